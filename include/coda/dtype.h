@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storage types of tensors. Arithmetic is fp32 everywhere (fp64 in the reference); a type says how a value is stored.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace coda {
+
+enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
+
+// Bytes of one element.
+constexpr int64_t size_of(DType type) {
+  switch (type) {
+    case DType::f32: return 4;
+    case DType::bf16: return 2;
+    case DType::f16: return 2;
+    case DType::f64: return 8;
+    case DType::i32: return 4;
+  }
+  return 0;
+}
+
+constexpr std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::f32: return "f32";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+  }
+  return "?";
+}
+
+}  // namespace coda
