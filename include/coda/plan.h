@@ -29,7 +29,8 @@ struct PlanTensor {
 // A call of a function that the compiler does not look into (attention, embedding and their adjoints).
 struct OpaqueCall {
   std::string function;                        // "attention", "attention_backward", "embedding", "embedding_backward"
-  std::map<std::string, double> attributes;    // "heads", "kv_heads", "head_dim", "scale", "sequence", "causal"
+  std::map<std::string, double> attributes;    // attention: "heads", "kv_heads", "head_dim", "scale", "causal"
+  std::map<std::string, Dim> sizes;            // attention: "sequence", tokens of one sequence (M is a multiple of it)
   std::vector<std::string> inputs;             // tensor names, in the function's order
   std::vector<std::string> outputs;
 };
