@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear forms of dimension symbols: arithmetic, the text form and its parser, evaluation. Every
+// operation checks for overflow, so that a size that does not fit 64 bits is an error and never a
+// wrong number.
+#include "coda/dim.h"
+
+#include "coda/error.h"
+
+namespace coda {
+namespace {
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_identifier(std::string_view text) {
+  if (text.empty() || !is_letter(text[0])) return false;
+  for (char c : text) {
+    if (!is_letter(c) && !is_digit(c)) return false;
+  }
+  return true;
+}
+
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t result = 0;
+  require(!__builtin_add_overflow(a, b, &result), "a size does not fit 64 bits");
+  return result;
+}
+
+int64_t checked_mul(int64_t a, int64_t b) {
+  int64_t result = 0;
+  require(!__builtin_mul_overflow(a, b, &result), "a size does not fit 64 bits");
+  return result;
+}
+
+// dim := ["-"] term (("+" | "-") term)*,  term := number ["*" symbol] | symbol
+class DimParser {
+ public:
+  explicit DimParser(std::string_view text) : text_(text) {}
+
+  Dim parse() {
+    skip_space();
+    Dim sum = take('-') ? int64_t{-1} * term() : term();
+    while (position_ < text_.size()) {
+      if (take('+')) {
+        sum = sum + term();
+      } else if (take('-')) {
+        sum = sum - term();
+      } else {
+        fail();
+      }
+    }
+    return sum;
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Error("'" + std::string(text_) +
+                "' is not a size; write a number, a symbol or a sum such as 2*I + 4");
+  }
+  void skip_space() {
+    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\t'))
+      ++position_;
+  }
+  bool take(char c) {
+    if (position_ >= text_.size() || text_[position_] != c) return false;
+    ++position_;
+    skip_space();
+    return true;
+  }
+  Dim term() {
+    if (position_ < text_.size() && is_digit(text_[position_])) {
+      int64_t number = 0;
+      while (position_ < text_.size() && is_digit(text_[position_])) {
+        number = checked_add(checked_mul(number, 10), text_[position_++] - '0');
+      }
+      skip_space();
+      return take('*') ? number * symbol() : Dim(number);
+    }
+    return symbol();
+  }
+  Dim symbol() {
+    const size_t start = position_;
+    while (position_ < text_.size() && (is_letter(text_[position_]) || is_digit(text_[position_])))
+      ++position_;
+    const std::string_view name = text_.substr(start, position_ - start);
+    if (!is_identifier(name)) fail();
+    skip_space();
+    return Dim(std::string(name));
+  }
+
+  std::string_view text_;
+  size_t position_ = 0;
+};
+
+}  // namespace
+
+Dim::Dim(const std::string& symbol) {
+  require(is_identifier(symbol),
+          "'" + symbol + "' is not a dimension symbol; use letters, digits and _");
+  terms_[symbol] = 1;
+}
+
+int64_t Dim::evaluate(const DimValues& values) const {
+  int64_t size = constant_;
+  for (const auto& [symbol, coefficient] : terms_) {
+    const auto found = values.find(symbol);
+    require(found != values.end(),
+            "dimension symbol '" + symbol + "' has no value (needed for " + text() + ")");
+    size = checked_add(size, checked_mul(coefficient, found->second));
+  }
+  if (size <= 0) {
+    std::string given;
+    for (const auto& [symbol, coefficient] : terms_) {
+      given += (given.empty() ? " with " : ", ") + symbol + " = " +
+               std::to_string(values.find(symbol)->second);
+    }
+    throw Error("size " + text() + " is " + std::to_string(size) + given +
+                "; sizes must be positive");
+  }
+  return size;
+}
+
+std::optional<Dim> Dim::half() const {
+  if (constant_ % 2 != 0) return std::nullopt;
+  Dim result;
+  result.constant_ = constant_ / 2;
+  for (const auto& [symbol, coefficient] : terms_) {
+    if (coefficient % 2 != 0) return std::nullopt;
+    result.terms_[symbol] = coefficient / 2;
+  }
+  return result;
+}
+
+std::string Dim::text() const {
+  std::string result;
+  // The magnitude is taken in unsigned arithmetic: -INT64_MIN does not fit int64_t.
+  const auto append = [&result](int64_t value, const std::string& symbol) {
+    const uint64_t magnitude =
+        value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+    if (result.empty()) {
+      result += value < 0 ? "-" : "";
+    } else {
+      result += value < 0 ? " - " : " + ";
+    }
+    if (symbol.empty()) {
+      result += std::to_string(magnitude);
+    } else {
+      result += magnitude == 1 ? symbol : std::to_string(magnitude) + "*" + symbol;
+    }
+  };
+  for (const auto& [symbol, coefficient] : terms_) append(coefficient, symbol);
+  if (constant_ != 0 || result.empty()) append(constant_, "");
+  return result;
+}
+
+Dim Dim::parse(std::string_view text) { return DimParser(text).parse(); }
+
+Dim operator+(const Dim& a, const Dim& b) {
+  Dim sum = a;
+  sum.constant_ = checked_add(a.constant_, b.constant_);
+  for (const auto& [symbol, coefficient] : b.terms_) {
+    int64_t& value = sum.terms_[symbol];
+    value = checked_add(value, coefficient);
+    if (value == 0) sum.terms_.erase(symbol);
+  }
+  return sum;
+}
+
+Dim operator-(const Dim& a, const Dim& b) { return a + int64_t{-1} * b; }
+
+Dim operator*(int64_t factor, const Dim& d) {
+  Dim product;
+  if (factor == 0) return product;
+  product.constant_ = checked_mul(factor, d.constant_);
+  for (const auto& [symbol, coefficient] : d.terms_)
+    product.terms_[symbol] = checked_mul(factor, coefficient);
+  return product;
+}
+
+}  // namespace coda

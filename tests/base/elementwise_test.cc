@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The elementwise table: names round trip, values at known points, and behaviour at the edges of
+// the number range.
+#include "coda/elementwise.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace coda {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double run(Elementwise op, double a, double b = 0, double c = 0) {
+  return info(op).evaluate(a, b, c);
+}
+
+TEST(Elementwise, NamesRoundTrip) {
+  for (int i = 0; i < kElementwiseCount; ++i) {
+    const auto op = static_cast<Elementwise>(i);
+    EXPECT_EQ(info(op).op, op);
+    EXPECT_EQ(elementwise_by_name(info(op).name), op);
+  }
+  EXPECT_EQ(elementwise_by_name("relu"), std::nullopt);
+}
+
+TEST(Elementwise, KnownValues) {
+  EXPECT_EQ(run(Elementwise::select, 1, 2, 3), 2);
+  EXPECT_EQ(run(Elementwise::select, 0, 2, 3), 3);
+  EXPECT_EQ(run(Elementwise::less, 1, 2), 1);
+  EXPECT_EQ(run(Elementwise::less, 2, 2), 0);
+  EXPECT_EQ(run(Elementwise::equal, 2, 2), 1);
+  EXPECT_EQ(run(Elementwise::rsqrt, 4), 0.5);
+  EXPECT_EQ(run(Elementwise::recip, 4), 0.25);
+  EXPECT_EQ(run(Elementwise::sub, 4, 1), 3);
+  EXPECT_EQ(run(Elementwise::div, 4, 8), 0.5);
+  EXPECT_EQ(run(Elementwise::neg, 4), -4);
+  EXPECT_DOUBLE_EQ(run(Elementwise::silu, 1), 0.7310585786300049);
+  EXPECT_DOUBLE_EQ(run(Elementwise::gelu, 1), 0.8413447460685429);
+  EXPECT_NEAR(run(Elementwise::gelu_tanh, 1), 0.8411919906082768, 1e-15);
+}
+
+TEST(Elementwise, StableFarOut) {
+  EXPECT_EQ(run(Elementwise::sigmoid, -1000), 0);
+  EXPECT_EQ(run(Elementwise::sigmoid, 1000), 1);
+  EXPECT_EQ(run(Elementwise::silu, 1000), 1000);
+  EXPECT_DOUBLE_EQ(run(Elementwise::silu, -50), -50 * std::exp(-50.0));
+  EXPECT_NEAR(run(Elementwise::gelu, -10) / -7.619853024160527e-23, 1, 1e-12);  // -10 * Phi(-10)
+}
+
+TEST(Elementwise, MaxAndMinKeepNaN) {
+  for (auto op : {Elementwise::max, Elementwise::min}) {
+    EXPECT_TRUE(std::isnan(run(op, kNaN, 1)));
+    EXPECT_TRUE(std::isnan(run(op, 1, kNaN)));
+  }
+  EXPECT_EQ(run(Elementwise::max, -kInf, 1), 1);
+  EXPECT_EQ(run(Elementwise::min, -kInf, 1), -kInf);
+}
+
+TEST(Elementwise, SelectDoesNotReadTheOtherSide) {
+  EXPECT_EQ(run(Elementwise::select, 1, 2, kNaN), 2);
+  EXPECT_EQ(run(Elementwise::select, 0, kInf, 3), 3);
+}
+
+}  // namespace
+}  // namespace coda
