@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of failed file operations.
+#include "io/file_error.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+namespace coda::io {
+namespace {
+
+std::string_view remedy_of(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return "free some space or choose another place";
+    case EACCES:
+    case EPERM:
+      return "check the permissions of the file and of its folder";
+    case EROFS:
+      return "choose a place that is not read-only";
+    case ENOENT:
+      return "check the name, and that its folder exists";
+    case ENOTDIR:
+      return "a part of the path is a file: check the name";
+    case EISDIR:
+      return "give the name of a file, not of a folder";
+    case ENAMETOOLONG:
+      return "choose a shorter name";
+    case EMFILE:
+    case ENFILE:
+      return "close files or raise the limit of open files (ulimit -n)";
+    case ENOMEM:
+      return "free some memory";
+    default:
+      return "check the disk and the path";
+  }
+}
+
+}  // namespace
+
+Error file_error(std::string_view action, const std::filesystem::path& path, int error_number) {
+  return Error(std::string(action) + " " + path.string() + ": " +
+               std::generic_category().message(error_number) + " (" +
+               std::string(remedy_of(error_number)) + ")");
+}
+
+std::string quoted(std::string_view name) {
+  constexpr size_t kLongest = 120;
+  std::string text = "'";
+  for (const char c : name.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+      text += escaped;
+    } else {
+      text += c;
+    }
+  }
+  text += "'";
+  if (name.size() > kLongest) text += "... (" + std::to_string(name.size()) + " bytes)";
+  return text;
+}
+
+}  // namespace coda::io
