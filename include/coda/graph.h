@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Graph: what is computed, as typed static single assignment over [rows, columns] values; a unit dimension makes a
+// per-row vector, a per-column vector or a scalar. Nodes are hash-consed (equal nodes are one object), so ids are a
+// topological order and common subexpressions cost nothing. Only primitive operations exist; norms, activations, RoPE
+// and losses are builders that expand into them (coda/builders.h).
+#pragma once
+
+#include <map>
+#include <source_location>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "coda/dim.h"
+#include "coda/dtype.h"
+#include "coda/elementwise.h"
+
+namespace coda {
+
+enum class Op : uint8_t {
+  input,           // name, kind, dtype
+  constant,        // [1, 1] number
+  reciprocal_dim,  // [1, 1] 1 / dim
+  ones,            // [1, N] of 1
+  column_index,    // [1, N]: 0, 1, ..., N - 1
+  elementwise,     // fn; operands broadcast along unit dimensions
+  row_sum,         // [M, N] -> [M, 1]
+  col_sum,         // [M, N] -> [1, N]; of a per-row vector: -> [1, 1]
+  row_logsumexp,   // [M, N] -> [M, 1]
+  row_centred_squares,  // [M, N] -> [M, 1]: sum of (x - mean of the row)^2
+  select_column,   // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 where the index lies outside
+  matmul,          // operands a0, b0, a1, b1, ...: the sum over segments of op(a)·op(b); see transposes
+  split_pair,      // [M, N] -> [M, N/2]: member `which` of each pair, see `group`
+  merge_pairs,     // its inverse
+  slice_columns,   // columns [offset, offset + cols)
+  concat_columns,  // operands side by side
+  repeat_columns,  // the operand `repeat` times, side by side
+  gather_rows,     // table [T, N], index [M, 1] -> [M, N]
+  group_sum,       // [M, N] -> [M, N/group]: sums of groups of adjacent columns
+  group_repeat,    // [M, G] -> [M, G * group]: its adjoint
+  transpose,       // of a vector: [M, 1] <-> [1, M]
+  opaque,          // a call of `name`; its results are read through `result`
+  result,          // result `which` of an opaque call
+};
+
+enum class InputKind : uint8_t {
+  activation,  // changes at every run; saving it for the backward costs its bytes
+  parameter,   // may be differentiated; resident anyway
+  table,       // constant data (a RoPE table, positions, token ids): never differentiated, resident anyway
+};
+
+struct Transposes {
+  bool a = false;
+  bool b = false;
+  friend auto operator<=>(const Transposes&, const Transposes&) = default;
+};
+
+struct Node {
+  Op op = Op::constant;
+  Shape shape;
+  std::vector<int> operands;
+  Elementwise fn = Elementwise::add;   // elementwise
+  double number = 0;                   // constant
+  Dim dim = 0;                         // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
+  int which = 0;                       // split_pair: member; result: index
+  int64_t repeat = 1;                  // repeat_columns
+  std::vector<Transposes> transposes;  // matmul: one a segment
+  int gradient_operand = -1;           // matmul: the operand (0 or 1) that is a gradient, set by differentiate
+  std::string name;                    // input, opaque
+  InputKind kind = InputKind::activation;
+  DType dtype = DType::f32;            // input: the storage type
+  std::map<std::string, double> attributes;  // opaque
+  std::map<std::string, Dim> sizes;          // opaque
+  std::vector<Shape> results;                // opaque: shapes of the results
+  std::vector<DType> result_types;           // opaque: storage types; f32, or bf16 for "the plan's activation type"
+};
+
+class Graph;
+
+// A handle of one node.
+struct Value {
+  Graph* graph = nullptr;
+  int id = -1;
+  const Shape& shape() const;
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+using Where = std::source_location;
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Value input(const std::string& name, Shape shape, DType dtype = DType::f32, InputKind kind = InputKind::activation,
+              Where where = Where::current());
+  Value parameter(const std::string& name, Shape shape, DType dtype = DType::f32, Where where = Where::current()) {
+    return input(name, std::move(shape), dtype, InputKind::parameter, where);
+  }
+  Value table(const std::string& name, Shape shape, DType dtype = DType::f32, Where where = Where::current()) {
+    return input(name, std::move(shape), dtype, InputKind::table, where);
+  }
+  Value constant(double number);
+  Value reciprocal_dim(const Dim& dim);
+  Value ones(const Dim& cols);
+  Value column_index(const Dim& cols);
+
+  int size() const { return static_cast<int>(nodes_.size()); }
+  const Node& node(int id) const { return nodes_[static_cast<size_t>(id)]; }
+  Value value(int id) { return {this, id}; }
+  // The node equal to `node` if there is one, else a new one. Does not simplify and does not check.
+  int intern(Node node);
+  // The input of that name, or -1.
+  int find_input(std::string_view name) const;
+
+ private:
+  std::vector<Node> nodes_;
+  std::unordered_map<std::string, int> index_;
+  std::map<std::string, int, std::less<>> inputs_;
+};
+
+// Builders. Each checks its operands (Error: the operation, the shapes, the caller's line) and simplifies: constants fold,
+// x + 0, x * 1, split of a merge, slice of a concatenation, r * (1 / r); operands stand in a canonical order.
+Value elementwise(Elementwise fn, std::vector<Value> operands, Where where = Where::current());
+Value add(Value a, Value b, Where where = Where::current());
+Value sub(Value a, Value b, Where where = Where::current());
+Value mul(Value a, Value b, Where where = Where::current());
+Value div(Value a, Value b, Where where = Where::current());
+Value neg(Value a, Where where = Where::current());
+Value select(Value condition, Value a, Value b, Where where = Where::current());
+Value maximum(Value a, Value b, Where where = Where::current());
+Value minimum(Value a, Value b, Where where = Where::current());
+Value equal(Value a, Value b, Where where = Where::current());
+Value less(Value a, Value b, Where where = Where::current());
+Value exp(Value x, Where where = Where::current());
+Value log(Value x, Where where = Where::current());
+Value rsqrt(Value x, Where where = Where::current());
+Value sqrt(Value x, Where where = Where::current());
+Value recip(Value x, Where where = Where::current());
+Value sigmoid(Value x, Where where = Where::current());
+Value tanh(Value x, Where where = Where::current());
+Value erf(Value x, Where where = Where::current());
+Value silu(Value x, Where where = Where::current());
+Value gelu(Value x, Where where = Where::current());       // exact, by erf
+Value gelu_tanh(Value x, Where where = Where::current());  // GPT-2's
+
+Value row_sum(Value x, Where where = Where::current());
+Value col_sum(Value x, Where where = Where::current());
+Value row_mean(Value x, Where where = Where::current());
+Value row_logsumexp(Value x, Where where = Where::current());
+Value row_centred_squares(Value x, Where where = Where::current());
+Value select_column(Value x, Value index, Where where = Where::current());
+Value group_sum(Value x, const Dim& group, Where where = Where::current());
+Value group_repeat(Value x, const Dim& group, Where where = Where::current());
+
+struct MatmulOperands {
+  Value a;
+  Value b;
+  Transposes transposes;
+};
+// The sum over segments of op(a)·op(b).
+Value matmul(const std::vector<MatmulOperands>& segments, Where where = Where::current());
+// x[M, K] · w[N, K]^T, as torch.nn.Linear; conv1d: x[M, K] · w[K, N], as GPT-2 stores its weights.
+Value linear(Value x, Value w, Where where = Where::current());
+Value conv1d(Value x, Value w, Where where = Where::current());
+
+Value split_pair(Value x, const Dim& group, int which, Where where = Where::current());
+Value merge_pairs(Value first, Value second, const Dim& group, Where where = Where::current());
+Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where = Where::current());
+Value concat_columns(const std::vector<Value>& parts, Where where = Where::current());
+Value repeat_columns(Value x, int64_t repeat, Where where = Where::current());
+Value gather_rows(Value table, Value index, Where where = Where::current());
+Value transpose(Value vector, Where where = Where::current());
+
+struct OpaqueDescription {
+  std::string function;
+  std::vector<Value> operands;
+  std::vector<Shape> results;
+  std::vector<DType> result_types;
+  std::map<std::string, double> attributes;
+  std::map<std::string, Dim> sizes;
+};
+std::vector<Value> opaque(const OpaqueDescription& call, Where where = Where::current());
+
+inline Value operator+(Value a, Value b) { return add(a, b); }
+inline Value operator-(Value a, Value b) { return sub(a, b); }
+inline Value operator*(Value a, Value b) { return mul(a, b); }
+inline Value operator/(Value a, Value b) { return div(a, b); }
+inline Value operator-(Value a) { return neg(a); }
+Value operator+(Value a, double b);
+Value operator-(Value a, double b);
+Value operator*(Value a, double b);
+Value operator*(double a, Value b);
+
+// Whether every element is proven positive: rsqrt, positive constants, products and reciprocals of such. (exp and sigmoid
+// are positive in mathematics but reach 0 in fp32, so nothing may divide by them.)
+bool is_positive(const Graph& graph, int id);
+
+// One line a node that the roots reach: "%7 [M, D] = mul %3 %5".
+std::string text(const Graph& graph, const std::vector<int>& roots);
+
+}  // namespace coda

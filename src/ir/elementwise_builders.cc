@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builders of elementwise operations: broadcast checks, the canonical order of operands, and the simplifications that
+// keep equal values equal nodes. Composite operations (silu, gelu, sub, ...) expand here into base ones, and only here.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "coda/graph.h"
+#include "ir/check.h"
+
+namespace coda {
+namespace {
+
+const Node& node_of(Value v) { return v.graph->node(v.id); }
+
+bool is_constant(Value v) { return node_of(v).op == Op::constant; }
+bool is_constant(Value v, double number) { return is_constant(v) && node_of(v).number == number; }
+bool is_call(Value v, Elementwise fn) { return node_of(v).op == Op::elementwise && node_of(v).fn == fn; }
+Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
+
+// The broadcast of two sizes: equal, or one of them 1.
+bool broadcast_dim(const Dim& a, const Dim& b, Dim& out) {
+  if (a == b || b.is(1)) {
+    out = a;
+    return true;
+  }
+  out = b;
+  return a.is(1);
+}
+
+Value make(Elementwise fn, const std::vector<Value>& operands, const Where& where) {
+  Node node;
+  node.op = Op::elementwise;
+  node.fn = fn;
+  for (const Value& v : operands) {
+    check(v.graph == operands[0].graph, info(fn).name.data(), operands, "operands of different graphs", where);
+    const bool fits = broadcast_dim(node.shape.rows, v.shape().rows, node.shape.rows) &&
+                      broadcast_dim(node.shape.cols, v.shape().cols, node.shape.cols);
+    check(fits, info(fn).name.data(), operands,
+          "shapes do not broadcast; each dimension must be equal or 1 (reduce, slice or repeat first)", where);
+    node.operands.push_back(v.id);
+  }
+  return operands[0].graph->value(operands[0].graph->intern(std::move(node)));
+}
+
+Value fold_constants(Elementwise fn, const std::vector<Value>& operands) {
+  double x[3] = {0, 0, 0};
+  for (size_t i = 0; i < operands.size(); ++i) x[i] = node_of(operands[i]).number;
+  return operands[0].graph->constant(info(fn).evaluate(x[0], x[1], x[2]));
+}
+
+bool all_constant(const std::vector<Value>& operands) {
+  return std::all_of(operands.begin(), operands.end(), [](Value v) { return is_constant(v); });
+}
+
+// a + b = y where b is -t and a is y + t (or the other way round); nothing otherwise.
+bool cancels(Value a, Value b, Value& y) {
+  if (!is_call(a, Elementwise::add) || !is_call(b, Elementwise::mul)) return false;
+  if (!is_constant(operand(b, 1), -1)) return false;
+  const Value t = operand(b, 0);
+  for (size_t i : {0U, 1U}) {
+    if (operand(a, i) == t && operand(a, 1 - i).shape() == a.shape()) {
+      y = operand(a, 1 - i);
+      return true;
+    }
+  }
+  return false;
+}
+
+// The factors of a product of vectors: constants multiply into `number`, others are listed.
+void flatten_product(Value v, double& number, std::vector<Value>& factors) {
+  if (is_constant(v)) {
+    number *= node_of(v).number;
+  } else if (is_call(v, Elementwise::mul)) {
+    flatten_product(operand(v, 0), number, factors);
+    flatten_product(operand(v, 1), number, factors);
+  } else {
+    factors.push_back(v);
+  }
+}
+
+// Removes pairs r, recip(r).
+void cancel_reciprocals(std::vector<Value>& factors) {
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!is_call(factors[i], Elementwise::recip)) continue;
+    const Value inverse = operand(factors[i], 0);
+    auto match = std::find(factors.begin(), factors.end(), inverse);
+    if (match == factors.end()) continue;
+    const size_t j = static_cast<size_t>(match - factors.begin());
+    factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(std::max(i, j)));
+    factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(std::min(i, j)));
+    cancel_reciprocals(factors);
+    return;
+  }
+}
+
+// A product of vectors and scalars: constants merged and last, the others by id; r * (1 / r) gone. A product of a per-row
+// and a per-column vector is a tensor and is left to mul.
+Value vector_product(Value a, Value b, const Where& where) {
+  double number = 1;
+  std::vector<Value> factors;
+  flatten_product(a, number, factors);
+  flatten_product(b, number, factors);
+  cancel_reciprocals(factors);
+  Graph& graph = *a.graph;
+  if (factors.empty()) return graph.constant(number);
+  std::sort(factors.begin(), factors.end(), [](Value x, Value y) { return x.id < y.id; });
+  Value product = factors[0];
+  for (size_t i = 1; i < factors.size(); ++i) product = make(Elementwise::mul, {product, factors[i]}, where);
+  if (number != 1) product = make(Elementwise::mul, {product, graph.constant(number)}, where);
+  return product;
+}
+
+// Canonical order: the operand with the result's shape first, then by id.
+void order(Value& a, Value& b) {
+  const bool a_full = !(a.shape().is_vector() && b.shape().is_tensor());
+  const bool b_full = !(b.shape().is_vector() && a.shape().is_tensor());
+  if (a_full != b_full ? b_full : a.id > b.id) std::swap(a, b);
+}
+
+}  // namespace
+
+Value add(Value a, Value b, Where where) {
+  if (all_constant({a, b})) return fold_constants(Elementwise::add, {a, b});
+  if (is_constant(a, 0)) return b;
+  if (is_constant(b, 0)) return a;
+  if (a == b) return mul(a, a.graph->constant(2), where);
+  Value y;
+  if (cancels(a, b, y) || cancels(b, a, y)) return y;
+  if (a.id > b.id) std::swap(a, b);
+  return make(Elementwise::add, {a, b}, where);
+}
+
+Value mul(Value a, Value b, Where where) {
+  if (all_constant({a, b})) return fold_constants(Elementwise::mul, {a, b});
+  if (is_constant(a, 1)) return b;
+  if (is_constant(b, 1)) return a;
+  const bool outer = (a.shape().is_per_row() && b.shape().is_per_column()) ||
+                     (a.shape().is_per_column() && b.shape().is_per_row());
+  if (a.shape().is_vector() && b.shape().is_vector() && !outer) {
+    check(a.shape() == b.shape() || a.shape().is_scalar() || b.shape().is_scalar(), "mul", {a, b},
+          "vectors of different lengths", where);
+    return vector_product(a, b, where);
+  }
+  order(a, b);
+  // T * v * v': constants merge, and v * (1 / v) leaves.
+  if (b.shape().is_vector() && is_call(a, Elementwise::mul)) {
+    const Value inner = operand(a, 1);
+    const bool same_kind = inner.shape() == b.shape();
+    if (same_kind && inner.shape().is_vector()) {
+      if (is_constant(inner) && is_constant(b)) return mul(operand(a, 0), fold_constants(Elementwise::mul, {inner, b}));
+      const Value product = vector_product(inner, b, where);
+      if (is_constant(product, 1)) return operand(a, 0);
+    }
+  }
+  return make(Elementwise::mul, {a, b}, where);
+}
+
+Value elementwise(Elementwise fn, std::vector<Value> x, Where where) {
+  check(static_cast<int>(x.size()) == info(fn).arity, info(fn).name.data(), x,
+        "takes " + std::to_string(info(fn).arity) + " operands", where);
+  switch (fn) {
+    case Elementwise::add: return add(x[0], x[1], where);
+    case Elementwise::mul: return mul(x[0], x[1], where);
+    case Elementwise::sub: return sub(x[0], x[1], where);
+    case Elementwise::div: return div(x[0], x[1], where);
+    case Elementwise::neg: return neg(x[0], where);
+    case Elementwise::silu: return silu(x[0], where);
+    case Elementwise::gelu: return gelu(x[0], where);
+    case Elementwise::gelu_tanh: return gelu_tanh(x[0], where);
+    case Elementwise::select: return select(x[0], x[1], x[2], where);
+    case Elementwise::recip: return recip(x[0], where);
+    default: break;
+  }
+  if (all_constant(x)) return fold_constants(fn, x);
+  return make(fn, x, where);
+}
+
+Value sub(Value a, Value b, Where where) { return add(a, neg(b, where), where); }
+Value neg(Value a, Where where) { return mul(a, a.graph->constant(-1), where); }
+Value div(Value a, Value b, Where where) { return mul(a, recip(b, where), where); }
+
+Value recip(Value x, Where where) {
+  if (is_constant(x)) return fold_constants(Elementwise::recip, {x});
+  if (is_call(x, Elementwise::recip)) return operand(x, 0);
+  return make(Elementwise::recip, {x}, where);
+}
+
+Value select(Value condition, Value a, Value b, Where where) {
+  if (a == b && a.shape() == condition.shape()) return a;
+  if (is_constant(condition)) return node_of(condition).number != 0 ? a : b;
+  return make(Elementwise::select, {condition, a, b}, where);
+}
+
+Value maximum(Value a, Value b, Where where) { return elementwise(Elementwise::max, {a, b}, where); }
+Value minimum(Value a, Value b, Where where) { return elementwise(Elementwise::min, {a, b}, where); }
+Value equal(Value a, Value b, Where where) { return elementwise(Elementwise::equal, {a, b}, where); }
+Value less(Value a, Value b, Where where) { return elementwise(Elementwise::less, {a, b}, where); }
+Value exp(Value x, Where where) { return elementwise(Elementwise::exp, {x}, where); }
+Value log(Value x, Where where) { return elementwise(Elementwise::log, {x}, where); }
+Value rsqrt(Value x, Where where) { return elementwise(Elementwise::rsqrt, {x}, where); }
+Value sqrt(Value x, Where where) { return elementwise(Elementwise::sqrt, {x}, where); }
+Value sigmoid(Value x, Where where) { return elementwise(Elementwise::sigmoid, {x}, where); }
+Value tanh(Value x, Where where) { return elementwise(Elementwise::tanh, {x}, where); }
+Value erf(Value x, Where where) { return elementwise(Elementwise::erf, {x}, where); }
+
+Value silu(Value x, Where where) { return mul(x, sigmoid(x, where), where); }
+
+Value gelu(Value x, Where where) {
+  const Value phi = add(erf(x * (1 / std::numbers::sqrt2), where), x.graph->constant(1), where) * 0.5;
+  return mul(x, phi, where);
+}
+
+Value gelu_tanh(Value x, Where where) {
+  const double scale = std::sqrt(2 / std::numbers::pi);
+  const Value cubic = mul(x, (x * x) * (0.044715 * scale) + scale, where);
+  return mul(x, (tanh(cubic, where) + 1) * 0.5, where);
+}
+
+Value operator+(Value a, double b) { return add(a, a.graph->constant(b)); }
+Value operator-(Value a, double b) { return add(a, a.graph->constant(-b)); }
+Value operator*(Value a, double b) { return mul(a, a.graph->constant(b)); }
+Value operator*(double a, Value b) { return mul(b, b.graph->constant(a)); }
+
+}  // namespace coda

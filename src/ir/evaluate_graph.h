@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference: a graph run node by node in float64 over whole matrices. Slow and obvious; every test's ground truth.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coda/graph.h"
+#include "ir/opaque.h"
+
+namespace coda {
+
+// Values of the roots, in their order. `inputs` by name, row-major, of the evaluated shapes. Error if one is missing or
+// has the wrong size.
+std::vector<Matrix> evaluate(const Graph& graph, const std::vector<int>& roots,
+                             const std::map<std::string, std::vector<double>>& inputs, const DimValues& sizes);
+
+}  // namespace coda

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builders of reductions, matrix products, views and opaque calls: checks and simplifications. A product with a vector is
+// never a matmul: it is a reduction over the other operand's tile, so that it can join the program that has that tile.
+#include <algorithm>
+
+#include "coda/graph.h"
+#include "ir/check.h"
+
+namespace coda {
+namespace {
+
+const Node& node_of(Value v) { return v.graph->node(v.id); }
+Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
+
+Value make(Value any, Op op, Shape shape, std::vector<int> operands) {
+  Node node;
+  node.op = op;
+  node.shape = std::move(shape);
+  node.operands = std::move(operands);
+  return any.graph->value(any.graph->intern(std::move(node)));
+}
+
+Value make(Value any, Node node) { return any.graph->value(any.graph->intern(std::move(node))); }
+
+Dim rows_of(const MatmulOperands& s) { return s.transposes.a ? s.a.shape().cols : s.a.shape().rows; }
+Dim depth_of(const MatmulOperands& s) { return s.transposes.a ? s.a.shape().rows : s.a.shape().cols; }
+Dim cols_of(const MatmulOperands& s) { return s.transposes.b ? s.b.shape().rows : s.b.shape().cols; }
+
+Value as_row(Value v) { return v.shape().rows.is(1) ? v : transpose(v); }   // [1, K]
+Value as_column(Value v) { return v.shape().cols.is(1) ? v : transpose(v); }  // [K, 1]
+
+// A segment one of whose operands is a vector, as a reduction or an outer product.
+Value vector_segment(const MatmulOperands& s, const Where& where) {
+  if (s.a.shape().is_vector() && s.b.shape().is_vector()) {
+    if (depth_of(s).is(1)) return mul(as_column(s.a), as_row(s.b), where);
+    return row_sum(mul(as_row(s.a), as_row(s.b), where), where);
+  }
+  if (s.a.shape().is_vector()) {
+    return s.transposes.b ? transpose(row_sum(mul(s.b, as_row(s.a), where), where), where)
+                          : col_sum(mul(s.b, as_column(s.a), where), where);
+  }
+  return s.transposes.a ? transpose(col_sum(mul(s.a, as_column(s.b), where), where), where)
+                        : row_sum(mul(s.a, as_row(s.b), where), where);
+}
+
+}  // namespace
+
+Value row_sum(Value x, Where) {
+  if (x.shape().cols.is(1)) return x;
+  return make(x, Op::row_sum, {x.shape().rows, 1}, {x.id});
+}
+
+Value col_sum(Value x, Where) {
+  if (x.shape().rows.is(1)) return x;
+  return make(x, Op::col_sum, {1, x.shape().cols}, {x.id});
+}
+
+Value row_mean(Value x, Where where) {
+  return mul(row_sum(x, where), x.graph->reciprocal_dim(x.shape().cols), where);
+}
+
+Value row_logsumexp(Value x, Where) { return make(x, Op::row_logsumexp, {x.shape().rows, 1}, {x.id}); }
+
+Value row_centred_squares(Value x, Where) {
+  return make(x, Op::row_centred_squares, {x.shape().rows, 1}, {x.id});
+}
+
+Value select_column(Value x, Value index, Where where) {
+  check(index.shape().rows == x.shape().rows && index.shape().cols.is(1), "select_column", {x, index},
+        "the index must be one value a row", where);
+  return make(x, Op::select_column, {x.shape().rows, 1}, {x.id, index.id});
+}
+
+Value group_sum(Value x, const Dim& group, Where where) {
+  const Dim& cols = x.shape().cols;
+  check(cols.is_constant() && group.is_constant() && group.constant() > 0 &&
+            cols.constant() % group.constant() == 0,
+        "group_sum", {x}, "columns must be a constant multiple of the group " + group.text(), where);
+  Node node;
+  node.op = Op::group_sum;
+  node.dim = group;
+  node.shape = {x.shape().rows, cols.constant() / group.constant()};
+  node.operands = {x.id};
+  return make(x, std::move(node));
+}
+
+Value group_repeat(Value x, const Dim& group, Where where) {
+  check(group.is_constant() && group.constant() > 0, "group_repeat", {x},
+        "the group must be a positive constant, not " + group.text(), where);
+  Node node;
+  node.op = Op::group_repeat;
+  node.dim = group;
+  node.shape = {x.shape().rows, group.constant() * x.shape().cols};
+  node.operands = {x.id};
+  return make(x, std::move(node));
+}
+
+Value matmul(const std::vector<MatmulOperands>& segments, Where where) {
+  require(!segments.empty(), "matmul: no operands");
+  Node node;
+  node.op = Op::matmul;
+  node.shape = {rows_of(segments[0]), cols_of(segments[0])};
+  bool has_vector = false;
+  for (const MatmulOperands& s : segments) {
+    const Dim depth_b = s.transposes.b ? s.b.shape().cols : s.b.shape().rows;
+    check(depth_of(s) == depth_b, "matmul", {s.a, s.b},
+          "contracts " + depth_of(s).text() + " with " + depth_b.text() +
+              "; transpose an operand or check the weight's layout ([out, in] for linear, [in, out] for conv1d)",
+          where);
+    check(rows_of(s) == node.shape.rows && cols_of(s) == node.shape.cols, "matmul", {s.a, s.b},
+          "a segment's product is not " + node.shape.text() + " as the first one's", where);
+    has_vector = has_vector || s.a.shape().is_vector() || s.b.shape().is_vector();
+    node.operands.push_back(s.a.id);
+    node.operands.push_back(s.b.id);
+    node.transposes.push_back(s.transposes);
+  }
+  if (!has_vector) return make(segments[0].a, std::move(node));
+  Value sum = segments[0].a.graph->constant(0);
+  for (const MatmulOperands& s : segments) {
+    const bool vector = s.a.shape().is_vector() || s.b.shape().is_vector();
+    sum = add(sum, vector ? vector_segment(s, where) : matmul({s}, where), where);
+  }
+  return sum;
+}
+
+Value linear(Value x, Value w, Where where) { return matmul({{x, w, {false, true}}}, where); }
+Value conv1d(Value x, Value w, Where where) { return matmul({{x, w, {false, false}}}, where); }
+
+Value split_pair(Value x, const Dim& group, int which, Where where) {
+  const auto half = x.shape().cols.half();
+  check(half.has_value(), "split_pair", {x}, "an odd number of columns has no pairs", where);
+  const bool fits = group == x.shape().cols ||
+                    (group.is_constant() && group.constant() >= 2 && group.constant() % 2 == 0 &&
+                     (!x.shape().cols.is_constant() || x.shape().cols.constant() % group.constant() == 0));
+  check(fits, "split_pair", {x}, "columns are not a multiple of the group " + group.text(), where);
+  const Node& source = node_of(x);
+  if (source.op == Op::merge_pairs && source.dim == group) return operand(x, static_cast<size_t>(which));
+  Node node;
+  node.op = Op::split_pair;
+  node.shape = {x.shape().rows, *half};
+  node.operands = {x.id};
+  node.dim = group;
+  node.which = which;
+  return make(x, std::move(node));
+}
+
+Value merge_pairs(Value first, Value second, const Dim& group, Where where) {
+  check(first.shape() == second.shape(), "merge_pairs", {first, second}, "the members' shapes differ", where);
+  const Node& a = node_of(first);
+  const Node& b = node_of(second);
+  if (a.op == Op::split_pair && b.op == Op::split_pair && a.operands == b.operands && a.which == 0 && b.which == 1 &&
+      a.dim == group && b.dim == group) {
+    return operand(first, 0);
+  }
+  Node node;
+  node.op = Op::merge_pairs;
+  node.shape = {first.shape().rows, 2 * first.shape().cols};
+  node.operands = {first.id, second.id};
+  node.dim = group;
+  return make(first, std::move(node));
+}
+
+Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where) {
+  if (offset.is(0) && cols == x.shape().cols) return x;
+  const Dim end = offset + cols;
+  const bool decidable = end.is_constant() && x.shape().cols.is_constant() && offset.is_constant();
+  check(!decidable || (offset.constant() >= 0 && cols.constant() > 0 && end.constant() <= x.shape().cols.constant()),
+        "slice_columns", {x}, "columns [" + offset.text() + ", " + end.text() + ") are not all there", where);
+  const Node& source = node_of(x);
+  if (source.op == Op::concat_columns) {
+    Dim start = 0;
+    for (int part : source.operands) {
+      const Value v = x.graph->value(part);
+      if (start == offset && v.shape().cols == cols) return v;
+      start = start + v.shape().cols;
+    }
+  }
+  Node node;
+  node.op = Op::slice_columns;
+  node.shape = {x.shape().rows, cols};
+  node.operands = {x.id};
+  node.dim = offset;
+  return make(x, std::move(node));
+}
+
+Value concat_columns(const std::vector<Value>& parts, Where where) {
+  require(!parts.empty(), "concat_columns: no operands");
+  if (parts.size() == 1) return parts[0];
+  Node node;
+  node.op = Op::concat_columns;
+  node.shape = {parts[0].shape().rows, 0};
+  bool whole = node_of(parts[0]).op == Op::slice_columns;  // adjacent slices of one value that cover it
+  for (const Value& part : parts) {
+    check(part.shape().rows == node.shape.rows, "concat_columns", parts, "rows differ", where);
+    const Node& slice = node_of(part);
+    whole = whole && slice.op == Op::slice_columns && slice.operands == node_of(parts[0]).operands &&
+            slice.dim == node.shape.cols;
+    node.shape.cols = node.shape.cols + part.shape().cols;
+    node.operands.push_back(part.id);
+  }
+  if (whole && operand(parts[0], 0).shape().cols == node.shape.cols) return operand(parts[0], 0);
+  return make(parts[0], std::move(node));
+}
+
+Value repeat_columns(Value x, int64_t repeat, Where where) {
+  check(repeat >= 1, "repeat_columns", {x}, "repeats " + std::to_string(repeat) + " times", where);
+  if (repeat == 1) return x;
+  Node node;
+  node.op = Op::repeat_columns;
+  node.shape = {x.shape().rows, repeat * x.shape().cols};
+  node.operands = {x.id};
+  node.repeat = repeat;
+  return make(x, std::move(node));
+}
+
+Value gather_rows(Value table, Value index, Where where) {
+  check(index.shape().cols.is(1), "gather_rows", {table, index}, "the index must be one value a row", where);
+  return make(table, Op::gather_rows, {index.shape().rows, table.shape().cols}, {table.id, index.id});
+}
+
+Value transpose(Value v, Where where) {
+  check(v.shape().is_vector(), "transpose", {v}, "only vectors are transposed; a matmul takes a transposed operand",
+        where);
+  if (v.shape().is_scalar()) return v;
+  if (node_of(v).op == Op::transpose) return operand(v, 0);
+  return make(v, Op::transpose, {v.shape().cols, v.shape().rows}, {v.id});
+}
+
+std::vector<Value> opaque(const OpaqueDescription& call, Where) {
+  require(!call.operands.empty(), "opaque " + call.function + ": no operands");
+  Node node;
+  node.op = Op::opaque;
+  node.name = call.function;
+  node.shape = {1, 1};
+  for (const Value& v : call.operands) node.operands.push_back(v.id);
+  node.attributes = call.attributes;
+  node.sizes = call.sizes;
+  node.results = call.results;
+  node.result_types = call.result_types;
+  const Value handle = make(call.operands[0], std::move(node));
+  std::vector<Value> results;
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    Node result;
+    result.op = Op::result;
+    result.shape = call.results[i];
+    result.operands = {handle.id};
+    result.which = static_cast<int>(i);
+    results.push_back(make(handle, std::move(result)));
+  }
+  return results;
+}
+
+}  // namespace coda
