@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands of a developer and of CI. `make run` and `make test` work on a fresh machine: what is
+# missing is installed first (scripts/setup.sh). All outputs lie in build*/, out/ and .venv/.
+
+# `make run` trains on this file or folder.
+DATA ?= .
+OUT ?= out/run
+TRAIN ?= train --data $(DATA) --out $(OUT)
+
+BUILD ?= build
+BUILD_SANITIZE ?= build-sanitize
+JOBS ?= $(shell nproc)
+
+# CMake from .venv and a compiler beside the system's, where the system's are too old.
+CMAKE ?= $(shell ls .venv/bin/cmake 2>/dev/null || echo cmake)
+CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null || \
+	! command -v g++-12 >/dev/null || echo -DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
+# The folders whose tests also run under the sanitizers: the compiler, and what parses files.
+SANITIZED = base;ir;grad;rewrite;program;plan;io
+
+.PHONY: run test sanitize bench format lint clean build configure setup
+
+build: configure
+	$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+configure: setup
+	@mkdir -p $(BUILD)
+	@$(CMAKE) -G Ninja -S . -B $(BUILD) $(CMAKE_ARGS) > $(BUILD)/configure.log 2>&1 \
+		|| { cat $(BUILD)/configure.log; exit 1; }
+
+setup:
+	@scripts/setup.sh build
+
+run: build
+	@if [ -x $(BUILD)/tools/coda ]; then $(BUILD)/tools/coda $(TRAIN); \
+	else echo 'run: this version has no command yet; it was built, see `make test`'; fi
+
+test: build
+	@scripts/setup.sh judges
+	scripts/run_tests.sh $(BUILD) $(JOBS)
+
+sanitize: setup
+	@mkdir -p $(BUILD_SANITIZE)
+	@$(CMAKE) -G Ninja -S . -B $(BUILD_SANITIZE) $(CMAKE_ARGS) -DCODA_SANITIZE=ON \
+		'-DCODA_TEST_FOLDERS=$(SANITIZED)' > $(BUILD_SANITIZE)/configure.log 2>&1 \
+		|| { cat $(BUILD_SANITIZE)/configure.log; exit 1; }
+	$(CMAKE) --build $(BUILD_SANITIZE) -j $(JOBS) --target all_tests
+	scripts/run_tests.sh $(BUILD_SANITIZE) $(JOBS)
+
+bench: build
+	@scripts/setup.sh judges
+	@if [ -x bench/run ]; then bench/run $(BUILD); \
+	else echo 'bench: this version has no benchmarks yet'; fi
+
+format: setup
+	@scripts/setup.sh lint
+	scripts/format.sh
+
+lint: configure
+	@scripts/setup.sh lint
+	scripts/lint.sh $(BUILD) $(JOBS)
+
+clean:
+	rm -rf $(BUILD) $(BUILD_SANITIZE) out

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that every header compiles alone: each is the only include of a generated source.
+
+Usage: check_headers.py BUILD [JOBS]. A header that passed is not compiled again until it, or one it
+includes, changes (BUILD/headers_checked.json).
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import sources
+
+_FOLDERS = ("include", "src", "tests", "bench", "tools", "examples")
+_ROOTS = [sources.ROOT / folder for folder in ("include", "src", "tests", "tools", "bench")]
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fsyntax-only"]
+
+
+def digest_of(path: pathlib.Path, contents: dict[pathlib.Path, str]) -> str:
+    """Of the header and all headers of the project that it includes."""
+    seen, stack = set(), [path]
+    while stack:
+        file = stack.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        if file not in contents:
+            contents[file] = file.read_text()
+        for included in _INCLUDE.findall(contents[file]):
+            stack += [root / included for root in _ROOTS if (root / included).is_file()]
+    text = "\0".join(contents[file] for file in sorted(seen))
+    return hashlib.sha256(("".join(_FLAGS) + text).encode()).hexdigest()
+
+
+def compile_alone(compiler: str, path: pathlib.Path) -> str:
+    """The compiler's complaint, or nothing."""
+    command = [compiler, *_FLAGS, *(f"-I{root}" for root in _ROOTS), "-x", "c++", "-"]
+    run = subprocess.run(command, input=f'#include "{path}"\n', capture_output=True, text=True)
+    return "" if run.returncode == 0 else run.stderr.strip() or "the compiler failed"
+
+
+def compiler_of(build: pathlib.Path) -> str:
+    cache = (build / "CMakeCache.txt").read_text()
+    match = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE)
+    return match[1] if match else "g++"
+
+
+def main() -> int:
+    build = pathlib.Path(sys.argv[1])
+    jobs = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
+    headers = [
+        path for path in sources.all_files()
+        if path.suffix == ".h" and sources.name_of(path).startswith(_FOLDERS)
+    ]
+    store = build / "headers_checked.json"
+    checked = set(json.loads(store.read_text())) if store.exists() else set()
+    contents: dict[pathlib.Path, str] = {}
+    digests = {path: digest_of(path, contents) for path in headers}
+    todo = [path for path in headers if digests[path] not in checked]
+    compiler = compiler_of(build)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        complaints = dict(zip(todo, pool.map(lambda path: compile_alone(compiler, path), todo)))
+    passed = sorted(digests[path] for path in headers if not complaints.get(path))
+    store.write_text(json.dumps(passed))
+    problems = [
+        f"{sources.name_of(path)}: does not compile alone\n{complaint}"
+        for path, complaint in complaints.items() if complaint
+    ]
+    return sources.report("check_headers", len(headers), "headers", problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks which folder includes which.
+
+A folder under src/ may include itself, coda/, and the folders that its coda_library line in
+CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library. Paths are
+written from src/ or include/, never with "..".
+"""
+
+import re
+import sys
+
+import sources
+
+_LIBRARY = re.compile(r"^coda_library\(([^)]*)\)", re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+# Names of the standard library's headers; those of other libraries end in .h or have a folder.
+_PUBLIC_SYSTEM = re.compile(r"[a-z_]+")
+
+
+def allowed_folders() -> dict[str, set[str]]:
+    """Folder -> all folders that it may include, itself among them."""
+    allowed: dict[str, set[str]] = {}
+    for match in _LIBRARY.finditer((sources.ROOT / "CMakeLists.txt").read_text()):
+        folder, *uses = match[1].split()
+        unknown = [use for use in uses if use not in allowed]
+        if unknown:
+            sys.exit(f"CMakeLists.txt: {folder} uses {unknown[0]}, which is not listed before it")
+        allowed[folder] = {folder}.union(*(allowed[use] for use in uses))
+    return allowed
+
+
+def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) -> str | None:
+    name = sources.name_of(path)
+    if ".." in included.split("/"):
+        return "write the path from src/ or include/ instead of '..'"
+    area, folder = name.split("/")[0], name.split("/")[1]
+    target = included.split("/")[0]
+    if quote == "<" and target != "coda" and target not in allowed:
+        if area == "include" and not _PUBLIC_SYSTEM.fullmatch(included):
+            return "a public header may include only coda/ and the standard library"
+        return None
+    if target == "coda":
+        exists = (sources.ROOT / "include" / included).exists()
+        return None if exists else f"there is no include/{included}"
+    if area == "include":
+        return "a public header may include only coda/ and the standard library"
+    if target not in allowed:
+        own = path.parent / included
+        return "write the path from src/ or include/" if own.exists() else None
+    if not (sources.ROOT / "src" / included).exists():
+        return f"there is no src/{included}"
+    if target not in allowed[folder]:
+        may = ", ".join(sorted(allowed[folder] - {folder})) or "no other folder"
+        return f"{folder} may include {may}, not {target} (see coda_library in CMakeLists.txt)"
+    return None
+
+
+def main() -> int:
+    allowed = allowed_folders()
+    problems, checked = [], 0
+    for path in sources.all_files():
+        name = sources.name_of(path)
+        if not sources.is_cpp(path) or not name.startswith(("include/", "src/")):
+            continue
+        checked += 1
+        if name.startswith("src/") and name.split("/")[1] not in allowed:
+            problems.append(f"{name}: no coda_library({name.split('/')[1]} ...) in CMakeLists.txt")
+            continue
+        text = path.read_text()
+        for match in _INCLUDE.finditer(text):
+            problem = problem_of(path, match[1], match[2], allowed)
+            if problem:
+                line = text.count("\n", 0, match.start()) + 1
+                problems.append(f"{name}:{line}: includes {match[2]}: {problem}")
+    return sources.report("check_layers", checked, "files", problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

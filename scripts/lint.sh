@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# All checks of the sources that need no test to run; every one runs even if one before it failed.
+# Usage: lint.sh BUILD [JOBS]; BUILD has been configured.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+build=$1
+jobs=${2:-$(nproc)}
+
+status=0
+python3 scripts/check_layers.py || status=1
+python3 scripts/check_lengths.py || status=1
+python3 scripts/check_text.py || status=1
+scripts/format.sh --check || status=1
+python3 scripts/check_headers.py "$build" "$jobs" || status=1
+python3 scripts/tidy.py "$build" "$jobs" || status=1
+exit $status

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs ctest in a build folder and closes with "N passed, N failed[, N skipped]" from its counts.
+# Fails if a test failed, or if there was none to run.
+# Usage: run_tests.sh BUILD [JOBS [CTEST ARGUMENTS...]]
+set -euo pipefail
+build=$1
+jobs=${2:-$(nproc)}
+shift $(($# < 2 ? $# : 2))
+
+report=$(cd "$build" && pwd)/test_report.xml
+rm -f "$report"
+ctest=$(ls .venv/bin/ctest 2>/dev/null || echo ctest)
+status=0
+"$ctest" --test-dir "$build" -j "$jobs" --timeout 300 --output-on-failure --no-tests=error \
+  --output-junit "$report" --progress "$@" || status=$?
+
+python3 - "$report" "$status" <<'PY'
+import sys
+import xml.etree.ElementTree as ElementTree
+
+report, status = sys.argv[1], int(sys.argv[2])
+try:
+    suite = ElementTree.parse(report).getroot()
+except (OSError, ElementTree.ParseError) as error:
+    sys.exit(f"run_tests: ctest left no report: {error}")
+cases = [case.get("status") for case in suite.iter("testcase")]
+passed, failed = cases.count("run"), cases.count("fail")
+others = len(cases) - passed - failed
+print(f"{passed} passed, {failed} failed" + (f", {others} skipped" if others else ""))
+sys.exit(status or (1 if failed or not passed else 0))
+PY

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs clang-tidy over the project's sources, in parallel, and once only for the same contents.
+
+Usage: tidy.py BUILD [JOBS]. BUILD/compile_commands.json says how each source is compiled; a source
+that passed is not looked at again until it, a header of ours that it includes, its command or
+.clang-tidy changes (BUILD/tidy_passed.json).
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+import check_headers
+import sources
+
+# What clang does not know among GCC's flags, or must not be told.
+_DROPPED = {"-Werror", "-fno-sanitize-recover=all"}
+
+
+def gcc_headers(compiler: str) -> str:
+    """Where GCC's own omp.h lies; searched last, so that clang's headers come first."""
+    command = [compiler, "-print-file-name=include"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def arguments_of(entry: dict) -> list[str]:
+    arguments = entry.get("arguments") or shlex.split(entry["command"])
+    while pathlib.Path(arguments[0]).name in ("ccache", "sccache"):
+        arguments = arguments[1:]
+    return [argument for argument in arguments if argument not in _DROPPED]
+
+
+def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
+    """Source -> its entry, of those that lie in the project and not in a build folder."""
+    ours = set(sources.all_files())
+    entries = json.loads((build / "compile_commands.json").read_text())
+    found = {}
+    for entry in entries:
+        path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        if path in ours and path not in found:
+            found[path] = entry
+    return found
+
+
+def run_tidy(tidy: str, database: pathlib.Path, path: pathlib.Path) -> tuple[str, float]:
+    """What clang-tidy says, nothing if all is well; and the seconds it took."""
+    start = time.monotonic()
+    command = [tidy, "--quiet", "-p", str(database), str(path)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    said = run.stdout.strip()
+    if run.returncode and not said:
+        said = run.stderr.strip()
+    return said, time.monotonic() - start
+
+
+def main() -> int:
+    build = pathlib.Path(sys.argv[1]).resolve()
+    jobs = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
+    tidy = str(sources.ROOT / ".venv" / "bin" / "clang-tidy")
+    if not os.access(tidy, os.X_OK):
+        sys.exit("tidy: no .venv/bin/clang-tidy; run scripts/setup.sh lint")
+    gcc = gcc_headers(check_headers.compiler_of(build))
+    extra = ["-idirafter", gcc, "-Wno-unknown-warning-option"]
+
+    entries = commands(build)
+    database = build / "tidy"
+    database.mkdir(exist_ok=True)
+    contents: dict[pathlib.Path, str] = {}
+    settings = (sources.ROOT / ".clang-tidy").read_text() + (
+        sources.ROOT / "requirements-lint.txt").read_text()
+    digests, rewritten = {}, []
+    for path, entry in entries.items():
+        arguments = arguments_of(entry)
+        arguments[1:1] = extra
+        rewritten.append(
+            {"directory": entry["directory"], "file": str(path), "arguments": arguments})
+        digests[path] = hashlib.sha256(
+            f"{settings}{arguments}{check_headers.digest_of(path, contents)}".encode()).hexdigest()
+    (database / "compile_commands.json").write_text(json.dumps(rewritten))
+
+    store = build / "tidy_passed.json"
+    before = set(json.loads(store.read_text())) if store.exists() else set()
+    todo = [path for path in entries if digests[path] not in before]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        results = dict(zip(todo, pool.map(lambda p: run_tidy(tidy, database, p), todo)))
+    store.write_text(json.dumps(
+        sorted(digests[p] for p in entries if not results.get(p, ("", 0))[0])))
+    slowest = sorted(results, key=lambda p: -results[p][1])[:3]
+    if slowest:
+        print("tidy: slowest: " + ", ".join(
+            f"{sources.name_of(p)} {results[p][1]:.1f} s" for p in slowest))
+    problems = [said for said, _ in results.values() if said]
+    return sources.report("tidy", len(entries), f"sources ({len(todo)} new)", problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
