@@ -13,28 +13,18 @@ std::string_view remedy_of(int error_number) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
-      return "free some space or choose another place";
+    case EFBIG: return "free some space or choose another place";
     case EACCES:
-    case EPERM:
-      return "check the permissions of the file and of its folder";
-    case EROFS:
-      return "choose a place that is not read-only";
-    case ENOENT:
-      return "check the name, and that its folder exists";
-    case ENOTDIR:
-      return "a part of the path is a file: check the name";
-    case EISDIR:
-      return "give the name of a file, not of a folder";
-    case ENAMETOOLONG:
-      return "choose a shorter name";
+    case EPERM: return "check the permissions of the file and of its folder";
+    case EROFS: return "choose a place that is not read-only";
+    case ENOENT: return "check the name, and that its folder exists";
+    case ENOTDIR: return "a part of the path is a file: check the name";
+    case EISDIR: return "give the name of a file, not of a folder";
+    case ENAMETOOLONG: return "choose a shorter name";
     case EMFILE:
-    case ENFILE:
-      return "close files or raise the limit of open files (ulimit -n)";
-    case ENOMEM:
-      return "free some memory";
-    default:
-      return "check the disk and the path";
+    case ENFILE: return "close files or raise the limit of open files (ulimit -n)";
+    case ENOMEM: return "free some memory";
+    default: return "check the disk and the path";
   }
 }
 
@@ -46,7 +36,7 @@ Error file_error(std::string_view action, const std::filesystem::path& path, int
                std::string(remedy_of(error_number)) + ")");
 }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   constexpr size_t kLongest = 120;
   std::string text = "'";
   for (const char c : name.substr(0, kLongest)) {

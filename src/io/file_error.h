@@ -16,6 +16,6 @@ namespace coda::io {
 Error file_error(std::string_view action, const std::filesystem::path& path, int error_number);
 
 // 'name', with control characters escaped and long names shortened.
-std::string quoted(std::string_view name);
+std::string in_quotes(std::string_view name);
 
 }  // namespace coda::io
