@@ -65,7 +65,6 @@ struct Node {
   int which = 0;                       // split_pair: member; result: index
   int64_t repeat = 1;                  // repeat_columns
   std::vector<Transposes> transposes;  // matmul: one a segment
-  int gradient_operand = -1;           // matmul: the operand (0 or 1) that is a gradient, set by differentiate
   std::string name;                    // input, opaque
   InputKind kind = InputKind::activation;
   DType dtype = DType::f32;            // input: the storage type

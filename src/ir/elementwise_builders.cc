@@ -24,8 +24,9 @@ bool broadcast_dim(const Dim& a, const Dim& b, Dim& out) {
     out = a;
     return true;
   }
-  out = b;
-  return a.is(1);
+  const bool fits = a.is(1);
+  out = b;  // may be the same object as `a`
+  return fits;
 }
 
 Value make(Elementwise fn, const std::vector<Value>& operands, const Where& where) {

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a graph to a plan: defer, differentiate, simplify, choose what is saved, partition into programs; a cost model
+// decides between the legal choices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coda/graph.h"
+#include "coda/plan.h"
+
+namespace coda {
+
+// What the cost model knows of a machine.
+struct Rates {
+  double flops_per_second = 2.5e11;
+  double bytes_per_second = 3e10;
+  double launch_seconds = 2e-6;  // of a program that has no GEMM to hide it
+};
+Rates cpu_rates();   // two cores with AVX-512, measured
+Rates h200_rates();  // bf16, measured
+
+enum class Objective : uint8_t {
+  memory,  // fewest saved bytes, then time
+  speed,   // least time, then saved bytes
+};
+
+struct NamedValue {
+  std::string name;
+  Value value;
+};
+struct SeededOutput {
+  Value output;
+  Value cotangent;  // broadcasts to the output's shape; usually an input of the graph (an upstream gradient)
+};
+struct GradientRequest {
+  Value input;
+  std::string name;         // of the gradient tensor in the plan
+  DType dtype = DType::f32;
+  bool accumulate = false;  // the tensor holds a gradient already: add to it
+};
+
+struct CompileRequest {
+  std::vector<NamedValue> outputs;          // forward results that the caller reads
+  std::vector<SeededOutput> seeds;          // empty: no backward
+  std::vector<GradientRequest> gradients;
+};
+
+struct CompileOptions {
+  Objective objective = Objective::memory;
+  Rates rates = {};
+  DimValues sizes;                  // what the symbols are assumed to be when costs are compared
+  DType storage = DType::f32;       // of activations and gradients that the plan stores
+  bool fuse = true;                 // false: GEMMs without epilogues, norms made before them: the baseline
+  std::vector<bool> fold;           // forced choices, by the order of appearance (empty: searched)
+  std::vector<bool> pin;
+};
+
+// One choice that the cost model compared, for `coda explain`.
+struct Alternative {
+  std::string choice;     // "fold -h- pin u-d"
+  double seconds = 0;
+  double moved_bytes = 0;
+  double saved_bytes = 0;
+  bool chosen = false;
+};
+
+struct Compiled {
+  Plan plan;
+  std::vector<Alternative> alternatives;
+};
+
+// Error if an output depends on an input of no given size, or a gradient's input is not an input of the graph.
+Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options);
+
+// What one step of a plan costs by the model.
+struct StepCost {
+  double flops = 0;
+  double bytes = 0;    // moved through memory: loads, stores, partials
+  double seconds = 0;  // predicted
+};
+StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes, const Rates& rates);
+double saved_bytes(const Plan& plan, const DimValues& sizes);  // activations and inputs kept for the backward
+
+// The plan as text that a person reads: tensors, programs, bytes, predicted time, reasons.
+std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates);
+
+}  // namespace coda

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients against central finite differences of the reference evaluator in float64, for every operation and block.
+#include "grad/differentiate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "coda/builders.h"
+#include "ir/evaluate_graph.h"
+
+namespace coda {
+namespace {
+
+using Inputs = std::map<std::string, std::vector<double>>;
+
+struct Case {
+  Graph graph;
+  Inputs inputs;
+  DimValues sizes{{"M", 5}};
+  std::vector<int> wanted;
+  std::mt19937_64 random{7};
+
+  Value wanted_input(const std::string& name, Shape shape, double low = -1, double high = 1) {
+    const Value v = graph.input(name, shape);
+    fill(v, name, low, high);
+    wanted.push_back(v.id);
+    return v;
+  }
+  Value table(const std::string& name, Shape shape, double low = -1, double high = 1) {
+    const Value v = graph.table(name, shape);
+    fill(v, name, low, high);
+    return v;
+  }
+  void fill(Value v, const std::string& name, double low, double high) {
+    std::uniform_real_distribution<double> uniform(low, high);
+    std::vector<double>& data = inputs[name];
+    data.resize(static_cast<size_t>(v.shape().rows.evaluate(sizes) * v.shape().cols.evaluate(sizes)));
+    for (double& x : data) x = uniform(random);
+  }
+};
+
+// Every gradient element against (f(x + h) - f(x - h)) / 2h of f = <seed, output>.
+void expect_gradients(Case& c, Value output) {
+  const Value seed = c.table("seed", output.shape());
+  const std::vector<Value> gradients = differentiate(c.graph, {{output.id, seed}}, c.wanted);
+  auto objective = [&]() {
+    const Matrix y = evaluate(c.graph, {output.id}, c.inputs, c.sizes)[0];
+    double sum = 0;
+    for (size_t i = 0; i < y.data.size(); ++i) sum += y.data[i] * c.inputs["seed"][i];
+    return sum;
+  };
+  for (size_t w = 0; w < c.wanted.size(); ++w) {
+    ASSERT_NE(gradients[w].graph, nullptr);
+    const std::string name = c.graph.node(c.wanted[w]).name;
+    ASSERT_EQ(gradients[w].shape(), c.graph.node(c.wanted[w]).shape) << name;
+    const Matrix g = evaluate(c.graph, {gradients[w].id}, c.inputs, c.sizes)[0];
+    std::vector<double>& x = c.inputs[name];
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double kept = x[i];
+      const double h = 1e-5;
+      x[i] = kept + h;
+      const double up = objective();
+      x[i] = kept - h;
+      const double down = objective();
+      x[i] = kept;
+      EXPECT_NEAR(g.data[i], (up - down) / (2 * h), 1e-7 * (1 + std::abs(g.data[i]))) << name << "[" << i << "]";
+    }
+  }
+}
+
+TEST(Differentiate, EveryUnaryOperation) {
+  for (Elementwise fn : {Elementwise::exp, Elementwise::log, Elementwise::rsqrt, Elementwise::sqrt, Elementwise::recip,
+                         Elementwise::sigmoid, Elementwise::tanh, Elementwise::erf, Elementwise::silu,
+                         Elementwise::gelu, Elementwise::gelu_tanh, Elementwise::neg}) {
+    Case c;
+    const Value x = c.wanted_input("x", {"M", 4}, 0.5, 2);
+    SCOPED_TRACE(std::string(info(fn).name));
+    expect_gradients(c, elementwise(fn, {x}));
+  }
+}
+
+TEST(Differentiate, BinaryOperationsWithEveryBroadcast) {
+  for (Elementwise fn : {Elementwise::add, Elementwise::mul, Elementwise::sub, Elementwise::div, Elementwise::max,
+                         Elementwise::min}) {
+    for (const Shape& shape : {Shape{"M", 4}, Shape{"M", 1}, Shape{1, 4}, Shape{1, 1}}) {
+      Case c;
+      const Value x = c.wanted_input("x", {"M", 4}, 0.5, 2);
+      const Value y = c.wanted_input("y", shape, 0.5, 2);
+      SCOPED_TRACE(std::string(info(fn).name) + shape.text());
+      expect_gradients(c, elementwise(fn, {x, y}));
+    }
+  }
+}
+
+TEST(Differentiate, SelectAndSquare) {
+  Case c;
+  const Value x = c.wanted_input("x", {"M", 4});
+  const Value y = c.wanted_input("y", {"M", 1});
+  expect_gradients(c, select(less(x, y), x * x, mul(x, y)));
+}
+
+TEST(Differentiate, Reductions) {
+  const std::vector<std::function<Value(Value)>> reductions{
+      [](Value x) { return row_sum(x * x); },
+      [](Value x) { return col_sum(x * x); },
+      [](Value x) { return row_logsumexp(x); },
+      [](Value x) { return row_centred_squares(x); },
+      [](Value x) { return group_sum(x * x, 2); },
+      [](Value x) { return mul(x, group_repeat(group_sum(x, 3), 3)); },
+      [](Value x) { return col_sum(row_sum(x * x)); },
+  };
+  for (const auto& reduction : reductions) {
+    Case c;
+    expect_gradients(c, reduction(c.wanted_input("x", {"M", 6})));
+  }
+}
+
+TEST(Differentiate, MatmulInEveryLayout) {
+  for (int layout = 0; layout < 4; ++layout) {
+    Case c;
+    const Transposes t{(layout & 1) != 0, (layout & 2) != 0};
+    const Value a = c.wanted_input("a", t.a ? Shape{3, "M"} : Shape{"M", 3});
+    const Value b = c.wanted_input("b", t.b ? Shape{4, 3} : Shape{3, 4});
+    SCOPED_TRACE(layout);
+    expect_gradients(c, matmul({{a, b, t}}));
+  }
+}
+
+TEST(Differentiate, MatmulOfSegmentsAndVectors) {
+  Case c;
+  const Value a = c.wanted_input("a", {"M", 3});
+  const Value b = c.wanted_input("b", {3, 4});
+  const Value d = c.wanted_input("d", {"M", 2});
+  const Value e = c.wanted_input("e", {4, 2});
+  const Value v = c.wanted_input("v", {1, 4});
+  const Value y = matmul({{a, b, {}}, {d, e, {false, true}}});
+  const Value row = matmul({{v, e, {}}});                                // [1, 4] · [4, 2]
+  const Value column = matmul({{y, v, {false, true}}});                  // [M, 4] · [4, 1]
+  const Value transposed = matmul({{v, b, {false, true}}});              // [1, 4] · [4, 3]
+  expect_gradients(c, mul(add(mul(d, row), column), row_sum(mul(a, transposed))));
+}
+
+TEST(Differentiate, PairsSlicesAndRepeats) {
+  for (const Dim& group : {Dim(2), Dim(4), Dim(8)}) {
+    Case c;
+    const Value x = c.wanted_input("x", {"M", 8});
+    const Value a = split_pair(x, group, 0);
+    const Value b = split_pair(x, group, 1);
+    SCOPED_TRACE(group.text());
+    expect_gradients(c, merge_pairs(a * b, a * a, group));
+  }
+  Case half;
+  const Value x = half.wanted_input("x", {"M", 8});
+  expect_gradients(half, split_pair(x, 4, 1));
+  Case slices;
+  const Value s = slices.wanted_input("x", {"M", 8});
+  expect_gradients(slices, concat_columns({slice_columns(s, 1, 3) * slice_columns(s, 4, 3), slice_columns(s, 2, 2)}));
+  Case repeats;
+  expect_gradients(repeats, repeat_columns(repeats.wanted_input("x", {"M", 3}) * 2.0, 4));
+}
+
+TEST(Differentiate, NormsGatesAndRope) {
+  Case rms;
+  expect_gradients(rms, rms_norm(rms.wanted_input("x", {"M", 6}), rms.wanted_input("w", {1, 6}), 1e-5));
+  Case gemma;
+  expect_gradients(gemma, rms_norm(gemma.wanted_input("x", {"M", 6}), gemma.wanted_input("w", {1, 6}), 1e-5, 1));
+  Case layer;
+  expect_gradients(layer, layer_norm(layer.wanted_input("x", {"M", 6}), layer.wanted_input("w", {1, 6}),
+                                     layer.wanted_input("b", {1, 6}), 1e-5));
+  Case gate;
+  const Value g = gate.wanted_input("g", {"M", 4}, -3, 3);
+  const Value u = gate.wanted_input("u", {"M", 4});
+  expect_gradients(gate, swiglu(g, u) + geglu(u, g));
+  for (bool half : {false, true}) {
+    Case rotated;
+    const Value cos = rotated.table("cos", {3, 2});
+    const Value sin = rotated.table("sin", {3, 2});
+    const Value position = rotated.graph.table("position", {"M", 1}, DType::i32);
+    rotated.inputs["position"] = {0, 1, 2, 1, 0};
+    expect_gradients(rotated, rope(rotated.wanted_input("x", {"M", 8}), {cos, sin, position}, 2, 4, half));
+  }
+}
+
+TEST(Differentiate, CrossEntropyWithIgnoredRows) {
+  Case c;
+  const Value logits = c.wanted_input("logits", {"M", 7}, -3, 3);
+  const Value targets = c.graph.table("targets", {"M", 1}, DType::i32);
+  c.inputs["targets"] = {3, -100, 0, 6, -100};
+  expect_gradients(c, cross_entropy(logits, targets).mean);
+}
+
+TEST(Differentiate, AttentionAndEmbedding) {
+  Case c;
+  c.sizes["M"] = 6;
+  const AttentionOptions options{.heads = 4, .kv_heads = 2, .head_dim = 2, .sequence = 3};
+  const Value q = c.wanted_input("q", {"M", 8});
+  const Value k = c.wanted_input("k", {"M", 4});
+  const Value v = c.wanted_input("v", {"M", 4});
+  expect_gradients(c, attention(q, k, v, options));
+  Case e;
+  const Value ids = e.graph.table("ids", {"M", 1}, DType::i32);
+  e.inputs["ids"] = {2, 0, 2, 1, 2};
+  const Value rows = embedding(e.wanted_input("table", {4, 3}), ids);
+  expect_gradients(e, rows * rows);
+}
+
+TEST(Differentiate, WhatLeadsNowhereIsNotBuilt) {
+  Case c;
+  const Value x = c.wanted_input("x", {"M", 4});
+  const Value frozen = c.table("w", {3, 4});
+  const Value y = linear(x, frozen);
+  const int before = c.graph.size();
+  differentiate(c.graph, {{y.id, c.table("seed", y.shape())}}, c.wanted);
+  int products = 0;
+  for (int id = before; id < c.graph.size(); ++id) products += c.graph.node(id).op == Op::matmul ? 1 : 0;
+  EXPECT_EQ(products, 1);
+}
+
+}  // namespace
+}  // namespace coda
