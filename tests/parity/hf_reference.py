@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes small random checkpoints with transformers, and what PyTorch computes from them.
+
+Usage: hf_reference.py FOLDER [CASE...]; without names, all cases; --list names them. For each case:
+
+    FOLDER/CASE/checkpoint/            as save_pretrained writes it (fp32)
+    FOLDER/CASE/reference.safetensors
+        tokens   i32 [B, T]            input token ids
+        targets  i32 [B, T]            the target of each position (not shifted again), -100: ignored
+        logits   f32 [B, T, V]
+        losses   f32 [B, T]            cross-entropy of each position, 0 where ignored
+        loss     f32 [1]               mean over the positions that count
+        grad.P   f32, P's shape        gradient of loss with respect to each parameter, by its name
+                                       in the checkpoint (a tied head's is its embedding's)
+
+All in fp32 with eager attention. The same bytes each time: seeds are fixed by the case's name, and
+PyTorch runs on one thread.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import zlib
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+IGNORED = -100
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model and a batch. Sizes are small, and odd where the architecture lets them be."""
+
+    family: str  # "llama" or "gpt2"
+    config: dict
+    batch: int = 2
+    tokens: int = 19
+    shard: str | None = None  # largest shard of the checkpoint, as save_pretrained takes it
+    old_config: bool = False  # config.json as transformers 4 writes it: rope_theta, rope_scaling
+
+
+_LLAMA = dict(
+    vocab_size=113, hidden_size=48, intermediate_size=88, num_hidden_layers=2,
+    num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=256,
+    rms_norm_eps=1e-5, tie_word_embeddings=False,
+    rope_parameters=dict(rope_type="default", rope_theta=10000.0))
+# With heads of 8 the four wavelengths are 6.3 (kept: below 32 / 4), 19.9 (blended), 62.8 and 198.7
+# (divided: above 32 / 1).
+_LLAMA3_ROPE = dict(
+    rope_type="llama3", rope_theta=100.0, factor=8.0, low_freq_factor=1.0,
+    high_freq_factor=4.0, original_max_position_embeddings=32)
+_GPT2 = dict(
+    vocab_size=113, n_positions=64, n_embd=48, n_layer=2, n_head=4, layer_norm_epsilon=1e-5,
+    bos_token_id=0, eos_token_id=0)
+
+CASES = {
+    "llama_untied": Case("llama", _LLAMA),
+    "llama_tied": Case("llama", _LLAMA | dict(tie_word_embeddings=True)),
+    "llama_rope3": Case("llama", _LLAMA | dict(rope_parameters=_LLAMA3_ROPE), tokens=61),
+    "llama_rope3_old_config": Case(
+        "llama", _LLAMA | dict(rope_parameters=_LLAMA3_ROPE, tie_word_embeddings=True),
+        tokens=61, old_config=True),
+    # Heads whose sizes do not multiply to the hidden size; a head for each key-value head.
+    "llama_wide_heads": Case(
+        "llama", _LLAMA | dict(num_attention_heads=3, num_key_value_heads=3, head_dim=32)),
+    "llama_sharded": Case("llama", _LLAMA, shard="40KB"),
+    "llama_one_token": Case("llama", _LLAMA, batch=3, tokens=1),
+    "gpt2": Case("gpt2", _GPT2),
+    "gpt2_long": Case("gpt2", _GPT2 | dict(n_inner=72, vocab_size=257), batch=1, tokens=64),
+}
+
+
+def make_model(case: Case, seed: int) -> torch.nn.Module:
+    if case.family == "llama":
+        config = LlamaConfig(**case.config, attn_implementation="eager")
+        model = LlamaForCausalLM(config)
+    else:
+        config = GPT2Config(**case.config, attn_implementation="eager")
+        model = GPT2LMHeadModel(config)
+    model = model.float().eval()
+    # Weights far enough from the usual start that norms, softmax and activations are not linear.
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            noise = torch.randn(parameter.shape, generator=random)
+            if parameter.dim() == 2:
+                parameter.copy_(noise * 0.15)
+            elif name.endswith(".bias"):
+                parameter.copy_(noise * 0.1)
+            else:  # a norm's weight
+                parameter.copy_(1 + noise * 0.2)
+    return model
+
+
+def make_batch(case: Case, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(seed + 1)
+    size = (case.batch, case.tokens)
+    vocabulary = case.config["vocab_size"]
+    tokens = torch.randint(0, vocabulary, size, generator=random)
+    targets = torch.randint(0, vocabulary, size, generator=random)
+    targets[torch.rand(size, generator=random) < 0.25] = IGNORED
+    targets[0, 0] = int(tokens[0, 0])  # at least one counts
+    return tokens, targets
+
+
+def rewrite_config(checkpoint: pathlib.Path) -> None:
+    """config.json as transformers 4 has it."""
+    path = checkpoint / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    config["transformers_version"] = "4.46.0"
+    config["torch_dtype"] = config.pop("dtype", "float32")
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def make_case(folder: pathlib.Path, name: str) -> None:
+    case = CASES[name]
+    seed = zlib.crc32(name.encode())
+    model = make_model(case, seed)
+    tokens, targets = make_batch(case, seed)
+
+    checkpoint = folder / name / "checkpoint"
+    shards = {} if case.shard is None else {"max_shard_size": case.shard}
+    model.save_pretrained(checkpoint, **shards)
+    if case.old_config:
+        rewrite_config(checkpoint)
+
+    logits = model(input_ids=tokens, use_cache=False).logits
+    losses = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
+    loss = losses.sum() / (targets != IGNORED).sum()
+    loss.backward()
+
+    result = {
+        "tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(),
+        "losses": losses.detach().view(targets.shape), "loss": loss.detach().view(1)}
+    for parameter_name, parameter in model.named_parameters():
+        result["grad." + parameter_name] = parameter.grad
+    save_file({key: value.contiguous() for key, value in result.items()},
+              folder / name / "reference.safetensors")
+    print(f"{name}: loss {loss.item():.6f}, {sum(p.numel() for p in model.parameters())} parameters")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    parser.add_argument("--list", action="store_true", help="name the cases")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(CASES))
+        return
+    unknown = [name for name in arguments.cases if name not in CASES]
+    if arguments.folder is None or unknown:
+        parser.error(f"no case '{unknown[0]}'; see --list" if unknown else "name a folder")
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    for name in arguments.cases or CASES:
+        make_case(arguments.folder, name)
+
+
+if __name__ == "__main__":
+    main()
