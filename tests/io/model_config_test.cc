@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json: what transformers 4 and 5 write is read, what we write is read by us (and, in the
+// parity tests, by them), and what we do not implement or what cannot be is refused by name.
+#include "io/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "io/atomic_file.h"
+#include "io/error_message.h"
+#include "io/temp_folder.h"
+
+namespace coda::io {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// LlamaConfig(...).to_json_string() of transformers 4.57.6.
+constexpr const char* kLlama4 = R"({
+  "architectures": ["LlamaForCausalLM"],
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": 1,
+  "dtype": "bfloat16",
+  "eos_token_id": 2,
+  "head_dim": 8,
+  "hidden_act": "silu",
+  "hidden_size": 64,
+  "initializer_range": 0.02,
+  "intermediate_size": 96,
+  "max_position_embeddings": 2048,
+  "mlp_bias": false,
+  "model_type": "llama",
+  "num_attention_heads": 8,
+  "num_hidden_layers": 2,
+  "num_key_value_heads": 2,
+  "pretraining_tp": 1,
+  "rms_norm_eps": 1e-06,
+  "rope_scaling": {
+    "factor": 32.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "llama3"
+  },
+  "rope_theta": 500000.0,
+  "tie_word_embeddings": true,
+  "transformers_version": "4.57.6",
+  "use_cache": true,
+  "vocab_size": 256
+})";
+
+// The same of transformers 5.23.0.
+constexpr const char* kLlama5 = R"({
+  "architectures": ["LlamaForCausalLM"],
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": 1,
+  "dtype": "bfloat16",
+  "eos_token_id": 2,
+  "head_dim": 8,
+  "hidden_act": "silu",
+  "hidden_size": 64,
+  "initializer_range": 0.02,
+  "intermediate_size": 96,
+  "max_position_embeddings": 2048,
+  "mlp_bias": false,
+  "model_type": "llama",
+  "num_attention_heads": 8,
+  "num_hidden_layers": 2,
+  "num_key_value_heads": 2,
+  "pad_token_id": null,
+  "pretraining_tp": 1,
+  "rms_norm_eps": 1e-06,
+  "rope_parameters": {
+    "factor": 32.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+    "rope_type": "llama3"
+  },
+  "tie_word_embeddings": true,
+  "transformers_version": "5.23.0",
+  "use_cache": true,
+  "vocab_size": 256
+})";
+
+// GPT2Config(...).to_json_string() of transformers 5.23.0; 4 leaves out add_cross_attention,
+// pad_token_id and tie_word_embeddings.
+constexpr const char* kGpt2 = R"({
+  "activation_function": "gelu_new",
+  "add_cross_attention": false,
+  "architectures": ["GPT2LMHeadModel"],
+  "attn_pdrop": 0.1,
+  "bos_token_id": 50256,
+  "embd_pdrop": 0.1,
+  "eos_token_id": 50256,
+  "initializer_range": 0.02,
+  "layer_norm_epsilon": 1e-05,
+  "model_type": "gpt2",
+  "n_embd": 768,
+  "n_head": 12,
+  "n_inner": null,
+  "n_layer": 12,
+  "n_positions": 1024,
+  "pad_token_id": null,
+  "reorder_and_upcast_attn": false,
+  "resid_pdrop": 0.1,
+  "scale_attn_by_inverse_layer_idx": false,
+  "scale_attn_weights": true,
+  "tie_word_embeddings": true,
+  "transformers_version": "5.23.0",
+  "use_cache": true,
+  "vocab_size": 50257
+})";
+
+LlamaConfig small_llama() {
+  LlamaConfig config;
+  config.layers = 2;
+  config.hidden = 64;
+  config.heads = 8;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.mlp = 96;
+  config.vocab = 256;
+  config.eps = 1e-6;
+  config.rope_theta = 500000;
+  config.rope_scaling = Llama3RopeScaling{32, 1, 4, 8192};
+  config.tied = true;
+  config.max_positions = 2048;
+  return config;
+}
+
+LlamaConfig parse_llama(const json& object) {
+  return std::get<LlamaConfig>(parse_model_config(object.dump(), "config.json"));
+}
+
+// The message for kLlama4 (or another) with one setting changed.
+std::string message_with(const char* name, const json& value, const char* base = kLlama4) {
+  json object = json::parse(base);
+  object[json::json_pointer(name)] = value;
+  return error_message([&] { parse_model_config(object.dump(), "config.json"); });
+}
+
+TEST(ModelConfig, ReadsLlamaOfTransformers4And5) {
+  EXPECT_EQ(std::get<LlamaConfig>(parse_model_config(kLlama4, "4")), small_llama());
+  EXPECT_EQ(std::get<LlamaConfig>(parse_model_config(kLlama5, "5")), small_llama());
+
+  LlamaConfig plain = small_llama();
+  plain.rope_scaling.reset();
+  plain.rope_theta = 10000;
+  json object = json::parse(kLlama4);
+  object["rope_scaling"] = nullptr;
+  object.erase("rope_theta");
+  EXPECT_EQ(parse_llama(object), plain);
+  object = json::parse(kLlama5);
+  object["rope_parameters"] = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
+  EXPECT_EQ(parse_llama(object), plain);
+}
+
+TEST(ModelConfig, ReadsGpt2) {
+  Gpt2Config expected;
+  expected.layers = 12;
+  expected.hidden = 768;
+  expected.heads = 12;
+  expected.vocab = 50257;
+  expected.positions = 1024;
+  expected.mlp = 3072;
+  expected.eps = 1e-5;
+  EXPECT_EQ(std::get<Gpt2Config>(parse_model_config(kGpt2, "gpt2")), expected);
+  json object = json::parse(kGpt2);
+  for (const char* absent : {"add_cross_attention", "pad_token_id", "tie_word_embeddings"}) {
+    object.erase(absent);
+  }
+  EXPECT_EQ(std::get<Gpt2Config>(parse_model_config(object.dump(), "gpt2")), expected);
+  object["n_inner"] = 100;
+  EXPECT_EQ(std::get<Gpt2Config>(parse_model_config(object.dump(), "gpt2")).mlp, 100);
+}
+
+TEST(ModelConfig, HasTransformersDefaults) {
+  const json object = {{"model_type", "llama"},    {"hidden_size", 64},
+                       {"intermediate_size", 96},  {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4}, {"vocab_size", 256},
+                       {"rope_theta", 10000},      {"num_key_value_heads", nullptr}};
+  const LlamaConfig config = parse_llama(object);
+  EXPECT_EQ(config.kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.eps, 1e-6);
+  EXPECT_EQ(config.rope_theta, 10000);
+  EXPECT_EQ(config.max_positions, 2048);
+  EXPECT_FALSE(config.tied);
+  EXPECT_FALSE(config.rope_scaling);
+}
+
+TEST(ModelConfig, WhatIsWrittenIsReadBack) {
+  constexpr uint64_t kSeed = 7;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937_64 random(kSeed);
+  const auto size = [&] { return static_cast<int64_t>(1 + random() % 300); };
+  const auto real = [&] { return static_cast<double>(1 + random() % 1000000) / 999983.0; };
+  for (int run = 0; run < 200; ++run) {
+    LlamaConfig llama;
+    llama.layers = size();
+    llama.hidden = size();
+    llama.kv_heads = size();
+    llama.heads = llama.kv_heads * size();
+    llama.head_dim = 2 * size();
+    llama.mlp = size();
+    llama.vocab = size();
+    llama.eps = real() * 1e-5;
+    llama.rope_theta = real() * 1e6;
+    llama.max_positions = size();
+    llama.tied = run % 2 == 0;
+    if (run % 3 == 0)
+      llama.rope_scaling = Llama3RopeScaling{1 + real(), real(), 2 + real(), size()};
+    EXPECT_EQ(parse_model_config(model_config_text(llama, DType::bf16), "written"),
+              ModelConfig(llama));
+    Gpt2Config gpt2;
+    gpt2.layers = size();
+    gpt2.heads = size();
+    gpt2.hidden = gpt2.heads * size();
+    gpt2.vocab = size();
+    gpt2.positions = size();
+    gpt2.mlp = size();
+    gpt2.eps = real() * 1e-5;
+    EXPECT_EQ(parse_model_config(model_config_text(gpt2, DType::f32), "written"),
+              ModelConfig(gpt2));
+  }
+}
+
+TEST(ModelConfig, WritesTheTypeOfTheWeights) {
+  EXPECT_EQ(json::parse(model_config_text(small_llama(), DType::bf16))["torch_dtype"], "bfloat16");
+  EXPECT_EQ(json::parse(model_config_text(small_llama(), DType::f32))["torch_dtype"], "float32");
+}
+
+TEST(ModelConfig, RefusesOtherModels) {
+  EXPECT_THAT(message_with("/architectures", json::array({"MistralForCausalLM"})),
+              AllOf(StartsWith("config.json: architectures is '[\"MistralForCausalLM\"]'"),
+                    HasSubstr("only LlamaForCausalLM and GPT2LMHeadModel")));
+  EXPECT_THAT(message_with("/architectures", "LlamaForCausalLM"), HasSubstr("list of one name"));
+  EXPECT_THAT(message_with("/architectures", json::array()), HasSubstr("list of one name"));
+  EXPECT_THAT(message_with("/architectures", json::array({7})), HasSubstr("list of one name"));
+  EXPECT_THAT(message_with("/model_type", "gpt2"), HasSubstr("model_type is '\"gpt2\"', but"));
+  EXPECT_THAT(message_with("/model_type", 3), HasSubstr("must be a text"));
+  EXPECT_THAT(error_message([] { parse_model_config("{}", "c"); }),
+              HasSubstr("c: model_type is missing, but only LlamaForCausalLM"));
+  EXPECT_THAT(error_message([] { parse_model_config("[]", "c"); }), HasSubstr("not a JSON object"));
+  EXPECT_THAT(error_message([] { parse_model_config("", "c"); }), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_message([] { parse_model_config(R"({"a":1,"a":2})", "c"); }),
+              HasSubstr("'a' appears twice"));
+}
+
+TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
+  EXPECT_THAT(message_with("/attention_bias", true),
+              HasSubstr("attention_bias is 'true', but only false is supported"));
+  EXPECT_THAT(message_with("/mlp_bias", true), HasSubstr("mlp_bias is 'true'"));
+  EXPECT_THAT(message_with("/hidden_act", "gelu"), HasSubstr("only 'silu'"));
+  EXPECT_THAT(message_with("/quantization_config", json::object()), HasSubstr("quantized weights"));
+  EXPECT_THAT(message_with("/activation_function", "relu", kGpt2),
+              HasSubstr("activation_function is '\"relu\"', but only 'gelu_new'"));
+  EXPECT_THAT(message_with("/tie_word_embeddings", false, kGpt2), HasSubstr("only true"));
+  EXPECT_THAT(message_with("/scale_attn_weights", false, kGpt2), HasSubstr("only true"));
+  EXPECT_THAT(message_with("/scale_attn_by_inverse_layer_idx", true, kGpt2),
+              HasSubstr("only false"));
+  EXPECT_THAT(message_with("/add_cross_attention", true, kGpt2), HasSubstr("only false"));
+  for (const char* type : {"linear", "dynamic", "yarn", "longrope"}) {
+    EXPECT_THAT(message_with("/rope_scaling/rope_type", type),
+                HasSubstr("rope_scaling: rope_type is '\"" + std::string(type) +
+                          "\"', but only 'default' and 'llama3' are supported"));
+  }
+  EXPECT_THAT(message_with("/rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: type is '\"linear\"'"));
+  EXPECT_THAT(message_with("/rope_parameters/partial_rotary_factor", 0.5, kLlama5),
+              HasSubstr("partial_rotary_factor is '0.5', but only 1"));
+}
+
+TEST(ModelConfig, RefusesContradictions) {
+  EXPECT_THAT(message_with("/num_key_value_heads", 3),
+              HasSubstr("num_key_value_heads (3) must divide num_attention_heads (8)"));
+  EXPECT_THAT(message_with("/head_dim", 7), HasSubstr("head_dim is 7, but must be even"));
+  EXPECT_THAT(message_with("/n_head", 7, kGpt2), HasSubstr("n_head (7) must divide n_embd (768)"));
+  EXPECT_THAT(message_with("/rope_theta", 1.0, kLlama5),
+              HasSubstr("rope_theta is '500000.0', but rope_theta outside it is 1.0"));
+  EXPECT_THAT(message_with("/rope_scaling", {{"rope_type", "default"}}, kLlama5),
+              HasSubstr("both rope_parameters and rope_scaling"));
+  EXPECT_THAT(message_with("/rope_scaling/low_freq_factor", 4.0),
+              HasSubstr("low_freq_factor (4.0) must be below high_freq_factor (4.0)"));
+  EXPECT_THAT(message_with("/rope_scaling/factor", 0.5), HasSubstr("must be at least 1"));
+  json object = json::parse(kLlama4);
+  object.erase("head_dim");
+  object["num_attention_heads"] = 6;
+  EXPECT_THAT(error_message([&] { parse_llama(object); }),
+              HasSubstr("num_attention_heads (6) must divide hidden_size (64)"));
+}
+
+TEST(ModelConfig, RefusesValuesOfNoSense) {
+  const std::vector<std::pair<json, std::string>> bad_sizes = {
+      {0, "is 0, but must be from 1"},
+      {-8, "is -8, but must be from 1"},
+      {4294967296, "is 4294967296, but must be from 1 to 2147483647"},
+      {UINT64_MAX, "is '18446744073709551615', but must be a whole number"},
+      {8.5, "is '8.5', but must be a whole number"},
+      {"8", "must be a whole number"},
+      {json::array({8}), "must be a whole number"},
+      {true, "must be a whole number"},
+  };
+  for (const char* name :
+       {"hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
+    for (const auto& [value, message] : bad_sizes) {
+      EXPECT_THAT(message_with(("/" + std::string(name)).c_str(), value),
+                  AllOf(StartsWith("config.json: "), HasSubstr(name), HasSubstr(message)));
+    }
+  }
+  for (const char* name : {"n_embd", "n_layer", "n_head", "n_positions", "n_inner", "vocab_size"}) {
+    for (const auto& [value, message] : bad_sizes) {
+      EXPECT_THAT(message_with(("/" + std::string(name)).c_str(), value, kGpt2),
+                  AllOf(StartsWith("config.json: "), HasSubstr(name)))
+          << value;
+    }
+  }
+  for (const char* name : {"hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size",
+                           "num_attention_heads"}) {
+    EXPECT_THAT(message_with(("/" + std::string(name)).c_str(), nullptr),
+                HasSubstr(std::string(name) + " is missing, but must be a whole number"));
+  }
+  EXPECT_THAT(message_with("/rms_norm_eps", 0.0), HasSubstr("must be a positive number"));
+  EXPECT_THAT(message_with("/rms_norm_eps", "small"), HasSubstr("must be a number"));
+  EXPECT_THAT(message_with("/layer_norm_epsilon", -1e-5, kGpt2), HasSubstr("positive number"));
+  EXPECT_THAT(message_with("/rope_theta", -1), HasSubstr("must be a positive number"));
+  EXPECT_THAT(message_with("/rope_scaling/factor", nullptr), HasSubstr("factor is missing"));
+  EXPECT_THAT(message_with("/rope_scaling", 7), HasSubstr("rope_scaling: not a JSON object"));
+  EXPECT_THAT(message_with("/tie_word_embeddings", "yes"), HasSubstr("must be true or false"));
+  json huge = json::parse(kLlama4);
+  huge["vocab_size"] = 2147483647;
+  huge["hidden_size"] = 2147483646;
+  EXPECT_THAT(error_message([&] { parse_llama(huge); }), HasSubstr("more than 2^40 weights"));
+}
+
+TEST(ModelConfig, ReadsAFolder) {
+  const TempFolder folder;
+  EXPECT_THAT(error_message([&] { read_model_config(folder.path()); }),
+              AllOf(HasSubstr("cannot read"), HasSubstr("config.json: No such file")));
+  write_file_atomically(folder / "config.json", kLlama5);
+  EXPECT_EQ(read_model_config(folder.path()), ModelConfig(small_llama()));
+}
+
+// Whatever happens to the text, the result is a config that passes the checks, or one line of
+// Error.
+TEST(ModelConfig, SurvivesSeededMutations) {
+  const std::vector<std::string> originals = {kLlama4, kLlama5, kGpt2};
+  const std::vector<std::string> pieces = {
+      "0",    "-1",       "1e-5", "1e400", "2147483648", "9223372036854775808",
+      "null", "true",     "\"\"", "[]",    "{}",         "[",
+      "{",    "}",        "\"",   ",",     ":",          "\n",
+      "\xff", "\"yarn\"", "0.5",  "-0",    "NaN"};
+  constexpr uint64_t kSeed = 20240608;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937_64 random(kSeed);
+  const auto below = [&](size_t bound) { return static_cast<size_t>(random() % bound); };
+  int accepted = 0;
+  for (int run = 0; run < 20000; ++run) {
+    std::string text = originals[below(originals.size())];
+    if (below(2) == 0) {  // an edit of characters
+      for (size_t edits = 1 + below(3); edits > 0 && !text.empty(); --edits) {
+        const size_t place = below(text.size());
+        switch (below(4)) {
+          case 0: text[place] = static_cast<char>(random()); break;
+          case 1: text.resize(place); break;
+          case 2: text.insert(place, pieces[below(pieces.size())]); break;
+          default: text.erase(place, 1 + below(20)); break;
+        }
+      }
+    } else {  // a valid text with another value
+      const size_t colon = text.find(": ", below(text.size() - 40));
+      const size_t end = colon == std::string::npos ? colon : text.find_first_of(",\n", colon);
+      if (end != std::string::npos) {
+        text.replace(colon + 2, end - colon - 2, pieces[below(pieces.size())]);
+      }
+    }
+    try {
+      check_model_config(parse_model_config(text, "config.json"), "accepted");
+      ++accepted;
+    } catch (const Error& error) {
+      ASSERT_THAT(error.what(), StartsWith("config.json: ")) << "run " << run;
+      ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos) << "run " << run;
+    }
+  }
+  EXPECT_GT(accepted, 100);
+  EXPECT_LT(accepted, 15000);
+}
+
+}  // namespace
+}  // namespace coda::io
