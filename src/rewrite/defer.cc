@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rewrite/defer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/rebuild.h"
+#include "rewrite/form.h"
+#include "rewrite/readiness.h"
+
+namespace coda {
+namespace {
+
+class Defer {
+ public:
+  Defer(Graph& graph, const DeferOptions& options, Candidates& candidates)
+      : graph_(graph), options_(options), candidates_(candidates), readiness_(graph) {
+    for (size_t i = 0; i < candidates.row_factors.size(); ++i) {
+      if (options.choices->is_pinned(i)) pinned_.push_back(candidates.row_factors[i]);
+    }
+  }
+
+  // The rewritten node; operands are visited first, so the recursion is only as deep as one node.
+  int rewrite(int root) {
+    const std::vector<bool> needed = reached_from(graph_, {root});
+    for (int id = 0; id <= root; ++id) {
+      if (needed[static_cast<size_t>(id)]) value(id);
+    }
+    return value(root).id;
+  }
+
+ private:
+  bool is_frozen(int id) const {
+    return id < static_cast<int>(options_.frozen.size()) && options_.frozen[static_cast<size_t>(id)];
+  }
+
+  Value value(int id) {
+    auto known = values_.find(id);
+    if (known != values_.end()) return known->second;
+    Value v;
+    if (is_frozen(id)) {
+      v = graph_.value(id);
+    } else if (graph_.node(id).shape.is_vector() || graph_.node(id).op == Op::opaque) {
+      v = vector(id);
+    } else {
+      v = materialise(form(id), pinned_);
+    }
+    return values_[id] = v;
+  }
+
+  Form form(int id) {
+    auto known = forms_.find(id);
+    if (known != forms_.end()) return known->second;
+    Form f = is_frozen(id) ? peel(graph_.value(id)) : compute(graph_.node(id));
+    forms_.emplace(id, f);
+    return f;
+  }
+
+  std::vector<Value> values(const Node& n) {
+    std::vector<Value> out;
+    for (int operand : n.operands) out.push_back(value(operand));
+    return out;
+  }
+
+  // Vectors are not deferred; a reduction of a deferred tensor lets its factors out.
+  Value vector(int id) {
+    const Node n = graph_.node(id);
+    const bool reduces = (n.op == Op::row_sum || n.op == Op::col_sum) && graph_.node(n.operands[0]).shape.is_tensor();
+    if (!reduces) return rebuild(graph_, n, values(n));
+    Form f = form(n.operands[0]);
+    std::vector<int> leaving;
+    if (!f.has_terms()) {
+      for (int factor : f.factors) {
+        const bool scalar = graph_.node(factor).shape.is_scalar();
+        if (scalar || n.op == Op::row_sum) leaving.push_back(factor);
+      }
+    }
+    if (leaving.empty()) return rebuild(graph_, n, {value(n.operands[0])});
+    for (int factor : leaving) f.factors.erase(std::find(f.factors.begin(), f.factors.end(), factor));
+    f.origin = -1;
+    return mul(rebuild(graph_, n, {materialise(f, pinned_)}), product_of(graph_, leaving));
+  }
+
+  Form compute(const Node& node) {
+    const Node n = node;  // a copy: the graph grows
+    switch (n.op) {
+      case Op::elementwise:
+        if (n.fn == Elementwise::mul) return multiplication(n);
+        if (n.fn == Elementwise::add) return addition(n);
+        break;
+      case Op::split_pair:
+      case Op::group_sum:
+      case Op::group_repeat: return row_linear(n);
+      case Op::merge_pairs: return merged(n);
+      case Op::slice_columns: return plain(slice(value(n.operands[0]), n.dim, n.shape.cols));
+      case Op::matmul:
+        if (n.transposes.size() == 1) return product(n);
+        break;
+      default: break;
+    }
+    return plain(rebuild(graph_, n, values(n)));
+  }
+
+  bool is_tensor(int id) const { return graph_.node(id).shape.is_tensor(); }
+
+  Form multiplication(const Node& n) {
+    const int a = n.operands[0];
+    const int b = n.operands[1];
+    if (!is_tensor(a) && !is_tensor(b)) return plain(rebuild(graph_, n, values(n)));
+    if (is_tensor(a) && is_tensor(b)) return tensor_product(a, b);
+    const int tensor = is_tensor(a) ? a : b;
+    const Value factor = value(is_tensor(a) ? b : a);
+    Form f = form(tensor);
+    double number = 1;
+    std::vector<Value> atoms;
+    vector_factors(factor, number, atoms);
+    if (factor.shape().is_per_column() && waits_for_norm(factor)) f = plain(materialise(f, pinned_));
+    multiply_constant(f, number);
+    for (Value atom : atoms) multiply(f, atom);
+    return f;
+  }
+
+  // A table is a constant, so a row factor passes it; otherwise only scalars leave a product of tensors.
+  Form tensor_product(int a, int b) {
+    Form fa = form(a);
+    Form fb = form(b);
+    if (is_table(a)) std::swap(fa, fb);
+    if ((is_table(a) || is_table(b)) && fa.outer.empty()) {
+      Form inside = fa;
+      inside.factors.clear();
+      inside.origin = fa.factors.empty() ? fa.origin : -1;
+      Form out = plain(mul(materialise(inside), materialise(fb)));
+      out.factors = fa.factors;
+      out.origin = -1;
+      return out;
+    }
+    std::vector<int> scalars = take_scalars(fa);
+    const std::vector<int> more = take_scalars(fb);
+    scalars.insert(scalars.end(), more.begin(), more.end());
+    Form out = plain(mul(materialise(fa, pinned_), materialise(fb, pinned_)));
+    for (int s : scalars) multiply(out, graph_.value(s));
+    return out;
+  }
+
+  std::vector<int> take_scalars(Form& f) {
+    if (f.has_terms()) return {};
+    std::vector<int> scalars;
+    for (int factor : f.factors) {
+      if (graph_.node(factor).shape.is_scalar()) scalars.push_back(factor);
+    }
+    if (scalars.empty()) return {};
+    std::erase_if(f.factors, [this](int factor) { return graph_.node(factor).shape.is_scalar(); });
+    f.origin = -1;
+    return scalars;
+  }
+
+  bool is_table(int id) const {
+    const Node& n = graph_.node(id);
+    if (n.op == Op::input) return n.kind == InputKind::table;
+    if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones) return true;
+    const bool passes = n.op == Op::gather_rows || n.op == Op::repeat_columns || n.op == Op::elementwise;
+    return passes && std::all_of(n.operands.begin(), n.operands.end(), [this](int o) { return is_table(o); });
+  }
+
+  Form addition(const Node& n) {
+    const int a = n.operands[0];
+    const int b = n.operands[1];
+    if (is_tensor(a) && is_tensor(b)) {
+      Form fa = form(a);
+      Form fb = form(b);
+      if (fa.factors != fb.factors) return plain(add(value(a), value(b)));
+      fa.core = add(fa.core, fb.core);
+      fa.inner.insert(fa.inner.end(), fb.inner.begin(), fb.inner.end());
+      fa.outer.insert(fa.outer.end(), fb.outer.begin(), fb.outer.end());
+      fa.origin = -1;
+      return fa;
+    }
+    if (!is_tensor(a) && !is_tensor(b)) return plain(rebuild(graph_, n, values(n)));
+    Form f = form(is_tensor(a) ? a : b);
+    const Value v = value(is_tensor(a) ? b : a);
+    if (f.factors.empty() && !f.has_terms() && readiness_.is_ready(v.id, f.core.id)) {
+      return plain(add(f.core, v));
+    }
+    const Term term = v.shape().is_per_column() ? Term{{}, v} : Term{v, {}};
+    (f.factors.empty() && !(v.shape().is_per_column() && !f.inner.empty()) ? f.inner : f.outer).push_back(term);
+    f.origin = -1;
+    return f;
+  }
+
+  Form row_linear(const Node& n) {
+    Form f = form(n.operands[0]);
+    if (f.has_terms()) return plain(rebuild(graph_, n, {value(n.operands[0])}));
+    f.core = rebuild(graph_, n, {f.core});
+    f.origin = f.factors.empty() ? f.core.id : -1;
+    return f;
+  }
+
+  Form merged(const Node& n) {
+    Form a = form(n.operands[0]);
+    const Form b = form(n.operands[1]);
+    if (a.has_terms() || b.has_terms() || a.factors != b.factors) return plain(rebuild(graph_, n, values(n)));
+    a.core = merge_pairs(a.core, b.core, n.dim);
+    a.origin = a.factors.empty() ? a.core.id : -1;
+    return a;
+  }
+
+  // A slice goes to the leaves: columns of a product are the product with columns of the weight, which is a view of memory.
+  Value slice(Value x, const Dim& offset, const Dim& cols) {
+    if (x.shape().cols.is(1) || is_frozen(x.id)) return x.shape().cols.is(1) ? x : slice_columns(x, offset, cols);
+    const Node n = graph_.node(x.id);
+    if (n.op == Op::elementwise) {
+      std::vector<Value> operands;
+      for (int operand : n.operands) operands.push_back(slice(graph_.value(operand), offset, cols));
+      return elementwise(n.fn, operands);
+    }
+    const bool whole_columns = n.op == Op::matmul && std::none_of(n.transposes.begin(), n.transposes.end(),
+                                                                  [](const Transposes& t) { return t.b; });
+    if (whole_columns) {
+      std::vector<MatmulOperands> segments;
+      for (size_t s = 0; s < n.transposes.size(); ++s) {
+        const Value weight = graph_.value(n.operands[2 * s + 1]);
+        segments.push_back({graph_.value(n.operands[2 * s]), slice(weight, offset, cols), n.transposes[s]});
+      }
+      return matmul(segments);
+    }
+    return slice_columns(x, offset, cols);
+  }
+
+  // ---- products ------------------------------------------------------------------------------------------------------
+
+  Form product(const Node& n) {
+    const Transposes t = n.transposes[0];
+    if (!t.a) return rows_product(form(n.operands[0]), n.operands[1], t);
+    if (!t.b) return contraction_over_rows(n.operands[0], n.operands[1]);
+    return plain(rebuild(graph_, n, values(n)));
+  }
+
+  // A·op(B): f stays outside; terms u vᵀ become u (v·op(B)).
+  Form rows_product(Form a, int b, const Transposes& t) {
+    Value weight = value(b);
+    std::vector<Value> folded;
+    if (options_.frozen.empty()) {
+      record(a.factors, candidates_.row_factors);
+      a = fold(a, folded);
+    }
+    // Factors of B along the output's columns leave.
+    std::vector<Value> leaving;
+    Value stripped = t.b ? weight : peel_columns(weight, leaving);
+    Value scaled = stripped;
+    for (Value w : folded) scaled = mul(scaled, t.b ? w : transpose(w));
+
+    Form out = plain(matmul({{a.core, scaled, t}}));
+    out.factors = a.factors;
+    out.inner = through(a.inner, stripped, folded, t);
+    out.outer = through(a.outer, stripped, folded, t);
+    out.origin = a.factors.empty() && !a.has_terms() ? out.core.id : -1;
+    for (Value w : leaving) multiply(out, w);
+    return out;
+  }
+
+  // u vᵀ·op(B). A factor that was folded and that the term has goes with the weight, as g must be the sums of the weight
+  // as it is used; one that the term lacks does not.
+  std::vector<Term> through(const std::vector<Term>& terms, Value weight, const std::vector<Value>& folded,
+                            const Transposes& t) {
+    std::vector<Term> out;
+    for (const Term& term : terms) {
+      double number = 1;
+      std::vector<Value> atoms;
+      if (term.col.graph != nullptr) vector_factors(term.col, number, atoms);
+      Value scaled = weight;
+      for (Value w : folded) {
+        auto has = std::find(atoms.begin(), atoms.end(), w);
+        if (has == atoms.end()) continue;
+        atoms.erase(has);
+        scaled = mul(scaled, t.b ? w : transpose(w));
+      }
+      Value v = graph_.constant(number);
+      for (Value atom : atoms) v = mul(v, atom);
+      Value col;
+      if (v.shape().is_scalar()) {
+        col = mul(t.b ? transpose(row_sum(scaled)) : col_sum(scaled), v);
+      } else {
+        col = matmul({{v, scaled, t}});
+      }
+      out.push_back({term.row, col});
+    }
+    return out;
+  }
+
+  void record(const std::vector<int>& found, std::vector<int>& list) {
+    for (int id : found) {
+      if (graph_.node(id).shape.is_scalar()) continue;
+      if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+    }
+  }
+
+  ColumnFactor choice(Value w) const {
+    const auto& list = candidates_.column_factors;
+    const auto found = std::find(list.begin(), list.end(), w.id);
+    if (found == list.end()) return ColumnFactor::producer;
+    return options_.choices->column_factor(static_cast<size_t>(found - list.begin()));
+  }
+
+  bool waits_for_norm(Value w) const {
+    return options_.frozen.empty() && choice(w) == ColumnFactor::normalise_first;
+  }
+
+  // Records the column factors of X; those that the choices fold are taken off it.
+  Form fold(Form a, std::vector<Value>& folded) {
+    std::vector<Value> columns;
+    Value core = peel_columns(a.core, columns);
+    std::vector<int> ids;
+    for (Value w : columns) ids.push_back(w.id);
+    record(ids, candidates_.column_factors);
+    for (Value w : columns) {
+      if (choice(w) == ColumnFactor::weight) {
+        folded.push_back(w);
+      } else {
+        core = mul(core, w);
+      }
+    }
+    if (!folded.empty()) a.origin = -1;
+    a.core = core;
+    return a;
+  }
+
+  // Aᵀ·B (a weight's gradient): scalars leave; factors along the outputs leave on both sides; per-row factors lie along
+  // the contraction and stand on one operand.
+  Form contraction_over_rows(int a_id, int b_id) {
+    Form a = form(a_id);
+    Form b = form(b_id);
+    const bool gradient_is_b = !is_frozen(strip(b.core).id) && is_frozen(strip(a.core).id);
+    Form& gradient = gradient_is_b ? b : a;
+    Form& other = gradient_is_b ? a : b;
+    if (gradient.has_terms()) gradient = plain(materialise(gradient, pinned_));
+    if (other.has_terms()) other = plain(materialise(other, pinned_));
+    std::vector<int> scalars = take_scalars(gradient);
+    const std::vector<int> more = take_scalars(other);
+    scalars.insert(scalars.end(), more.begin(), more.end());
+
+    std::vector<Value> a_columns;
+    std::vector<Value> b_columns;
+    const Value a_core = peel_columns(a.core, a_columns);
+    const Value b_core = peel_columns(b.core, b_columns);
+    std::vector<int> rows = a.factors;
+    rows.insert(rows.end(), b.factors.begin(), b.factors.end());
+    std::sort(rows.begin(), rows.end());
+    std::vector<int> on_gradient;
+    std::vector<int> on_other;
+    for (int r : rows) (is_pinned(r) ? on_gradient : on_other).push_back(r);
+    const Value left = mul(a_core, product_of(graph_, gradient_is_b ? on_other : on_gradient));
+    const Value right = mul(b_core, product_of(graph_, gradient_is_b ? on_gradient : on_other));
+
+    Form out = plain(matmul({{left, right, {true, false}}}));
+    for (Value w : a_columns) multiply(out, transpose(w));
+    for (Value w : b_columns) multiply(out, w);
+    for (int s : scalars) multiply(out, graph_.value(s));
+    return out;
+  }
+
+  bool is_pinned(int id) const { return std::find(pinned_.begin(), pinned_.end(), id) != pinned_.end(); }
+
+  // X without vector scales and vector additions: which operand of Aᵀ·B is the gradient is read off this core.
+  Value strip(Value v) const {
+    for (;;) {
+      const Node& n = graph_.node(v.id);
+      const bool passes = n.op == Op::elementwise && (n.fn == Elementwise::mul || n.fn == Elementwise::add);
+      if (!passes) return v;
+      const bool first = graph_.node(n.operands[0]).shape.is_vector();
+      const bool second = graph_.node(n.operands[1]).shape.is_vector();
+      if (first == second) return v;
+      v = graph_.value(n.operands[first ? 1 : 0]);
+    }
+  }
+
+  Graph& graph_;
+  const DeferOptions& options_;
+  Candidates& candidates_;
+  Readiness readiness_;
+  std::vector<int> pinned_;
+  std::map<int, Form> forms_;
+  std::map<int, Value> values_;
+};
+
+}  // namespace
+
+std::vector<int> defer(Graph& graph, const std::vector<int>& roots, const DeferOptions& options,
+                       Candidates& candidates) {
+  Defer pass(graph, options, candidates);
+  std::vector<int> out;
+  for (int root : roots) out.push_back(pass.rewrite(root));
+  return out;
+}
+
+}  // namespace coda

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rewrite/joint.h"
+
+#include "coda/error.h"
+#include "grad/differentiate.h"
+#include "ir/rebuild.h"
+#include "rewrite/defer.h"
+#include "rewrite/sums.h"
+
+namespace coda {
+namespace {
+
+constexpr int kMostRounds = 8;
+
+std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choices& choices,
+                                const std::vector<bool>& frozen, Candidates& candidates) {
+  const DeferOptions options{&choices, frozen};
+  for (int round = 0; round < kMostRounds; ++round) {
+    std::vector<int> next = join_sums(graph, defer(graph, roots, options, candidates), frozen);
+    if (next == roots) return roots;
+    roots = std::move(next);
+  }
+  throw InternalError("rewriting does not reach a fixed point");
+}
+
+}  // namespace
+
+JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request, const Choices& choices,
+                           bool rewritten) {
+  JointGraph joint;
+  joint.graph = std::make_unique<Graph>();
+  clone(source, *joint.graph);
+  Graph& graph = *joint.graph;
+
+  // Seeded outputs are roots too: they are differentiated as they stand after the rewriting.
+  std::vector<int> roots;
+  for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
+  for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
+  if (rewritten) roots = to_fixed_point(graph, roots, choices, {}, joint.candidates);
+  joint.outputs.assign(roots.begin(), roots.begin() + static_cast<std::ptrdiff_t>(request.outputs.size()));
+  joint.forward = reached_from(graph, roots);
+
+  std::vector<Seed> seeds;
+  std::vector<int> wanted;
+  for (size_t i = 0; i < request.seeds.size(); ++i) {
+    seeds.push_back({roots[request.outputs.size() + i], graph.value(request.seeds[i].cotangent.id)});
+  }
+  for (const GradientRequest& gradient : request.gradients) wanted.push_back(gradient.input.id);
+  const std::vector<Value> gradients = differentiate(graph, seeds, wanted);
+  std::vector<int> gradient_roots;
+  for (const Value& g : gradients) {
+    if (g.graph != nullptr) gradient_roots.push_back(g.id);
+  }
+  if (rewritten) {
+    gradient_roots = to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
+  }
+  size_t next = 0;
+  for (const Value& g : gradients) joint.gradients.push_back(g.graph == nullptr ? -1 : gradient_roots[next++]);
+  joint.forward.resize(static_cast<size_t>(graph.size()), false);
+  return joint;
+}
+
+}  // namespace coda

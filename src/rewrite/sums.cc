@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rewrite/sums.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/rebuild.h"
+#include "rewrite/form.h"
+
+namespace coda {
+namespace {
+
+// One summand: core ⊙ factors (vectors and constants, in canonical order).
+struct Summand {
+  Value core;
+  std::vector<int> factors;
+  double number = 1;
+};
+
+class Sums {
+ public:
+  Sums(Graph& graph, const std::vector<int>& roots, const std::vector<bool>& frozen)
+      : graph_(graph), frozen_(frozen), uses_(static_cast<size_t>(graph.size()), 0) {
+    const std::vector<bool> reached = reached_from(graph, roots);
+    for (int id = 0; id < graph.size(); ++id) {
+      if (!reached[static_cast<size_t>(id)]) continue;
+      for (int operand : graph.node(id).operands) ++uses_[static_cast<size_t>(operand)];
+    }
+    for (int root : roots) ++uses_[static_cast<size_t>(root)];
+  }
+
+  int rewrite(int root) {
+    const std::vector<bool> needed = reached_from(graph_, {root});
+    for (int id = 0; id <= root; ++id) {
+      if (needed[static_cast<size_t>(id)]) value(id);
+    }
+    return value(root).id;
+  }
+
+ private:
+  bool is_frozen(int id) const { return id < static_cast<int>(frozen_.size()) && frozen_[static_cast<size_t>(id)]; }
+  const Node& node(Value v) const { return graph_.node(v.id); }
+  bool is_call(Value v, Elementwise fn) const { return node(v).op == Op::elementwise && node(v).fn == fn; }
+  Value operand(Value v, size_t i) const { return {v.graph, node(v).operands[i]}; }
+
+  Value value(int id) {
+    auto known = values_.find(id);
+    if (known != values_.end()) return known->second;
+    return values_[id] = is_frozen(id) ? graph_.value(id) : compute(id);
+  }
+
+  Value compute(int id) {
+    const Node n = graph_.node(id);
+    if (n.op == Op::elementwise && n.fn == Elementwise::add) {
+      std::vector<Value> terms;
+      flatten(id, true, terms);
+      return n.shape.is_tensor() ? tensor_sum(terms) : vector_sum(terms, n.shape);
+    }
+    std::vector<Value> operands;
+    for (int operand : n.operands) operands.push_back(value(operand));
+    return rebuild(graph_, n, operands);
+  }
+
+  // The summands of `id`, rewritten. A sum that someone else reads too, or that is frozen, stays a summand.
+  void flatten(int id, bool top, std::vector<Value>& terms) {
+    const Node& n = graph_.node(id);
+    const bool sum = n.op == Op::elementwise && n.fn == Elementwise::add && !is_frozen(id);
+    const bool own = id < static_cast<int>(uses_.size()) && uses_[static_cast<size_t>(id)] <= 1;
+    if (!sum || (!top && !own && frozen_.empty())) {
+      terms.push_back(value(id));
+      return;
+    }
+    const std::vector<int> operands = n.operands;
+    for (int operand : operands) flatten(operand, false, terms);
+  }
+
+  Value total(std::vector<Value> terms) {
+    std::sort(terms.begin(), terms.end(), [](Value a, Value b) { return a.id < b.id; });
+    Value sum = terms[0];
+    for (size_t i = 1; i < terms.size(); ++i) sum = add(sum, terms[i]);
+    return sum;
+  }
+
+  // ---- tensors -------------------------------------------------------------------------------------------------------
+
+  Summand summand(Value v) {
+    Summand s{v, {}, 1};
+    std::vector<Value> atoms;
+    while (is_call(s.core, Elementwise::mul) && operand(s.core, 1).shape().is_vector() && !is_frozen(s.core.id)) {
+      vector_factors(operand(s.core, 1), s.number, atoms);
+      s.core = operand(s.core, 0);
+    }
+    if (s.core.shape().is_vector()) {  // an outer product: all of it is factors of 1
+      vector_factors(s.core, s.number, atoms);
+      s.core = graph_.constant(1);
+    }
+    for (Value a : atoms) s.factors.push_back(a.id);
+    std::sort(s.factors.begin(), s.factors.end());
+    return s;
+  }
+
+  Value scaled(Value core, const Summand& s) {
+    Value row = graph_.constant(s.number);
+    Value col = graph_.constant(1);
+    for (int id : s.factors) {
+      const Value v = graph_.value(id);
+      if (v.shape().is_per_column()) {
+        col = mul(col, v);
+      } else {
+        row = mul(row, v);
+      }
+    }
+    return mul(mul(core, row), col);
+  }
+
+  Value tensor_sum(const std::vector<Value>& terms) {
+    std::vector<Summand> products;
+    std::vector<Value> others;
+    std::vector<Value> outer_products;
+    for (Value t : terms) {
+      const Summand s = summand(t);
+      if (s.core.shape().is_scalar()) {
+        outer_products.push_back(t);
+      } else if (node(s.core).op == Op::matmul && !is_frozen(s.core.id)) {
+        products.push_back(s);
+      } else {
+        others.push_back(t);
+      }
+    }
+    join_segments(products);
+    for (Value t : outer_products) {
+      if (!join_rank_one(products, summand(t))) others.push_back(t);
+    }
+    for (const Summand& p : products) others.push_back(scaled(p.core, p));
+    return with_scatter(others);
+  }
+
+  // Products with equal factors become one product with their K segments.
+  void join_segments(std::vector<Summand>& products) {
+    std::vector<Summand> joined;
+    for (const Summand& p : products) {
+      auto same = std::find_if(joined.begin(), joined.end(), [&p](const Summand& q) {
+        return p.factors == q.factors && p.number == q.number;
+      });
+      if (same == joined.end()) {
+        joined.push_back(p);
+        continue;
+      }
+      std::vector<MatmulOperands> segments = segments_of(same->core);
+      const std::vector<MatmulOperands> more = segments_of(p.core);
+      segments.insert(segments.end(), more.begin(), more.end());
+      same->core = matmul(segments);
+    }
+    products = std::move(joined);
+  }
+
+  std::vector<MatmulOperands> segments_of(Value product) const {
+    const Node& n = node(product);
+    std::vector<MatmulOperands> segments;
+    for (size_t s = 0; s < n.transposes.size(); ++s) {
+      segments.push_back({operand(product, 2 * s), operand(product, 2 * s + 1), n.transposes[s]});
+    }
+    return segments;
+  }
+
+  // (col_sum(A ⊙ u))ᵀ vᵀ beside (Aᵀ·B) ⊙ c: joins as Aᵀ·(B + u (v / c)ᵀ), unless B lies in memory already.
+  bool join_rank_one(std::vector<Summand>& products, const Summand& term) {
+    for (Summand& p : products) {
+      const std::vector<MatmulOperands> segments = segments_of(p.core);
+      if (segments.size() != 1 || !segments[0].transposes.a || segments[0].transposes.b) continue;
+      const Value a = segments[0].a;
+      const Value b = segments[0].b;
+      if (is_stored(b)) continue;
+      std::vector<int> rest;  // the term's factors that the product lacks
+      std::set_difference(term.factors.begin(), term.factors.end(), p.factors.begin(), p.factors.end(),
+                          std::back_inserter(rest));
+      if (rest.size() + p.factors.size() != term.factors.size()) continue;
+      for (size_t i = 0; i < rest.size(); ++i) {
+        Value u;
+        if (!column_sum_over(graph_.value(rest[i]), a, u)) continue;
+        Value v = graph_.constant(term.number / p.number);
+        bool columns_only = true;
+        for (size_t j = 0; j < rest.size(); ++j) {
+          if (j == i) continue;
+          const Value factor = graph_.value(rest[j]);
+          columns_only = columns_only && !factor.shape().is_per_row();
+          v = mul(v, factor);
+        }
+        if (!columns_only) continue;
+        p.core = matmul({{a, add(b, mul(u, v)), segments[0].transposes}});
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_stored(Value v) const {
+    const Op op = node(v).op;
+    return is_frozen(v.id) || op == Op::input || op == Op::matmul || op == Op::result;
+  }
+
+  // v = (col_sum(a ⊙ u))ᵀ with a per-row u.
+  bool column_sum_over(Value v, Value a, Value& u) const {
+    if (node(v).op != Op::transpose) return false;
+    const Value sum = operand(v, 0);
+    if (node(sum).op != Op::col_sum) return false;
+    const Value x = operand(sum, 0);
+    if (!is_call(x, Elementwise::mul) || !(operand(x, 0) == a)) return false;
+    u = operand(x, 1);
+    return u.shape().is_per_row();
+  }
+
+  // T + embedding_backward(dx, ids) is a scatter into T.
+  Value with_scatter(const std::vector<Value>& terms) {
+    for (size_t i = 0; i < terms.size() && terms.size() > 1; ++i) {
+      if (node(terms[i]).op != Op::result) continue;
+      Node call = node(operand(terms[i], 0));
+      if (call.name != "embedding_backward" || call.operands.size() != 2) continue;
+      std::vector<Value> rest = terms;
+      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+      call.operands.push_back(total(rest).id);
+      Node result = node(terms[i]);
+      result.operands = {graph_.intern(std::move(call))};
+      return graph_.value(graph_.intern(std::move(result)));
+    }
+    return total(terms);
+  }
+
+  // ---- vectors -------------------------------------------------------------------------------------------------------
+
+  // Σ_m (m ⊙ p) + Σ_m (m ⊙ q) = Σ_m (m ⊙ (p + q)) for a product m; and Σ (W ⊙ (Σ (A ⊙ u))ᵀ) = Σ (u ⊙ (A·W)) where A·W exists.
+  Value vector_sum(const std::vector<Value>& terms, const Shape& shape) {
+    if (!shape.is_per_column()) return total(terms);
+    std::vector<Value> others;
+    std::map<int, std::vector<Value>> shared;  // product -> what it is multiplied with
+    for (Value t : terms) {
+      Value product;
+      Value rest;
+      if (over_product(t, product, rest)) {
+        shared[product.id].push_back(rest);
+      } else {
+        others.push_back(t);
+      }
+    }
+    for (Value& t : others) {
+      Value product;
+      Value rest;
+      if (over_existing_product(t, shared, product, rest)) {
+        shared[product.id].push_back(rest);
+        t = {};
+      }
+    }
+    std::erase_if(others, [](Value t) { return t.graph == nullptr; });
+    for (const auto& [product, rests] : shared) {
+      others.push_back(col_sum(mul(graph_.value(product), total(rests))));
+    }
+    return total(others);
+  }
+
+  // t = col_sum(m ⊙ rest) with a product m.
+  bool over_product(Value t, Value& product, Value& rest) {
+    if (node(t).op != Op::col_sum || is_frozen(t.id)) return false;
+    const Value x = operand(t, 0);
+    if (node(x).op == Op::matmul) {
+      product = x;
+      rest = graph_.constant(1);
+      return true;
+    }
+    return factor_out(x, product, rest);
+  }
+
+  bool factor_out(Value x, Value& product, Value& rest) {
+    if (!is_call(x, Elementwise::mul)) return false;
+    for (size_t i : {0U, 1U}) {
+      const Value y = operand(x, i);
+      if (node(y).op == Op::matmul) {
+        product = y;
+        rest = operand(x, 1 - i);
+        return true;
+      }
+      Value inner;
+      if (y.shape().is_tensor() && factor_out(y, product, inner)) {
+        rest = mul(inner, operand(x, 1 - i));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // t = col_sum(W ⊙ (col_sum(A ⊙ u))ᵀ), and some shared product has the segment A·W.
+  bool over_existing_product(Value t, const std::map<int, std::vector<Value>>& shared, Value& product, Value& rest) {
+    if (node(t).op != Op::col_sum || is_frozen(t.id)) return false;
+    const Value x = operand(t, 0);
+    if (!is_call(x, Elementwise::mul)) return false;
+    const Value weight = operand(x, 0);
+    double number = 1;
+    std::vector<Value> atoms;
+    vector_factors(operand(x, 1), number, atoms);
+    if (atoms.size() != 1) return false;
+    for (const auto& [id, rests] : shared) {
+      const std::vector<MatmulOperands> segments = segments_of(graph_.value(id));
+      Value u;
+      const bool single = segments.size() == 1 && segments[0].b == weight && !segments[0].transposes.a &&
+                          !segments[0].transposes.b;
+      if (single && column_sum_over(atoms[0], segments[0].a, u)) {
+        product = graph_.value(id);
+        rest = mul(u, graph_.constant(number));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Graph& graph_;
+  const std::vector<bool>& frozen_;
+  std::vector<int> uses_;
+  std::map<int, Value> values_;
+};
+
+}  // namespace
+
+std::vector<int> join_sums(Graph& graph, const std::vector<int>& roots, const std::vector<bool>& frozen) {
+  Sums pass(graph, roots, frozen);
+  std::vector<int> out;
+  for (int root : roots) out.push_back(pass.rewrite(root));
+  return out;
+}
+
+}  // namespace coda
