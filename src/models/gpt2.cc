@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt2.h"
+
+#include <cmath>
+
+#include "models/model_builder.h"
+
+namespace coda {
+namespace {
+
+Value norm(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value x) {
+  const Value weight = m.vector(name + ".weight", c.hidden, 1);
+  return layer_norm(x, weight, m.vector(name + ".bias", c.hidden, 0), c.eps);
+}
+
+// x · weight[in, out] + bias.
+Value conv(ModelBuilder& m, const std::string& name, Value x, int64_t in, int64_t out,
+           double deviation = 0.02) {
+  const Value weight = m.matrix(name + ".weight", in, out, deviation);
+  return conv1d(x, weight) + m.vector(name + ".bias", out, 0);
+}
+
+Value layer(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value x) {
+  const int64_t d = c.hidden;
+  // What is added to the residual stream starts smaller, as in the original.
+  const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(c.layers));
+  const Value qkv = conv(m, name + "attn.c_attn", norm(m, c, name + "ln_1", x), d, 3 * d);
+  const Value y =
+      attention(slice_columns(qkv, 0, d), slice_columns(qkv, d, d), slice_columns(qkv, 2 * d, d),
+                {c.heads, c.heads, d / c.heads, "T", true});
+  x = x + conv(m, name + "attn.c_proj", y, d, d, residual);
+  const Value a = gelu_tanh(conv(m, name + "mlp.c_fc", norm(m, c, name + "ln_2", x), d, c.mlp));
+  return x + conv(m, name + "mlp.c_proj", a, c.mlp, d, residual);
+}
+
+}  // namespace
+
+std::unique_ptr<ModelGraph> build_gpt2(const Gpt2Config& config, const ModelOptions& options) {
+  ModelBuilder m(options, config.vocab);
+  const Value tokens = m.matrix("transformer.wte.weight", config.vocab, config.hidden);
+  const Value places = m.matrix("transformer.wpe.weight", config.positions, config.hidden);
+  Value x = embedding(tokens, m.model().ids) + embedding(places, m.model().positions);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    x = layer(m, config, "transformer.h." + std::to_string(i) + ".", x);
+  }
+  return m.finish(linear(norm(m, config, "transformer.ln_f", x), tokens));
+}
+
+}  // namespace coda

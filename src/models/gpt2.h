@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT2LMHeadModel as a graph: LayerNorm and biases everywhere, learned positions, GELU (tanh form), Conv1D weights
+// [in, out] with q, k and v side by side in one product, a head tied to the embedding.
+#pragma once
+
+#include <memory>
+
+#include "models/config.h"
+#include "models/model_graph.h"
+
+namespace coda {
+
+std::unique_ptr<ModelGraph> build_gpt2(const Gpt2Config& config, const ModelOptions& options);
+
+}  // namespace coda

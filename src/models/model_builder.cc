@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/model_builder.h"
+
+namespace coda {
+
+ModelBuilder::ModelBuilder(const ModelOptions& options, int64_t vocabulary)
+    : storage_(options.storage) {
+  model_->vocabulary = vocabulary;
+  model_->ids = model_->graph.table("ids", {"M", 1}, DType::i32);
+  model_->targets = model_->graph.table("targets", {"M", 1}, DType::i32);
+  model_->positions = model_->graph.table("positions", {"M", 1}, DType::i32);
+}
+
+Value ModelBuilder::parameter(ModelParameter parameter, DType dtype) {
+  parameter.value =
+      model_->graph.parameter(parameter.name, {parameter.rows(), parameter.cols()}, dtype);
+  model_->parameters.push_back(parameter);
+  return parameter.value;
+}
+
+Value ModelBuilder::matrix(const std::string& name, int64_t rows, int64_t cols, double deviation) {
+  return parameter({name, {rows, cols}, {}, true, 0, deviation}, storage_);
+}
+
+Value ModelBuilder::vector(const std::string& name, int64_t size, double value) {
+  return parameter({name, {size}, {}, false, value, 0}, DType::f32);
+}
+
+Value ModelBuilder::table(const std::string& name, int64_t rows, int64_t cols,
+                          std::vector<float> values) {
+  model_->tables.push_back({name, rows, cols, std::move(values)});
+  return model_->graph.table(name, {rows, cols});
+}
+
+std::unique_ptr<ModelGraph> ModelBuilder::finish(Value logits) {
+  const CrossEntropy loss = cross_entropy(logits, model_->targets, kIgnoredTarget);
+  model_->logits = logits;
+  model_->row_losses = loss.rows;
+  model_->loss = loss.mean;
+  return std::move(model_);
+}
+
+}  // namespace coda

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the builders of models share: inputs every model has, parameters registered as they are used, and the loss.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "coda/builders.h"
+#include "models/model_graph.h"
+
+namespace coda {
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const ModelOptions& options, int64_t vocabulary);
+
+  // A matrix that decays, normal(0, deviation).
+  Value matrix(const std::string& name, int64_t rows, int64_t cols, double deviation = 0.02);
+  // A vector of `value`s, as [1, size]; fp32 and without decay.
+  Value vector(const std::string& name, int64_t size, double value);
+  Value table(const std::string& name, int64_t rows, int64_t cols, std::vector<float> values);
+
+  ModelGraph& model() { return *model_; }
+  // Adds the loss and hands the model over.
+  std::unique_ptr<ModelGraph> finish(Value logits);
+
+ private:
+  Value parameter(ModelParameter parameter, DType dtype);
+
+  std::unique_ptr<ModelGraph> model_ = std::make_unique<ModelGraph>();
+  DType storage_;
+};
+
+}  // namespace coda

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A language model as plain mathematics: its graph from token ids to the loss, and what must be given to run it. The
+// compiler sees only the graph; the parameters carry the names of Hugging Face's tensors.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coda/graph.h"
+
+namespace coda {
+
+struct ModelOptions {
+  DType storage = DType::f32;  // of weight matrices; vectors (norms, biases) stay fp32
+  int64_t positions = 0;       // rows of the RoPE tables: the longest sequence that will be run
+};
+
+struct ModelParameter {
+  std::string name;
+  std::vector<int64_t> shape;  // as Hugging Face stores it; a vector is [1, N] in the graph
+  Value value;
+  bool decays = false;  // weight decay applies: matrices, not norms and biases
+  double mean = 0;      // initial values are normal(mean, deviation)
+  double deviation = 0;
+
+  int64_t rows() const { return shape.size() == 1 ? 1 : shape[0]; }
+  int64_t cols() const { return shape.back(); }
+  int64_t count() const { return rows() * cols(); }
+};
+
+// Constant data that the model computes itself.
+struct ModelTable {
+  std::string name;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<float> values;
+};
+
+// Symbols: M tokens (all sequences of a batch, one behind the other) and T tokens of one sequence.
+struct ModelGraph {
+  Graph graph;
+  Value ids;        // "ids" i32 [M, 1]
+  Value targets;    // "targets" i32 [M, 1]; kIgnoredTarget: the row does not count
+  Value positions;  // "positions" i32 [M, 1]: the place of a token in its sequence
+  std::vector<ModelTable> tables;
+  std::vector<ModelParameter> parameters;
+  Value logits;      // [M, V]
+  Value row_losses;  // [M, 1], 0 where ignored
+  Value loss;        // [1, 1], the mean over the rows that count
+  int64_t vocabulary = 0;
+
+  int64_t parameter_count() const;
+};
+
+inline constexpr int32_t kIgnoredTarget = -100;
+
+// Initial values, a function of the seed, the parameter's name and the element's place only.
+void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float> values);
+
+}  // namespace coda

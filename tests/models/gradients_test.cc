@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of whole models against finite differences in float64, at elements of every parameter; and what initial
+// values promise.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "grad/differentiate.h"
+#include "ir/evaluate_graph.h"
+#include "models/build_model.h"
+#include "models/llama.h"
+#include "models/model_data.h"
+
+namespace coda {
+namespace {
+
+LlamaConfig tiny_llama() {
+  LlamaConfig c;
+  c.layers = 2;
+  c.hidden = 12;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 4;
+  c.mlp = 10;
+  c.vocab = 17;
+  c.rope_scaling = Llama3RopeScaling{4, 1, 4, 8};
+  return c;
+}
+
+Gpt2Config tiny_gpt2() {
+  return {.layers = 2, .hidden = 12, .heads = 3, .vocab = 17, .positions = 9, .mlp = 20};
+}
+
+class Models : public testing::TestWithParam<ModelConfig> {};
+
+TEST_P(Models, GradientsAreThoseOfFiniteDifferences) {
+  constexpr int64_t kTokens = 10;
+  constexpr int64_t kSequence = 5;
+  auto model = build_model(GetParam(), {.positions = 6});
+  Inputs inputs = fixed_inputs(*model, kTokens, kSequence);
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < kTokens; ++i) {
+    inputs["ids"].push_back(static_cast<double>(random() % 17));
+    inputs["targets"].push_back(i == 3 ? kIgnoredTarget : static_cast<double>(random() % 17));
+  }
+  std::vector<int> wanted;
+  for (const ModelParameter& p : model->parameters) {
+    wanted.push_back(p.value.id);
+    for (int64_t i = 0; i < p.count(); ++i) inputs[p.name].push_back(p.mean + 0.3 * normal(random));
+  }
+  const DimValues sizes{{"M", kTokens}, {"T", kSequence}};
+  const auto gradients =
+      differentiate(model->graph, {{model->loss.id, model->graph.constant(1)}}, wanted);
+  std::vector<int> roots;
+  for (const Value& g : gradients) {
+    ASSERT_NE(g.graph, nullptr);
+    roots.push_back(g.id);
+  }
+  const std::vector<Matrix> values = evaluate(model->graph, roots, inputs, sizes);
+  auto loss = [&] { return evaluate(model->graph, {model->loss.id}, inputs, sizes)[0].data[0]; };
+  for (size_t p = 0; p < roots.size(); ++p) {
+    std::vector<double>& x = inputs[model->parameters[p].name];
+    for (int check = 0; check < 3; ++check) {
+      const size_t i = random() % x.size();
+      const double kept = x[i];
+      constexpr double kStep = 1e-5;
+      x[i] = kept + kStep;
+      const double up = loss();
+      x[i] = kept - kStep;
+      const double down = loss();
+      x[i] = kept;
+      EXPECT_NEAR(values[p].data[i], (up - down) / (2 * kStep), 1e-8)
+          << model->parameters[p].name << " element " << i;
+    }
+  }
+}
+
+LlamaConfig tied(LlamaConfig c) {
+  c.tied = true;
+  return c;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, Models,
+                         testing::Values(ModelConfig(tiny_llama()), ModelConfig(tied(tiny_llama())),
+                                         ModelConfig(tiny_gpt2())));
+
+TEST(Models, ATiedHeadIsNoParameterOfItsOwn) {
+  const auto untied = build_llama(tiny_llama(), {.positions = 4});
+  const auto shared = build_llama(tied(tiny_llama()), {.positions = 4});
+  EXPECT_NE(untied->graph.find_input("lm_head.weight"), -1);
+  EXPECT_EQ(shared->graph.find_input("lm_head.weight"), -1);
+  EXPECT_EQ(untied->parameter_count() - shared->parameter_count(), 17 * 12);
+}
+
+TEST(Models, NormsAndBiasesDoNotDecayAndStayFp32) {
+  const auto model = build_model(tiny_gpt2(), {.storage = DType::bf16});
+  for (const ModelParameter& p : model->parameters) {
+    const bool is_matrix = p.shape.size() == 2;
+    EXPECT_EQ(p.decays, is_matrix) << p.name;
+    EXPECT_EQ(model->graph.node(p.value.id).dtype, is_matrix ? DType::bf16 : DType::f32) << p.name;
+  }
+}
+
+TEST(Models, InitialValuesAreAFunctionOfSeedAndName) {
+  const ModelParameter p{"a", {200, 100}, {}, true, 0, 0.02};
+  ModelParameter q = p;
+  q.name = "b";
+  std::vector<float> one(20000), again(20000), other_seed(20000), other_name(20000);
+  initialize(p, 1, one);
+  initialize(p, 1, again);
+  initialize(p, 2, other_seed);
+  initialize(q, 1, other_name);
+  EXPECT_EQ(one, again);
+  EXPECT_NE(one, other_seed);
+  EXPECT_NE(one, other_name);
+  double sum = 0, squares = 0;
+  for (float v : one) {
+    sum += v;
+    squares += static_cast<double>(v) * v;
+  }
+  EXPECT_NEAR(sum / 20000, 0, 4 * 0.02 / std::sqrt(20000));
+  EXPECT_NEAR(std::sqrt(squares / 20000), 0.02, 0.02 * 4 / std::sqrt(2 * 20000));
+}
+
+TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
+  LlamaConfig c = tiny_llama();
+  c.head_dim = 64;
+  c.rope_theta = 500000;
+  c.rope_scaling = Llama3RopeScaling{};
+  LlamaConfig plain = c;
+  plain.rope_scaling.reset();
+  const std::vector<double> scaled = rope_frequencies(c);
+  const std::vector<double> usual = rope_frequencies(plain);
+  EXPECT_EQ(usual[0], 1);
+  EXPECT_EQ(scaled[0], 1);
+  EXPECT_DOUBLE_EQ(scaled[31], usual[31] / 8);
+  for (size_t i = 0; i < 32; ++i) {
+    EXPECT_LE(scaled[i], usual[i]);
+    EXPECT_GE(scaled[i], usual[i] / 8 * (1 - 1e-15));
+  }
+}
+
+}  // namespace
+}  // namespace coda
