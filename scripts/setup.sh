@@ -47,6 +47,10 @@ make_venv() {
   python3 -m venv .venv
 }
 
+has_python_headers() {
+  python3 -c 'import os, sysconfig as s; exit(not os.path.exists(s.get_path("include") + "/Python.h"))'
+}
+
 # Installs a requirements file into .venv unless the same file was installed there before.
 pip_install() {
   local file=$1 stamp
@@ -80,7 +84,10 @@ for part in "$@"; do
   case $part in
     build) setup_build ;;
     lint) pip_install requirements-lint.txt ;;
-    judges) pip_install requirements.txt ;;
+    judges)
+      has_python_headers || apt_install python3-dev  # torch.compile builds extension modules
+      pip_install requirements.txt
+      ;;
     *) die "unknown part '$part'; there are build, lint, judges" ;;
   esac
 done
