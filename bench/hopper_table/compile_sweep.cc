@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles every configuration of the table to an sm_90a cubin, on a machine that needs no GPU, and
+// fails if one spills, uses local memory or has its wgmma serialised.
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "bench/hopper_table/nvrtc_compiler.h"
+#include "bench/hopper_table/variants.h"
+
+int main(int argc, char** argv) try {
+  using namespace coda::hopper_table;
+  const std::string root = argc > 1 ? argv[1] : ".";
+  const std::string only = argc > 2 ? argv[2] : "";
+  std::vector<Variant> variants;
+  std::vector<std::string> sources;
+  for (const Variant& variant : all_variants()) {
+    if (variant.name().find(only) == std::string::npos) continue;
+    variants.push_back(variant);
+    sources.push_back(kernel_source(variant));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<CompiledKernel> kernels = NvrtcCompiler(root).compile_all(sources);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+
+  int failures = 0;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    if (kernels[i].defect.empty()) continue;
+    ++failures;
+    std::printf("%s: %s\n%s\n", variants[i].name().c_str(), kernels[i].defect.c_str(),
+                kernels[i].log.c_str());
+  }
+  std::printf("%zu kernels in %.1f s, %d with a defect\n", kernels.size(), seconds.count(),
+              failures);
+  return failures == 0 && !kernels.empty() ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

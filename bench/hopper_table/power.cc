@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/hopper_table/power.h"
+
+#include <stdexcept>
+
+#include "bench/hopper_table/dynamic_library.h"
+
+namespace coda::hopper_table {
+namespace {
+
+constexpr int kClockSm = 1;
+
+struct Api {
+  int (*init)();
+  int (*device)(unsigned, void**);
+  int (*clock)(void*, int, unsigned*);
+  int (*energy)(void*, unsigned long long*);
+  int (*limit)(void*, unsigned*);
+
+  Api() {
+    const DynamicLibrary nvml({"libnvidia-ml.so.1"});
+    nvml.load(init, "nvmlInit_v2");
+    nvml.load(device, "nvmlDeviceGetHandleByIndex_v2");
+    nvml.load(clock, "nvmlDeviceGetClockInfo");
+    nvml.load(energy, "nvmlDeviceGetTotalEnergyConsumption");
+    nvml.load(limit, "nvmlDeviceGetEnforcedPowerLimit");
+  }
+};
+
+const Api& api() {
+  static const Api instance;
+  return instance;
+}
+
+}  // namespace
+
+PowerMeter::PowerMeter() {
+  if (api().init() != 0 || api().device(0, &device_) != 0) {
+    throw std::runtime_error("NVML does not answer");
+  }
+}
+
+unsigned PowerMeter::sm_clock_mhz() const {
+  unsigned mhz = 0;
+  api().clock(device_, kClockSm, &mhz);
+  return mhz;
+}
+
+double PowerMeter::joules() const {
+  unsigned long long millijoules = 0;
+  api().energy(device_, &millijoules);
+  return static_cast<double>(millijoules) * 1e-3;
+}
+
+double PowerMeter::limit_watts() const {
+  unsigned milliwatts = 0;
+  api().limit(device_, &milliwatts);
+  return milliwatts * 1e-3;
+}
+
+}  // namespace coda::hopper_table

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/hopper_table/timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+#include <thread>
+
+namespace coda::hopper_table {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Samples = std::map<Candidate*, std::vector<double>>;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Spread spread(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double fraction) {
+    return samples[static_cast<std::size_t>(fraction * static_cast<double>(samples.size() - 1))];
+  };
+  return {.median_ms = at(0.5), .low_ms = at(0.1), .high_ms = at(0.9)};
+}
+
+void shuffle(std::vector<Candidate*>& candidates) {
+  static std::mt19937 random(20);
+  std::shuffle(candidates.begin(), candidates.end(), random);
+}
+
+}  // namespace
+
+Timer::Timer(const Device& device, const PowerMeter& power)
+    : device_(device), power_(power), start_(device.make_event()), stop_(device.make_event()) {}
+
+void Timer::enqueue(Candidate& candidate, int calls) {
+  device_.record(start_);
+  for (int i = 0; i < calls; ++i) candidate.launch(set_++);
+  device_.record(stop_);
+}
+
+double Timer::burst(Candidate& candidate, int calls) {
+  enqueue(candidate, calls);
+  return device_.elapsed_ms(start_, stop_) / calls;
+}
+
+int Timer::calls_for(Candidate& candidate, double ms) {
+  burst(candidate, 1);
+  return std::max(1, static_cast<int>(ms / burst(candidate, 2) + 0.5));
+}
+
+void Timer::interleaved(std::vector<Candidate*> candidates, int rounds, double burst_ms) {
+  std::map<Candidate*, int> calls;
+  for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, burst_ms);
+  Samples samples;
+  for (int round = 0; round < rounds; ++round) {
+    shuffle(candidates);
+    for (Candidate* candidate : candidates) {
+      samples[candidate].push_back(burst(*candidate, calls[candidate]));
+    }
+  }
+  for (auto& [candidate, times] : samples) candidate->interleaved = spread(times);
+}
+
+void Timer::cool(std::vector<Candidate*> candidates, int rounds) {
+  std::map<Candidate*, int> calls;
+  for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, 2.0);
+  Samples samples;
+  for (int round = 0; round < rounds; ++round) {
+    shuffle(candidates);
+    for (Candidate* candidate : candidates) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      samples[candidate].push_back(burst(*candidate, calls[candidate]));
+    }
+  }
+  for (auto& [candidate, times] : samples) candidate->cool = spread(times);
+}
+
+void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int repetitions,
+                      double heat_seconds) {
+  Samples samples;
+  std::map<Candidate*, std::vector<double>> clocks;
+  std::map<Candidate*, std::vector<double>> watts;
+  std::map<Candidate*, int> calls;
+  for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, 20.0);
+  const auto heat_start = Clock::now();
+  while (seconds_since(heat_start) < heat_seconds) {
+    burst(*candidates.front(), calls[candidates.front()]);
+  }
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    std::rotate(candidates.begin(), candidates.begin() + repetition % candidates.size(),
+                candidates.end());
+    for (Candidate* candidate : candidates) {
+      const auto start = Clock::now();
+      const double joules = power_.joules();
+      // The first fifth belongs to the clock of the candidate before.
+      while (seconds_since(start) < seconds) {
+        enqueue(*candidate, calls[candidate]);
+        const double mhz = power_.sm_clock_mhz();  // while it runs
+        const double ms = device_.elapsed_ms(start_, stop_) / calls[candidate];
+        if (seconds_since(start) < seconds / 5) continue;
+        samples[candidate].push_back(ms);
+        clocks[candidate].push_back(mhz);
+      }
+      watts[candidate].push_back((power_.joules() - joules) / seconds_since(start));
+    }
+  }
+  for (auto& [candidate, times] : samples) {
+    candidate->sustained = spread(times);
+    candidate->clock_mhz = spread(clocks[candidate]).median_ms;
+    candidate->watts = spread(watts[candidate]).median_ms;
+  }
+}
+
+}  // namespace coda::hopper_table

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/hopper_table/variants.h"
+
+#include <algorithm>
+#include <array>
+
+namespace coda::hopper_table {
+namespace {
+
+using device::Element;
+using device::EpilogueShape;
+using device::GemmConfig;
+using device::Layout;
+using device::Schedule;
+
+struct Tile {
+  device::u32 m;
+  device::u32 n;
+  Schedule schedule;
+};
+
+constexpr std::array kTiles = {
+    Tile{128, 128, Schedule::ping_pong},   Tile{128, 192, Schedule::ping_pong},
+    Tile{192, 128, Schedule::ping_pong},   Tile{128, 256, Schedule::cooperative},
+    Tile{256, 128, Schedule::cooperative}, Tile{256, 192, Schedule::cooperative},
+};
+
+struct Cluster {
+  device::u32 m;
+  device::u32 n;
+};
+
+constexpr std::array kClusters = {Cluster{1, 1}, Cluster{1, 2}, Cluster{2, 1}, Cluster{2, 2}};
+
+// Accumulators beyond 128 a thread leave no room for three planes' worth of epilogue registers: such
+// kernels spill.
+bool fits(const Variant& variant) {
+  const bool registers = variant.config.accumulators() <= 128 || variant.shape.planes() <= 2;
+  return registers && device::is_valid(variant.config) &&
+         device::shared_layout(variant.config, variant.shape).fits();
+}
+
+const char* schedule_name(Schedule schedule) {
+  return schedule == Schedule::ping_pong ? "pp" : "co";
+}
+
+// The deepest pipeline, 3 or 4 stages, that leaves room for the epilogue's staging.
+bool with_most_stages(Variant& variant) {
+  for (const device::u32 stages : {4u, 3u}) {
+    variant.config.stages = stages;
+    if (fits(variant)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const char* layout_name(Layout layout) {
+  switch (layout) {
+    case Layout::tn:
+      return "tn";
+    case Layout::nn:
+      return "nn";
+    case Layout::nt:
+      return "nt";
+  }
+  return "?";
+}
+
+std::string Variant::tile_name() const {
+  return std::to_string(config.tile_m) + "x" + std::to_string(config.tile_n) + " " +
+         schedule_name(config.schedule) + " c" + std::to_string(config.cluster_m) +
+         std::to_string(config.cluster_n) + " s" + std::to_string(config.stages);
+}
+
+std::string Variant::shape_name() const {
+  const auto moved = [](device::u32 loads, device::u32 stores) {
+    return std::to_string(loads) + "l" + std::to_string(stores) + "s";
+  };
+  std::string name = moved(shape.loads, shape.stores);
+  if (shape.streams()) name += " beside " + moved(shape.streamed_loads, shape.streamed_stores);
+  return name;
+}
+
+std::string Variant::name() const {
+  std::string name = tile_name() + " " + layout_name(config.layout) + " " + shape_name();
+  if (config.element == Element::fp16) name += " fp16";
+  return name;
+}
+
+std::vector<Variant> bare_variants(Layout layout, Element element) {
+  std::vector<Variant> variants;
+  for (const Tile& tile : kTiles) {
+    for (const Cluster& cluster : kClusters) {
+      for (const device::u32 stages : {3u, 4u}) {
+        const Variant variant{.config = {.tile_m = tile.m,
+                                         .tile_n = tile.n,
+                                         .cluster_m = cluster.m,
+                                         .cluster_n = cluster.n,
+                                         .stages = stages,
+                                         .schedule = tile.schedule,
+                                         .layout = layout,
+                                         .element = element},
+                              .shape = {}};
+        if (fits(variant)) variants.push_back(variant);
+      }
+    }
+  }
+  return variants;
+}
+
+std::vector<EpilogueShape> epilogue_menu() {
+  return {{.loads = 0, .stores = 1}, {.loads = 1, .stores = 1}, {.loads = 1, .stores = 2},
+          {.loads = 2, .stores = 2}, {.loads = 2, .stores = 3}, {.loads = 3, .stores = 3}};
+}
+
+EpilogueShape streamed(const EpilogueShape& shape) {
+  return {.loads = 0,
+          .stores = 1,
+          .streamed_loads = shape.loads,
+          .streamed_stores = shape.stores - 1};
+}
+
+std::vector<Variant> epilogue_variants(Layout layout) {
+  std::vector<Variant> variants;
+  for (const Tile& tile : kTiles) {
+    for (const Cluster& cluster : {Cluster{1, 2}, Cluster{2, 1}}) {
+      for (const EpilogueShape& shape : epilogue_menu()) {
+        Variant variant{.config = {.tile_m = tile.m,
+                                   .tile_n = tile.n,
+                                   .cluster_m = cluster.m,
+                                   .cluster_n = cluster.n,
+                                   .schedule = tile.schedule,
+                                   .layout = layout},
+                        .shape = shape};
+        if (with_most_stages(variant)) variants.push_back(variant);
+      }
+    }
+  }
+  return variants;
+}
+
+std::vector<Variant> all_variants() {
+  std::vector<Variant> variants;
+  const auto append = [&](const std::vector<Variant>& more) {
+    for (const Variant& variant : more) {
+      const bool known = std::any_of(variants.begin(), variants.end(), [&](const Variant& other) {
+        return other.name() == variant.name();
+      });
+      if (!known) variants.push_back(variant);
+    }
+  };
+  for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) append(bare_variants(layout));
+  append(epilogue_variants(Layout::tn));
+  for (const EpilogueShape& shape : epilogue_menu()) {
+    if (shape.planes() == 1 && shape.loads == 0) continue;
+    for (Variant variant : epilogue_variants(Layout::tn)) {
+      if (variant.shape.planes() != 1 || variant.shape.loads != 0) continue;
+      variant.shape = streamed(shape);
+      if (variant.config.cluster_m == 2 && with_most_stages(variant)) append({variant});
+    }
+  }
+  return variants;
+}
+
+std::string kernel_source(const Variant& variant) {
+  const GemmConfig& c = variant.config;
+  const EpilogueShape& e = variant.shape;
+  const auto field = [](const char* name, device::u32 value) {
+    return std::string(".") + name + " = " + std::to_string(value) + ", ";
+  };
+  const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt"};
+  return "// " + variant.name() +
+         "\n"
+         "#include \"device/epilogue_synthetic.cuh\"\n"
+         "#include \"device/gemm_kernel.cuh\"\n"
+         "namespace coda::device {\n"
+         "constexpr GemmConfig kConfig{" +
+         field("tile_m", c.tile_m) + field("tile_n", c.tile_n) + field("cluster_m", c.cluster_m) +
+         field("cluster_n", c.cluster_n) + field("stages", c.stages) + ".schedule = Schedule::" +
+         (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
+         ", .layout = " + layouts[static_cast<int>(c.layout)] +
+         ", .element = Element::" + (c.element == Element::bf16 ? "bf16, " : "fp16, ") +
+         field("producer_registers", c.producer_registers) +
+         field("consumer_registers", c.consumer_registers) +
+         "};\n"
+         "constexpr EpilogueShape kShape{" +
+         field("loads", e.loads) + field("stores", e.stores) +
+         field("streamed_loads", e.streamed_loads) + field("streamed_stores", e.streamed_stores) +
+         "};\n"
+         "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
+         "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n"
+         "gemm(const __grid_constant__ GemmArguments arguments,\n"
+         "     const __grid_constant__ SyntheticArguments epilogue) {\n"
+         "  gemm_kernel<kConfig, SyntheticEpilogue<kConfig.element, kShape>>(arguments, epilogue);\n"
+         "}\n"
+         "}  // namespace coda::device\n";
+}
+
+}  // namespace coda::hopper_table

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the table compares: a mainloop configuration with a synthetic epilogue, and the menus of
+// them. The structs are the device's own, so host and kernel cannot disagree about a size.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/shared_layout.cuh"
+
+namespace coda::hopper_table {
+
+struct Variant {
+  device::GemmConfig config;
+  device::EpilogueShape shape;
+
+  // For example "128x256 co c21 s4 tn" and "+2l3s" or "+2l3s streamed".
+  std::string name() const;
+  std::string tile_name() const;
+  std::string shape_name() const;
+};
+
+// Tiles x clusters x stages that fit, bare, for one layout.
+std::vector<Variant> bare_variants(device::Layout layout,
+                                   device::Element element = device::Element::bf16);
+
+// What an epilogue may move besides its output, as loads and stores of the whole tile.
+std::vector<device::EpilogueShape> epilogue_menu();
+// The same bytes, moved by a streamer beside a bare GEMM.
+device::EpilogueShape streamed(const device::EpilogueShape& shape);
+
+// The tiles of `bare_variants` that are timed with every epilogue, the others having been pruned.
+std::vector<Variant> epilogue_variants(device::Layout layout);
+
+// Every configuration that the table can time: what a machine without a GPU compiles.
+std::vector<Variant> all_variants();
+
+std::string kernel_source(const Variant& variant);
+
+const char* layout_name(device::Layout layout);
+
+}  // namespace coda::hopper_table

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// mbarrier: the split arrive/wait barrier in shared memory on which TMA completes and over which
+// producer and consumer warps hand stages to each other.
+// Invariant: a wait names the parity of the phase it waits for, and no waiter is more than one
+// phase behind its barrier.
+#pragma once
+
+#include "device/types.cuh"
+
+namespace coda::device {
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to the other CTAs of the cluster and to TMA.
+__device__ __forceinline__ void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives at the same barrier of another CTA of the cluster. The scope stays the CTA: what it
+// reports is that the tensor cores have read a stage, no memory access of this thread, and a wider
+// scope would cost a device-wide fence (MEMBAR.ALL.GPU) for each stage.
+__device__ __forceinline__ void barrier_arrive_remote(u32 barrier, u32 cta_rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(barrier),
+      "r"(cta_rank)
+      : "memory");
+}
+
+// Arrives, and adds `bytes` to what TMA must deliver before the phase completes.
+__device__ __forceinline__ void barrier_arrive_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
+  u32 complete;
+  asm volatile(
+      "{\n"
+      ".reg .pred complete;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, complete;\n"
+      "}\n"
+      : "=r"(complete)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return complete != 0;
+}
+
+__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+  u32 complete = 0;
+  while (complete == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred complete;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, complete;\n"
+        "}\n"
+        : "=r"(complete)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  }
+}
+
+}  // namespace coda::device

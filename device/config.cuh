@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What distinguishes one GEMM kernel from another, as a value: the mainloop, the host that encodes
+// descriptors and launches, and the tests all read this one struct, so that they cannot disagree.
+// Invariant: `is_valid` holds for every configuration that is compiled.
+#pragma once
+
+#include "device/types.cuh"
+
+namespace coda::device {
+
+enum class Element { bf16, fp16 };
+
+// How the operands lie in memory: TN is A[M, K] · B[N, K]ᵀ, NN is A[M, K] · B[K, N] and NT is
+// A[K, M]ᵀ · B[K, N].
+enum class Layout { tn, nn, nt };
+
+// The dimension along which an operand is contiguous: K, or its outer one (M or N).
+enum class Major { k, outer };
+
+// Ping-pong: each consumer warpgroup owns whole tiles, and one's epilogue runs under the other's
+// mainloop. Cooperative: both share a tile, so it can be larger for the same registers.
+enum class Schedule { ping_pong, cooperative };
+
+inline constexpr u32 kWarpSize = 32;
+inline constexpr u32 kWarpgroupSize = 128;
+inline constexpr u32 kConsumerWarpgroups = 2;
+inline constexpr u32 kThreads = kWarpgroupSize * (1 + kConsumerWarpgroups);
+
+// One 128-byte swizzle row of 16-bit elements. A stage is one such row deep along K, and an
+// epilogue's sub-tile one such row wide.
+inline constexpr u32 kBlockK = 64;
+inline constexpr u32 kSwizzleBytes = 128;
+inline constexpr u32 kElementBytes = 2;
+inline constexpr u32 kWgmmaM = 64;
+inline constexpr u32 kWgmmaK = 16;
+
+struct GemmConfig {
+  u32 tile_m = 128;
+  u32 tile_n = 128;
+  u32 cluster_m = 1;
+  u32 cluster_n = 1;
+  u32 stages = 4;
+  Schedule schedule = Schedule::ping_pong;
+  Layout layout = Layout::tn;
+  Element element = Element::bf16;
+  u32 producer_registers = 40;
+  u32 consumer_registers = 232;
+
+  constexpr u32 cluster_size() const { return cluster_m * cluster_n; }
+
+  // Rows of the tile that one consumer warpgroup accumulates.
+  constexpr u32 warpgroup_m() const {
+    return schedule == Schedule::cooperative ? tile_m / kConsumerWarpgroups : tile_m;
+  }
+  constexpr u32 blocks_m() const { return warpgroup_m() / kWgmmaM; }
+
+  constexpr Major major_a() const { return layout == Layout::nt ? Major::outer : Major::k; }
+  constexpr Major major_b() const { return layout == Layout::tn ? Major::k : Major::outer; }
+
+  constexpr u32 stage_bytes_a() const { return tile_m * kBlockK * kElementBytes; }
+  constexpr u32 stage_bytes_b() const { return tile_n * kBlockK * kElementBytes; }
+  constexpr u32 stage_bytes() const { return stage_bytes_a() + stage_bytes_b(); }
+
+  constexpr u32 accumulators() const { return blocks_m() * tile_n / 2; }
+};
+
+// The part of a stage that one TMA instruction loads: `k` by `outer` elements, whichever of the two
+// is contiguous being one swizzle row wide. In a cluster the CTAs that need the same operand tile
+// each load an equal slice of it and multicast it to the others.
+struct OperandBox {
+  u32 outer = 0;
+  u32 k = 0;
+};
+
+constexpr OperandBox operand_box(Major major, u32 tile_outer, u32 slices) {
+  return major == Major::k ? OperandBox{.outer = tile_outer / slices, .k = kBlockK}
+                           : OperandBox{.outer = kBlockK, .k = kBlockK / slices};
+}
+
+// An A tile is shared along a cluster's N, a B tile along its M.
+constexpr OperandBox box_a(const GemmConfig& config) {
+  return operand_box(config.major_a(), config.tile_m, config.cluster_n);
+}
+constexpr OperandBox box_b(const GemmConfig& config) {
+  return operand_box(config.major_b(), config.tile_n, config.cluster_m);
+}
+
+constexpr bool is_valid(const GemmConfig& config) {
+  const bool wgmma_n = config.tile_n == 64 || config.tile_n == 128 || config.tile_n == 192 ||
+                       config.tile_n == 256;
+  const bool wgmma_m = config.warpgroup_m() % kWgmmaM == 0 && config.tile_m <= 256;
+  // A slice starts at a multiple of the swizzle's period of eight rows.
+  const bool slices = config.tile_m % (8 * config.cluster_n) == 0 &&
+                      config.tile_n % (8 * config.cluster_m) == 0 && config.cluster_m <= 4 &&
+                      config.cluster_n <= 4;
+  const bool registers = config.producer_registers % 8 == 0 && config.consumer_registers % 8 == 0 &&
+                         config.producer_registers + 2 * config.consumer_registers <= 512 &&
+                         config.accumulators() + 32 <= config.consumer_registers;
+  return wgmma_n && wgmma_m && slices && registers && config.stages >= 2;
+}
+
+}  // namespace coda::device

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things lie: wgmma's accumulator fragment, the 128-byte swizzle that TMA and wgmma share, and
+// the addresses that a warp gives to ldmatrix and stmatrix. Pure arithmetic, tested on the host for
+// every thread and register.
+// Invariant: for each 16x16 chunk the four 8x8 matrices that stmatrix writes hold exactly the
+// accumulators of that chunk, so an epilogue never exchanges values between threads.
+#pragma once
+
+#include "device/config.cuh"
+
+namespace coda::device {
+
+// Byte offset inside a tile of 128-byte rows -> where the swizzle puts it. The tile starts at a
+// multiple of 1024 bytes.
+constexpr u32 swizzle_128b(u32 offset) { return offset ^ ((offset >> 3) & 0x70); }
+
+// Row and column, inside the 64-row block of one warpgroup, of a thread's accumulator register.
+constexpr u32 fragment_row(u32 thread, u32 index) {
+  return (thread / kWarpSize) * 16 + (thread % kWarpSize) / 4 + ((index / 2) % 2) * 8;
+}
+constexpr u32 fragment_column(u32 thread, u32 index) {
+  return (index / 4) * 8 + (thread % 4) * 2 + index % 2;
+}
+
+// An epilogue handles a sub-tile of 64 rows by 64 columns as four chunks of 16 columns; in a chunk
+// a thread holds eight accumulators, packed to four registers for one stmatrix.x4.
+inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
+inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
+inline constexpr u32 kChunkColumns = 16;
+inline constexpr u32 kChunks = kSubTileColumns / kChunkColumns;
+inline constexpr u32 kChunkAccumulators = 8;
+
+// Lane l addresses row l % 8 of matrix l / 8, whose order (rows 0-7 and 8-15 of the left half, then
+// of the right half) is that of the accumulators. Returns a byte offset inside the sub-tile.
+constexpr u32 chunk_offset(u32 thread, u32 chunk) {
+  const u32 lane = thread % kWarpSize;
+  const u32 row = (thread / kWarpSize) * 16 + lane % 16;
+  const u32 column_byte = chunk * (kChunkColumns * kElementBytes) + (lane / 16) * 16;
+  return swizzle_128b(row * kSwizzleBytes + column_byte);
+}
+
+// Sub-tiles of one tile, in the order in which the epilogue visits them. Cooperative warpgroups
+// alternate, so that both advance through one ring of staging buffers.
+constexpr u32 sub_tiles(const GemmConfig& config) {
+  return config.tile_m / kWgmmaM * (config.tile_n / kSubTileColumns);
+}
+constexpr u32 sub_tiles_per_warpgroup(const GemmConfig& config) {
+  return config.blocks_m() * (config.tile_n / kSubTileColumns);
+}
+
+struct SubTile {
+  u32 warpgroup = 0;  // which consumer warpgroup holds it, among those that share the tile
+  u32 block_m = 0;    // 64-row block of that warpgroup
+  u32 chunk_n = 0;    // 64-column chunk of the tile
+};
+
+constexpr SubTile sub_tile(const GemmConfig& config, u32 index) {
+  const u32 sharers = config.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
+  const u32 own = index / sharers;
+  const u32 columns = config.tile_n / kSubTileColumns;
+  return {.warpgroup = index % sharers, .block_m = own / columns, .chunk_n = own % columns};
+}
+
+constexpr TileCoord sub_tile_origin(const GemmConfig& config, TileCoord tile, u32 index) {
+  const SubTile sub = sub_tile(config, index);
+  return {.m = tile.m + sub.warpgroup * config.warpgroup_m() + sub.block_m * kWgmmaM,
+          .n = tile.n + sub.chunk_n * kSubTileColumns};
+}
+
+}  // namespace coda::device

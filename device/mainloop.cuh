@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mainloop: one producer thread streams operand tiles into a ring of shared-memory stages by
+// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program; epilogues never
+// change it.
+// Protocol of a stage: the producer waits until it is empty in every CTA that it writes to, then
+// announces the bytes that will arrive here (its own slice and its peers') and issues its slice; a
+// consumer waits until it is full, multiplies, and, once the tensor cores have read it, tells every
+// CTA that writes to it.
+// Invariant: producers and consumers visit the stages in the same order, tile after tile.
+#pragma once
+
+#include "device/barrier.cuh"
+#include "device/mainloop_arguments.cuh"
+#include "device/pipeline.cuh"
+#include "device/shared_layout.cuh"
+#include "device/tma.cuh"
+#include "device/wgmma.cuh"
+#include "device/wgmma_descriptor.cuh"
+
+namespace coda::device {
+
+template <GemmConfig kConfig>
+struct Mainloop {
+  static_assert(is_valid(kConfig));
+
+  using State = PipelineState<kConfig.stages>;
+  using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
+
+  static constexpr u32 kConsumerWarps = kWarpgroupSize / kWarpSize;
+  static constexpr u32 kConsumersOfStage =
+      kConsumerWarps * (kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1);
+
+  u32 stages_a;  // shared-memory addresses
+  u32 stages_b;
+  u32 full;
+  u32 empty;
+
+  __device__ __forceinline__ void init_barriers() const {
+    for (u32 stage = 0; stage < kConfig.stages; ++stage) {
+      barrier_init(full + stage * kBarrierBytes, 1);
+      barrier_init(empty + stage * kBarrierBytes, kConsumersOfStage * stage_writers(kConfig));
+    }
+  }
+
+  // One thread: all K blocks of one tile.
+  __device__ __forceinline__ void load(const GemmArguments& arguments, TileCoord tile, u32 rank,
+                                       State& state) const {
+    for (u32 block = 0; block < arguments.k_blocks; ++block) {
+      const u32 full_barrier = full + state.stage * kBarrierBytes;
+      barrier_wait(empty + state.stage * kBarrierBytes, state.phase ^ 1);
+      barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
+      load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
+          stages_a + state.stage * kConfig.stage_bytes_a(), arguments.a, tile.m, block * kBlockK,
+          full_barrier, rank / kConfig.cluster_m, multicast_mask_a(kConfig, rank));
+      load_operand<kConfig.major_b(), kConfig.tile_n, kConfig.cluster_m>(
+          stages_b + state.stage * kConfig.stage_bytes_b(), arguments.b, tile.n, block * kBlockK,
+          full_barrier, rank % kConfig.cluster_m, multicast_mask_b(kConfig, rank));
+      state.advance();
+    }
+  }
+
+  // One warpgroup: accumulates its rows of one tile. `issued` runs when the last wgmma has been
+  // issued: from then on another warpgroup's may queue behind it. On return the accumulators are
+  // complete and all stages released.
+  template <class Issued>
+  __device__ __forceinline__ void multiply(u32 k_blocks, u32 warpgroup_row, u32 rank, State& state,
+                                           Accumulators& accumulators, Issued issued) const {
+    constexpr Major kMajorA = kConfig.major_a();
+    constexpr Major kMajorB = kConfig.major_b();
+    const u64 base_a = wgmma_descriptor(kMajorA, stages_a) +
+                       descriptor_step(kMajorA, warpgroup_row, 0);
+    const u64 base_b = wgmma_descriptor(kMajorB, stages_b);
+    const u32 release_to = release_target(rank);
+    u32 previous = 0;
+    for (u32 block = 0; block < k_blocks; ++block) {
+      barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+      const u64 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
+      const u64 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
+      wgmma_fence();
+#pragma unroll
+      for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
+#pragma unroll
+        for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+          wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
+              accumulators[m], a + descriptor_step(kMajorA, m * kWgmmaM, k),
+              b + descriptor_step(kMajorB, 0, k), block | k);
+        }
+      }
+      wgmma_commit();
+      // One group stays in flight, so the tensor cores never wait for this warpgroup.
+      wgmma_wait<1>();
+      if (block != 0) release(previous, release_to);
+      previous = state.stage;
+      state.advance();
+    }
+    issued();
+    wgmma_wait<0>();
+#pragma unroll
+    for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);
+    release(previous, release_to);
+  }
+
+ private:
+  template <Major kMajor, u32 kTileOuter, u32 kSlices>
+  __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap& map, u32 outer,
+                                                      u32 k, u32 barrier, u32 slice, u16 mask) {
+    constexpr OperandBox kBox = operand_box(kMajor, kTileOuter, kSlices);
+    if constexpr (kMajor == Major::k) {
+      const u32 first = slice * kBox.outer;
+      issue<kSlices>(stage + first * kSwizzleBytes, map, k, outer + first, barrier, mask);
+    } else {
+      const u32 first = slice * kBox.k;
+#pragma unroll
+      for (u32 chunk = 0; chunk < kTileOuter / kBox.outer; ++chunk) {
+        issue<kSlices>(stage + chunk * kOuterChunkBytes + first * kSwizzleBytes, map,
+                       outer + chunk * kBox.outer, k + first, barrier, mask);
+      }
+    }
+  }
+
+  template <u32 kSlices>
+  __device__ __forceinline__ static void issue(u32 destination, const TensorMap& map, u32 inner,
+                                               u32 outer, u32 barrier, u16 mask) {
+    if constexpr (kSlices == 1) {
+      tma_load(destination, &map, inner, outer, barrier);
+    } else {
+      tma_load_multicast(destination, &map, inner, outer, barrier, mask);
+    }
+  }
+
+  static constexpr u32 kNobody = ~0u;
+
+  // Each warp's first lanes speak to one writer each.
+  __device__ __forceinline__ static u32 release_target(u32 rank) {
+    const u32 lane = threadIdx.x % kWarpSize;
+    return lane < stage_writers(kConfig) ? stage_writer(kConfig, rank, lane) : kNobody;
+  }
+
+  // Every warp arrives for itself: wgmma_wait speaks for the executing warp alone.
+  __device__ __forceinline__ void release(u32 stage, u32 target) const {
+    const u32 barrier = empty + stage * kBarrierBytes;
+    if (target != kNobody) {
+      if constexpr (kConfig.cluster_size() == 1) {
+        barrier_arrive(barrier);
+      } else {
+        barrier_arrive_remote(barrier, target);
+      }
+    }
+  }
+};
+
+}  // namespace coda::device

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch passes to the mainloop. Apart from it, because the host fills it in.
+#pragma once
+
+#include "device/tile_order.cuh"
+
+namespace coda::device {
+
+struct GemmArguments {
+  TensorMap a;
+  TensorMap b;
+  TileOrder order;
+  u32 k_blocks = 0;  // the contraction in units of kBlockK, rounded up
+};
+
+}  // namespace coda::device

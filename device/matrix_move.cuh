@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// ldmatrix and stmatrix: a warp moves four 8x8 matrices of 16-bit elements between shared memory and
+// fragments laid out as wgmma's accumulators are; and the conversions on either side of them.
+#pragma once
+
+#include "device/config.cuh"
+
+namespace coda::device {
+
+__device__ __forceinline__ void load_matrices(u32 (&fragment)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_matrices(u32 address, const u32 (&fragment)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+               : "memory");
+}
+
+// Two floats, rounded to nearest even; `low` is the element of the lower address.
+template <Element kElement>
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 packed;
+  if constexpr (kElement == Element::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  }
+  return packed;
+}
+
+template <Element kElement>
+__device__ __forceinline__ void unpack(u32 packed, float& low, float& high) {
+  if constexpr (kElement == Element::bf16) {
+    low = __uint_as_float(packed << 16);
+    high = __uint_as_float(packed & 0xffff0000u);
+  } else {
+    asm("{\n"
+        ".reg .f16 low, high;\n"
+        "mov.b32 {low, high}, %2;\n"
+        "cvt.f32.f16 %0, low;\n"
+        "cvt.f32.f16 %1, high;\n"
+        "}\n"
+        : "=f"(low), "=f"(high)
+        : "r"(packed));
+  }
+}
+
+}  // namespace coda::device

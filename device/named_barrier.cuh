@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sixteen hardware barriers of a CTA, and on top of them the order in which the two ping-pong
+// warpgroups enter a section: each enters when the other has left.
+// Invariant: `enter` and `leave` alternate between the warpgroups; `open` is called once by the
+// second, so that the first may enter.
+#pragma once
+
+#include "device/config.cuh"
+
+namespace coda::device {
+
+// Barrier 0 is __syncthreads'.
+enum class NamedBarrier : u32 { mainloop_order = 1, epilogue_order = 3 };
+
+__device__ __forceinline__ void named_barrier_sync(u32 id, u32 threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void named_barrier_arrive(u32 id, u32 threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+template <NamedBarrier kSection>
+struct Turn {
+  static constexpr u32 kFirst = static_cast<u32>(kSection);
+  static constexpr u32 kParticipants = kConsumerWarpgroups * kWarpgroupSize;
+
+  __device__ __forceinline__ static void open(u32 warpgroup) {
+    if (warpgroup == 1) named_barrier_arrive(kFirst, kParticipants);
+  }
+  __device__ __forceinline__ static void enter(u32 warpgroup) {
+    named_barrier_sync(kFirst + warpgroup, kParticipants);
+  }
+  __device__ __forceinline__ static void leave(u32 warpgroup) {
+    named_barrier_arrive(kFirst + (warpgroup ^ 1), kParticipants);
+  }
+};
+
+}  // namespace coda::device

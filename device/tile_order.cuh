@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which persistent CTAs walk over the output. The tiles that are in flight at one time
+// should form a near-square block, because then they share the most operand rows in L2. So the
+// rows are cut into bands of `band` cluster tiles, a band is walked column by column, and each band
+// runs opposite to the one before (the columns last used are the first needed again).
+// Invariant: `cluster_tile` is a bijection from [0, count) to the cluster tiles.
+#pragma once
+
+#include "device/config.cuh"
+
+namespace coda::device {
+
+struct TileOrder {
+  u32 rows = 0;     // cluster tiles along M
+  u32 columns = 0;  // cluster tiles along N
+  u32 band = 1;     // cluster tiles along M that are walked together
+
+  constexpr u32 count() const { return rows * columns; }
+
+  // Index -> cluster tile, in units of cluster tiles.
+  constexpr TileCoord cluster_tile(u32 index) const {
+    const u32 per_band = band * columns;
+    const u32 which = index / per_band;
+    const u32 inside = index - which * per_band;
+    const u32 height = smaller(band, rows - which * band);
+    const u32 column = inside / height;
+    const u32 row = which * band + (inside - column * height);
+    return {.m = row, .n = which % 2 == 0 ? column : columns - 1 - column};
+  }
+};
+
+constexpr TileOrder tile_order(const GemmConfig& config, u32 m, u32 n, u32 band) {
+  return {.rows = ceil_div(m, config.tile_m * config.cluster_m),
+          .columns = ceil_div(n, config.tile_n * config.cluster_n),
+          .band = larger(1, band)};
+}
+
+// CTA `rank` of a cluster, M first.
+constexpr u32 cluster_rank(const GemmConfig& config, u32 rank_m, u32 rank_n) {
+  return rank_m + rank_n * config.cluster_m;
+}
+
+// First row and column of the tile that one CTA of the cluster computes. It may lie wholly outside
+// the output: TMA then loads zeros and stores nothing, and the cluster stays in step.
+constexpr TileCoord cta_tile(const GemmConfig& config, TileCoord cluster_tile, u32 rank) {
+  return {.m = (cluster_tile.m * config.cluster_m + rank % config.cluster_m) * config.tile_m,
+          .n = (cluster_tile.n * config.cluster_n + rank / config.cluster_m) * config.tile_n};
+}
+
+// The CTAs that need the same A tile (same rows) and the same B tile (same columns), as bit masks.
+constexpr u16 multicast_mask_a(const GemmConfig& config, u32 rank) {
+  u32 mask = 0;
+  for (u32 rank_n = 0; rank_n < config.cluster_n; ++rank_n) {
+    mask |= 1u << cluster_rank(config, rank % config.cluster_m, rank_n);
+  }
+  return static_cast<u16>(mask);
+}
+constexpr u16 multicast_mask_b(const GemmConfig& config, u32 rank) {
+  u32 mask = 0;
+  for (u32 rank_m = 0; rank_m < config.cluster_m; ++rank_m) {
+    mask |= 1u << cluster_rank(config, rank_m, rank / config.cluster_m);
+  }
+  return static_cast<u16>(mask);
+}
+
+// The CTAs that write into this one's stages, itself included: those of its row and its column. A
+// consumer tells each of them when a stage is free. `index` < `stage_writers`.
+constexpr u32 stage_writers(const GemmConfig& config) {
+  return config.cluster_m + config.cluster_n - 1;
+}
+constexpr u32 stage_writer(const GemmConfig& config, u32 rank, u32 index) {
+  const u32 rank_m = rank % config.cluster_m;
+  const u32 rank_n = rank / config.cluster_m;
+  if (index < config.cluster_n) return cluster_rank(config, rank_m, index);
+  const u32 other = index - config.cluster_n;
+  return cluster_rank(config, other < rank_m ? other : other + 1, rank_n);
+}
+
+}  // namespace coda::device

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bulk copy engine (TMA): one thread moves a box of a tensor between device and shared memory.
+// Loads complete on an mbarrier; stores complete in bulk groups of the thread that issued them.
+// Coordinates count elements, contiguous dimension first. What lies outside the tensor is loaded as
+// zero and never stored, which is how ragged sizes need no code.
+// Invariant: shared memory that ordinary stores wrote is fenced (`fence_async_proxy`) before TMA
+// reads it.
+#pragma once
+
+#include "device/types.cuh"
+
+namespace coda::device {
+
+__device__ __forceinline__ void tma_prefetch_descriptor(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ __forceinline__ void tma_load(u32 destination, const TensorMap* map, u32 inner,
+                                         u32 outer, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(destination),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
+}
+
+// The same box to the same offset of every CTA in `mask`, completing on each one's own barrier.
+__device__ __forceinline__ void tma_load_multicast(u32 destination, const TensorMap* map, u32 inner,
+                                                   u32 outer, u32 barrier, u16 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier), "h"(mask)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_store(const TensorMap* map, u32 inner, u32 outer, u32 source) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(inner), "r"(outer), "r"(source)
+      : "memory");
+}
+
+// Adds the box to memory instead of overwriting it; each element is added once.
+__device__ __forceinline__ void tma_store_add(const TensorMap* map, u32 inner, u32 outer,
+                                              u32 source) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
+      " [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(inner), "r"(outer), "r"(source)
+      : "memory");
+}
+
+// Untyped contiguous bytes: sizes and addresses are multiples of 16.
+__device__ __forceinline__ void bulk_load(u32 destination, const void* source, u32 bytes,
+                                          u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(destination),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void bulk_store(void* destination, u32 source, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination),
+               "r"(source), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until all but the newest kPending groups have read their shared memory, which is then free.
+template <u32 kPending>
+__device__ __forceinline__ void store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// Orders this thread's ordinary shared-memory accesses before later ones of TMA and wgmma.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace coda::device

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fixed-width integers and the few value types that every device file shares. The device code
+// includes no standard header, because NVRTC would parse thousands of lines for two typedefs;
+// everything here also compiles on the host, where the index mathematics is tested.
+#pragma once
+
+namespace coda::device {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8);
+
+constexpr u32 ceil_div(u32 a, u32 b) { return (a + b - 1) / b; }
+constexpr u32 round_up(u32 a, u32 multiple) { return ceil_div(a, multiple) * multiple; }
+constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+constexpr u32 larger(u32 a, u32 b) { return a > b ? a : b; }
+
+// A TMA descriptor as the driver encodes it; opaque here.
+struct alignas(64) TensorMap {
+  u8 bytes[128];
+};
+
+struct TileCoord {
+  u32 m = 0;  // first row of the tile
+  u32 n = 0;  // first column of the tile
+
+  constexpr bool operator==(const TileCoord&) const = default;
+};
+
+}  // namespace coda::device
