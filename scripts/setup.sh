@@ -48,7 +48,9 @@ make_venv() {
 }
 
 has_python_headers() {
-  python3 -c 'import os, sysconfig as s; exit(not os.path.exists(s.get_path("include") + "/Python.h"))'
+  local folder
+  folder=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')
+  [ -f "$folder/Python.h" ]
 }
 
 # Installs a requirements file into .venv unless the same file was installed there before.
