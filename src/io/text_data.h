@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model is trained on: one long sequence of token ids, from texts (a token is a byte) or
+// from a file of ids that a tokenizer made elsewhere. Ids stay as they are stored (1, 2 or 4 bytes;
+// files are mapped), so data may be large.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace coda::io {
+
+struct Tokens {
+  std::string source;                 // for messages
+  std::shared_ptr<const void> owner;  // of the bytes
+  std::span<const std::byte> bytes;   // little-endian
+  int width = 1;                      // bytes of an id: 1, 2 or 4
+
+  int64_t size() const { return static_cast<int64_t>(bytes.size()) / width; }
+  int32_t operator[](int64_t index) const;
+  Tokens slice(int64_t begin, int64_t end) const;  // ids [begin, end), sharing the bytes
+};
+
+struct TextOptions {
+  // Between two files. 0 occurs in no file of a folder: those that have it are not texts.
+  uint8_t separator = 0;
+  // Names of folders that are passed over, at any depth ("build").
+  std::vector<std::string> skipped_folders;
+};
+
+// The bytes of files and folders, in the order given. Of a folder: all texts in it at any depth, in
+// the order of their paths; names that start with '.', symbolic links, and files with a byte of 0
+// near the start or nothing in them are passed over. Throws Error if a path is missing or nothing
+// is found.
+Tokens load_text(std::span<const std::filesystem::path> paths, const TextOptions& options = {});
+
+// A file of ids, each an unsigned little-endian number of `width` (2 or 4) bytes. Throws Error for
+// an id that is not below `vocab`, naming it and where it is, and for an empty or cut file.
+Tokens load_token_ids(const std::filesystem::path& file, int width, int64_t vocab);
+
+// Throws Error, naming the first one and its place, if an id is not below `vocab`.
+void check_vocabulary(const Tokens& tokens, int64_t vocab);
+
+struct TokenSplit {
+  Tokens train;
+  Tokens held_out;
+};
+
+// The last `held_out` (a share, in [0, 1)) of the tokens is held out. Throws Error unless each part
+// (an empty held-out part apart) is as long as one sequence and the token after it.
+TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence);
+
+}  // namespace coda::io

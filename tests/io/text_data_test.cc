@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens from files and folders: which bytes, in which order; ids checked against the vocabulary;
+// splits that leave whole sequences; a clear line for data that cannot be used.
+#include "io/text_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "io/atomic_file.h"
+#include "io/error_message.h"
+#include "io/temp_folder.h"
+
+namespace coda::io {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace std::string_literals;
+
+std::string text_of(const Tokens& tokens) {
+  std::string text;
+  for (int64_t i = 0; i < tokens.size(); ++i) text += static_cast<char>(tokens[i]);
+  return text;
+}
+
+class TextData : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) {
+    fs::create_directories((folder_ / name).parent_path());
+    write_file_atomically(folder_ / name, content);
+  }
+  Tokens load(const std::string& name, const TextOptions& options = {}) {
+    return load_text(std::vector<fs::path>{folder_ / name}, options);
+  }
+  std::string load_message(const std::string& name) {
+    return error_message([&] { load(name); });
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TextData, AFileIsItsBytes) {
+  write("a.txt", "abc\0\xff"s);
+  const Tokens tokens = load("a.txt");
+  ASSERT_EQ(tokens.size(), 5);
+  EXPECT_EQ(tokens[0], 'a');
+  EXPECT_EQ(tokens[3], 0);
+  EXPECT_EQ(tokens[4], 255);
+}
+
+TEST_F(TextData, AFolderIsItsTextsInTheOrderOfTheirPaths) {
+  write("data/b.txt", "second");
+  write("data/a/z.txt", "first");
+  write("data/c/d/e.md", "third");
+  write("data/empty.txt", "");
+  write("data/picture.bin", "P\0\1"s);
+  write("data/.hidden", "no");
+  write("data/.git/config", "no");
+  write("data/build/x.txt", "skipped if asked");
+  fs::create_symlink(folder_.path(), folder_ / "data/loop");
+  fs::create_symlink(folder_ / "data/b.txt", folder_ / "data/again.txt");
+  TextOptions options;
+  options.skipped_folders = {"build"};
+  EXPECT_EQ(text_of(load("data", options)), "first\0second\0third"s);
+  options.separator = '\n';
+  EXPECT_EQ(text_of(load("data", options)), "first\nsecond\nthird");
+  EXPECT_EQ(text_of(load("data")), "first\0second\0skipped if asked\0third"s);
+}
+
+TEST_F(TextData, PathsFollowInTheOrderGiven) {
+  write("x/1.txt", "one");
+  write("2.txt", "two");
+  const std::vector<fs::path> paths = {folder_ / "2.txt", folder_ / "x"};
+  EXPECT_EQ(text_of(load_text(paths)), "two\0one"s);
+}
+
+TEST_F(TextData, RefusesMissingAndEmptyData) {
+  EXPECT_THAT(error_message([] { load_text({}); }), HasSubstr("no text is given"));
+  EXPECT_THAT(load_message("missing"), AllOf(HasSubstr("missing"), HasSubstr("No such file")));
+  write("empty.txt", "");
+  EXPECT_THAT(load_message("empty.txt"), HasSubstr("empty.txt: the file is empty"));
+  fs::create_directory(folder_ / "folder");
+  EXPECT_THAT(load_message("folder"), HasSubstr("folder: no text files in the folder"));
+  write("folder/binary", "\0"s);
+  EXPECT_THAT(load_message("folder"), HasSubstr("no text files in the folder"));
+}
+
+TEST_F(TextData, ReadsTokenIdsOfTwoAndFourBytes) {
+  write("ids.bin", "\x01\0\x02\0\xff\xff\0\0"s);
+  const Tokens two = load_token_ids(folder_ / "ids.bin", 2, 65536);
+  ASSERT_EQ(two.size(), 4);
+  EXPECT_THAT((std::vector<int32_t>{two[0], two[1], two[2], two[3]}), ElementsAre(1, 2, 65535, 0));
+  const Tokens four = load_token_ids(folder_ / "ids.bin", 4, 1 << 30);
+  ASSERT_EQ(four.size(), 2);
+  EXPECT_EQ(four[0], 0x00020001);
+  EXPECT_EQ(four[1], 0xffff);
+  const Tokens part = two.slice(1, 3);
+  ASSERT_EQ(part.size(), 2);
+  EXPECT_EQ(part[0], 2);
+  EXPECT_EQ(part[1], 65535);
+}
+
+TEST_F(TextData, RefusesBadTokenIds) {
+  write("ids.bin", "\x01\0\x02\0\xff\xff\0"s);
+  EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "ids.bin", 2, 65536); }),
+              HasSubstr("7 bytes are no whole number of 2-byte token ids"));
+  write("ids.bin", "\x01\0\x02\0\xff\xff\0\x80"s);
+  EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "ids.bin", 2, 1000); }),
+              AllOf(HasSubstr("ids.bin: token 2 is id 65535"), HasSubstr("vocabulary has 1000")));
+  EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "ids.bin", 4, 2147483647); }),
+              HasSubstr("token 1 is id 2147549183"));
+  EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "ids.bin", 3, 1000); }),
+              HasSubstr("2 or 4 bytes, not 3"));
+  EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "none.bin", 2, 1000); }),
+              HasSubstr("No such file"));
+  write("ids.bin", "");
+  EXPECT_THAT(error_message([&] { load_token_ids(folder_ / "ids.bin", 2, 1000); }),
+              HasSubstr("the file is empty"));
+  write("a.txt", "abc");
+  EXPECT_THAT(error_message([&] { check_vocabulary(load("a.txt"), 98); }),
+              HasSubstr("token 1 is id 98, but the vocabulary has 98 ids"));
+  EXPECT_EQ(error_message([&] { check_vocabulary(load("a.txt"), 100); }), "");
+}
+
+TEST_F(TextData, SplitsAtTheEnd) {
+  write("a.txt", "0123456789");
+  const Tokens tokens = load("a.txt");
+  const TokenSplit split = split_tokens(tokens, 0.3, 2);
+  EXPECT_EQ(text_of(split.train), "0123456");
+  EXPECT_EQ(text_of(split.held_out), "789");
+  const TokenSplit whole = split_tokens(tokens, 0, 9);
+  EXPECT_EQ(whole.train.size(), 10);
+  EXPECT_EQ(whole.held_out.size(), 0);
+}
+
+TEST_F(TextData, RefusesSplitsWithoutAWholeSequence) {
+  write("a.txt", "0123456789");
+  const Tokens tokens = load("a.txt");
+  const auto message = [&](double share, int64_t sequence) {
+    return error_message([&] { split_tokens(tokens, share, sequence); });
+  };
+  EXPECT_THAT(message(0, 10),
+              AllOf(HasSubstr("a.txt: the data has 10 tokens"),
+                    HasSubstr("a sequence of 10 needs 11 (give more data or shorter sequences)")));
+  EXPECT_THAT(message(0.1, 2), HasSubstr("the held-out part has 1 tokens"));
+  EXPECT_THAT(message(0.8, 2), HasSubstr("the part for training has 2 tokens"));
+  EXPECT_THAT(message(1, 2), HasSubstr("held-out share"));
+  EXPECT_THAT(message(-0.1, 2), HasSubstr("held-out share"));
+  EXPECT_THAT(message(0.1, 0), HasSubstr("at least 1 token"));
+}
+
+}  // namespace
+}  // namespace coda::io
