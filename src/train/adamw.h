@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW (Loshchilov and Hutter) with PyTorch's semantics, over flat fp32 master weights; one pass
+// also writes the bf16 copy that the model computes with. Elementwise, so the same bits for any
+// number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace coda::train {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+};
+
+// One parameter; all spans have its number of elements, but `bf16`, which may be empty.
+struct AdamWTensor {
+  std::span<float> weights;  // fp32 master
+  std::span<float> m;        // mean of gradients; 0 before the first step
+  std::span<float> v;        // mean of squared gradients; 0 before the first step
+  std::span<const float> gradients;
+  std::span<uint16_t> bf16;  // the weights rounded to nearest even
+  bool decay = true;         // false for norms and biases
+};
+
+// Step `step` (1, 2, ...) with gradients times `gradient_scale` (see clip_scale). Throws Error for
+// options that have no meaning: betas outside [0, 1), a negative eps, decay or rate.
+void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
+                double learning_rate, int64_t step, double gradient_scale = 1);
+
+}  // namespace coda::train

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "coda/error.h"
+#include "models/counter_random.h"
+
+namespace coda::train {
+
+int32_t pick_token(std::span<const float> logits, const SamplingOptions& options,
+                   uint64_t counter) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto logit = [&](int32_t id) { return logits[static_cast<size_t>(id)]; };
+  std::erase_if(order, [&](int32_t id) { return !std::isfinite(logit(id)); });
+  require(!order.empty(), "sampling: the model gives no finite logit: its weights are damaged");
+  auto likelier = [&](int32_t a, int32_t b) {
+    return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
+  };
+  const bool is_greedy = options.temperature <= 0;
+  size_t kept = is_greedy ? 1 : order.size();
+  if (options.top_k > 0) kept = std::min(kept, static_cast<size_t>(options.top_k));
+  std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(kept), order.end(),
+                    likelier);
+  order.resize(kept);
+  if (kept == 1) return order[0];
+
+  std::vector<double> weights;
+  for (int32_t id : order) {
+    weights.push_back(
+        std::exp((static_cast<double>(logit(id)) - logit(order[0])) / options.temperature));
+  }
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double rest = random_uniform(options.seed, stream_of("sample"), counter) * total;
+  for (size_t i = 0; i < order.size(); ++i) {
+    rest -= weights[i];
+    if (rest < 0) return order[i];
+  }
+  return order[0];  // rounding left a trace of `rest`
+}
+
+}  // namespace coda::train

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choosing the next token from logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace coda::train {
+
+struct SamplingOptions {
+  double temperature = 0.8;  // 0: always the likeliest
+  int64_t top_k = 0;         // only among the k likeliest; 0: among all
+  uint64_t seed = 1;
+};
+
+// The token drawn with probability softmax(logits / temperature), a function of the seed and the
+// counter. Of equal logits the lower id counts as likelier. Throws Error if no logit is finite.
+int32_t pick_token(std::span<const float> logits, const SamplingOptions& options, uint64_t counter);
+
+}  // namespace coda::train

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The learning rate of each step: a linear warm-up to the peak, then half a cosine down to the
+// floor.
+#pragma once
+
+#include <cstdint>
+
+namespace coda::train {
+
+struct Schedule {
+  double peak = 1e-3;
+  double floor = 1e-4;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 1;
+};
+
+// Throws Error unless 0 <= floor <= peak, both finite, and 0 <= warmup_steps <= total_steps.
+void check_schedule(const Schedule& schedule);
+
+// The rate of step 0, 1, ...: peak * (step + 1) / warmup_steps in the warm-up, peak right after it,
+// floor from total_steps.
+double learning_rate(const Schedule& schedule, int64_t step);
+
+}  // namespace coda::train

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The global norm against a plain float64 sum, its bits for any number of threads, and PyTorch's
+// clipping factor.
+#include "train/gradient_clip.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace coda::train {
+namespace {
+
+using Gradients = std::vector<std::vector<float>>;
+
+double norm_of(const Gradients& gradients) {
+  const std::vector<std::span<const float>> spans(gradients.begin(), gradients.end());
+  return global_norm(spans);
+}
+
+Gradients random_gradients(uint64_t seed, float size) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0, size);
+  Gradients gradients;
+  for (const size_t count : {1u, 7u, 8u, 9u, 16384u, 16385u, 50001u, 0u}) {
+    gradients.emplace_back(count);
+    for (float& value : gradients.back()) value = normal(random);
+  }
+  return gradients;
+}
+
+TEST(GlobalNorm, IsTheRootOfTheSumOfSquares) {
+  // Large values, whose squares are beyond fp32, and small ones, whose squares are below it.
+  for (const float size : {1.0f, 1e25f, 1e-30f}) {
+    const Gradients gradients = random_gradients(5, size);
+    long double sum = 0;
+    for (const auto& gradient : gradients) {
+      for (const float value : gradient) sum += static_cast<long double>(value) * value;
+    }
+    const auto expected = static_cast<double>(std::sqrt(sum));
+    EXPECT_NEAR(norm_of(gradients), expected, 1e-12 * expected) << "size " << size;
+  }
+  EXPECT_EQ(norm_of({}), 0);
+  EXPECT_EQ(norm_of({{3, 0}, {}, {-4}}), 5);
+}
+
+TEST(GlobalNorm, HasTheSameBitsForAnyNumberOfThreads) {
+  const int threads = omp_get_max_threads();
+  const Gradients gradients = random_gradients(6, 1);
+  omp_set_num_threads(1);
+  const double one = norm_of(gradients);
+  for (const int count : {2, 3, 7}) {
+    omp_set_num_threads(count);
+    EXPECT_EQ(norm_of(gradients), one) << count << " threads";
+  }
+  omp_set_num_threads(threads);
+}
+
+TEST(GlobalNorm, IsNotFiniteIfAGradientIsNot) {
+  Gradients gradients = random_gradients(7, 1);
+  gradients[5][16384] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(std::isfinite(norm_of(gradients)));
+  gradients[5][16384] = -std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(std::isfinite(norm_of(gradients)));
+}
+
+TEST(ClipScale, IsPyTorchs) {
+  EXPECT_EQ(clip_scale(0.5, 1), 1);
+  EXPECT_EQ(clip_scale(4, 1), 1 / (4 + 1e-6));
+  EXPECT_EQ(clip_scale(0, 1), 1);
+  EXPECT_EQ(clip_scale(4, 0), 1);  // no clipping
+}
+
+}  // namespace
+}  // namespace coda::train
