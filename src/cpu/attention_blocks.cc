@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flash-style attention in vector code, compiled for each instruction set and picked at run time.
+// Inputs are packed as fp32 blocks (keys and values of one head: transposed where a product wants
+// them so); scores are kept in units of log 2, so that the exponential is a power of two and the
+// scale is in the packed queries.
+#include "cpu/attention_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "cpu/attention_arrays.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/attention_blocks.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+//
+#include "cpu/attention_gemm-inl.h"
+#include "cpu/attention_pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace coda::cpu::attention::HWY_NAMESPACE {
+
+constexpr size_t kBlock = kAttentionBlock;
+constexpr float kLog2e = std::numbers::log2e_v<float>;
+constexpr float kLn2 = std::numbers::ln2_v<float>;
+
+// 2^(x - low) for |low| far below 1 and x <= 0 or a little above; 0 below 2^-126; NaN stays NaN.
+HWY_INLINE FloatVector exp2(FloatTag d, FloatVector x, FloatVector low) {
+  const hn::RebindToSigned<FloatTag> di;
+  const FloatVector whole = hn::Round(x);
+  const FloatVector f = hn::Sub(hn::Sub(x, whole), low);  // in [-1/2, 1/2] but for low
+  FloatVector p = hn::Set(d, 1.535336188319500e-4f);
+  p = hn::MulAdd(p, f, hn::Set(d, 1.339887440266574e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 9.618437357674640e-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.550332471162809e-2f));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.402264791363012e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.931472028550421e-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
+  const auto exponent = hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127));
+  const FloatVector power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+}
+HWY_INLINE FloatVector exp2(FloatTag d, FloatVector x) { return exp2(d, x, hn::Zero(d)); }
+
+HWY_INLINE Product product(const float* a, size_t a_row, size_t a_inner, const float* b,
+                           size_t b_row, float* c, size_t c_row, size_t rows, size_t cols,
+                           size_t inner) {
+  return {a, a_row, a_inner, b, b_row, c, c_row, rows, cols, inner};
+}
+
+// Scores of a block become probabilities relative to the row's new maximum; the sums and the factor
+// that earlier sums and outputs need are updated. On the diagonal row i sees keys 0..i.
+void online_softmax(const AttentionArrays& w, size_t rows, size_t keys, bool diagonal, bool first) {
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  for (size_t i = 0; i < rows; ++i) {
+    float* HWY_RESTRICT s = w.scores + i * kBlock;
+    const size_t seen = diagonal ? std::min(keys, i + 1) : keys;
+    const size_t whole = seen / lanes * lanes;
+    const auto tail = hn::FirstN(d, seen - whole);
+    FloatVector top = hn::Set(d, -HUGE_VALF);
+    for (size_t j = 0; j < whole; j += lanes) top = hn::Max(top, hn::Load(d, s + j));
+    if (whole < seen)
+      top = hn::Max(top, hn::IfThenElse(tail, hn::Load(d, s + whole), hn::Set(d, -HUGE_VALF)));
+    float largest = hn::GetLane(hn::MaxOfLanes(d, top));
+    if (!first) largest = std::max(largest, w.row_max[i]);
+    const FloatVector shift = hn::Set(d, largest);
+    FloatVector sum = hn::Zero(d);
+    for (size_t j = 0; j < whole; j += lanes) {
+      const FloatVector e = exp2(d, hn::Sub(hn::Load(d, s + j), shift));
+      hn::Store(e, d, s + j);
+      sum = hn::Add(sum, e);
+    }
+    if (whole < seen) {
+      const FloatVector e =
+          hn::IfThenElseZero(tail, exp2(d, hn::Sub(hn::Load(d, s + whole), shift)));
+      hn::Store(e, d, s + whole);
+      sum = hn::Add(sum, e);
+    }
+    const float total = hn::GetLane(hn::SumOfLanes(d, sum));
+    w.rescale[i] = first ? 0.0f : w.row_max[i] - largest;
+    w.row_max[i] = largest;
+    w.row_sum[i] = first ? total : w.row_sum[i];
+    w.block_sum[i] = total;
+  }
+  if (first) return;
+  for (size_t i = 0; i < rows; i += lanes) {
+    const FloatVector factor = exp2(d, hn::Load(d, w.rescale + i));
+    hn::Store(factor, d, w.rescale + i);
+    hn::Store(hn::MulAdd(hn::Load(d, w.row_sum + i), factor, hn::Load(d, w.block_sum + i)), d,
+              w.row_sum + i);
+  }
+}
+
+// scores -> P = exp2(score - log_sum), dscores (holding dP) -> P * (dP - delta). Zero past what a
+// row sees.
+void softmax_gradient(const AttentionArrays& w, size_t rows, size_t keys, bool diagonal) {
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  for (size_t i = 0; i < rows; ++i) {
+    float* HWY_RESTRICT s = w.scores + i * kBlock;
+    float* HWY_RESTRICT ds = w.dscores + i * kBlock;
+    const size_t seen = diagonal ? std::min(keys, i + 1) : keys;
+    const size_t whole = seen / lanes * lanes;
+    const FloatVector log_sum = hn::Set(d, w.log_sum[i]), low = hn::Set(d, w.log_sum_low[i]);
+    const FloatVector delta = hn::Set(d, w.delta[i]);
+    size_t j = 0;
+    for (; j < whole; j += lanes) {
+      const FloatVector p = exp2(d, hn::Sub(hn::Load(d, s + j), log_sum), low);
+      hn::Store(p, d, s + j);
+      hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, ds + j), delta)), d, ds + j);
+    }
+    if (whole < seen) {
+      const auto tail = hn::FirstN(d, seen - whole);
+      const FloatVector p = exp2(d, hn::Sub(hn::Load(d, s + j), log_sum), low);
+      const FloatVector g = hn::Mul(p, hn::Sub(hn::Load(d, ds + j), delta));
+      hn::Store(hn::IfThenElseZero(tail, p), d, s + j);
+      hn::Store(hn::IfThenElseZero(tail, g), d, ds + j);
+      j += lanes;
+    }
+    if (!diagonal) continue;
+    for (; j < kBlock; j += lanes) {
+      hn::Store(hn::Zero(d), d, s + j);
+      hn::Store(hn::Zero(d), d, ds + j);
+    }
+  }
+}
+
+HWY_INLINE size_t rows_in_block(const AttentionShape& shape, size_t block) {
+  return std::min<size_t>(kBlock, static_cast<size_t>(shape.tokens) - block * kBlock);
+}
+
+void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_head,
+                  BlockRange queries, float* scratch) {
+  const AttentionArrays w = attention_arrays(call.shape, false, scratch);
+  const AttentionShape& shape = call.shape;
+  const size_t dim = shape.head_dim, padded = w.padded, blocks = w.blocks;
+  const size_t base = sequence * shape.tokens;
+  size_t last = queries.first;
+  while (last + queries.step < blocks) last += queries.step;
+  const size_t needed = shape.causal ? last + 1 : blocks;
+  for (size_t j = 0; j < needed; ++j) {
+    const size_t rows = rows_in_block(shape, j);
+    float* values = w.values + w.block_at(j);
+    pack_rows(call.k, base + j * kBlock, rows, kv_head * dim, dim, 1.0f, values, padded);
+    transpose_block(values, padded, rows, dim, w.keys_t + w.block_at(j), kBlock);
+    pack_rows(call.v, base + j * kBlock, rows, kv_head * dim, dim, 1.0f, values, padded);
+  }
+  const float scale = static_cast<float>(shape.scale) * kLog2e;
+  for (size_t i = queries.first; i < blocks; i += queries.step) {
+    const size_t rows = rows_in_block(shape, i), row0 = base + i * kBlock;
+    for (int64_t head = kv_head * shape.group(); head < (kv_head + 1) * shape.group(); ++head) {
+      pack_rows(call.q, row0, rows, head * dim, dim, scale, w.q, padded);
+      const size_t end = shape.causal ? i + 1 : blocks;
+      for (size_t j = 0; j < end; ++j) {
+        const size_t keys = rows_in_block(shape, j);
+        const bool diagonal = shape.causal && j == i, first = j == 0;
+        const Product scores = product(w.q, padded, 1, w.keys_t + w.block_at(j), kBlock, w.scores,
+                                       kBlock, rows, keys, dim);
+        Product values = product(w.scores, kBlock, 1, w.values + w.block_at(j), padded, w.out,
+                                 padded, rows, dim, keys);
+        values.start = first ? Start::zero : Start::scale;
+        values.scale = w.rescale;
+        if (diagonal)
+          multiply<Mask::columns>(scores);
+        else
+          multiply<Mask::none>(scores);
+        online_softmax(w, rows, keys, diagonal, first);
+        if (diagonal)
+          multiply<Mask::inner_to>(values);
+        else
+          multiply<Mask::none>(values);
+      }
+      for (size_t r = 0; r < rows; ++r) {
+        float* lse = static_cast<float*>(call.lse.data) + (row0 + r) * call.lse.row_stride + head;
+        *lse = static_cast<float>(w.row_max[r] * std::numbers::ln2 +
+                                  std::log(static_cast<double>(w.row_sum[r])));
+        w.rescale[r] = 1.0f / w.row_sum[r];
+      }
+      unpack_rows(w.out, padded, w.rescale, 1.0f, call.y, row0, rows, head * dim, dim);
+    }
+  }
+}
+
+// Packs q, dy, lse and delta of one query block and head.
+void load_queries(const AttentionBackward& call, size_t row0, size_t rows, size_t head,
+                  const AttentionArrays& w) {
+  const FloatTag d;
+  const size_t dim = call.shape.head_dim, padded = w.padded;
+  const float scale = static_cast<float>(call.shape.scale) * kLog2e;
+  pack_rows(call.y, row0, rows, head * dim, dim, 1.0f, w.out, padded);
+  pack_rows(call.dy, row0, rows, head * dim, dim, 1.0f, w.dy, padded);
+  pack_rows(call.q, row0, rows, head * dim, dim, scale, w.q, padded);
+  const float* lse = static_cast<const float*>(call.lse.data) + row0 * call.lse.row_stride + head;
+  for (size_t r = 0; r < rows; ++r) {
+    FloatVector sum = hn::Zero(d);
+    for (size_t c = 0; c < padded; c += hn::Lanes(d))
+      sum =
+          hn::MulAdd(hn::Load(d, w.dy + r * padded + c), hn::Load(d, w.out + r * padded + c), sum);
+    w.delta[r] = hn::GetLane(hn::SumOfLanes(d, sum));
+    const double log_sum = lse[r * call.lse.row_stride] * std::numbers::log2e;
+    w.log_sum[r] = static_cast<float>(log_sum);
+    w.log_sum_low[r] = static_cast<float>(log_sum - w.log_sum[r]);
+  }
+}
+
+void backward_task(const AttentionBackward& call, const AttentionBackwardTask& task,
+                   float* scratch) {
+  const AttentionArrays w = attention_arrays(call.shape, true, scratch);
+  const AttentionShape& shape = call.shape;
+  const size_t dim = shape.head_dim, padded = w.padded, blocks = w.blocks;
+  const size_t base = task.sequence * shape.tokens, kv_col = task.kv_head * dim;
+  for (size_t j = task.keys.first; j < blocks; j += task.keys.step) {
+    const size_t rows = rows_in_block(shape, j), at = w.block_at(j);
+    pack_rows(call.v, base + j * kBlock, rows, kv_col, dim, 1.0f, w.keys + at, padded);
+    transpose_block(w.keys + at, padded, rows, dim, w.values_t + at, kBlock);
+    pack_rows(call.k, base + j * kBlock, rows, kv_col, dim, 1.0f, w.keys + at, padded);
+    transpose_block(w.keys + at, padded, rows, dim, w.keys_t + at, kBlock);
+  }
+  const size_t first_head = task.kv_head * shape.group();
+  for (size_t head = first_head; head < first_head + shape.group(); ++head) {
+    for (size_t i = task.queries.first; i < blocks; i += task.queries.step) {
+      const size_t rows = rows_in_block(shape, i), row0 = base + i * kBlock;
+      const size_t end = shape.causal ? i + 1 : blocks;
+      if (task.keys.first >= static_cast<int64_t>(end)) continue;
+      load_queries(call, row0, rows, head, w);
+      for (size_t j = task.keys.first; j < end; j += task.keys.step) {
+        const size_t keys = rows_in_block(shape, j), at = w.block_at(j);
+        const bool diagonal = shape.causal && j == i;
+        const Product s =
+            product(w.q, padded, 1, w.keys_t + at, kBlock, w.scores, kBlock, rows, keys, dim);
+        const Product dp =
+            product(w.dy, padded, 1, w.values_t + at, kBlock, w.dscores, kBlock, rows, keys, dim);
+        if (diagonal) {
+          multiply<Mask::columns>(s);
+          multiply<Mask::columns>(dp);
+        } else {
+          multiply<Mask::none>(s);
+          multiply<Mask::none>(dp);
+        }
+        softmax_gradient(w, rows, keys, diagonal);
+        if (task.want_dkv) {
+          Product dv =
+              product(w.scores, 1, kBlock, w.dy, padded, w.dv + at, padded, keys, dim, rows);
+          Product dk =
+              product(w.dscores, 1, kBlock, w.q, padded, w.dk + at, padded, keys, dim, rows);
+          const bool first = head == first_head && i == (shape.causal ? j : 0);
+          dv.start = dk.start = first ? Start::zero : Start::add;
+          if (diagonal) {
+            multiply<Mask::inner_from>(dv);
+            multiply<Mask::inner_from>(dk);
+          } else {
+            multiply<Mask::none>(dv);
+            multiply<Mask::none>(dk);
+          }
+        }
+        if (task.want_dq) {
+          Product dq =
+              product(w.dscores, kBlock, 1, w.keys + at, padded, w.out, padded, rows, dim, keys);
+          dq.start = j == 0 ? Start::zero : Start::add;
+          if (diagonal)
+            multiply<Mask::inner_to>(dq);
+          else
+            multiply<Mask::none>(dq);
+        }
+      }
+      if (task.want_dq)
+        unpack_rows(w.out, padded, nullptr, static_cast<float>(shape.scale), call.dq, row0, rows,
+                    head * dim, dim);
+    }
+  }
+  if (!task.want_dkv) return;
+  for (size_t j = task.keys.first; j < blocks; j += task.keys.step) {
+    const size_t rows = rows_in_block(shape, j), row0 = base + j * kBlock, at = w.block_at(j);
+    unpack_rows(w.dv + at, padded, nullptr, 1.0f, call.dv, row0, rows, kv_col, dim);
+    unpack_rows(w.dk + at, padded, nullptr, kLn2, call.dk, row0, rows, kv_col, dim);
+  }
+}
+
+}  // namespace coda::cpu::attention::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace coda::cpu {
+namespace attention {
+HWY_EXPORT(forward_task);
+HWY_EXPORT(backward_task);
+}  // namespace attention
+
+size_t attention_forward_scratch(const AttentionShape& shape) {
+  return attention_arrays(shape, false, nullptr).size;
+}
+
+size_t attention_backward_scratch(const AttentionShape& shape) {
+  return attention_arrays(shape, true, nullptr).size;
+}
+
+void attention_forward(const AttentionForward& call, int64_t sequence, int64_t kv_head,
+                       BlockRange queries, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(attention::forward_task)(call, sequence, kv_head, queries, scratch);
+}
+
+void attention_backward(const AttentionBackward& call, const AttentionBackwardTask& task,
+                        float* scratch) {
+  HWY_DYNAMIC_DISPATCH(attention::backward_task)(call, task, scratch);
+}
+
+}  // namespace coda::cpu
+#endif  // HWY_ONCE

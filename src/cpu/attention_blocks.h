@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blockwise softmax attention of one sequence and one key-value head, forward and backward:
+// what one thread does. Scores exist for one block of queries and keys at a time. The result of
+// each row, and of each gradient row, is the same whatever blocks a task is given and whichever
+// thread runs it: sums over keys, over queries and over heads go in ascending order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "coda/tensor.h"
+
+namespace coda::cpu {
+
+// Queries and keys of a block: a multiple of every row group of the products.
+inline constexpr int64_t kAttentionBlock = 96;
+
+struct AttentionShape {
+  int64_t sequences = 0;
+  int64_t tokens = 0;  // of one sequence
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  double scale = 1;
+  bool causal = true;
+
+  int64_t group() const { return heads / kv_heads; }
+  int64_t blocks() const { return (tokens + kAttentionBlock - 1) / kAttentionBlock; }
+};
+
+struct AttentionForward {
+  AttentionShape shape;
+  TensorView q, k, v;  // [sequences * tokens, heads or kv_heads * head_dim], f32 or bf16
+  TensorView y;        // as q
+  TensorView lse;      // f32 [sequences * tokens, heads]: log of the sum of exp(scale * score)
+};
+
+struct AttentionBackward {
+  AttentionShape shape;
+  TensorView q, k, v, y, lse, dy;
+  TensorView dq, dk, dv;
+};
+
+// Blocks first, first + step, ... of a sequence.
+struct BlockRange {
+  int64_t first = 0;
+  int64_t step = 1;
+};
+
+// Floats of scratch that a task needs; 64-byte aligned, initialised once (its content does not
+// matter).
+size_t attention_forward_scratch(const AttentionShape& shape);
+size_t attention_backward_scratch(const AttentionShape& shape);
+
+// y and lse of the query blocks `queries`, for the query heads that read `kv_head`.
+void attention_forward(const AttentionForward& call, int64_t sequence, int64_t kv_head,
+                       BlockRange queries, float* scratch);
+
+// Of the query blocks `queries` against the key blocks `keys`. dq is right if `keys` is all blocks,
+// dk and dv if `queries` is; each is written only if wanted.
+struct AttentionBackwardTask {
+  int64_t sequence = 0;
+  int64_t kv_head = 0;
+  BlockRange queries;
+  BlockRange keys;
+  bool want_dq = true;
+  bool want_dkv = true;
+};
+void attention_backward(const AttentionBackward& call, const AttentionBackwardTask& task,
+                        float* scratch);
+
+}  // namespace coda::cpu

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embedding is copying, so this is plain code; its gradient sorts the rows by id (counting sort,
+// stable) and then each id's sum is one thread's, column range by column range.
+#include "cpu/embedding.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/float16.h"
+#include "coda/error.h"
+
+namespace coda::cpu {
+namespace {
+
+constexpr int64_t kColumns = 512;  // of one sum in flight: 2 KiB of the first-level cache
+constexpr int64_t kIds = 64;       // of one task
+
+void check(const OpaqueCall& call, const TensorDecl& decl, const DimValues& sizes,
+           PhysicalShape want, bool is_index) {
+  const PhysicalShape given = physical_shape(decl, sizes);
+  auto shape = [](PhysicalShape s) {
+    return "[" + std::to_string(s.rows) + ", " + std::to_string(s.cols) + "]";
+  };
+  require(decl.kind == TensorKind::dense && given.rows == want.rows && given.cols == want.cols,
+          call.function + ": '" + decl.name + "' is " + shape(given) + ", not " + shape(want));
+  const bool is_float = decl.dtype == DType::f32 || decl.dtype == DType::bf16;
+  require(is_index ? decl.dtype == DType::i32 : is_float,
+          call.function + ": '" + decl.name + "' is " + std::string(name_of(decl.dtype)) +
+              (is_index ? "; it must be i32" : "; it must be f32 or bf16"));
+}
+
+int32_t id_of(const TensorView& ids, int64_t row) {
+  return static_cast<const int32_t*>(ids.data)[row * ids.row_stride];
+}
+
+void check_ids(const std::string& function, const TensorView& ids, int64_t vocabulary) {
+  for (int64_t row = 0; row < ids.rows; ++row) {
+    const int32_t id = id_of(ids, row);
+    require(id >= 0 && id < vocabulary, function + ": the id of row " + std::to_string(row) +
+                                            " is " + std::to_string(id) + "; ids must lie in [0, " +
+                                            std::to_string(vocabulary) + ")");
+  }
+}
+
+void* element(const TensorView& view, int64_t row, int64_t col) {
+  return static_cast<std::byte*>(view.data) + (row * view.row_stride + col) * size_of(view.dtype);
+}
+
+void load_row(const TensorView& view, int64_t row, int64_t col, int64_t count, float* to) {
+  if (view.dtype == DType::bf16) {
+    const auto* from = static_cast<const uint16_t*>(element(view, row, col));
+    for (int64_t c = 0; c < count; ++c) to[c] = float_from_bf16(from[c]);
+  } else {
+    std::memcpy(to, element(view, row, col), count * sizeof(float));
+  }
+}
+
+void add_row(const TensorView& view, int64_t row, int64_t col, int64_t count, float* to) {
+  if (view.dtype == DType::bf16) {
+    const auto* from = static_cast<const uint16_t*>(element(view, row, col));
+    for (int64_t c = 0; c < count; ++c) to[c] += float_from_bf16(from[c]);
+  } else {
+    const auto* from = static_cast<const float*>(element(view, row, col));
+    for (int64_t c = 0; c < count; ++c) to[c] += from[c];
+  }
+}
+
+void store_row(const float* from, const TensorView& view, int64_t row, int64_t col, int64_t count) {
+  if (view.dtype == DType::bf16) {
+    auto* to = static_cast<uint16_t*>(element(view, row, col));
+    for (int64_t c = 0; c < count; ++c) to[c] = bf16_from_float(from[c]);
+  } else {
+    std::memcpy(element(view, row, col), from, count * sizeof(float));
+  }
+}
+
+class ForwardKernel : public Kernel {
+ public:
+  explicit ForwardKernel(int threads) : threads_(threads) {}
+
+  void run(std::span<const TensorView> t) override {
+    const TensorView &table = t[0], &ids = t[1], &out = t[2];
+    check_ids("embedding", ids, table.rows);
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t row = 0; row < out.rows; ++row) {
+      const int32_t id = id_of(ids, row);
+      if (table.dtype == out.dtype) {
+        std::memcpy(element(out, row, 0), element(table, id, 0), out.cols * size_of(out.dtype));
+        continue;
+      }
+      float values[kColumns];
+      for (int64_t col = 0; col < out.cols; col += kColumns) {
+        const int64_t count = std::min(kColumns, out.cols - col);
+        load_row(table, id, col, count, values);
+        store_row(values, out, row, col, count);
+      }
+    }
+  }
+
+ private:
+  int threads_;
+};
+
+class BackwardKernel : public Kernel {
+ public:
+  BackwardKernel(int64_t vocabulary, int64_t rows, int threads)
+      : threads_(threads), starts_(vocabulary + 1), order_(rows) {}
+
+  void run(std::span<const TensorView> t) override {
+    const TensorView &gradient = t[0], &ids = t[1], &out = t.back();
+    const TensorView* add_to = t.size() == 4 ? &t[2] : nullptr;
+    check_ids("embedding_backward", ids, out.rows);
+    sort(ids);
+    const bool in_place = add_to != nullptr && add_to->data == out.data;
+#pragma omp parallel for collapse(2) num_threads(threads_) schedule(dynamic, 4)
+    for (int64_t first = 0; first < out.rows; first += kIds) {
+      for (int64_t col = 0; col < out.cols; col += kColumns) {
+        const int64_t count = std::min(kColumns, out.cols - col);
+        for (int64_t id = first; id < std::min(first + kIds, out.rows); ++id) {
+          if (in_place && starts_[id] == starts_[id + 1]) continue;
+          float sum[kColumns];
+          if (add_to != nullptr)
+            load_row(*add_to, id, col, count, sum);
+          else
+            std::fill_n(sum, count, 0.0f);
+          for (int64_t i = starts_[id]; i < starts_[id + 1]; ++i)
+            add_row(gradient, order_[i], col, count, sum);
+          store_row(sum, out, id, col, count);
+        }
+      }
+    }
+  }
+
+ private:
+  // order_[starts_[id] .. starts_[id + 1]): the rows that read `id`, ascending.
+  void sort(const TensorView& ids) {
+    std::fill(starts_.begin(), starts_.end(), 0);
+    for (int64_t row = 0; row < ids.rows; ++row) ++starts_[id_of(ids, row) + 1];
+    for (size_t id = 1; id < starts_.size(); ++id) starts_[id] += starts_[id - 1];
+    for (int64_t row = 0; row < ids.rows; ++row) order_[starts_[id_of(ids, row)]++] = row;
+    for (size_t id = starts_.size() - 1; id > 0; --id) starts_[id] = starts_[id - 1];
+    starts_[0] = 0;
+  }
+
+  int threads_;
+  std::vector<int64_t> starts_;
+  std::vector<int64_t> order_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> prepare_embedding(const OpaqueCall& call,
+                                          std::span<const TensorDecl> tensors,
+                                          const DimValues& sizes, int threads) {
+  const PhysicalShape table = physical_shape(tensors[0], sizes);
+  const int64_t rows = physical_shape(tensors[1], sizes).rows;
+  check(call, tensors[0], sizes, table, false);
+  check(call, tensors[1], sizes, {rows, 1}, true);
+  check(call, tensors[2], sizes, {rows, table.cols}, false);
+  return std::make_unique<ForwardKernel>(threads);
+}
+
+std::unique_ptr<Kernel> prepare_embedding_backward(const OpaqueCall& call,
+                                                   std::span<const TensorDecl> tensors,
+                                                   const DimValues& sizes, int threads) {
+  const PhysicalShape table = physical_shape(tensors.back(), sizes);
+  const int64_t rows = physical_shape(tensors[1], sizes).rows;
+  check(call, tensors[0], sizes, {rows, table.cols}, false);
+  check(call, tensors[1], sizes, {rows, 1}, true);
+  for (size_t i = 2; i < tensors.size(); ++i) check(call, tensors[i], sizes, table, false);
+  return std::make_unique<BackwardKernel>(table.rows, rows, threads);
+}
+
+}  // namespace coda::cpu

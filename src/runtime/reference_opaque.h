@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opaque functions in float64, written as their definitions: the truth that fast versions are
+// tested against. Operand orders as in cpu/opaque.h; any storage type.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "runtime/backend.h"
+
+namespace coda {
+
+std::unique_ptr<Kernel> prepare_reference_opaque(const OpaqueCall& call,
+                                                 std::span<const TensorDecl> tensors,
+                                                 const DimValues& sizes);
+
+}  // namespace coda

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention against its definition in float64: error no larger than computing it op by op in the
+// same storage type; the same bits for any number of threads; rows that see only earlier rows;
+// strides; bad calls.
+#include "cpu/attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "base/float16.h"
+#include "coda/error.h"
+#include "cpu/opaque.h"
+#include "hwy/targets.h"
+#include "runtime/owned_tensor.h"
+#include "runtime/reference_opaque.h"
+
+namespace coda {
+namespace {
+
+struct Case {
+  int64_t sequences = 1, tokens = 1, heads = 1, kv_heads = 1, head_dim = 8;
+  bool causal = true;
+  DType dtype = DType::f32;
+
+  int64_t rows() const { return sequences * tokens; }
+  int64_t width() const { return heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+  OpaqueCall call(const std::string& function) const {
+    OpaqueCall call;
+    call.function = function;
+    call.attributes = {{"heads", heads},
+                       {"kv_heads", kv_heads},
+                       {"head_dim", head_dim},
+                       {"scale", scale()},
+                       {"causal", causal}};
+    call.sizes = {{"sequence", Dim(tokens)}};
+    if (function == "attention") {
+      call.inputs = {"q", "k", "v"};
+      call.outputs = {"y", "lse"};
+    } else {
+      call.inputs = {"q", "k", "v", "y", "lse", "dy"};
+      call.outputs = {"dq", "dk", "dv"};
+    }
+    return call;
+  }
+  std::string text() const {
+    return std::to_string(sequences) + " x " + std::to_string(tokens) + " tokens, heads " +
+           std::to_string(heads) + "/" + std::to_string(kv_heads) + " x " +
+           std::to_string(head_dim) + (causal ? " causal " : " full ") +
+           std::string(name_of(dtype));
+  }
+};
+
+using Tensors = std::map<std::string, OwnedTensor>;
+
+Tensors make_tensors(const Case& c, DType dtype, uint64_t seed, int64_t gap = 0) {
+  Tensors t;
+  for (const char* name : {"q", "y", "dy", "dq"})
+    t.emplace(name, OwnedTensor(dtype, c.rows(), c.width(), gap));
+  for (const char* name : {"k", "v", "dk", "dv"})
+    t.emplace(name, OwnedTensor(dtype, c.rows(), c.kv_width(), gap));
+  t.emplace("lse", OwnedTensor(dtype == DType::f64 ? dtype : DType::f32, c.rows(), c.heads, gap));
+  for (const char* name : {"q", "k", "v", "dy"}) t.at(name).randomise(seed++);
+  return t;
+}
+
+using Prepare =
+    std::function<std::unique_ptr<Kernel>(const OpaqueCall&, std::span<const TensorDecl>)>;
+
+void run(const OpaqueCall& call, Tensors& t, const Prepare& prepare) {
+  std::vector<TensorDecl> decls;
+  std::vector<TensorView> views;
+  for (const auto* names : {&call.inputs, &call.outputs}) {
+    for (const std::string& name : *names) {
+      decls.push_back(t.at(name).decl(name));
+      views.push_back(t.at(name).view());
+    }
+  }
+  prepare(call, decls)->run(views);
+}
+
+void run_cpu(const Case& c, Tensors& t, int threads = 2) {
+  for (const char* function : {"attention", "attention_backward"})
+    run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
+      return cpu::prepare_opaque(call, decls, {}, threads);
+    });
+}
+
+// From the same, already rounded inputs, in float64.
+Tensors run_reference(const Case& c, Tensors& inputs) {
+  Tensors t = make_tensors(c, DType::f64, 0);
+  for (const char* name : {"q", "k", "v", "dy"}) t.at(name).set(inputs.at(name).values());
+  for (const char* function : {"attention", "attention_backward"})
+    run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
+      return prepare_reference_opaque(call, decls, {});
+    });
+  return t;
+}
+
+// As a framework without a fused attention computes it: sums in fp32, the result of every op
+// stored.
+void run_op_by_op(const Case& c, Tensors& t) {
+  auto stored = [&](float x) {
+    return c.dtype == DType::bf16 ? float_from_bf16(bf16_from_float(x)) : x;
+  };
+  const std::vector<double> q = t.at("q").values(), k = t.at("k").values(), v = t.at("v").values(),
+                            dy = t.at("dy").values();
+  std::vector<float> y(q.size()), dq(q.size()), dk(k.size()), dv(k.size());
+  std::vector<double> lse(static_cast<size_t>(c.rows() * c.heads));
+  for (int64_t row = 0; row < c.rows(); ++row) {
+    for (int64_t head = 0; head < c.heads; ++head) {
+      const int64_t first = row / c.tokens * c.tokens, seen = c.causal ? row - first + 1 : c.tokens;
+      const size_t at = row * c.width() + head * c.head_dim;
+      const size_t kv = first * c.kv_width() + head / (c.heads / c.kv_heads) * c.head_dim;
+      std::vector<float> p(seen), dp(seen);
+      float top = -INFINITY, sum = 0, mean = 0;
+      for (int64_t j = 0; j < seen; ++j) {
+        float s = 0;
+        for (int64_t d = 0; d < c.head_dim; ++d)
+          s += static_cast<float>(q[at + d]) * static_cast<float>(k[kv + j * c.kv_width() + d]);
+        p[j] = stored(stored(s) * static_cast<float>(c.scale()));
+        top = std::max(top, p[j]);
+      }
+      for (float& x : p) sum += x = std::exp(x - top);
+      for (float& x : p) x = stored(x / sum);
+      lse[row * c.heads + head] = top + std::log(sum);
+      for (int64_t j = 0; j < seen; ++j) {
+        for (int64_t d = 0; d < c.head_dim; ++d) {
+          const size_t value = kv + j * c.kv_width() + d;
+          y[at + d] += p[j] * static_cast<float>(v[value]);
+          dv[value] += p[j] * static_cast<float>(dy[at + d]);
+          dp[j] += static_cast<float>(dy[at + d]) * static_cast<float>(v[value]);
+        }
+        dp[j] = stored(dp[j]);
+        mean += p[j] * dp[j];
+      }
+      for (int64_t j = 0; j < seen; ++j) {
+        const float ds = stored(stored(p[j] * (dp[j] - mean)) * static_cast<float>(c.scale()));
+        for (int64_t d = 0; d < c.head_dim; ++d) {
+          const size_t key = kv + j * c.kv_width() + d;
+          dq[at + d] += ds * static_cast<float>(k[key]);
+          dk[key] += ds * static_cast<float>(q[at + d]);
+        }
+      }
+    }
+  }
+  auto set = [&](const char* name, const std::vector<float>& x) {
+    t.at(name).set(std::vector<double>(x.begin(), x.end()));
+  };
+  set("y", y), set("dq", dq), set("dk", dk), set("dv", dv);
+  t.at("lse").set(lse);
+}
+
+const char* const kResults[] = {"y", "lse", "dq", "dk", "dv"};
+
+// Root mean square over seeds of each result's error, against that of op by op.
+void expect_accurate(const Case& c, int seeds) {
+  SCOPED_TRACE(c.text());
+  std::map<std::string, double> ours, theirs;
+  for (int seed = 0; seed < seeds; ++seed) {
+    Tensors t = make_tensors(c, c.dtype, 100 * seed),
+            op_by_op = make_tensors(c, c.dtype, 100 * seed);
+    run_cpu(c, t);
+    run_op_by_op(c, op_by_op);
+    Tensors truth = run_reference(c, t);
+    for (const char* name : kResults) {
+      const std::vector<double> expected = truth.at(name).values();
+      ours[name] += std::pow(relative_error(t.at(name).values(), expected), 2);
+      theirs[name] += std::pow(relative_error(op_by_op.at(name).values(), expected), 2);
+    }
+  }
+  // Between forward and backward stand y and lse, which op by op would not round: one unit of fp32.
+  const double rounding = c.dtype == DType::f32 ? 0x1p-23 : 0;
+  for (const char* name : kResults) {
+    const double error = std::sqrt(ours[name] / seeds), other = std::sqrt(theirs[name] / seeds);
+    // One token: dq and dk are 0 but for rounding, on both sides.
+    const bool is_zero = c.tokens == 1 && (name == std::string("dq") || name == std::string("dk"));
+    if (is_zero)
+      EXPECT_LT(error, c.dtype == DType::bf16 ? 0.1 : 1e-5) << name;
+    else
+      EXPECT_LE(error, other + rounding) << name;
+  }
+}
+
+TEST(Attention, ErrorIsAtMostThatOfOpByOpInTheSameStorage) {
+  const struct {
+    int64_t heads, kv_heads, head_dim;
+  } heads[] = {{1, 1, 64},  {4, 2, 8},  {3, 1, 80}, {8, 1, 16},
+               {2, 2, 128}, {3, 3, 20}, {6, 2, 96}, {2, 1, 33}};
+  size_t turn = 0;
+  for (DType dtype : {DType::f32, DType::bf16})
+    for (bool causal : {true, false})
+      for (int64_t tokens : {1, 7, 63, 65, 96, 300})
+        for (int64_t sequences : {1, 3}) {
+          if (tokens == 300 && sequences == 3) continue;
+          const auto& h = heads[turn++ * 5 % 8];
+          expect_accurate({sequences, tokens, h.heads, h.kv_heads, h.head_dim, causal, dtype},
+                          tokens < 10 ? 8 : 2);
+        }
+}
+
+TEST(Attention, IsAsAccurateOnEveryInstructionSet) {
+  const int64_t supported = hwy::SupportedTargets();
+  for (int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SCALAR}) {
+    if (target != HWY_SCALAR && (supported & target) == 0) continue;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (auto [head_dim, causal] :
+           {std::pair<int64_t, bool>{64, true}, {40, true}, {72, false}, {9, true}})
+        expect_accurate({2, 110, 2, 1, head_dim, causal, dtype}, 2);
+    for (DType dtype : {DType::f32, DType::bf16})
+      expect_accurate({3, 17, 4, 2, 28, true, dtype}, 4);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+}
+
+TEST(Attention, SameBitsForAnyNumberOfThreads) {
+  for (const Case& c : {Case{1, 300, 3, 1, 64}, Case{1, 700, 2, 2, 24, false},
+                        Case{3, 200, 4, 2, 40}, Case{2, 290, 2, 1, 16, true, DType::bf16}}) {
+    SCOPED_TRACE(c.text());
+    Tensors one = make_tensors(c, c.dtype, 5);
+    run_cpu(c, one, 1);
+    for (int threads : {2, 3, 8}) {
+      Tensors many = make_tensors(c, c.dtype, 5);
+      run_cpu(c, many, threads);
+      for (const char* name : kResults)
+        EXPECT_EQ(one.at(name).bytes(), many.at(name).bytes()) << name << " " << threads;
+    }
+  }
+}
+
+// Rows 0..n-1 of `whole` in a tensor of their own.
+std::vector<double> first_rows(OwnedTensor& whole, int64_t rows) {
+  std::vector<double> values = whole.values();
+  values.resize(values.size() / static_cast<size_t>(whole.view().rows) * static_cast<size_t>(rows));
+  return values;
+}
+
+TEST(Attention, ACausalRowDependsOnNoLaterRow) {
+  const Case whole{1, 300, 4, 2, 40};
+  Tensors t = make_tensors(whole, DType::f32, 11);
+  run_cpu(whole, t);
+  for (int64_t rows : {1, 5, 64, 95, 96, 97, 200}) {
+    const Case part{1, rows, 4, 2, 40};
+    Tensors u = make_tensors(part, DType::f32, 0);
+    for (const char* name : {"q", "k", "v", "dy"}) u.at(name).set(first_rows(t.at(name), rows));
+    run_cpu(part, u);
+    EXPECT_EQ(u.at("y").values(), first_rows(t.at("y"), rows)) << rows;
+    EXPECT_EQ(u.at("lse").values(), first_rows(t.at("lse"), rows)) << rows;
+
+    Tensors poisoned = make_tensors(whole, DType::f32, 11);  // NaN from row `rows` on
+    for (const char* name : {"q", "k", "v"}) {
+      std::vector<double> values = poisoned.at(name).values();
+      std::fill(values.begin() + static_cast<int64_t>(first_rows(poisoned.at(name), rows).size()),
+                values.end(), NAN);
+      poisoned.at(name).set(values);
+    }
+    run_cpu(whole, poisoned);
+    EXPECT_EQ(first_rows(poisoned.at("y"), rows), first_rows(t.at("y"), rows)) << rows;
+    EXPECT_TRUE(std::isnan(poisoned.at("y").values().back()));
+  }
+}
+
+TEST(Attention, SequencesDoNotSeeOneAnother) {
+  const Case both{2, 130, 2, 1, 32, false}, single{1, 130, 2, 1, 32, false};
+  Tensors t = make_tensors(both, DType::f32, 3), u = make_tensors(single, DType::f32, 0);
+  for (const char* name : {"q", "k", "v", "dy"}) u.at(name).set(first_rows(t.at(name), 130));
+  run_cpu(both, t);
+  run_cpu(single, u);
+  for (const char* name : kResults)
+    EXPECT_EQ(u.at(name).values(), first_rows(t.at(name), 130)) << name;
+}
+
+TEST(Attention, RowsMayLieApartAndGapsAreNotTouched) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const Case c{2, 70, 3, 1, 24, true, dtype};
+    Tensors dense = make_tensors(c, dtype, 7), apart = make_tensors(c, dtype, 7, 13);
+    run_cpu(c, dense);
+    run_cpu(c, apart);
+    for (const char* name : kResults) {
+      EXPECT_EQ(dense.at(name).values(), apart.at(name).values()) << name;
+      const TensorView view = apart.at(name).view();
+      const int64_t unit = size_of(view.dtype);
+      for (int64_t row = 0; row < view.rows; ++row)
+        for (int64_t i = view.cols * unit; i < view.row_stride * unit; ++i)
+          ASSERT_EQ(apart.at(name).bytes()[row * view.row_stride * unit + i], std::byte{0x55})
+              << name;
+    }
+  }
+}
+
+// Scores from -30000 to 30000: the largest decides, nothing overflows.
+TEST(Attention, LargeScoresGiveFiniteResults) {
+  const Case c{1, 200, 2, 1, 16};
+  Tensors t = make_tensors(c, DType::f32, 21);
+  t.at("q").randomise(1, 100);
+  t.at("k").randomise(2, 100);
+  run_cpu(c, t);
+  Tensors truth = run_reference(c, t);
+  for (const char* name : {"dq", "dk"})
+    for (double value : t.at(name).values()) ASSERT_TRUE(std::isfinite(value)) << name;
+  EXPECT_LT(relative_error(t.at("y").values(), truth.at("y").values()), 1e-3);
+  EXPECT_LT(relative_error(t.at("lse").values(), truth.at("lse").values()), 1e-6);
+}
+
+TEST(Attention, BadCallsAreRefusedWithTheReason) {
+  const Case good{2, 8, 4, 2, 16};
+  auto message =
+      [&](const std::function<void(OpaqueCall&, std::vector<TensorDecl>&)>& spoil) -> std::string {
+    OpaqueCall call = good.call("attention");
+    Tensors t = make_tensors(good, DType::f32, 0);
+    std::vector<TensorDecl> decls;
+    for (const char* name : {"q", "k", "v", "y", "lse"}) decls.push_back(t.at(name).decl(name));
+    spoil(call, decls);
+    try {
+      cpu::prepare_opaque(call, decls, {}, 1);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(message([](auto&, auto&) {}), "accepted");
+  EXPECT_THAT(message([](auto& c, auto&) { c.function = "attend"; }),
+              HasSubstr("'attend' is not one of"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.attributes.erase("scale"); }),
+              HasSubstr("'scale' is missing"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.attributes["heads"] = 2.5; }),
+              HasSubstr("'heads' must be a positive whole"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.attributes["kv_heads"] = 3; }),
+              HasSubstr("multiple of kv_heads (3)"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.sizes["sequence"] = Dim(5); }),
+              HasSubstr("16 rows are no whole number of sequences of 5"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.sizes.clear(); }), HasSubstr("'sequence' is missing"));
+  EXPECT_THAT(message([](auto&, auto& d) { d[1].shape.cols = 64; }),
+              HasSubstr("'k' is [16, 64], not [16, 32]"));
+  EXPECT_THAT(message([](auto&, auto& d) { d[4].dtype = DType::bf16; }),
+              HasSubstr("'lse' is bf16; it must be f32"));
+  EXPECT_THAT(message([](auto&, auto& d) { d[2].dtype = DType::i32; }),
+              HasSubstr("'v' is i32; it must be f32 or bf16"));
+  EXPECT_THAT(message([](auto& c, auto& d) { c.inputs.pop_back(), d.pop_back(); }),
+              HasSubstr("2 inputs and 2 outputs"));
+}
+
+}  // namespace
+}  // namespace coda
