@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers as a pure function of (seed, stream, counter): what is drawn does not depend on what was drawn before,
-// so weights do not depend on the order of initialisation, and a resumed run sees the data it would have seen.
+// Random numbers as a pure function of (seed, stream, counter): what is drawn does not depend on
+// what was drawn before, so weights do not depend on the order of initialisation, and a resumed run
+// sees the data it would have seen.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace coda {
 
-// The finaliser of SplitMix64: a bijection of 64-bit numbers whose output bits all depend on all input bits.
+// The finaliser of SplitMix64: a bijection of 64-bit numbers whose output bits all depend on all
+// input bits.
 constexpr uint64_t mix_bits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

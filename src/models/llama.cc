@@ -64,7 +64,8 @@ std::vector<double> rope_frequencies(const LlamaConfig& config) {
     double step = std::pow(config.rope_theta,
                            -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim));
     if (config.rope_scaling) {
-      // Short waves stay, long ones are stretched by `factor`, those between the two bands in between.
+      // Short waves stay, long ones are stretched by `factor`, those between the two bands in
+      // between.
       const Llama3RopeScaling& s = *config.rope_scaling;
       const double turns =
           static_cast<double>(s.original_max_positions) * step / (2 * std::numbers::pi);

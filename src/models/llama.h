@@ -11,7 +11,8 @@ namespace coda {
 
 std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOptions& options);
 
-// Angular steps of the pairs of a head, [head_dim / 2], radians a position, stretched as LLaMA 3 does if the config asks.
+// Angular steps of the pairs of a head, [head_dim / 2], radians a position, stretched as LLaMA 3
+// does if the config asks.
 std::vector<double> rope_frequencies(const LlamaConfig& config);
 
 }  // namespace coda

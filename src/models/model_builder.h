@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the builders of models share: inputs every model has, parameters registered as they are used, and the loss.
+// What the builders of models share: inputs every model has, parameters registered as they are
+// used, and the loss.
 #pragma once
 
 #include <memory>

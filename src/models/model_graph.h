@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A language model as plain mathematics: its graph from token ids to the loss, and what must be given to run it. The
-// compiler sees only the graph; the parameters carry the names of Hugging Face's tensors.
+// A language model as plain mathematics: its graph from token ids to the loss, and what must be
+// given to run it. The compiler sees only the graph; the parameters carry the names of Hugging
+// Face's tensors.
 #pragma once
 
 #include <memory>

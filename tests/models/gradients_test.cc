@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of whole models against finite differences in float64, at elements of every parameter; and what initial
-// values promise.
+// Gradients of whole models against finite differences in float64, at elements of every parameter;
+// and what initial values promise.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge's checkpoints and results (tests/parity/hf_reference.py), made once a build folder and shared by the tests
-// that need them.
+// The judge's checkpoints and results (tests/parity/hf_reference.py), made once a build folder and
+// shared by the tests that need them.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,8 @@
 
 namespace coda {
 
-// The folder with a folder for each case, or nothing if there is no Python with transformers (`why` says so).
+// The folder with a folder for each case, or nothing if there is no Python with transformers (`why`
+// says so).
 std::optional<std::filesystem::path> hf_reference(std::string& why);
 
 }  // namespace coda

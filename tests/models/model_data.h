@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of a model's graph for the reference evaluator: tables, positions, and whatever parameters are given.
+// Inputs of a model's graph for the reference evaluator: tables, positions, and whatever parameters
+// are given.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graphs, run by the float64 reference, against transformers on PyTorch: logits, loss and every parameter's gradient
-// from the same checkpoint.
+// The graphs, run by the float64 reference, against transformers on PyTorch: logits, loss and every
+// parameter's gradient from the same checkpoint.
 #include <gtest/gtest.h>
 
 #include <cmath>
