@@ -18,7 +18,7 @@ import sys
 import sources
 
 _FOLDERS = ("include", "src", "tests", "bench", "tools", "examples")
-_ROOTS = [sources.ROOT / folder for folder in ("include", "src", "tests", "tools", "bench")]
+_ROOTS = [sources.ROOT / folder for folder in ("include", "src", "tests", "tools", "bench", "")]
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fsyntax-only"]
 
