@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a Program in C++, as its text would be: values are light handles with arithmetic, tensors
+// are named, with shape and type where they are first used ("x[M, K]:bf16"). Mistakes are Errors
+// that name the line of the call.
+//
+//     ProgramBuilder p("rmsnorm_swiglu");
+//     auto acc = p.gemm("x[M, K]", "w[2*I, K]");
+//     auto z = acc * p.load_per_row("rstd");
+//     auto [gate, up] = p.split_pairs(z, Pairs::concatenated);
+//     p.store("out", silu(gate) * up);
+//     Program program = p.build();
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "coda/program.h"
+
+namespace coda {
+
+// Which columns of a value are pairs.
+struct Pairs {
+  std::optional<Dim> group;  // within each `group` columns the first half pairs with the second;
+                             // none: within the row
+
+  static const Pairs interleaved;   // columns 2j and 2j + 1
+  static const Pairs concatenated;  // columns j and N/2 + j
+  static Pairs within(Dim group) {
+    return {std::move(group)};
+  }  // halves of a head: half-split RoPE
+};
+inline const Pairs Pairs::interleaved{Dim(2)};
+inline const Pairs Pairs::concatenated{};
+
+class ProgramBuilder;
+
+// A value of a program that is being built. It belongs to its builder and is valid as long as that.
+class Value {
+ public:
+  int step() const { return step_; }
+
+ private:
+  friend class ProgramBuilder;
+  friend struct Operand;
+  Value(ProgramBuilder* builder, int step) : builder_(builder), step_(step) {}
+  ProgramBuilder* builder_;
+  int step_;
+};
+
+// What stands beside an operator: a value or a number, and the line.
+struct Operand {
+  Operand(Value value, std::source_location where = std::source_location::current())  // NOLINT
+      : builder(value.builder_), step(value.step_), where(where) {}
+  Operand(double number, std::source_location where = std::source_location::current())  // NOLINT
+      : number(number), where(where) {}
+  ProgramBuilder* builder = nullptr;  // none: a number
+  int step = -1;
+  double number = 0;
+  std::source_location where;
+};
+
+// One K segment of a gemm. The contraction is the dimension that a and b share; where they share
+// more than one, `layout` says which is meant: nn, nt, tn or tt (t: stored transposed).
+struct Segment {
+  std::string_view a;
+  std::string_view b;
+  std::string_view layout = "";
+};
+
+class ProgramBuilder {
+ public:
+  using Where = std::source_location;
+
+  explicit ProgramBuilder(std::string name);
+  ~ProgramBuilder();
+  ProgramBuilder(const ProgramBuilder&) = delete;
+  ProgramBuilder& operator=(const ProgramBuilder&) = delete;
+
+  // Two tensors without shapes that were not named before are x[M, K] and w[N, K].
+  Value gemm(std::string_view a, std::string_view b, std::string_view layout = "",
+             Where where = Where::current());
+  Value gemm(std::initializer_list<Segment> segments, Where where = Where::current());
+
+  struct TileOptions {
+    std::string_view rows = "";  // an i32 tensor: row i of the tile is row rows[i]
+    int64_t repeat = 1;          // of the stored columns, side by side
+  };
+  Value load_tile(std::string_view tensor, Where where = Where::current());
+  Value load_tile(std::string_view tensor, TileOptions options, Where where = Where::current());
+  Value load_per_row(std::string_view tensor, Where where = Where::current());
+  Value load_per_column(std::string_view tensor, Where where = Where::current());
+  Value load_scalar(std::string_view tensor, Where where = Where::current());
+  Value constant(double number, Where where = Where::current());
+  Value column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
+
+  Value elementwise(Elementwise op, std::initializer_list<Operand> operands);
+  // A member that is not used costs nothing.
+  std::pair<Value, Value> split_pairs(Value value, const Pairs& pairs,
+                                      Where where = Where::current());
+  Value merge_pairs(Value first, Value second, const Pairs& pairs, Where where = Where::current());
+  Value as_stored(Value value, DType dtype, Where where = Where::current());
+  Value reduce_group(Value value, Dim group, Where where = Where::current());
+  Value repeat_group(Value value, Dim group, Where where = Where::current());
+  Value select_column(Value value, Value index, Where where = Where::current());
+
+  // Finalizers. `lane` picks the result of a two-lane kind, see StepKind::combine.
+  Value combine_rows(std::string_view tensor, PartialKind kind, int lane = 0,
+                     Where where = Where::current());
+  Value combine_columns(std::string_view tensor, PartialKind kind, int lane = 0,
+                        Where where = Where::current());
+  Value reduce_vector(Value value, Where where = Where::current());
+  Value transpose_vector(Value value, Where where = Where::current());
+
+  void store(std::string_view tensor, Value value, Where where = Where::current());
+  void row_partial(std::string_view tensor, PartialKind kind, Value value,
+                   Where where = Where::current());
+  void column_partial(std::string_view tensor, PartialKind kind, Value value,
+                      Where where = Where::current());
+
+  // The verified program.
+  Program build();
+
+ private:
+  struct State;
+  int step_of(Value value, Where where) const;
+  Value make(Where where, auto&& action);
+  std::unique_ptr<State> state_;
+};
+
+Value operator+(const Operand& a, const Operand& b);
+Value operator-(const Operand& a, const Operand& b);
+Value operator*(const Operand& a, const Operand& b);
+Value operator/(const Operand& a, const Operand& b);
+Value operator-(const Operand& a);
+Value max(const Operand& a, const Operand& b);
+Value min(const Operand& a, const Operand& b);
+Value equal(const Operand& a, const Operand& b);  // 1 or 0
+Value less(const Operand& a, const Operand& b);   // 1 or 0
+Value select(const Operand& condition, const Operand& a, const Operand& b);
+Value exp(Value a, std::source_location where = std::source_location::current());
+Value log(Value a, std::source_location where = std::source_location::current());
+Value rsqrt(Value a, std::source_location where = std::source_location::current());
+Value sqrt(Value a, std::source_location where = std::source_location::current());
+Value recip(Value a, std::source_location where = std::source_location::current());
+Value sigmoid(Value a, std::source_location where = std::source_location::current());
+Value tanh(Value a, std::source_location where = std::source_location::current());
+Value erf(Value a, std::source_location where = std::source_location::current());
+Value silu(Value a, std::source_location where = std::source_location::current());
+Value gelu(Value a, std::source_location where = std::source_location::current());
+Value gelu_tanh(Value a, std::source_location where = std::source_location::current());
+
+}  // namespace coda

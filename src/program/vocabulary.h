@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of program text that name values of our enumerations, in both directions, and what may
+// be a name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "coda/program.h"
+
+namespace coda::program {
+
+std::string_view name_of(StepKind kind);     // as in StepKind
+std::string_view name_of(PartialKind kind);  // sum, max, log_sum_exp, centred
+std::optional<PartialKind> partial_by_name(std::string_view name);
+std::optional<DType> dtype_by_name(std::string_view name);
+
+// The name of a result of a two-lane partial (log_sum_exp: max, log_sum; centred: mean, squares);
+// "" for one lane.
+std::string_view lane_name(PartialKind kind, int lane);
+
+bool is_effect(StepKind kind);
+bool is_identifier(std::string_view text);
+// Words that cannot name a value: functions, elementwise operations, numbers (inf, nan).
+bool is_reserved(std::string_view word);
+
+// A tensor's or a program's name as text: as it is if it is made of identifiers joined by dots,
+// else in quotes.
+std::string quoted_name(std::string_view name);
+// Names may hold anything printable but quotes and backslashes.
+bool is_name(std::string_view name);
+
+}  // namespace coda::program
