@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU backend: programs as tiles over OpenMP threads, GEMMs by libxsmm, epilogues by vector code picked at run time.
+// The same bits for any number of threads and any tile shape; a row's result does not depend on the other rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cpu/tile_gemm.h"
+#include "runtime/backend.h"
+
+namespace coda::cpu {
+
+struct CpuOptions {
+  int threads = 0;          // 0: as many as OpenMP would use
+  int64_t tile_rows = 0;    // a multiple of 64; 0: chosen for the caches
+  int64_t tile_cols = 0;    // a multiple of 64; 0: chosen for the caches
+  GemmLibrary gemm = GemmLibrary::best;
+};
+
+// Throws Error if an option cannot be met.
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
+
+// Bytes of scratch memory that a backend made by make_cpu_backend holds; its kernels share them.
+int64_t scratch_bytes(const Backend& backend);
+
+}  // namespace coda::cpu

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each operation finds its operands (strip planes, accumulators, vectors) and calls one vectorised kernel. Strips are taken
+// from top to bottom, so that column partials add rows in order.
+#include "cpu/epilogue.h"
+
+#include <algorithm>
+
+#include "cpu/partials.h"
+#include "cpu/tile_memory.h"
+#include "cpu/vector_ops.h"
+
+namespace coda::cpu {
+namespace {
+
+class Strip {
+ public:
+  Strip(const TileContext& tile, int64_t row, int64_t rows) : tile_(tile), row_(row), rows_(rows) {}
+
+  void run(const TileOp& op) const {
+    switch (op.kind) {
+      case TileOpKind::elementwise: {
+        Source in[3];
+        for (int k = 0; k < 3; ++k) in[k] = operand(op, op.in[k]);
+        return elementwise(op.op, in, out(op, 0), tile_.stride, rows_, width(op));
+      }
+      case TileOpKind::round:
+        return round_to(op.dtype, operand(op, op.in[0]), out(op, 0), tile_.stride, rows_, width(op));
+      case TileOpKind::load: return load(op);
+      case TileOpKind::load_pairs: {
+        const StripRows rows = memory_rows(op);
+        return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
+          load_strip_pairs(tensor(op), rows, column, pairs, out(op, 0) + j, out(op, 1) + j, tile_.stride);
+        });
+      }
+      case TileOpKind::store: return store(op);
+      case TileOpKind::store_pairs: {
+        const StripRows rows = memory_rows(op);
+        return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
+          store_strip_pairs(tensor(op), rows, column, pairs, plane(op.in[0]) + j, plane(op.in[1]) + j, tile_.stride);
+        });
+      }
+      case TileOpKind::reduce_group: return reduce(op);
+      case TileOpKind::repeat_group: return repeat(op);
+      case TileOpKind::row_partial: return reduce_rows(op);
+      case TileOpKind::column_partial: return reduce_columns(op);
+      case TileOpKind::select_column: return select(op);
+    }
+  }
+
+ private:
+  const TensorView& tensor(const TileOp& op) const { return tile_.tensors[op.tensor]; }
+
+  // Columns of a plane in this tile, and the first of them.
+  int64_t width(const TileOp& op) const {
+    if (!op.is_narrow) return tile_.cols;
+    return op.span > 0 ? tile_.cols / op.span : op.groups;
+  }
+  int64_t first_column(const TileOp& op) const {
+    if (!op.is_narrow) return tile_.n0;
+    return op.span > 0 ? tile_.n0 / op.span : 0;
+  }
+
+  float* plane(const Place& p) const {
+    if (p.kind == PlaceKind::strip) return tile_.strips + p.index * tile_.strip_rows * tile_.stride;
+    return tile_.accumulators + (p.index * tile_.plane_rows + row_) * tile_.stride;
+  }
+  float* out(const TileOp& op, int k) const { return plane(op.out[k]); }
+
+  Source operand(const TileOp& op, const Place& p) const {
+    switch (p.kind) {
+      case PlaceKind::none: return {};
+      case PlaceKind::strip:
+      case PlaceKind::accumulator: return {plane(p), tile_.stride, false};
+      case PlaceKind::scalar: return {tile_.vectors->vector(p.index, tile_.scratch), 0, true};
+      case PlaceKind::row_vector:
+        return {tile_.vectors->vector(p.index, tile_.scratch) + tile_.m0 + row_, 1, true};
+      case PlaceKind::column_vector:
+        return {tile_.vectors->vector(p.index, tile_.scratch) + first_column(op), 0, false};
+    }
+    return {};
+  }
+
+  StripRows memory_rows(const TileOp& op) const {
+    const int32_t* index =
+        op.index_tensor < 0 ? nullptr : static_cast<const int32_t*>(tile_.tensors[op.index_tensor].data);
+    return {tile_.m0 + row_, rows_, index};
+  }
+
+  // Calls f(column of the plane, column in memory, count) for neighbours in memory.
+  template <class Function>
+  void for_runs(const TileOp& op, const Function& f) const {
+    const int64_t first = first_column(op);
+    const int64_t count = width(op);
+    for (int64_t j = 0; j < count;) {
+      const int64_t n = op.map.run(first + j, op.plane, count - j);
+      f(j, op.map.at(first + j, op.plane), n);
+      j += n;
+    }
+  }
+  template <class Function>
+  void for_pair_runs(const TileOp& op, const Function& f) const {
+    const int64_t stored_pairs = op.map.stored / 2;
+    for (int64_t j = 0; j < tile_.cols;) {
+      const int64_t pair = (tile_.n0 + j) % stored_pairs;
+      const int64_t n = std::min(stored_pairs - pair, tile_.cols - j);
+      f(j, 2 * pair, n);
+      j += n;
+    }
+  }
+
+  void load(const TileOp& op) const {
+    const StripRows rows = memory_rows(op);
+    for_runs(op, [&](int64_t j, int64_t column, int64_t n) {
+      load_strip(tensor(op), rows, column, n, out(op, 0) + j, tile_.stride);
+    });
+  }
+
+  void store(const TileOp& op) const {
+    const StripRows rows{tile_.m0 + row_, rows_, nullptr};
+    for_runs(op, [&](int64_t j, int64_t column, int64_t n) {
+      store_strip(tensor(op), rows, column, n, plane(op.in[0]) + j, tile_.stride);
+    });
+  }
+
+  void reduce(const TileOp& op) const {
+    const float* src0 = plane(op.in[0]);
+    const float* src1 = op.in[1].kind == PlaceKind::none ? nullptr : plane(op.in[1]);
+    if (op.span > 0) {
+      return reduce_group(src0, src1, tile_.stride, op.span, out(op, 0), tile_.stride, rows_, tile_.cols / op.span);
+    }
+    // The tile has whole rows: sums over groups of columns as they stand in memory.
+    for (int64_t i = 0; i < rows_; ++i) {
+      float* sums = out(op, 0) + i * tile_.stride;
+      std::fill_n(sums, op.groups, 0.0f);
+      for (int w = 0; w < 2; ++w) {
+        const float* src = w == 0 ? src0 : src1;
+        if (src == nullptr) continue;
+        for (int64_t j = 0; j < tile_.cols; ++j) sums[op.map.at(j, w) / op.group] += src[i * tile_.stride + j];
+      }
+    }
+  }
+
+  void repeat(const TileOp& op) const {
+    const float* src = plane(op.in[0]);
+    if (op.span > 0) {
+      return repeat_group(src, tile_.stride, op.span, out(op, 0), tile_.stride, rows_, tile_.cols / op.span);
+    }
+    for (int64_t i = 0; i < rows_; ++i) {
+      for (int64_t j = 0; j < tile_.cols; ++j) {
+        out(op, 0)[i * tile_.stride + j] = src[i * tile_.stride + op.map.at(j, op.plane) / op.group];
+      }
+    }
+  }
+
+  void reduce_rows(const TileOp& op) const {
+    const TensorView& t = tensor(op);
+    float* data = static_cast<float*>(t.data);
+    const float* src0 = plane(op.in[0]);
+    const float* src1 = op.in[1].kind == PlaceKind::none ? nullptr : plane(op.in[1]);
+    for (int64_t j = 0; j < tile_.cols; j += kPartialSpan) {
+      const int64_t n = std::min(kPartialSpan, tile_.cols - j);
+      float* dst = data + (tile_.m0 + row_) * t.row_stride + (tile_.n0 + j) / kPartialSpan;
+      row_partial(op.partial, src0 + j, src1 == nullptr ? nullptr : src1 + j, tile_.stride, rows_, n, dst,
+                  t.row_stride, tile_.total_rows * t.row_stride);
+    }
+  }
+
+  void reduce_columns(const TileOp& op) const {
+    float* state = tile_.states + op.state * 2 * tile_.stride;
+    const int64_t row_of_span = row_ % kPartialSpan;
+    column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols, row_of_span, state, tile_.stride);
+    const bool is_complete = row_of_span + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
+    if (!is_complete) return;
+    const int64_t spans = (tile_.total_rows + kPartialSpan - 1) / kPartialSpan;
+    const int64_t span = (tile_.m0 + row_) / kPartialSpan;
+    for (int lane = 0; lane < lanes_of(op.partial); ++lane) {
+      const StripRows at{lane * spans + span, 1, nullptr};
+      for_runs(op, [&](int64_t j, int64_t column, int64_t n) {
+        store_strip(tensor(op), at, column, n, state + lane * tile_.stride + j, 0);
+      });
+    }
+  }
+
+  // The tile that holds a row's column stores it; a row whose index is outside gets its 0 from the first tile.
+  void select(const TileOp& op) const {
+    const TensorView& indices = tile_.tensors[op.index_tensor];
+    const int64_t all = op.map.stored;
+    for (int64_t i = 0; i < rows_; ++i) {
+      const int64_t row = tile_.m0 + row_ + i;
+      const int64_t column = static_cast<const int32_t*>(indices.data)[row * indices.row_stride];
+      float value = 0;
+      if (column < 0 || column >= all) {
+        if (tile_.n0 != 0) continue;
+      } else {
+        const int64_t half = op.map.half;
+        const int64_t j = half == 0 ? column : column / (2 * half) * half + column % half;
+        if (j < tile_.n0 || j >= tile_.n0 + tile_.cols) continue;
+        const int which = half == 0 ? 0 : static_cast<int>(column / half % 2);
+        value = plane(op.in[which])[i * tile_.stride + j - tile_.n0];
+      }
+      store_strip(tensor(op), {row, 1, nullptr}, 0, 1, &value, 0);
+    }
+  }
+
+  const TileContext& tile_;
+  const int64_t row_;   // first row of the strip in its tile
+  const int64_t rows_;
+};
+
+}  // namespace
+
+void run_epilogue(const std::vector<TileOp>& ops, const TileContext& tile) {
+  for (int64_t row = 0; row < tile.rows; row += tile.strip_rows) {
+    const Strip strip(tile, row, std::min(tile.strip_rows, tile.rows - row));
+    for (const TileOp& op : ops) strip.run(op);
+  }
+}
+
+}  // namespace coda::cpu

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partial reductions, compiled once per instruction set. A row's span is reduced in vector lanes with the tail masked by
+// the reduction's identity; column spans take one row after another, so that a strip's height does not matter.
+#include "cpu/partials.h"
+
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/partials.cc"
+#include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
+#include "hwy/highway.h"
+
+#include "cpu/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace coda::cpu::HWY_NAMESPACE {
+
+constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+HWY_INLINE Vec max_or_nan(Vec a, Vec b) { return keep_nan(a, keep_nan(b, hn::Max(a, b))); }
+
+// Calls step(vector, mask of its valid lanes) over a row's span of both planes, in order.
+template <class Step>
+HWY_INLINE void for_span(const float* src0, const float* src1, int64_t cols, const Step& step) {
+  const F32 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (const float* src : {src0, src1}) {
+    if (src == nullptr) continue;
+    for (int64_t j = 0; j < cols; j += lanes) {
+      step(hn::LoadU(d, src + j), hn::FirstN(d, static_cast<size_t>(HWY_MIN(lanes, cols - j))));
+    }
+  }
+}
+
+HWY_INLINE float sum_span(const float* src0, const float* src1, int64_t cols) {
+  Vec acc = hn::Zero(F32());
+  for_span(src0, src1, cols, [&](Vec v, auto valid) { acc = hn::Add(acc, hn::IfThenElseZero(valid, v)); });
+  return hn::GetLane(hn::SumOfLanes(F32(), acc));
+}
+
+HWY_INLINE float max_span(const float* src0, const float* src1, int64_t cols) {
+  Vec acc = set(kNegativeInfinity);
+  for_span(src0, src1, cols, [&](Vec v, auto valid) { acc = max_or_nan(acc, hn::IfThenElse(valid, v, set(kNegativeInfinity))); });
+  // MaxOfLanes may lose a NaN; the sum of acc - acc has one wherever acc has (infinities aside, which are masked).
+  const bool has_nan = !hn::AllTrue(F32(), hn::Eq(acc, acc));
+  return has_nan ? std::numeric_limits<float>::quiet_NaN() : hn::GetLane(hn::MaxOfLanes(F32(), acc));
+}
+
+void row_partial_rows(PartialKind kind, const float* src0, const float* src1, int64_t src_stride, int64_t rows,
+                      int64_t cols, float* dst, int64_t row_stride, int64_t lane_stride) {
+  const F32 d;
+  const float count = static_cast<float>(src1 != nullptr ? 2 * cols : cols);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* a = src0 + i * src_stride;
+    const float* b = src1 != nullptr ? src1 + i * src_stride : nullptr;
+    float* out = dst + i * row_stride;
+    switch (kind) {
+      case PartialKind::sum: *out = sum_span(a, b, cols); break;
+      case PartialKind::max: *out = max_span(a, b, cols); break;
+      case PartialKind::log_sum_exp: {
+        const float max = max_span(a, b, cols);
+        Vec acc = hn::Zero(d);
+        if (max != kNegativeInfinity) {  // of -inf alone the sum is 0
+          for_span(a, b, cols, [&](Vec v, auto valid) {
+            acc = hn::Add(acc, hn::IfThenElseZero(valid, exp_of_negative(hn::Sub(v, set(max)))));
+          });
+        }
+        out[0] = max;
+        out[lane_stride] = hn::GetLane(hn::SumOfLanes(d, acc));
+        break;
+      }
+      case PartialKind::centred: {
+        const float mean = sum_span(a, b, cols) / count;
+        Vec acc = hn::Zero(d);
+        for_span(a, b, cols, [&](Vec v, auto valid) {
+          const Vec difference = hn::IfThenElseZero(valid, hn::Sub(v, set(mean)));
+          acc = hn::MulAdd(difference, difference, acc);
+        });
+        out[0] = mean;
+        out[lane_stride] = hn::GetLane(hn::SumOfLanes(d, acc));
+        break;
+      }
+    }
+  }
+}
+
+void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride, int64_t rows, int64_t cols,
+                         int64_t row, float* state, int64_t state_stride) {
+  const F32 d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const bool fresh = row == 0;
+  for (int64_t j = 0; j < cols; j += lanes) {
+    float* s0 = state + j;
+    float* s1 = state + state_stride + j;
+    const float* p = src + j;
+    switch (kind) {
+      case PartialKind::sum: {
+        Vec acc = fresh ? hn::Zero(d) : hn::LoadU(d, s0);
+        for (int64_t i = 0; i < rows; ++i) acc = hn::Add(acc, hn::LoadU(d, p + i * src_stride));
+        hn::StoreU(acc, d, s0);
+        break;
+      }
+      case PartialKind::max: {
+        Vec acc = fresh ? set(kNegativeInfinity) : hn::LoadU(d, s0);
+        for (int64_t i = 0; i < rows; ++i) acc = max_or_nan(acc, hn::LoadU(d, p + i * src_stride));
+        hn::StoreU(acc, d, s0);
+        break;
+      }
+      case PartialKind::log_sum_exp: {
+        Vec max = fresh ? set(kNegativeInfinity) : hn::LoadU(d, s0);
+        Vec sum = fresh ? hn::Zero(d) : hn::LoadU(d, s1);
+        for (int64_t i = 0; i < rows; ++i) {
+          const Vec v = hn::LoadU(d, p + i * src_stride);
+          // The new sum is sum * exp(max - new max) + exp(v - new max), one of which is exp(0).
+          const auto grows = hn::Gt(v, max);
+          const Vec e = exp_of_negative(hn::Neg(hn::Abs(hn::Sub(v, max))));
+          const Vec next = hn::IfThenElse(grows, hn::MulAdd(sum, e, set(1.0f)), hn::Add(sum, e));
+          sum = hn::IfThenElse(hn::Eq(v, set(kNegativeInfinity)), sum, next);
+          max = max_or_nan(max, v);
+        }
+        hn::StoreU(max, d, s0);
+        hn::StoreU(sum, d, s1);
+        break;
+      }
+      case PartialKind::centred: {
+        Vec mean = fresh ? hn::Zero(d) : hn::LoadU(d, s0);
+        Vec squares = fresh ? hn::Zero(d) : hn::LoadU(d, s1);
+        for (int64_t i = 0; i < rows; ++i) {
+          const Vec v = hn::LoadU(d, p + i * src_stride);
+          const Vec before = hn::Sub(v, mean);
+          mean = hn::MulAdd(before, set(1.0f / static_cast<float>(row + i + 1)), mean);
+          squares = hn::MulAdd(before, hn::Sub(v, mean), squares);
+        }
+        hn::StoreU(mean, d, s0);
+        hn::StoreU(squares, d, s1);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace coda::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace coda::cpu {
+
+HWY_EXPORT(row_partial_rows);
+HWY_EXPORT(column_partial_rows);
+
+void row_partial(PartialKind kind, const float* src0, const float* src1, int64_t src_stride, int64_t rows, int64_t cols,
+                 float* dst, int64_t row_stride, int64_t lane_stride) {
+  HWY_DYNAMIC_DISPATCH(row_partial_rows)(kind, src0, src1, src_stride, rows, cols, dst, row_stride, lane_stride);
+}
+
+void column_partial(PartialKind kind, const float* src, int64_t src_stride, int64_t rows, int64_t cols, int64_t row,
+                    float* state, int64_t state_stride) {
+  HWY_DYNAMIC_DISPATCH(column_partial_rows)(kind, src, src_stride, rows, cols, row, state, state_stride);
+}
+
+float combine(PartialKind kind, const float* partials, int64_t count, int64_t step, int64_t lane_stride, int64_t full,
+              int64_t last, int lane) {
+  const float* second = partials + lane_stride;
+  switch (kind) {
+    case PartialKind::sum: {
+      double total = 0;
+      for (int64_t p = 0; p < count; ++p) total += partials[p * step];
+      return static_cast<float>(total);
+    }
+    case PartialKind::max:
+    case PartialKind::log_sum_exp: {
+      float max = -std::numeric_limits<float>::infinity();
+      for (int64_t p = 0; p < count; ++p) {
+        const float value = partials[p * step];
+        if (!(value <= max)) max = value;  // a NaN is taken, and stays, as every comparison with it is false
+        if (std::isnan(max)) break;
+      }
+      if (kind == PartialKind::max || lane == 0) return max;
+      double total = 0;
+      for (int64_t p = 0; p < count; ++p) {
+        const float sum = second[p * step];
+        if (sum != 0) total += sum * std::exp(static_cast<double>(partials[p * step]) - max);
+      }
+      return static_cast<float>(std::log(total));
+    }
+    case PartialKind::centred: {
+      double n = 0;
+      double mean = 0;
+      double squares = 0;
+      for (int64_t p = 0; p < count; ++p) {
+        const double m = static_cast<double>(p + 1 < count ? full : last);
+        const double difference = partials[p * step] - mean;
+        const double total = n + m;
+        squares += second[p * step] + difference * difference * n * m / total;
+        mean += difference * m / total;
+        n = total;
+      }
+      return static_cast<float>(lane == 0 ? mean : squares);
+    }
+  }
+  return 0;
+}
+
+}  // namespace coda::cpu
+#endif  // HWY_ONCE

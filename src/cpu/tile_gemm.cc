@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels from libxsmm. It is column-major: our row-major c[rows, 64] = a·b is its C[64, rows] = B·A, so its first operand
+// is our packed panel and its second our packed rows.
+#include "cpu/tile_gemm.h"
+
+#include <libxsmm.h>
+
+#include "coda/error.h"
+
+namespace coda::cpu {
+namespace {
+
+int target_architecture() {
+  static const bool ready = (libxsmm_init(), true);
+  (void)ready;
+  return libxsmm_get_target_archid();
+}
+
+void run_f32(const TileKernel& kernel, const void* a, const void* b, float* c) {
+  reinterpret_cast<libxsmm_smmfunction>(kernel.code)(static_cast<const float*>(b), static_cast<const float*>(a), c);
+}
+
+void run_bf16(const TileKernel& kernel, const void* a, const void* b, float* c) {
+  reinterpret_cast<libxsmm_bsmmfunction>(kernel.code)(static_cast<const libxsmm_bfloat16*>(b),
+                                                      static_cast<const libxsmm_bfloat16*>(a), c);
+}
+
+}  // namespace
+
+GemmLibrary resolve(GemmLibrary wanted) {
+  const bool serves = target_architecture() >= LIBXSMM_X86_AVX2;
+  require(wanted != GemmLibrary::libxsmm || serves,
+          "libxsmm's GEMM kernels need AVX2 or more; use the portable ones on this processor");
+  if (wanted == GemmLibrary::best) return serves ? GemmLibrary::libxsmm : GemmLibrary::portable;
+  return wanted;
+}
+
+bool multiplies_bf16(GemmLibrary library) {
+  return library == GemmLibrary::libxsmm && target_architecture() >= LIBXSMM_X86_AVX512_CPX;
+}
+
+TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k, int64_t c_stride, bool accumulate) {
+  TileKernel kernel{run_portable_tile, nullptr, rows, k, c_stride, accumulate};
+  if (library == GemmLibrary::portable) return kernel;
+  const libxsmm_blasint columns = static_cast<libxsmm_blasint>(kPanelColumns);
+  const libxsmm_blasint ldc = static_cast<libxsmm_blasint>(c_stride);
+  const float alpha = 1;
+  const float beta = accumulate ? 1 : 0;
+  if (operands == DType::bf16) {
+    const int flags = LIBXSMM_GEMM_FLAG_VNNI_A;
+    kernel.run = run_bf16;
+    kernel.code = reinterpret_cast<TileKernel::Function>(
+        libxsmm_bsmmdispatch(columns, rows, k, &columns, &k, &ldc, &alpha, &beta, &flags, nullptr));
+  } else {
+    kernel.run = run_f32;
+    kernel.code = reinterpret_cast<TileKernel::Function>(
+        libxsmm_smmdispatch(columns, rows, k, &columns, &k, &ldc, &alpha, &beta, nullptr, nullptr));
+  }
+  require(kernel.code != nullptr, "libxsmm made no GEMM kernel for " + std::to_string(rows) + " rows and k = " +
+                                      std::to_string(k) + "; use the portable GEMM");
+  return kernel;
+}
+
+}  // namespace coda::cpu

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strips to and from memory, compiled once per instruction set. The last, partial vector of a row goes through a small
+// buffer, so that nothing outside the row is read or written and every element is converted by the same code.
+#include "cpu/tile_memory.h"
+
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/tile_memory.cc"
+#include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
+#include "hwy/highway.h"
+
+#include "cpu/vector_convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace coda::cpu::HWY_NAMESPACE {
+
+constexpr int64_t kMaxLanes = 16;
+
+// How each storage type is read and written, a vector at a time.
+struct AsF32 {
+  using T = float;
+  static Vec load(const float* p) { return hn::LoadU(F32(), p); }
+  static void store(Vec v, float* p) { hn::StoreU(v, F32(), p); }
+};
+struct AsI32 {
+  using T = int32_t;
+  static Vec load(const int32_t* p) { return hn::ConvertTo(F32(), hn::LoadU(I32(), p)); }
+  static void store(Vec v, int32_t* p) { hn::StoreU(hn::NearestInt(v), I32(), p); }
+};
+struct AsBf16 {
+  using T = uint16_t;
+  static Vec load(const uint16_t* p) { return float_of_bf16_bits(load_u16(p)); }
+  static void store(Vec v, uint16_t* p) { store_u16(bf16_bits(v), p); }
+};
+struct AsF16 {
+  using T = uint16_t;
+  static Vec load(const uint16_t* p) { return float_of_f16_bits(load_u16(p)); }
+  static void store(Vec v, uint16_t* p) { store_u16(f16_bits(v), p); }
+};
+// float64: converted one by one; programs seldom have it.
+struct AsF64 {
+  using T = double;
+  static Vec load(const double* p) {
+    alignas(64) float buffer[kMaxLanes];
+    for (size_t i = 0; i < hn::Lanes(F32()); ++i) buffer[i] = static_cast<float>(p[i]);
+    return hn::Load(F32(), buffer);
+  }
+  static void store(Vec v, double* p) {
+    alignas(64) float buffer[kMaxLanes];
+    hn::Store(v, F32(), buffer);
+    for (size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = buffer[i];
+  }
+};
+
+template <class As>
+typename As::T* row_of(const TensorView& tensor, const StripRows& rows, int64_t i) {
+  const int64_t row = rows.row_index != nullptr ? rows.row_index[rows.row0 + i] : rows.row0 + i;
+  return static_cast<typename As::T*>(tensor.data) + row * tensor.row_stride;
+}
+
+template <class As>
+void load_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, float* dst,
+               int64_t dst_stride) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    const auto* src = row_of<As>(tensor, rows, i) + col;
+    float* out = dst + i * dst_stride;
+    int64_t j = 0;
+    for (; j + lanes <= cols; j += lanes) hn::StoreU(As::load(src + j), F32(), out + j);
+    if (j < cols) {
+      typename As::T in[kMaxLanes] = {};
+      alignas(64) float buffer[kMaxLanes];
+      std::memcpy(in, src + j, (cols - j) * sizeof(typename As::T));
+      hn::Store(As::load(in), F32(), buffer);
+      std::memcpy(out + j, buffer, (cols - j) * sizeof(float));
+    }
+  }
+}
+
+template <class As>
+void store_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, const float* src,
+                int64_t src_stride) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    auto* out = row_of<As>(tensor, rows, i) + col;
+    const float* in = src + i * src_stride;
+    int64_t j = 0;
+    for (; j + lanes <= cols; j += lanes) As::store(hn::LoadU(F32(), in + j), out + j);
+    if (j < cols) {
+      alignas(64) float buffer[kMaxLanes] = {};
+      typename As::T last[kMaxLanes];
+      std::memcpy(buffer, in + j, (cols - j) * sizeof(float));
+      As::store(hn::Load(F32(), buffer), last);
+      std::memcpy(out + j, last, (cols - j) * sizeof(typename As::T));
+    }
+  }
+}
+
+// Pairs are converted in runs of a buffer and (de)interleaved there.
+constexpr int64_t kPairRun = 128;
+
+HWY_INLINE void deinterleave(const float* in, int64_t pairs, float* out0, float* out1) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
+  int64_t j = 0;
+  for (; j + lanes <= pairs; j += lanes) {
+    Vec a;
+    Vec b;
+    hn::LoadInterleaved2(F32(), in + 2 * j, a, b);
+    hn::StoreU(a, F32(), out0 + j);
+    hn::StoreU(b, F32(), out1 + j);
+  }
+  for (; j < pairs; ++j) {
+    out0[j] = in[2 * j];
+    out1[j] = in[2 * j + 1];
+  }
+}
+
+HWY_INLINE void interleave(const float* in0, const float* in1, int64_t pairs, float* out) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
+  int64_t j = 0;
+  for (; j + lanes <= pairs; j += lanes) {
+    hn::StoreInterleaved2(hn::LoadU(F32(), in0 + j), hn::LoadU(F32(), in1 + j), F32(), out + 2 * j);
+  }
+  for (; j < pairs; ++j) {
+    out[2 * j] = in0[j];
+    out[2 * j + 1] = in1[j];
+  }
+}
+
+template <class As>
+void load_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, float* dst0, float* dst1,
+                int64_t dst_stride) {
+  alignas(64) float buffer[2 * kPairRun];
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    StripRows one{rows.row0 + i, 1, rows.row_index};
+    for (int64_t j = 0; j < pairs; j += kPairRun) {
+      const int64_t n = HWY_MIN(kPairRun, pairs - j);
+      load_rows<As>(tensor, one, col + 2 * j, 2 * n, buffer, 0);
+      deinterleave(buffer, n, dst0 + i * dst_stride + j, dst1 + i * dst_stride + j);
+    }
+  }
+}
+
+template <class As>
+void store_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, const float* src0,
+                 const float* src1, int64_t src_stride) {
+  alignas(64) float buffer[2 * kPairRun];
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    StripRows one{rows.row0 + i, 1, rows.row_index};
+    for (int64_t j = 0; j < pairs; j += kPairRun) {
+      const int64_t n = HWY_MIN(kPairRun, pairs - j);
+      interleave(src0 + i * src_stride + j, src1 + i * src_stride + j, n, buffer);
+      store_rows<As>(tensor, one, col + 2 * j, 2 * n, buffer, 0);
+    }
+  }
+}
+
+template <class Function>
+void with_type(DType dtype, const Function& function) {
+  switch (dtype) {
+    case DType::f32: return function(AsF32());
+    case DType::bf16: return function(AsBf16());
+    case DType::f16: return function(AsF16());
+    case DType::f64: return function(AsF64());
+    case DType::i32: return function(AsI32());
+  }
+}
+
+void load_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols, float* dst, int64_t stride) {
+  with_type(t.dtype, [&](auto as) { load_rows<decltype(as)>(t, r, col, cols, dst, stride); });
+}
+
+void load_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs, float* dst0,
+                          float* dst1, int64_t stride) {
+  with_type(t.dtype, [&](auto as) { load_pairs<decltype(as)>(t, r, col, pairs, dst0, dst1, stride); });
+}
+
+void store_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols, const float* src,
+                      int64_t stride) {
+  with_type(t.dtype, [&](auto as) { store_rows<decltype(as)>(t, r, col, cols, src, stride); });
+}
+
+void store_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs, const float* src0,
+                           const float* src1, int64_t stride) {
+  with_type(t.dtype, [&](auto as) { store_pairs<decltype(as)>(t, r, col, pairs, src0, src1, stride); });
+}
+
+}  // namespace coda::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace coda::cpu {
+
+HWY_EXPORT(load_strip_rows);
+HWY_EXPORT(load_strip_pair_rows);
+HWY_EXPORT(store_strip_rows);
+HWY_EXPORT(store_strip_pair_rows);
+
+void load_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, float* dst,
+                int64_t dst_stride) {
+  HWY_DYNAMIC_DISPATCH(load_strip_rows)(tensor, rows, col, cols, dst, dst_stride);
+}
+
+void load_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, float* dst0,
+                      float* dst1, int64_t dst_stride) {
+  HWY_DYNAMIC_DISPATCH(load_strip_pair_rows)(tensor, rows, col, pairs, dst0, dst1, dst_stride);
+}
+
+void store_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, const float* src,
+                 int64_t src_stride) {
+  HWY_DYNAMIC_DISPATCH(store_strip_rows)(tensor, rows, col, cols, src, src_stride);
+}
+
+void store_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, const float* src0,
+                       const float* src1, int64_t src_stride) {
+  HWY_DYNAMIC_DISPATCH(store_strip_pair_rows)(tensor, rows, col, pairs, src0, src1, src_stride);
+}
+
+}  // namespace coda::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile space lowered for the interpreter: GEMMs into accumulators, then operations over row strips of a tile, each on one
+// plane. A value of the base width is one plane; one of twice that width is two, the members 0 and the members 1 of its
+// pairs, whatever columns of memory they stand in: split_pair and merge_pairs cost nothing. A value with one column a group
+// is a narrow plane.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "coda/program.h"
+
+namespace coda::cpu {
+
+// Which columns of a matrix the columns of a plane are. Column j of plane w is column
+// ((j / half) * 2 half + w * half + j % half) % stored, or j % stored where there is one plane (half = 0).
+struct ColumnMap {
+  int64_t half = 0;    // columns between the members of a pair; 0: one plane
+  int64_t stored = 0;  // columns in memory
+
+  int64_t at(int64_t j, int plane) const {
+    if (half > 0) j = j / half * 2 * half + plane * half + j % half;
+    return j % stored;
+  }
+  // Both planes alternate in memory, so that they are moved together.
+  bool is_interleaved() const { return half == 1 && stored % 2 == 0; }
+  // How many of the columns from j on (at most `limit`) are neighbours in memory.
+  int64_t run(int64_t j, int plane, int64_t limit) const {
+    int64_t n = limit;
+    if (half > 0 && half - j % half < n) n = half - j % half;
+    const int64_t left = stored - at(j, plane);
+    return left < n ? left : n;
+  }
+};
+
+enum class PlaceKind : uint8_t { none, strip, accumulator, row_vector, column_vector, scalar };
+
+// Where an operand is: a plane of the strip or of the accumulators; or a vector, by its number in VectorProgram.
+struct Place {
+  PlaceKind kind = PlaceKind::none;
+  int index = -1;
+};
+
+enum class TileOpKind : uint8_t {
+  elementwise,
+  round,
+  load,         // one plane
+  load_pairs,   // two interleaved planes
+  store,
+  store_pairs,
+  reduce_group,
+  repeat_group,
+  row_partial,
+  column_partial,
+  select_column,
+};
+
+struct TileOp {
+  TileOpKind kind = TileOpKind::elementwise;
+  Elementwise op = Elementwise::add;
+  PartialKind partial = PartialKind::sum;
+  DType dtype = DType::f32;         // round
+  std::array<Place, 3> in = {};
+  std::array<Place, 2> out = {};    // strip planes
+  int plane = 0;                    // load, store, column_partial: which member of its pairs
+  bool is_narrow = false;           // elementwise, round: its planes have one column a group
+  int64_t span = 1;                 // base columns for a column of a narrow plane; 0: a tile has all columns of a row
+  int64_t groups = 0;               // narrow columns of a whole row
+  int tensor = -1;                  // in memory; select_column: where the result goes
+  int index_tensor = -1;            // load: rows; select_column: columns
+  ColumnMap map;                    // of `tensor`'s columns, or of the operand's
+  int64_t group = 0;                // reduce_group, repeat_group: columns of a group, of the whole value
+  int state = -1;                   // column_partial: number of its state in scratch memory
+};
+
+// One plane of a GEMM's accumulator.
+struct PlaneGemm {
+  struct Segment {
+    int a = -1;  // in TileProgram::a
+    int b = -1;  // in TileProgram::b
+  };
+  std::vector<Segment> segments;
+  int accumulator = -1;
+};
+
+// Operands to be packed; the same operand in several products is packed once.
+struct AOperand {
+  int tensor = -1;
+  bool transposed = false;
+  DType packed = DType::f32;
+  int64_t k = 0;
+  friend bool operator==(const AOperand&, const AOperand&) = default;
+};
+struct BOperand {
+  int tensor = -1;
+  bool transposed = false;
+  DType packed = DType::f32;
+  int64_t k = 0;
+  ColumnMap map;
+  int plane = 0;
+};
+
+struct TileProgram {
+  int64_t rows = 0;
+  int64_t cols = 0;         // base columns
+  int64_t column_step = 1;  // a tile's columns are a multiple of this, or all: groups stay whole
+  bool needs_all_columns = false;
+  int64_t widest_plane = 0;  // columns that a strip plane must hold besides the tile's own (narrow planes of whole rows)
+  std::vector<AOperand> a;
+  std::vector<BOperand> b;
+  std::vector<PlaneGemm> gemms;
+  int accumulators = 0;
+  std::vector<TileOp> ops;
+  int strip_planes = 0;  // of the strip, reused where lifetimes allow
+  int states = 0;        // of column partials
+};
+
+}  // namespace coda::cpu

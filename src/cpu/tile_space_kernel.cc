@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops over tiles. A block of A's rows is packed by the thread that uses it, into its own cache, and meets all panels
+// of B; B is packed once for all. The K loop runs in blocks outside and over the panels of a tile inside; K is never split
+// among threads, so that an element's sum has one order.
+#include "cpu/tile_space_kernel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <string>
+
+#include "coda/error.h"
+#include "cpu/epilogue.h"
+#include "cpu/pack.h"
+#include "cpu/vector_ops.h"
+
+namespace coda::cpu {
+namespace {
+
+constexpr int64_t kAccumulatorBytes = 256 << 10;  // of a tile, in L2 beside blocks of A and B
+constexpr int64_t kStripBytes = 20 << 10;         // of a strip's planes, in L1
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
+
+int64_t bytes_of_a(const AOperand& a, int64_t rows) {
+  return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
+}
+
+}  // namespace
+
+TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int threads) {
+  TileShape shape;
+  const int64_t all_columns = round_up(p.cols, kPanelColumns);
+  shape.rows = options.tile_rows > 0 ? options.tile_rows : (p.accumulators > 0 && !p.needs_all_columns ? 128 : 64);
+  shape.cols = options.tile_cols > 0 ? options.tile_cols : 256;
+  if (options.tile_cols == 0 && p.accumulators > 0) {
+    const int64_t fits = kAccumulatorBytes / (shape.rows * 4 * p.accumulators);
+    shape.cols = std::clamp(fits / kPanelColumns * kPanelColumns, kPanelColumns, int64_t{256});
+  }
+  const int64_t step = std::lcm(kPanelColumns, p.column_step);
+  shape.cols = std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);
+  shape.stride = std::max(shape.cols, round_up(p.widest_plane, kVectorPad));
+  shape.strip_rows = kPartialSpan;
+  while (shape.strip_rows > 1 && shape.strip_rows * shape.stride * 4 * std::max(p.strip_planes, 1) > kStripBytes) {
+    shape.strip_rows /= 2;
+  }
+  // Enough pieces for every thread to have several, but as wide as can be: A is packed again for each piece.
+  const int64_t across = blocks_of(p.cols, shape.cols);
+  const int64_t down = blocks_of(p.rows, shape.rows);
+  const int64_t pieces = std::clamp<int64_t>(blocks_of(12 * threads, down), 1, across);
+  shape.chunk = blocks_of(across, pieces);
+  return shape;
+}
+
+TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors, const CpuOptions& options, int threads)
+    : program_(std::move(program)),
+      vectors_(std::move(vectors)),
+      shape_(choose_tile_shape(program_, options, threads)),
+      threads_(threads),
+      library_(options.gemm) {
+  vectors_.place(layout_);
+  b_items_.push_back(0);
+  for (const BOperand& b : program_.b) {
+    const int64_t panels = blocks_of(program_.cols, kPanelColumns);
+    b_offsets_.push_back(layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
+    b_items_.push_back(b_items_.back() + panels * blocks_of(b.k, block_depth(b.packed)));
+  }
+  Layout own;
+  for (const AOperand& a : program_.a) thread_.a.push_back(own.add(bytes_of_a(a, shape_.rows)));
+  const int64_t plane = shape_.rows * shape_.stride;
+  thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
+  thread_.strips = own.add_floats(program_.strip_planes * shape_.strip_rows * shape_.stride + kVectorPad);
+  thread_.states = own.add_floats(program_.states * 2 * shape_.stride + kVectorPad);
+  thread_.bytes = round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
+  threads_offset_ = layout_.add(thread_.bytes * threads_);
+
+  const int last_rows = static_cast<int>((program_.rows - 1) % shape_.rows + 1);
+  const int full_rows = static_cast<int>(std::min(shape_.rows, program_.rows));
+  for (const AOperand& a : program_.a) {
+    const int64_t depth = block_depth(a.packed);
+    const int full_k = static_cast<int>(packed_depth(a.packed, std::min(depth, a.k)));
+    const int last_k = static_cast<int>(packed_depth(a.packed, (a.k - 1) % depth + 1));
+    Kernels kernels;
+    for (int r = 0; r < 2; ++r) {
+      for (int k = 0; k < 2; ++k) {
+        for (int accumulate = 0; accumulate < 2; ++accumulate) {
+          kernels.kernel[r][k][accumulate] =
+              make_tile_kernel(library_, a.packed, r == 0 ? full_rows : last_rows, k == 0 ? full_k : last_k,
+                               shape_.stride, accumulate == 1);
+        }
+      }
+    }
+    kernels_.push_back(kernels);
+  }
+}
+
+void TileSpaceKernel::check_row_indices(std::span<const TensorView> tensors) const {
+  for (const TileOp& op : program_.ops) {
+    const bool gathers = op.kind == TileOpKind::load || op.kind == TileOpKind::load_pairs;
+    if (!gathers || op.index_tensor < 0) continue;
+    const TensorView& index = tensors[op.index_tensor];
+    require(index.row_stride == 1, "a row index vector must be contiguous");
+    const auto* rows = static_cast<const int32_t*>(index.data);
+    for (int64_t i = 0; i < program_.rows; ++i) {
+      if (rows[i] >= 0 && rows[i] < tensors[op.tensor].rows) continue;
+      throw Error("row index " + std::to_string(rows[i]) + " at " + std::to_string(i) + " is outside the " +
+                  std::to_string(tensors[op.tensor].rows) + " rows of the tensor it gathers from");
+    }
+  }
+}
+
+void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch, int64_t item) const {
+  size_t which = 0;
+  while (item >= b_items_[which + 1]) ++which;
+  const BOperand& b = program_.b[which];
+  const int64_t depth = block_depth(b.packed);
+  const int64_t k_blocks = blocks_of(b.k, depth);
+  const int64_t panel = (item - b_items_[which]) / k_blocks;
+  const int64_t k0 = (item - b_items_[which]) % k_blocks * depth;
+  int64_t columns[kPanelColumns];
+  for (int64_t j = 0; j < kPanelColumns; ++j) {
+    const int64_t column = panel * kPanelColumns + j;
+    columns[j] = column < program_.cols ? b.map.at(column, b.plane) : -1;
+  }
+  char* dst = scratch + b_offsets_[which] +
+              (panel * packed_depth(b.packed, b.k) + k0) * kPanelColumns * size_of(b.packed);
+  pack_b_block(b.packed, {tensors[b.tensor], !b.transposed}, columns, k0, std::min(depth, b.k - k0), dst);
+}
+
+void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* own, int64_t m0, int64_t rows) const {
+  for (size_t i = 0; i < program_.a.size(); ++i) {
+    const AOperand& a = program_.a[i];
+    const int64_t depth = block_depth(a.packed);
+    char* dst = own + thread_.a[i];
+    for (int64_t k0 = 0; k0 < a.k; k0 += depth) {
+      const int64_t k = std::min(depth, a.k - k0);
+      pack_a_block(a.packed, {tensors[a.tensor], a.transposed}, m0, rows, k0, k, dst);
+      dst += rows * packed_depth(a.packed, k) * size_of(a.packed);
+    }
+  }
+}
+
+void TileSpaceKernel::multiply(const char* scratch, char* own, int64_t n0, int64_t rows, int64_t cols) const {
+  const bool is_last_rows = rows != std::min(shape_.rows, program_.rows);
+  float* accumulators = reinterpret_cast<float*>(own + thread_.accumulators);
+  for (const PlaneGemm& gemm : program_.gemms) {
+    float* c = accumulators + gemm.accumulator * shape_.rows * shape_.stride;
+    bool accumulate = false;
+    for (const PlaneGemm::Segment& segment : gemm.segments) {
+      const AOperand& operand = program_.a[segment.a];
+      const int64_t element = size_of(operand.packed);
+      const int64_t depth = block_depth(operand.packed);
+      const int64_t panel_bytes = packed_depth(operand.packed, operand.k) * kPanelColumns * element;
+      const char* a = own + thread_.a[segment.a];
+      const char* b = scratch + b_offsets_[segment.b] + n0 / kPanelColumns * panel_bytes;
+      for (int64_t k0 = 0; k0 < operand.k; k0 += depth) {
+        const int64_t k = packed_depth(operand.packed, std::min(depth, operand.k - k0));
+        const bool is_last_k = k0 + depth >= operand.k;
+        const TileKernel& kernel = kernels_[segment.a].kernel[is_last_rows][is_last_k][accumulate];
+        for (int64_t j = 0; j < cols; j += kPanelColumns) {
+          kernel(a, b + j / kPanelColumns * panel_bytes + k0 * kPanelColumns * element, c + j);
+        }
+        a += rows * k * element;
+        accumulate = true;
+      }
+    }
+  }
+}
+
+void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) const {
+  check_row_indices(tensors);
+  vectors_.run(tensors, scratch, threads_);
+  const int64_t pieces = blocks_of(column_blocks(), shape_.chunk);
+  const int64_t tasks = row_blocks() * pieces;
+  std::atomic<int64_t> next_task{0};
+#pragma omp parallel num_threads(threads_)
+  {
+    char* own = scratch + threads_offset_ + omp_get_thread_num() * thread_.bytes;
+#pragma omp for schedule(dynamic, 2)
+    for (int64_t item = 0; item < b_items_.back(); ++item) pack_b(tensors, scratch, item);
+
+    TileContext tile;
+    tile.tensors = tensors;
+    tile.vectors = &vectors_;
+    tile.scratch = scratch;
+    tile.total_rows = program_.rows;
+    tile.stride = shape_.stride;
+    tile.plane_rows = shape_.rows;
+    tile.strip_rows = shape_.strip_rows;
+    tile.accumulators = reinterpret_cast<float*>(own + thread_.accumulators);
+    tile.strips = reinterpret_cast<float*>(own + thread_.strips);
+    tile.states = reinterpret_cast<float*>(own + thread_.states);
+    int64_t packed_block = -1;
+    for (int64_t task = next_task++; task < tasks; task = next_task++) {
+      const int64_t row_block = task / pieces;
+      tile.m0 = row_block * shape_.rows;
+      tile.rows = std::min(shape_.rows, program_.rows - tile.m0);
+      if (row_block != packed_block) pack_a(tensors, own, tile.m0, tile.rows);
+      packed_block = row_block;
+      const int64_t first = task % pieces * shape_.chunk * shape_.cols;
+      const int64_t end = std::min(first + shape_.chunk * shape_.cols, program_.cols);
+      for (tile.n0 = first; tile.n0 < end; tile.n0 += shape_.cols) {
+        tile.cols = std::min(shape_.cols, program_.cols - tile.n0);
+        multiply(scratch, own, tile.n0, tile.rows, tile.cols);
+        run_epilogue(program_.ops, tile);
+      }
+    }
+  }
+}
+
+}  // namespace coda::cpu

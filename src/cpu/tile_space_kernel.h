@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one lowered tile space: packs B, then computes tiles, GEMM and epilogue, over the threads.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "cpu/tile_program.h"
+#include "cpu/vector_program.h"
+#include "cpu/workspace.h"
+
+namespace coda::cpu {
+
+// Shape of tiles and strips. Results do not depend on it.
+struct TileShape {
+  int64_t rows = 0;        // of a tile: a multiple of 64
+  int64_t cols = 0;        // base columns of a tile: a multiple of 64
+  int64_t stride = 0;      // floats between the rows of a plane
+  int64_t strip_rows = 0;  // rows of a strip, divides 64
+  int64_t chunk = 0;       // tiles side by side that one thread takes at once
+};
+
+TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& options, int threads);
+
+class TileSpaceKernel {
+ public:
+  TileSpaceKernel(TileProgram program, VectorProgram vectors, const CpuOptions& options, int threads);
+
+  int64_t scratch_bytes() const { return layout_.size(); }
+  void run(std::span<const TensorView> tensors, char* scratch) const;
+
+ private:
+  // Offsets in a thread's scratch memory.
+  struct ThreadLayout {
+    std::vector<int64_t> a;
+    int64_t accumulators = 0;
+    int64_t strips = 0;
+    int64_t states = 0;
+    int64_t bytes = 0;
+  };
+
+  // Kernels of one A operand: [tile rows full or last][block of k full or last][accumulate].
+  struct Kernels {
+    TileKernel kernel[2][2][2];
+  };
+
+  int64_t row_blocks() const { return (program_.rows + shape_.rows - 1) / shape_.rows; }
+  int64_t column_blocks() const { return (program_.cols + shape_.cols - 1) / shape_.cols; }
+
+  void check_row_indices(std::span<const TensorView> tensors) const;
+  void pack_b(std::span<const TensorView> tensors, char* scratch, int64_t item) const;
+  void pack_a(std::span<const TensorView> tensors, char* own, int64_t m0, int64_t rows) const;
+  void multiply(const char* scratch, char* own, int64_t n0, int64_t rows, int64_t cols) const;
+
+  TileProgram program_;
+  VectorProgram vectors_;
+  TileShape shape_;
+  int threads_;
+  GemmLibrary library_;
+  Layout layout_;
+  std::vector<int64_t> b_offsets_;
+  std::vector<int64_t> b_items_;  // first packing item of each B operand, and the end
+  int64_t threads_offset_ = 0;
+  ThreadLayout thread_;
+  std::vector<Kernels> kernels_;  // of each A operand
+};
+
+}  // namespace coda::cpu
