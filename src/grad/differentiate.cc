@@ -209,6 +209,16 @@ class Reverse {
   Value join_slices(int id, std::vector<std::pair<Dim, Value>> slices) {
     const Shape shape = graph_.node(id).shape;
     std::stable_sort(slices.begin(), slices.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    for (size_t i = 1; i < slices.size();) {  // equal slices are summed
+      const bool same = slices[i].first == slices[i - 1].first &&
+                        slices[i].second.shape() == slices[i - 1].second.shape();
+      if (same) {
+        slices[i - 1].second = add(slices[i - 1].second, slices[i].second);
+        slices.erase(slices.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        ++i;
+      }
+    }
     std::vector<Value> parts;
     Dim end = 0;
     Value zero_source;

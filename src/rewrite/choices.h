@@ -29,6 +29,9 @@ struct Choices {
 struct Candidates {
   std::vector<int> column_factors;
   std::vector<int> row_factors;
+  // Those of column_factors whose norm subtracts a mean: `producer` is refused for them, as the product of X ⊙ w and the
+  // mean's term cancel (docs/numerics.md).
+  std::vector<int> row_affine;
 };
 
 }  // namespace coda

@@ -65,6 +65,7 @@ class Defer {
   // Vectors are not deferred; a reduction of a deferred tensor lets its factors out.
   Value vector(int id) {
     const Node n = graph_.node(id);
+    if (n.op == Op::slice_columns) return slice(value(n.operands[0]), n.dim, n.shape.cols);
     const bool reduces = (n.op == Op::row_sum || n.op == Op::col_sum) && graph_.node(n.operands[0]).shape.is_tensor();
     if (!reduces) return rebuild(graph_, n, values(n));
     Form f = form(n.operands[0]);
@@ -213,6 +214,7 @@ class Defer {
       for (int operand : n.operands) operands.push_back(slice(graph_.value(operand), offset, cols));
       return elementwise(n.fn, operands);
     }
+    if (n.op == Op::col_sum) return col_sum(slice(graph_.value(n.operands[0]), offset, cols));
     const bool whole_columns = n.op == Op::matmul && std::none_of(n.transposes.begin(), n.transposes.end(),
                                                                   [](const Transposes& t) { return t.b; });
     if (whole_columns) {
@@ -242,6 +244,8 @@ class Defer {
     if (options_.frozen.empty()) {
       record(a.factors, candidates_.row_factors);
       a = fold(a, folded);
+    } else {
+      a = keep_pinned(a);
     }
     // Factors of B along the output's columns leave.
     std::vector<Value> leaving;
@@ -287,6 +291,20 @@ class Defer {
     return out;
   }
 
+  // A pinned factor stays on the gradient: the data gradient reads the same stored dz' as the weight gradient.
+  Form keep_pinned(Form a) {
+    if (a.has_terms()) return a;
+    std::vector<int> kept;
+    for (int factor : a.factors) {
+      if (is_pinned(factor)) kept.push_back(factor);
+    }
+    if (kept.empty()) return a;
+    std::erase_if(a.factors, [this](int factor) { return is_pinned(factor); });
+    a.core = mul(a.core, product_of(graph_, kept));
+    a.origin = -1;
+    return a;
+  }
+
   void record(const std::vector<int>& found, std::vector<int>& list) {
     for (int id : found) {
       if (graph_.node(id).shape.is_scalar()) continue;
@@ -312,6 +330,7 @@ class Defer {
     std::vector<int> ids;
     for (Value w : columns) ids.push_back(w.id);
     record(ids, candidates_.column_factors);
+    if (!a.inner.empty()) record(ids, candidates_.row_affine);
     for (Value w : columns) {
       if (choice(w) == ColumnFactor::weight) {
         folded.push_back(w);

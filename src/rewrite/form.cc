@@ -12,6 +12,13 @@ Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
 
 Value times(Value a, Value b) { return a.graph == nullptr ? b : mul(a, b); }
 
+// v ⊙ factors, where a constant that v carries joins the vector: one multiplication an element.
+Value scale(Value v, Value factors) {
+  const bool carries = is_call(v, Elementwise::mul) && v.shape().is_tensor() &&
+                       node_of(operand(v, 1)).op == Op::constant && node_of(factors).op != Op::constant;
+  return carries ? mul(operand(v, 0), mul(factors, operand(v, 1))) : mul(v, factors);
+}
+
 // select(c, s, 0) with a per-row c and a scalar s: a mask with a factor.
 bool is_mask(Value v) {
   if (!is_call(v, Elementwise::select) || !v.shape().is_per_row()) return false;
@@ -83,8 +90,8 @@ Value materialise(const Form& form, const std::vector<int>& first) {
   for (int id : form.factors) {
     (std::find(first.begin(), first.end(), id) != first.end() ? early : late).push_back(id);
   }
-  v = mul(v, product_of(graph, early));
-  v = mul(v, product_of(graph, late));
+  v = scale(v, product_of(graph, early));
+  v = scale(v, product_of(graph, late));
   for (const Term& t : form.outer) v = add(v, value_of(t, graph));
   return v;
 }

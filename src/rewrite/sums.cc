@@ -163,33 +163,50 @@ class Sums {
     return segments;
   }
 
-  // (col_sum(A ⊙ u))ᵀ vᵀ beside (Aᵀ·B) ⊙ c: joins as Aᵀ·(B + u (v / c)ᵀ), unless B lies in memory already.
+  // (col_sum(A ⊙ u))ᵀ v beside (Aᵀ·B) ⊙ c joins as Aᵀ·(B + u (v / c)), unless B lies in memory already; likewise
+  // vᵀ col_sum(B ⊙ u) joins as (A + u (v / c))ᵀ·B.
   bool join_rank_one(std::vector<Summand>& products, const Summand& term) {
     for (Summand& p : products) {
       const std::vector<MatmulOperands> segments = segments_of(p.core);
       if (segments.size() != 1 || !segments[0].transposes.a || segments[0].transposes.b) continue;
-      const Value a = segments[0].a;
-      const Value b = segments[0].b;
-      if (is_stored(b)) continue;
       std::vector<int> rest;  // the term's factors that the product lacks
       std::set_difference(term.factors.begin(), term.factors.end(), p.factors.begin(), p.factors.end(),
                           std::back_inserter(rest));
       if (rest.size() + p.factors.size() != term.factors.size()) continue;
-      for (size_t i = 0; i < rest.size(); ++i) {
-        Value u;
-        if (!column_sum_over(graph_.value(rest[i]), a, u)) continue;
-        Value v = graph_.constant(term.number / p.number);
-        bool columns_only = true;
-        for (size_t j = 0; j < rest.size(); ++j) {
-          if (j == i) continue;
-          const Value factor = graph_.value(rest[j]);
-          columns_only = columns_only && !factor.shape().is_per_row();
-          v = mul(v, factor);
-        }
-        if (!columns_only) continue;
-        p.core = matmul({{a, add(b, mul(u, v)), segments[0].transposes}});
+      for (bool left : {true, false}) {
+        const Value reduced = left ? segments[0].a : segments[0].b;
+        const Value other = left ? segments[0].b : segments[0].a;
+        Value addend;
+        if (is_stored(other) || !rank_one_addend(rest, reduced, left, addend)) continue;
+        addend = mul(addend, graph_.constant(term.number / p.number));
+        const Value joined = add(other, addend);
+        p.core = left ? matmul({{reduced, joined, segments[0].transposes}})
+                      : matmul({{joined, reduced, segments[0].transposes}});
         return true;
       }
+    }
+    return false;
+  }
+
+  // factors = {sum over rows of (reduced ⊙ u), v...}: addend is u ⊗ v, for the operand beside `reduced`.
+  bool rank_one_addend(const std::vector<int>& factors, Value reduced, bool left, Value& addend) const {
+    for (size_t i = 0; i < factors.size(); ++i) {
+      Value sum = graph_.value(factors[i]);
+      if (left && node(sum).op != Op::transpose) continue;
+      if (left) sum = operand(sum, 0);
+      Value u;
+      if (!column_sum_over(sum, reduced, u)) continue;
+      Value v = graph_.constant(1);
+      bool along_other = true;
+      for (size_t j = 0; j < factors.size(); ++j) {
+        if (j == i) continue;
+        const Value factor = graph_.value(factors[j]);
+        along_other = along_other && (left ? !factor.shape().is_per_row() : !factor.shape().is_per_column());
+        v = mul(v, factor);
+      }
+      if (!along_other) continue;
+      addend = mul(u, left || v.shape().is_scalar() ? v : transpose(v));
+      return true;
     }
     return false;
   }
@@ -199,14 +216,18 @@ class Sums {
     return is_frozen(v.id) || op == Op::input || op == Op::matmul || op == Op::result;
   }
 
-  // v = (col_sum(a ⊙ u))ᵀ with a per-row u.
+  // v = col_sum(a ⊙ u) with a per-row u (a product of vectors and constants).
   bool column_sum_over(Value v, Value a, Value& u) const {
-    if (node(v).op != Op::transpose) return false;
-    const Value sum = operand(v, 0);
-    if (node(sum).op != Op::col_sum) return false;
-    const Value x = operand(sum, 0);
-    if (!is_call(x, Elementwise::mul) || !(operand(x, 0) == a)) return false;
-    u = operand(x, 1);
+    if (node(v).op != Op::col_sum) return false;
+    Value x = operand(v, 0);
+    u = graph_.constant(1);
+    while (!(x == a)) {
+      if (!is_call(x, Elementwise::mul)) return false;
+      const Value factor = operand(x, 1);
+      if (!factor.shape().is_per_row() && !factor.shape().is_scalar()) return false;
+      u = mul(u, factor);
+      x = operand(x, 0);
+    }
     return u.shape().is_per_row();
   }
 
@@ -230,7 +251,7 @@ class Sums {
 
   // Σ_m (m ⊙ p) + Σ_m (m ⊙ q) = Σ_m (m ⊙ (p + q)) for a product m; and Σ (W ⊙ (Σ (A ⊙ u))ᵀ) = Σ (u ⊙ (A·W)) where A·W exists.
   Value vector_sum(const std::vector<Value>& terms, const Shape& shape) {
-    if (!shape.is_per_column()) return total(terms);
+    if (!shape.is_per_column()) return factored_total(terms);
     std::vector<Value> others;
     std::map<int, std::vector<Value>> shared;  // product -> what it is multiplied with
     for (Value t : terms) {
@@ -242,19 +263,43 @@ class Sums {
         others.push_back(t);
       }
     }
-    for (Value& t : others) {
-      Value product;
-      Value rest;
-      if (over_existing_product(t, shared, product, rest)) {
-        shared[product.id].push_back(rest);
-        t = {};
-      }
+    for (auto& [product, rests] : shared) {
+      Value u;
+      if (over_segments(graph_.value(product), others, u)) rests.push_back(u);
     }
     std::erase_if(others, [](Value t) { return t.graph == nullptr; });
     for (const auto& [product, rests] : shared) {
       others.push_back(col_sum(mul(graph_.value(product), total(rests))));
     }
     return total(others);
+  }
+
+  // Factors that all terms share leave the sum: a / r + b / r is (a + b) / r, which meets an r later and cancels.
+  Value factored_total(const std::vector<Value>& terms) {
+    std::vector<Summand> summands;
+    for (Value t : terms) {
+      Summand s;
+      std::vector<Value> atoms;
+      vector_factors(t, s.number, atoms);
+      for (Value a : atoms) s.factors.push_back(a.id);
+      std::sort(s.factors.begin(), s.factors.end());
+      summands.push_back(std::move(s));
+    }
+    std::vector<int> common = summands[0].factors;
+    for (const Summand& s : summands) {
+      std::vector<int> both;
+      std::set_intersection(common.begin(), common.end(), s.factors.begin(), s.factors.end(),
+                            std::back_inserter(both));
+      common = std::move(both);
+    }
+    if (common.empty()) return total(terms);
+    std::vector<Value> rest;
+    for (const Summand& s : summands) {
+      std::vector<int> own;
+      std::set_difference(s.factors.begin(), s.factors.end(), common.begin(), common.end(), std::back_inserter(own));
+      rest.push_back(mul(product_of(graph_, own), graph_.constant(s.number)));
+    }
+    return mul(total(rest), product_of(graph_, common));
   }
 
   // t = col_sum(m ⊙ rest) with a product m.
@@ -287,28 +332,49 @@ class Sums {
     return false;
   }
 
-  // t = col_sum(W ⊙ (col_sum(A ⊙ u))ᵀ), and some shared product has the segment A·W.
-  bool over_existing_product(Value t, const std::map<int, std::vector<Value>>& shared, Value& product, Value& rest) {
-    if (node(t).op != Op::col_sum || is_frozen(t.id)) return false;
-    const Value x = operand(t, 0);
-    if (!is_call(x, Elementwise::mul)) return false;
-    const Value weight = operand(x, 0);
+  // If each segment A·op(W) of the product has its Σ (op(W) ⊙ (Σ (A ⊙ u))ᵀ) among the terms, with one u: takes those
+  // terms away.
+  bool over_segments(Value product, std::vector<Value>& terms, Value& u) {
+    std::vector<size_t> used;
+    for (const MatmulOperands& segment : segments_of(product)) {
+      if (segment.transposes.a) return false;
+      bool found = false;
+      for (size_t i = 0; i < terms.size() && !found; ++i) {
+        Value this_u;
+        if (terms[i].graph == nullptr || !over_segment(terms[i], segment, this_u)) continue;
+        if (!used.empty() && !(this_u == u)) continue;
+        u = this_u;
+        used.push_back(i);
+        found = true;
+      }
+      if (!found) return false;
+    }
+    for (size_t i : used) terms[i] = {};
+    return true;
+  }
+
+  // t = col_sum(W ⊙ (col_sum(A ⊙ u))ᵀ) for a plain W, (row_sum(W ⊙ col_sum(A ⊙ u)))ᵀ for a transposed one.
+  bool over_segment(Value t, const MatmulOperands& segment, Value& u) const {
+    const bool transposed = segment.transposes.b;
+    if (is_frozen(t.id) || node(t).op != (transposed ? Op::transpose : Op::col_sum)) return false;
+    Value x = operand(t, 0);
+    if (transposed) {
+      if (node(x).op != Op::row_sum) return false;
+      x = operand(x, 0);
+    }
+    if (!is_call(x, Elementwise::mul) || !(operand(x, 0) == segment.b)) return false;
     double number = 1;
     std::vector<Value> atoms;
     vector_factors(operand(x, 1), number, atoms);
     if (atoms.size() != 1) return false;
-    for (const auto& [id, rests] : shared) {
-      const std::vector<MatmulOperands> segments = segments_of(graph_.value(id));
-      Value u;
-      const bool single = segments.size() == 1 && segments[0].b == weight && !segments[0].transposes.a &&
-                          !segments[0].transposes.b;
-      if (single && column_sum_over(atoms[0], segments[0].a, u)) {
-        product = graph_.value(id);
-        rest = mul(u, graph_.constant(number));
-        return true;
-      }
+    Value sum = atoms[0];
+    if (!transposed) {
+      if (node(sum).op != Op::transpose) return false;
+      sum = operand(sum, 0);
     }
-    return false;
+    if (!column_sum_over(sum, segment.a, u)) return false;
+    u = mul(u, graph_.constant(number));
+    return true;
   }
 
   Graph& graph_;
