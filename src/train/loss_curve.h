@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses of a run as a picture: for the terminal, in characters, and as an SVG that stands
+// alone. Both draw a smoothed line; the SVG has the single steps behind it, faintly. Losses that
+// are not finite are left out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace coda::train {
+
+struct LossPoint {
+  int64_t step = 0;
+  double loss = 0;
+
+  friend bool operator==(const LossPoint&, const LossPoint&) = default;
+};
+
+struct LossCurve {
+  std::string title;
+  std::string x_title = "step";
+  std::string y_title = "loss (nats a token)";
+  std::vector<LossPoint> train;     // steps ascend
+  std::vector<LossPoint> held_out;  // marked one by one; may be empty
+};
+
+// Lines of at most `columns` columns, each ended by a newline: the title, `rows` rows of plot, the
+// axis. One line that says so if there is nothing to draw.
+std::string terminal_plot(const LossCurve& curve, int columns = 80, int rows = 16);
+
+std::string svg_plot(const LossCurve& curve);
+
+// Writes svg_plot atomically.
+void write_svg_plot(const std::filesystem::path& file, const LossCurve& curve);
+
+// Means over a window around each point, of about a fortieth of all points and shorter towards the
+// ends, so that the first and the last value stay.
+std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points);
+
+}  // namespace coda::train
