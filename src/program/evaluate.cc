@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluates each step as a whole matrix of doubles.
+#include "program/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/float16.h"
+#include "coda/error.h"
+#include "program/columns.h"
+#include "program/tile_map.h"
+#include "program/vocabulary.h"
+
+namespace coda::program {
+namespace {
+
+struct Matrix {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<double> values;
+
+  Matrix() = default;
+  Matrix(int64_t rows, int64_t cols) : rows(rows), cols(cols), values(rows * cols) {}
+  double& at(int64_t i, int64_t j) { return values[i * cols + j]; }
+  double at(int64_t i, int64_t j) const { return values[i * cols + j]; }
+};
+
+int64_t spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
+
+double round_to(double value, DType type) {
+  switch (type) {
+    case DType::f32:
+      return static_cast<float>(value);
+    case DType::bf16:
+      return float_from_bf16(bf16_from_float(static_cast<float>(value)));
+    case DType::f16:
+      return float_from_f16(f16_from_float(static_cast<float>(value)));
+    default:
+      return value;
+  }
+}
+
+// The reduction of some values to the lanes of one partial.
+std::vector<double> reduce(PartialKind kind, const std::vector<double>& values) {
+  double sum = 0;
+  double largest = -std::numeric_limits<double>::infinity();
+  for (double x : values) {
+    sum += x;
+    largest = info(Elementwise::max).evaluate(largest, x, 0);
+  }
+  switch (kind) {
+    case PartialKind::sum:
+      return {sum};
+    case PartialKind::max:
+      return {largest};
+    case PartialKind::log_sum_exp: {
+      // exp(x - max) where max is infinite: x = max counts 1, so rows of -inf stay defined.
+      double exponentials = 0;
+      for (double x : values) exponentials += x == largest ? 1 : std::exp(x - largest);
+      return {largest, exponentials};
+    }
+    case PartialKind::centred: {
+      const double mean = sum / static_cast<double>(values.size());
+      double squares = 0;
+      for (double x : values) squares += (x - mean) * (x - mean);
+      return {mean, squares};
+    }
+  }
+  throw InternalError("unknown kind of partial");
+}
+
+// Combines partials; lanes[l][p] is lane l of partial p, which covers counts[p] values.
+double combine(PartialKind kind, int lane, const std::vector<std::vector<double>>& lanes,
+               const std::vector<int64_t>& counts) {
+  if (kind == PartialKind::sum || kind == PartialKind::max) return reduce(kind, lanes[0])[0];
+  if (kind == PartialKind::log_sum_exp) {
+    const double largest = reduce(PartialKind::max, lanes[0])[0];
+    double sum = 0;
+    for (size_t p = 0; p < counts.size(); ++p) {
+      sum += lanes[1][p] * (lanes[0][p] == largest ? 1 : std::exp(lanes[0][p] - largest));
+    }
+    return lane == 0 ? largest : std::log(sum);
+  }
+  // Chan's rule for joining (count, mean, sum of squares about the mean).
+  double count = 0;
+  double mean = 0;
+  double squares = 0;
+  for (size_t p = 0; p < counts.size(); ++p) {
+    const double n = static_cast<double>(counts[p]);
+    const double delta = lanes[0][p] - mean;
+    squares += lanes[1][p] + delta * delta * count * n / (count + n);
+    mean += delta * n / (count + n);
+    count += n;
+  }
+  return lane == 0 ? mean : squares;
+}
+
+class Evaluator {
+ public:
+  Evaluator(const Program& program, const DimValues& sizes, const TensorValues& inputs,
+            const EvaluateOptions& options)
+      : program_(program),
+        sizes_(sizes),
+        inputs_(inputs),
+        options_(options),
+        map_(map_tiles(program)) {}
+
+  TensorValues run() {
+    for (size_t i = 0; i < program_.steps.size(); ++i)
+      values_.push_back(value_of(static_cast<int>(i)));
+    return std::move(outputs_);
+  }
+
+ private:
+  const Step& step(int i) const { return program_.steps[i]; }
+  int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
+  const Matrix& operand(const Step& s, size_t index) const { return values_[s.operands[index]]; }
+
+  Matrix input(int tensor) const {
+    const TensorDecl& decl = program_.tensors[tensor];
+    int64_t rows = size(decl.shape.rows);
+    int64_t cols = size(decl.shape.cols);
+    if (decl.kind == TensorKind::row_partial) rows *= decl.lanes, cols = spans(cols);
+    if (decl.kind == TensorKind::column_partial) rows = decl.lanes * spans(rows);
+    const auto found = inputs_.find(decl.name);
+    require(found != inputs_.end(),
+            "program '" + program_.name + "' needs a value of tensor '" + decl.name + "'");
+    require(static_cast<int64_t>(found->second.size()) == rows * cols,
+            "tensor '" + decl.name + "' has " + std::to_string(found->second.size()) +
+                " elements; program '" + program_.name + "' needs " + std::to_string(rows) + " x " +
+                std::to_string(cols));
+    Matrix result(rows, cols);
+    result.values = found->second;
+    return result;
+  }
+
+  Matrix value_of(int i) {
+    const Step& s = step(i);
+    switch (s.kind) {
+      case StepKind::gemm:
+        return gemm(s);
+      case StepKind::load_tile:
+        return load_tile(s);
+      case StepKind::load_per_row:
+      case StepKind::load_per_column:
+      case StepKind::load_scalar:
+        return input(s.tensor);
+      case StepKind::constant: {
+        Matrix result(1, 1);
+        result.at(0, 0) = s.number;
+        return result;
+      }
+      case StepKind::column_index: {
+        Matrix result(1, size(s.shape.cols));
+        for (int64_t j = 0; j < result.cols; ++j) result.at(0, j) = static_cast<double>(j);
+        return result;
+      }
+      case StepKind::elementwise:
+        return elementwise(s);
+      case StepKind::split_pair:
+        return split_pair(s);
+      case StepKind::merge_pairs:
+        return merge_pairs(s);
+      case StepKind::as_stored:
+        return rounded(operand(s, 0), s.dtype);
+      case StepKind::reduce_group:
+        return reduce_group(s);
+      case StepKind::repeat_group:
+        return repeat_group(s);
+      case StepKind::select_column:
+        return select_column(s);
+      case StepKind::combine:
+        return combine_partials(s);
+      case StepKind::reduce_vector: {
+        Matrix result(1, 1);
+        for (double x : operand(s, 0).values) result.at(0, 0) += x;
+        return result;
+      }
+      case StepKind::transpose_vector: {
+        Matrix result = operand(s, 0);
+        std::swap(result.rows, result.cols);
+        return result;
+      }
+      case StepKind::store_tile:
+      case StepKind::store_vector: {
+        const TensorDecl& decl = program_.tensors[s.tensor];
+        outputs_[decl.name] = rounded(operand(s, 0), decl.dtype).values;
+        return {};
+      }
+      case StepKind::row_partial:
+        return row_partial(i), Matrix();
+      case StepKind::column_partial:
+        return column_partial(s), Matrix();
+    }
+    throw InternalError("unknown kind of step");
+  }
+
+  Matrix rounded(Matrix value, DType type) const {
+    if (options_.round_stored) {
+      for (double& x : value.values) x = round_to(x, type);
+    }
+    return value;
+  }
+
+  Matrix gemm(const Step& s) const {
+    Matrix result(size(s.shape.rows), size(s.shape.cols));
+    for (const GemmSegment& segment : s.segments) {
+      const Matrix a = input(segment.a);
+      const Matrix b = input(segment.b);
+      const int64_t depth = segment.transpose_a ? a.rows : a.cols;
+      for (int64_t i = 0; i < result.rows; ++i) {
+        for (int64_t j = 0; j < result.cols; ++j) {
+          for (int64_t k = 0; k < depth; ++k) {
+            result.at(i, j) += (segment.transpose_a ? a.at(k, i) : a.at(i, k)) *
+                               (segment.transpose_b ? b.at(j, k) : b.at(k, j));
+          }
+        }
+      }
+    }
+    return result;
+  }
+
+  Matrix load_tile(const Step& s) const {
+    const Matrix stored = input(s.tensor);
+    Matrix result(size(s.shape.rows), size(s.shape.cols));
+    const Matrix index = s.row_index >= 0 ? input(s.row_index) : Matrix();
+    for (int64_t i = 0; i < result.rows; ++i) {
+      const int64_t row = s.row_index >= 0 ? static_cast<int64_t>(index.at(i, 0)) : i;
+      require(row >= 0 && row < stored.rows,
+              "row " + std::to_string(row) + " of tensor '" + program_.tensors[s.tensor].name +
+                  "', which has " + std::to_string(stored.rows) + " rows, is asked for by '" +
+                  (s.row_index >= 0 ? program_.tensors[s.row_index].name : "") + "'");
+      for (int64_t j = 0; j < result.cols; ++j) result.at(i, j) = stored.at(row, j % stored.cols);
+    }
+    return result;
+  }
+
+  // Operands broadcast along the dimensions that are 1 in the program, not along those that happen
+  // to be 1 in this run.
+  Matrix elementwise(const Step& s) const {
+    Matrix result(size(s.shape.rows), size(s.shape.cols));
+    const auto body = info(s.op).evaluate;
+    for (int64_t i = 0; i < result.rows; ++i) {
+      for (int64_t j = 0; j < result.cols; ++j) {
+        double x[3] = {0, 0, 0};
+        for (size_t o = 0; o < s.operands.size(); ++o) {
+          const Shape& shape = step(s.operands[o]).shape;
+          x[o] = operand(s, o).at(shape.rows.is(1) ? 0 : i, shape.cols.is(1) ? 0 : j);
+        }
+        result.at(i, j) = body(x[0], x[1], x[2]);
+      }
+    }
+    return result;
+  }
+
+  Matrix split_pair(const Step& s) const {
+    const Matrix& x = operand(s, 0);
+    const int64_t group = size(s.group);
+    Matrix result(x.rows, x.cols / 2);
+    for (int64_t i = 0; i < result.rows; ++i) {
+      for (int64_t j = 0; j < result.cols; ++j)
+        result.at(i, j) = x.at(i, pair_column(j, s.which, group));
+    }
+    return result;
+  }
+
+  Matrix merge_pairs(const Step& s) const {
+    const int64_t group = size(s.group);
+    Matrix result(operand(s, 0).rows, 2 * operand(s, 0).cols);
+    for (int which = 0; which < 2; ++which) {
+      const Matrix& x = operand(s, which);
+      for (int64_t i = 0; i < x.rows; ++i) {
+        for (int64_t j = 0; j < x.cols; ++j)
+          result.at(i, pair_column(j, which, group)) = x.at(i, j);
+      }
+    }
+    return result;
+  }
+
+  Matrix reduce_group(const Step& s) const {
+    const Matrix& x = operand(s, 0);
+    const int64_t group = size(s.group);
+    Matrix result(x.rows, x.cols / group);
+    for (int64_t i = 0; i < x.rows; ++i) {
+      for (int64_t j = 0; j < x.cols; ++j) result.at(i, j / group) += x.at(i, j);
+    }
+    return result;
+  }
+
+  Matrix repeat_group(const Step& s) const {
+    const Matrix& x = operand(s, 0);
+    const int64_t group = size(s.group);
+    Matrix result(x.rows, x.cols * group);
+    for (int64_t i = 0; i < result.rows; ++i) {
+      for (int64_t j = 0; j < result.cols; ++j) result.at(i, j) = x.at(i, j / group);
+    }
+    return result;
+  }
+
+  Matrix select_column(const Step& s) const {
+    const Matrix& x = operand(s, 0);
+    const Matrix& index = operand(s, 1);
+    Matrix result(x.rows, 1);
+    for (int64_t i = 0; i < x.rows; ++i) {
+      const double j = index.at(i, 0);
+      if (j >= 0 && j < static_cast<double>(x.cols))
+        result.at(i, 0) = x.at(i, static_cast<int64_t>(j));
+    }
+    return result;
+  }
+
+  void row_partial(int i) {
+    const Step& s = step(i);
+    const Matrix& x = operand(s, 0);
+    const int64_t base = size(map_.spaces[map_.space[i]].shape.cols);
+    // A value of twice the base width: a partial covers both members of its base columns' pairs.
+    const bool is_wide = !(map_.pairing[i] == Dim(0));
+    const int64_t group = is_wide ? size(map_.pairing[i]) : 0;
+    const int lanes = lanes_of(s.partial);
+    Matrix result(lanes * x.rows, spans(base));
+    for (int64_t row = 0; row < x.rows; ++row) {
+      for (int64_t span = 0; span < result.cols; ++span) {
+        std::vector<double> covered;
+        for (int64_t j = span * kPartialSpan; j < std::min(base, (span + 1) * kPartialSpan); ++j) {
+          if (is_wide) {
+            covered.push_back(x.at(row, pair_column(j, 0, group)));
+            covered.push_back(x.at(row, pair_column(j, 1, group)));
+          } else {
+            covered.push_back(x.at(row, j));
+          }
+        }
+        const std::vector<double> partial = reduce(s.partial, covered);
+        for (int lane = 0; lane < lanes; ++lane)
+          result.at(lane * x.rows + row, span) = partial[lane];
+      }
+    }
+    outputs_[program_.tensors[s.tensor].name] = std::move(result.values);
+  }
+
+  void column_partial(const Step& s) {
+    const Matrix& x = operand(s, 0);
+    const int lanes = lanes_of(s.partial);
+    const int64_t count = spans(x.rows);
+    Matrix result(lanes * count, x.cols);
+    for (int64_t span = 0; span < count; ++span) {
+      for (int64_t col = 0; col < x.cols; ++col) {
+        std::vector<double> covered;
+        for (int64_t i = span * kPartialSpan; i < std::min(x.rows, (span + 1) * kPartialSpan);
+             ++i) {
+          covered.push_back(x.at(i, col));
+        }
+        const std::vector<double> partial = reduce(s.partial, covered);
+        for (int lane = 0; lane < lanes; ++lane)
+          result.at(lane * count + span, col) = partial[lane];
+      }
+    }
+    outputs_[program_.tensors[s.tensor].name] = std::move(result.values);
+  }
+
+  Matrix combine_partials(const Step& s) const {
+    const TensorDecl& decl = program_.tensors[s.tensor];
+    const Matrix partials = input(s.tensor);
+    const bool rows = decl.kind == TensorKind::row_partial;
+    const int64_t reduced =
+        size(rows ? decl.shape.cols : decl.shape.rows);  // what was reduced over
+    const int64_t lines = size(rows ? decl.shape.rows : decl.shape.cols);
+    const int64_t count = spans(reduced);
+    std::vector<int64_t> counts;
+    for (int64_t p = 0; p < count; ++p)
+      counts.push_back(std::min(kPartialSpan, reduced - p * kPartialSpan));
+    Matrix result(rows ? lines : 1, rows ? 1 : lines);
+    for (int64_t line = 0; line < lines; ++line) {
+      std::vector<std::vector<double>> lanes(decl.lanes);
+      for (int lane = 0; lane < decl.lanes; ++lane) {
+        for (int64_t p = 0; p < count; ++p) {
+          lanes[lane].push_back(rows ? partials.at(lane * lines + line, p)
+                                     : partials.at(lane * count + p, line));
+        }
+      }
+      result.values[line] = combine(s.partial, s.lane, lanes, counts);
+    }
+    return result;
+  }
+
+  const Program& program_;
+  const DimValues& sizes_;
+  const TensorValues& inputs_;
+  const EvaluateOptions& options_;
+  const TileMap map_;
+  std::vector<Matrix> values_;
+  TensorValues outputs_;
+};
+
+}  // namespace
+
+TensorValues evaluate(const Program& program, const DimValues& sizes, const TensorValues& inputs,
+                      const EvaluateOptions& options) {
+  verify(program);
+  return Evaluator(program, sizes, inputs, options).run();
+}
+
+}  // namespace coda::program
