@@ -39,22 +39,23 @@ inline const Pairs Pairs::concatenated{};
 
 class ProgramBuilder;
 
-// A value of a program that is being built. It belongs to its builder and is valid as long as that.
-class Value {
+// A value of a program that is being built: a tile, a vector or a scalar. Valid as long as its
+// builder.
+class TileValue {
  public:
   int step() const { return step_; }
 
  private:
   friend class ProgramBuilder;
   friend struct Operand;
-  Value(ProgramBuilder* builder, int step) : builder_(builder), step_(step) {}
+  TileValue(ProgramBuilder* builder, int step) : builder_(builder), step_(step) {}
   ProgramBuilder* builder_;
   int step_;
 };
 
 // What stands beside an operator: a value or a number, and the line.
 struct Operand {
-  Operand(Value value, std::source_location where = std::source_location::current())  // NOLINT
+  Operand(TileValue value, std::source_location where = std::source_location::current())  // NOLINT
       : builder(value.builder_), step(value.step_), where(where) {}
   Operand(double number, std::source_location where = std::source_location::current())  // NOLINT
       : number(number), where(where) {}
@@ -82,44 +83,45 @@ class ProgramBuilder {
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 
   // Two tensors without shapes that were not named before are x[M, K] and w[N, K].
-  Value gemm(std::string_view a, std::string_view b, std::string_view layout = "",
-             Where where = Where::current());
-  Value gemm(std::initializer_list<Segment> segments, Where where = Where::current());
+  TileValue gemm(std::string_view a, std::string_view b, std::string_view layout = "",
+                 Where where = Where::current());
+  TileValue gemm(std::initializer_list<Segment> segments, Where where = Where::current());
 
   struct TileOptions {
     std::string_view rows = "";  // an i32 tensor: row i of the tile is row rows[i]
     int64_t repeat = 1;          // of the stored columns, side by side
   };
-  Value load_tile(std::string_view tensor, Where where = Where::current());
-  Value load_tile(std::string_view tensor, TileOptions options, Where where = Where::current());
-  Value load_per_row(std::string_view tensor, Where where = Where::current());
-  Value load_per_column(std::string_view tensor, Where where = Where::current());
-  Value load_scalar(std::string_view tensor, Where where = Where::current());
-  Value constant(double number, Where where = Where::current());
-  Value column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
+  TileValue load_tile(std::string_view tensor, Where where = Where::current());
+  TileValue load_tile(std::string_view tensor, TileOptions options, Where where = Where::current());
+  TileValue load_per_row(std::string_view tensor, Where where = Where::current());
+  TileValue load_per_column(std::string_view tensor, Where where = Where::current());
+  TileValue load_scalar(std::string_view tensor, Where where = Where::current());
+  TileValue constant(double number, Where where = Where::current());
+  TileValue column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
 
-  Value elementwise(Elementwise op, std::initializer_list<Operand> operands);
+  TileValue elementwise(Elementwise op, std::initializer_list<Operand> operands);
   // A member that is not used costs nothing.
-  std::pair<Value, Value> split_pairs(Value value, const Pairs& pairs,
-                                      Where where = Where::current());
-  Value merge_pairs(Value first, Value second, const Pairs& pairs, Where where = Where::current());
-  Value as_stored(Value value, DType dtype, Where where = Where::current());
-  Value reduce_group(Value value, Dim group, Where where = Where::current());
-  Value repeat_group(Value value, Dim group, Where where = Where::current());
-  Value select_column(Value value, Value index, Where where = Where::current());
+  std::pair<TileValue, TileValue> split_pairs(TileValue value, const Pairs& pairs,
+                                              Where where = Where::current());
+  TileValue merge_pairs(TileValue first, TileValue second, const Pairs& pairs,
+                        Where where = Where::current());
+  TileValue as_stored(TileValue value, DType dtype, Where where = Where::current());
+  TileValue reduce_group(TileValue value, Dim group, Where where = Where::current());
+  TileValue repeat_group(TileValue value, Dim group, Where where = Where::current());
+  TileValue select_column(TileValue value, TileValue index, Where where = Where::current());
 
   // Finalizers. `lane` picks the result of a two-lane kind, see StepKind::combine.
-  Value combine_rows(std::string_view tensor, PartialKind kind, int lane = 0,
-                     Where where = Where::current());
-  Value combine_columns(std::string_view tensor, PartialKind kind, int lane = 0,
-                        Where where = Where::current());
-  Value reduce_vector(Value value, Where where = Where::current());
-  Value transpose_vector(Value value, Where where = Where::current());
+  TileValue combine_rows(std::string_view tensor, PartialKind kind, int lane = 0,
+                         Where where = Where::current());
+  TileValue combine_columns(std::string_view tensor, PartialKind kind, int lane = 0,
+                            Where where = Where::current());
+  TileValue reduce_vector(TileValue value, Where where = Where::current());
+  TileValue transpose_vector(TileValue value, Where where = Where::current());
 
-  void store(std::string_view tensor, Value value, Where where = Where::current());
-  void row_partial(std::string_view tensor, PartialKind kind, Value value,
+  void store(std::string_view tensor, TileValue value, Where where = Where::current());
+  void row_partial(std::string_view tensor, PartialKind kind, TileValue value,
                    Where where = Where::current());
-  void column_partial(std::string_view tensor, PartialKind kind, Value value,
+  void column_partial(std::string_view tensor, PartialKind kind, TileValue value,
                       Where where = Where::current());
 
   // The verified program.
@@ -127,31 +129,31 @@ class ProgramBuilder {
 
  private:
   struct State;
-  int step_of(Value value, Where where) const;
-  Value make(Where where, auto&& action);
+  int step_of(TileValue value, Where where) const;
+  TileValue make(Where where, auto&& action);
   std::unique_ptr<State> state_;
 };
 
-Value operator+(const Operand& a, const Operand& b);
-Value operator-(const Operand& a, const Operand& b);
-Value operator*(const Operand& a, const Operand& b);
-Value operator/(const Operand& a, const Operand& b);
-Value operator-(const Operand& a);
-Value max(const Operand& a, const Operand& b);
-Value min(const Operand& a, const Operand& b);
-Value equal(const Operand& a, const Operand& b);  // 1 or 0
-Value less(const Operand& a, const Operand& b);   // 1 or 0
-Value select(const Operand& condition, const Operand& a, const Operand& b);
-Value exp(Value a, std::source_location where = std::source_location::current());
-Value log(Value a, std::source_location where = std::source_location::current());
-Value rsqrt(Value a, std::source_location where = std::source_location::current());
-Value sqrt(Value a, std::source_location where = std::source_location::current());
-Value recip(Value a, std::source_location where = std::source_location::current());
-Value sigmoid(Value a, std::source_location where = std::source_location::current());
-Value tanh(Value a, std::source_location where = std::source_location::current());
-Value erf(Value a, std::source_location where = std::source_location::current());
-Value silu(Value a, std::source_location where = std::source_location::current());
-Value gelu(Value a, std::source_location where = std::source_location::current());
-Value gelu_tanh(Value a, std::source_location where = std::source_location::current());
+TileValue operator+(const Operand& a, const Operand& b);
+TileValue operator-(const Operand& a, const Operand& b);
+TileValue operator*(const Operand& a, const Operand& b);
+TileValue operator/(const Operand& a, const Operand& b);
+TileValue operator-(const Operand& a);
+TileValue max(const Operand& a, const Operand& b);
+TileValue min(const Operand& a, const Operand& b);
+TileValue equal(const Operand& a, const Operand& b);  // 1 or 0
+TileValue less(const Operand& a, const Operand& b);   // 1 or 0
+TileValue select(const Operand& condition, const Operand& a, const Operand& b);
+TileValue exp(TileValue a, std::source_location where = std::source_location::current());
+TileValue log(TileValue a, std::source_location where = std::source_location::current());
+TileValue rsqrt(TileValue a, std::source_location where = std::source_location::current());
+TileValue sqrt(TileValue a, std::source_location where = std::source_location::current());
+TileValue recip(TileValue a, std::source_location where = std::source_location::current());
+TileValue sigmoid(TileValue a, std::source_location where = std::source_location::current());
+TileValue tanh(TileValue a, std::source_location where = std::source_location::current());
+TileValue erf(TileValue a, std::source_location where = std::source_location::current());
+TileValue silu(TileValue a, std::source_location where = std::source_location::current());
+TileValue gelu(TileValue a, std::source_location where = std::source_location::current());
+TileValue gelu_tanh(TileValue a, std::source_location where = std::source_location::current());
 
 }  // namespace coda

@@ -34,13 +34,13 @@ ProgramBuilder::ProgramBuilder(std::string name)
     : state_(std::make_unique<State>(std::move(name))) {}
 ProgramBuilder::~ProgramBuilder() = default;
 
-int ProgramBuilder::step_of(Value value, Where where) const {
+int ProgramBuilder::step_of(TileValue value, Where where) const {
   if (value.builder_ != this) throw error_at(where, "a value belongs to another ProgramBuilder");
   return value.step_;
 }
 
 // Runs an action that makes a step, or several of which the last is the value.
-Value ProgramBuilder::make(Where where, auto&& action) {
+TileValue ProgramBuilder::make(Where where, auto&& action) {
   try {
     const int step = action(state_->assembler);
     state_->places.resize(state_->assembler.step_count(), where);
@@ -52,12 +52,12 @@ Value ProgramBuilder::make(Where where, auto&& action) {
   }
 }
 
-Value ProgramBuilder::gemm(std::string_view a, std::string_view b, std::string_view layout,
-                           Where where) {
+TileValue ProgramBuilder::gemm(std::string_view a, std::string_view b, std::string_view layout,
+                               Where where) {
   return gemm({{a, b, layout}}, where);
 }
 
-Value ProgramBuilder::gemm(std::initializer_list<Segment> segments, Where where) {
+TileValue ProgramBuilder::gemm(std::initializer_list<Segment> segments, Where where) {
   return make(where, [&](program::Assembler& assembler) {
     std::vector<SegmentMention> mentions;
     for (const Segment& segment : segments) {
@@ -75,11 +75,11 @@ Value ProgramBuilder::gemm(std::initializer_list<Segment> segments, Where where)
   });
 }
 
-Value ProgramBuilder::load_tile(std::string_view tensor, Where where) {
+TileValue ProgramBuilder::load_tile(std::string_view tensor, Where where) {
   return load_tile(tensor, TileOptions{}, where);
 }
 
-Value ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Where where) {
+TileValue ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Where where) {
   return make(where, [&](program::Assembler& assembler) {
     std::optional<TensorMention> rows;
     if (!options.rows.empty()) rows = program::parse_mention(options.rows);
@@ -87,29 +87,29 @@ Value ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Wh
   });
 }
 
-Value ProgramBuilder::load_per_row(std::string_view tensor, Where where) {
+TileValue ProgramBuilder::load_per_row(std::string_view tensor, Where where) {
   return make(where, [&](auto& a) {
     return a.load_vector(StepKind::load_per_row, program::parse_mention(tensor));
   });
 }
-Value ProgramBuilder::load_per_column(std::string_view tensor, Where where) {
+TileValue ProgramBuilder::load_per_column(std::string_view tensor, Where where) {
   return make(where, [&](auto& a) {
     return a.load_vector(StepKind::load_per_column, program::parse_mention(tensor));
   });
 }
-Value ProgramBuilder::load_scalar(std::string_view tensor, Where where) {
+TileValue ProgramBuilder::load_scalar(std::string_view tensor, Where where) {
   return make(where, [&](auto& a) {
     return a.load_vector(StepKind::load_scalar, program::parse_mention(tensor));
   });
 }
-Value ProgramBuilder::constant(double number, Where where) {
+TileValue ProgramBuilder::constant(double number, Where where) {
   return make(where, [&](auto& a) { return a.constant(number); });
 }
-Value ProgramBuilder::column_index(std::optional<Dim> columns, Where where) {
+TileValue ProgramBuilder::column_index(std::optional<Dim> columns, Where where) {
   return make(where, [&](auto& a) { return a.column_index(columns); });
 }
 
-Value ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Operand> operands) {
+TileValue ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Operand> operands) {
   const Where where = operands.begin()->where;
   return make(where, [&](program::Assembler& assembler) {
     std::vector<int> steps;
@@ -123,63 +123,65 @@ Value ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Operand>
   });
 }
 
-std::pair<Value, Value> ProgramBuilder::split_pairs(Value value, const Pairs& pairs, Where where) {
+std::pair<TileValue, TileValue> ProgramBuilder::split_pairs(TileValue value, const Pairs& pairs,
+                                                            Where where) {
   const int step = step_of(value, where);
-  const Value first = make(where, [&](auto& a) { return a.split_pair(step, pairs.group, 0); });
-  const Value second = make(where, [&](auto& a) { return a.split_pair(step, pairs.group, 1); });
+  const TileValue first = make(where, [&](auto& a) { return a.split_pair(step, pairs.group, 0); });
+  const TileValue second = make(where, [&](auto& a) { return a.split_pair(step, pairs.group, 1); });
   return {first, second};
 }
-Value ProgramBuilder::merge_pairs(Value first, Value second, const Pairs& pairs, Where where) {
+TileValue ProgramBuilder::merge_pairs(TileValue first, TileValue second, const Pairs& pairs,
+                                      Where where) {
   return make(where, [&](auto& a) {
     return a.merge_pairs(step_of(first, where), step_of(second, where), pairs.group);
   });
 }
-Value ProgramBuilder::as_stored(Value value, DType dtype, Where where) {
+TileValue ProgramBuilder::as_stored(TileValue value, DType dtype, Where where) {
   return make(where, [&](auto& a) { return a.as_stored(step_of(value, where), dtype); });
 }
-Value ProgramBuilder::reduce_group(Value value, Dim group, Where where) {
+TileValue ProgramBuilder::reduce_group(TileValue value, Dim group, Where where) {
   return make(where, [&](auto& a) { return a.reduce_group(step_of(value, where), group); });
 }
-Value ProgramBuilder::repeat_group(Value value, Dim group, Where where) {
+TileValue ProgramBuilder::repeat_group(TileValue value, Dim group, Where where) {
   return make(where, [&](auto& a) { return a.repeat_group(step_of(value, where), group); });
 }
-Value ProgramBuilder::select_column(Value value, Value index, Where where) {
+TileValue ProgramBuilder::select_column(TileValue value, TileValue index, Where where) {
   return make(where, [&](auto& a) {
     return a.select_column(step_of(value, where), step_of(index, where));
   });
 }
 
-Value ProgramBuilder::combine_rows(std::string_view tensor, PartialKind kind, int lane,
-                                   Where where) {
+TileValue ProgramBuilder::combine_rows(std::string_view tensor, PartialKind kind, int lane,
+                                       Where where) {
   return make(where, [&](auto& a) {
     return a.combine(TensorKind::row_partial, program::parse_mention(tensor), kind, lane);
   });
 }
-Value ProgramBuilder::combine_columns(std::string_view tensor, PartialKind kind, int lane,
-                                      Where where) {
+TileValue ProgramBuilder::combine_columns(std::string_view tensor, PartialKind kind, int lane,
+                                          Where where) {
   return make(where, [&](auto& a) {
     return a.combine(TensorKind::column_partial, program::parse_mention(tensor), kind, lane);
   });
 }
-Value ProgramBuilder::reduce_vector(Value value, Where where) {
+TileValue ProgramBuilder::reduce_vector(TileValue value, Where where) {
   return make(where, [&](auto& a) { return a.reduce_vector(step_of(value, where)); });
 }
-Value ProgramBuilder::transpose_vector(Value value, Where where) {
+TileValue ProgramBuilder::transpose_vector(TileValue value, Where where) {
   return make(where, [&](auto& a) { return a.transpose_vector(step_of(value, where)); });
 }
 
-void ProgramBuilder::store(std::string_view tensor, Value value, Where where) {
+void ProgramBuilder::store(std::string_view tensor, TileValue value, Where where) {
   make(where,
        [&](auto& a) { return a.store(program::parse_mention(tensor), step_of(value, where)); });
 }
-void ProgramBuilder::row_partial(std::string_view tensor, PartialKind kind, Value value,
+void ProgramBuilder::row_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                  Where where) {
   make(where, [&](auto& a) {
     return a.partial(StepKind::row_partial, program::parse_mention(tensor), kind,
                      step_of(value, where));
   });
 }
-void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, Value value,
+void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                     Where where) {
   make(where, [&](auto& a) {
     return a.partial(StepKind::column_partial, program::parse_mention(tensor), kind,
@@ -199,7 +201,7 @@ Program ProgramBuilder::build() {
 
 namespace {
 
-Value apply(Elementwise op, std::initializer_list<Operand> operands) {
+TileValue apply(Elementwise op, std::initializer_list<Operand> operands) {
   for (const Operand& operand : operands) {
     if (operand.builder != nullptr) return operand.builder->elementwise(op, operands);
   }
@@ -208,31 +210,49 @@ Value apply(Elementwise op, std::initializer_list<Operand> operands) {
 
 }  // namespace
 
-Value operator+(const Operand& a, const Operand& b) { return apply(Elementwise::add, {a, b}); }
-Value operator-(const Operand& a, const Operand& b) { return apply(Elementwise::sub, {a, b}); }
-Value operator*(const Operand& a, const Operand& b) { return apply(Elementwise::mul, {a, b}); }
-Value operator/(const Operand& a, const Operand& b) { return apply(Elementwise::div, {a, b}); }
-Value operator-(const Operand& a) { return apply(Elementwise::neg, {a}); }
-Value max(const Operand& a, const Operand& b) { return apply(Elementwise::max, {a, b}); }
-Value min(const Operand& a, const Operand& b) { return apply(Elementwise::min, {a, b}); }
-Value equal(const Operand& a, const Operand& b) { return apply(Elementwise::equal, {a, b}); }
-Value less(const Operand& a, const Operand& b) { return apply(Elementwise::less, {a, b}); }
-Value select(const Operand& condition, const Operand& a, const Operand& b) {
+TileValue operator+(const Operand& a, const Operand& b) { return apply(Elementwise::add, {a, b}); }
+TileValue operator-(const Operand& a, const Operand& b) { return apply(Elementwise::sub, {a, b}); }
+TileValue operator*(const Operand& a, const Operand& b) { return apply(Elementwise::mul, {a, b}); }
+TileValue operator/(const Operand& a, const Operand& b) { return apply(Elementwise::div, {a, b}); }
+TileValue operator-(const Operand& a) { return apply(Elementwise::neg, {a}); }
+TileValue max(const Operand& a, const Operand& b) { return apply(Elementwise::max, {a, b}); }
+TileValue min(const Operand& a, const Operand& b) { return apply(Elementwise::min, {a, b}); }
+TileValue equal(const Operand& a, const Operand& b) { return apply(Elementwise::equal, {a, b}); }
+TileValue less(const Operand& a, const Operand& b) { return apply(Elementwise::less, {a, b}); }
+TileValue select(const Operand& condition, const Operand& a, const Operand& b) {
   return apply(Elementwise::select, {condition, a, b});
 }
-Value exp(Value a, std::source_location where) { return apply(Elementwise::exp, {{a, where}}); }
-Value log(Value a, std::source_location where) { return apply(Elementwise::log, {{a, where}}); }
-Value rsqrt(Value a, std::source_location where) { return apply(Elementwise::rsqrt, {{a, where}}); }
-Value sqrt(Value a, std::source_location where) { return apply(Elementwise::sqrt, {{a, where}}); }
-Value recip(Value a, std::source_location where) { return apply(Elementwise::recip, {{a, where}}); }
-Value sigmoid(Value a, std::source_location where) {
+TileValue exp(TileValue a, std::source_location where) {
+  return apply(Elementwise::exp, {{a, where}});
+}
+TileValue log(TileValue a, std::source_location where) {
+  return apply(Elementwise::log, {{a, where}});
+}
+TileValue rsqrt(TileValue a, std::source_location where) {
+  return apply(Elementwise::rsqrt, {{a, where}});
+}
+TileValue sqrt(TileValue a, std::source_location where) {
+  return apply(Elementwise::sqrt, {{a, where}});
+}
+TileValue recip(TileValue a, std::source_location where) {
+  return apply(Elementwise::recip, {{a, where}});
+}
+TileValue sigmoid(TileValue a, std::source_location where) {
   return apply(Elementwise::sigmoid, {{a, where}});
 }
-Value tanh(Value a, std::source_location where) { return apply(Elementwise::tanh, {{a, where}}); }
-Value erf(Value a, std::source_location where) { return apply(Elementwise::erf, {{a, where}}); }
-Value silu(Value a, std::source_location where) { return apply(Elementwise::silu, {{a, where}}); }
-Value gelu(Value a, std::source_location where) { return apply(Elementwise::gelu, {{a, where}}); }
-Value gelu_tanh(Value a, std::source_location where) {
+TileValue tanh(TileValue a, std::source_location where) {
+  return apply(Elementwise::tanh, {{a, where}});
+}
+TileValue erf(TileValue a, std::source_location where) {
+  return apply(Elementwise::erf, {{a, where}});
+}
+TileValue silu(TileValue a, std::source_location where) {
+  return apply(Elementwise::silu, {{a, where}});
+}
+TileValue gelu(TileValue a, std::source_location where) {
+  return apply(Elementwise::gelu, {{a, where}});
+}
+TileValue gelu_tanh(TileValue a, std::source_location where) {
   return apply(Elementwise::gelu_tanh, {{a, where}});
 }
 

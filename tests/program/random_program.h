@@ -42,7 +42,7 @@ class RandomProgramGenerator {
   // Values of one width in the space that is being made.
   struct Pool {
     Dim width = 0;
-    std::vector<Value> values;
+    std::vector<TileValue> values;
   };
 
   template <typename T>
@@ -68,11 +68,11 @@ class RandomProgramGenerator {
   std::string vector(const Dim& length) { return new_name() + "[" + length.text() + "]" + type(); }
   double number() { return pick<double>({0.5, -0.25, 2, 1e-5, -1.5, 0.1, 3, 0, -0.044715}); }
 
-  Value use(Value value) {
+  TileValue use(TileValue value) {
     used_.insert(value.step());
     return value;
   }
-  Value any(Pool& pool) { return use(pool.values[random_() % pool.values.size()]); }
+  TileValue any(Pool& pool) { return use(pool.values[random_() % pool.values.size()]); }
 
   void tile_space() {
     const std::string suffix = std::to_string(space_++);
@@ -104,7 +104,7 @@ class RandomProgramGenerator {
     finish_space();
   }
 
-  Value gemm(const Dim& width) {
+  TileValue gemm(const Dim& width) {
     // Each segment with a contraction of its own; shapes that would allow two contractions get
     // their layout.
     std::vector<std::string> names;
@@ -132,7 +132,7 @@ class RandomProgramGenerator {
     }
   }
 
-  Value tile(const Dim& width) {
+  TileValue tile(const Dim& width) {
     ProgramBuilder::TileOptions options;
     std::string rows;
     Dim stored_rows = rows_;
@@ -167,7 +167,7 @@ class RandomProgramGenerator {
     const int choice = static_cast<int>(random_() % 12);
     if (choice == 10 && has_pairs_) return one_in(2) || half_.values.empty() ? split() : merge();
     Pool& pool = any_pool();
-    const Value x = any(pool);
+    const TileValue x = any(pool);
     switch (choice) {
       case 0:
         pool.values.push_back(unary(x));
@@ -204,7 +204,8 @@ class RandomProgramGenerator {
         break;
       case 10: {
         const std::string target = new_name() + "[" + rows_.text() + "]:i32";
-        const Value at = equal(builder_.column_index(pool.width), builder_.load_per_row(target));
+        const TileValue at =
+            equal(builder_.column_index(pool.width), builder_.load_per_row(target));
         pool.values.push_back(one_in(2) ? select(at, x, number()) : x - at);
         break;
       }
@@ -215,28 +216,28 @@ class RandomProgramGenerator {
   }
 
   void merge() {
-    const Value first = any(half_);
-    const Value merged = builder_.merge_pairs(first, any(half_), pairs_);
+    const TileValue first = any(half_);
+    const TileValue merged = builder_.merge_pairs(first, any(half_), pairs_);
     full_.values.push_back(merged);
     // Another pairing is fine for a value that meets no other of its width.
     if (one_in(3))
       builder_.store(new_name() + type(), builder_.merge_pairs(first, any(half_), other_pairs_));
   }
 
-  void group(Pool& pool, Value x) {
+  void group(Pool& pool, TileValue x) {
     if (!head_) {
       pool.values.push_back(x * x);
       return;
     }
     const bool is_half = has_pairs_ && &pool == &half_;
     const Dim group = is_half ? Dim(head_->constant() / 2) : *head_;
-    const Value sums = builder_.reduce_group(x * x, group);
-    const Value factor = rsqrt(sums * 0.125 + 0.5);
+    const TileValue sums = builder_.reduce_group(x * x, group);
+    const TileValue factor = rsqrt(sums * 0.125 + 0.5);
     if (one_in(3)) builder_.store(new_name() + type(), factor);
     pool.values.push_back(x * builder_.repeat_group(factor, group));
   }
 
-  Value unary(Value x) {
+  TileValue unary(TileValue x) {
     switch (random_() % 15) {
       case 0:
         return exp(tanh(x));
@@ -270,7 +271,7 @@ class RandomProgramGenerator {
         return max(x, 0.0);
     }
   }
-  Value binary(Value x, Value y) {
+  TileValue binary(TileValue x, TileValue y) {
     switch (random_() % 8) {
       case 0:
         return x + y;
@@ -285,7 +286,7 @@ class RandomProgramGenerator {
       case 5:
         return min(y, x);
       case 6: {
-        const Value row = builder_.load_per_row(new_name() + "[" + rows_.text() + "]:i32");
+        const TileValue row = builder_.load_per_row(new_name() + "[" + rows_.text() + "]:i32");
         return select(less(builder_.column_index(), row), x, y);
       }
       default:
@@ -295,11 +296,11 @@ class RandomProgramGenerator {
 
   void effect() {
     Pool& pool = any_pool();
-    const Value x = any(pool);
+    const TileValue x = any(pool);
     switch (random_() % 6) {
       case 0: {  // accumulates in place
         const std::string name = new_name();
-        const Value old =
+        const TileValue old =
             builder_.load_tile(name + "[" + rows_.text() + ", " + pool.width.text() + "]");
         builder_.store(name, old + x);
         return;
@@ -332,8 +333,8 @@ class RandomProgramGenerator {
   // Values that nothing uses are summed and stored: a program has no dead steps.
   void finish_space() {
     for (Pool* pool : {&half_, &full_}) {
-      std::optional<Value> sum;
-      for (const Value& value : pool->values) {
+      std::optional<TileValue> sum;
+      for (const TileValue& value : pool->values) {
         if (used_.contains(value.step())) continue;
         sum = sum ? *sum + value : value;
       }
@@ -368,15 +369,15 @@ class RandomProgramGenerator {
       const bool rows = step.kind == StepKind::row_partial;
       const int lane = static_cast<int>(random_() % lanes_of(step.partial));
       const std::string partial = name + decl.shape.text();
-      const Value total = rows ? builder.combine_rows(partial, step.partial, lane)
-                               : builder.combine_columns(partial, step.partial, lane);
+      const TileValue total = rows ? builder.combine_rows(partial, step.partial, lane)
+                                   : builder.combine_columns(partial, step.partial, lane);
       const std::string result = new_name();
       switch (random_() % 5) {
         case 0:
           builder.store(result, rsqrt(total * total + 1.0));
           break;
         case 1: {
-          const Value mean = builder.reduce_vector(total) * 0.125;
+          const TileValue mean = builder.reduce_vector(total) * 0.125;
           builder.store(result, total - mean);
           break;
         }
@@ -386,7 +387,7 @@ class RandomProgramGenerator {
         case 3: {  // accumulates in place
           const std::string old =
               result + "[" + (rows ? decl.shape.rows : decl.shape.cols).text() + "]";
-          const Value before = rows ? builder.load_per_row(old) : builder.load_per_column(old);
+          const TileValue before = rows ? builder.load_per_row(old) : builder.load_per_column(old);
           builder.store(result, before + total);
           break;
         }
