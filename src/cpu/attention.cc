@@ -137,8 +137,8 @@ class BackwardKernel : public Kernel {
     call_.dy = t[5];
     call_.dq = t[6], call_.dk = t[7], call_.dv = t[8];
 #pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
-    for (size_t task = 0; task < tasks_.size(); ++task)
-      attention_backward(call_, tasks_[task], scratch_.of(omp_get_thread_num()));
+    for (const AttentionBackwardTask& task : tasks_)
+      attention_backward(call_, task, scratch_.of(omp_get_thread_num()));
   }
 
  private:

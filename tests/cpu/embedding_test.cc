@@ -28,8 +28,8 @@ OwnedTensor random_ids(int64_t rows, int64_t vocabulary, uint64_t seed) {
   return ids;
 }
 
-void run(const std::string& function, std::vector<OwnedTensor*> tensors, size_t inputs, int threads,
-         bool last_input_is_output = false) {
+void run(const std::string& function, const std::vector<OwnedTensor*>& tensors, size_t inputs,
+         int threads, bool last_input_is_output = false) {
   OpaqueCall call;
   call.function = function;
   std::vector<TensorDecl> decls;

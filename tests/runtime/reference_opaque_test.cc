@@ -16,7 +16,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-void run(const OpaqueCall& call, std::vector<OwnedTensor*> tensors) {
+void run(const OpaqueCall& call, const std::vector<OwnedTensor*>& tensors) {
   std::vector<TensorDecl> decls;
   std::vector<TensorView> views;
   for (OwnedTensor* tensor : tensors) {

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// All checks happen when a session is made and when memory is bound; a run only calls kernels.
+#include "runtime/session.h"
+
+#include <chrono>
+#include <cstring>
+#include <set>
+
+#include "coda/error.h"
+#include "runtime/step_tensors.h"
+
+namespace coda {
+namespace {
+
+std::string describe(DType dtype, int64_t rows, int64_t cols) {
+  return std::string(name_of(dtype)) + " [" + std::to_string(rows) + ", " + std::to_string(cols) +
+         "]";
+}
+
+bool is_callers(TensorRole role) {
+  return role == TensorRole::input || role == TensorRole::parameter || role == TensorRole::output;
+}
+
+void poison(const TensorView& view) {
+  for (int64_t row = 0; row < view.rows; ++row)
+    std::memset(static_cast<std::byte*>(view.data) + row * view.row_stride * size_of(view.dtype),
+                0xff, static_cast<size_t>(view.cols * size_of(view.dtype)));
+}
+
+}  // namespace
+
+Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
+    : plan_(std::move(plan)), sizes_(std::move(sizes)), options_(options) {
+  for (const PlanTensor& tensor : plan_.tensors) {
+    const bool is_new = slots_.emplace(tensor.decl.name, static_cast<int>(memory_.size())).second;
+    require(is_new, "the plan has two tensors named '" + tensor.decl.name + "'");
+    const PhysicalShape shape = physical_shape(tensor.decl, sizes_);
+    memory_.push_back(
+        {&tensor, shape, dense_view(nullptr, tensor.decl.dtype, shape.rows, shape.cols)});
+  }
+  arena_ = plan_arena(plan_, sizes_);
+  temporaries_ = AlignedBuffer(static_cast<size_t>(arena_.bytes));
+  saved_ = AlignedBuffer(static_cast<size_t>(arena_.saved_bytes));
+  place(arena_.temporaries, temporaries_);
+  place(arena_.saved, saved_);
+  prepare(plan_.forward, backend, forward_);
+  prepare(plan_.backward, backend, backward_);
+}
+
+void Session::place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer) {
+  for (const auto& [name, slot] : slots)
+    memory_[slot_of(name)].view.data = buffer.data() + slot.offset;
+}
+
+void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase) {
+  std::set<int> read;
+  for (const PlanStep& step : steps) {
+    PreparedStep prepared;
+    prepared.name = step.name;
+    std::set<int> overwritten;
+    std::vector<TensorDecl> decls;
+    for (const StepTensor& use : step_tensors(step)) {
+      const int slot = slot_of(use.name);  // plan_arena has checked that it is there
+      const PlanTensor& tensor = *memory_[slot].tensor;
+      require(!use.written ||
+                  (tensor.role != TensorRole::input && tensor.role != TensorRole::parameter),
+              "step '" + step.name + "' writes '" + use.name + "', which the caller gives");
+      if (use.read) read.insert(slot);
+      if (use.written && tensor.role == TensorRole::output) overwritten.insert(slot);
+      prepared.tensors.push_back(slot);
+      decls.push_back(tensor.decl);
+    }
+    for (int slot : overwritten)
+      if (!read.contains(slot)) phase.overwritten.push_back(slot);
+    prepared.views.resize(prepared.tensors.size());
+    if (const auto* program = std::get_if<Program>(&step.work)) {
+      require(program->tensors == decls,
+              "step '" + step.name + "' declares a tensor otherwise than the plan does");
+      prepared.kernel = backend.prepare(*program, sizes_);
+    } else {
+      prepared.kernel = backend.prepare(std::get<OpaqueCall>(step.work), decls, sizes_);
+    }
+    phase.steps.push_back(std::move(prepared));
+  }
+}
+
+int Session::slot_of(std::string_view name) const {
+  const auto found = slots_.find(name);
+  require(found != slots_.end(), "the plan has no tensor named '" + std::string(name) + "'");
+  return found->second;
+}
+
+void Session::bind(std::string_view name, const TensorView& view) {
+  Memory& memory = memory_[slot_of(name)];
+  require(is_callers(memory.tensor->role),
+          "tensor '" + std::string(name) +
+              "' is the plan's own; only inputs, parameters and outputs are bound");
+  const PhysicalShape want = memory.shape;
+  const DType dtype = memory.tensor->decl.dtype;
+  const std::string subject =
+      "tensor '" + std::string(name) + "' is " + describe(dtype, want.rows, want.cols);
+  require(view.rows == want.rows && view.cols == want.cols && view.dtype == dtype,
+          subject + ", but " + describe(view.dtype, view.rows, view.cols) + " was given");
+  require(
+      view.rows == 1 || view.row_stride >= view.cols,
+      subject + ", but the rows given are " + std::to_string(view.row_stride) + " elements apart");
+  require(view.data != nullptr, subject + ", but the memory given is null");
+  memory.view = view;
+  forward_.is_stale = backward_.is_stale = true;
+}
+
+void Session::run(PreparedPhase& phase, const char* name) {
+  if (phase.is_stale) {
+    for (PreparedStep& step : phase.steps) {
+      for (size_t i = 0; i < step.tensors.size(); ++i) {
+        const Memory& memory = memory_[step.tensors[i]];
+        require(memory.view.data != nullptr,
+                std::string(name) + ": tensor '" + memory.tensor->decl.name +
+                    "' is not bound; step '" + step.name + "' needs it");
+        step.views[i] = memory.view;
+      }
+    }
+    phase.is_stale = false;
+  }
+  if (options_.poison) {
+    std::memset(temporaries_.data(), 0xff, temporaries_.bytes());
+    if (&phase == &forward_) std::memset(saved_.data(), 0xff, saved_.bytes());
+    for (int slot : phase.overwritten) poison(memory_[slot].view);
+  }
+  phase.timings.clear();
+  for (PreparedStep& step : phase.steps) {
+    const auto start = std::chrono::steady_clock::now();
+    step.kernel->run(step.views);
+    if (!options_.timing) continue;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    phase.timings.push_back({step.name, seconds.count()});
+  }
+}
+
+void Session::forward() {
+  has_forward_ = false;  // until it is whole
+  run(forward_, "forward");
+  has_forward_ = true;
+}
+
+void Session::backward() {
+  require(has_forward_, "backward: there is no forward to follow; call forward() before");
+  run(backward_, "backward");
+}
+
+TensorView Session::view(std::string_view name) const {
+  const Memory& memory = memory_[slot_of(name)];
+  require(memory.view.data != nullptr,
+          "tensor '" + std::string(name) + "' has no memory: it is not bound, or no step uses it");
+  return memory.view;
+}
+
+}  // namespace coda

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a Plan: every step prepared once by a backend, the plan's own tensors in one arena, the
+// caller's bound by name. Between forward() and backward() the session keeps what the forward
+// saved.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coda/plan.h"
+#include "runtime/aligned_buffer.h"
+#include "runtime/arena.h"
+#include "runtime/backend.h"
+
+namespace coda {
+
+struct StepTiming {
+  std::string name;
+  double seconds = 0;
+};
+
+struct SessionOptions {
+  bool timing = false;  // measure each step
+  // Before each phase fill what it will write with NaN (-1 in integers): the arena, saved tensors,
+  // and outputs that it does not read. A store that a backend forgets then shows in the results.
+  bool poison = false;
+};
+
+class Session {
+ public:
+  // The backend is used here only. Throws Error if the plan does not fit itself, naming the step.
+  Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options = {});
+
+  // Inputs, parameters and outputs. Memory stays the caller's and must outlive its last run; it may
+  // be bound again at any time. An output that a step also reads (a gradient that is added to) is
+  // read from the same memory.
+  void bind(std::string_view name, const TensorView& view);
+
+  // Throw Error if a tensor of the phase is not bound. backward() follows a forward(), and may
+  // follow it again.
+  void forward();
+  void backward();
+
+  const Plan& plan() const { return plan_; }
+  const DimValues& sizes() const { return sizes_; }
+  // Memory of any tensor that has been bound or that the session owns: a temporary is valid inside
+  // a phase only.
+  TensorView view(std::string_view name) const;
+
+  // Of the last run of each phase; empty unless timing was asked for.
+  const std::vector<StepTiming>& forward_timings() const { return forward_.timings; }
+  const std::vector<StepTiming>& backward_timings() const { return backward_.timings; }
+  const ArenaPlan& arena() const { return arena_; }
+  int64_t arena_bytes() const { return arena_.bytes; }
+  int64_t saved_bytes() const { return arena_.saved_bytes; }
+
+ private:
+  struct PreparedStep {
+    std::string name;
+    std::unique_ptr<Kernel> kernel;
+    std::vector<int> tensors;       // slots of memory_
+    std::vector<TensorView> views;  // the same, as the kernel takes them
+  };
+  struct PreparedPhase {
+    std::vector<PreparedStep> steps;
+    std::vector<int> overwritten;  // slots of outputs that are written and not read before
+    std::vector<StepTiming> timings;
+    bool is_stale = true;  // a binding has changed since `views` was filled
+  };
+  struct Memory {
+    const PlanTensor* tensor = nullptr;
+    PhysicalShape shape;
+    TensorView view;  // data is null until bound
+  };
+
+  void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
+  void place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer);
+  void run(PreparedPhase& phase, const char* name);
+  int slot_of(std::string_view name) const;
+
+  Plan plan_;
+  DimValues sizes_;
+  SessionOptions options_;
+  ArenaPlan arena_;
+  AlignedBuffer temporaries_;
+  AlignedBuffer saved_;
+  std::vector<Memory> memory_;                     // as plan_.tensors
+  std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
+  PreparedPhase forward_;
+  PreparedPhase backward_;
+  bool has_forward_ = false;
+};
+
+}  // namespace coda

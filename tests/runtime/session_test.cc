@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions over a toy backend whose steps are lambdas: the right memory reaches the right kernel,
+// what is saved lasts, wrong bindings are refused in one line, and a forgotten store shows when
+// memory is poisoned.
+#include "runtime/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "coda/error.h"
+#include "runtime/owned_tensor.h"
+
+namespace coda {
+namespace {
+
+using Body = std::function<void(std::span<const TensorView>)>;
+
+class ToyKernel : public Kernel {
+ public:
+  explicit ToyKernel(Body body) : body_(std::move(body)) {}
+  void run(std::span<const TensorView> tensors) override { body_(tensors); }
+
+ private:
+  Body body_;
+};
+
+// Elementwise: "multiply" c = a * b; "square"; "store first" (a kernel that forgets the rest); "add
+// into".
+class ToyBackend : public Backend {
+ public:
+  std::string_view name() const override { return "toy"; }
+  std::unique_ptr<Kernel> prepare(const Program& program, const DimValues&) override {
+    prepared.push_back(program.name);
+    return std::make_unique<ToyKernel>(
+        [](std::span<const TensorView> t) { write_values(read_values(t[0]), t[1]); });
+  }
+  std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                                  const DimValues&) override {
+    prepared.push_back(call.function);
+    EXPECT_EQ(tensors.size(), call.inputs.size() + call.outputs.size());
+    const std::string function = call.function;
+    return std::make_unique<ToyKernel>([function](std::span<const TensorView> t) {
+      std::vector<double> a = read_values(t[0]);
+      const std::vector<double> b = read_values(t[t.size() - 2]);
+      if (function == "multiply")
+        for (size_t i = 0; i < a.size(); ++i) a[i] *= b[i];
+      if (function == "add")
+        for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+      if (function == "store first") {
+        write_values(std::span(a).first(1), dense_view(t.back().data, t.back().dtype, 1, 1));
+        return;
+      }
+      write_values(a, t.back());
+    });
+  }
+  std::vector<std::string> prepared;
+};
+
+PlanStep step(const std::string& function, std::vector<std::string> inputs,
+              std::vector<std::string> outputs) {
+  OpaqueCall call;
+  call.function = function;
+  call.inputs = std::move(inputs);
+  call.outputs = std::move(outputs);
+  return {function + " step", StepRole::opaque, call, {}};
+}
+
+PlanTensor tensor(const std::string& name, TensorRole role) {
+  return {TensorDecl{name, Shape{Dim("M"), 3}}, role};
+}
+
+// s = x * w (saved), t = s * s, y = t * w; backward: u = dy * s, dw += u * x.
+Plan toy_plan() {
+  Plan plan;
+  plan.tensors = {tensor("x", TensorRole::input),     tensor("w", TensorRole::parameter),
+                  tensor("s", TensorRole::saved),     tensor("t", TensorRole::temporary),
+                  tensor("y", TensorRole::output),    tensor("dy", TensorRole::input),
+                  tensor("u", TensorRole::temporary), tensor("v", TensorRole::temporary),
+                  tensor("dw", TensorRole::output)};
+  plan.forward = {step("multiply", {"x", "w"}, {"s"}), step("multiply", {"s", "s"}, {"t"}),
+                  step("multiply", {"t", "w"}, {"y"})};
+  plan.backward = {step("multiply", {"dy", "s"}, {"u"}), step("multiply", {"u", "x"}, {"v"}),
+                   step("add", {"dw", "v"}, {"dw"})};
+  return plan;
+}
+
+struct Fixture {
+  explicit Fixture(SessionOptions options = {})
+      : session(toy_plan(), backend, {{"M", 2}}, options) {
+    x.randomise(1), w.randomise(2), dy.randomise(3), dw.set(10.0);
+  }
+  void bind() {
+    session.bind("x", x.view()), session.bind("w", w.view()), session.bind("y", y.view());
+    session.bind("dy", dy.view()), session.bind("dw", dw.view());
+  }
+  ToyBackend backend;
+  Session session;
+  OwnedTensor x{DType::f32, 2, 3, 4}, w{DType::f32, 2, 3}, y{DType::f32, 2, 3, 1},
+      dy{DType::f32, 2, 3}, dw{DType::f32, 2, 3};
+};
+
+std::string message(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Session, RunsForwardAndBackwardAndAddsIntoAGradient) {
+  for (bool poison : {false, true}) {
+    Fixture f({.timing = false, .poison = poison});
+    f.bind();
+    f.session.forward();
+    const std::vector<double> x = f.x.values(), w = f.w.values(), dy = f.dy.values();
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(f.y.values()[i], x[i] * x[i] * w[i] * w[i] * w[i], 1e-5);
+    for (int times = 1; times <= 2; ++times) {  // what is saved outlives a backward
+      f.session.backward();
+      for (size_t i = 0; i < x.size(); ++i)
+        EXPECT_NEAR(f.dw.values()[i], 10 + times * dy[i] * x[i] * w[i] * x[i], 1e-4);
+    }
+  }
+}
+
+TEST(Session, PreparesEachStepOnce) {
+  Fixture f;
+  f.bind();
+  f.session.forward();
+  f.session.forward();
+  f.session.backward();
+  EXPECT_EQ(f.backend.prepared.size(), 6u);
+}
+
+TEST(Session, ANewBindingTakesEffectAtTheNextRun) {
+  Fixture f;
+  f.bind();
+  f.session.forward();
+  OwnedTensor other(DType::f32, 2, 3);
+  f.session.bind("y", other.view());
+  f.session.forward();
+  EXPECT_EQ(other.values(), f.y.values());
+  EXPECT_EQ(f.session.view("y").data, other.view().data);
+}
+
+TEST(Session, AForgottenStoreShowsAsNaNWhenPoisoned) {
+  Plan plan = toy_plan();
+  plan.forward[1] = step("store first", {"s", "s"}, {"t"});
+  ToyBackend backend;
+  Session session(plan, backend, {{"M", 2}}, {.timing = false, .poison = true});
+  OwnedTensor x(DType::f32, 2, 3), w(DType::f32, 2, 3), y(DType::f32, 2, 3);
+  x.randomise(1), w.randomise(2);
+  session.bind("x", x.view()), session.bind("w", w.view()), session.bind("y", y.view());
+  session.forward();
+  EXPECT_FALSE(std::isnan(y.values()[0]));
+  for (size_t i = 1; i < 6; ++i) EXPECT_TRUE(std::isnan(y.values()[i]));
+
+  plan.forward[1] = toy_plan().forward[1];
+  plan.forward[2] = step("store first", {"t", "t"}, {"y"});  // an output is poisoned too
+  Session forgets_output(plan, backend, {{"M", 2}}, {.timing = false, .poison = true});
+  forgets_output.bind("x", x.view()), forgets_output.bind("w", w.view()),
+      forgets_output.bind("y", y.view());
+  forgets_output.forward();
+  EXPECT_TRUE(std::isnan(y.values()[1]));
+}
+
+TEST(Session, TimesEachStepIfAsked) {
+  Fixture f({.timing = true, .poison = false});
+  f.bind();
+  f.session.forward();
+  ASSERT_EQ(f.session.forward_timings().size(), 3u);
+  EXPECT_EQ(f.session.forward_timings()[1].name, "multiply step");
+  EXPECT_TRUE(f.session.backward_timings().empty());
+  Fixture silent;
+  silent.bind();
+  silent.session.forward();
+  EXPECT_TRUE(silent.session.forward_timings().empty());
+}
+
+TEST(Session, StatesItsMemory) {
+  Fixture f;
+  EXPECT_EQ(f.session.saved_bytes(), 64);      // s: 24 bytes, a line
+  EXPECT_EQ(f.session.arena_bytes(), 2 * 64);  // u and v
+}
+
+TEST(Session, WrongBindingsAreRefusedWithWhatIsExpected) {
+  using testing::HasSubstr;
+  Fixture f;
+  OwnedTensor wide(DType::f32, 2, 4), half(DType::bf16, 2, 3);
+  auto bind = [&](const char* name, TensorView view) {
+    return message([&] { f.session.bind(name, view); });
+  };
+  EXPECT_THAT(bind("z", f.x.view()), HasSubstr("no tensor named 'z'"));
+  EXPECT_THAT(bind("s", f.x.view()), HasSubstr("'s' is the plan's own"));
+  EXPECT_THAT(bind("x", wide.view()),
+              HasSubstr("tensor 'x' is f32 [2, 3], but f32 [2, 4] was given"));
+  EXPECT_THAT(bind("x", half.view()),
+              HasSubstr("tensor 'x' is f32 [2, 3], but bf16 [2, 3] was given"));
+  TensorView narrow = f.x.view();
+  narrow.row_stride = 2;
+  EXPECT_THAT(bind("x", narrow), HasSubstr("2 elements apart"));
+  EXPECT_THAT(bind("x", dense_view(nullptr, DType::f32, 2, 3)), HasSubstr("null"));
+}
+
+TEST(Session, RunsOnlyWithEverythingBoundAndInOrder) {
+  using testing::HasSubstr;
+  Fixture f;
+  EXPECT_THAT(message([&] { f.session.forward(); }),
+              HasSubstr("'x' is not bound; step 'multiply step' needs it"));
+  f.session.bind("x", f.x.view()), f.session.bind("w", f.w.view()), f.session.bind("y", f.y.view());
+  EXPECT_THAT(message([&] { f.session.backward(); }), HasSubstr("no forward to follow"));
+  EXPECT_EQ(message([&] { f.session.forward(); }), "accepted");  // the backward's are not needed
+  EXPECT_THAT(message([&] { f.session.backward(); }),
+              HasSubstr("backward: tensor 'dy' is not bound"));
+}
+
+TEST(Session, APlanThatContradictsItselfIsRefused) {
+  using testing::HasSubstr;
+  ToyBackend backend;
+  auto refuse = [&](const Plan& plan) {
+    return message([&] { Session(plan, backend, {{"M", 2}}); });
+  };
+  Plan plan = toy_plan();
+  plan.forward[0] = step("multiply", {"x", "x"}, {"w"});
+  plan.forward[1] = step("multiply", {"x", "x"}, {"s"});
+  plan.forward.pop_back();
+  EXPECT_THAT(refuse(plan), HasSubstr("writes 'w', which the caller gives"));
+
+  plan = toy_plan();
+  plan.tensors.push_back(plan.tensors[0]);
+  EXPECT_THAT(refuse(plan), HasSubstr("two tensors named 'x'"));
+
+  Program program;
+  program.name = "copy";
+  program.tensors = {TensorDecl{"x", Shape{Dim("M"), 3}}, TensorDecl{"s", Shape{Dim("M"), 3}}};
+  Step load{.kind = StepKind::load_tile,
+            .shape = Shape{Dim("M"), 3},
+            .operands = {},
+            .segments = {},
+            .tensor = 0};
+  Step store{.kind = StepKind::store_tile,
+             .shape = Shape{Dim("M"), 3},
+             .operands = {0},
+             .segments = {},
+             .tensor = 1};
+  program.steps = {load, store};
+  plan = toy_plan();
+  plan.forward[0] = {"copy", StepRole::tile, program, {}};
+  EXPECT_EQ(refuse(plan), "accepted");
+  program.tensors[0].dtype = DType::bf16;
+  plan.forward[0] = {"copy", StepRole::tile, program, {}};
+  EXPECT_THAT(refuse(plan),
+              HasSubstr("step 'copy' declares a tensor otherwise than the plan does"));
+}
+
+}  // namespace
+}  // namespace coda
