@@ -21,6 +21,9 @@ enum class Major { k, outer };
 // mainloop. Cooperative: both share a tile, so it can be larger for the same registers.
 enum class Schedule { ping_pong, cooperative };
 
+// What L2 should do with a line once it has been used.
+enum class Keep { normal, first_out, last_out };
+
 inline constexpr u32 kWarpSize = 32;
 inline constexpr u32 kWarpgroupSize = 128;
 inline constexpr u32 kConsumerWarpgroups = 2;
@@ -43,6 +46,9 @@ struct GemmConfig {
   Schedule schedule = Schedule::ping_pong;
   Layout layout = Layout::tn;
   Element element = Element::bf16;
+  Keep keep_a = Keep::normal;
+  Keep keep_b = Keep::normal;
+  Keep keep_output = Keep::normal;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
 
@@ -86,8 +92,8 @@ constexpr OperandBox box_b(const GemmConfig& config) {
 }
 
 constexpr bool is_valid(const GemmConfig& config) {
-  const bool wgmma_n = config.tile_n == 64 || config.tile_n == 128 || config.tile_n == 192 ||
-                       config.tile_n == 256;
+  const bool wgmma_n =
+      config.tile_n == 64 || config.tile_n == 128 || config.tile_n == 192 || config.tile_n == 256;
   const bool wgmma_m = config.warpgroup_m() % kWgmmaM == 0 && config.tile_m <= 256;
   // A slice starts at a multiple of the swizzle's period of eight rows.
   const bool slices = config.tile_m % (8 * config.cluster_n) == 0 &&

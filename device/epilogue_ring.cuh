@@ -3,7 +3,8 @@
 // sub-tile: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
 // store warp sends it away and hands it back. So no consumer ever waits for a store, and loads run
 // ahead by as many sub-tiles as the ring holds.
-// Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free.
+// Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free. Without
+// loads, consumers take a free group themselves.
 // Invariant: all roles visit the groups in the same order. A consumer's earlier turn at the same
 // group is complete before its next (an order barrier between ping-pong warpgroups, an even ring
 // between cooperative ones), so a phase's parity is never ambiguous.
@@ -52,22 +53,17 @@ struct EpilogueRing {
     }
   }
 
-  // One thread of the load warp: all sub-tiles of one tile. An epilogue without loads passes the
-  // group on at once, so that consumers have one thing to wait for.
+  // One thread of the load warp: all sub-tiles of one tile.
   __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile,
                                        State& state) const {
     for (u32 index = 0; index < kSubTiles; ++index) {
       const u32 barrier = full + state.stage * kBarrierBytes;
       barrier_wait(free + state.stage * kBarrierBytes, state.phase ^ 1);
-      if constexpr (kShape.loads == 0) {
-        barrier_arrive(barrier);
-      } else {
-        const TileCoord origin = sub_tile_origin(kConfig, tile, index);
-        barrier_arrive_expect(barrier, kShape.loads * kSubTileBytes);
+      const TileCoord origin = sub_tile_origin(kConfig, tile, index);
+      barrier_arrive_expect(barrier, kShape.loads * kSubTileBytes);
 #pragma unroll
-        for (u32 plane = 0; plane < kShape.loads; ++plane) {
-          Epilogue::load(arguments, plane, plane_address(state.stage, plane), origin, barrier);
-        }
+      for (u32 plane = 0; plane < kShape.loads; ++plane) {
+        Epilogue::load(arguments, plane, plane_address(state.stage, plane), origin, barrier);
       }
       state.advance();
     }
@@ -115,7 +111,7 @@ struct EpilogueRing {
     constexpr u32 kColumns = kConfig.tile_n / kSubTileColumns;
 #pragma unroll
     for (u32 own = 0; own < kOwn; ++own) {
-      barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+      receive(state);
       if (own == kOwn - 1) waited();
 #pragma unroll
       for (u32 chunk = 0; chunk < kChunks; ++chunk) {
@@ -131,6 +127,15 @@ struct EpilogueRing {
   }
 
  private:
+  // Without loads the group comes straight from the store warp.
+  __device__ __forceinline__ void receive(const State& state) const {
+    if constexpr (kShape.loads != 0) {
+      barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+    } else {
+      barrier_wait(free + state.stage * kBarrierBytes, state.phase ^ 1);
+    }
+  }
+
   __device__ __forceinline__ u32 plane_address(u32 group, u32 plane) const {
     return groups + group * kGroupBytes + plane * kSubTileBytes;
   }

@@ -4,28 +4,28 @@
 // With l the loaded planes, store 0 is acc + sum(l), and store s > 0 is acc / (s + 1) + l[s % loads].
 #pragma once
 
-#include "device/synthetic_arguments.cuh"
 #include "device/matrix_move.cuh"
 #include "device/shared_layout.cuh"
+#include "device/synthetic_arguments.cuh"
 #include "device/tma.cuh"
 
 namespace coda::device {
 
-template <Element kElement, EpilogueShape kMoved>
+template <GemmConfig kConfig, EpilogueShape kMoved>
 struct SyntheticEpilogue {
   static_assert(kMoved.planes() <= kMaxSyntheticPlanes && kMoved.stores >= 1);
 
   static constexpr EpilogueShape kShape = kMoved;
   using Arguments = SyntheticArguments;
 
-  __device__ __forceinline__ static void load(const Arguments& arguments, u32 plane, u32 destination,
-                                              TileCoord origin, u32 barrier) {
+  __device__ __forceinline__ static void load(const Arguments& arguments, u32 plane,
+                                              u32 destination, TileCoord origin, u32 barrier) {
     tma_load(destination, &arguments.loads[plane], origin.n, origin.m, barrier);
   }
 
   __device__ __forceinline__ static void store(const Arguments& arguments, u32 plane,
                                                TileCoord origin, u32 source) {
-    tma_store(&arguments.stores[plane], origin.n, origin.m, source);
+    tma_store<kConfig.keep_output>(&arguments.stores[plane], origin.n, origin.m, source);
   }
 
   __device__ __forceinline__ static void apply(const Arguments&, const float* accumulators,
@@ -40,12 +40,12 @@ struct SyntheticEpilogue {
       if constexpr (kMoved.loads != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < kMoved.loads; ++plane) {
-          unpack<kElement>(loaded[plane][pair], low[plane], high[plane]);
+          unpack<kConfig.element>(loaded[plane][pair], low[plane], high[plane]);
           sum_low += low[plane];
           sum_high += high[plane];
         }
       }
-      stored[0][pair] = pack<kElement>(sum_low, sum_high);
+      stored[0][pair] = pack<kConfig.element>(sum_low, sum_high);
 #pragma unroll
       for (u32 plane = 1; plane < kMoved.stores; ++plane) {
         const float scale = 1.0f / static_cast<float>(plane + 1);
@@ -55,7 +55,7 @@ struct SyntheticEpilogue {
           a += low[plane % kMoved.loads];
           b += high[plane % kMoved.loads];
         }
-        stored[plane][pair] = pack<kElement>(a, b);
+        stored[plane][pair] = pack<kConfig.element>(a, b);
       }
     }
   }

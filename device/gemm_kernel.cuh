@@ -15,7 +15,12 @@
 
 namespace coda::device {
 
-enum class ProducerWarp : u32 { operands = 0, epilogue_loads = 1, epilogue_stores = 2, streamer = 3 };
+enum class ProducerWarp : u32 {
+  operands = 0,
+  epilogue_loads = 1,
+  epilogue_stores = 2,
+  streamer = 3
+};
 
 template <GemmConfig kConfig, class Epilogue>
 __device__ __forceinline__ void gemm_kernel(const GemmArguments& gemm,
@@ -81,9 +86,11 @@ __device__ __forceinline__ void gemm_kernel(const GemmArguments& gemm,
         mainloop.load(gemm, tile_at(index), rank, state);
       }
     } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_loads)) {
-      typename Ring::State state;
-      for (u32 index = first; index < tiles; index += stride) {
-        ring.load(epilogue, tile_at(index), state);
+      if constexpr (kShape.loads != 0) {
+        typename Ring::State state;
+        for (u32 index = first; index < tiles; index += stride) {
+          ring.load(epilogue, tile_at(index), state);
+        }
       }
     } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_stores)) {
       typename Ring::State state;

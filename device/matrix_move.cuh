@@ -15,9 +15,10 @@ __device__ __forceinline__ void load_matrices(u32 (&fragment)[4], u32 address) {
 }
 
 __device__ __forceinline__ void store_matrices(u32 address, const u32 (&fragment)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-               "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
+      : "memory");
 }
 
 // Two floats, rounded to nearest even; `low` is the element of the lower address.

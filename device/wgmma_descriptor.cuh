@@ -27,9 +27,8 @@ constexpr u64 wgmma_descriptor(Major major, u32 address) {
 // Added to a descriptor to step `outer` indices (a multiple of 64) and `k` (a multiple of 16). The
 // swizzle is a function of the address, so stepping inside a swizzled row is an addition.
 constexpr u64 descriptor_step(Major major, u32 outer, u32 k) {
-  return major == Major::k
-             ? (outer * kSwizzleBytes + k * kElementBytes) >> 4
-             : (outer / kOuterChunk * kOuterChunkBytes + k * kSwizzleBytes) >> 4;
+  return major == Major::k ? (outer * kSwizzleBytes + k * kElementBytes) >> 4
+                           : (outer / kOuterChunk * kOuterChunkBytes + k * kSwizzleBytes) >> 4;
 }
 
 }  // namespace coda::device

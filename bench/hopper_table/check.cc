@@ -15,8 +15,9 @@ constexpr std::size_t kGuard = 4096;
 constexpr unsigned kPlanes = 3;
 constexpr unsigned kBandRows = 512;
 
-// One rounding to bf16 leaves 1.7e-3 of relative error, to fp16 0.2e-3.
-constexpr double kMaxError = 2e-3;
+// One rounding to bf16 leaves 1.7e-3 of relative error over many elements, to fp16 0.2e-3; over a
+// handful it may reach half a unit in the last place.
+constexpr double kMaxError = 4e-3;
 
 struct Size {
   unsigned m;
@@ -25,11 +26,11 @@ struct Size {
 };
 
 constexpr Size kSizes[] = {
-    {256, 256, 128},     // one tile or two, fewer K blocks than stages
-    {393, 331, 137},     // ragged in all three, K not a multiple of 8
-    {1, 8, 8},           // less than anything
-    {130, 2056, 1000},   // clusters that reach past the output
-    {4224, 2944, 448},   // several waves, an odd number of tiles for many CTAs
+    {256, 256, 128},    // one tile or two, fewer K blocks than stages
+    {393, 331, 137},    // ragged in all three, K not a multiple of 8
+    {1, 8, 8},          // less than anything
+    {130, 2056, 1000},  // clusters that reach past the output
+    {4224, 2944, 448},  // several waves, an odd number of tiles for many CTAs
 };
 
 }  // namespace
@@ -84,8 +85,7 @@ int check_variants(const Device& device, const NvrtcCompiler& compiler, const Su
             worst = std::max(worst, error);
             const std::string key =
                 std::to_string(variants[i].shape.loads) + ":" + std::to_string(plane);
-            const unsigned long long first =
-                checksums.emplace(key, verdict.checksum).first->second;
+            const unsigned long long first = checksums.emplace(key, verdict.checksum).first->second;
             if (error < kMaxError && verdict.wrong == 0 && verdict.touched == 0 &&
                 verdict.checksum == first) {
               continue;

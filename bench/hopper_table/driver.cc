@@ -211,10 +211,10 @@ device::TensorMap Device::tensor_map(DevicePointer base, bool fp16, std::uint64_
   const std::uint64_t pitch_bytes[1] = {pitch_elements * 2};
   const std::uint32_t box[2] = {box_columns, box_rows};
   const std::uint32_t element_strides[2] = {1, 1};
-  check(api().encode_tiled(&map, fp16 ? kFloat16 : kBfloat16, 2, reinterpret_cast<void*>(base),
-                           sizes, pitch_bytes, box, element_strides, 0, kSwizzle128,
-                           kPromoteL2To256, 0),
-        "cuTensorMapEncodeTiled");
+  check(
+      api().encode_tiled(&map, fp16 ? kFloat16 : kBfloat16, 2, reinterpret_cast<void*>(base), sizes,
+                         pitch_bytes, box, element_strides, 0, kSwizzle128, kPromoteL2To256, 0),
+      "cuTensorMapEncodeTiled");
   return map;
 }
 

@@ -45,7 +45,8 @@ class Device {
   void fill_bytes(DevicePointer pointer, unsigned char value, std::size_t bytes) const;
   void to_host(void* host, DevicePointer device, std::size_t bytes) const;
 
-  Function load_kernel(const std::vector<char>& cubin, const char* name, unsigned shared_bytes) const;
+  Function load_kernel(const std::vector<char>& cubin, const char* name,
+                       unsigned shared_bytes) const;
   KernelResources resources(Function function) const;
   int max_active_clusters(Function function, const LaunchShape& shape) const;
   void launch(Function function, const LaunchShape& shape, void** arguments) const;

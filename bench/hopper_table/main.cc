@@ -2,8 +2,10 @@
 // The table that chooses the tiles and schedules which the emitter serves. See docs/performance.md
 // for the method.
 //   hopper_table check [--only TEXT] [--smallest]
-//   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor] [--only TEXT]
+//   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor|cache] [--only TEXT]
 //                [--bands ROWS,...] [--keep COUNT] [--no-sustained] [--screen] [--json FILE]
+//                [--screen-seconds S]   screens each alone on a hot chip, not interleaved
+//   hopper_table once ...             launches each candidate once, for a profiler
 // --root DIR names the folder that holds device/ (default: the current one).
 #include <algorithm>
 #include <cstdio>
@@ -36,6 +38,7 @@ struct Options {
   unsigned keep = 3;
   int rounds = 5;
   double seconds = 1.2;
+  double screen_seconds = 0;
   double heat_seconds = 3;
   int repetitions = 2;
   bool sustained = true;
@@ -78,6 +81,8 @@ Options parse(int argc, char** argv) {
       options.rounds = std::stoi(value());
     } else if (flag == "--seconds") {
       options.seconds = std::stod(value());
+    } else if (flag == "--screen-seconds") {
+      options.screen_seconds = std::stod(value());
     } else if (flag == "--heat") {
       options.heat_seconds = std::stod(value());
     } else if (flag == "--repetitions") {
@@ -103,7 +108,7 @@ Options parse(int argc, char** argv) {
 // Any of the words separated by '|'.
 bool selected(const Variant& variant, const std::string& only) {
   if (only.empty()) return true;
-  const std::string name = variant.name();
+  const std::string name = variant.name() + "$";
   for (const std::string& word : split(only, '|')) {
     if (name.find(word) != std::string::npos) return true;
   }
@@ -136,23 +141,26 @@ std::vector<Variant> menu_variants(const Options& options, device::Layout layout
   std::vector<Variant> variants;
   if (options.menu == "bare") {
     variants = bare_variants(layout);
-  } else {
+  } else if (options.menu == "epilogue") {
     variants = epilogue_variants(layout);
-    if (options.menu == "floor") {
-      for (Variant& variant : variants) variant.shape = streamed(variant.shape);
-    }
+  } else if (options.menu == "floor") {
+    variants = floor_variants(layout);
+  } else if (options.menu == "cache") {
+    variants = cache_variants(layout);
+  } else {
+    throw std::runtime_error("unknown menu " + options.menu);
   }
   std::erase_if(variants, [&](const Variant& variant) { return !selected(variant, options.only); });
   return variants;
 }
 
-// The `keep` fastest of each kind of epilogue in the interleaved screening.
+// The `keep` fastest of each kind of epilogue in the screening.
 std::vector<Candidate*> finalists(std::map<std::string, std::vector<Candidate*>>& kinds,
-                                  unsigned keep) {
+                                  Spread Candidate::* screened, unsigned keep) {
   std::vector<Candidate*> kept;
   for (auto& [kind, candidates] : kinds) {
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate* a, const Candidate* b) {
-      return a->interleaved.median_ms < b->interleaved.median_ms;
+    std::sort(candidates.begin(), candidates.end(), [&](const Candidate* a, const Candidate* b) {
+      return (a->*screened).median_ms < (b->*screened).median_ms;
     });
     for (std::size_t i = 0; i < std::min<std::size_t>(keep, candidates.size()); ++i) {
       kept.push_back(candidates[i]);
@@ -161,12 +169,24 @@ std::vector<Candidate*> finalists(std::map<std::string, std::vector<Candidate*>>
   return kept;
 }
 
+// Compiled kernels by source, since shapes share them.
+using KernelCache = std::map<std::string, CompiledKernel>;
+
+void compile_missing(const NvrtcCompiler& compiler, const std::vector<Variant>& variants,
+                     KernelCache& cache) {
+  std::vector<std::string> missing;
+  for (const Variant& variant : variants) {
+    if (!cache.contains(kernel_source(variant))) missing.push_back(kernel_source(variant));
+  }
+  std::vector<CompiledKernel> compiled = compiler.compile_all(missing);
+  for (std::size_t i = 0; i < missing.size(); ++i) cache[missing[i]] = std::move(compiled[i]);
+}
+
 void time_shape(const Device& device, const Support& support, const NvrtcCompiler& compiler,
-                const Options& options, const Shape& shape, Timer& timer, Report& report) {
+                const Options& options, const Shape& shape, Timer& timer, Report& report,
+                KernelCache& cache) {
   const std::vector<Variant> variants = menu_variants(options, shape.layout);
-  std::vector<std::string> sources;
-  for (const Variant& variant : variants) sources.push_back(kernel_source(variant));
-  const std::vector<CompiledKernel> compiled = compiler.compile_all(sources);
+  compile_missing(compiler, variants, cache);
 
   unsigned planes = 1;
   bool streams = false;
@@ -193,22 +213,37 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
   for (auto& launch : cublas_algorithms(device, problem)) {
     add("cuBLAS heuristic " + std::to_string(index++), "", std::move(launch), peers);
   }
-  for (std::size_t i = 0; i < variants.size(); ++i) {
-    if (!compiled[i].defect.empty()) {
-      std::printf("%s: %s, left out\n", variants[i].name().c_str(), compiled[i].defect.c_str());
+  for (const Variant& variant : variants) {
+    const CompiledKernel& compiled = cache.at(kernel_source(variant));
+    if (!compiled.defect.empty()) {
+      std::printf("%s: %s, left out\n", variant.name().c_str(), compiled.defect.c_str());
       continue;
     }
-    const LoadedKernel kernel = load_variant(device, variants[i], compiled[i].cubin);
+    const LoadedKernel kernel = load_variant(device, variant, compiled.cubin);
     for (const unsigned band : options.bands) {
-      add(variants[i].name() + " b" + std::to_string(band), variants[i].shape_name(),
-          prepare(device, kernel, variants[i], problem, band), ours);
+      add(variant.name() + " b" + std::to_string(band), variant.shape_name(),
+          prepare(device, kernel, variant, problem, band), ours);
     }
   }
   std::vector<Candidate*> all = peers;
   all.insert(all.end(), ours.begin(), ours.end());
-  timer.interleaved(all, options.rounds, 3.0);
+  if (options.mode == "once") {
+    for (Candidate* candidate : all) {
+      std::printf("%s\n", candidate->name.c_str());
+      candidate->launch(0);
+    }
+    device.synchronize();
+    return;
+  }
+  Spread Candidate::* screened = &Candidate::interleaved;
+  if (options.screen_seconds > 0) {
+    timer.sustained(all, options.screen_seconds, 1, options.heat_seconds);
+    screened = &Candidate::sustained;
+  } else {
+    timer.interleaved(all, options.rounds, 3.0);
+  }
 
-  const std::vector<Candidate*> kept = finalists(kinds, options.keep);
+  const std::vector<Candidate*> kept = finalists(kinds, screened, options.keep);
   timer.cool(kept, 9);
   if (options.sustained) {
     timer.sustained(kept, options.seconds, options.repetitions, options.heat_seconds);
@@ -235,11 +270,13 @@ int run(const Options& options) {
                   [&](const Variant& variant) { return !selected(variant, options.only); });
     return check_variants(device, compiler, support, variants, options.smallest) == 0 ? 0 : 1;
   }
-  if (options.mode != "time") throw std::runtime_error("unknown mode " + options.mode);
+  if (options.mode != "time" && options.mode != "once")
+    throw std::runtime_error("unknown mode " + options.mode);
   Timer timer(device, power);
   Report report(options.json);
+  KernelCache cache;
   for (const Shape& shape : parse_shapes(options)) {
-    time_shape(device, support, compiler, options, shape, timer, report);
+    time_shape(device, support, compiler, options, shape, timer, report, cache);
   }
   return 0;
 }

@@ -44,8 +44,7 @@ const Api& api() {
 }
 
 constexpr const char* kOptions[] = {"--gpu-architecture=sm_90a", "--std=c++20",
-                                    "--device-as-default-execution-space",
-                                    "--ptxas-options=-v"};
+                                    "--device-as-default-execution-space", "--ptxas-options=-v"};
 
 int number_before(const std::string& log, const std::string& words) {
   std::smatch match;

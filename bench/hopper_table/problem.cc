@@ -184,9 +184,11 @@ std::function<void(unsigned set)> prepare(const Device& device, const LoadedKern
     }
     arguments->push_back(one);
   }
+  // No more clusters than give each the same number of tiles: the others would only draw power.
   LaunchShape launch = kernel.launch;
-  launch.grid = config.cluster_size() *
-                std::min(kernel.resident_clusters, arguments->front().gemm.order.count());
+  const unsigned tiles = arguments->front().gemm.order.count();
+  const unsigned waves = device::ceil_div(tiles, kernel.resident_clusters);
+  launch.grid = config.cluster_size() * device::ceil_div(tiles, waves);
   const Function function = kernel.function;
   return [&device, arguments, launch, function](unsigned set) {
     Arguments& one = (*arguments)[set % arguments->size()];

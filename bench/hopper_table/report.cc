@@ -43,9 +43,10 @@ void Report::add(const Shape& shape, const std::vector<Candidate*>& peers,
   const double interleaved = fastest(peers, &Candidate::interleaved);
   const double cool = fastest(peers, &Candidate::cool);
   const double sustained = fastest(peers, &Candidate::sustained);
-  std::printf("\n%s\n%-42s | sustained ms TF ratio   | cool ms TF ratio        |"
-              " interleaved ms TF ratio |  MHz |   W\n",
-              shape.name().c_str(), "");
+  std::printf(
+      "\n%s\n%-42s | sustained ms TF ratio   | cool ms TF ratio        |"
+      " interleaved ms TF ratio |  MHz |   W\n",
+      shape.name().c_str(), "");
   std::vector<Candidate*> all = peers;
   all.insert(all.end(), ours.begin(), ours.end());
   for (const Candidate* candidate : all) {
@@ -62,9 +63,9 @@ void Report::add(const Shape& shape, const std::vector<Candidate*>& peers,
                  candidate->name.c_str());
     const auto regime = [&](const char* name, const Spread& spread, double peer_ms) {
       if (spread.median_ms == 0) return;
-      std::fprintf(json_, ", \"%s\": {\"ms\": %.5f, \"low\": %.5f, \"high\": %.5f, \"ratio\": %.4f}",
-                   name, spread.median_ms, spread.low_ms, spread.high_ms,
-                   spread.median_ms / peer_ms);
+      std::fprintf(json_,
+                   ", \"%s\": {\"ms\": %.5f, \"low\": %.5f, \"high\": %.5f, \"ratio\": %.4f}", name,
+                   spread.median_ms, spread.low_ms, spread.high_ms, spread.median_ms / peer_ms);
     };
     regime("sustained", candidate->sustained, sustained);
     regime("cool", candidate->cool, cool);

@@ -95,12 +95,13 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
     for (Candidate* candidate : candidates) {
       const auto start = Clock::now();
       const double joules = power_.joules();
-      // The first fifth belongs to the clock of the candidate before.
+      // What comes first runs at the clock of the candidate before.
+      const double settling = std::max(0.2, seconds / 5);
       while (seconds_since(start) < seconds) {
         enqueue(*candidate, calls[candidate]);
         const double mhz = power_.sm_clock_mhz();  // while it runs
         const double ms = device_.elapsed_ms(start_, stop_) / calls[candidate];
-        if (seconds_since(start) < seconds / 5) continue;
+        if (seconds_since(start) < settling) continue;
         samples[candidate].push_back(ms);
         clocks[candidate].push_back(mhz);
       }

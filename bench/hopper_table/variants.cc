@@ -10,6 +10,7 @@ namespace {
 using device::Element;
 using device::EpilogueShape;
 using device::GemmConfig;
+using device::Keep;
 using device::Layout;
 using device::Schedule;
 
@@ -44,25 +45,35 @@ const char* schedule_name(Schedule schedule) {
   return schedule == Schedule::ping_pong ? "pp" : "co";
 }
 
-// The deepest pipeline, 3 or 4 stages, that leaves room for the epilogue's staging.
-bool with_most_stages(Variant& variant) {
-  for (const device::u32 stages : {4u, 3u}) {
-    variant.config.stages = stages;
-    if (fits(variant)) return true;
+void append(std::vector<Variant>& variants, const std::vector<Variant>& more) {
+  for (const Variant& variant : more) {
+    const bool known = std::any_of(variants.begin(), variants.end(), [&](const Variant& other) {
+      return other.name() == variant.name();
+    });
+    if (!known) variants.push_back(variant);
   }
-  return false;
+}
+
+// Pipeline depths that leave the epilogue's ring at least two groups, one to transform and one to
+// move.
+std::vector<Variant> with_stages(Variant variant) {
+  std::vector<Variant> variants;
+  for (const device::u32 stages : {3u, 4u, 5u, 6u}) {
+    variant.config.stages = stages;
+    if (!fits(variant)) continue;
+    if (device::shared_layout(variant.config, variant.shape).groups >= 2)
+      variants.push_back(variant);
+  }
+  return variants;
 }
 
 }  // namespace
 
 const char* layout_name(Layout layout) {
   switch (layout) {
-    case Layout::tn:
-      return "tn";
-    case Layout::nn:
-      return "nn";
-    case Layout::nt:
-      return "nt";
+    case Layout::tn: return "tn";
+    case Layout::nn: return "nn";
+    case Layout::nt: return "nt";
   }
   return "?";
 }
@@ -85,6 +96,13 @@ std::string Variant::shape_name() const {
 std::string Variant::name() const {
   std::string name = tile_name() + " " + layout_name(config.layout) + " " + shape_name();
   if (config.element == Element::fp16) name += " fp16";
+  const auto keep = [&](const char* what, Keep value) {
+    if (value != Keep::normal)
+      name += std::string(" ") + what + (value == Keep::last_out ? "+" : "-");
+  };
+  keep("a", config.keep_a);
+  keep("b", config.keep_b);
+  keep("out", config.keep_output);
   return name;
 }
 
@@ -92,18 +110,14 @@ std::vector<Variant> bare_variants(Layout layout, Element element) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
     for (const Cluster& cluster : kClusters) {
-      for (const device::u32 stages : {3u, 4u}) {
-        const Variant variant{.config = {.tile_m = tile.m,
-                                         .tile_n = tile.n,
-                                         .cluster_m = cluster.m,
-                                         .cluster_n = cluster.n,
-                                         .stages = stages,
-                                         .schedule = tile.schedule,
-                                         .layout = layout,
-                                         .element = element},
-                              .shape = {}};
-        if (fits(variant)) variants.push_back(variant);
-      }
+      append(variants, with_stages({.config = {.tile_m = tile.m,
+                                               .tile_n = tile.n,
+                                               .cluster_m = cluster.m,
+                                               .cluster_n = cluster.n,
+                                               .schedule = tile.schedule,
+                                               .layout = layout,
+                                               .element = element},
+                                    .shape = {}}));
     }
   }
   return variants;
@@ -115,10 +129,8 @@ std::vector<EpilogueShape> epilogue_menu() {
 }
 
 EpilogueShape streamed(const EpilogueShape& shape) {
-  return {.loads = 0,
-          .stores = 1,
-          .streamed_loads = shape.loads,
-          .streamed_stores = shape.stores - 1};
+  return {
+      .loads = 0, .stores = 1, .streamed_loads = shape.loads, .streamed_stores = shape.stores - 1};
 }
 
 std::vector<Variant> epilogue_variants(Layout layout) {
@@ -126,15 +138,50 @@ std::vector<Variant> epilogue_variants(Layout layout) {
   for (const Tile& tile : kTiles) {
     for (const Cluster& cluster : {Cluster{1, 2}, Cluster{2, 1}}) {
       for (const EpilogueShape& shape : epilogue_menu()) {
-        Variant variant{.config = {.tile_m = tile.m,
-                                   .tile_n = tile.n,
-                                   .cluster_m = cluster.m,
-                                   .cluster_n = cluster.n,
-                                   .schedule = tile.schedule,
-                                   .layout = layout},
-                        .shape = shape};
-        if (with_most_stages(variant)) variants.push_back(variant);
+        append(variants, with_stages({.config = {.tile_m = tile.m,
+                                                 .tile_n = tile.n,
+                                                 .cluster_m = cluster.m,
+                                                 .cluster_n = cluster.n,
+                                                 .schedule = tile.schedule,
+                                                 .layout = layout},
+                                      .shape = shape}));
       }
+    }
+  }
+  return variants;
+}
+
+std::vector<Variant> floor_variants(Layout layout) {
+  std::vector<Variant> variants;
+  for (const Tile& tile : kTiles) {
+    for (const EpilogueShape& shape : epilogue_menu()) {
+      if (shape.loads == 0) continue;
+      append(variants, with_stages({.config = {.tile_m = tile.m,
+                                               .tile_n = tile.n,
+                                               .cluster_m = 2,
+                                               .cluster_n = 1,
+                                               .schedule = tile.schedule,
+                                               .layout = layout},
+                                    .shape = streamed(shape)}));
+    }
+  }
+  return variants;
+}
+
+std::vector<Variant> cache_variants(Layout layout) {
+  std::vector<Variant> variants;
+  constexpr Keep kNormal = Keep::normal;
+  constexpr Keep kFirst = Keep::first_out;
+  constexpr Keep kLast = Keep::last_out;
+  for (Variant variant : bare_variants(layout)) {
+    for (const auto& [a, b, output] :
+         {std::array{kNormal, kNormal, kFirst}, std::array{kNormal, kLast, kNormal},
+          std::array{kNormal, kLast, kFirst}, std::array{kFirst, kLast, kFirst},
+          std::array{kLast, kNormal, kFirst}}) {
+      variant.config.keep_a = a;
+      variant.config.keep_b = b;
+      variant.config.keep_output = output;
+      variants.push_back(variant);
     }
   }
   return variants;
@@ -142,24 +189,11 @@ std::vector<Variant> epilogue_variants(Layout layout) {
 
 std::vector<Variant> all_variants() {
   std::vector<Variant> variants;
-  const auto append = [&](const std::vector<Variant>& more) {
-    for (const Variant& variant : more) {
-      const bool known = std::any_of(variants.begin(), variants.end(), [&](const Variant& other) {
-        return other.name() == variant.name();
-      });
-      if (!known) variants.push_back(variant);
-    }
-  };
-  for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) append(bare_variants(layout));
-  append(epilogue_variants(Layout::tn));
-  for (const EpilogueShape& shape : epilogue_menu()) {
-    if (shape.planes() == 1 && shape.loads == 0) continue;
-    for (Variant variant : epilogue_variants(Layout::tn)) {
-      if (variant.shape.planes() != 1 || variant.shape.loads != 0) continue;
-      variant.shape = streamed(shape);
-      if (variant.config.cluster_m == 2 && with_most_stages(variant)) append({variant});
-    }
+  for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) {
+    append(variants, bare_variants(layout));
   }
+  append(variants, epilogue_variants(Layout::tn));
+  append(variants, floor_variants(Layout::tn));
   return variants;
 }
 
@@ -168,6 +202,10 @@ std::string kernel_source(const Variant& variant) {
   const EpilogueShape& e = variant.shape;
   const auto field = [](const char* name, device::u32 value) {
     return std::string(".") + name + " = " + std::to_string(value) + ", ";
+  };
+  const auto keep = [](const char* name, Keep value) {
+    return std::string(".keep_") + name + " = static_cast<Keep>(" +
+           std::to_string(static_cast<int>(value)) + "), ";
   };
   const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt"};
   return "// " + variant.name() +
@@ -181,6 +219,7 @@ std::string kernel_source(const Variant& variant) {
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
          ", .layout = " + layouts[static_cast<int>(c.layout)] +
          ", .element = Element::" + (c.element == Element::bf16 ? "bf16, " : "fp16, ") +
+         keep("a", c.keep_a) + keep("b", c.keep_b) + keep("output", c.keep_output) +
          field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"
@@ -192,7 +231,8 @@ std::string kernel_source(const Variant& variant) {
          "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n"
          "gemm(const __grid_constant__ GemmArguments arguments,\n"
          "     const __grid_constant__ SyntheticArguments epilogue) {\n"
-         "  gemm_kernel<kConfig, SyntheticEpilogue<kConfig.element, kShape>>(arguments, epilogue);\n"
+         "  gemm_kernel<kConfig, SyntheticEpilogue<kConfig, kShape>>(arguments, "
+         "epilogue);\n"
          "}\n"
          "}  // namespace coda::device\n";
 }

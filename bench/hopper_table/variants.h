@@ -29,8 +29,12 @@ std::vector<device::EpilogueShape> epilogue_menu();
 // The same bytes, moved by a streamer beside a bare GEMM.
 device::EpilogueShape streamed(const device::EpilogueShape& shape);
 
-// The tiles of `bare_variants` that are timed with every epilogue, the others having been pruned.
+// Every tile with every epilogue and its streamed twin, the clusters pruned to those of two CTAs.
 std::vector<Variant> epilogue_variants(device::Layout layout);
+std::vector<Variant> floor_variants(device::Layout layout);
+
+// Every bare variant with hints of what L2 should keep.
+std::vector<Variant> cache_variants(device::Layout layout);
 
 // Every configuration that the table can time: what a machine without a GPU compiles.
 std::vector<Variant> all_variants();
