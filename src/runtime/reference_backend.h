@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend that is slow and obvious: programs step by step over whole matrices in float64, opaque
+// calls by their definitions, and each tensor rounded to its type where it is stored. Other
+// backends are tested against it.
+#pragma once
+
+#include "runtime/backend.h"
+
+namespace coda {
+
+class ReferenceBackend : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override;
+  std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                                  const DimValues& sizes) override;
+};
+
+}  // namespace coda
