@@ -124,7 +124,8 @@ class ProgramBuilder {
   void column_partial(std::string_view tensor, PartialKind kind, TileValue value,
                       Where where = Where::current());
 
-  // The verified program.
+  // The verified program. Steps stand where their first use needs them, operands from left to
+  // right.
   Program build();
 
  private:

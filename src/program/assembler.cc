@@ -3,6 +3,8 @@
 #include "program/assembler.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "coda/error.h"
@@ -13,6 +15,29 @@
 
 namespace coda::program {
 namespace {
+
+// Tensors in the order in which steps first name them; those that no step names stay last.
+void number_tensors_by_use(Program& program) {
+  std::vector<int> place(program.tensors.size(), -1);
+  std::vector<TensorDecl> tensors;
+  const auto visit = [&](int& tensor) {
+    if (tensor < 0) return;
+    if (place[tensor] < 0) {
+      place[tensor] = static_cast<int>(tensors.size());
+      tensors.push_back(program.tensors[tensor]);
+    }
+    tensor = place[tensor];
+  };
+  for (Step& step : program.steps) {
+    for (GemmSegment& segment : step.segments) visit(segment.a), visit(segment.b);
+    visit(step.tensor);
+    visit(step.row_index);
+  }
+  for (size_t t = 0; t < place.size(); ++t) {
+    if (place[t] < 0) tensors.push_back(program.tensors[t]);
+  }
+  program.tensors = std::move(tensors);
+}
 
 [[noreturn]] void wrong(std::string message) { fail(-1, std::move(message)); }
 
@@ -429,17 +454,69 @@ int Assembler::partial(StepKind kind, const TensorMention& tensor, PartialKind p
   return add(std::move(step), step_sizes_[value]);
 }
 
-Program Assembler::finish(bool drop_unused_members) {
-  std::vector<char> used(program_.steps.size(), 0);
+// Effects in their order, each behind what it needs. Loads of a tensor that is stored in place stay
+// before the store.
+std::vector<int> Assembler::order_of_use() const {
+  std::vector<int> order;
+  std::vector<char> placed(program_.steps.size(), 0);
+  std::vector<int> uses(program_.steps.size(), 0);
   for (const Step& step : program_.steps) {
-    for (int operand : step.operands) used[operand] = 1;
+    for (int operand : step.operands) ++uses[operand];
   }
+  std::function<void(int)> place;
+  // What has a name of its own stands before an expression, so that the expression stays in one
+  // piece.
+  const std::function<void(int)> place_named = [&](int i) {
+    for (int operand : program_.steps[i].operands) {
+      const StepKind kind = program_.steps[operand].kind;
+      if (placed[operand]) continue;
+      if (uses[operand] > 1 || kind == StepKind::gemm || kind == StepKind::split_pair) {
+        place(operand);
+      } else {
+        place_named(operand);
+      }
+    }
+  };
+  place = [&](int i) {
+    if (placed[i]) return;
+    placed[i] = 1;
+    const Step& step = program_.steps[i];
+    place_named(i);
+    for (int operand : step.operands) place(operand);
+    // Members of a pair stand side by side.
+    const int other = step.which == 0 ? i + 1 : i - 1;
+    const bool is_pair = step.kind == StepKind::split_pair && other >= 0 && other < step_count() &&
+                         program_.steps[other].kind == StepKind::split_pair && uses[other] > 0 &&
+                         !placed[other] && program_.steps[other].which != step.which &&
+                         program_.steps[other].operands == step.operands &&
+                         program_.steps[other].group == step.group;
+    if (is_pair && step.which == 1) place(other);
+    order.push_back(i);
+    if (is_pair && step.which == 0) place(other);
+  };
+  for (int i = 0; i < step_count(); ++i) {
+    if (!is_effect(program_.steps[i].kind)) continue;
+    for (int j = 0; j < i; ++j) {
+      const Step& load = program_.steps[j];
+      if (load.operands.empty() && load.tensor == program_.steps[i].tensor) place(j);
+    }
+    place(i);
+  }
+  for (int i = 0; i < step_count(); ++i) {
+    if (placed[i] || program_.steps[i].kind == StepKind::split_pair) continue;
+    fail(i, "its value is never used; store it or remove the step");
+  }
+  return order;
+}
+
+Program Assembler::finish(bool reorder) {
   Program program;
   program.name = program_.name;
+  std::vector<int> order(program_.steps.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (reorder) order = order_of_use();
   std::vector<int> renumbered(program_.steps.size(), -1);
-  std::vector<int> kept;  // old numbers of the steps
-  for (int i = 0; i < step_count(); ++i) {
-    if (drop_unused_members && !used[i] && program_.steps[i].kind == StepKind::split_pair) continue;
+  for (int i : order) {
     Step step = program_.steps[i];
     const Sizes sizes = step_sizes_[i];
     const auto& rows = size_of(sizes.rows);
@@ -453,14 +530,14 @@ Program Assembler::finish(bool drop_unused_members) {
     for (int& operand : step.operands) operand = renumbered[operand];
     renumbered[i] = static_cast<int>(program.steps.size());
     program.steps.push_back(std::move(step));
-    kept.push_back(i);
   }
   program.tensors = program_.tensors;
   try {
     resolve_tensors(program);
+    if (reorder) number_tensors_by_use(program);
     if (auto problem = find_problem(program)) throw *std::move(problem);
   } catch (Problem& problem) {
-    if (problem.step >= 0) problem.step = kept[problem.step];
+    if (problem.step >= 0) problem.step = order[problem.step];
     throw;
   }
   return program;

@@ -65,9 +65,10 @@ class Assembler {
   // Shape as far as it is known, "?" elsewhere.
   std::string shape_text(int step) const;
 
-  // Resolves all sizes and verifies. With drop_unused_members, members of pairs that nothing uses
-  // go. Problems name steps by their number before that.
-  Program finish(bool drop_unused_members = false);
+  // Resolves all sizes and verifies. With `reorder`, steps stand where their first use needs them,
+  // operands from left to right: what C++ leaves to the compiler does not show in the program, and
+  // members of pairs that nothing uses go. Problems name steps by their number before that.
+  Program finish(bool reorder = false);
 
  private:
   struct Node {
@@ -94,6 +95,7 @@ class Assembler {
               int lanes = 1);
   Sizes mentioned_sizes(const TensorMention& tensor, bool per_row, bool per_column);
   int add(Step step, Sizes sizes);
+  std::vector<int> order_of_use() const;
   void resolve_tensors(Program& program) const;
   bool is_on_tile(int step) const { return on_tile_[step]; }
 

@@ -191,7 +191,7 @@ void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, T
 
 Program ProgramBuilder::build() {
   try {
-    return state_->assembler.finish(/*drop_unused_members=*/true);
+    return state_->assembler.finish(/*reorder=*/true);
   } catch (const program::Problem& problem) {
     const std::string message = "program '" + state_->name + "': " + problem.message;
     if (problem.step < 0) throw Error(message);

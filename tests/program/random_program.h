@@ -33,6 +33,7 @@ class RandomProgramGenerator {
     const int spaces = pick<int>({1, 1, 1, 2, 3});
     for (int i = 0; i < spaces; ++i) tile_space();
     RandomProgram result{builder_.build(), std::nullopt, sizes_};
+    if (one_in(2)) shuffle_steps(result.program);
     if (one_in(4)) shuffle_tensors(result.program);
     result.finalizer = make_finalizer(result.program);
     return result;
@@ -341,6 +342,35 @@ class RandomProgramGenerator {
       if (sum) builder_.store(new_name() + type(), *sum);
       pool->values.clear();
     }
+  }
+
+  // Another order of the steps that their operands allow; loads stay before a store in place.
+  void shuffle_steps(Program& program) {
+    const int count = static_cast<int>(program.steps.size());
+    std::vector<int> place(count, -1);
+    std::vector<Step> steps;
+    const auto is_ready = [&](int i) {
+      if (place[i] >= 0) return false;
+      const Step& step = program.steps[i];
+      for (int operand : step.operands) {
+        if (place[operand] < 0) return false;
+      }
+      for (int j = 0; j < i && !step.operands.empty() && step.tensor >= 0; ++j) {
+        if (program.steps[j].tensor == step.tensor && place[j] < 0) return false;
+      }
+      return true;
+    };
+    while (static_cast<int>(steps.size()) < count) {
+      // Mostly the first that is ready, so that some expressions stay together.
+      int i = one_in(3) ? static_cast<int>(random_() % count) : 0;
+      while (!is_ready(i)) i = (i + 1) % count;
+      place[i] = static_cast<int>(steps.size());
+      steps.push_back(program.steps[i]);
+    }
+    for (Step& step : steps) {
+      for (int& operand : step.operands) operand = place[operand];
+    }
+    program.steps = std::move(steps);
   }
 
   void shuffle_tensors(Program& program) {
