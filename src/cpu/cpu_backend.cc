@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares programs: lowering, tile shapes, GEMM kernels and the size of scratch memory are settled once; run() only
-// computes.
+// Prepares programs: lowering, tile shapes, GEMM kernels and the size of scratch memory are settled
+// once; run() only computes.
 #include "cpu/cpu_backend.h"
 
 #include <omp.h>
@@ -63,7 +63,8 @@ class CpuBackend : public Backend {
   explicit CpuBackend(const CpuOptions& options) : options_(options) {
     require(options.threads >= 0, "threads must be 0 (all) or more");
     for (int64_t size : {options.tile_rows, options.tile_cols}) {
-      require(size >= 0 && size % kPartialSpan == 0, "a tile's rows and columns must be multiples of 64, or 0");
+      require(size >= 0 && size % kPartialSpan == 0,
+              "a tile's rows and columns must be multiples of 64, or 0");
     }
     options_.gemm = resolve(options.gemm);
     threads_ = options.threads > 0 ? options.threads : omp_get_max_threads();
@@ -74,7 +75,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
     verify(program);
     const program::TileMap map = program::map_tiles(program);
-    const bool has_tiles = std::find(map.on_tile.begin(), map.on_tile.end(), char{1}) != map.on_tile.end();
+    const bool has_tiles =
+        std::find(map.on_tile.begin(), map.on_tile.end(), char{1}) != map.on_tile.end();
     if (!has_tiles) {
       VectorProgram vectors(program, sizes);
       for (size_t i = 0; i < program.steps.size(); ++i) vectors.add_step(static_cast<int>(i));
@@ -83,7 +85,8 @@ class CpuBackend : public Backend {
     std::vector<TileSpaceKernel> spaces;
     for (size_t i = 0; i < map.spaces.size(); ++i) {
       VectorProgram vectors(program, sizes);
-      TileProgram tiles = lower_tile_space(program, map, static_cast<int>(i), sizes, options_.gemm, vectors);
+      TileProgram tiles =
+          lower_tile_space(program, map, static_cast<int>(i), sizes, options_.gemm, vectors);
       spaces.emplace_back(std::move(tiles), std::move(vectors), options_, threads_);
     }
     return std::make_unique<TileKernelSet>(std::move(spaces), workspace_);
@@ -104,7 +107,9 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) { return std::make_unique<CpuBackend>(options); }
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
 
 int64_t scratch_bytes(const Backend& backend) {
   const auto* cpu = dynamic_cast<const CpuBackend*>(&backend);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend: programs as tiles over OpenMP threads, GEMMs by libxsmm, epilogues by vector code picked at run time.
-// The same bits for any number of threads and any tile shape; a row's result does not depend on the other rows.
+// The CPU backend: programs as tiles over OpenMP threads, GEMMs by libxsmm, epilogues by vector
+// code picked at run time. The same bits for any number of threads and any tile shape; a row's
+// result does not depend on the other rows.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@
 namespace coda::cpu {
 
 struct CpuOptions {
-  int threads = 0;          // 0: as many as OpenMP would use
-  int64_t tile_rows = 0;    // a multiple of 64; 0: chosen for the caches
-  int64_t tile_cols = 0;    // a multiple of 64; 0: chosen for the caches
+  int threads = 0;        // 0: as many as OpenMP would use
+  int64_t tile_rows = 0;  // a multiple of 64; 0: chosen for the caches
+  int64_t tile_cols = 0;  // a multiple of 64; 0: chosen for the caches
   GemmLibrary gemm = GemmLibrary::best;
 };
 

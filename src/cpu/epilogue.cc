@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation finds its operands (strip planes, accumulators, vectors) and calls one vectorised kernel. Strips are taken
-// from top to bottom, so that column partials add rows in order.
+// Each operation finds its operands (strip planes, accumulators, vectors) and calls one vectorised
+// kernel. Strips are taken from top to bottom, so that column partials add rows in order.
 #include "cpu/epilogue.h"
 
 #include <algorithm>
@@ -24,19 +24,22 @@ class Strip {
         return elementwise(op.op, in, out(op, 0), tile_.stride, rows_, width(op));
       }
       case TileOpKind::round:
-        return round_to(op.dtype, operand(op, op.in[0]), out(op, 0), tile_.stride, rows_, width(op));
+        return round_to(op.dtype, operand(op, op.in[0]), out(op, 0), tile_.stride, rows_,
+                        width(op));
       case TileOpKind::load: return load(op);
       case TileOpKind::load_pairs: {
         const StripRows rows = memory_rows(op);
         return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
-          load_strip_pairs(tensor(op), rows, column, pairs, out(op, 0) + j, out(op, 1) + j, tile_.stride);
+          load_strip_pairs(tensor(op), rows, column, pairs, out(op, 0) + j, out(op, 1) + j,
+                           tile_.stride);
         });
       }
       case TileOpKind::store: return store(op);
       case TileOpKind::store_pairs: {
         const StripRows rows = memory_rows(op);
         return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
-          store_strip_pairs(tensor(op), rows, column, pairs, plane(op.in[0]) + j, plane(op.in[1]) + j, tile_.stride);
+          store_strip_pairs(tensor(op), rows, column, pairs, plane(op.in[0]) + j,
+                            plane(op.in[1]) + j, tile_.stride);
         });
       }
       case TileOpKind::reduce_group: return reduce(op);
@@ -81,8 +84,9 @@ class Strip {
   }
 
   StripRows memory_rows(const TileOp& op) const {
-    const int32_t* index =
-        op.index_tensor < 0 ? nullptr : static_cast<const int32_t*>(tile_.tensors[op.index_tensor].data);
+    const int32_t* index = op.index_tensor < 0
+                               ? nullptr
+                               : static_cast<const int32_t*>(tile_.tensors[op.index_tensor].data);
     return {tile_.m0 + row_, rows_, index};
   }
 
@@ -126,7 +130,8 @@ class Strip {
     const float* src0 = plane(op.in[0]);
     const float* src1 = op.in[1].kind == PlaceKind::none ? nullptr : plane(op.in[1]);
     if (op.span > 0) {
-      return reduce_group(src0, src1, tile_.stride, op.span, out(op, 0), tile_.stride, rows_, tile_.cols / op.span);
+      return reduce_group(src0, src1, tile_.stride, op.span, out(op, 0), tile_.stride, rows_,
+                          tile_.cols / op.span);
     }
     // The tile has whole rows: sums over groups of columns as they stand in memory.
     for (int64_t i = 0; i < rows_; ++i) {
@@ -135,7 +140,8 @@ class Strip {
       for (int w = 0; w < 2; ++w) {
         const float* src = w == 0 ? src0 : src1;
         if (src == nullptr) continue;
-        for (int64_t j = 0; j < tile_.cols; ++j) sums[op.map.at(j, w) / op.group] += src[i * tile_.stride + j];
+        for (int64_t j = 0; j < tile_.cols; ++j)
+          sums[op.map.at(j, w) / op.group] += src[i * tile_.stride + j];
       }
     }
   }
@@ -143,11 +149,13 @@ class Strip {
   void repeat(const TileOp& op) const {
     const float* src = plane(op.in[0]);
     if (op.span > 0) {
-      return repeat_group(src, tile_.stride, op.span, out(op, 0), tile_.stride, rows_, tile_.cols / op.span);
+      return repeat_group(src, tile_.stride, op.span, out(op, 0), tile_.stride, rows_,
+                          tile_.cols / op.span);
     }
     for (int64_t i = 0; i < rows_; ++i) {
       for (int64_t j = 0; j < tile_.cols; ++j) {
-        out(op, 0)[i * tile_.stride + j] = src[i * tile_.stride + op.map.at(j, op.plane) / op.group];
+        out(op, 0)[i * tile_.stride + j] =
+            src[i * tile_.stride + op.map.at(j, op.plane) / op.group];
       }
     }
   }
@@ -160,15 +168,16 @@ class Strip {
     for (int64_t j = 0; j < tile_.cols; j += kPartialSpan) {
       const int64_t n = std::min(kPartialSpan, tile_.cols - j);
       float* dst = data + (tile_.m0 + row_) * t.row_stride + (tile_.n0 + j) / kPartialSpan;
-      row_partial(op.partial, src0 + j, src1 == nullptr ? nullptr : src1 + j, tile_.stride, rows_, n, dst,
-                  t.row_stride, tile_.total_rows * t.row_stride);
+      row_partial(op.partial, src0 + j, src1 == nullptr ? nullptr : src1 + j, tile_.stride, rows_,
+                  n, dst, t.row_stride, tile_.total_rows * t.row_stride);
     }
   }
 
   void reduce_columns(const TileOp& op) const {
     float* state = tile_.states + op.state * 2 * tile_.stride;
     const int64_t row_of_span = row_ % kPartialSpan;
-    column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols, row_of_span, state, tile_.stride);
+    column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols, row_of_span, state,
+                   tile_.stride);
     const bool is_complete = row_of_span + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
     if (!is_complete) return;
     const int64_t spans = (tile_.total_rows + kPartialSpan - 1) / kPartialSpan;
@@ -181,7 +190,8 @@ class Strip {
     }
   }
 
-  // The tile that holds a row's column stores it; a row whose index is outside gets its 0 from the first tile.
+  // The tile that holds a row's column stores it; a row whose index is outside gets its 0 from the
+  // first tile.
   void select(const TileOp& op) const {
     const TensorView& indices = tile_.tensors[op.index_tensor];
     const int64_t all = op.map.stored;
@@ -203,7 +213,7 @@ class Strip {
   }
 
   const TileContext& tile_;
-  const int64_t row_;   // first row of the strip in its tile
+  const int64_t row_;  // first row of the strip in its tile
   const int64_t rows_;
 };
 

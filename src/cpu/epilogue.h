@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter of a tile's epilogue: operations one at a time over row strips that fit the first-level cache.
+// The interpreter of a tile's epilogue: operations one at a time over row strips that fit the
+// first-level cache.
 #pragma once
 
 #include <span>
@@ -19,12 +20,12 @@ struct TileContext {
   int64_t rows = 0;
   int64_t n0 = 0;
   int64_t cols = 0;
-  int64_t stride = 0;        // floats between rows of a plane
-  int64_t plane_rows = 0;    // rows of an accumulator
-  int64_t strip_rows = 0;    // divides 64
+  int64_t stride = 0;      // floats between rows of a plane
+  int64_t plane_rows = 0;  // rows of an accumulator
+  int64_t strip_rows = 0;  // divides 64
   float* accumulators = nullptr;
   float* strips = nullptr;
-  float* states = nullptr;   // two lanes for each column partial
+  float* states = nullptr;  // two lanes for each column partial
 };
 
 void run_epilogue(const std::vector<TileOp>& ops, const TileContext& tile);

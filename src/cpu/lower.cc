@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From steps to operations on planes: pairs become planes, vectors become operands, a + (-1)·b becomes a - b (the same
-// bits), and planes of the strip are reused once their last reader has run.
+// From steps to operations on planes: pairs become planes, vectors become operands, a + (-1)·b
+// becomes a - b (the same bits), and planes of the strip are reused once their last reader has run.
 #include "cpu/lower.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ struct Value {
 
 class Lowering {
  public:
-  Lowering(const Program& program, const program::TileMap& map, int space, const DimValues& sizes, GemmLibrary library,
-           VectorProgram& vectors)
+  Lowering(const Program& program, const program::TileMap& map, int space, const DimValues& sizes,
+           GemmLibrary library, VectorProgram& vectors)
       : program_(program),
         map_(map),
         space_(space),
@@ -56,8 +56,8 @@ class Lowering {
   }
   int planes(int i) const { return half(i) > 0 ? 2 : 1; }
 
-  // How the groups of a narrow value lie in tiles. A group of the base width, or of whole pair blocks, is a run of base
-  // columns; other groups of paired values need the whole row.
+  // How the groups of a narrow value lie in tiles. A group of the base width, or of whole pair
+  // blocks, is a run of base columns; other groups of paired values need the whole row.
   void find_groups(int i) {
     const Step& s = step(i);
     if (s.kind != StepKind::reduce_group && s.kind != StepKind::repeat_group) return;
@@ -85,7 +85,8 @@ class Lowering {
       for (int k = 0; k < 2; ++k) {
         const Step& factor = step(s.operands[k]);
         const int other = s.operands[1 - k];
-        if (factor.kind == StepKind::constant && factor.number == -1 && map_.on_tile[other]) negated_[i] = other;
+        if (factor.kind == StepKind::constant && factor.number == -1 && map_.on_tile[other])
+          negated_[i] = other;
       }
     }
     for (int i : steps) {
@@ -106,7 +107,8 @@ class Lowering {
 
   Place new_plane() { return {PlaceKind::strip, next_plane_++}; }
 
-  // Plane `plane` of an operand of step `reader`, whose class (base, paired, narrow) it is broadcast to.
+  // Plane `plane` of an operand of step `reader`, whose class (base, paired, narrow) it is
+  // broadcast to.
   Place operand_plane(int operand, int reader, int plane) {
     if (map_.on_tile[operand]) return values_[operand].plane[plane];
     const Shape& shape = step(operand).shape;
@@ -114,7 +116,8 @@ class Lowering {
     if (shape.is_scalar()) return {PlaceKind::scalar, number};
     if (shape.is_per_row()) return {PlaceKind::row_vector, number};
     if (half(reader) == 0) return {PlaceKind::column_vector, number};
-    return {PlaceKind::column_vector, vectors_.add_plane(number, {half(reader), columns(operand)}, plane)};
+    return {PlaceKind::column_vector,
+            vectors_.add_plane(number, {half(reader), columns(operand)}, plane)};
   }
 
   ColumnMap memory_map(int i, int64_t repeat) const { return {half(i), columns(i) / repeat}; }
@@ -165,8 +168,9 @@ class Lowering {
   int add_b(const BOperand& operand) {
     for (size_t i = 0; i < tile_.b.size(); ++i) {
       const BOperand& b = tile_.b[i];
-      if (b.tensor == operand.tensor && b.transposed == operand.transposed && b.packed == operand.packed &&
-          b.map.half == operand.map.half && b.plane == operand.plane) {
+      if (b.tensor == operand.tensor && b.transposed == operand.transposed &&
+          b.packed == operand.packed && b.map.half == operand.map.half &&
+          b.plane == operand.plane) {
         return static_cast<int>(i);
       }
     }
@@ -183,7 +187,8 @@ class Lowering {
         const TensorDecl& a = program_.tensors[segment.a];
         const TensorDecl& b = program_.tensors[segment.b];
         const int64_t k = (segment.transpose_a ? a.shape.rows : a.shape.cols).evaluate(sizes_);
-        const bool narrow = a.dtype == DType::bf16 && b.dtype == DType::bf16 && multiplies_bf16(library_);
+        const bool narrow =
+            a.dtype == DType::bf16 && b.dtype == DType::bf16 && multiplies_bf16(library_);
         const DType packed = narrow ? DType::bf16 : DType::f32;
         gemm.segments.push_back(
             {add_a(segment, packed, k),
@@ -289,7 +294,8 @@ class Lowering {
 
   void lower_selection(int i) {
     const Step& select = step(step(i).operands[0]);
-    invariant(select.kind == StepKind::select_column, "a tile space stores a vector that is no selection");
+    invariant(select.kind == StepKind::select_column,
+              "a tile space stores a vector that is no selection");
     const int source = select.operands[0];
     TileOp op;
     op.kind = TileOpKind::select_column;
@@ -322,8 +328,8 @@ class Lowering {
     }
   }
 
-  // Strip planes were numbered as if each had memory of its own; now they share it. An elementwise result may take the
-  // place of an operand that dies there.
+  // Strip planes were numbered as if each had memory of its own; now they share it. An elementwise
+  // result may take the place of an operand that dies there.
   void assign_strip_planes() {
     std::vector<int> last_use(next_plane_, -1);
     for (size_t k = 0; k < tile_.ops.size(); ++k) {
@@ -341,7 +347,8 @@ class Lowering {
         if (p.kind != PlaceKind::strip) continue;
         const int plane = p.index;
         p.index = home[plane];
-        if (last_use[plane] == static_cast<int>(k) && std::find(dying.begin(), dying.end(), p.index) == dying.end()) {
+        if (last_use[plane] == static_cast<int>(k) &&
+            std::find(dying.begin(), dying.end(), p.index) == dying.end()) {
           dying.push_back(p.index);
         }
       }
@@ -367,16 +374,16 @@ class Lowering {
   const GemmLibrary library_;
   VectorProgram& vectors_;
   std::vector<Value> values_;
-  std::vector<int> negated_;       // step -> the step whose negation it is, or -1
-  std::vector<char> is_skipped_;   // negations that nothing reads
+  std::vector<int> negated_;      // step -> the step whose negation it is, or -1
+  std::vector<char> is_skipped_;  // negations that nothing reads
   int next_plane_ = 0;
   TileProgram tile_;
 };
 
 }  // namespace
 
-TileProgram lower_tile_space(const Program& program, const program::TileMap& map, int space, const DimValues& sizes,
-                             GemmLibrary library, VectorProgram& vectors) {
+TileProgram lower_tile_space(const Program& program, const program::TileMap& map, int space,
+                             const DimValues& sizes, GemmLibrary library, VectorProgram& vectors) {
   return Lowering(program, map, space, sizes, library, vectors).run();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers one tile space of a verified program for given sizes. What is computed does not depend on the tile shape, which is
-// chosen afterwards.
+// Lowers one tile space of a verified program for given sizes. What is computed does not depend on
+// the tile shape, which is chosen afterwards.
 #pragma once
 
 #include "cpu/tile_gemm.h"
@@ -11,7 +11,7 @@
 namespace coda::cpu {
 
 // Vectors that the tiles use are added to `vectors`.
-TileProgram lower_tile_space(const Program& program, const program::TileMap& map, int space, const DimValues& sizes,
-                             GemmLibrary library, VectorProgram& vectors);
+TileProgram lower_tile_space(const Program& program, const program::TileMap& map, int space,
+                             const DimValues& sizes, GemmLibrary library, VectorProgram& vectors);
 
 }  // namespace coda::cpu

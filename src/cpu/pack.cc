@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing, compiled once per instruction set. Everything is made of three moves: rows copied (and converted), 32-bit
-// elements transposed in 4 x 4 blocks, and two 16-bit rows zipped into one of pairs; k comes in blocks that fit a buffer in
-// L2.
+// Packing, compiled once per instruction set. Everything is made of three moves: rows copied (and
+// converted), 32-bit elements transposed in 4 x 4 blocks, and two 16-bit rows zipped into one of
+// pairs; k comes in blocks that fit a buffer in L2.
 #include "cpu/pack.h"
 
 #include <algorithm>
@@ -30,7 +30,8 @@ using Halves = hn::CappedTag<uint16_t, 8>;
 HWY_INLINE hn::Vec<Block> load4(const uint32_t* p) { return hn::LoadU(Block(), p); }
 
 // dst[j][i] = src[i][j] for four rows i at once; returns how many columns j were done.
-HWY_INLINE int64_t transpose_blocks(const uint32_t* const* src, int64_t cols, uint32_t* dst, int64_t dst_stride) {
+HWY_INLINE int64_t transpose_blocks(const uint32_t* const* src, int64_t cols, uint32_t* dst,
+                                    int64_t dst_stride) {
   const Block d;
   const hn::RepartitionToWide<Block> wide;
   int64_t j = 0;
@@ -53,7 +54,8 @@ HWY_INLINE int64_t transpose_blocks(const uint32_t* const* src, int64_t cols, ui
 }
 
 // dst[j] = (row0[j], row1[j]) in vectors; returns how many were done.
-HWY_INLINE int64_t zip_vectors(const uint16_t* row0, const uint16_t* row1, int64_t cols, uint16_t* dst) {
+HWY_INLINE int64_t zip_vectors(const uint16_t* row0, const uint16_t* row1, int64_t cols,
+                               uint16_t* dst) {
   const Halves d;
   int64_t j = 0;
   for (; j + 8 <= cols; j += 8) {
@@ -67,13 +69,16 @@ HWY_INLINE int64_t zip_vectors(const uint16_t* row0, const uint16_t* row1, int64
 
 #else
 
-HWY_INLINE int64_t transpose_blocks(const uint32_t* const*, int64_t, uint32_t*, int64_t) { return 0; }
+HWY_INLINE int64_t transpose_blocks(const uint32_t* const*, int64_t, uint32_t*, int64_t) {
+  return 0;
+}
 HWY_INLINE int64_t zip_vectors(const uint16_t*, const uint16_t*, int64_t, uint16_t*) { return 0; }
 
 #endif
 
 // dst[j][i] = src[i][j]; the rows of src are given by their addresses (null: zeros).
-void transpose(const uint32_t* const* src, int64_t rows, int64_t cols, uint32_t* dst, int64_t dst_stride) {
+void transpose(const uint32_t* const* src, int64_t rows, int64_t cols, uint32_t* dst,
+               int64_t dst_stride) {
   for (int64_t i = 0; i < rows; i += 4) {
     const int64_t n = HWY_MIN(int64_t{4}, rows - i);
     bool is_block = n == 4;
@@ -111,9 +116,10 @@ namespace {
 constexpr int64_t kMaxDepth = block_depth(DType::bf16);
 constexpr int64_t kChunk = kPanelColumns;  // rows of A or columns of B that are moved together
 
-// Elements of the packed type: `count` of row `row` from column `col` on. In memory where it has that type, else
-// converted into `buffer`.
-const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t col, int64_t count, void* buffer) {
+// Elements of the packed type: `count` of row `row` from column `col` on. In memory where it has
+// that type, else converted into `buffer`.
+const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t col, int64_t count,
+                   void* buffer) {
   if (view.dtype == packed) {
     return static_cast<const char*>(view.data) + (row * view.row_stride + col) * size_of(packed);
   }
@@ -122,10 +128,10 @@ const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t co
   return buffer;
 }
 
-// Operands whose k runs along columns: rows `row[0 .. n)` (-1: zeros) of the view become columns of dst, 32 bits (one
-// float or one pair of bf16) at a time: dst[k][n].
-void transpose_rows(DType packed, const TensorView& view, const int64_t* row, int64_t n, int64_t k0, int64_t k,
-                    uint32_t* dst) {
+// Operands whose k runs along columns: rows `row[0 .. n)` (-1: zeros) of the view become columns of
+// dst, 32 bits (one float or one pair of bf16) at a time: dst[k][n].
+void transpose_rows(DType packed, const TensorView& view, const int64_t* row, int64_t n, int64_t k0,
+                    int64_t k, uint32_t* dst) {
   thread_local float buffer[kChunk * kMaxDepth];
   const uint32_t* rows[kChunk];
   const bool is_odd = packed == DType::bf16 && k % 2 != 0;
@@ -148,8 +154,10 @@ void transpose_rows(DType packed, const TensorView& view, const int64_t* row, in
 }
 
 // Columns `columns[0 .. 64)` (-1: zeros) of row `row`, as the packed type.
-void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t* columns, void* dst) {
-  const bool is_run = columns[0] >= 0 && columns[kPanelColumns - 1] == columns[0] + kPanelColumns - 1;
+void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t* columns,
+                void* dst) {
+  const bool is_run =
+      columns[0] >= 0 && columns[kPanelColumns - 1] == columns[0] + kPanelColumns - 1;
   if (is_run && packed == view.dtype) {
     std::memcpy(dst, row_as(packed, view, row, columns[0], kPanelColumns, nullptr),
                 static_cast<size_t>(kPanelColumns * size_of(packed)));
@@ -171,7 +179,8 @@ void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t
 
 }  // namespace
 
-void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, int64_t k0, int64_t k, void* dst) {
+void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, int64_t k0,
+                  int64_t k, void* dst) {
   const int64_t depth = packed_depth(packed, k);
   const int64_t bytes = size_of(packed);
   char* out = static_cast<char*>(dst);
@@ -194,7 +203,8 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
     for (int64_t u = 0; u < units; ++u) {
       float* own = buffer + u * kChunk;
       if (packed == DType::bf16) {
-        const auto* row0 = static_cast<const uint16_t*>(row_as(packed, a.view, k0 + 2 * u, m0 + i0, n, nullptr));
+        const auto* row0 =
+            static_cast<const uint16_t*>(row_as(packed, a.view, k0 + 2 * u, m0 + i0, n, nullptr));
         const auto* row1 = 2 * u + 1 < k ? row0 + a.view.row_stride : nullptr;
         zip_rows(row0, row1, n, reinterpret_cast<uint16_t*>(own));
         sources[u] = reinterpret_cast<const uint32_t*>(own);
@@ -206,7 +216,8 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
   }
 }
 
-void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k, void* dst) {
+void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k,
+                  void* dst) {
   if (!b.k_along_rows) {
     transpose_rows(packed, b.view, columns, kPanelColumns, k0, k, static_cast<uint32_t*>(dst));
     return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing GEMM operands for the tile kernels: A into row-major blocks of k, B into panels of 64 columns. Ragged ends are
-// filled with zeros, in memory nothing outside an operand is read. Types other than the packed one are converted.
+// Packing GEMM operands for the tile kernels: A into row-major blocks of k, B into panels of 64
+// columns. Ragged ends are filled with zeros, in memory nothing outside an operand is read. Types
+// other than the packed one are converted.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +10,29 @@
 
 namespace coda::cpu {
 
-// k of one packed block: a block of A and of a panel of B are contiguous. bf16 blocks hold twice as many.
+// k of one packed block: a block of A and of a panel of B are contiguous. bf16 blocks hold twice as
+// many.
 constexpr int64_t block_depth(DType packed) { return packed == DType::bf16 ? 512 : 256; }
 
 // k as packed: even for bf16, whose panels hold pairs of k.
-constexpr int64_t packed_depth(DType packed, int64_t k) { return packed == DType::bf16 ? (k + 1) / 2 * 2 : k; }
+constexpr int64_t packed_depth(DType packed, int64_t k) {
+  return packed == DType::bf16 ? (k + 1) / 2 * 2 : k;
+}
 
-// An operand in memory. k_rows: k runs along its rows (a transposed A, a plain B), else along its columns.
+// An operand in memory. k_rows: k runs along its rows (a transposed A, a plain B), else along its
+// columns.
 struct GemmOperand {
   TensorView view;
   bool k_along_rows = false;
 };
 
 // Rows m0 .. m0 + rows of A, k from k0 to k0 + k (k0 even): dst[rows][packed_depth(k)].
-void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, int64_t k0, int64_t k, void* dst);
+void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, int64_t k0,
+                  int64_t k, void* dst);
 
-// The columns named by `columns` (64 entries, -1: zeros) of B, k from k0 to k0 + k (k0 even): f32 dst[k][64], bf16
-// dst[packed_depth(k) / 2][64][2].
-void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k, void* dst);
+// The columns named by `columns` (64 entries, -1: zeros) of B, k from k0 to k0 + k (k0 even): f32
+// dst[k][64], bf16 dst[packed_depth(k) / 2][64][2].
+void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k,
+                  void* dst);
 
 }  // namespace coda::cpu

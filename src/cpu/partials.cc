@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial reductions, compiled once per instruction set. A row's span is reduced in vector lanes with the tail masked by
-// the reduction's identity; column spans take one row after another, so that a strip's height does not matter.
+// Partial reductions, compiled once per instruction set. A row's span is reduced in vector lanes
+// with the tail masked by the reduction's identity; column spans take one row after another, so
+// that a strip's height does not matter.
 #include "cpu/partials.h"
 
 #include <cmath>
@@ -35,20 +36,26 @@ HWY_INLINE void for_span(const float* src0, const float* src1, int64_t cols, con
 
 HWY_INLINE float sum_span(const float* src0, const float* src1, int64_t cols) {
   Vec acc = hn::Zero(F32());
-  for_span(src0, src1, cols, [&](Vec v, auto valid) { acc = hn::Add(acc, hn::IfThenElseZero(valid, v)); });
+  for_span(src0, src1, cols,
+           [&](Vec v, auto valid) { acc = hn::Add(acc, hn::IfThenElseZero(valid, v)); });
   return hn::GetLane(hn::SumOfLanes(F32(), acc));
 }
 
 HWY_INLINE float max_span(const float* src0, const float* src1, int64_t cols) {
   Vec acc = set(kNegativeInfinity);
-  for_span(src0, src1, cols, [&](Vec v, auto valid) { acc = max_or_nan(acc, hn::IfThenElse(valid, v, set(kNegativeInfinity))); });
-  // MaxOfLanes may lose a NaN; the sum of acc - acc has one wherever acc has (infinities aside, which are masked).
+  for_span(src0, src1, cols, [&](Vec v, auto valid) {
+    acc = max_or_nan(acc, hn::IfThenElse(valid, v, set(kNegativeInfinity)));
+  });
+  // MaxOfLanes may lose a NaN; the sum of acc - acc has one wherever acc has (infinities aside,
+  // which are masked).
   const bool has_nan = !hn::AllTrue(F32(), hn::Eq(acc, acc));
-  return has_nan ? std::numeric_limits<float>::quiet_NaN() : hn::GetLane(hn::MaxOfLanes(F32(), acc));
+  return has_nan ? std::numeric_limits<float>::quiet_NaN()
+                 : hn::GetLane(hn::MaxOfLanes(F32(), acc));
 }
 
-void row_partial_rows(PartialKind kind, const float* src0, const float* src1, int64_t src_stride, int64_t rows,
-                      int64_t cols, float* dst, int64_t row_stride, int64_t lane_stride) {
+void row_partial_rows(PartialKind kind, const float* src0, const float* src1, int64_t src_stride,
+                      int64_t rows, int64_t cols, float* dst, int64_t row_stride,
+                      int64_t lane_stride) {
   const F32 d;
   const float count = static_cast<float>(src1 != nullptr ? 2 * cols : cols);
   for (int64_t i = 0; i < rows; ++i) {
@@ -85,8 +92,8 @@ void row_partial_rows(PartialKind kind, const float* src0, const float* src1, in
   }
 }
 
-void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride, int64_t rows, int64_t cols,
-                         int64_t row, float* state, int64_t state_stride) {
+void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride, int64_t rows,
+                         int64_t cols, int64_t row, float* state, int64_t state_stride) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const bool fresh = row == 0;
@@ -149,18 +156,20 @@ namespace coda::cpu {
 HWY_EXPORT(row_partial_rows);
 HWY_EXPORT(column_partial_rows);
 
-void row_partial(PartialKind kind, const float* src0, const float* src1, int64_t src_stride, int64_t rows, int64_t cols,
-                 float* dst, int64_t row_stride, int64_t lane_stride) {
-  HWY_DYNAMIC_DISPATCH(row_partial_rows)(kind, src0, src1, src_stride, rows, cols, dst, row_stride, lane_stride);
+void row_partial(PartialKind kind, const float* src0, const float* src1, int64_t src_stride,
+                 int64_t rows, int64_t cols, float* dst, int64_t row_stride, int64_t lane_stride) {
+  HWY_DYNAMIC_DISPATCH(row_partial_rows)(kind, src0, src1, src_stride, rows, cols, dst, row_stride,
+                                         lane_stride);
 }
 
-void column_partial(PartialKind kind, const float* src, int64_t src_stride, int64_t rows, int64_t cols, int64_t row,
-                    float* state, int64_t state_stride) {
-  HWY_DYNAMIC_DISPATCH(column_partial_rows)(kind, src, src_stride, rows, cols, row, state, state_stride);
+void column_partial(PartialKind kind, const float* src, int64_t src_stride, int64_t rows,
+                    int64_t cols, int64_t row, float* state, int64_t state_stride) {
+  HWY_DYNAMIC_DISPATCH(column_partial_rows)(kind, src, src_stride, rows, cols, row, state,
+                                            state_stride);
 }
 
-float combine(PartialKind kind, const float* partials, int64_t count, int64_t step, int64_t lane_stride, int64_t full,
-              int64_t last, int lane) {
+float combine(PartialKind kind, const float* partials, int64_t count, int64_t step,
+              int64_t lane_stride, int64_t full, int64_t last, int lane) {
   const float* second = partials + lane_stride;
   switch (kind) {
     case PartialKind::sum: {
@@ -173,7 +182,8 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
       float max = -std::numeric_limits<float>::infinity();
       for (int64_t p = 0; p < count; ++p) {
         const float value = partials[p * step];
-        if (!(value <= max)) max = value;  // a NaN is taken, and stays, as every comparison with it is false
+        if (!(value <= max))
+          max = value;  // a NaN is taken, and stays, as every comparison with it is false
         if (std::isnan(max)) break;
       }
       if (kind == PartialKind::max || lane == 0) return max;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial reductions over spans of 64 columns or 64 rows, and the merge of partials by finalizers. Orders are fixed by
-// the shape alone: columns of a span in vector lanes, rows and partials one after another.
+// Partial reductions over spans of 64 columns or 64 rows, and the merge of partials by finalizers.
+// Orders are fixed by the shape alone: columns of a span in vector lanes, rows and partials one
+// after another.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +11,19 @@
 
 namespace coda::cpu {
 
-// The partial of each of `rows` rows over `cols` (1 to 64) columns of one or two planes (src1 may be null). Lane l of row i
-// goes to dst[l * lane_stride + i * row_stride].
-void row_partial(PartialKind kind, const float* src0, const float* src1, int64_t src_stride, int64_t rows, int64_t cols,
-                 float* dst, int64_t row_stride, int64_t lane_stride);
+// The partial of each of `rows` rows over `cols` (1 to 64) columns of one or two planes (src1 may
+// be null). Lane l of row i goes to dst[l * lane_stride + i * row_stride].
+void row_partial(PartialKind kind, const float* src0, const float* src1, int64_t src_stride,
+                 int64_t rows, int64_t cols, float* dst, int64_t row_stride, int64_t lane_stride);
 
-// Adds rows to column partials that are under way: state is [lanes][state_stride], one entry a column; `row` is how many
-// rows of the span are in it already (0: the state is undefined before).
-void column_partial(PartialKind kind, const float* src, int64_t src_stride, int64_t rows, int64_t cols, int64_t row,
-                    float* state, int64_t state_stride);
+// Adds rows to column partials that are under way: state is [lanes][state_stride], one entry a
+// column; `row` is how many rows of the span are in it already (0: the state is undefined before).
+void column_partial(PartialKind kind, const float* src, int64_t src_stride, int64_t rows,
+                    int64_t cols, int64_t row, float* state, int64_t state_stride);
 
-// Merges `count` partials. Lane l of partial p is partials[l * lane_stride + p * step]; all but the last cover `full`
-// elements, the last one `last`. `lane` picks the result (see StepKind::combine).
-float combine(PartialKind kind, const float* partials, int64_t count, int64_t step, int64_t lane_stride, int64_t full,
-              int64_t last, int lane);
+// Merges `count` partials. Lane l of partial p is partials[l * lane_stride + p * step]; all but the
+// last cover `full` elements, the last one `last`. `lane` picks the result (see StepKind::combine).
+float combine(PartialKind kind, const float* partials, int64_t count, int64_t step,
+              int64_t lane_stride, int64_t full, int64_t last, int lane);
 
 }  // namespace coda::cpu

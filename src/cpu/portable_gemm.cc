@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM kernel in portable vector code, for processors that libxsmm has no code for and as its check: blocks of up to
-// 6 rows and a few vectors of columns held in registers over the whole k.
+// The GEMM kernel in portable vector code, for processors that libxsmm has no code for and as its
+// check: blocks of up to 6 rows and a few vectors of columns held in registers over the whole k.
 #include "cpu/tile_gemm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,13 +24,15 @@ constexpr int kVectors = 2;
 #endif
 
 template <int Rows>
-HWY_INLINE void block(const TileKernel& kernel, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* c) {
+HWY_INLINE void block(const TileKernel& kernel, const float* HWY_RESTRICT a,
+                      const float* HWY_RESTRICT b, float* c) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vec acc[Rows][kVectors];
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < kVectors; ++v) {
-      acc[i][v] = kernel.accumulate ? hn::LoadU(d, c + i * kernel.c_stride + v * lanes) : hn::Zero(d);
+      acc[i][v] =
+          kernel.accumulate ? hn::LoadU(d, c + i * kernel.c_stride + v * lanes) : hn::Zero(d);
     }
   }
   for (int64_t k = 0; k < kernel.k; ++k) {
@@ -42,7 +44,8 @@ HWY_INLINE void block(const TileKernel& kernel, const float* HWY_RESTRICT a, con
     }
   }
   for (int i = 0; i < Rows; ++i) {
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[i][v], d, c + i * kernel.c_stride + v * lanes);
+    for (int v = 0; v < kVectors; ++v)
+      hn::StoreU(acc[i][v], d, c + i * kernel.c_stride + v * lanes);
   }
 }
 
@@ -73,7 +76,8 @@ namespace coda::cpu {
 HWY_EXPORT(portable_tile);
 
 void run_portable_tile(const TileKernel& kernel, const void* a, const void* b, float* c) {
-  HWY_DYNAMIC_DISPATCH(portable_tile)(kernel, static_cast<const float*>(a), static_cast<const float*>(b), c);
+  HWY_DYNAMIC_DISPATCH(portable_tile)(kernel, static_cast<const float*>(a),
+                                      static_cast<const float*>(b), c);
 }
 
 }  // namespace coda::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels from libxsmm. It is column-major: our row-major c[rows, 64] = a·b is its C[64, rows] = B·A, so its first operand
-// is our packed panel and its second our packed rows.
+// Kernels from libxsmm. It is column-major: our row-major c[rows, 64] = a·b is its C[64, rows] =
+// B·A, so its first operand is our packed panel and its second our packed rows.
 #include "cpu/tile_gemm.h"
 
 #include <libxsmm.h>
@@ -17,7 +17,8 @@ int target_architecture() {
 }
 
 void run_f32(const TileKernel& kernel, const void* a, const void* b, float* c) {
-  reinterpret_cast<libxsmm_smmfunction>(kernel.code)(static_cast<const float*>(b), static_cast<const float*>(a), c);
+  reinterpret_cast<libxsmm_smmfunction>(kernel.code)(static_cast<const float*>(b),
+                                                     static_cast<const float*>(a), c);
 }
 
 void run_bf16(const TileKernel& kernel, const void* a, const void* b, float* c) {
@@ -39,7 +40,8 @@ bool multiplies_bf16(GemmLibrary library) {
   return library == GemmLibrary::libxsmm && target_architecture() >= LIBXSMM_X86_AVX512_CPX;
 }
 
-TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k, int64_t c_stride, bool accumulate) {
+TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k, int64_t c_stride,
+                            bool accumulate) {
   TileKernel kernel{run_portable_tile, nullptr, rows, k, c_stride, accumulate};
   if (library == GemmLibrary::portable) return kernel;
   const libxsmm_blasint columns = static_cast<libxsmm_blasint>(kPanelColumns);
@@ -56,8 +58,9 @@ TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k
     kernel.code = reinterpret_cast<TileKernel::Function>(
         libxsmm_smmdispatch(columns, rows, k, &columns, &k, &ldc, &alpha, &beta, nullptr, nullptr));
   }
-  require(kernel.code != nullptr, "libxsmm made no GEMM kernel for " + std::to_string(rows) + " rows and k = " +
-                                      std::to_string(k) + "; use the portable GEMM");
+  require(kernel.code != nullptr, "libxsmm made no GEMM kernel for " + std::to_string(rows) +
+                                      " rows and k = " + std::to_string(k) +
+                                      "; use the portable GEMM");
   return kernel;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strips to and from memory, compiled once per instruction set. The last, partial vector of a row goes through a small
-// buffer, so that nothing outside the row is read or written and every element is converted by the same code.
+// Strips to and from memory, compiled once per instruction set. The last, partial vector of a row
+// goes through a small buffer, so that nothing outside the row is read or written and every element
+// is converted by the same code.
 #include "cpu/tile_memory.h"
 
 #include <cstring>
@@ -60,8 +61,8 @@ typename As::T* row_of(const TensorView& tensor, const StripRows& rows, int64_t 
 }
 
 template <class As>
-void load_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, float* dst,
-               int64_t dst_stride) {
+void load_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
+               float* dst, int64_t dst_stride) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
   for (int64_t i = 0; i < rows.rows; ++i) {
     const auto* src = row_of<As>(tensor, rows, i) + col;
@@ -79,8 +80,8 @@ void load_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int
 }
 
 template <class As>
-void store_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, const float* src,
-                int64_t src_stride) {
+void store_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
+                const float* src, int64_t src_stride) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
   for (int64_t i = 0; i < rows.rows; ++i) {
     auto* out = row_of<As>(tensor, rows, i) + col;
@@ -129,8 +130,8 @@ HWY_INLINE void interleave(const float* in0, const float* in1, int64_t pairs, fl
 }
 
 template <class As>
-void load_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, float* dst0, float* dst1,
-                int64_t dst_stride) {
+void load_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,
+                float* dst0, float* dst1, int64_t dst_stride) {
   alignas(64) float buffer[2 * kPairRun];
   for (int64_t i = 0; i < rows.rows; ++i) {
     StripRows one{rows.row0 + i, 1, rows.row_index};
@@ -143,8 +144,8 @@ void load_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, in
 }
 
 template <class As>
-void store_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, const float* src0,
-                 const float* src1, int64_t src_stride) {
+void store_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,
+                 const float* src0, const float* src1, int64_t src_stride) {
   alignas(64) float buffer[2 * kPairRun];
   for (int64_t i = 0; i < rows.rows; ++i) {
     StripRows one{rows.row0 + i, 1, rows.row_index};
@@ -167,23 +168,26 @@ void with_type(DType dtype, const Function& function) {
   }
 }
 
-void load_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols, float* dst, int64_t stride) {
+void load_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols, float* dst,
+                     int64_t stride) {
   with_type(t.dtype, [&](auto as) { load_rows<decltype(as)>(t, r, col, cols, dst, stride); });
 }
 
-void load_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs, float* dst0,
-                          float* dst1, int64_t stride) {
-  with_type(t.dtype, [&](auto as) { load_pairs<decltype(as)>(t, r, col, pairs, dst0, dst1, stride); });
+void load_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs,
+                          float* dst0, float* dst1, int64_t stride) {
+  with_type(t.dtype,
+            [&](auto as) { load_pairs<decltype(as)>(t, r, col, pairs, dst0, dst1, stride); });
 }
 
-void store_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols, const float* src,
-                      int64_t stride) {
+void store_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols,
+                      const float* src, int64_t stride) {
   with_type(t.dtype, [&](auto as) { store_rows<decltype(as)>(t, r, col, cols, src, stride); });
 }
 
-void store_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs, const float* src0,
-                           const float* src1, int64_t stride) {
-  with_type(t.dtype, [&](auto as) { store_pairs<decltype(as)>(t, r, col, pairs, src0, src1, stride); });
+void store_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs,
+                           const float* src0, const float* src1, int64_t stride) {
+  with_type(t.dtype,
+            [&](auto as) { store_pairs<decltype(as)>(t, r, col, pairs, src0, src1, stride); });
 }
 
 }  // namespace coda::cpu::HWY_NAMESPACE
@@ -197,23 +201,23 @@ HWY_EXPORT(load_strip_pair_rows);
 HWY_EXPORT(store_strip_rows);
 HWY_EXPORT(store_strip_pair_rows);
 
-void load_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, float* dst,
-                int64_t dst_stride) {
+void load_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
+                float* dst, int64_t dst_stride) {
   HWY_DYNAMIC_DISPATCH(load_strip_rows)(tensor, rows, col, cols, dst, dst_stride);
 }
 
-void load_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, float* dst0,
-                      float* dst1, int64_t dst_stride) {
+void load_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,
+                      float* dst0, float* dst1, int64_t dst_stride) {
   HWY_DYNAMIC_DISPATCH(load_strip_pair_rows)(tensor, rows, col, pairs, dst0, dst1, dst_stride);
 }
 
-void store_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols, const float* src,
-                 int64_t src_stride) {
+void store_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
+                 const float* src, int64_t src_stride) {
   HWY_DYNAMIC_DISPATCH(store_strip_rows)(tensor, rows, col, cols, src, src_stride);
 }
 
-void store_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs, const float* src0,
-                       const float* src1, int64_t src_stride) {
+void store_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,
+                       const float* src0, const float* src1, int64_t src_stride) {
   HWY_DYNAMIC_DISPATCH(store_strip_pair_rows)(tensor, rows, col, pairs, src0, src1, src_stride);
 }
 

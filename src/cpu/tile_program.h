@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile space lowered for the interpreter: GEMMs into accumulators, then operations over row strips of a tile, each on one
-// plane. A value of the base width is one plane; one of twice that width is two, the members 0 and the members 1 of its
-// pairs, whatever columns of memory they stand in: split_pair and merge_pairs cost nothing. A value with one column a group
-// is a narrow plane.
+// A tile space lowered for the interpreter: GEMMs into accumulators, then operations over row
+// strips of a tile, each on one plane. A value of the base width is one plane; one of twice that
+// width is two, the members 0 and the members 1 of its pairs, whatever columns of memory they stand
+// in: split_pair and merge_pairs cost nothing. A value with one column a group is a narrow plane.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace coda::cpu {
 
-// Which columns of a matrix the columns of a plane are. Column j of plane w is column
-// ((j / half) * 2 half + w * half + j % half) % stored, or j % stored where there is one plane (half = 0).
+// Which columns of a matrix the columns of a plane are. Column j of plane w is column ((j / half) *
+// 2 half + w * half + j % half) % stored, or j % stored where there is one plane (half = 0).
 struct ColumnMap {
   int64_t half = 0;    // columns between the members of a pair; 0: one plane
   int64_t stored = 0;  // columns in memory
@@ -36,7 +36,8 @@ struct ColumnMap {
 
 enum class PlaceKind : uint8_t { none, strip, accumulator, row_vector, column_vector, scalar };
 
-// Where an operand is: a plane of the strip or of the accumulators; or a vector, by its number in VectorProgram.
+// Where an operand is: a plane of the strip or of the accumulators; or a vector, by its number in
+// VectorProgram.
 struct Place {
   PlaceKind kind = PlaceKind::none;
   int index = -1;
@@ -45,8 +46,8 @@ struct Place {
 enum class TileOpKind : uint8_t {
   elementwise,
   round,
-  load,         // one plane
-  load_pairs,   // two interleaved planes
+  load,        // one plane
+  load_pairs,  // two interleaved planes
   store,
   store_pairs,
   reduce_group,
@@ -60,18 +61,19 @@ struct TileOp {
   TileOpKind kind = TileOpKind::elementwise;
   Elementwise op = Elementwise::add;
   PartialKind partial = PartialKind::sum;
-  DType dtype = DType::f32;         // round
+  DType dtype = DType::f32;  // round
   std::array<Place, 3> in = {};
-  std::array<Place, 2> out = {};    // strip planes
-  int plane = 0;                    // load, store, column_partial: which member of its pairs
-  bool is_narrow = false;           // elementwise, round: its planes have one column a group
-  int64_t span = 1;                 // base columns for a column of a narrow plane; 0: a tile has all columns of a row
-  int64_t groups = 0;               // narrow columns of a whole row
-  int tensor = -1;                  // in memory; select_column: where the result goes
-  int index_tensor = -1;            // load: rows; select_column: columns
-  ColumnMap map;                    // of `tensor`'s columns, or of the operand's
-  int64_t group = 0;                // reduce_group, repeat_group: columns of a group, of the whole value
-  int state = -1;                   // column_partial: number of its state in scratch memory
+  std::array<Place, 2> out = {};  // strip planes
+  int plane = 0;                  // load, store, column_partial: which member of its pairs
+  bool is_narrow = false;         // elementwise, round: its planes have one column a group
+  int64_t span =
+      1;  // base columns for a column of a narrow plane; 0: a tile has all columns of a row
+  int64_t groups = 0;     // narrow columns of a whole row
+  int tensor = -1;        // in memory; select_column: where the result goes
+  int index_tensor = -1;  // load: rows; select_column: columns
+  ColumnMap map;          // of `tensor`'s columns, or of the operand's
+  int64_t group = 0;      // reduce_group, repeat_group: columns of a group, of the whole value
+  int state = -1;         // column_partial: number of its state in scratch memory
 };
 
 // One plane of a GEMM's accumulator.
@@ -106,7 +108,8 @@ struct TileProgram {
   int64_t cols = 0;         // base columns
   int64_t column_step = 1;  // a tile's columns are a multiple of this, or all: groups stay whole
   bool needs_all_columns = false;
-  int64_t widest_plane = 0;  // columns that a strip plane must hold besides the tile's own (narrow planes of whole rows)
+  // Columns that a strip plane must hold besides the tile's own (narrow planes of whole rows).
+  int64_t widest_plane = 0;
   std::vector<AOperand> a;
   std::vector<BOperand> b;
   std::vector<PlaneGemm> gemms;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over tiles. A block of A's rows is packed by the thread that uses it, into its own cache, and meets all panels
-// of B; B is packed once for all. The K loop runs in blocks outside and over the panels of a tile inside; K is never split
-// among threads, so that an element's sum has one order.
+// The loops over tiles. A block of A's rows is packed by the thread that uses it, into its own
+// cache, and meets all panels of B; B is packed once for all. The K loop runs in blocks outside and
+// over the panels of a tile inside; K is never split among threads, so that an element's sum has
+// one order.
 #include "cpu/tile_space_kernel.h"
 
 #include <omp.h>
@@ -34,20 +35,24 @@ int64_t bytes_of_a(const AOperand& a, int64_t rows) {
 TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int threads) {
   TileShape shape;
   const int64_t all_columns = round_up(p.cols, kPanelColumns);
-  shape.rows = options.tile_rows > 0 ? options.tile_rows : (p.accumulators > 0 && !p.needs_all_columns ? 128 : 64);
+  shape.rows = options.tile_rows > 0 ? options.tile_rows
+                                     : (p.accumulators > 0 && !p.needs_all_columns ? 128 : 64);
   shape.cols = options.tile_cols > 0 ? options.tile_cols : 256;
   if (options.tile_cols == 0 && p.accumulators > 0) {
     const int64_t fits = kAccumulatorBytes / (shape.rows * 4 * p.accumulators);
     shape.cols = std::clamp(fits / kPanelColumns * kPanelColumns, kPanelColumns, int64_t{256});
   }
   const int64_t step = std::lcm(kPanelColumns, p.column_step);
-  shape.cols = std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);
+  shape.cols =
+      std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);
   shape.stride = std::max(shape.cols, round_up(p.widest_plane, kVectorPad));
   shape.strip_rows = kPartialSpan;
-  while (shape.strip_rows > 1 && shape.strip_rows * shape.stride * 4 * std::max(p.strip_planes, 1) > kStripBytes) {
+  while (shape.strip_rows > 1 &&
+         shape.strip_rows * shape.stride * 4 * std::max(p.strip_planes, 1) > kStripBytes) {
     shape.strip_rows /= 2;
   }
-  // Enough pieces for every thread to have several, but as wide as can be: A is packed again for each piece.
+  // Enough pieces for every thread to have several, but as wide as can be: A is packed again for
+  // each piece.
   const int64_t across = blocks_of(p.cols, shape.cols);
   const int64_t down = blocks_of(p.rows, shape.rows);
   const int64_t pieces = std::clamp<int64_t>(blocks_of(12 * threads, down), 1, across);
@@ -55,7 +60,8 @@ TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int
   return shape;
 }
 
-TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors, const CpuOptions& options, int threads)
+TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
+                                 const CpuOptions& options, int threads)
     : program_(std::move(program)),
       vectors_(std::move(vectors)),
       shape_(choose_tile_shape(program_, options, threads)),
@@ -65,16 +71,19 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors, con
   b_items_.push_back(0);
   for (const BOperand& b : program_.b) {
     const int64_t panels = blocks_of(program_.cols, kPanelColumns);
-    b_offsets_.push_back(layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
+    b_offsets_.push_back(
+        layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
     b_items_.push_back(b_items_.back() + panels * blocks_of(b.k, block_depth(b.packed)));
   }
   Layout own;
   for (const AOperand& a : program_.a) thread_.a.push_back(own.add(bytes_of_a(a, shape_.rows)));
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
-  thread_.strips = own.add_floats(program_.strip_planes * shape_.strip_rows * shape_.stride + kVectorPad);
+  thread_.strips =
+      own.add_floats(program_.strip_planes * shape_.strip_rows * shape_.stride + kVectorPad);
   thread_.states = own.add_floats(program_.states * 2 * shape_.stride + kVectorPad);
-  thread_.bytes = round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
+  thread_.bytes =
+      round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
   threads_offset_ = layout_.add(thread_.bytes * threads_);
 
   const int last_rows = static_cast<int>((program_.rows - 1) % shape_.rows + 1);
@@ -88,8 +97,8 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors, con
       for (int k = 0; k < 2; ++k) {
         for (int accumulate = 0; accumulate < 2; ++accumulate) {
           kernels.kernel[r][k][accumulate] =
-              make_tile_kernel(library_, a.packed, r == 0 ? full_rows : last_rows, k == 0 ? full_k : last_k,
-                               shape_.stride, accumulate == 1);
+              make_tile_kernel(library_, a.packed, r == 0 ? full_rows : last_rows,
+                               k == 0 ? full_k : last_k, shape_.stride, accumulate == 1);
         }
       }
     }
@@ -106,13 +115,15 @@ void TileSpaceKernel::check_row_indices(std::span<const TensorView> tensors) con
     const auto* rows = static_cast<const int32_t*>(index.data);
     for (int64_t i = 0; i < program_.rows; ++i) {
       if (rows[i] >= 0 && rows[i] < tensors[op.tensor].rows) continue;
-      throw Error("row index " + std::to_string(rows[i]) + " at " + std::to_string(i) + " is outside the " +
-                  std::to_string(tensors[op.tensor].rows) + " rows of the tensor it gathers from");
+      throw Error("row index " + std::to_string(rows[i]) + " at " + std::to_string(i) +
+                  " is outside the " + std::to_string(tensors[op.tensor].rows) +
+                  " rows of the tensor it gathers from");
     }
   }
 }
 
-void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch, int64_t item) const {
+void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
+                             int64_t item) const {
   size_t which = 0;
   while (item >= b_items_[which + 1]) ++which;
   const BOperand& b = program_.b[which];
@@ -127,10 +138,12 @@ void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
   }
   char* dst = scratch + b_offsets_[which] +
               (panel * packed_depth(b.packed, b.k) + k0) * kPanelColumns * size_of(b.packed);
-  pack_b_block(b.packed, {tensors[b.tensor], !b.transposed}, columns, k0, std::min(depth, b.k - k0), dst);
+  pack_b_block(b.packed, {tensors[b.tensor], !b.transposed}, columns, k0, std::min(depth, b.k - k0),
+               dst);
 }
 
-void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* own, int64_t m0, int64_t rows) const {
+void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* own, int64_t m0,
+                             int64_t rows) const {
   for (size_t i = 0; i < program_.a.size(); ++i) {
     const AOperand& a = program_.a[i];
     const int64_t depth = block_depth(a.packed);
@@ -143,7 +156,8 @@ void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* own, int
   }
 }
 
-void TileSpaceKernel::multiply(const char* scratch, char* own, int64_t n0, int64_t rows, int64_t cols) const {
+void TileSpaceKernel::multiply(const char* scratch, char* own, int64_t n0, int64_t rows,
+                               int64_t cols) const {
   const bool is_last_rows = rows != std::min(shape_.rows, program_.rows);
   float* accumulators = reinterpret_cast<float*>(own + thread_.accumulators);
   for (const PlaneGemm& gemm : program_.gemms) {

@@ -25,7 +25,8 @@ TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& option
 
 class TileSpaceKernel {
  public:
-  TileSpaceKernel(TileProgram program, VectorProgram vectors, const CpuOptions& options, int threads);
+  TileSpaceKernel(TileProgram program, VectorProgram vectors, const CpuOptions& options,
+                  int threads);
 
   int64_t scratch_bytes() const { return layout_.size(); }
   void run(std::span<const TensorView> tensors, char* scratch) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between vectors of float and 16-bit storage, to nearest with ties to even (Highway 1.0.3 truncates): as in
-// base/float16.h, bit for bit. Included once per instruction set, hence the toggled guard.
+// Conversions between vectors of float and 16-bit storage, to nearest with ties to even (Highway
+// 1.0.3 truncates): as in base/float16.h, bit for bit. Included once per instruction set, hence the
+// toggled guard.
 #if defined(CODA_CPU_VECTOR_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CODA_CPU_VECTOR_CONVERT_INL_H_
 #undef CODA_CPU_VECTOR_CONVERT_INL_H_
@@ -21,7 +22,9 @@ using U16Half = hn::Rebind<uint16_t, F32>;  // as many lanes of 16 bits as a vec
 
 HWY_INLINE VecU bits_of(uint32_t x) { return hn::Set(U32(), x); }
 
-HWY_INLINE VecU choose(hn::Mask<U32> condition, VecU a, VecU b) { return hn::IfThenElse(condition, a, b); }
+HWY_INLINE VecU choose(hn::Mask<U32> condition, VecU a, VecU b) {
+  return hn::IfThenElse(condition, a, b);
+}
 
 // The bf16 bits of each lane, in its low half.
 HWY_INLINE VecU bf16_bits(Vec x) {
@@ -29,27 +32,28 @@ HWY_INLINE VecU bf16_bits(Vec x) {
   const VecU high = hn::ShiftRight<16>(bits);
   const VecU odd = hn::And(high, bits_of(1));
   const VecU rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, bits_of(0x7fff))));
-  const auto nan = hn::RebindMask(U32(), hn::Ne(x, x));
+  const auto nan = hn::RebindMask(U32(), hn::IsNaN(x));
   return choose(nan, hn::Or(high, bits_of(0x40)), rounded);
 }
 
 HWY_INLINE Vec float_of_bf16_bits(VecU bits) { return hn::BitCast(F32(), hn::ShiftLeft<16>(bits)); }
 
-// The f16 bits of each lane, in its low half. Subnormals come from an addition that shifts the mantissa into place and
-// rounds it; overflow from the carry into the exponent.
+// The f16 bits of each lane, in its low half. Subnormals come from an addition that shifts the
+// mantissa into place and rounds it; overflow from the carry into the exponent.
 HWY_INLINE VecU f16_bits(Vec x) {
   const VecU bits = hn::BitCast(U32(), x);
   const VecU sign = hn::And(hn::ShiftRight<16>(bits), bits_of(0x8000));
   const VecU magnitude = hn::And(bits, bits_of(0x7fffffff));
   const VecU odd = hn::And(hn::ShiftRight<13>(magnitude), bits_of(1));
-  const VecU normal = hn::ShiftRight<13>(hn::Sub(hn::Add(magnitude, hn::Add(odd, bits_of(0xfff))), bits_of(0x38000000)));
+  const VecU normal = hn::ShiftRight<13>(
+      hn::Sub(hn::Add(magnitude, hn::Add(odd, bits_of(0xfff))), bits_of(0x38000000)));
   const Vec shifted = hn::Add(hn::BitCast(F32(), magnitude), set(0.5f));
   const VecU subnormal = hn::Sub(hn::BitCast(U32(), shifted), bits_of(0x3f000000));
   const Vec m = hn::BitCast(F32(), magnitude);
   VecU result = choose(hn::RebindMask(U32(), hn::Lt(m, set(0x1p-14f))), subnormal, normal);
   result = choose(hn::RebindMask(U32(), hn::Ge(m, set(65536.0f))), bits_of(0x7c00), result);
   const VecU payload = hn::And(hn::ShiftRight<13>(magnitude), bits_of(0x3ff));
-  result = choose(hn::RebindMask(U32(), hn::Ne(x, x)), hn::Or(payload, bits_of(0x7e00)), result);
+  result = choose(hn::RebindMask(U32(), hn::IsNaN(x)), hn::Or(payload, bits_of(0x7e00)), result);
   return hn::Or(sign, result);
 }
 
@@ -73,7 +77,9 @@ HWY_INLINE Vec float_of_f16_bits(VecU half) {
 }
 
 // One vector's worth of 16-bit values, from and to memory.
-HWY_INLINE VecU load_u16(const uint16_t* p) { return hn::PromoteTo(U32(), hn::LoadU(U16Half(), p)); }
+HWY_INLINE VecU load_u16(const uint16_t* p) {
+  return hn::PromoteTo(U32(), hn::LoadU(U16Half(), p));
+}
 
 HWY_INLINE void store_u16(VecU bits, uint16_t* p) {
   hn::StoreU(hn::DemoteTo(U16Half(), hn::BitCast(I32(), bits)), U16Half(), p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions on Highway vectors of float, a few ulp from the exact value, with the right results at 0, the
-// infinities and NaN. Each lane depends on its own input only. Included once per instruction set (see Highway's
-// foreach_target), hence the toggled guard.
+// Elementary functions on Highway vectors of float, a few ulp from the exact value, with the right
+// results at 0, the infinities and NaN. Each lane depends on its own input only. Included once per
+// instruction set (see Highway's foreach_target), hence the toggled guard.
 #if defined(CODA_CPU_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CODA_CPU_VECTOR_MATH_INL_H_
 #undef CODA_CPU_VECTOR_MATH_INL_H_
@@ -34,8 +34,8 @@ HWY_INLINE Vec power_of_two(hn::Vec<I32> n) {
   return hn::BitCast(F32(), hn::ShiftLeft<23>(hn::Add(n, hn::Set(I32(), 127))));
 }
 
-// Cody-Waite reduction to |r| <= ln2 / 2 and a polynomial; the power of two is applied in two halves, so that subnormal
-// results and results near the largest float are right.
+// Cody-Waite reduction to |r| <= ln2 / 2 and a polynomial; the power of two is applied in two
+// halves, so that subnormal results and results near the largest float are right.
 HWY_INLINE Vec exp(Vec x) {
   const Vec clamped = hn::Min(hn::Max(x, set(-104.0f)), set(89.0f));
   const Vec n = hn::Round(hn::Mul(clamped, set(1.44269504088896341f)));
@@ -54,9 +54,10 @@ HWY_INLINE Vec exp(Vec x) {
   return keep_nan(x, result);
 }
 
-// exp for x <= 0, as softmax and sigmoid need it: what would be subnormal is 0 and the power of two is applied at once.
+// exp for x <= 0, as softmax and sigmoid need it: what would be subnormal is 0 and the power of two
+// is applied at once.
 HWY_INLINE Vec exp_of_negative(Vec x) {
-  const Vec clamped = hn::Max(x, set(-87.0f));
+  const Vec clamped = hn::Max(x, set(-87.33654f));
   const Vec n = hn::Round(hn::Mul(clamped, set(1.44269504088896341f)));
   Vec r = hn::NegMulAdd(n, set(0.693359375f), clamped);
   r = hn::NegMulAdd(n, set(-2.12194440e-4f), r);
@@ -68,7 +69,7 @@ HWY_INLINE Vec exp_of_negative(Vec x) {
   p = hn::MulAdd(p, r, set(5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), set(1.0f));
   const auto bits = hn::Add(hn::BitCast(I32(), p), hn::ShiftLeft<23>(hn::ConvertTo(I32(), n)));
-  const Vec result = hn::IfThenZeroElse(hn::Lt(x, set(-87.0f)), hn::BitCast(F32(), bits));
+  const Vec result = hn::IfThenZeroElse(hn::Lt(x, set(-87.33654f)), hn::BitCast(F32(), bits));
   return keep_nan(x, result);
 }
 
@@ -99,7 +100,8 @@ HWY_INLINE Vec log(Vec x) {
   const Vec infinity = set(std::numeric_limits<float>::infinity());
   result = hn::IfThenElse(hn::Eq(x, infinity), infinity, result);
   result = hn::IfThenElse(hn::Eq(x, set(0.0f)), hn::Neg(infinity), result);
-  result = hn::IfThenElse(hn::Lt(x, set(0.0f)), set(std::numeric_limits<float>::quiet_NaN()), result);
+  result =
+      hn::IfThenElse(hn::Lt(x, set(0.0f)), set(std::numeric_limits<float>::quiet_NaN()), result);
   return keep_nan(x, result);
 }
 
@@ -111,7 +113,8 @@ HWY_INLINE Vec sigmoid(Vec x) {
 
 HWY_INLINE Vec tanh(Vec x) {
   const Vec a = hn::Abs(x);
-  // Small: an odd polynomial. Otherwise (1 - e) / (1 + e) with e = exp(-2|x|), which has no cancellation there.
+  // Small: an odd polynomial. Otherwise (1 - e) / (1 + e) with e = exp(-2|x|), which has no
+  // cancellation there.
   const Vec s = hn::Mul(x, x);
   Vec p = set(-5.70498872745e-3f);
   p = hn::MulAdd(p, s, set(2.06390887954e-2f));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elementwise kernels, compiled once per instruction set. A kernel is a functor over vectors, instantiated for each
-// way its operands may be broadcast; the row loop is outermost because a strip's rows are short.
+// The elementwise kernels, compiled once per instruction set. A kernel is a functor over vectors,
+// instantiated for each way its operands may be broadcast; the row loop is outermost because a
+// strip's rows are short.
 #include "cpu/vector_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +20,8 @@ HWY_INLINE Vec propagate_nan(Vec a, Vec b, Vec value) { return keep_nan(a, keep_
 HWY_INLINE Vec one_if(hn::Mask<F32> condition) { return hn::IfThenElseZero(condition, set(1.0f)); }
 
 template <class Body>
-void unary_rows(const Body& body, const Source& a, float* dst, int64_t dst_stride, int64_t rows, int64_t cols) {
+void unary_rows(const Body& body, const Source& a, float* dst, int64_t dst_stride, int64_t rows,
+                int64_t cols) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < rows; ++i) {
@@ -35,8 +37,8 @@ void unary_rows(const Body& body, const Source& a, float* dst, int64_t dst_strid
 }
 
 template <bool ConstantA, bool ConstantB, class Body>
-void binary_rows(const Body& body, const Source& a, const Source& b, float* dst, int64_t dst_stride, int64_t rows,
-                 int64_t cols) {
+void binary_rows(const Body& body, const Source& a, const Source& b, float* dst, int64_t dst_stride,
+                 int64_t rows, int64_t cols) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < rows; ++i) {
@@ -56,7 +58,8 @@ void binary_rows(const Body& body, const Source& a, const Source& b, float* dst,
 }
 
 template <class Body>
-void binary(const Body& body, const Source* o, float* dst, int64_t dst_stride, int64_t rows, int64_t cols) {
+void binary(const Body& body, const Source* o, float* dst, int64_t dst_stride, int64_t rows,
+            int64_t cols) {
   const bool a = o[0].is_constant_along_columns;
   const bool b = o[1].is_constant_along_columns;
   if (!a && !b) binary_rows<false, false>(body, o[0], o[1], dst, dst_stride, rows, cols);
@@ -85,7 +88,8 @@ void select_rows(const Source* o, float* dst, int64_t dst_stride, int64_t rows, 
   }
 }
 
-void elementwise_rows(Elementwise op, const Source* o, float* dst, int64_t stride, int64_t rows, int64_t cols) {
+void elementwise_rows(Elementwise op, const Source* o, float* dst, int64_t stride, int64_t rows,
+                      int64_t cols) {
   auto one = [&](auto body) { unary_rows(body, o[0], dst, stride, rows, cols); };
   auto two = [&](auto body) { binary(body, o, dst, stride, rows, cols); };
   switch (op) {
@@ -93,8 +97,10 @@ void elementwise_rows(Elementwise op, const Source* o, float* dst, int64_t strid
     case Elementwise::sub: return two([](Vec a, Vec b) { return hn::Sub(a, b); });
     case Elementwise::mul: return two([](Vec a, Vec b) { return hn::Mul(a, b); });
     case Elementwise::div: return two([](Vec a, Vec b) { return hn::Div(a, b); });
-    case Elementwise::max: return two([](Vec a, Vec b) { return propagate_nan(a, b, hn::Max(a, b)); });
-    case Elementwise::min: return two([](Vec a, Vec b) { return propagate_nan(a, b, hn::Min(a, b)); });
+    case Elementwise::max:
+      return two([](Vec a, Vec b) { return propagate_nan(a, b, hn::Max(a, b)); });
+    case Elementwise::min:
+      return two([](Vec a, Vec b) { return propagate_nan(a, b, hn::Min(a, b)); });
     case Elementwise::equal: return two([](Vec a, Vec b) { return one_if(hn::Eq(a, b)); });
     case Elementwise::less: return two([](Vec a, Vec b) { return one_if(hn::Lt(a, b)); });
     case Elementwise::select: return select_rows(o, dst, stride, rows, cols);
@@ -114,15 +120,16 @@ void elementwise_rows(Elementwise op, const Source* o, float* dst, int64_t strid
         return hn::Mul(hn::Mul(set(0.5f), a), phi);
       });
     case Elementwise::gelu_tanh:
+      // (1 + tanh(u)) / 2 is sigmoid(2 u), which does not cancel for negative x.
       return one([](Vec a) {
         const Vec cubic = hn::MulAdd(hn::Mul(hn::Mul(a, a), a), set(0.044715f), a);
-        const Vec t = tanh(hn::Mul(cubic, set(0.79788456080286536f)));
-        return hn::Mul(hn::Mul(set(0.5f), a), hn::Add(set(1.0f), t));
+        return hn::Mul(a, sigmoid(hn::Mul(cubic, set(1.5957691216057308f))));
       });
   }
 }
 
-void round_rows(DType dtype, const Source& a, float* dst, int64_t stride, int64_t rows, int64_t cols) {
+void round_rows(DType dtype, const Source& a, float* dst, int64_t stride, int64_t rows,
+                int64_t cols) {
   if (dtype == DType::bf16) {
     unary_rows([](Vec v) { return float_of_bf16_bits(bf16_bits(v)); }, a, dst, stride, rows, cols);
   } else if (dtype == DType::f16) {
@@ -132,7 +139,8 @@ void round_rows(DType dtype, const Source& a, float* dst, int64_t stride, int64_
   }
 }
 
-// The sum of n floats in a fixed order: lane i adds the elements i, i + lanes, ...; then the lanes; then the rest.
+// The sum of n floats in a fixed order: lane i adds the elements i, i + lanes, ...; then the lanes;
+// then the rest.
 float sum_of(const float* p, int64_t n) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -147,8 +155,8 @@ float sum_of(const float* p, int64_t n) {
   return total;
 }
 
-void reduce_group_rows(const float* src0, const float* src1, int64_t src_stride, int64_t group, float* dst,
-                       int64_t dst_stride, int64_t rows, int64_t groups) {
+void reduce_group_rows(const float* src0, const float* src1, int64_t src_stride, int64_t group,
+                       float* dst, int64_t dst_stride, int64_t rows, int64_t groups) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t at = i * src_stride + g * group;
@@ -159,8 +167,8 @@ void reduce_group_rows(const float* src0, const float* src1, int64_t src_stride,
   }
 }
 
-void repeat_group_rows(const float* src, int64_t src_stride, int64_t group, float* dst, int64_t dst_stride,
-                       int64_t rows, int64_t groups) {
+void repeat_group_rows(const float* src, int64_t src_stride, int64_t group, float* dst,
+                       int64_t dst_stride, int64_t rows, int64_t groups) {
   for (int64_t i = 0; i < rows; ++i) {
     float* out = dst + i * dst_stride;
     for (int64_t g = 0; g < groups; ++g) {
@@ -181,21 +189,24 @@ HWY_EXPORT(round_rows);
 HWY_EXPORT(reduce_group_rows);
 HWY_EXPORT(repeat_group_rows);
 
-void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride, int64_t rows, int64_t cols) {
+void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride,
+                 int64_t rows, int64_t cols) {
   HWY_DYNAMIC_DISPATCH(elementwise_rows)(op, operands, dst, dst_stride, rows, cols);
 }
 
-void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows, int64_t cols) {
+void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows,
+              int64_t cols) {
   HWY_DYNAMIC_DISPATCH(round_rows)(dtype, source, dst, dst_stride, rows, cols);
 }
 
-void reduce_group(const float* src0, const float* src1, int64_t src_stride, int64_t group, float* dst,
-                  int64_t dst_stride, int64_t rows, int64_t groups) {
-  HWY_DYNAMIC_DISPATCH(reduce_group_rows)(src0, src1, src_stride, group, dst, dst_stride, rows, groups);
+void reduce_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,
+                  float* dst, int64_t dst_stride, int64_t rows, int64_t groups) {
+  HWY_DYNAMIC_DISPATCH(reduce_group_rows)(src0, src1, src_stride, group, dst, dst_stride, rows,
+                                          groups);
 }
 
-void repeat_group(const float* src, int64_t src_stride, int64_t group, float* dst, int64_t dst_stride, int64_t rows,
-                  int64_t groups) {
+void repeat_group(const float* src, int64_t src_stride, int64_t group, float* dst,
+                  int64_t dst_stride, int64_t rows, int64_t groups) {
   HWY_DYNAMIC_DISPATCH(repeat_group_rows)(src, src_stride, group, dst, dst_stride, rows, groups);
 }
 

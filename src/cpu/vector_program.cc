@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors are short beside tiles: plain loops over whole vectors, threads only where partials are merged.
+// Vectors are short beside tiles: plain loops over whole vectors, threads only where partials are
+// merged.
 #include "cpu/vector_program.h"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ int VectorProgram::add_step(int step) {
 int VectorProgram::add_plane(int source, const ColumnMap& map, int plane) {
   for (size_t i = 0; i < items_.size(); ++i) {
     const Item& item = items_[i];
-    if (item.step < 0 && item.source == source && item.map.half == map.half && item.plane == plane) {
+    if (item.step < 0 && item.source == source && item.map.half == map.half &&
+        item.plane == plane) {
       return static_cast<int>(i);
     }
   }
@@ -86,7 +88,8 @@ void VectorProgram::run(std::span<const TensorView> tensors, char* scratch, int 
   }
 }
 
-void VectorProgram::run_step(const Item& item, std::span<const TensorView> tensors, char* scratch, int threads) const {
+void VectorProgram::run_step(const Item& item, std::span<const TensorView> tensors, char* scratch,
+                             int threads) const {
   const Step& s = program_.steps[item.step];
   float* out = reinterpret_cast<float*>(scratch + item.offset);
   const auto operand = [&](int i) -> Source {
@@ -118,16 +121,18 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
       return;
     }
     case StepKind::combine: return run_combine(s, tensors[s.tensor], item.length, out, threads);
-    case StepKind::store_vector: return store_vector(tensors[s.tensor], vector(item.operands[0], scratch));
+    case StepKind::store_vector:
+      return store_vector(tensors[s.tensor], vector(item.operands[0], scratch));
     default: throw InternalError("a tile step in a vector program");
   }
 }
 
-void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_t length, float* out,
-                                int threads) const {
+void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_t length,
+                                float* out, int threads) const {
   const TensorDecl& decl = program_.tensors[s.tensor];
   const bool by_row = decl.kind == TensorKind::row_partial;
-  const int64_t reduced = by_row ? decl.shape.cols.evaluate(sizes_) : decl.shape.rows.evaluate(sizes_);
+  const int64_t reduced =
+      by_row ? decl.shape.cols.evaluate(sizes_) : decl.shape.rows.evaluate(sizes_);
   const int64_t count = (reduced + kPartialSpan - 1) / kPartialSpan;
   const int64_t last = reduced - (count - 1) * kPartialSpan;
   const float* data = static_cast<const float*>(partial.data);
@@ -137,7 +142,8 @@ void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_
 #pragma omp parallel for num_threads(threads) if (length * count > 16384) schedule(static)
   for (int64_t i = 0; i < length; ++i) {
     const float* first = by_row ? data + i * stride : data + i;
-    out[i] = combine(s.partial, first, count, by_row ? 1 : stride, lane_stride, kPartialSpan, last, s.lane);
+    out[i] = combine(s.partial, first, count, by_row ? 1 : stride, lane_stride, kPartialSpan, last,
+                     s.lane);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectors and scalars of a program: computed whole, once a run, before any tile, in the program's order. A finalizer is
-// nothing else.
+// The vectors and scalars of a program: computed whole, once a run, before any tile, in the
+// program's order. A finalizer is nothing else.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,11 @@ namespace coda::cpu {
 
 class VectorProgram {
  public:
-  explicit VectorProgram(const Program& program, const DimValues& sizes) : program_(program), sizes_(sizes) {}
+  explicit VectorProgram(const Program& program, const DimValues& sizes)
+      : program_(program), sizes_(sizes) {}
 
-  // Adds a step (its operands must have been added) and returns the vector's number; -1 for a store.
+  // Adds a step (its operands must have been added) and returns the vector's number; -1 for a
+  // store.
   int add_step(int step);
   // Adds the columns of vector `source` that one plane of a paired value has.
   int add_plane(int source, const ColumnMap& map, int plane);
@@ -40,8 +42,10 @@ class VectorProgram {
     int64_t offset = -1;  // in scratch memory
   };
 
-  void run_step(const Item& item, std::span<const TensorView> tensors, char* scratch, int threads) const;
-  void run_combine(const Step& step, const TensorView& partial, int64_t length, float* out, int threads) const;
+  void run_step(const Item& item, std::span<const TensorView> tensors, char* scratch,
+                int threads) const;
+  void run_combine(const Step& step, const TensorView& partial, int64_t length, float* out,
+                   int threads) const;
 
   Program program_;
   DimValues sizes_;

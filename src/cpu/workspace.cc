@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of scratch memory, on huge pages where the system gives them: packed panels are read through few TLB entries.
+// Blocks of scratch memory, on huge pages where the system gives them: packed panels are read
+// through few TLB entries.
 #include "cpu/workspace.h"
 
 #include <sys/mman.h>
@@ -15,7 +16,8 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 
 }  // namespace
 
-Workspace::Lease::Lease(Workspace& owner, int64_t bytes) : owner_(owner), block_(owner.take(bytes)) {}
+Workspace::Lease::Lease(Workspace& owner, int64_t bytes)
+    : owner_(owner), block_(owner.take(bytes)) {}
 
 Workspace::Lease::~Lease() { owner_.give_back(std::move(block_)); }
 
@@ -40,12 +42,17 @@ Workspace::Lease::Block Workspace::take(int64_t bytes) {
     }
     // None is large enough: the smallest free one makes room for a larger one.
     if (!free_.empty()) {
-      free_.erase(std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));
+      free_.erase(std::min_element(free_.begin(), free_.end(),
+                                   [](const auto& a, const auto& b) { return a.bytes < b.bytes; }));
     }
   }
   const int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const int64_t size = std::max<int64_t>((bytes + alignment - 1) / alignment * alignment, alignment);
-  Lease::Block block{{static_cast<char*>(std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(size))), std::free}, size};
+  const int64_t size =
+      std::max<int64_t>((bytes + alignment - 1) / alignment * alignment, alignment);
+  Lease::Block block{{static_cast<char*>(std::aligned_alloc(static_cast<size_t>(alignment),
+                                                            static_cast<size_t>(size))),
+                      std::free},
+                     size};
   if (block.data == nullptr) throw std::bad_alloc();
   if (alignment == kHugePage) madvise(block.data.get(), static_cast<size_t>(size), MADV_HUGEPAGE);
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory shared by a backend's kernels: sized when kernels are prepared, lent while one runs. Kernels run one after
-// another in a plan, so that one block serves them all; concurrent runs get blocks of their own.
+// Scratch memory shared by a backend's kernels: sized when kernels are prepared, lent while one
+// runs. Kernels run one after another in a plan, so that one block serves them all; concurrent runs
+// get blocks of their own.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a program on a backend from float64 values: every tensor lies between guards and has gaps
+// between its rows, all filled with NaN; what is not an input starts as NaN. So that reading or
+// writing outside, or not writing at all, shows in the results or is found here.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/float16.h"
+#include "coda/program.h"
+#include "runtime/backend.h"
+
+namespace coda::testing {
+
+using Values = std::map<std::string, std::vector<double>>;
+
+inline void write_element(DType type, void* data, int64_t i, double value) {
+  const float narrow = static_cast<float>(value);
+  switch (type) {
+    case DType::f32: static_cast<float*>(data)[i] = narrow; break;
+    case DType::bf16: static_cast<uint16_t*>(data)[i] = bf16_from_float(narrow); break;
+    case DType::f16: static_cast<uint16_t*>(data)[i] = f16_from_float(narrow); break;
+    case DType::f64: static_cast<double*>(data)[i] = value; break;
+    case DType::i32:
+      static_cast<int32_t*>(data)[i] =
+          std::isnan(value) ? std::numeric_limits<int32_t>::min() : static_cast<int32_t>(value);
+      break;
+  }
+}
+
+inline double read_element(DType type, const void* data, int64_t i) {
+  switch (type) {
+    case DType::f32: return static_cast<const float*>(data)[i];
+    case DType::bf16: return float_from_bf16(static_cast<const uint16_t*>(data)[i]);
+    case DType::f16: return float_from_f16(static_cast<const uint16_t*>(data)[i]);
+    case DType::f64: return static_cast<const double*>(data)[i];
+    case DType::i32: return static_cast<const int32_t*>(data)[i];
+  }
+  return 0;
+}
+
+// Memory of one tensor.
+class GuardedTensor {
+ public:
+  GuardedTensor(const TensorDecl& decl, const DimValues& sizes, const std::vector<double>* values)
+      : name_(decl.name), dtype_(decl.dtype) {
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    rows_ = shape.rows;
+    cols_ = shape.cols;
+    stride_ = cols_ == 1 ? 1 : cols_ + kGap;
+    bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(dtype_));
+    for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
+      write_element(dtype_, bytes_.data(), i, kPoison);
+    }
+    if (values == nullptr) return;
+    for (int64_t i = 0; i < rows_ * cols_; ++i) {
+      write_element(dtype_, data(), i / cols_ * stride_ + i % cols_, (*values)[i]);
+    }
+  }
+
+  TensorView view() { return {data(), dtype_, rows_, cols_, stride_}; }
+
+  // Checks that gaps and guards are as they were.
+  void check_guards() const {
+    const int64_t total = 2 * kGuard + rows_ * stride_;
+    for (int64_t i = 0; i < total; ++i) {
+      const int64_t at = i - kGuard;
+      const bool inside = at >= 0 && at < rows_ * stride_ && at % stride_ < cols_;
+      if (inside) continue;
+      const double value = read_element(dtype_, bytes_.data(), i);
+      ASSERT_TRUE(std::isnan(value) || value == std::numeric_limits<int32_t>::min())
+          << name_ << ": memory outside was written, at element " << at;
+    }
+  }
+
+  std::vector<double> values() const {
+    std::vector<double> result(rows_ * cols_);
+    for (int64_t i = 0; i < rows_ * cols_; ++i) {
+      result[i] = read_element(dtype_, bytes_.data(), kGuard + i / cols_ * stride_ + i % cols_);
+    }
+    return result;
+  }
+
+ private:
+  static constexpr int64_t kGuard = 64;
+  static constexpr int64_t kGap = 3;
+  static constexpr double kPoison = std::numeric_limits<double>::quiet_NaN();
+
+  char* data() { return bytes_.data() + kGuard * size_of(dtype_); }
+
+  std::string name_;
+  DType dtype_;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+  int64_t stride_ = 0;
+  std::vector<char> bytes_;
+};
+
+// The tensors that the program stores, after one run.
+inline Values run_program(Backend& backend, const Program& program, const DimValues& sizes,
+                          const Values& inputs) {
+  std::vector<GuardedTensor> tensors;
+  std::vector<TensorView> views;
+  tensors.reserve(program.tensors.size());
+  for (const TensorDecl& decl : program.tensors) {
+    const auto found = inputs.find(decl.name);
+    tensors.emplace_back(decl, sizes, found == inputs.end() ? nullptr : &found->second);
+    views.push_back(tensors.back().view());
+  }
+  backend.prepare(program, sizes)->run(views);
+  std::set<int> stored;
+  for (const Step& step : program.steps) {
+    const bool is_effect =
+        step.kind == StepKind::store_tile || step.kind == StepKind::store_vector ||
+        step.kind == StepKind::row_partial || step.kind == StepKind::column_partial;
+    if (is_effect) stored.insert(step.tensor);
+  }
+  Values results;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].check_guards();
+    if (stored.contains(static_cast<int>(i)))
+      results[program.tensors[i].name] = tensors[i].values();
+  }
+  return results;
+}
+
+// ||a - b|| / ||b||; infinite if anything in a is not finite where b is.
+inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (std::isinf(b[i]) && a[i] == b[i]) continue;
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+}  // namespace coda::testing
