@@ -5,6 +5,7 @@
 // and losses are builders that expand into them (coda/builders.h).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <source_location>
 #include <string>
@@ -114,7 +115,7 @@ class Graph {
   int find_input(std::string_view name) const;
 
  private:
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;  // a node stays where it is while the graph grows
   std::unordered_map<std::string, int> index_;
   std::map<std::string, int, std::less<>> inputs_;
 };
