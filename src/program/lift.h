@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Program as mathematics: adds what a program computes to a Graph, exactly. A partial tensor
+// stands for the value whose reduction it holds, so lifting a program and then its finalizer into
+// one graph gives whole reductions.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "coda/graph.h"
+#include "coda/program.h"
+
+namespace coda::program {
+
+// What the tensors of programs stand for, by name. Programs that share tensors are lifted one after
+// the other.
+struct LiftedTensors {
+  std::map<std::string, Value> values;   // dense tensors; the last that was stored
+  std::map<std::string, Value> reduced;  // partial tensors: the value that is reduced
+};
+
+// Tensors that are not in `tensors` yet become inputs of the graph (i32 tensors as tables), with
+// their declared types; what the program stores is put into `tensors`. as_stored is the identity.
+// Throws Error for what has no graph: partial maxima, and the two lanes of log_sum_exp one by one.
+void lift(const Program& program, Graph& graph, LiftedTensors& tensors);
+
+}  // namespace coda::program
