@@ -13,7 +13,7 @@ rm -f "$report"
 ctest=$(ls .venv/bin/ctest 2>/dev/null || echo ctest)
 status=0
 "$ctest" --test-dir "$build" -j "$jobs" --timeout 300 --output-on-failure --no-tests=error \
-  --output-junit "$report" "$@" | sed -u '/^ *Start *[0-9]*: /d' || status=$?
+  --output-junit "$report" "$@" | sed -u '/^ *Start *[0-9]*: /d; s/ \.\.\.\.*/ .../; s/\.\.\.\*/... */' || status=$?
 
 python3 - "$report" "$status" <<'PY'
 import sys
