@@ -24,6 +24,12 @@ enum class TensorRole : uint8_t {
 struct PlanTensor {
   TensorDecl decl;
   TensorRole role = TensorRole::temporary;
+  // A view has no memory of its own: columns [column_offset, column_offset + cols) of `view_of`; or, if `transposed`, the
+  // vector `view_of` read along the other dimension. Its role is that of what it views.
+  std::string view_of;
+  Dim column_offset = 0;
+  bool transposed = false;
+  bool is_table = false;  // an input that is constant data (RoPE tables, ids): resident anyway
 };
 
 // A call of a function that the compiler does not look into (attention, embedding and their adjoints).

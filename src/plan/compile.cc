@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan: coordinate descent
+// over one bit a column factor, one a row factor, and (for speed) one a forward operand that would be made again. Equal to
+// exhaustive search in every case tried.
+#include "coda/compile.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "coda/error.h"
+#include "plan/emit.h"
+
+namespace coda {
+namespace {
+
+// One point of the search: choices of the rewriting, and which dropped operands are saved.
+struct Point {
+  std::vector<int> column_factors;
+  std::vector<int> pinned;
+  std::vector<int> also_saved;
+  friend auto operator<=>(const Point&, const Point&) = default;
+};
+
+struct Attempt {
+  Plan plan;
+  Alternative alternative;
+  size_t column_factors = 0;
+  std::vector<bool> row_affine;  // by column factor
+  size_t row_factors = 0;
+  size_t dropped = 0;
+};
+
+std::string describe(const Point& p) {
+  std::string column;
+  std::string row;
+  std::string saved;
+  for (int c : p.column_factors) column += c == 0 ? 'h' : c == 1 ? 'F' : 'n';
+  for (int r : p.pinned) row += r != 0 ? 'd' : 'u';
+  for (int s : p.also_saved) saved += s != 0 ? 's' : '-';
+  return column + " " + row + (saved.empty() ? "" : " " + saved);
+}
+
+class Search {
+ public:
+  Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options)
+      : graph_(graph), request_(request), options_(options) {}
+
+  Compiled run() {
+    Point point = start();
+    if (options_.fuse && options_.fold.empty() && options_.pin.empty()) point = descend(point);
+    Compiled compiled;
+    const Attempt& best = attempt(point);
+    for (auto& [p, a] : attempts_) {
+      a->alternative.chosen = p == point;
+      compiled.alternatives.push_back(a->alternative);
+    }
+    compiled.plan = best.plan;
+    return compiled;
+  }
+
+ private:
+  // The first plan tells how many choices there are; forced ones are taken as given.
+  Point start() {
+    Point point;
+    const Attempt* a = &attempt(point);
+    point.column_factors.assign(a->column_factors, 0);
+    for (size_t i = 0; i < a->column_factors; ++i) {
+      if (a->row_affine[i]) point.column_factors[i] = 1;
+      if (i < options_.fold.size() && options_.fold[i]) point.column_factors[i] = 1;
+    }
+    point.pinned.assign(a->row_factors, 0);
+    for (size_t i = 0; i < std::min(options_.pin.size(), point.pinned.size()); ++i) point.pinned[i] = options_.pin[i];
+    a = &attempt(point);
+    if (options_.objective == Objective::speed) point.also_saved.assign(a->dropped, 0);
+    return point;
+  }
+
+  Point descend(Point point) {
+    for (bool better = true; better;) {
+      better = false;
+      for (size_t i = 0; i < point.column_factors.size(); ++i) {
+        const bool affine = attempt(point).row_affine[i];
+        for (int choice = affine ? 1 : 0; choice <= (affine ? 2 : 1); ++choice) {
+          Point next = point;
+          next.column_factors[i] = choice;
+          better = keep_better(point, next) || better;
+        }
+      }
+      // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand (docs/numerics.md).
+      for (size_t i = 0; i < point.pinned.size() && options_.storage != DType::f16; ++i) {
+        Point next = point;
+        next.pinned[i] ^= 1;
+        better = keep_better(point, next) || better;
+      }
+      for (size_t i = 0; i < point.also_saved.size(); ++i) {
+        Point next = point;
+        next.also_saved[i] ^= 1;
+        better = keep_better(point, next) || better;
+      }
+    }
+    return point;
+  }
+
+  bool keep_better(Point& point, const Point& next) {
+    if (next == point || !cheaper(attempt(next).alternative, attempt(point).alternative)) return false;
+    point = next;
+    return true;
+  }
+
+  bool cheaper(const Alternative& a, const Alternative& b) const {
+    const bool by_memory = options_.objective == Objective::memory;
+    const double first = by_memory ? a.saved_bytes - b.saved_bytes : a.seconds - b.seconds;
+    const double second = by_memory ? a.seconds - b.seconds : a.saved_bytes - b.saved_bytes;
+    const double tiny = 1e-9 * (by_memory ? b.saved_bytes : b.seconds);
+    if (first < -tiny || first > tiny) return first < 0;
+    if (second < -1e-12 || second > 1e-12) return second < 0;
+    return a.moved_bytes < b.moved_bytes;
+  }
+
+  const Attempt& attempt(const Point& point) {
+    std::unique_ptr<Attempt>& entry = attempts_[point];
+    if (entry == nullptr) entry = std::make_unique<Attempt>(make(point));
+    return *entry;
+  }
+
+  Attempt make(const Point& point) const {
+    Choices choices;
+    for (int c : point.column_factors) choices.column_factors.push_back(static_cast<ColumnFactor>(c));
+    for (int p : point.pinned) choices.pinned.push_back(p != 0);
+    const JointGraph joint = rewrite_jointly(graph_, request_, choices, options_.fuse);
+    PartitionRequest partition_request;
+    partition_request.joint = &joint;
+    partition_request.sizes = options_.sizes;
+    partition_request.storage_bytes = static_cast<double>(size_of(options_.storage));
+    partition_request.fuse = options_.fuse;
+    Partition parts = partition(partition_request);
+    const std::vector<int> dropped = parts.dropped;
+    for (size_t i = 0; i < std::min(point.also_saved.size(), dropped.size()); ++i) {
+      if (point.also_saved[i] != 0) partition_request.also_saved.insert(dropped[i]);
+    }
+    if (!partition_request.also_saved.empty()) parts = partition(partition_request);
+
+    Attempt a;
+    a.plan = emit(joint, parts, request_, options_);
+    a.column_factors = joint.candidates.column_factors.size();
+    for (int w : joint.candidates.column_factors) {
+      const auto& affine = joint.candidates.row_affine;
+      a.row_affine.push_back(std::find(affine.begin(), affine.end(), w) != affine.end());
+    }
+    a.row_factors = joint.candidates.row_factors.size();
+    a.dropped = dropped.size();
+    a.alternative.choice = describe(point);
+    a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);
+    for (const auto* phase : {&a.plan.forward, &a.plan.backward}) {
+      for (const PlanStep& step : *phase) {
+        const StepCost cost = cost_of(step, a.plan, options_.sizes, options_.rates);
+        a.alternative.seconds += cost.seconds;
+        a.alternative.moved_bytes += cost.bytes;
+      }
+    }
+    return a;
+  }
+
+  const Graph& graph_;
+  const CompileRequest& request_;
+  const CompileOptions& options_;
+  std::map<Point, std::unique_ptr<Attempt>> attempts_;
+};
+
+}  // namespace
+
+Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options) {
+  require(!request.outputs.empty() || !request.gradients.empty(), "compile: nothing is asked for; name an output");
+  require(request.gradients.empty() || !request.seeds.empty(), "compile: gradients need a seeded output");
+  return Search(graph, request, options).run();
+}
+
+}  // namespace coda

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost model, in time: a GEMM program takes max(flops / rate, bytes / bandwidth) and a tenth of the hidden part (or a
+// hidden byte would be free and 64 kB in the open would outweigh 134 MB behind a product); anything else takes
+// bytes / bandwidth and a launch. Vectors and partials count their bytes like everything else.
+#include <algorithm>
+#include <set>
+
+#include "coda/compile.h"
+#include "coda/error.h"
+
+namespace coda {
+namespace {
+
+constexpr double kHiddenShare = 0.1;
+
+double elements(const Shape& shape, const DimValues& sizes) {
+  return static_cast<double>(shape.rows.evaluate(sizes)) * static_cast<double>(shape.cols.evaluate(sizes));
+}
+
+double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
+  const auto rows = static_cast<double>(decl.shape.rows.evaluate(sizes));
+  const auto cols = static_cast<double>(decl.shape.cols.evaluate(sizes));
+  const auto chunks = [](double n) { return static_cast<double>((static_cast<int64_t>(n) + kPartialSpan - 1) / kPartialSpan); };
+  double count = rows * cols;
+  if (decl.kind == TensorKind::row_partial) count = rows * chunks(cols) * decl.lanes;
+  if (decl.kind == TensorKind::column_partial) count = chunks(rows) * cols * decl.lanes;
+  return count * static_cast<double>(size_of(decl.dtype));
+}
+
+StepCost program_cost(const Program& program, const DimValues& sizes) {
+  StepCost cost;
+  std::set<int> read;
+  std::set<int> written;
+  for (const Step& step : program.steps) {
+    switch (step.kind) {
+      case StepKind::gemm:
+        for (const GemmSegment& s : step.segments) {
+          read.insert(s.a);
+          read.insert(s.b);
+          const Shape& a = program.tensors[static_cast<size_t>(s.a)].shape;
+          const Dim& depth = s.transpose_a ? a.rows : a.cols;
+          cost.flops += 2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
+        }
+        break;
+      case StepKind::store_tile:
+      case StepKind::store_vector:
+      case StepKind::row_partial:
+      case StepKind::column_partial: written.insert(step.tensor); break;
+      default:
+        if (step.tensor >= 0) read.insert(step.tensor);
+        if (step.row_index >= 0) read.insert(step.row_index);
+        break;
+    }
+  }
+  for (int t : read) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);
+  for (int t : written) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);
+  return cost;
+}
+
+StepCost call_cost(const OpaqueCall& call, const Plan& plan, const DimValues& sizes) {
+  StepCost cost;
+  for (const std::string& name : call.inputs) cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
+  for (const std::string& name : call.outputs) cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
+  return cost;
+}
+
+}  // namespace
+
+// Two Zen 4 or Zen 5 cores, fp32.
+Rates cpu_rates() { return {2.5e11, 3e10, 2e-6}; }
+// PEERS.md's cuBLAS rate in sustained runs, the measured device copy, a launch.
+Rates h200_rates() { return {7e14, 4.28e12, 3e-6}; }
+
+StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes, const Rates& rates) {
+  const auto* program = std::get_if<Program>(&step.work);
+  StepCost cost = program != nullptr ? program_cost(*program, sizes)
+                                     : call_cost(std::get<OpaqueCall>(step.work), plan, sizes);
+  const double compute = cost.flops / rates.flops_per_second;
+  const double memory = cost.bytes / rates.bytes_per_second;
+  cost.seconds = cost.flops > 0 ? std::max(compute, memory) + kHiddenShare * std::min(compute, memory)
+                                : memory + rates.launch_seconds;
+  return cost;
+}
+
+const PlanTensor& Plan::tensor(std::string_view name) const {
+  for (const PlanTensor& t : tensors) {
+    if (t.decl.name == name) return t;
+  }
+  throw Error("the plan has no tensor \"" + std::string(name) + "\"");
+}
+
+double saved_bytes(const Plan& plan, const DimValues& sizes) {
+  // What the backward reads and the forward made or was given; parameters and constant tables stay anyway.
+  std::set<std::string> read;
+  for (const PlanStep& step : plan.backward) {
+    if (const auto* program = std::get_if<Program>(&step.work)) {
+      for (const TensorDecl& t : program->tensors) read.insert(t.name);
+    } else {
+      const auto& call = std::get<OpaqueCall>(step.work);
+      read.insert(call.inputs.begin(), call.inputs.end());
+    }
+  }
+  std::set<std::string> forward;
+  for (const PlanStep& step : plan.forward) {
+    if (const auto* program = std::get_if<Program>(&step.work)) {
+      for (const TensorDecl& t : program->tensors) forward.insert(t.name);
+    } else {
+      const auto& call = std::get<OpaqueCall>(step.work);
+      forward.insert(call.inputs.begin(), call.inputs.end());
+      forward.insert(call.outputs.begin(), call.outputs.end());
+    }
+  }
+  double bytes = 0;
+  for (const PlanTensor& t : plan.tensors) {
+    const bool kept = t.role == TensorRole::saved || t.role == TensorRole::output ||
+                      (t.role == TensorRole::input && !t.is_table);
+    if (kept && t.view_of.empty() && read.contains(t.decl.name) && forward.contains(t.decl.name)) {
+      bytes += bytes_of(t.decl, sizes);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace coda

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/emit.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+#include "plan/program_writer.h"
+
+namespace coda {
+namespace {
+
+class Emission {
+ public:
+  Emission(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
+           const CompileOptions& options)
+      : joint_(joint),
+        graph_(*joint.graph),
+        partition_(partition),
+        names_(joint, partition, request, options),
+        schedule_(joint, partition.order, options.fuse) {
+    std::vector<bool> all(static_cast<size_t>(graph_.size()), true);
+    schedule_.compute(all, partition.reduced);
+  }
+
+  Plan run() {
+    for (int id : joint_.outputs) need_if_vector(id, false);
+    for (int id : joint_.gradients) {
+      if (id >= 0) need_if_vector(id, true);
+    }
+    for (const auto& [at, work] : partition_.programs) write_program(at, work);
+    for (size_t k = 0; k < partition_.order.units.size(); ++k) {
+      const Unit& unit = partition_.order.units[k];
+      if (!unit.is_gemm && !unit.nodes.empty()) write_call(static_cast<int>(k), unit);
+    }
+    write_finalizers();
+    return assemble();
+  }
+
+ private:
+  bool is_forward(int id) const { return joint_.forward[static_cast<size_t>(id)]; }
+
+  // A concatenation of vectors is stored part by part.
+  void need_if_vector(int id, bool backward) {
+    const Node& n = graph_.node(id);
+    if (n.shape.is_tensor()) return;
+    if (n.op == Op::concat_columns) {
+      for (int part : n.operands) need_if_vector(part, backward);
+      return;
+    }
+    needed_.insert(id);
+  }
+
+  void write_program(Position at, const ProgramWork& work) {
+    const bool backward = at.slot >= partition_.order.boundary;
+    ProgramWriter writer(joint_, partition_, names_, program_name(at), at, backward);
+    std::vector<int> stores = work.stores;
+    std::sort(stores.begin(), stores.end());
+    for (int id : stores) writer.store_tile(id);
+    std::vector<int> reductions = work.reductions;
+    std::sort(reductions.begin(), reductions.end());
+    for (int id : reductions) writer.reduce(id);
+    needed_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
+    read_by_programs_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
+    PlanStep step;
+    step.role = at.level == 0 ? StepRole::gemm : StepRole::tile;
+    Program program = writer.finish();
+    step.name = program.name;
+    for (int id : stores) explain(id, "store " + names_.written(id, backward), step.reasons);
+    for (int id : reductions) explain(graph_.node(id).operands[0], "reduce p" + std::to_string(id), step.reasons);
+    step.work = std::move(program);
+    steps_[at].push_back(std::move(step));
+  }
+
+  // What kept the value, or something that it is made of, from standing in an earlier epilogue.
+  void explain(int id, const std::string& what, std::vector<std::string>& reasons) const {
+    std::vector<int> pending{id};
+    std::set<int> seen;
+    while (!pending.empty()) {
+      const int v = pending.back();
+      pending.pop_back();
+      if (!seen.insert(v).second || seen.size() > 64) continue;
+      auto reason = partition_.reasons.find(v);
+      if (reason != partition_.reasons.end()) {
+        reasons.push_back(what + " " + reason->second);
+        return;
+      }
+      for (int operand : graph_.node(v).operands) {
+        if (graph_.node(operand).shape.is_tensor()) pending.push_back(operand);
+      }
+    }
+  }
+
+  std::string program_name(Position at) const {
+    const std::string phase = at.slot >= partition_.order.boundary ? "backward" : "forward";
+    if (at.level > 0) return phase + ".tile" + std::to_string(at.slot) + "_" + std::to_string(at.level);
+    const Unit& unit = partition_.order.units[static_cast<size_t>(at.slot)];
+    std::string weight;
+    for (int operand : graph_.node(unit.nodes[0]).operands) {
+      std::vector<int> pending{operand};
+      for (int depth = 0; depth < 8 && !pending.empty() && weight.empty(); ++depth) {
+        const Node& n = graph_.node(pending.back());
+        if (n.op == Op::input && n.kind == InputKind::parameter) weight = n.name;
+        pending.clear();
+        if (!n.operands.empty() && n.shape.is_tensor() && n.op != Op::matmul) pending = {n.operands[0]};
+      }
+    }
+    const std::string kind = unit.contracts_rows ? "weight_gradient" : unit.is_backward ? "data_gradient" : "product";
+    return phase + "." + kind + std::to_string(at.slot) + (weight.empty() ? "" : "." + weight);
+  }
+
+  void write_call(int k, const Unit& unit) {
+    const Node& n = graph_.node(unit.nodes[0]);
+    OpaqueCall call;
+    call.function = n.name;
+    call.attributes = n.attributes;
+    call.sizes = n.sizes;
+    for (int operand : n.operands) {
+      if (graph_.node(operand).shape.is_tensor()) {
+        const TensorRef ref = names_.read(operand, unit.is_backward);
+        require(ref.repeat == 1 && ref.row_index < 0, n.name + ": an operand is a gathered or repeated table");
+        call.inputs.push_back(ref.name);
+      } else {
+        if (!is_source(graph_, operand)) {
+          needed_.insert(operand);
+          read_by_programs_.insert(operand);
+        }
+        call.inputs.push_back(names_.vector(operand));
+      }
+    }
+    for (size_t i = 0; i < n.results.size(); ++i) {
+      Node result;
+      result.op = Op::result;
+      result.shape = n.results[i];
+      result.operands = {unit.nodes[0]};
+      result.which = static_cast<int>(i);
+      const int id = joint_.graph->intern(std::move(result));
+      call.outputs.push_back(names_.opaque_result(id));
+      const GradientRequest* gradient = names_.gradient_of(id);
+      const bool adds = gradient != nullptr && gradient->accumulate && call.inputs.size() == 2;
+      if (adds) call.inputs.push_back(call.outputs.back());
+    }
+    PlanStep step;
+    step.role = StepRole::opaque;
+    step.name = (unit.is_backward ? "backward." : "forward.") + n.name + std::to_string(k);
+    step.work = std::move(call);
+    steps_[{k, 0}].push_back(std::move(step));
+  }
+
+  // ---- finalizers ----------------------------------------------------------------------------------------------------
+
+  // Where a vector is computed: as soon as it is known, but not before its phase.
+  Position finalized_at(int id) const {
+    Position at = schedule_.of(id).at;
+    if (at.level == 0) at.level = 1;
+    const Position start = is_forward(id) ? Position{-1, 1} : Position{partition_.order.boundary, 1};
+    return std::max(at, start);
+  }
+
+  // Whether the finalizer at `at` computes the vector itself rather than loading it. What the backward makes of forward
+  // vectors alone (r²) is made again wherever it is used: cheaper than a finalizer of its own.
+  bool made_in_finalizer(int id, Position at, bool forward) const {
+    if (is_forward(id) != forward) return false;
+    const Position start{partition_.order.boundary, 1};
+    return finalized_at(id) == at || (!forward && finalized_at(id) == start);
+  }
+
+  static bool stored_by_tiles(const Node& n) { return n.op == Op::select_column; }
+
+  bool needs_finalizer(int id) const {
+    const Node& n = graph_.node(id);
+    if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones || n.op == Op::reciprocal_dim) return false;
+    if (is_source(graph_, id) || (n.op == Op::transpose && is_source(graph_, n.operands[0]))) return false;
+    return !stored_by_tiles(n);
+  }
+
+  void write_finalizers() {
+    // From the last to the first, as a later finalizer may need what an earlier one stores.
+    std::map<Position, std::set<int>> work;
+    std::vector<int> pending(needed_.begin(), needed_.end());
+    std::set<int> seen;
+    while (!pending.empty()) {
+      const int id = pending.back();
+      pending.pop_back();
+      if (!needs_finalizer(id) || !seen.insert(id).second) continue;
+      const Position at = finalized_at(id);
+      work[at].insert(id);
+      std::vector<int> below{id};
+      std::set<int> visited;
+      while (!below.empty()) {
+        const int v = below.back();
+        below.pop_back();
+        if (!visited.insert(v).second || graph_.node(v).shape.is_tensor()) continue;
+        if (graph_.node(v).operands.empty() || graph_.node(graph_.node(v).operands[0]).shape.is_tensor()) continue;
+        for (int operand : graph_.node(v).operands) {
+          if (graph_.node(operand).shape.is_tensor() || !needs_finalizer(operand)) continue;
+          if (made_in_finalizer(operand, at, is_forward(v))) {
+            below.push_back(operand);
+          } else {
+            pending.push_back(operand);
+            read_by_programs_.insert(operand);
+          }
+        }
+      }
+    }
+    for (const auto& [at, ids] : work) {
+      const bool backward = at.slot >= partition_.order.boundary;
+      const std::string name =
+          (backward ? "backward.finalize" : "forward.finalize") + std::to_string(at.slot) + "_" + std::to_string(at.level);
+      ProgramWriter writer(joint_, partition_, names_, name, at, backward);
+      const Position here = at;
+      for (int id : ids) {
+        writer.store_vector(id, [this, here, backward](int v) {
+          return needs_finalizer(v) && made_in_finalizer(v, here, !backward);
+        }, [this](int v) { return read_by_programs_.contains(v); });
+      }
+      PlanStep step;
+      step.role = StepRole::finalizer;
+      step.name = name;
+      step.work = writer.finish();
+      finalizers_[at] = std::move(step);
+    }
+  }
+
+  Plan assemble() {
+    Plan plan;
+    std::set<Position> positions;
+    for (const auto& [at, steps] : steps_) positions.insert(at);
+    for (const auto& [at, step] : finalizers_) positions.insert(at);
+    for (const Position& at : positions) {
+      std::vector<PlanStep>& phase = at.slot >= partition_.order.boundary ? plan.backward : plan.forward;
+      auto finalizer = finalizers_.find(at);  // what it computes is for the program at this position
+      if (finalizer != finalizers_.end()) phase.push_back(std::move(finalizer->second));
+      auto steps = steps_.find(at);
+      if (steps == steps_.end()) continue;
+      for (PlanStep& step : steps->second) phase.push_back(std::move(step));
+    }
+    plan.tensors = names_.tensors();
+    mark_saved(plan);
+    return plan;
+  }
+
+  // A temporary of the forward that the backward reads (a norm's reciprocal) is saved.
+  static void mark_saved(Plan& plan) {
+    auto names_of = [](const PlanStep& step) {
+      std::vector<std::string> names;
+      if (const auto* program = std::get_if<Program>(&step.work)) {
+        for (const TensorDecl& t : program->tensors) names.push_back(t.name);
+      } else {
+        const auto& call = std::get<OpaqueCall>(step.work);
+        names = call.inputs;
+        names.insert(names.end(), call.outputs.begin(), call.outputs.end());
+      }
+      return names;
+    };
+    std::set<std::string> forward;
+    std::set<std::string> both;
+    for (const PlanStep& step : plan.forward) {
+      for (const std::string& name : names_of(step)) forward.insert(name);
+    }
+    for (const PlanStep& step : plan.backward) {
+      for (const std::string& name : names_of(step)) {
+        if (forward.contains(name)) both.insert(name);
+      }
+    }
+    for (PlanTensor& t : plan.tensors) {
+      if (t.role == TensorRole::temporary && both.contains(t.decl.name)) t.role = TensorRole::saved;
+    }
+  }
+
+  const JointGraph& joint_;
+  const Graph& graph_;
+  const Partition& partition_;
+  TensorNames names_;
+  Schedule schedule_;
+  std::map<Position, std::vector<PlanStep>> steps_;
+  std::map<Position, PlanStep> finalizers_;
+  std::set<int> needed_;            // vectors that a program or the caller reads
+  std::set<int> read_by_programs_;  // those that a program reads
+};
+
+}  // namespace
+
+Plan emit(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
+          const CompileOptions& options) {
+  return Emission(joint, partition, request, options).run();
+}
+
+}  // namespace coda

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/names.h"
+
+#include "coda/error.h"
+
+namespace coda {
+
+TensorNames::TensorNames(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
+                         const CompileOptions& options)
+    : graph_(*joint.graph), partition_(partition), options_(options) {
+  auto claim = [this](int id, const std::string& name, DType type) {
+    if (caller_names_.contains(id)) {
+      throw Error("\"" + name + "\" and \"" + caller_names_.at(id) + "\" are the same value; ask for one of them");
+    }
+    caller_names_[id] = name;
+    caller_types_[id] = type;
+  };
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const int id = joint.outputs[i];
+    require(graph_.node(id).op != Op::input, "output \"" + request.outputs[i].name + "\" is an input of the graph");
+    claim(id, request.outputs[i].name, graph_.node(id).shape.is_tensor() ? options.storage : DType::f32);
+  }
+  for (size_t i = 0; i < request.gradients.size(); ++i) {
+    const int id = joint.gradients[i];
+    require(id >= 0, "gradient \"" + request.gradients[i].name + "\": no seeded output depends on its input");
+    claim(id, request.gradients[i].name, request.gradients[i].dtype);
+    gradients_[id] = &request.gradients[i];
+  }
+  for (int id = 0; id < graph_.size(); ++id) {
+    const Node& n = graph_.node(id);
+    if (n.op != Op::concat_columns) continue;
+    Dim offset = 0;
+    for (int part : n.operands) {
+      part_of_[part] = {id, offset};
+      offset = offset + graph_.node(part).shape.cols;
+    }
+  }
+}
+
+std::string TensorNames::declare(PlanTensor tensor) {
+  auto [entry, is_new] = index_.try_emplace(tensor.decl.name, tensors_.size());
+  if (is_new) tensors_.push_back(std::move(tensor));
+  return entry->first;
+}
+
+TensorDecl& TensorNames::decl(const std::string& name) { return tensors_[index_.at(name)].decl; }
+
+std::string TensorNames::view(const std::string& base, const Shape& shape, const Dim& offset, bool transposed) {
+  const PlanTensor source = tensors_[index_.at(base)];
+  PlanTensor tensor;
+  tensor.decl = source.decl;
+  tensor.decl.name = base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant()));
+  tensor.decl.shape = shape;
+  tensor.role = source.role;
+  tensor.view_of = base;
+  tensor.column_offset = offset;
+  tensor.transposed = transposed;
+  return declare(tensor);
+}
+
+DType TensorNames::type_of(int id) const {
+  auto given = caller_types_.find(id);
+  if (given != caller_types_.end()) return given->second;
+  return graph_.node(id).shape.is_tensor() ? options_.storage : DType::f32;
+}
+
+TensorRef TensorNames::read(int id, bool backward) {
+  const Node& n = graph_.node(id);
+  switch (n.op) {
+    case Op::input: {
+      PlanTensor tensor;
+      tensor.decl = {n.name, n.shape, n.dtype, TensorKind::dense, 1};
+      tensor.role = n.kind == InputKind::parameter ? TensorRole::parameter : TensorRole::input;
+      tensor.is_table = n.kind == InputKind::table;
+      return {declare(tensor)};
+    }
+    case Op::result: return {opaque_result(id)};
+    case Op::slice_columns: {
+      TensorRef base = read(n.operands[0], backward);
+      require(base.repeat == 1, "a slice of repeated columns is not supported; repeat the slice");
+      base.name = view(base.name, {decl(base.name).shape.rows, n.shape.cols}, n.dim, false);
+      return base;
+    }
+    case Op::repeat_columns: {
+      TensorRef base = read(n.operands[0], backward);
+      base.repeat *= n.repeat;
+      return base;
+    }
+    case Op::gather_rows: {
+      TensorRef base = read(n.operands[0], backward);
+      base.row_index = n.operands[1];
+      return base;
+    }
+    default: return {written(id, backward)};
+  }
+}
+
+std::string TensorNames::written(int id, bool backward) {
+  const Node& n = graph_.node(id);
+  auto part = part_of_.find(id);
+  if (part != part_of_.end() && !caller_names_.contains(id)) {
+    const std::string whole = written(part->second.first, backward);
+    return view(whole, n.shape, part->second.second, false);
+  }
+  const bool again = backward && partition_.stored_backward.contains(id) && partition_.stored_forward.contains(id);
+  PlanTensor tensor;
+  tensor.decl.name = caller_names_.contains(id) ? caller_names_.at(id) : "t" + std::to_string(id);
+  tensor.decl.shape = n.shape;
+  tensor.decl.dtype = type_of(id);
+  const bool saved = partition_.saved.contains(id);
+  tensor.role = caller_names_.contains(id) ? TensorRole::output : saved ? TensorRole::saved : TensorRole::temporary;
+  if (again && !saved) {
+    tensor.decl.name = "t" + std::to_string(id) + ".again";
+    tensor.role = TensorRole::temporary;
+  }
+  return declare(tensor);
+}
+
+std::string TensorNames::opaque_result(int id) {
+  const Node& n = graph_.node(id);
+  const Node& call = graph_.node(n.operands[0]);
+  auto part = part_of_.find(id);
+  if (part != part_of_.end() && !caller_names_.contains(id)) {
+    return view(written(part->second.first, true), n.shape, part->second.second, false);
+  }
+  const DType declared = call.result_types[static_cast<size_t>(n.which)];
+  PlanTensor tensor;
+  tensor.decl.name = caller_names_.contains(id) ? caller_names_.at(id) : "t" + std::to_string(id);
+  tensor.decl.shape = n.shape;
+  tensor.decl.dtype = declared == DType::f32 ? DType::f32 : options_.storage;
+  if (gradients_.contains(id)) tensor.decl.dtype = gradients_.at(id)->dtype;
+  tensor.role = caller_names_.contains(id)      ? TensorRole::output
+                : partition_.saved.contains(id) ? TensorRole::saved
+                                                : TensorRole::temporary;
+  return declare(tensor);
+}
+
+std::string TensorNames::vector(int id, int lane) {
+  const Node& n = graph_.node(id);
+  if (n.op == Op::input) return read(id, false).name;
+  if (n.op == Op::result) return opaque_result(id);
+  if (n.op == Op::slice_columns && is_source(graph_, id)) return read(id, false).name;
+  if (n.op == Op::transpose && is_source(graph_, n.operands[0])) {
+    return view(vector(n.operands[0]), n.shape, 0, true);
+  }
+  const auto part = part_of_.find(id);
+  if (part != part_of_.end() && caller_names_.contains(part->second.first) && !accumulates(id) &&
+      !caller_names_.contains(id)) {
+    return gradient_tensor(id);
+  }
+  const bool callers = caller_names_.contains(id) && lane < 0 && !accumulates(id);
+  PlanTensor tensor;
+  tensor.decl.name = callers ? caller_names_.at(id) : "v" + std::to_string(id);
+  if (lane >= 0) tensor.decl.name += lane == 0 ? ".max" : ".log_sum";
+  tensor.decl.shape = n.shape;
+  tensor.decl.dtype = callers ? type_of(id) : DType::f32;
+  tensor.role = callers ? TensorRole::output : TensorRole::temporary;
+  return declare(tensor);
+}
+
+bool TensorNames::accumulates(int id) const {
+  const GradientRequest* gradient = gradient_of(id);
+  return gradient != nullptr && gradient->accumulate;
+}
+
+std::string TensorNames::gradient_tensor(int id) {
+  const auto part = part_of_.find(id);
+  if (part != part_of_.end() && !gradients_.contains(id)) {
+    return view(gradient_tensor(part->second.first), graph_.node(id).shape, part->second.second, false);
+  }
+  PlanTensor tensor;
+  tensor.decl.name = caller_names_.at(id);
+  tensor.decl.shape = graph_.node(id).shape;
+  tensor.decl.dtype = type_of(id);
+  tensor.role = TensorRole::output;
+  return declare(tensor);
+}
+
+std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape, TensorKind tensor_kind) {
+  PlanTensor tensor;
+  tensor.decl = {"p" + std::to_string(id), shape, DType::f32, tensor_kind, lanes_of(kind)};
+  return declare(tensor);
+}
+
+const GradientRequest* TensorNames::gradient_of(int id) const {
+  auto part = part_of_.find(id);
+  auto found = gradients_.find(part != part_of_.end() && !gradients_.contains(id) ? part->second.first : id);
+  return found == gradients_.end() ? nullptr : found->second;
+}
+
+std::string TensorNames::added_to(int id) {
+  if (accumulates(id)) return gradient_tensor(id);
+  for (const auto& [gradient_id, gradient] : gradients_) {
+    const Node& result = graph_.node(gradient_id);
+    if (!gradient->accumulate || result.op != Op::result) continue;
+    const Node& call = graph_.node(result.operands[0]);
+    if (call.operands.size() == 3 && call.operands[2] == id) return opaque_result(gradient_id);
+  }
+  return "";
+}
+
+void TensorNames::set_partial_shape(const std::string& name, const Shape& shape) { decl(name).shape = shape; }
+
+}  // namespace coda

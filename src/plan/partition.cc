@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+// The partition, in four steps that repeat until nothing is new: what must be stored or reduced (roots); which forward
+// values the backward reads (a minimum cut); which values cross from program to program inside a phase (a cut each); where
+// the floating roots go.
+#include "plan/partition.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+#include "ir/rebuild.h"
+#include "plan/inverses.h"
+#include "plan/min_cut.h"
+
+namespace coda {
+namespace {
+
+bool is_reduction(Op op) {
+  return op == Op::row_sum || op == Op::col_sum || op == Op::row_logsumexp || op == Op::row_centred_squares ||
+         op == Op::select_column;
+}
+
+class Partitioner {
+ public:
+  explicit Partitioner(const PartitionRequest& request)
+      : request_(request), joint_(*request.joint), graph_(*joint_.graph), classes_(graph_) {
+    std::vector<int> roots = joint_.outputs;
+    for (int g : joint_.gradients) {
+      if (g >= 0) roots.push_back(g);
+    }
+    live_ = reached_from(graph_, roots);
+    out_.order = order_units(joint_, live_, request.fuse);
+    readers_.resize(static_cast<size_t>(graph_.size()));
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live(id)) continue;
+      for (int operand : graph_.node(id).operands) readers_[static_cast<size_t>(operand)].push_back(id);
+    }
+    schedule_ = std::make_unique<Schedule>(joint_, out_.order, request.fuse);
+    schedule_->compute(live_, out_.reduced);
+    for (int id = 0; id < graph_.size(); ++id) classes_.add(id, live(id));
+  }
+
+  Partition run() {
+    find_roots();
+    for (bool changed = true; changed;) {
+      changed = cut_saved();
+      changed = cut_phase(false) || changed;
+      changed = cut_phase(true) || changed;
+    }
+    choose_stand_ins();
+    place_home_roots();
+    place_floating_roots();
+    collect_reasons();
+    return std::move(out_);
+  }
+
+ private:
+  bool live(int id) const { return live_[static_cast<size_t>(id)]; }
+  bool is_forward(int id) const { return joint_.forward[static_cast<size_t>(id)]; }
+  bool is_tensor(int id) const { return graph_.node(id).shape.is_tensor(); }
+  const Unit& unit(int k) const { return out_.order.units[static_cast<size_t>(k)]; }
+  double bytes(int id) const {
+    const Shape& shape = graph_.node(id).shape;
+    return request_.storage_bytes * static_cast<double>(shape.rows.evaluate(request_.sizes)) *
+           static_cast<double>(shape.cols.evaluate(request_.sizes));
+  }
+
+  // ---- roots ---------------------------------------------------------------------------------------------------------
+
+  // A tensor that must be written. A concatenation is written part by part, into views.
+  void require_stored(int id, bool backward) {
+    if (is_source(graph_, id)) {
+      if (backward && is_forward(id)) forward_needs_.insert(id);
+      return;
+    }
+    const Node& n = graph_.node(id);
+    if (n.op == Op::slice_columns) return require_stored(n.operands[0], backward);
+    if (n.op == Op::concat_columns) {
+      for (int part : n.operands) require_stored(part, backward);
+      return;
+    }
+    if (backward && is_forward(id)) {
+      forward_needs_.insert(id);
+      backward_operands_.insert(id);
+      return;
+    }
+    (is_forward(id) ? forward_stores_ : backward_stores_).insert(id);
+  }
+
+  void find_roots() {
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live(id)) continue;
+      const Node& n = graph_.node(id);
+      if (n.op == Op::matmul || n.op == Op::opaque) {
+        for (int operand : n.operands) {
+          if (is_tensor(operand)) require_stored(operand, !is_forward(id));
+        }
+      }
+      if (is_reduction(n.op) && is_tensor(n.operands[0])) reductions_.insert(id);
+    }
+    for (int id : joint_.outputs) {
+      if (is_tensor(id)) require_stored(id, false);
+    }
+    for (int id : joint_.gradients) {
+      if (id >= 0 && is_tensor(id)) {
+        // A gradient that is a source still has to be written to the caller's tensor: by a copy of its own.
+        require(!is_source(graph_, id) || graph_.node(source_base(graph_, id)).op == Op::result,
+                "a gradient equals an input of the graph; copy that input instead");
+        require_stored(id, true);
+      }
+    }
+  }
+
+  // What the program that makes `root` reads: tensors that neither it makes as tiles nor that float into it.
+  void gather(int root, std::set<int>& needs) const {
+    std::vector<int> pending{root};
+    std::set<int> seen;
+    const Schedule::Time& t = schedule_->of(root);
+    const bool backward = !is_forward(root);
+    while (!pending.empty()) {
+      const int id = pending.back();
+      pending.pop_back();
+      if (!seen.insert(id).second || graph_.node(id).op == Op::matmul) continue;
+      for (int operand : graph_.node(id).operands) {
+        if (!is_tensor(operand)) continue;
+        const bool here = t.home ? schedule_->is_home(operand, t.at.slot)
+                                 : !schedule_->of(operand).home && !is_source(graph_, operand) &&
+                                       (!backward || !is_forward(operand));
+        if (here) {
+          pending.push_back(operand);
+        } else {
+          needs.insert(operand);
+        }
+      }
+    }
+  }
+
+  // Needs of all programs of a phase, forward and backward values apart.
+  void phase_needs(bool backward, std::set<int>& forward_values, std::set<int>& backward_values) const {
+    std::set<int> all;
+    for (int id : backward ? backward_stores_ : forward_stores_) gather(id, all);
+    for (int id : reductions_) {
+      if (is_forward(id) != backward) gather_reduction(id, all);
+    }
+    for (int id : all) (is_forward(id) ? forward_values : backward_values).insert(id);
+  }
+
+  void gather_reduction(int id, std::set<int>& needs) const {
+    const int operand = graph_.node(id).operands[0];
+    if (is_source(graph_, operand) || (is_forward(operand) && !is_forward(id))) {
+      needs.insert(operand);
+    } else {
+      gather(operand, needs);
+    }
+  }
+
+  // ---- cuts ----------------------------------------------------------------------------------------------------------
+
+  double parameter_free_bytes(int id) const {
+    if (is_source(graph_, id)) {
+      const Node& base = graph_.node(source_base(graph_, id));
+      if (base.op == Op::input && base.kind != InputKind::activation) return 0;
+      return bytes(source_base(graph_, id));
+    }
+    return bytes(id);
+  }
+
+  // Forward values that the backward reads from memory; values linked by a proven inverse are one vertex.
+  bool cut_saved() {
+    std::set<int> needs = forward_needs_;
+    std::set<int> unused;
+    phase_needs(true, needs, unused);
+    CutProblem problem;
+    problem.vertices = graph_.size();
+    problem.capacity.assign(static_cast<size_t>(graph_.size()), kNever);
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live(id) || !is_forward(id) || !is_tensor(id)) continue;
+      const int v = classes_.of(id);
+      const bool storable = is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
+      if (storable) {
+        double cost = parameter_free_bytes(id);
+        if (request_.also_saved.contains(id)) cost = 0;
+        double& capacity = problem.capacity[static_cast<size_t>(v)];
+        capacity = std::min(capacity, cost);
+      }
+      const bool made_again = !is_source(graph_, id) && graph_.node(id).op != Op::matmul;
+      if (!made_again) problem.sources.push_back(v);
+      if (!made_again) continue;
+      for (int operand : graph_.node(id).operands) {
+        if (is_tensor(operand) && classes_.of(operand) != v) problem.edges.emplace_back(classes_.of(operand), v);
+      }
+    }
+    for (int id : needs) problem.needs.push_back(classes_.of(id));
+    std::set<int> saved;
+    for (int v : minimum_cut(problem)) saved.insert(representative(v));
+    saved.insert(request_.also_saved.begin(), request_.also_saved.end());
+    const bool changed = saved != out_.saved;
+    out_.saved = saved;
+    for (int id : saved) {
+      if (!is_source(graph_, id)) forward_stores_.insert(id);
+    }
+    return changed;
+  }
+
+  // Of a class of inverse-linked values the one to store: an input, else an operand, else one stored anyway, else the last.
+  int representative(int vertex) const {
+    int best = -1;
+    int best_rank = -1;
+    for (int id : classes_.members(vertex)) {
+      if (!live(id) || !is_forward(id)) continue;
+      const bool storable = is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
+      if (!storable) continue;
+      const int rank = is_source(graph_, id) ? 2 : forward_stores_.contains(id) ? 1 : 0;
+      if (rank >= best_rank) {
+        best = id;
+        best_rank = rank;
+      }
+    }
+    invariant(best >= 0, "a saved class has no member that can be stored");
+    return best;
+  }
+
+  // Values of one phase that cross from program to program.
+  bool cut_phase(bool backward) {
+    std::set<int> forward_values;
+    std::set<int> backward_values;
+    phase_needs(backward, forward_values, backward_values);
+    const std::set<int>& needs = backward ? backward_values : forward_values;
+    std::set<int>& stores = backward ? backward_stores_ : forward_stores_;
+    CutProblem problem;
+    problem.vertices = graph_.size();
+    problem.capacity.assign(static_cast<size_t>(graph_.size()), kNever);
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live(id) || is_forward(id) == backward || !is_tensor(id)) continue;
+      double& capacity = problem.capacity[static_cast<size_t>(id)];
+      const bool home = schedule_->of(id).home;
+      if (is_source(graph_, id)) {
+        capacity = 0;
+        problem.sources.push_back(id);
+        continue;
+      }
+      if (home) capacity = stores.contains(id) ? 0 : bytes(id);
+      // A floating value that is written anyway can be read by what stands behind its first reader.
+      if (!home && stores.contains(id)) capacity = 0;
+      if (graph_.node(id).op == Op::matmul) {
+        problem.sources.push_back(id);
+        continue;
+      }
+      for (int operand : graph_.node(id).operands) {
+        if (is_tensor(operand)) problem.edges.emplace_back(operand, id);
+      }
+    }
+    problem.needs.assign(needs.begin(), needs.end());
+    bool changed = false;
+    for (int id : minimum_cut(problem)) {
+      if (!is_source(graph_, id)) changed = stores.insert(id).second || changed;
+    }
+    return changed;
+  }
+
+  void choose_stand_ins() {
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live(id) || !is_forward(id) || out_.saved.contains(id)) continue;
+      for (int member : classes_.members(classes_.of(id))) {
+        if (out_.saved.contains(member)) out_.stand_in[id] = member;
+      }
+    }
+    for (int id : backward_operands_) {
+      if (!out_.saved.contains(id)) out_.dropped.push_back(id);
+    }
+  }
+
+  // ---- places --------------------------------------------------------------------------------------------------------
+
+  void place_home_roots() {
+    for (int id : forward_stores_) {
+      if (schedule_->of(id).home) store_at(id, schedule_->of(id).at, false);
+    }
+    for (int id : backward_stores_) {
+      if (schedule_->of(id).home) store_at(id, schedule_->of(id).at, true);
+    }
+    for (int id : reductions_) {
+      const int operand = graph_.node(id).operands[0];
+      const Schedule::Time& t = schedule_->of(operand);
+      if (request_.fuse && t.home && is_forward(operand) == is_forward(id) && vectors_known(id, t.at)) reduce_at(id, t.at);
+    }
+  }
+
+  // A select_column also reads an index vector.
+  bool vectors_known(int id, Position at) const {
+    const auto& operands = graph_.node(id).operands;
+    return std::all_of(operands.begin() + 1, operands.end(),
+                       [&](int operand) { return schedule_->of(operand).at <= at; });
+  }
+
+  void store_at(int id, Position at, bool backward) {
+    (backward ? out_.stored_backward : out_.stored_forward)[id] = at;
+    out_.programs[at].stores.push_back(id);
+  }
+
+  void reduce_at(int id, Position at) {
+    out_.reduced[id] = at;
+    out_.programs[at].reductions.push_back(id);
+  }
+
+  void place_floating_roots() {
+    // By id: whatever a root reads has a smaller one. Forward operands that are made again come first in the backward.
+    for (int id : out_.dropped) place_store(id, true);
+    std::set<int> rest = forward_stores_;
+    rest.insert(backward_stores_.begin(), backward_stores_.end());
+    rest.insert(reductions_.begin(), reductions_.end());
+    for (int id : rest) {
+      if (reductions_.contains(id)) {
+        if (!out_.reduced.contains(id)) place_reduction(id);
+        continue;
+      }
+      const bool backward = backward_stores_.contains(id);
+      if (!(backward ? out_.stored_backward : out_.stored_forward).contains(id)) place_store(id, backward);
+    }
+  }
+
+  Position phase_start(bool backward) const { return {backward ? out_.order.boundary : -1, 1}; }
+  Position phase_end(bool backward) const {
+    return {backward ? static_cast<int>(out_.order.units.size()) : out_.order.boundary, 0};
+  }
+
+  void place_store(int id, bool backward) {
+    schedule_->compute(live_, out_.reduced);
+    Position earliest = schedule_->of(id).at;
+    if (backward) earliest = std::max(earliest, phase_start(true));
+    const Position at = find_place(id, earliest, deadline(id, backward), backward);
+    store_at(id, at, backward);
+  }
+
+  void place_reduction(int id) {
+    schedule_->compute(live_, out_.reduced);
+    const bool backward = !is_forward(id);
+    const int operand = graph_.node(id).operands[0];
+    const Schedule::Time& t = schedule_->of(operand);
+    Position earliest = t.home ? t.at.next() : t.at;
+    for (size_t i = 1; i < graph_.node(id).operands.size(); ++i) {
+      earliest = std::max(earliest, schedule_->of(graph_.node(id).operands[i]).at);
+    }
+    earliest = std::max(earliest, phase_start(backward));
+    reduce_at(id, find_place(operand, earliest, deadline(id, backward), backward));
+  }
+
+  // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor is read by units (also
+  // through views); a program that holds its tile makes it itself. A reduction is read by every program that uses a value
+  // made from it.
+  Position deadline(int id, bool backward) const {
+    Position first = phase_end(backward);
+    const bool is_vector = !is_tensor(id);
+    const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
+    std::set<int> seen;
+    std::vector<int> pending{id};
+    while (!pending.empty()) {
+      const int v = pending.back();
+      pending.pop_back();
+      for (int reader : readers_[static_cast<size_t>(v)]) {
+        if (is_forward(reader) == backward || !seen.insert(reader).second) continue;
+        const int k = out_.order.unit_of[static_cast<size_t>(reader)];
+        if (k >= 0) {
+          first = std::min(first, Position{k, 0});
+          continue;
+        }
+        const Op op = graph_.node(reader).op;
+        const bool view = op == Op::slice_columns || op == Op::concat_columns;
+        if (!is_vector && !view) continue;
+        if (is_tensor(reader) && schedule_->of(reader).home) {
+          first = std::min(first, schedule_->of(reader).at);
+          continue;
+        }
+        auto placed = stored.find(reader);
+        if (is_tensor(reader) && placed != stored.end()) first = std::min(first, placed->second);
+        pending.push_back(reader);
+      }
+    }
+    return first;
+  }
+
+  // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra, on a tie the last; else
+  // a tile program there; else a new one at the earliest point.
+  Position find_place(int value, Position earliest, Position deadline, bool backward) {
+    Position best{};
+    double least = kNever;
+    for (int k = std::max(earliest.slot, 0); request_.fuse && k < static_cast<int>(out_.order.units.size()); ++k) {
+      const Position at{k, 0};
+      if (at < earliest || !(at < deadline) || unit(k).is_backward != backward || !unit(k).is_gemm) continue;
+      if (!has_tiles_of(k, graph_.node(value).shape)) continue;
+      const double extra = extra_loads(value, at, backward);
+      if (extra <= least) {
+        least = extra;
+        best = at;
+      }
+    }
+    if (least < kNever) return best;
+    for (const auto& [at, work] : out_.programs) {
+      const bool tile_program = at.level > 0 && (at.slot >= out_.order.boundary) == backward;
+      if (tile_program && !(at < earliest) && at < deadline) return at;
+    }
+    return earliest;
+  }
+
+  bool has_tiles_of(int k, const Shape& shape) const {
+    return std::any_of(unit(k).nodes.begin(), unit(k).nodes.end(), [&](int id) {
+      return graph_.node(id).op == Op::matmul && graph_.node(id).shape == shape;
+    });
+  }
+
+  // Bytes that the program at `at` would load to make `value`, beyond what it has.
+  double extra_loads(int value, Position at, bool backward) const {
+    std::set<int> here;  // loaded or made by the program already
+    auto work = out_.programs.find(at);
+    if (work != out_.programs.end()) {
+      for (int id : work->second.stores) reached_in_program(id, at, backward, here);
+      for (int id : work->second.reductions) {
+        reached_in_program(graph_.node(id).operands[0], at, backward, here);
+      }
+    }
+    std::set<int> all = here;
+    reached_in_program(value, at, backward, all);
+    double extra = 0;
+    for (int id : all) {
+      if (!here.contains(id) && in_memory(id, at, backward)) extra += parameter_free_bytes_or_all(id);
+    }
+    return extra;
+  }
+
+  double parameter_free_bytes_or_all(int id) const {
+    return bytes(is_source(graph_, id) ? source_base(graph_, id) : id);
+  }
+
+  // Whether a program at `at` reads `id` from memory rather than making it.
+  bool in_memory(int id, Position at, bool backward) const {
+    if (is_source(graph_, id)) return true;
+    if (schedule_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward) return false;
+    if (backward && is_forward(id)) {
+      if (out_.saved.contains(id)) return true;
+      auto again = out_.stored_backward.find(id);
+      return again != out_.stored_backward.end() && again->second < at;
+    }
+    const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
+    auto found = stored.find(id);
+    return found != stored.end() && found->second < at;
+  }
+
+  void reached_in_program(int id, Position at, bool backward, std::set<int>& seen) const {
+    if (!is_tensor(id) || !seen.insert(id).second) return;
+    if (in_memory(id, at, backward)) return;
+    if (graph_.node(id).op == Op::matmul) return;
+    auto stand_in = out_.stand_in.find(id);
+    if (backward && stand_in != out_.stand_in.end()) return reached_in_program(stand_in->second, at, backward, seen);
+    for (int operand : graph_.node(id).operands) reached_in_program(operand, at, backward, seen);
+  }
+
+  void collect_reasons() {
+    schedule_->compute(live_, out_.reduced);
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (live(id) && !schedule_->reason(id).empty()) out_.reasons[id] = schedule_->reason(id);
+    }
+  }
+
+  const PartitionRequest& request_;
+  const JointGraph& joint_;
+  const Graph& graph_;
+  InverseClasses classes_;
+  Partition out_;
+  std::vector<bool> live_;
+  std::vector<std::vector<int>> readers_;
+  std::unique_ptr<Schedule> schedule_;
+  std::set<int> forward_stores_;
+  std::set<int> backward_stores_;
+  std::set<int> reductions_;
+  std::set<int> forward_needs_;      // forward tensors that backward products and calls read
+  std::set<int> backward_operands_;  // those of them that some program writes
+};
+
+}  // namespace
+
+Partition partition(const PartitionRequest& request) { return Partitioner(request).run(); }
+
+}  // namespace coda

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/program_writer.h"
+
+#include "coda/error.h"
+#include "plan/inverses.h"
+
+namespace coda {
+
+ProgramWriter::ProgramWriter(const JointGraph& joint, const Partition& partition, TensorNames& names, std::string name,
+                             Position at, bool backward)
+    : joint_(joint), graph_(*joint.graph), partition_(partition), names_(names), at_(at), backward_(backward) {
+  program_.name = std::move(name);
+}
+
+int ProgramWriter::push(Step step) {
+  program_.steps.push_back(std::move(step));
+  return static_cast<int>(program_.steps.size()) - 1;
+}
+
+int ProgramWriter::tensor(const std::string& name) {
+  auto [entry, is_new] = tensors_.try_emplace(name, static_cast<int>(program_.tensors.size()));
+  if (is_new) program_.tensors.push_back(names_.decl(name));
+  return entry->second;
+}
+
+int ProgramWriter::constant(double number) {
+  auto known = constants_.find(number);
+  if (known != constants_.end()) return known->second;
+  Step step;
+  step.kind = StepKind::constant;
+  step.number = number;
+  return constants_[number] = push(step);
+}
+
+int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, const Shape& shape) {
+  Step step;
+  step.kind = StepKind::elementwise;
+  step.op = fn;
+  step.operands = std::move(operands);
+  step.shape = shape;
+  return push(step);
+}
+
+// ---- values of tiles -------------------------------------------------------------------------------------------------
+
+bool ProgramWriter::is_in_memory(int id) const {
+  if (is_source(graph_, id)) return true;
+  const bool forward = joint_.forward[static_cast<size_t>(id)];
+  if (backward_ && forward && partition_.saved.contains(id)) return true;
+  const auto& stored = backward_ ? partition_.stored_backward : partition_.stored_forward;
+  auto found = stored.find(id);
+  return found != stored.end() && found->second < at_;
+}
+
+int ProgramWriter::value(int id) {
+  auto known = steps_.find(id);
+  if (known != steps_.end()) return known->second;
+  const Node& n = graph_.node(id);
+  const int step = n.shape.is_tensor() ? compute(id) : vector_value(id);
+  return steps_[id] = step;
+}
+
+int ProgramWriter::compute(int id) {
+  const Node& n = graph_.node(id);
+  const bool own_product = n.op == Op::matmul && at_.level == 0 &&
+                           partition_.order.unit_of[static_cast<size_t>(id)] == at_.slot;
+  if (own_product) return gemm(n);
+  const bool view = n.op == Op::slice_columns && !is_source(graph_, id);
+  if (view || is_in_memory(id)) return load(id);
+  if (backward_ && partition_.stand_in.contains(id)) return through_inverse(id);
+  Step step;
+  step.shape = n.shape;
+  step.group = n.dim;
+  switch (n.op) {
+    case Op::elementwise: return elementwise_value(n, [this](int o) { return value(o); });
+    case Op::split_pair:
+      step.kind = StepKind::split_pair;
+      step.which = n.which;
+      break;
+    case Op::merge_pairs: step.kind = StepKind::merge_pairs; break;
+    case Op::group_sum: step.kind = StepKind::reduce_group; break;
+    case Op::group_repeat: step.kind = StepKind::repeat_group; break;
+    default:
+      throw InternalError("a program needs a value that is neither in memory nor tile-local: node " +
+                          std::to_string(id) + " of program " + program_.name);
+  }
+  for (int operand : n.operands) step.operands.push_back(value(operand));
+  return push(step);
+}
+
+int ProgramWriter::gemm(const Node& n) {
+  Step step;
+  step.kind = StepKind::gemm;
+  step.shape = n.shape;
+  for (size_t s = 0; s < n.transposes.size(); ++s) {
+    auto operand = [&](size_t i) {
+      const TensorRef ref = names_.read(n.operands[2 * s + i], backward_);
+      require(ref.repeat == 1 && ref.row_index < 0,
+              "a matmul operand is a gathered or repeated table; multiply a stored tensor instead");
+      return tensor(ref.name);
+    };
+    GemmSegment segment;
+    segment.a = operand(0);
+    segment.b = operand(1);
+    segment.transpose_a = n.transposes[s].a;
+    segment.transpose_b = n.transposes[s].b;
+    step.segments.push_back(segment);
+  }
+  return push(step);
+}
+
+int ProgramWriter::load(int id) {
+  const TensorRef ref = names_.read(id, backward_);
+  Step step;
+  step.kind = StepKind::load_tile;
+  step.shape = graph_.node(id).shape;
+  step.tensor = tensor(ref.name);
+  step.repeat = ref.repeat;
+  if (ref.row_index >= 0) step.row_index = tensor(names_.vector(ref.row_index));
+  return push(step);
+}
+
+// x from a saved y = x + v or x ⊙ v, or y from a saved x; chains of links meet at their common members.
+int ProgramWriter::through_inverse(int id) {
+  const int saved = partition_.stand_in.at(id);
+  // Down from the saved value to the core of the class, up again to the needed one.
+  auto chain = [this](int v) {
+    std::vector<int> links{v};
+    for (InverseLink link = inverse_link(graph_, v); link.operand >= 0; link = inverse_link(graph_, v)) {
+      v = link.operand;
+      links.push_back(v);
+    }
+    return links;
+  };
+  const std::vector<int> down = chain(saved);
+  const std::vector<int> up = chain(id);
+  std::map<int, size_t> position;
+  for (size_t i = 0; i < down.size(); ++i) position[down[i]] = i;
+  size_t meet = 0;
+  while (meet < up.size() && !position.contains(up[meet])) ++meet;
+  invariant(meet < up.size(), "a stand-in is not linked");
+  int step = value(saved);
+  for (size_t i = 0; i < position.at(up[meet]); ++i) {
+    const InverseLink link = inverse_link(graph_, down[i]);
+    step = elementwise_step(link.additive ? Elementwise::sub : Elementwise::div, {step, value(link.vector)},
+                            graph_.node(down[i]).shape);
+  }
+  for (size_t i = meet; i-- > 0;) {
+    const InverseLink link = inverse_link(graph_, up[i]);
+    step = elementwise_step(link.additive ? Elementwise::add : Elementwise::mul, {step, value(link.vector)},
+                            graph_.node(up[i]).shape);
+  }
+  return step;
+}
+
+// x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) + log Σ, so that what
+// cancels does so before the small term is added.
+int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
+  auto negated = [this](int id) {
+    const Node& m = graph_.node(id);
+    const bool minus = m.op == Op::elementwise && m.fn == Elementwise::mul &&
+                       graph_.node(m.operands[1]).op == Op::constant && graph_.node(m.operands[1]).number == -1;
+    return minus ? m.operands[0] : -1;
+  };
+  if (n.fn == Elementwise::add) {
+    for (size_t i : {1U, 0U}) {
+      const int other = n.operands[1 - i];
+      const int minus = negated(n.operands[i]);
+      const int lse = minus >= 0 ? minus : n.operands[i];
+      if (graph_.node(lse).op == Op::row_logsumexp && graph_.node(other).op != Op::row_logsumexp) {
+        const Elementwise fn = minus >= 0 ? Elementwise::sub : Elementwise::add;
+        const int first = elementwise_step(fn, {operand(other), load_vector(lse, 0)}, n.shape);
+        return elementwise_step(fn, {first, load_vector(lse, 1)}, n.shape);
+      }
+    }
+    for (size_t i : {1U, 0U}) {
+      if (steps_.contains(n.operands[i])) continue;
+      const int minus = negated(n.operands[i]);
+      const Node& product = graph_.node(n.operands[i]);
+      if (minus >= 0) {
+        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), operand(minus)}, n.shape);
+      }
+      for (size_t j : {0U, 1U}) {  // x + a (-b)
+        if (product.op != Op::elementwise || product.fn != Elementwise::mul || is_in_memory(n.operands[i])) break;
+        const int factor = negated(product.operands[j]);
+        if (factor < 0) continue;
+        const int unsigned_product =
+            elementwise_step(Elementwise::mul, {operand(product.operands[1 - j]), operand(factor)}, product.shape);
+        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), unsigned_product}, n.shape);
+      }
+    }
+  }
+  std::vector<int> operands;
+  for (int o : n.operands) operands.push_back(operand(o));
+  return elementwise_step(n.fn, operands, n.shape);
+}
+
+// ---- vectors ---------------------------------------------------------------------------------------------------------
+
+int ProgramWriter::load_vector(int id, int lane) {
+  auto known = vectors_.find({id, lane});
+  if (known != vectors_.end()) return known->second;
+  const Node& n = graph_.node(id);
+  if (is_made_here_ && is_made_here_(id)) {
+    invariant(n.op == Op::row_logsumexp, "only a log-sum-exp has lanes");
+    Step combine;
+    combine.kind = StepKind::combine;
+    combine.shape = n.shape;
+    combine.partial = PartialKind::log_sum_exp;
+    combine.lane = lane;
+    combine.tensor = tensor(names_.partial(id, PartialKind::log_sum_exp, {}, TensorKind::row_partial));
+    return vectors_[{id, lane}] = push(combine);
+  }
+  const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
+                     (n.op == Op::transpose && is_source(graph_, n.operands[0]));
+  if (!given) loaded_vectors_.insert(id);
+  Step step;
+  step.kind = n.shape.is_per_row() ? StepKind::load_per_row
+              : n.shape.is_per_column() ? StepKind::load_per_column : StepKind::load_scalar;
+  step.shape = n.shape;
+  step.tensor = tensor(names_.vector(id, lane));
+  return vectors_[{id, lane}] = push(step);
+}
+
+int ProgramWriter::vector_value(int id) {
+  const Node& n = graph_.node(id);
+  if (n.op == Op::constant) return constant(n.number);
+  if (n.op == Op::column_index || n.op == Op::ones) {
+    Step step;
+    step.kind = StepKind::column_index;
+    step.shape = n.shape;
+    const int index = push(step);
+    if (n.op == Op::column_index) return index;
+    const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
+    return elementwise_step(Elementwise::add, {zero, constant(1)}, n.shape);
+  }
+  require(n.op != Op::reciprocal_dim, "the reciprocal of the symbolic size " + n.dim.text() +
+                                          " is needed at run time; give that size a number when the graph is built");
+  if (n.op == Op::row_logsumexp && !is_made_here_) {
+    return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
+  }
+  return is_made_here_ ? finalizer_value(id) : load_vector(id, -1);
+}
+
+int ProgramWriter::finalizer_value(int id) {
+  const Node& n = graph_.node(id);
+  if (n.op == Op::row_logsumexp) {
+    return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
+  }
+  if (!is_made_here_(id)) return load_vector(id, -1);
+  auto operand = [this](int o) { return value(o); };
+  Step step;
+  step.shape = n.shape;
+  const bool of_tensor = !n.operands.empty() && graph_.node(n.operands[0]).shape.is_tensor();
+  if (of_tensor && n.op != Op::select_column) {
+    step.kind = StepKind::combine;
+    step.partial = n.op == Op::row_centred_squares ? PartialKind::centred : PartialKind::sum;
+    step.lane = n.op == Op::row_centred_squares ? 1 : 0;
+    step.tensor = tensor(names_.partial(id, step.partial, {},
+                                        n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+    return push(step);
+  }
+  switch (n.op) {
+    case Op::elementwise: return elementwise_value(n, operand);
+    case Op::transpose: step.kind = StepKind::transpose_vector; break;
+    case Op::row_sum:
+    case Op::col_sum: step.kind = StepKind::reduce_vector; break;
+    default: throw InternalError("a finalizer lacks an operation for node " + std::to_string(id));
+  }
+  step.operands = {operand(n.operands[0])};
+  return push(step);
+}
+
+void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made_here,
+                                 const std::function<bool(int)>& is_read_elsewhere) {
+  is_made_here_ = is_made_here;
+  is_read_elsewhere_ = is_read_elsewhere;
+  auto store = [this](int step, const std::string& name, const Shape& shape) {
+    Step s;
+    s.kind = StepKind::store_vector;
+    s.shape = shape;
+    s.operands = {step};
+    s.tensor = tensor(name);
+    push(s);
+  };
+  const Node& n = graph_.node(id);
+  if (n.op == Op::row_logsumexp && !names_.is_written_by_caller_name(id)) {
+    store(load_vector(id, 0), names_.vector(id, 0), n.shape);
+    store(load_vector(id, 1), names_.vector(id, 1), n.shape);
+    return;
+  }
+  const int step = value(id);
+  if (names_.accumulates(id)) {
+    const std::string sum = names_.gradient_tensor(id);
+    Step old;
+    old.kind = n.shape.is_per_row() ? StepKind::load_per_row
+               : n.shape.is_per_column() ? StepKind::load_per_column : StepKind::load_scalar;
+    old.shape = n.shape;
+    old.tensor = tensor(sum);
+    const int before = push(old);
+    store(elementwise_step(Elementwise::add, {before, step}, n.shape), sum, n.shape);
+  }
+  if (!names_.accumulates(id) || is_read_elsewhere_(id)) store(step, names_.vector(id), n.shape);
+}
+
+// ---- effects ---------------------------------------------------------------------------------------------------------
+
+void ProgramWriter::store_tile(int id) {
+  const Node& n = graph_.node(id);
+  const std::string name = names_.written(id, backward_);
+  int step = value(id);
+  const std::string old_name = backward_ ? names_.added_to(id) : "";
+  if (!old_name.empty()) {
+    Step old;
+    old.kind = StepKind::load_tile;
+    old.shape = n.shape;
+    old.tensor = tensor(old_name);
+    const int before = push(old);
+    step = elementwise_step(Elementwise::add, {before, step}, n.shape);
+  }
+  const DType type = names_.decl(name).dtype;
+  if (type != DType::f32 && names_.gradient_of(id) == nullptr) {
+    Step as_stored;
+    as_stored.kind = StepKind::as_stored;
+    as_stored.shape = n.shape;
+    as_stored.operands = {step};
+    as_stored.dtype = type;
+    step = push(as_stored);
+    as_stored_[id] = step;
+  }
+  Step store;
+  store.kind = StepKind::store_tile;
+  store.shape = n.shape;
+  store.operands = {step};
+  store.tensor = tensor(name);
+  push(store);
+}
+
+bool ProgramWriter::stores_below(int id) {
+  if (as_stored_.contains(id)) return true;
+  auto known = stores_below_.find(id);
+  if (known != stores_below_.end()) return known->second;
+  bool found = false;
+  const Node& n = graph_.node(id);
+  if (n.shape.is_tensor() && n.op != Op::matmul && !is_in_memory(id)) {
+    for (int operand : n.operands) found = found || stores_below(operand);
+  }
+  return stores_below_[id] = found;
+}
+
+// The value as a later program would make it from what is stored: reductions take this one (docs/numerics.md).
+int ProgramWriter::rounded(int id) {
+  if (as_stored_.contains(id)) return as_stored_.at(id);
+  if (!stores_below(id)) return value(id);
+  auto known = rounded_.find(id);
+  if (known != rounded_.end()) return known->second;
+  const Node& n = graph_.node(id);
+  int step = -1;
+  if (n.op == Op::elementwise) {
+    step = elementwise_value(n, [this](int o) { return graph_.node(o).shape.is_tensor() ? rounded(o) : value(o); });
+  } else {
+    Step s;
+    s.kind = n.op == Op::split_pair    ? StepKind::split_pair
+             : n.op == Op::merge_pairs ? StepKind::merge_pairs
+             : n.op == Op::group_sum   ? StepKind::reduce_group
+                                       : StepKind::repeat_group;
+    s.shape = n.shape;
+    s.group = n.dim;
+    s.which = n.which;
+    for (int operand : n.operands) s.operands.push_back(rounded(operand));
+    step = push(s);
+  }
+  return rounded_[id] = step;
+}
+
+void ProgramWriter::reduce(int id) {
+  const Node& n = graph_.node(id);
+  const int operand = rounded(n.operands[0]);
+  Step step;
+  step.shape = graph_.node(n.operands[0]).shape;
+  step.operands = {operand};
+  if (n.op == Op::select_column) {
+    step.kind = StepKind::select_column;
+    step.shape = n.shape;
+    step.operands.push_back(value(n.operands[1]));
+    const int selected = push(step);
+    Step store;
+    store.kind = StepKind::store_vector;
+    store.shape = n.shape;
+    store.operands = {selected};
+    store.tensor = tensor(names_.vector(id));
+    push(store);
+    return;
+  }
+  step.partial = n.op == Op::row_logsumexp         ? PartialKind::log_sum_exp
+                 : n.op == Op::row_centred_squares ? PartialKind::centred
+                                                   : PartialKind::sum;
+  step.kind = n.op == Op::col_sum ? StepKind::column_partial : StepKind::row_partial;
+  step.tensor = tensor(names_.partial(id, step.partial, step.shape,
+                                      n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+  push(step);
+}
+
+Program ProgramWriter::finish() {
+  // Row partials are counted in base columns, which are known once all of the space's values are.
+  for (const TileSpace& space : tile_spaces(program_)) {
+    for (int i : space.steps) {
+      const Step& step = program_.steps[static_cast<size_t>(i)];
+      if (step.kind != StepKind::row_partial) continue;
+      TensorDecl& decl = program_.tensors[static_cast<size_t>(step.tensor)];
+      decl.shape = space.shape;
+      names_.set_partial_shape(decl.name, space.shape);
+    }
+  }
+  return std::move(program_);
+}
+
+}  // namespace coda

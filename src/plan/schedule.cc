@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// When values are known. A tensor is at home in unit k if its latest operand is a tile of k, k is a product of the same
+// phase, every vector that it meets is finalized before k runs, and k's tile holds all of it.
+#include <algorithm>
+
+#include "coda/error.h"
+#include "plan/partition.h"
+
+namespace coda {
+
+bool is_source(const Graph& graph, int id) {
+  const Node& n = graph.node(id);
+  switch (n.op) {
+    case Op::input:
+    case Op::result: return true;
+    case Op::slice_columns:
+    case Op::repeat_columns:
+    case Op::gather_rows: return is_source(graph, n.operands[0]);
+    default: return false;
+  }
+}
+
+int source_base(const Graph& graph, int id) {
+  while (graph.node(id).op != Op::input && graph.node(id).op != Op::result) id = graph.node(id).operands[0];
+  return id;
+}
+
+Schedule::Schedule(const JointGraph& joint, const UnitOrder& order, bool fuse)
+    : joint_(joint), graph_(*joint.graph), order_(order), fuse_(fuse) {}
+
+void Schedule::compute(const std::vector<bool>& live, const std::map<int, Position>& reduced) {
+  times_.assign(static_cast<size_t>(graph_.size()), {});
+  reasons_.assign(static_cast<size_t>(graph_.size()), "");
+  for (int id = 0; id < graph_.size(); ++id) {
+    if (live[static_cast<size_t>(id)]) times_[static_cast<size_t>(id)] = time_of(id, reduced);
+  }
+}
+
+Schedule::Time Schedule::time_of(int id, const std::map<int, Position>& reduced) {
+  const Node& n = graph_.node(id);
+  const bool backward = !joint_.forward[static_cast<size_t>(id)];
+  const Position start = backward ? Position{order_.boundary, 1} : Position{-1, 1};
+  const int unit = order_.unit_of[static_cast<size_t>(id)];
+  if (unit >= 0) return {{unit, 0}, graph_.node(id).op == Op::matmul};
+  if (n.op == Op::result) return {{order_.unit_of[static_cast<size_t>(n.operands[0])], 1}, false};
+  if (n.op == Op::input) return {{-1, 1}, false};
+  if (n.shape.is_tensor()) return tensor_time(id, n);
+
+  // A vector: known after the programs of all its reductions.
+  auto placed = reduced.find(id);
+  if (placed != reduced.end()) return {placed->second.next(), false};
+  Time latest{{-1, 0}, false};
+  for (int operand : n.operands) {
+    const bool of_tensor = graph_.node(operand).shape.is_tensor();
+    Position known = of(operand).at;
+    if (of_tensor) known = std::max(known, start).next();  // made by the program that holds the tensor, at the earliest
+    latest.at = std::max(latest.at, known);
+  }
+  return latest;
+}
+
+Schedule::Time Schedule::tensor_time(int id, const Node& n) {
+  const bool backward = !joint_.forward[static_cast<size_t>(id)];
+  int home = -1;
+  for (int operand : n.operands) {
+    const bool same_phase = joint_.forward[static_cast<size_t>(operand)] != backward;
+    if (of(operand).home && same_phase) home = std::max(home, of(operand).at.slot);
+  }
+  const bool view = n.op == Op::slice_columns || n.op == Op::concat_columns || n.op == Op::repeat_columns ||
+                    n.op == Op::gather_rows;
+  std::string& reason = reasons_[static_cast<size_t>(id)];
+  bool local = home >= 0 && !view && fuse_;
+  for (int operand : n.operands) {
+    if (!local) break;
+    const Time& t = of(operand);
+    if (t.home && t.at.slot == home) continue;
+    // Known before the unit runs: a vector at its finalizer, a tensor in memory or computable from it.
+    if (t.at > Position{home, 0}) {
+      local = false;
+      reason = graph_.node(operand).shape.is_vector()
+                   ? "waits for a vector that is finalized after the product's program"
+                   : "waits for a tensor that comes after the product's program";
+    }
+  }
+  if (local) return {{home, 0}, true};
+
+  Time time{backward ? Position{order_.boundary, 1} : Position{-1, 1}, false};
+  for (int operand : n.operands) {
+    const Time& t = of(operand);
+    time.at = std::max(time.at, t.home ? t.at.next() : t.at);
+  }
+  return time;
+}
+
+}  // namespace coda
