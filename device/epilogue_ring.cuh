@@ -18,6 +18,13 @@
 
 namespace coda::device {
 
+// The largest divisor of `count` that is at most `room`.
+constexpr u32 batch_of(u32 count, u32 room) {
+  u32 batch = smaller(count, larger(1, room));
+  while (count % batch != 0) --batch;
+  return batch;
+}
+
 // An Epilogue provides
 //   kShape                                      what it moves for each sub-tile
 //   Arguments                                   descriptors and scalars
@@ -33,6 +40,10 @@ struct EpilogueRing {
   static constexpr u32 kGroupBytes = larger(1, kShape.planes()) * kSubTileBytes;
   static constexpr u32 kSharers =
       kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
+  // Sub-tiles that a consumer writes before it fences once for all of them: a fence waits for the
+  // writes. With loads each is passed on at once, to make room for the next load.
+  static constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig);
+  static constexpr u32 kBatch = kShape.loads != 0 ? 1 : batch_of(kOwn, kGroups / kSharers);
   static_assert(kShared.fits(), "the epilogue's staging does not fit beside the mainloop's stages");
   static_assert(kSharers == 1 || kGroups % 2 == 0);
 
@@ -69,13 +80,22 @@ struct EpilogueRing {
     }
   }
 
-  // One thread of the store warp: all sub-tiles of one tile. `state` ends at the next tile, with the
-  // last group possibly still being read: `drain` returns that one.
+  // Groups whose stores may still be reading shared memory.
+  struct Unreleased {
+    State oldest;
+    u32 count = 0;
+  };
+  // How many are left reading while more are staged: enough to keep several stores in flight, few
+  // enough that loads find free groups.
+  static constexpr u32 kInFlight = larger(1, kGroups / 2);
+
+  // One thread of the store warp: all sub-tiles of one tile. Groups go back as their stores have
+  // read them, or when there is nothing else to do; `drain` returns the last.
   __device__ __forceinline__ void store(const Arguments& arguments, TileCoord tile, State& state,
-                                        u32& reading) const {
+                                        Unreleased& unreleased) const {
     for (u32 index = 0; index < kSubTiles; ++index) {
       const u32 barrier = staged + state.stage * kBarrierBytes;
-      if (!barrier_test(barrier, state.phase)) drain(reading);
+      if (!barrier_test(barrier, state.phase)) drain(unreleased);
       barrier_wait(barrier, state.phase);
       const TileCoord origin = sub_tile_origin(kConfig, tile, index);
 #pragma unroll
@@ -83,22 +103,19 @@ struct EpilogueRing {
         Epilogue::store(arguments, plane, origin, plane_address(state.stage, plane));
       }
       store_commit();
-      if (reading != kNone) {
-        store_wait_read<1>();
-        barrier_arrive(free + reading * kBarrierBytes);
-      }
-      reading = state.stage;
       state.advance();
+      if (unreleased.count == kInFlight) {
+        store_wait_read<kInFlight>();
+        release(unreleased);
+      }
+      ++unreleased.count;
     }
   }
 
-  static constexpr u32 kNone = ~0u;
-
-  __device__ __forceinline__ void drain(u32& reading) const {
-    if (reading == kNone) return;
+  __device__ __forceinline__ void drain(Unreleased& unreleased) const {
+    if (unreleased.count == 0) return;
     store_wait_read<0>();
-    barrier_arrive(free + reading * kBarrierBytes);
-    reading = kNone;
+    while (unreleased.count != 0) release(unreleased);
   }
 
   // One consumer warpgroup: its sub-tiles of one tile. `state` stands at the tile's first sub-tile
@@ -107,26 +124,40 @@ struct EpilogueRing {
   template <class Waited>
   __device__ __forceinline__ void transform(const Arguments& arguments, u32 thread, State& state,
                                             const Accumulators& accumulators, Waited waited) const {
-    constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig);
     constexpr u32 kColumns = kConfig.tile_n / kSubTileColumns;
 #pragma unroll
-    for (u32 own = 0; own < kOwn; ++own) {
-      receive(state);
-      if (own == kOwn - 1) waited();
+    for (u32 first = 0; first < kOwn; first += kBatch) {
+      State arriving = state;
 #pragma unroll
-      for (u32 chunk = 0; chunk < kChunks; ++chunk) {
-        const u32 column = (own % kColumns) * kSubTileColumns + chunk * kChunkColumns;
-        transform_chunk(arguments, groups + state.stage * kGroupBytes + chunk_offset(thread, chunk),
-                        accumulators[own / kColumns] + column / 2);
+      for (u32 own = first; own < first + kBatch; ++own) {
+        receive(state);
+        if (own == kOwn - 1) waited();
+#pragma unroll
+        for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+          const u32 column = (own % kColumns) * kSubTileColumns + chunk * kChunkColumns;
+          transform_chunk(arguments,
+                          groups + state.stage * kGroupBytes + chunk_offset(thread, chunk),
+                          accumulators[own / kColumns] + column / 2);
+        }
+        state.advance_by(kSharers);
       }
       fence_async_proxy();
       __syncwarp();
-      if (thread % kWarpSize == 0) barrier_arrive(staged + state.stage * kBarrierBytes);
-      state.advance_by(kSharers);
+#pragma unroll
+      for (u32 own = 0; own < kBatch; ++own) {
+        if (thread % kWarpSize == 0) barrier_arrive(staged + arriving.stage * kBarrierBytes);
+        arriving.advance_by(kSharers);
+      }
     }
   }
 
  private:
+  __device__ __forceinline__ void release(Unreleased& unreleased) const {
+    barrier_arrive(free + unreleased.oldest.stage * kBarrierBytes);
+    unreleased.oldest.advance();
+    --unreleased.count;
+  }
+
   // Without loads the group comes straight from the store warp.
   __device__ __forceinline__ void receive(const State& state) const {
     if constexpr (kShape.loads != 0) {

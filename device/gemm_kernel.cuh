@@ -94,11 +94,11 @@ __device__ __forceinline__ void gemm_kernel(const GemmArguments& gemm,
       }
     } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_stores)) {
       typename Ring::State state;
-      u32 reading = Ring::kNone;
+      typename Ring::Unreleased unreleased;
       for (u32 index = first; index < tiles; index += stride) {
-        ring.store(epilogue, tile_at(index), state, reading);
+        ring.store(epilogue, tile_at(index), state, unreleased);
       }
-      ring.drain(reading);
+      ring.drain(unreleased);
     } else if (leader && kShape.streams() && warp == static_cast<u32>(ProducerWarp::streamer)) {
       if constexpr (kShape.streams()) {
         u32 visit = 0;

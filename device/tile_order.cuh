@@ -2,7 +2,8 @@
 // The order in which persistent CTAs walk over the output. The tiles that are in flight at one time
 // should form a near-square block, because then they share the most operand rows in L2. So the
 // rows are cut into bands of `band` cluster tiles, a band is walked column by column, and each band
-// runs opposite to the one before (the columns last used are the first needed again).
+// runs opposite to the one before (the columns last used are the first needed again). Or the columns
+// are cut, if `transposed`.
 // Invariant: `cluster_tile` is a bijection from [0, count) to the cluster tiles.
 #pragma once
 
@@ -13,26 +14,36 @@ namespace coda::device {
 struct TileOrder {
   u32 rows = 0;     // cluster tiles along M
   u32 columns = 0;  // cluster tiles along N
-  u32 band = 1;     // cluster tiles along M that are walked together
+  u32 band = 1;     // cluster tiles along M, or along N if transposed, that are walked together
+  u32 transposed = 0;
 
   constexpr u32 count() const { return rows * columns; }
 
   // Index -> cluster tile, in units of cluster tiles.
   constexpr TileCoord cluster_tile(u32 index) const {
-    const u32 per_band = band * columns;
+    const TileCoord tile =
+        transposed != 0 ? walk(index, columns, rows) : walk(index, rows, columns);
+    return transposed != 0 ? TileCoord{.m = tile.n, .n = tile.m} : tile;
+  }
+
+  // The walk, in bands of the first extent.
+  constexpr TileCoord walk(u32 index, u32 banded, u32 walked) const {
+    const u32 per_band = band * walked;
     const u32 which = index / per_band;
     const u32 inside = index - which * per_band;
-    const u32 height = smaller(band, rows - which * band);
+    const u32 height = smaller(band, banded - which * band);
     const u32 column = inside / height;
     const u32 row = which * band + (inside - column * height);
-    return {.m = row, .n = which % 2 == 0 ? column : columns - 1 - column};
+    return {.m = row, .n = which % 2 == 0 ? column : walked - 1 - column};
   }
 };
 
-constexpr TileOrder tile_order(const GemmConfig& config, u32 m, u32 n, u32 band) {
+constexpr TileOrder tile_order(const GemmConfig& config, u32 m, u32 n, u32 band,
+                               bool transposed = false) {
   return {.rows = ceil_div(m, config.tile_m * config.cluster_m),
           .columns = ceil_div(n, config.tile_n * config.cluster_n),
-          .band = larger(1, band)};
+          .band = larger(1, band),
+          .transposed = transposed ? 1u : 0u};
 }
 
 // CTA `rank` of a cluster, M first.

@@ -3,7 +3,7 @@
 // for the method.
 //   hopper_table check [--only TEXT] [--smallest]
 //   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor|cache] [--only TEXT]
-//                [--bands ROWS,...] [--keep COUNT] [--no-sustained] [--screen] [--json FILE]
+//                [--bands 2048m,1024n,...] [--keep COUNT] [--no-sustained] [--screen] [--json FILE]
 //                [--screen-seconds S]   screens each alone on a hot chip, not interleaved
 //   hopper_table once ...             launches each candidate once, for a profiler
 // --root DIR names the folder that holds device/ (default: the current one).
@@ -33,7 +33,7 @@ struct Options {
   std::string only;
   std::string menu = "bare";
   std::string shapes = "2048:2048:tn";
-  std::vector<unsigned> bands = {2048};
+  std::vector<Band> bands = {{}};
   unsigned m = 16384;
   unsigned keep = 3;
   int rounds = 5;
@@ -89,8 +89,9 @@ Options parse(int argc, char** argv) {
       options.repetitions = std::stoi(value());
     } else if (flag == "--bands") {
       options.bands.clear();
-      for (const std::string& rows : split(value(), ',')) {
-        options.bands.push_back(static_cast<unsigned>(std::stoul(rows)));
+      for (const std::string& length : split(value(), ',')) {
+        options.bands.push_back(
+            {.length = static_cast<unsigned>(std::stoul(length)), .columns = length.back() == 'n'});
       }
     } else if (flag == "--no-sustained") {
       options.sustained = false;
@@ -220,8 +221,8 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
       continue;
     }
     const LoadedKernel kernel = load_variant(device, variant, compiled.cubin);
-    for (const unsigned band : options.bands) {
-      add(variant.name() + " b" + std::to_string(band), variant.shape_name(),
+    for (const Band& band : options.bands) {
+      add(variant.name() + " b" + band.name(), variant.shape_name(),
           prepare(device, kernel, variant, problem, band), ours);
     }
   }

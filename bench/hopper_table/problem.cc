@@ -154,20 +154,22 @@ LoadedKernel load_variant(const Device& device, const Variant& variant,
 
 std::function<void(unsigned set)> prepare(const Device& device, const LoadedKernel& kernel,
                                           const Variant& variant, const Problem& problem,
-                                          unsigned band_rows) {
+                                          Band band) {
   struct Arguments {
     device::GemmArguments gemm;
     device::SyntheticArguments epilogue;
   };
   const device::GemmConfig& config = variant.config;
   const Shape& shape = problem.shape();
-  const unsigned band = std::max(1u, band_rows / (config.tile_m * config.cluster_m));
+  const unsigned across =
+      band.columns ? config.tile_n * config.cluster_n : config.tile_m * config.cluster_m;
   auto arguments = std::make_shared<std::vector<Arguments>>();
   for (const TensorSet& set : problem.sets()) {
     Arguments one;
     one.gemm.a = operand_map(device, set.a, shape.fp16, config.major_a(), device::box_a(config));
     one.gemm.b = operand_map(device, set.b, shape.fp16, config.major_b(), device::box_b(config));
-    one.gemm.order = device::tile_order(config, shape.m, shape.n, band);
+    one.gemm.order =
+        device::tile_order(config, shape.m, shape.n, band.length / across, band.columns);
     one.gemm.k_blocks = device::ceil_div(shape.k, device::kBlockK);
     for (unsigned i = 0; i < variant.shape.loads; ++i) {
       one.epilogue.loads[i] = plane_map(device, set.loads.at(i), shape.fp16);

@@ -104,9 +104,17 @@ struct LoadedKernel {
 LoadedKernel load_variant(const Device& device, const Variant& variant,
                           const std::vector<char>& cubin);
 
+// How the tiles are walked: in bands of `rows` rows of the output, or of its columns.
+struct Band {
+  unsigned length = 2048;
+  bool columns = false;
+
+  std::string name() const { return std::to_string(length) + (columns ? "n" : "m"); }
+};
+
 // Runs the kernel on one of the problem's sets.
 std::function<void(unsigned set)> prepare(const Device& device, const LoadedKernel& kernel,
                                           const Variant& variant, const Problem& problem,
-                                          unsigned band_rows);
+                                          Band band);
 
 }  // namespace coda::hopper_table

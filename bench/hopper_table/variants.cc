@@ -31,7 +31,8 @@ struct Cluster {
   device::u32 n;
 };
 
-constexpr std::array kClusters = {Cluster{1, 1}, Cluster{1, 2}, Cluster{2, 1}, Cluster{2, 2}};
+constexpr std::array kClusters = {Cluster{1, 1}, Cluster{1, 2}, Cluster{2, 1},
+                                  Cluster{2, 2}, Cluster{4, 1}, Cluster{1, 4}};
 
 // Accumulators beyond 128 a thread leave no room for three planes' worth of epilogue registers: such
 // kernels spill.
