@@ -49,7 +49,8 @@ StoredTensors open_shards(const fs::path& folder, const fs::path& index_path) {
   StoredTensors result;
   result.source = index_path.string();
   for (const std::string& shard : shards) {
-    if (!fs::exists(folder / shard)) {
+    std::error_code ignored;  // opening it says what is wrong
+    if (!fs::exists(folder / shard, ignored) && !ignored) {
       throw Error(index_path.string() + ": shard " + in_quotes(shard) +
                   " is missing in the folder (fetch it too)");
     }
@@ -79,8 +80,9 @@ StoredTensors open_shards(const fs::path& folder, const fs::path& index_path) {
 StoredTensors open_model_weights(const fs::path& folder) {
   const fs::path file = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
-  if (fs::exists(file)) return open_safetensors(file);
-  if (fs::exists(index)) return open_shards(folder, index);
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) return open_safetensors(file);
+  if (fs::exists(index, ignored)) return open_shards(folder, index);
   throw Error("cannot read weights from " + folder.string() +
               ": it has neither model.safetensors nor model.safetensors.index.json (give the "
               "folder of a Hugging Face checkpoint)");

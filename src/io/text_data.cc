@@ -83,7 +83,8 @@ Tokens load_text(std::span<const fs::path> paths, const TextOptions& options) {
   };
   for (const fs::path& path : paths) {
     source += (source.empty() ? "" : ", ") + path.string();
-    if (!fs::is_directory(path)) {
+    std::error_code ignored;  // reading it says what is wrong
+    if (!fs::is_directory(path, ignored)) {
       const MappedFile file(path);
       require(!file.bytes().empty(), path.string() + ": the file is empty (give a text)");
       append(file.bytes());

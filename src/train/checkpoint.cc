@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: the order of writes, syncs and renames that keeps the last good one, and the way
+// back.
+#include "train/checkpoint.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include "coda/error.h"
+#include "io/atomic_file.h"
+#include "io/file_error.h"
+#include "io/mapped_file.h"
+#include "io/model_config.h"
+#include "io/safetensors.h"
+
+namespace coda::train {
+namespace fs = std::filesystem;
+namespace {
+
+using io::ElementType;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "run_state.json";
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kTemporary = ".tmp";
+
+std::string folder_name(int64_t step) {
+  const std::string digits = std::to_string(step);
+  return std::string(kPrefix) + std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') +
+         digits;
+}
+
+// The step of a folder that folder_name made.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc() || rest != end || folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+bool is_complete(const fs::path& checkpoint) {
+  return std::ranges::all_of(std::array{kConfig, kModel, kOptimizer, kState},
+                             [&](const char* file) {
+                               std::error_code error;
+                               return fs::is_regular_file(checkpoint / file, error);
+                             });
+}
+
+// Steps of the complete checkpoints, ascending.
+std::vector<int64_t> complete_steps(const fs::path& run_folder) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder, error)) {
+    const auto step = step_of(entry.path().filename().string());
+    if (step && is_complete(entry.path())) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void remove_debris(const fs::path& run_folder) {
+  std::vector<fs::path> debris;
+  for (const auto& entry : fs::directory_iterator(run_folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(kTemporary)) continue;
+    const std::string stem = name.substr(0, name.size() - kTemporary.size());
+    if (stem == "latest" || step_of(stem)) debris.push_back(entry.path());
+  }
+  for (const fs::path& path : debris) fs::remove_all(path);
+}
+
+std::vector<io::TensorToWrite> model_tensors(std::span<const CheckpointTensor> tensors) {
+  std::vector<io::TensorToWrite> written;
+  for (const CheckpointTensor& tensor : tensors) {
+    if (tensor.bf16.empty()) {
+      written.push_back(
+          {tensor.name, ElementType::f32, tensor.shape, std::as_bytes(tensor.weights)});
+    } else {
+      written.push_back({tensor.name, ElementType::bf16, tensor.shape, std::as_bytes(tensor.bf16)});
+    }
+  }
+  return written;
+}
+
+std::vector<io::TensorToWrite> optimizer_tensors(std::span<const CheckpointTensor> tensors) {
+  std::vector<io::TensorToWrite> written;
+  const auto add = [&](const char* kind, const CheckpointTensor& tensor, std::span<float> values) {
+    written.push_back(
+        {std::string(kind) + tensor.name, ElementType::f32, tensor.shape, std::as_bytes(values)});
+  };
+  for (const CheckpointTensor& tensor : tensors) {
+    add("m.", tensor, tensor.m);
+    add("v.", tensor, tensor.v);
+    if (!tensor.bf16.empty()) add("master.", tensor, tensor.weights);
+  }
+  return written;
+}
+
+// Gives the finished folder its name. An older checkpoint of the same step changes names with it,
+// so that at every moment one of the two has the name.
+void publish(const fs::path& temporary, const fs::path& checkpoint) {
+  std::error_code ignored;
+  const bool replaces = fs::exists(fs::symlink_status(checkpoint, ignored));
+  const int result = replaces ? ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD,
+                                            checkpoint.c_str(), RENAME_EXCHANGE)
+                              : ::rename(temporary.c_str(), checkpoint.c_str());
+  if (result != 0) throw io::file_error("cannot replace", checkpoint, errno);
+}
+
+// Some file systems have no symbolic links; a run does without.
+void point_latest_to(const fs::path& run_folder, const std::string& name) {
+  const fs::path temporary = run_folder / "latest.tmp";
+  if (::symlink(name.c_str(), temporary.c_str()) != 0) {
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) return;
+    throw io::file_error("cannot write", temporary, errno);
+  }
+  if (::rename(temporary.c_str(), (run_folder / "latest").c_str()) != 0) {
+    throw io::file_error("cannot replace", run_folder / "latest", errno);
+  }
+}
+
+// What cannot be removed now has lost its name, and is debris for the next save.
+void remove_all_but_newest(const fs::path& run_folder, int64_t saved, int keep) {
+  std::vector<int64_t> steps = complete_steps(run_folder);
+  std::erase(steps, saved);
+  for (int64_t count = std::ssize(steps); count >= std::max(1, keep); --count) {
+    const fs::path old = run_folder / folder_name(steps[steps.size() - static_cast<size_t>(count)]);
+    fs::path doomed = old;
+    doomed += kTemporary;
+    std::error_code ignored;
+    fs::rename(old, doomed, ignored);
+    if (!ignored) fs::remove_all(doomed, ignored);
+  }
+}
+
+void read_into(const io::StoredTensors& stored, const std::string& name, ElementType type,
+               const CheckpointTensor& tensor, std::span<std::byte> out) {
+  io::read_exact(stored.at(name), type, tensor.shape, out);
+}
+
+void require_no_others(const io::StoredTensors& stored, size_t expected) {
+  if (stored.tensors.size() == expected) return;
+  throw Error(stored.source + ": " + std::to_string(stored.tensors.size()) +
+              " tensors, but this model and --dtype have " + std::to_string(expected) +
+              " (resume with the options of the run that saved it)");
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& run_folder, const ModelConfig& config,
+                         std::span<const CheckpointTensor> tensors, const RunState& state,
+                         int keep) {
+  const std::string name = folder_name(state.step);
+  const fs::path checkpoint = run_folder / name;
+  fs::path temporary = checkpoint;
+  temporary += kTemporary;
+  try {
+    if (fs::create_directories(run_folder)) {
+      io::sync_folder(fs::absolute(run_folder / ".").parent_path().parent_path());
+    }
+    remove_debris(run_folder);
+    fs::create_directory(temporary);
+    const bool is_bf16 = std::ranges::any_of(
+        tensors, [](const CheckpointTensor& tensor) { return !tensor.bf16.empty(); });
+    io::write_file_atomically(temporary / kConfig,
+                              io::model_config_text(config, is_bf16 ? DType::bf16 : DType::f32));
+    io::write_file_atomically(temporary / kState, run_state_text(state));
+    io::write_safetensors(temporary / kModel, model_tensors(tensors));
+    io::write_safetensors(temporary / kOptimizer, optimizer_tensors(tensors));
+    publish(temporary, checkpoint);
+    io::sync_folder(run_folder);
+    point_latest_to(run_folder, name);
+  } catch (const fs::filesystem_error& error) {
+    const fs::path& path = error.path1().empty() ? run_folder : error.path1();
+    const int number = error.code().value();
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw io::file_error("cannot write the checkpoint", path, number);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);  // the checkpoint that was replaced, if there was one
+  remove_all_but_newest(run_folder, state.step, keep);
+  io::sync_folder(run_folder);
+  return checkpoint;
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& run_folder) {
+  const std::vector<int64_t> steps = complete_steps(run_folder);
+  if (steps.empty()) return std::nullopt;
+  return run_folder / folder_name(steps.back());
+}
+
+fs::path find_model_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / kConfig, error)) return folder;
+  if (auto newest = newest_checkpoint(folder)) return *newest;
+  if (!fs::exists(folder, error)) throw io::file_error("cannot read", folder, ENOENT);
+  throw Error(folder.string() +
+              ": neither a model (it has no config.json) nor a run with a checkpoint (it has no "
+              "step-... folder): give the folder of one of them");
+}
+
+RunState load_run_state(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / kState;
+  return parse_run_state(io::read_file(file), file.string());
+}
+
+void load_tensors(const fs::path& checkpoint, std::span<const CheckpointTensor> tensors) {
+  const io::StoredTensors model = io::open_safetensors(checkpoint / kModel);
+  const io::StoredTensors optimizer = io::open_safetensors(checkpoint / kOptimizer);
+  size_t masters = 0;
+  for (const CheckpointTensor& tensor : tensors) {
+    const auto as_bytes = [](auto values) { return std::as_writable_bytes(values); };
+    if (tensor.bf16.empty()) {
+      read_into(model, tensor.name, ElementType::f32, tensor, as_bytes(tensor.weights));
+    } else {
+      ++masters;
+      read_into(model, tensor.name, ElementType::bf16, tensor, as_bytes(tensor.bf16));
+      read_into(optimizer, "master." + tensor.name, ElementType::f32, tensor,
+                as_bytes(tensor.weights));
+    }
+    read_into(optimizer, "m." + tensor.name, ElementType::f32, tensor, as_bytes(tensor.m));
+    read_into(optimizer, "v." + tensor.name, ElementType::f32, tensor, as_bytes(tensor.v));
+  }
+  require_no_others(model, tensors.size());
+  require_no_others(optimizer, 2 * tensors.size() + masters);
+}
+
+}  // namespace coda::train
