@@ -7,6 +7,9 @@ DATA ?= .
 OUT ?= out/run
 TRAIN ?= train --data $(DATA) --out $(OUT)
 
+# `make bench BENCH=gemm`: only what has this in its name; all if empty.
+BENCH ?=
+
 BUILD ?= build
 BUILD_SANITIZE ?= build-sanitize
 JOBS ?= $(shell nproc)
@@ -49,8 +52,7 @@ sanitize: setup
 
 bench: build
 	@scripts/setup.sh judges
-	@if [ -x bench/run ]; then bench/run $(BUILD); \
-	else echo 'bench: this version has no benchmarks yet'; fi
+	scripts/bench.sh $(BUILD) $(BENCH)
 
 format: setup
 	@scripts/setup.sh lint
