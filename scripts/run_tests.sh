@@ -11,9 +11,12 @@ shift $(($# < 2 ? $# : 2))
 report=$(cd "$build" && pwd)/test_report.xml
 rm -f "$report"
 ctest=$(ls .venv/bin/ctest 2>/dev/null || echo ctest)
+# ctest's lines, without starts and without the dots that pad them.
+shorten() { sed -u '/^ *Start *[0-9]*: /d; s/ \.\.\.\.*/ .../; s/\.\.\.\*/... */'; }
+
 status=0
 "$ctest" --test-dir "$build" -j "$jobs" --timeout 300 --output-on-failure --no-tests=error \
-  --output-junit "$report" "$@" | sed -u '/^ *Start *[0-9]*: /d; s/ \.\.\.\.*/ .../; s/\.\.\.\*/... */' || status=$?
+  --output-junit "$report" "$@" | shorten || status=$?
 
 python3 - "$report" "$status" <<'PY'
 import sys
