@@ -26,7 +26,7 @@ struct PlanTensor {
   TensorRole role = TensorRole::temporary;
   // A view has no memory of its own: columns [column_offset, column_offset + cols) of `view_of`; or, if `transposed`, the
   // vector `view_of` read along the other dimension. Its role is that of what it views.
-  std::string view_of;
+  std::string view_of{};
   Dim column_offset = 0;
   bool transposed = false;
   bool is_table = false;  // an input that is constant data (RoPE tables, ids): resident anyway

@@ -433,6 +433,10 @@ class Partitioner {
   // Whether a program at `at` reads `id` from memory rather than making it.
   bool in_memory(int id, Position at, bool backward) const {
     if (is_source(graph_, id)) return true;
+    if (graph_.node(id).op == Op::concat_columns) {
+      const auto& parts = graph_.node(id).operands;
+      return std::all_of(parts.begin(), parts.end(), [&](int part) { return in_memory(part, at, backward); });
+    }
     if (schedule_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward) return false;
     if (backward && is_forward(id)) {
       if (out_.saved.contains(id)) return true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program_writer.h"
 
+#include <algorithm>
+
 #include "coda/error.h"
 #include "plan/inverses.h"
 
@@ -45,6 +47,10 @@ int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, c
 
 bool ProgramWriter::is_in_memory(int id) const {
   if (is_source(graph_, id)) return true;
+  if (graph_.node(id).op == Op::concat_columns) {
+    const auto& parts = graph_.node(id).operands;
+    return std::all_of(parts.begin(), parts.end(), [this](int part) { return is_in_memory(part); });
+  }
   const bool forward = joint_.forward[static_cast<size_t>(id)];
   if (backward_ && forward && partition_.saved.contains(id)) return true;
   const auto& stored = backward_ ? partition_.stored_backward : partition_.stored_forward;

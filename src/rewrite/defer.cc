@@ -43,7 +43,9 @@ class Defer {
     } else if (graph_.node(id).shape.is_vector() || graph_.node(id).op == Op::opaque) {
       v = vector(id);
     } else {
-      v = materialise(form(id), pinned_);
+      // A scaled forward value is no gradient: nothing of it is shared with dz'.
+      const Form f = form(id);
+      v = materialise(f, is_frozen(strip(f.core).id) ? std::vector<int>{} : pinned_);
     }
     return values_[id] = v;
   }

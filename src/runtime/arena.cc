@@ -86,21 +86,29 @@ void find_lifetimes(const std::vector<PlanStep>& steps, Phase phase,
       const auto found = tensors_by_name.find(use.name);
       require(found != tensors_by_name.end(), "step '" + steps[i].name + "' names '" + use.name +
                                                   "', which is no tensor of the plan");
-      const PlanTensor& tensor = *found->second;
+      // A view lives in what it views.
+      const PlanTensor* owner = found->second;
+      while (!owner->view_of.empty()) owner = tensors_by_name.at(owner->view_of);
+      const PlanTensor& tensor = *owner;
+      const std::string& name = tensor.decl.name;
       const bool is_saved = tensor.role == TensorRole::saved;
       if (!is_saved && tensor.role != TensorRole::temporary) continue;
-      require(!use.read || written.contains(use.name),
+      require(!use.read || written.contains(name),
               "step '" + steps[i].name + "' reads '" + use.name + "' before any step writes it");
       auto& slots = is_saved ? arena.saved : arena.temporaries;
       const auto [slot, is_new] =
-          slots.try_emplace(use.name, ArenaSlot{0, bytes_of(tensor.decl, sizes), phase, i, i});
+          slots.try_emplace(name, ArenaSlot{0, bytes_of(tensor.decl, sizes), phase, i, i});
       require(is_saved || slot->second.phase == phase,
               "step '" + steps[i].name + "' of the backward uses '" + use.name +
                   "', a temporary of the forward; it must be saved");
       slot->second.last_step = i;
     }
-    for (const StepTensor& use : tensors)
-      if (use.written) written.insert(use.name);
+    for (const StepTensor& use : tensors) {
+      if (!use.written) continue;
+      const PlanTensor* owner = tensors_by_name.at(use.name);
+      while (!owner->view_of.empty()) owner = tensors_by_name.at(owner->view_of);
+      written.insert(owner->decl.name);
+    }
   }
 }
 

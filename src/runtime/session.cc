@@ -34,6 +34,10 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
   for (const PlanTensor& tensor : plan_.tensors) {
     const bool is_new = slots_.emplace(tensor.decl.name, static_cast<int>(memory_.size())).second;
     require(is_new, "the plan has two tensors named '" + tensor.decl.name + "'");
+    // A view stands behind what it views.
+    require(tensor.view_of.empty() || slots_.contains(tensor.view_of),
+            "tensor '" + tensor.decl.name + "' views '" + tensor.view_of +
+                "', which is no tensor of the plan before it");
     const PhysicalShape shape = physical_shape(tensor.decl, sizes_);
     memory_.push_back(
         {&tensor, shape, dense_view(nullptr, tensor.decl.dtype, shape.rows, shape.cols)});
@@ -92,7 +96,7 @@ int Session::slot_of(std::string_view name) const {
 
 void Session::bind(std::string_view name, const TensorView& view) {
   Memory& memory = memory_[slot_of(name)];
-  require(is_callers(memory.tensor->role),
+  require(is_callers(memory.tensor->role) && memory.tensor->view_of.empty(),
           "tensor '" + std::string(name) +
               "' is the plan's own; only inputs, parameters and outputs are bound");
   const PhysicalShape want = memory.shape;
@@ -109,15 +113,30 @@ void Session::bind(std::string_view name, const TensorView& view) {
   forward_.is_stale = backward_.is_stale = true;
 }
 
+TensorView Session::resolve(int slot) const {
+  const Memory& memory = memory_[slot];
+  if (memory.tensor->view_of.empty()) return memory.view;
+  TensorView base = resolve(slot_of(memory.tensor->view_of));
+  if (base.data == nullptr) return base;
+  const Dim& dim = memory.tensor->column_offset;
+  const int64_t offset = dim.is_constant() ? dim.constant() : dim.evaluate(sizes_);
+  base.data = static_cast<std::byte*>(base.data) + offset * size_of(base.dtype);
+  base.rows = memory.shape.rows;
+  base.cols = memory.shape.cols;
+  // A transposed vector is contiguous: one element a row, or one row of them.
+  if (memory.tensor->transposed) base.row_stride = base.cols;
+  return base;
+}
+
 void Session::run(PreparedPhase& phase, const char* name) {
   if (phase.is_stale) {
     for (PreparedStep& step : phase.steps) {
       for (size_t i = 0; i < step.tensors.size(); ++i) {
-        const Memory& memory = memory_[step.tensors[i]];
-        require(memory.view.data != nullptr,
-                std::string(name) + ": tensor '" + memory.tensor->decl.name +
-                    "' is not bound; step '" + step.name + "' needs it");
-        step.views[i] = memory.view;
+        const TensorView view = resolve(step.tensors[i]);
+        require(view.data != nullptr, std::string(name) + ": tensor '" +
+                                          memory_[step.tensors[i]].tensor->decl.name +
+                                          "' is not bound; step '" + step.name + "' needs it");
+        step.views[i] = view;
       }
     }
     phase.is_stale = false;
@@ -125,7 +144,7 @@ void Session::run(PreparedPhase& phase, const char* name) {
   if (options_.poison) {
     std::memset(temporaries_.data(), 0xff, temporaries_.bytes());
     if (&phase == &forward_) std::memset(saved_.data(), 0xff, saved_.bytes());
-    for (int slot : phase.overwritten) poison(memory_[slot].view);
+    for (int slot : phase.overwritten) poison(resolve(slot));
   }
   phase.timings.clear();
   for (PreparedStep& step : phase.steps) {

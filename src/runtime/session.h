@@ -81,6 +81,7 @@ class Session {
   void place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer);
   void run(PreparedPhase& phase, const char* name);
   int slot_of(std::string_view name) const;
+  TensorView resolve(int slot) const;  // a view through what it views; null data where nothing is bound
 
   Plan plan_;
   DimValues sizes_;
