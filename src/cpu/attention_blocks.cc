@@ -30,7 +30,10 @@ constexpr float kLn2 = std::numbers::ln2_v<float>;
 // 2^(x - low) for |low| far below 1 and x <= 0 or a little above; 0 below 2^-126; NaN stays NaN.
 HWY_INLINE FloatVector exp2(FloatTag d, FloatVector x, FloatVector low) {
   const hn::RebindToSigned<FloatTag> di;
-  const FloatVector whole = hn::Round(x);
+  // Adding 1.5 * 2^23 rounds to a whole number, which then stands in the lowest bits.
+  const FloatVector magic = hn::Set(d, 12582912.0f);
+  const FloatVector shifted = hn::Add(x, magic);
+  const FloatVector whole = hn::Sub(shifted, magic);
   const FloatVector f = hn::Sub(hn::Sub(x, whole), low);  // in [-1/2, 1/2] but for low
   FloatVector p = hn::Set(d, 1.535336188319500e-4f);
   p = hn::MulAdd(p, f, hn::Set(d, 1.339887440266574e-3f));
@@ -39,9 +42,9 @@ HWY_INLINE FloatVector exp2(FloatTag d, FloatVector x, FloatVector low) {
   p = hn::MulAdd(p, f, hn::Set(d, 2.402264791363012e-1f));
   p = hn::MulAdd(p, f, hn::Set(d, 6.931472028550421e-1f));
   p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127));
-  const FloatVector power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+  const auto exponent =
+      hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)), hn::Set(di, 127 << 23));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, hn::BitCast(d, exponent)));
 }
 HWY_INLINE FloatVector exp2(FloatTag d, FloatVector x) { return exp2(d, x, hn::Zero(d)); }
 

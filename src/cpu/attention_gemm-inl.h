@@ -132,7 +132,9 @@ template <Mask Part>
 HWY_INLINE void multiply(const Product& p) {
   const size_t lanes = hn::Lanes(FloatTag());
   const size_t vectors = (p.cols + lanes - 1) / lanes;
-  const size_t panels = (vectors + kMaxVectors - 1) / kMaxVectors;
+  // Narrow panels follow a diagonal closely.
+  constexpr size_t kMost = Part == Mask::columns ? 1 : kMaxVectors;
+  const size_t panels = (vectors + kMost - 1) / kMost;
   size_t done = 0;
   for (size_t panel = 0; panel < panels; ++panel) {
     const size_t width = (vectors - done + panels - panel - 1) / (panels - panel);
@@ -142,7 +144,7 @@ HWY_INLINE void multiply(const Product& p) {
       case 2: multiply_panel<2, Part>(p, col); break;
       case 3: multiply_panel<3, Part>(p, col); break;
       default:
-        if constexpr (kMaxVectors >= 4) multiply_panel<4, Part>(p, col);
+        if constexpr (kMost >= 4) multiply_panel<4, Part>(p, col);
         break;
     }
     done += width;

@@ -198,7 +198,7 @@ TEST(Attention, ErrorIsAtMostThatOfOpByOpInTheSameStorage) {
       for (int64_t tokens : {1, 7, 63, 65, 96, 300})
         for (int64_t sequences : {1, 3}) {
           if (tokens == 300 && sequences == 3) continue;
-          const auto& h = heads[turn++ * 5 % 8];
+          const auto& h = heads[turn++ * 5 % (tokens == 300 ? 2 : 8)];
           expect_accurate({sequences, tokens, h.heads, h.kv_heads, h.head_dim, causal, dtype},
                           tokens < 10 ? 8 : 2);
         }
