@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing, compiled once per instruction set. Everything is made of three moves: rows copied (and
-// converted), 32-bit elements transposed in 4 x 4 blocks, and two 16-bit rows zipped into one of
+// converted), 32-bit elements transposed in squares, and two 16-bit rows zipped into one of
 // pairs; k comes in blocks that fit a buffer in L2.
 #include "cpu/pack.h"
 
@@ -24,33 +24,63 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Where there are no vectors, the loops over single elements below do it all.
 #if HWY_TARGET != HWY_SCALAR
 
-using Block = hn::CappedTag<uint32_t, 4>;
+using D32 = hn::ScalableTag<uint32_t>;
+using V32 = hn::Vec<D32>;
 using Halves = hn::CappedTag<uint16_t, 8>;
 
-HWY_INLINE hn::Vec<Block> load4(const uint32_t* p) { return hn::LoadU(Block(), p); }
+// A square as wide as a vector; blocks are its 128-bit parts, 4 elements each.
+#if HWY_TARGET == HWY_AVX2
+constexpr int64_t kSquare = 8;
+#else
+constexpr int64_t kSquare = 16;
+#endif
+constexpr int kBlocks = kSquare / 4;
 
-// dst[j][i] = src[i][j] for four rows i at once; returns how many columns j were done.
-HWY_INLINE int64_t transpose_blocks(const uint32_t* const* src, int64_t cols, uint32_t* dst,
-                                    int64_t dst_stride) {
-  const Block d;
-  const hn::RepartitionToWide<Block> wide;
-  int64_t j = 0;
-  for (; j + 4 <= cols; j += 4) {
-    const auto r0 = load4(src[0] + j);
-    const auto r1 = load4(src[1] + j);
-    const auto r2 = load4(src[2] + j);
-    const auto r3 = load4(src[3] + j);
+// v[b] block g = w[g] block b.
+HWY_INLINE void transpose_blocks(const V32* w, V32* v) {
+  const D32 d;
+#if HWY_TARGET == HWY_AVX2
+  v[0] = hn::ConcatLowerLower(d, w[1], w[0]);
+  v[1] = hn::ConcatUpperUpper(d, w[1], w[0]);
+#else
+  const V32 even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(w[1]), w[0]);
+  const V32 odd01 = hn::OddEvenBlocks(w[1], hn::SwapAdjacentBlocks(w[0]));
+  const V32 even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(w[3]), w[2]);
+  const V32 odd23 = hn::OddEvenBlocks(w[3], hn::SwapAdjacentBlocks(w[2]));
+  v[0] = hn::ConcatLowerLower(d, even23, even01);
+  v[1] = hn::ConcatLowerLower(d, odd23, odd01);
+  v[2] = hn::ConcatUpperUpper(d, even23, even01);
+  v[3] = hn::ConcatUpperUpper(d, odd23, odd01);
+#endif
+}
+
+// dst[j][i] = src[i][col + j] for a square: whole cache lines in, whole cache lines out (AVX-512).
+HWY_INLINE void transpose_square(const uint32_t* const* src, int64_t col, uint32_t* dst,
+                                 int64_t dst_stride) {
+  const D32 d;
+  const hn::RepartitionToWide<D32> wide;
+  V32 parts[4][kBlocks];  // [c][g]: block b holds column 4 b + c of the rows 4 g .. 4 g + 3
+  for (int g = 0; g < kBlocks; ++g) {
+    const V32 r0 = hn::LoadU(d, src[4 * g] + col);
+    const V32 r1 = hn::LoadU(d, src[4 * g + 1] + col);
+    const V32 r2 = hn::LoadU(d, src[4 * g + 2] + col);
+    const V32 r3 = hn::LoadU(d, src[4 * g + 3] + col);
     const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
     const auto b = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
     const auto e = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
     const auto f = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-    uint32_t* out = dst + j * dst_stride;
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, e)), d, out);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, e)), d, out + dst_stride);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, b, f)), d, out + 2 * dst_stride);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, b, f)), d, out + 3 * dst_stride);
+    parts[0][g] = hn::BitCast(d, hn::InterleaveLower(wide, a, e));
+    parts[1][g] = hn::BitCast(d, hn::InterleaveUpper(wide, a, e));
+    parts[2][g] = hn::BitCast(d, hn::InterleaveLower(wide, b, f));
+    parts[3][g] = hn::BitCast(d, hn::InterleaveUpper(wide, b, f));
   }
-  return j;
+  for (int c = 0; c < 4; ++c) {
+    V32 columns[kBlocks];
+    transpose_blocks(parts[c], columns);
+    for (int b = 0; b < kBlocks; ++b) {
+      hn::StoreU(columns[b], d, dst + (4 * b + c) * dst_stride);
+    }
+  }
 }
 
 // dst[j] = (row0[j], row1[j]) in vectors; returns how many were done.
@@ -69,26 +99,34 @@ HWY_INLINE int64_t zip_vectors(const uint16_t* row0, const uint16_t* row1, int64
 
 #else
 
-HWY_INLINE int64_t transpose_blocks(const uint32_t* const*, int64_t, uint32_t*, int64_t) {
-  return 0;
+constexpr int64_t kSquare = 16;
+HWY_INLINE void transpose_square(const uint32_t* const* src, int64_t col, uint32_t* dst,
+                                 int64_t dst_stride) {
+  for (int64_t i = 0; i < kSquare; ++i) {
+    for (int64_t j = 0; j < kSquare; ++j) {
+      std::memcpy(dst + j * dst_stride + i, src[i] + col + j, 4);
+    }
+  }
 }
 HWY_INLINE int64_t zip_vectors(const uint16_t*, const uint16_t*, int64_t, uint16_t*) { return 0; }
 
 #endif
 
-// dst[j][i] = src[i][j]; the rows of src are given by their addresses (null: zeros).
+// dst[j][i] = src[i][j]; the rows of src are given by their addresses.
 void transpose(const uint32_t* const* src, int64_t rows, int64_t cols, uint32_t* dst,
                int64_t dst_stride) {
-  for (int64_t i = 0; i < rows; i += 4) {
-    const int64_t n = HWY_MIN(int64_t{4}, rows - i);
-    bool is_block = n == 4;
-    for (int64_t r = 0; r < n; ++r) is_block = is_block && src[i + r] != nullptr;
-    const int64_t done = is_block ? transpose_blocks(src + i, cols, dst + i, dst_stride) : 0;
-    for (int64_t r = i; r < i + n; ++r) {
-      for (int64_t j = done; j < cols; ++j) {
-        uint32_t value = 0;
-        if (src[r] != nullptr) std::memcpy(&value, src[r] + j, 4);
-        dst[j * dst_stride + r] = value;
+  for (int64_t i = 0; i < rows; i += kSquare) {
+    const int64_t height = HWY_MIN(kSquare, rows - i);
+    for (int64_t j = 0; j < cols; j += kSquare) {
+      const int64_t width = HWY_MIN(kSquare, cols - j);
+      uint32_t* out = dst + j * dst_stride + i;
+      if (height == kSquare && width == kSquare) {
+        transpose_square(src + i, j, out, dst_stride);
+        continue;
+      }
+      for (int64_t r = 0; r < height; ++r) {
+        for (int64_t c = 0; c < width; ++c)
+          std::memcpy(out + c * dst_stride + r, src[i + r] + j + c, 4);
       }
     }
   }
@@ -114,6 +152,7 @@ HWY_EXPORT(zip_rows);
 namespace {
 
 constexpr int64_t kMaxDepth = block_depth(DType::bf16);
+alignas(64) constexpr uint32_t kZeros[kMaxDepth] = {};
 constexpr int64_t kChunk = kPanelColumns;  // rows of A or columns of B that are moved together
 
 // Elements of the packed type: `count` of row `row` from column `col` on. In memory where it has
@@ -128,6 +167,23 @@ const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t co
   return buffer;
 }
 
+// Rows of memory far apart defeat the hardware's prefetchers: this many rows ahead, what will be
+// read is asked for.
+constexpr int64_t kRowsAhead = 16;
+
+void prefetch_row(const TensorView& view, int64_t row, int64_t col, int64_t count) {
+  if (row >= view.rows || col < 0) return;
+  const char* first =
+      static_cast<const char*>(view.data) + (row * view.row_stride + col) * size_of(view.dtype);
+  const char* last = first + count * size_of(view.dtype) - 1;
+  for (const char* p = first; p <= last; p += 64) __builtin_prefetch(p, 0, 2);
+  __builtin_prefetch(last, 0, 2);
+}
+
+bool is_run(const int64_t* columns) {
+  return columns[0] >= 0 && columns[kPanelColumns - 1] == columns[0] + kPanelColumns - 1;
+}
+
 // Operands whose k runs along columns: rows `row[0 .. n)` (-1: zeros) of the view become columns of
 // dst, 32 bits (one float or one pair of bf16) at a time: dst[k][n].
 void transpose_rows(DType packed, const TensorView& view, const int64_t* row, int64_t n, int64_t k0,
@@ -138,7 +194,7 @@ void transpose_rows(DType packed, const TensorView& view, const int64_t* row, in
   const int64_t units = packed_depth(packed, k) * size_of(packed) / 4;
   const auto transpose = HWY_DYNAMIC_DISPATCH(transpose);
   for (int64_t i = 0; i < n; ++i) {
-    rows[i] = nullptr;
+    rows[i] = kZeros;
     if (row[i] < 0) continue;
     float* own = buffer + i * kMaxDepth;
     const void* data = row_as(packed, view, row[i], k0, k, own);
@@ -156,11 +212,10 @@ void transpose_rows(DType packed, const TensorView& view, const int64_t* row, in
 // Columns `columns[0 .. 64)` (-1: zeros) of row `row`, as the packed type.
 void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t* columns,
                 void* dst) {
-  const bool is_run =
-      columns[0] >= 0 && columns[kPanelColumns - 1] == columns[0] + kPanelColumns - 1;
-  if (is_run && packed == view.dtype) {
-    std::memcpy(dst, row_as(packed, view, row, columns[0], kPanelColumns, nullptr),
-                static_cast<size_t>(kPanelColumns * size_of(packed)));
+  prefetch_row(view, row + kRowsAhead, columns[0], kPanelColumns);
+  if (is_run(columns)) {
+    const void* in = row_as(packed, view, row, columns[0], kPanelColumns, dst);
+    if (in != dst) std::memcpy(dst, in, static_cast<size_t>(kPanelColumns * size_of(packed)));
     return;
   }
   for (int64_t j = 0; j < kPanelColumns;) {
@@ -192,27 +247,37 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
     }
     return;
   }
-  // Memory has rows of k: dst[i][kk] = a[k0 + kk][m0 + i]. Pairs of bf16 rows are zipped first.
-  thread_local float buffer[kChunk * kMaxDepth];
+  // Memory has rows of k: dst[i][kk] = a[k0 + kk][m0 + i]. They are taken 16 units (floats, or pairs
+  // of bf16 rows, zipped) at a time, which is a cache line of each row of dst.
+  constexpr int64_t kUnits = 16;
+  alignas(64) float buffer[kUnits * kChunk];
   const auto transpose = HWY_DYNAMIC_DISPATCH(transpose);
   const auto zip_rows = HWY_DYNAMIC_DISPATCH(zip_rows);
   const int64_t units = depth * bytes / 4;
-  const uint32_t* sources[kMaxDepth];
+  const int64_t rows_of_unit = 4 / bytes;
   for (int64_t i0 = 0; i0 < rows; i0 += kChunk) {
     const int64_t n = std::min(kChunk, rows - i0);
-    for (int64_t u = 0; u < units; ++u) {
-      float* own = buffer + u * kChunk;
-      if (packed == DType::bf16) {
-        const auto* row0 =
-            static_cast<const uint16_t*>(row_as(packed, a.view, k0 + 2 * u, m0 + i0, n, nullptr));
-        const auto* row1 = 2 * u + 1 < k ? row0 + a.view.row_stride : nullptr;
-        zip_rows(row0, row1, n, reinterpret_cast<uint16_t*>(own));
-        sources[u] = reinterpret_cast<const uint32_t*>(own);
-      } else {
-        sources[u] = static_cast<const uint32_t*>(row_as(packed, a.view, k0 + u, m0 + i0, n, own));
+    auto* columns = reinterpret_cast<uint32_t*>(out + i0 * depth * bytes);
+    for (int64_t u0 = 0; u0 < units; u0 += kUnits) {
+      const int64_t count = std::min(kUnits, units - u0);
+      const uint32_t* sources[kUnits];
+      for (int64_t u = 0; u < count; ++u) {
+        float* own = buffer + u * kChunk;
+        const int64_t kk = (u0 + u) * rows_of_unit;
+        for (int64_t r = 0; r < rows_of_unit; ++r) {
+          prefetch_row(a.view, k0 + kk + r + kRowsAhead * rows_of_unit, m0 + i0, n);
+        }
+        const void* in = row_as(packed, a.view, k0 + kk, m0 + i0, n, own);
+        if (packed == DType::bf16) {
+          const auto* row0 = static_cast<const uint16_t*>(in);
+          const auto* row1 = kk + 1 < k ? row0 + a.view.row_stride : nullptr;
+          zip_rows(row0, row1, n, reinterpret_cast<uint16_t*>(own));
+          in = own;
+        }
+        sources[u] = static_cast<const uint32_t*>(in);
       }
+      transpose(sources, count, n, columns + u0, units);
     }
-    transpose(sources, units, n, reinterpret_cast<uint32_t*>(out + i0 * depth * bytes), units);
   }
 }
 
@@ -232,6 +297,16 @@ void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, in
   auto* out = static_cast<uint16_t*>(dst);
   uint16_t row0[kPanelColumns];
   uint16_t row1[kPanelColumns];
+  if (is_run(columns)) {
+    for (int64_t kk = 0; kk < k; kk += 2, out += 2 * kPanelColumns) {
+      prefetch_row(b.view, k0 + kk + kRowsAhead, columns[0], kPanelColumns);
+      prefetch_row(b.view, k0 + kk + kRowsAhead + 1, columns[0], kPanelColumns);
+      const auto* in = static_cast<const uint16_t*>(
+          row_as(packed, b.view, k0 + kk, columns[0], kPanelColumns, nullptr));
+      zip_rows(in, kk + 1 < k ? in + b.view.row_stride : nullptr, kPanelColumns, out);
+    }
+    return;
+  }
   for (int64_t kk = 0; kk < k; kk += 2, out += 2 * kPanelColumns) {
     gather_row(packed, b.view, k0 + kk, columns, row0);
     if (kk + 1 < k) gather_row(packed, b.view, k0 + kk + 1, columns, row1);
