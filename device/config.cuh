@@ -21,9 +21,6 @@ enum class Major { k, outer };
 // mainloop. Cooperative: both share a tile, so it can be larger for the same registers.
 enum class Schedule { ping_pong, cooperative };
 
-// What L2 should do with a line once it has been used.
-enum class Keep { normal, first_out, last_out };
-
 inline constexpr u32 kWarpSize = 32;
 inline constexpr u32 kWarpgroupSize = 128;
 inline constexpr u32 kConsumerWarpgroups = 2;
@@ -46,9 +43,6 @@ struct GemmConfig {
   Schedule schedule = Schedule::ping_pong;
   Layout layout = Layout::tn;
   Element element = Element::bf16;
-  Keep keep_a = Keep::normal;
-  Keep keep_b = Keep::normal;
-  Keep keep_output = Keep::normal;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
 

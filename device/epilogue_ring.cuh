@@ -18,13 +18,6 @@
 
 namespace coda::device {
 
-// The largest divisor of `count` that is at most `room`.
-constexpr u32 batch_of(u32 count, u32 room) {
-  u32 batch = smaller(count, larger(1, room));
-  while (count % batch != 0) --batch;
-  return batch;
-}
-
 // An Epilogue provides
 //   kShape                                      what it moves for each sub-tile
 //   Arguments                                   descriptors and scalars
@@ -40,10 +33,11 @@ struct EpilogueRing {
   static constexpr u32 kGroupBytes = larger(1, kShape.planes()) * kSubTileBytes;
   static constexpr u32 kSharers =
       kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
-  // Sub-tiles that a consumer writes before it fences once for all of them: a fence waits for the
-  // writes. With loads each is passed on at once, to make room for the next load.
+  // Sub-tiles that a consumer writes before it fences once for all of them, because a fence waits
+  // for the writes: the whole tile if the ring holds it; else, or with loads, each is passed on at
+  // once to make room for the next.
   static constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig);
-  static constexpr u32 kBatch = kShape.loads != 0 ? 1 : batch_of(kOwn, kGroups / kSharers);
+  static constexpr u32 kBatch = kShape.loads == 0 && kGroups >= kSubTiles ? kOwn : 1;
   static_assert(kShared.fits(), "the epilogue's staging does not fit beside the mainloop's stages");
   static_assert(kSharers == 1 || kGroups % 2 == 0);
 

@@ -25,7 +25,7 @@ struct SyntheticEpilogue {
 
   __device__ __forceinline__ static void store(const Arguments& arguments, u32 plane,
                                                TileCoord origin, u32 source) {
-    tma_store<kConfig.keep_output>(&arguments.stores[plane], origin.n, origin.m, source);
+    tma_store(&arguments.stores[plane], origin.n, origin.m, source);
   }
 
   __device__ __forceinline__ static void apply(const Arguments&, const float* accumulators,

@@ -49,10 +49,10 @@ struct Mainloop {
       const u32 full_barrier = full + state.stage * kBarrierBytes;
       barrier_wait(empty + state.stage * kBarrierBytes, state.phase ^ 1);
       barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
-      load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n, kConfig.keep_a>(
+      load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
           stages_a + state.stage * kConfig.stage_bytes_a(), arguments.a, tile.m, block * kBlockK,
           full_barrier, rank / kConfig.cluster_m, multicast_mask_a(kConfig, rank));
-      load_operand<kConfig.major_b(), kConfig.tile_n, kConfig.cluster_m, kConfig.keep_b>(
+      load_operand<kConfig.major_b(), kConfig.tile_n, kConfig.cluster_m>(
           stages_b + state.stage * kConfig.stage_bytes_b(), arguments.b, tile.n, block * kBlockK,
           full_barrier, rank % kConfig.cluster_m, multicast_mask_b(kConfig, rank));
       state.advance();
@@ -101,30 +101,30 @@ struct Mainloop {
   }
 
  private:
-  template <Major kMajor, u32 kTileOuter, u32 kSlices, Keep kKeep>
+  template <Major kMajor, u32 kTileOuter, u32 kSlices>
   __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap& map, u32 outer,
                                                       u32 k, u32 barrier, u32 slice, u16 mask) {
     constexpr OperandBox kBox = operand_box(kMajor, kTileOuter, kSlices);
     if constexpr (kMajor == Major::k) {
       const u32 first = slice * kBox.outer;
-      issue<kSlices, kKeep>(stage + first * kSwizzleBytes, map, k, outer + first, barrier, mask);
+      issue<kSlices>(stage + first * kSwizzleBytes, map, k, outer + first, barrier, mask);
     } else {
       const u32 first = slice * kBox.k;
 #pragma unroll
       for (u32 chunk = 0; chunk < kTileOuter / kBox.outer; ++chunk) {
-        issue<kSlices, kKeep>(stage + chunk * kOuterChunkBytes + first * kSwizzleBytes, map,
-                              outer + chunk * kBox.outer, k + first, barrier, mask);
+        issue<kSlices>(stage + chunk * kOuterChunkBytes + first * kSwizzleBytes, map,
+                       outer + chunk * kBox.outer, k + first, barrier, mask);
       }
     }
   }
 
-  template <u32 kSlices, Keep kKeep>
+  template <u32 kSlices>
   __device__ __forceinline__ static void issue(u32 destination, const TensorMap& map, u32 inner,
                                                u32 outer, u32 barrier, u16 mask) {
     if constexpr (kSlices == 1) {
-      tma_load<kKeep>(destination, &map, inner, outer, barrier);
+      tma_load(destination, &map, inner, outer, barrier);
     } else {
-      tma_load_multicast<kKeep>(destination, &map, inner, outer, barrier, mask);
+      tma_load_multicast(destination, &map, inner, outer, barrier, mask);
     }
   }
 

@@ -9,7 +9,7 @@
 // reads it.
 #pragma once
 
-#include "device/config.cuh"
+#include "device/types.cuh"
 
 namespace coda::device {
 
@@ -17,70 +17,30 @@ __device__ __forceinline__ void tma_prefetch_descriptor(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// The cache policy word that a hinted access carries.
-template <Keep kKeep>
-__device__ __forceinline__ u64 cache_policy() {
-  u64 policy = 0;
-  if constexpr (kKeep == Keep::first_out) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  } else if constexpr (kKeep == Keep::last_out) {
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  }
-  return policy;
-}
-
-template <Keep kKeep = Keep::normal>
 __device__ __forceinline__ void tma_load(u32 destination, const TensorMap* map, u32 inner,
                                          u32 outer, u32 barrier) {
-  if constexpr (kKeep == Keep::normal) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%2, %3}], [%4];" ::"r"(destination),
-        "l"(map), "r"(inner), "r"(outer), "r"(barrier)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
-        "l"(map), "r"(inner), "r"(outer), "r"(barrier), "l"(cache_policy<kKeep>())
-        : "memory");
-  }
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(destination),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier)
+      : "memory");
 }
 
 // The same box to the same offset of every CTA in `mask`, completing on each one's own barrier.
-template <Keep kKeep = Keep::normal>
 __device__ __forceinline__ void tma_load_multicast(u32 destination, const TensorMap* map, u32 inner,
                                                    u32 outer, u32 barrier, u16 mask) {
-  if constexpr (kKeep == Keep::normal) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
-        "l"(map), "r"(inner), "r"(outer), "r"(barrier), "h"(mask)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(destination),
-        "l"(map), "r"(inner), "r"(outer), "r"(barrier), "h"(mask), "l"(cache_policy<kKeep>())
-        : "memory");
-  }
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier), "h"(mask)
+      : "memory");
 }
 
-template <Keep kKeep = Keep::normal>
 __device__ __forceinline__ void tma_store(const TensorMap* map, u32 inner, u32 outer, u32 source) {
-  if constexpr (kKeep == Keep::normal) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
-            map),
-        "r"(inner), "r"(outer), "r"(source)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
-        " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
-        "r"(inner), "r"(outer), "r"(source), "l"(cache_policy<kKeep>())
-        : "memory");
-  }
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(inner), "r"(outer), "r"(source)
+      : "memory");
 }
 
 // Adds the box to memory instead of overwriting it; each element is added once.

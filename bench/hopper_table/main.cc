@@ -2,7 +2,7 @@
 // The table that chooses the tiles and schedules which the emitter serves. See docs/performance.md
 // for the method.
 //   hopper_table check [--only TEXT] [--smallest]
-//   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor|cache] [--only TEXT]
+//   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor] [--only TEXT]
 //                [--bands 2048m,1024n,...] [--keep COUNT] [--no-sustained] [--screen] [--json FILE]
 //                [--screen-seconds S]   screens each alone on a hot chip, not interleaved
 //   hopper_table once ...             launches each candidate once, for a profiler
@@ -146,8 +146,6 @@ std::vector<Variant> menu_variants(const Options& options, device::Layout layout
     variants = epilogue_variants(layout);
   } else if (options.menu == "floor") {
     variants = floor_variants(layout);
-  } else if (options.menu == "cache") {
-    variants = cache_variants(layout);
   } else {
     throw std::runtime_error("unknown menu " + options.menu);
   }

@@ -46,9 +46,14 @@ const Api& api() {
 constexpr const char* kOptions[] = {"--gpu-architecture=sm_90a", "--std=c++20",
                                     "--device-as-default-execution-space", "--ptxas-options=-v"};
 
+// The largest, since a module may hold several kernels.
 int number_before(const std::string& log, const std::string& words) {
-  std::smatch match;
-  return std::regex_search(log, match, std::regex("(\\d+) " + words)) ? std::stoi(match[1]) : 0;
+  const std::regex pattern("(\\d+) " + words);
+  int largest = 0;
+  for (std::sregex_iterator match(log.begin(), log.end(), pattern), end; match != end; ++match) {
+    largest = std::max(largest, std::stoi((*match)[1]));
+  }
+  return largest;
 }
 
 std::string find_defect(const std::string& log) {

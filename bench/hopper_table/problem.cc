@@ -36,7 +36,7 @@ unsigned padded(unsigned columns) { return device::round_up(columns, 64); }
 
 Support::Support(const Device& device, const NvrtcCompiler& compiler) : device_(device) {
   const CompiledKernel compiled = compiler.compile(kSupportSource);
-  if (!compiled.defect.empty()) throw std::runtime_error("support kernels: " + compiled.log);
+  if (compiled.cubin.empty()) throw std::runtime_error("support kernels: " + compiled.log);
   fill_ = device.load_kernel(compiled.cubin, "fill_normal", 0);
   gemm_ = device.load_kernel(compiled.cubin, "naive_gemm", 0);
   compare_ = device.load_kernel(compiled.cubin, "compare", 0);

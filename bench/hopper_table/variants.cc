@@ -10,7 +10,6 @@ namespace {
 using device::Element;
 using device::EpilogueShape;
 using device::GemmConfig;
-using device::Keep;
 using device::Layout;
 using device::Schedule;
 
@@ -31,8 +30,7 @@ struct Cluster {
   device::u32 n;
 };
 
-constexpr std::array kClusters = {Cluster{1, 1}, Cluster{1, 2}, Cluster{2, 1},
-                                  Cluster{2, 2}, Cluster{4, 1}, Cluster{1, 4}};
+constexpr std::array kClusters = {Cluster{1, 1}, Cluster{1, 2}, Cluster{2, 1}, Cluster{2, 2}};
 
 // Accumulators beyond 128 a thread leave no room for three planes' worth of epilogue registers: such
 // kernels spill.
@@ -97,13 +95,6 @@ std::string Variant::shape_name() const {
 std::string Variant::name() const {
   std::string name = tile_name() + " " + layout_name(config.layout) + " " + shape_name();
   if (config.element == Element::fp16) name += " fp16";
-  const auto keep = [&](const char* what, Keep value) {
-    if (value != Keep::normal)
-      name += std::string(" ") + what + (value == Keep::last_out ? "+" : "-");
-  };
-  keep("a", config.keep_a);
-  keep("b", config.keep_b);
-  keep("out", config.keep_output);
   return name;
 }
 
@@ -169,25 +160,6 @@ std::vector<Variant> floor_variants(Layout layout) {
   return variants;
 }
 
-std::vector<Variant> cache_variants(Layout layout) {
-  std::vector<Variant> variants;
-  constexpr Keep kNormal = Keep::normal;
-  constexpr Keep kFirst = Keep::first_out;
-  constexpr Keep kLast = Keep::last_out;
-  for (Variant variant : bare_variants(layout)) {
-    for (const auto& [a, b, output] :
-         {std::array{kNormal, kNormal, kFirst}, std::array{kNormal, kLast, kNormal},
-          std::array{kNormal, kLast, kFirst}, std::array{kFirst, kLast, kFirst},
-          std::array{kLast, kNormal, kFirst}}) {
-      variant.config.keep_a = a;
-      variant.config.keep_b = b;
-      variant.config.keep_output = output;
-      variants.push_back(variant);
-    }
-  }
-  return variants;
-}
-
 std::vector<Variant> all_variants() {
   std::vector<Variant> variants;
   for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) {
@@ -198,15 +170,29 @@ std::vector<Variant> all_variants() {
   return variants;
 }
 
+std::vector<Variant> representative_variants() {
+  std::vector<Variant> deepest;
+  std::vector<Variant> all = all_variants();
+  append(all, bare_variants(Layout::tn, Element::fp16));
+  for (const Variant& variant : all) {
+    const GemmConfig& config = variant.config;
+    const bool bare = variant.shape.planes() == 1 && variant.shape.loads == 0;
+    if (config.cluster_n != 1 || (config.cluster_m != 2 && !bare)) continue;
+    Variant deeper = variant;
+    ++deeper.config.stages;
+    const bool is_deepest = std::none_of(all.begin(), all.end(), [&](const Variant& other) {
+      return other.name() == deeper.name();
+    });
+    if (is_deepest) deepest.push_back(variant);
+  }
+  return deepest;
+}
+
 std::string kernel_source(const Variant& variant) {
   const GemmConfig& c = variant.config;
   const EpilogueShape& e = variant.shape;
   const auto field = [](const char* name, device::u32 value) {
     return std::string(".") + name + " = " + std::to_string(value) + ", ";
-  };
-  const auto keep = [](const char* name, Keep value) {
-    return std::string(".keep_") + name + " = static_cast<Keep>(" +
-           std::to_string(static_cast<int>(value)) + "), ";
   };
   const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt"};
   return "// " + variant.name() +
@@ -220,7 +206,6 @@ std::string kernel_source(const Variant& variant) {
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
          ", .layout = " + layouts[static_cast<int>(c.layout)] +
          ", .element = Element::" + (c.element == Element::bf16 ? "bf16, " : "fp16, ") +
-         keep("a", c.keep_a) + keep("b", c.keep_b) + keep("output", c.keep_output) +
          field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"

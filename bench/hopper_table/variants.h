@@ -33,11 +33,11 @@ device::EpilogueShape streamed(const device::EpilogueShape& shape);
 std::vector<Variant> epilogue_variants(device::Layout layout);
 std::vector<Variant> floor_variants(device::Layout layout);
 
-// Every bare variant with hints of what L2 should keep.
-std::vector<Variant> cache_variants(device::Layout layout);
-
-// Every configuration that the table can time: what a machine without a GPU compiles.
+// Every configuration that the table can time.
 std::vector<Variant> all_variants();
+// One of each tile, layout, element type and epilogue, with the deepest pipeline: what a machine
+// without a GPU compiles.
+std::vector<Variant> representative_variants();
 
 std::string kernel_source(const Variant& variant);
 
