@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend offers: it prepares a Program or an opaque call once for given sizes (lowering, tile shapes, scratch),
-// and runs it many times. Backends implement this interface; the runtime knows no backend by name.
+// What a backend offers: it prepares a Program or an opaque call once for given sizes (lowering,
+// tile shapes, scratch), and runs it many times. Backends implement this interface; the runtime
+// knows no backend by name.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,14 @@
 
 namespace coda {
 
-// A prepared program or call. run() is not reentrant: one Kernel is run by one thread at a time (it may use many).
+// A prepared program or call. run() is not reentrant: one Kernel is run by one thread at a time (it
+// may use many).
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // `tensors` in the order of Program::tensors, or an opaque call's inputs followed by its outputs. Views have the
-  // physical shape (see physical_shape) and the declared dtype; the backend may assume both.
+  // `tensors` in the order of Program::tensors, or an opaque call's inputs followed by its outputs.
+  // Views have the physical shape (see physical_shape) and the declared dtype; the backend may
+  // assume both.
   virtual void run(std::span<const TensorView> tensors) = 0;
 };
 
@@ -27,12 +30,13 @@ class Backend {
   virtual std::string_view name() const = 0;
   virtual std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) = 0;
   // `tensors`: declarations of the inputs, then of the outputs.
-  virtual std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+  virtual std::unique_ptr<Kernel> prepare(const OpaqueCall& call,
+                                          std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) = 0;
 };
 
-// Rows and columns of a declared tensor in memory, as one dense matrix: [rows, cols]; a row partial is
-// [lanes * rows, ceil(cols / 64)], a column partial [lanes * ceil(rows / 64), cols].
+// Rows and columns of a declared tensor in memory, as one dense matrix: [rows, cols]; a row partial
+// is [lanes * rows, ceil(cols / 64)], a column partial [lanes * ceil(rows / 64), cols].
 struct PhysicalShape {
   int64_t rows = 0;
   int64_t cols = 0;

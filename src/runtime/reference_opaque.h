@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opaque functions in float64, by the definitions that the compiler's table has: the truth that fast
-// versions are tested against. Any storage type.
+// Opaque functions in float64, by the definitions that the compiler's table has: the truth that
+// fast versions are tested against. Any storage type.
 #pragma once
 
 #include <memory>

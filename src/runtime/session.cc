@@ -41,6 +41,7 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
     const PhysicalShape shape = physical_shape(tensor.decl, sizes_);
     memory_.push_back(
         {&tensor, shape, dense_view(nullptr, tensor.decl.dtype, shape.rows, shape.cols)});
+    if (!tensor.view_of.empty()) check_view(memory_.back());
   }
   arena_ = plan_arena(plan_, sizes_);
   temporaries_ = AlignedBuffer(static_cast<size_t>(arena_.bytes));
@@ -51,13 +52,41 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
   prepare(plan_.backward, backend, backward_);
 }
 
+// A range of columns, or a vector read along the other dimension.
+void Session::check_view(const Memory& view) const {
+  const Memory& base = memory_[slot_of(view.tensor->view_of)];
+  const int64_t offset = column_offset(view);
+  const bool fits = view.tensor->transposed
+                        ? view.shape.rows == base.shape.cols &&
+                              view.shape.cols == base.shape.rows &&
+                              (view.shape.rows == 1 || view.shape.cols == 1) && offset == 0
+                        : view.shape.rows == base.shape.rows && offset >= 0 &&
+                              offset + view.shape.cols <= base.shape.cols;
+  require(fits && view.tensor->decl.dtype == base.tensor->decl.dtype,
+          "tensor '" + view.tensor->decl.name + "', " +
+              describe(view.tensor->decl.dtype, view.shape.rows, view.shape.cols) +
+              " from column " + std::to_string(offset) + ", is no view of '" +
+              view.tensor->view_of + "', " +
+              describe(base.tensor->decl.dtype, base.shape.rows, base.shape.cols));
+}
+
+int64_t Session::column_offset(const Memory& view) const {
+  const Dim& dim = view.tensor->column_offset;
+  return dim.is_constant() ? dim.constant() : dim.evaluate(sizes_);
+}
+
+int Session::owner_of(int slot) const {
+  while (!memory_[slot].tensor->view_of.empty()) slot = slot_of(memory_[slot].tensor->view_of);
+  return slot;
+}
+
 void Session::place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer) {
   for (const auto& [name, slot] : slots)
     memory_[slot_of(name)].view.data = buffer.data() + slot.offset;
 }
 
 void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase) {
-  std::set<int> read;
+  std::set<int> read;  // owners, of what this and earlier steps read
   for (const PlanStep& step : steps) {
     PreparedStep prepared;
     prepared.name = step.name;
@@ -66,16 +95,16 @@ void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, Prep
     for (const StepTensor& use : step_tensors(step)) {
       const int slot = slot_of(use.name);  // plan_arena has checked that it is there
       const PlanTensor& tensor = *memory_[slot].tensor;
-      require(!use.written ||
-                  (tensor.role != TensorRole::input && tensor.role != TensorRole::parameter),
+      const TensorRole role = memory_[owner_of(slot)].tensor->role;
+      require(!use.written || (role != TensorRole::input && role != TensorRole::parameter),
               "step '" + step.name + "' writes '" + use.name + "', which the caller gives");
-      if (use.read) read.insert(slot);
-      if (use.written && tensor.role == TensorRole::output) overwritten.insert(slot);
+      if (use.read) read.insert(owner_of(slot));
+      if (use.written && role == TensorRole::output) overwritten.insert(slot);
       prepared.tensors.push_back(slot);
       decls.push_back(tensor.decl);
     }
     for (int slot : overwritten)
-      if (!read.contains(slot)) phase.overwritten.push_back(slot);
+      if (!read.contains(owner_of(slot))) phase.overwritten.push_back(slot);
     prepared.views.resize(prepared.tensors.size());
     if (const auto* program = std::get_if<Program>(&step.work)) {
       require(program->tensors == decls,
@@ -118,13 +147,16 @@ TensorView Session::resolve(int slot) const {
   if (memory.tensor->view_of.empty()) return memory.view;
   TensorView base = resolve(slot_of(memory.tensor->view_of));
   if (base.data == nullptr) return base;
-  const Dim& dim = memory.tensor->column_offset;
-  const int64_t offset = dim.is_constant() ? dim.constant() : dim.evaluate(sizes_);
-  base.data = static_cast<std::byte*>(base.data) + offset * size_of(base.dtype);
+  base.data = static_cast<std::byte*>(base.data) + column_offset(memory) * size_of(base.dtype);
+  if (memory.tensor->transposed) {
+    require(base.rows == 1 || base.row_stride == 1,
+            "tensor '" + memory.tensor->view_of + "' is also read as a row: its " +
+                std::to_string(base.rows) + " elements must not lie " +
+                std::to_string(base.row_stride) + " apart");
+    base.row_stride = memory.shape.cols;
+  }
   base.rows = memory.shape.rows;
   base.cols = memory.shape.cols;
-  // A transposed vector is contiguous: one element a row, or one row of them.
-  if (memory.tensor->transposed) base.row_stride = base.cols;
   return base;
 }
 
@@ -168,10 +200,10 @@ void Session::backward() {
 }
 
 TensorView Session::view(std::string_view name) const {
-  const Memory& memory = memory_[slot_of(name)];
-  require(memory.view.data != nullptr,
+  const TensorView view = resolve(slot_of(name));
+  require(view.data != nullptr,
           "tensor '" + std::string(name) + "' has no memory: it is not bound, or no step uses it");
-  return memory.view;
+  return view;
 }
 
 }  // namespace coda

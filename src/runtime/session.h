@@ -81,7 +81,11 @@ class Session {
   void place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer);
   void run(PreparedPhase& phase, const char* name);
   int slot_of(std::string_view name) const;
-  TensorView resolve(int slot) const;  // a view through what it views; null data where nothing is bound
+  // Views of other tensors: of the plan (see PlanTensor::view_of).
+  void check_view(const Memory& view) const;
+  int64_t column_offset(const Memory& view) const;
+  int owner_of(int slot) const;        // what has the memory
+  TensorView resolve(int slot) const;  // null data where nothing is bound
 
   Plan plan_;
   DimValues sizes_;

@@ -195,13 +195,12 @@ TEST(Attention, ErrorIsAtMostThatOfOpByOpInTheSameStorage) {
   size_t turn = 0;
   for (DType dtype : {DType::f32, DType::bf16})
     for (bool causal : {true, false})
-      for (int64_t tokens : {1, 7, 63, 65, 96, 300})
-        for (int64_t sequences : {1, 3}) {
-          if (tokens == 300 && sequences == 3) continue;
-          const auto& h = heads[turn++ * 5 % (tokens == 300 ? 2 : 8)];
-          expect_accurate({sequences, tokens, h.heads, h.kv_heads, h.head_dim, causal, dtype},
-                          tokens < 10 ? 8 : 2);
-        }
+      for (int64_t tokens : {1, 7, 63, 65, 96, 300}) {
+        const auto& h = heads[turn++ * 5 % (tokens == 300 ? 2 : 8)];
+        const int64_t sequences = tokens == 300 ? 1 : 3;
+        expect_accurate({sequences, tokens, h.heads, h.kv_heads, h.head_dim, causal, dtype},
+                        tokens < 10 ? 8 : 2);
+      }
 }
 
 TEST(Attention, IsAsAccurateOnEveryInstructionSet) {

@@ -218,6 +218,74 @@ TEST(Session, RunsOnlyWithEverythingBoundAndInOrder) {
               HasSubstr("backward: tensor 'dy' is not bound"));
 }
 
+// t = [x0 | x1] is written by halves; the right half, times w, is y; the left half is squared.
+TEST(Session, AViewIsAColumnRangeOfWhatItViews) {
+  for (bool poison : {false, true}) {
+    Plan plan;
+    plan.tensors = {tensor("x", TensorRole::input),
+                    tensor("w", TensorRole::parameter),
+                    tensor("y", TensorRole::output),
+                    tensor("z", TensorRole::output),
+                    {TensorDecl{"t", Shape{Dim("M"), 6}}, TensorRole::temporary}};
+    for (int half : {0, 1}) {
+      PlanTensor view = tensor("t" + std::to_string(half), TensorRole::temporary);
+      view.view_of = "t", view.column_offset = Dim(3 * half);
+      plan.tensors.push_back(view);
+    }
+    plan.forward = {step("add", {"x", "x"}, {"t0"}), step("add", {"w", "w"}, {"t1"}),
+                    step("multiply", {"t1", "w"}, {"y"}), step("multiply", {"t0", "t0"}, {"z"})};
+    ToyBackend backend;
+    Session session(plan, backend, {{"M", 4}}, {.timing = false, .poison = poison});
+    OwnedTensor x(DType::f32, 4, 3), w(DType::f32, 4, 3), y(DType::f32, 4, 3), z(DType::f32, 4, 3);
+    x.set(3.0), w.set(5.0);
+    session.bind("x", x.view()), session.bind("w", w.view());
+    session.bind("y", y.view()), session.bind("z", z.view());
+    session.forward();
+    EXPECT_EQ(y.values(), std::vector<double>(12, 50.0));
+    EXPECT_EQ(z.values(), std::vector<double>(12, 36.0));
+    EXPECT_EQ(session.arena_bytes(), 128);  // 4 x 6 floats, once
+    EXPECT_EQ(session.view("t1").row_stride, 6);
+    EXPECT_THAT(message([&] { session.bind("t1", x.view()); }),
+                testing::HasSubstr("'t1' is the plan's own"));
+  }
+}
+
+TEST(Session, AVectorMayBeReadAlongTheOtherDimension) {
+  Plan plan;
+  PlanTensor row{TensorDecl{"row", Shape{1, Dim("M")}}, TensorRole::input};
+  row.view_of = "x", row.transposed = true;
+  plan.tensors = {{TensorDecl{"x", Shape{Dim("M"), 1}}, TensorRole::input},
+                  row,
+                  {TensorDecl{"y", Shape{1, Dim("M")}}, TensorRole::output}};
+  plan.forward = {step("multiply", {"row", "row"}, {"y"})};
+  ToyBackend backend;
+  Session session(plan, backend, {{"M", 5}});
+  OwnedTensor x(DType::f32, 5, 1), apart(DType::f32, 5, 1, 1), y(DType::f32, 1, 5);
+  x.set(std::vector<double>{1, 2, 3, 4, 5});
+  session.bind("x", x.view()), session.bind("y", y.view());
+  session.forward();
+  EXPECT_EQ(y.values(), (std::vector<double>{1, 4, 9, 16, 25}));
+  session.bind("x", apart.view());
+  EXPECT_THAT(message([&] { session.forward(); }), testing::HasSubstr("'x' is also read as a row"));
+}
+
+TEST(Session, AViewMustLieInWhatItViews) {
+  ToyBackend backend;
+  auto refuse = [&](const std::string& of, int64_t offset, bool transposed) {
+    Plan plan = toy_plan();
+    PlanTensor view{TensorDecl{"part", Shape{Dim("M"), 2}}, TensorRole::input};
+    view.view_of = of, view.column_offset = Dim(offset), view.transposed = transposed;
+    plan.tensors.push_back(view);
+    return message([&] { Session(plan, backend, {{"M", 2}}); });
+  };
+  EXPECT_EQ(refuse("x", 1, false), "accepted");
+  EXPECT_THAT(
+      refuse("x", 2, false),
+      testing::HasSubstr("'part', f32 [2, 2] from column 2, is no view of 'x', f32 [2, 3]"));
+  EXPECT_THAT(refuse("x", 0, true), testing::HasSubstr("is no view of 'x'"));
+  EXPECT_THAT(refuse("later", 0, false), testing::HasSubstr("no tensor of the plan before it"));
+}
+
 TEST(Session, APlanThatContradictsItselfIsRefused) {
   using testing::HasSubstr;
   ToyBackend backend;
