@@ -84,7 +84,7 @@ void run(const OpaqueCall& call, Tensors& t, const Prepare& prepare) {
   prepare(call, decls)->run(views);
 }
 
-void run_cpu(const Case& c, Tensors& t, int threads = 2) {
+void run_cpu(const Case& c, Tensors& t, int threads = 1) {
   for (const char* function : {"attention", "attention_backward"})
     run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
       return cpu::prepare_opaque(call, decls, {}, threads);
