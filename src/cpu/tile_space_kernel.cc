@@ -21,10 +21,13 @@ namespace coda::cpu {
 namespace {
 
 constexpr int64_t kAccumulatorBytes = 256 << 10;  // of a tile, in L2 beside blocks of A and B
-constexpr int64_t kStripBytes = 20 << 10;         // of a strip's planes, in L1
+constexpr int64_t kStripBytes = 32 << 10;         // of a strip's planes, about L1
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
+
+// A is packed once for all threads if pieces of a row block would pack it again and it is small.
+constexpr int64_t kSharedABytes = 16 << 20;
 
 int64_t bytes_of_a(const AOperand& a, int64_t rows) {
   return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
@@ -55,7 +58,7 @@ TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int
   // each piece.
   const int64_t across = blocks_of(p.cols, shape.cols);
   const int64_t down = blocks_of(p.rows, shape.rows);
-  const int64_t pieces = std::clamp<int64_t>(blocks_of(12 * threads, down), 1, across);
+  const int64_t pieces = std::clamp<int64_t>(blocks_of(8 * threads, down), 1, across);
   shape.chunk = blocks_of(across, pieces);
   return shape;
 }
@@ -75,8 +78,15 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
         layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
     b_items_.push_back(b_items_.back() + panels * blocks_of(b.k, block_depth(b.packed)));
   }
+  for (const AOperand& a : program_.a) {
+    a_offsets_.push_back(a_block_bytes_);
+    a_block_bytes_ += round_up(bytes_of_a(a, shape_.rows), 64);
+  }
+  const int64_t pieces = blocks_of(column_blocks(), shape_.chunk);
+  shares_a_ = pieces > 1 && row_blocks() * a_block_bytes_ <= kSharedABytes;
+  if (shares_a_) a_offset_ = layout_.add(row_blocks() * a_block_bytes_);
   Layout own;
-  for (const AOperand& a : program_.a) thread_.a.push_back(own.add(bytes_of_a(a, shape_.rows)));
+  thread_.a = own.add(shares_a_ ? 0 : a_block_bytes_);
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
   thread_.strips =
@@ -103,6 +113,56 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
       }
     }
     kernels_.push_back(kernels);
+  }
+  for (const PlaneGemm& gemm : program_.gemms) {
+    for (const PlaneGemm::Segment& segment : gemm.segments) {
+      const AOperand& a = program_.a[segment.a];
+      kernel_calls_ += blocks_of(a.k, block_depth(a.packed)) * (shape_.cols / kPanelColumns);
+    }
+  }
+  find_streams();
+}
+
+void TileSpaceKernel::find_streams() {
+  for (const TileOp& op : program_.ops) {
+    const bool is_load = op.kind == TileOpKind::load || op.kind == TileOpKind::load_pairs;
+    const bool is_store = op.kind == TileOpKind::store || op.kind == TileOpKind::store_pairs;
+    if ((!is_load && !is_store) || op.is_narrow || op.index_tensor >= 0) continue;
+    const bool is_paired = op.map.half > 0;
+    if (op.map.stored != program_.cols * (is_paired ? 2 : 1)) continue;  // repeated: stays in cache
+    Stream stream{op.tensor, 1, 0, is_store};
+    if (is_paired && op.map.half < program_.cols) {
+      if (op.plane == 1) continue;  // the members' columns alternate: both come with the first
+      stream.scale = 2;
+    } else {
+      stream.first = op.plane * op.map.half;
+    }
+    const auto is_same = [&](const Stream& s) {
+      return s.tensor == stream.tensor && s.first == stream.first;
+    };
+    if (std::none_of(streams_.begin(), streams_.end(), is_same)) streams_.push_back(stream);
+  }
+}
+
+void TileSpaceKernel::prefetch(const TileContext& tile, int64_t part, int64_t parts) const {
+  const int64_t begin = tile.rows * part / parts;
+  const int64_t end = tile.rows * (part + 1) / parts;
+  for (const Stream& stream : streams_) {
+    const TensorView& t = tile.tensors[stream.tensor];
+    const int64_t element = size_of(t.dtype);
+    const char* data = static_cast<const char*>(t.data);
+    for (int64_t i = begin; i < end; ++i) {
+      const char* row =
+          data + ((tile.m0 + i) * t.row_stride + tile.n0 * stream.scale + stream.first) * element;
+      const char* last = row + tile.cols * stream.scale * element - 1;
+      for (; row < last; row += 64) {
+        if (stream.is_stored) {
+          __builtin_prefetch(row, 1, 2);
+        } else {
+          __builtin_prefetch(row, 0, 2);
+        }
+      }
+    }
   }
 }
 
@@ -142,42 +202,45 @@ void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
                dst);
 }
 
-void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* own, int64_t m0,
-                             int64_t rows) const {
+void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
+                             int64_t row_block) const {
+  const int64_t m0 = row_block * shape_.rows;
+  const int64_t rows = std::min(shape_.rows, program_.rows - m0);
   for (size_t i = 0; i < program_.a.size(); ++i) {
     const AOperand& a = program_.a[i];
     const int64_t depth = block_depth(a.packed);
-    char* dst = own + thread_.a[i];
+    char* out = dst + a_offsets_[i];
     for (int64_t k0 = 0; k0 < a.k; k0 += depth) {
       const int64_t k = std::min(depth, a.k - k0);
-      pack_a_block(a.packed, {tensors[a.tensor], a.transposed}, m0, rows, k0, k, dst);
-      dst += rows * packed_depth(a.packed, k) * size_of(a.packed);
+      pack_a_block(a.packed, {tensors[a.tensor], a.transposed}, m0, rows, k0, k, out);
+      out += rows * packed_depth(a.packed, k) * size_of(a.packed);
     }
   }
 }
 
-void TileSpaceKernel::multiply(const char* scratch, char* own, int64_t n0, int64_t rows,
-                               int64_t cols) const {
-  const bool is_last_rows = rows != std::min(shape_.rows, program_.rows);
-  float* accumulators = reinterpret_cast<float*>(own + thread_.accumulators);
+void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) const {
+  const bool is_last_rows = tile.rows != std::min(shape_.rows, program_.rows);
+  int64_t calls = 0;
   for (const PlaneGemm& gemm : program_.gemms) {
-    float* c = accumulators + gemm.accumulator * shape_.rows * shape_.stride;
+    float* c = tile.accumulators + gemm.accumulator * shape_.rows * shape_.stride;
     bool accumulate = false;
     for (const PlaneGemm::Segment& segment : gemm.segments) {
       const AOperand& operand = program_.a[segment.a];
       const int64_t element = size_of(operand.packed);
       const int64_t depth = block_depth(operand.packed);
       const int64_t panel_bytes = packed_depth(operand.packed, operand.k) * kPanelColumns * element;
-      const char* a = own + thread_.a[segment.a];
-      const char* b = scratch + b_offsets_[segment.b] + n0 / kPanelColumns * panel_bytes;
+      const char* a = packed_a + a_offsets_[segment.a];
+      const char* b = tile.scratch + b_offsets_[segment.b] + tile.n0 / kPanelColumns * panel_bytes;
       for (int64_t k0 = 0; k0 < operand.k; k0 += depth) {
         const int64_t k = packed_depth(operand.packed, std::min(depth, operand.k - k0));
         const bool is_last_k = k0 + depth >= operand.k;
         const TileKernel& kernel = kernels_[segment.a].kernel[is_last_rows][is_last_k][accumulate];
-        for (int64_t j = 0; j < cols; j += kPanelColumns) {
+        for (int64_t j = 0; j < tile.cols; j += kPanelColumns) {
           kernel(a, b + j / kPanelColumns * panel_bytes + k0 * kPanelColumns * element, c + j);
+          prefetch(tile, calls, kernel_calls_);
+          ++calls;
         }
-        a += rows * k * element;
+        a += tile.rows * k * element;
         accumulate = true;
       }
     }
@@ -193,8 +256,15 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) co
 #pragma omp parallel num_threads(threads_)
   {
     char* own = scratch + threads_offset_ + omp_get_thread_num() * thread_.bytes;
-#pragma omp for schedule(dynamic, 2)
-    for (int64_t item = 0; item < b_items_.back(); ++item) pack_b(tensors, scratch, item);
+    const int64_t a_items = shares_a_ ? row_blocks() : 0;
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t item = 0; item < a_items + b_items_.back(); ++item) {
+      if (item < a_items) {
+        pack_a(tensors, scratch + a_offset_ + item * a_block_bytes_, item);
+      } else {
+        pack_b(tensors, scratch, item - a_items);
+      }
+    }
 
     TileContext tile;
     tile.tensors = tensors;
@@ -212,13 +282,18 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) co
       const int64_t row_block = task / pieces;
       tile.m0 = row_block * shape_.rows;
       tile.rows = std::min(shape_.rows, program_.rows - tile.m0);
-      if (row_block != packed_block) pack_a(tensors, own, tile.m0, tile.rows);
-      packed_block = row_block;
+      const char* a = own + thread_.a;
+      if (shares_a_) {
+        a = scratch + a_offset_ + row_block * a_block_bytes_;
+      } else if (row_block != packed_block) {
+        pack_a(tensors, own + thread_.a, row_block);
+        packed_block = row_block;
+      }
       const int64_t first = task % pieces * shape_.chunk * shape_.cols;
       const int64_t end = std::min(first + shape_.chunk * shape_.cols, program_.cols);
       for (tile.n0 = first; tile.n0 < end; tile.n0 += shape_.cols) {
         tile.cols = std::min(shape_.cols, program_.cols - tile.n0);
-        multiply(scratch, own, tile.n0, tile.rows, tile.cols);
+        multiply(tile, a);
         run_epilogue(program_.ops, tile);
       }
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
+#include "cpu/epilogue.h"
 #include "cpu/tile_program.h"
 #include "cpu/vector_program.h"
 #include "cpu/workspace.h"
@@ -34,11 +35,20 @@ class TileSpaceKernel {
  private:
   // Offsets in a thread's scratch memory.
   struct ThreadLayout {
-    std::vector<int64_t> a;
+    int64_t a = 0;
     int64_t accumulators = 0;
     int64_t strips = 0;
     int64_t states = 0;
     int64_t bytes = 0;
+  };
+
+  // A tensor that tiles load or store where they lie, so that it can be asked for while the product
+  // is computed. Its columns for base columns n0 on start at n0 * scale + first.
+  struct Stream {
+    int tensor = -1;
+    int64_t scale = 1;
+    int64_t first = 0;
+    bool is_stored = false;
   };
 
   // Kernels of one A operand: [tile rows full or last][block of k full or last][accumulate].
@@ -49,10 +59,14 @@ class TileSpaceKernel {
   int64_t row_blocks() const { return (program_.rows + shape_.rows - 1) / shape_.rows; }
   int64_t column_blocks() const { return (program_.cols + shape_.cols - 1) / shape_.cols; }
 
+  void find_streams();
   void check_row_indices(std::span<const TensorView> tensors) const;
   void pack_b(std::span<const TensorView> tensors, char* scratch, int64_t item) const;
-  void pack_a(std::span<const TensorView> tensors, char* own, int64_t m0, int64_t rows) const;
-  void multiply(const char* scratch, char* own, int64_t n0, int64_t rows, int64_t cols) const;
+  // Packs one row block of all A operands, one operand after another from `dst` on.
+  void pack_a(std::span<const TensorView> tensors, char* dst, int64_t row_block) const;
+  void multiply(const TileContext& tile, const char* a) const;
+  // Part `part` of `parts` of what the tile's epilogue will load and store comes into L2.
+  void prefetch(const TileContext& tile, int64_t part, int64_t parts) const;
 
   TileProgram program_;
   VectorProgram vectors_;
@@ -61,7 +75,13 @@ class TileSpaceKernel {
   GemmLibrary library_;
   Layout layout_;
   std::vector<int64_t> b_offsets_;
-  std::vector<int64_t> b_items_;  // first packing item of each B operand, and the end
+  std::vector<int64_t> b_items_;    // first packing item of each B operand, and the end
+  std::vector<int64_t> a_offsets_;  // of each A operand in a packed row block
+  int64_t a_block_bytes_ = 0;
+  bool shares_a_ = false;  // A is packed once for all, as B is; else by the thread that uses it
+  int64_t a_offset_ = 0;   // of shared A
+  std::vector<Stream> streams_;
+  int64_t kernel_calls_ = 0;  // of a full tile
   int64_t threads_offset_ = 0;
   ThreadLayout thread_;
   std::vector<Kernels> kernels_;  // of each A operand
