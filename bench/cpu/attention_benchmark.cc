@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention's rate, forward and backward, at shapes of small language models, in flops that the
-// causal mask leaves (4 and 10 for each seen key, head and dimension); "gemm" is a product of the
-// same machine in cache.
+// Attention's rate, forward and backward, at shapes of small language models, in the flops that the
+// causal mask leaves: 4 and 10 for each seen key, head and dimension.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -86,3 +85,5 @@ BENCHMARK(attention)
 
 }  // namespace
 }  // namespace coda
+
+BENCHMARK_MAIN();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory aligned to cache lines (64 bytes), for arenas and scratch. Not initialised: who allocates
-// decides which thread touches it first.
+// Memory for arenas and scratch: aligned to cache lines (64 bytes); large pieces lie on huge pages
+// where the system offers them, because a matrix read by columns otherwise misses the TLB at every
+// row. Not initialised: who allocates decides which thread touches it first.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <new>
 
 namespace coda {
 
@@ -15,10 +15,7 @@ inline constexpr size_t kCacheLine = 64;
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t bytes)
-      : bytes_(bytes),
-        data_(static_cast<std::byte*>(
-            ::operator new(bytes == 0 ? kCacheLine : bytes, std::align_val_t(kCacheLine)))) {}
+  explicit AlignedBuffer(size_t bytes);  // throws std::bad_alloc
 
   std::byte* data() const { return data_.get(); }
   template <class T>
@@ -29,9 +26,7 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(std::byte* data) const {
-      ::operator delete(data, std::align_val_t(kCacheLine));
-    }
+    void operator()(std::byte* data) const { std::free(data); }
   };
   size_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;
