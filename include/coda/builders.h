@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of Transformer parts as plain mathematics; each expands into primitive operations of the Graph.
+// Builders of Transformer parts as plain mathematics; each expands into primitive operations of the
+// Graph.
 #pragma once
 
 #include <vector>
@@ -9,7 +10,8 @@
 namespace coda {
 
 // x ⊙ rsqrt(mean(x²) + eps) ⊙ weight; x [M, D], weight [1, D]. offset 1 gives Gemma's (1 + weight).
-Value rms_norm(Value x, Value weight, double eps, double offset = 0, Where where = Where::current());
+Value rms_norm(Value x, Value weight, double eps, double offset = 0,
+               Where where = Where::current());
 // The reciprocal root mean square of each row, [M, 1].
 Value rms_reciprocal(Value x, double eps, Where where = Where::current());
 // (x - mean) ⊙ rsqrt(var + eps) ⊙ weight + bias, var the mean of squares about the mean.
@@ -18,8 +20,9 @@ Value layer_norm(Value x, Value weight, Value bias, double eps, Where where = Wh
 Value swiglu(Value gate, Value up, Where where = Where::current());
 Value geglu(Value gate, Value up, Where where = Where::current());
 
-// Rotates the pairs of x [M, H * head_dim] by the angles whose cosines and sines are the tables [positions, head_dim / 2],
-// row position[i] for row i. half: pairs are (j, j + head_dim / 2) inside each head (Hugging Face); else (2j, 2j + 1).
+// Rotates the pairs of x [M, H * head_dim] by the angles whose cosines and sines are the tables
+// [positions, head_dim / 2], row position[i] for row i. half: pairs are (j, j + head_dim / 2)
+// inside each head (Hugging Face); else (2j, 2j + 1).
 struct RopeTables {
   Value cos;
   Value sin;
@@ -28,7 +31,8 @@ struct RopeTables {
 Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, bool half = true,
            Where where = Where::current());
 
-// Causal or full attention over sequences of `sequence` rows; q [M, heads * head_dim], k and v [M, kv_heads * head_dim].
+// Causal or full attention over sequences of `sequence` rows; q [M, heads * head_dim], k and v [M,
+// kv_heads * head_dim].
 struct AttentionOptions {
   int64_t heads = 1;
   int64_t kv_heads = 1;
@@ -36,16 +40,19 @@ struct AttentionOptions {
   Dim sequence = 1;
   bool causal = true;
 };
-Value attention(Value q, Value k, Value v, const AttentionOptions& options, Where where = Where::current());
+Value attention(Value q, Value k, Value v, const AttentionOptions& options,
+                Where where = Where::current());
 // Row ids[i] of table [V, D]; ids i32 [M, 1].
 Value embedding(Value table, Value ids, Where where = Where::current());
 
-// Cross-entropy of logits [M, V] with targets i32 [M, 1] (ignore_index: the row does not count). `rows` is each row's loss
-// (0 where ignored); `mean` their mean over the rows that count (NaN if none counts, as PyTorch has it).
+// Cross-entropy of logits [M, V] with targets i32 [M, 1] (ignore_index: the row does not count).
+// `rows` is each row's loss (0 where ignored); `mean` their mean over the rows that count (NaN if
+// none counts, as PyTorch has it).
 struct CrossEntropy {
   Value rows;
   Value mean;
 };
-CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index = -100, Where where = Where::current());
+CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index = -100,
+                           Where where = Where::current());
 
 }  // namespace coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a graph to a plan: defer, differentiate, simplify, choose what is saved, partition into programs; a cost model
-// decides between the legal choices.
+// From a graph to a plan: defer, differentiate, simplify, choose what is saved, partition into
+// programs; a cost model decides between the legal choices.
 #pragma once
 
 #include <string>
@@ -31,34 +31,35 @@ struct NamedValue {
 };
 struct SeededOutput {
   Value output;
-  Value cotangent;  // broadcasts to the output's shape; usually an input of the graph (an upstream gradient)
+  Value cotangent;  // broadcasts to the output's shape; usually an input of the graph (an upstream
+                    // gradient)
 };
 struct GradientRequest {
   Value input;
-  std::string name;         // of the gradient tensor in the plan
+  std::string name;  // of the gradient tensor in the plan
   DType dtype = DType::f32;
   bool accumulate = false;  // the tensor holds a gradient already: add to it
 };
 
 struct CompileRequest {
-  std::vector<NamedValue> outputs;          // forward results that the caller reads
-  std::vector<SeededOutput> seeds;          // empty: no backward
+  std::vector<NamedValue> outputs;  // forward results that the caller reads
+  std::vector<SeededOutput> seeds;  // empty: no backward
   std::vector<GradientRequest> gradients;
 };
 
 struct CompileOptions {
   Objective objective = Objective::memory;
   Rates rates = {};
-  DimValues sizes;                  // what the symbols are assumed to be when costs are compared
-  DType storage = DType::f32;       // of activations and gradients that the plan stores
-  bool fuse = true;                 // false: GEMMs without epilogues, norms made before them: the baseline
-  std::vector<bool> fold;           // forced choices, by the order of appearance (empty: searched)
+  DimValues sizes;             // what the symbols are assumed to be when costs are compared
+  DType storage = DType::f32;  // of activations and gradients that the plan stores
+  bool fuse = true;        // false: GEMMs without epilogues, norms made before them: the baseline
+  std::vector<bool> fold;  // forced choices, by the order of appearance (empty: searched)
   std::vector<bool> pin;
 };
 
 // One choice that the cost model compared, for `coda explain`.
 struct Alternative {
-  std::string choice;     // "fold -h- pin u-d"
+  std::string choice;  // "fold -h- pin u-d"
   double seconds = 0;
   double moved_bytes = 0;
   double saved_bytes = 0;
@@ -70,7 +71,8 @@ struct Compiled {
   std::vector<Alternative> alternatives;
 };
 
-// Error if an output depends on an input of no given size, or a gradient's input is not an input of the graph.
+// Error if an output depends on an input of no given size, or a gradient's input is not an input of
+// the graph.
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options);
 
 // What one step of a plan costs by the model.
@@ -79,8 +81,10 @@ struct StepCost {
   double bytes = 0;    // moved through memory: loads, stores, partials
   double seconds = 0;  // predicted
 };
-StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes, const Rates& rates);
-double saved_bytes(const Plan& plan, const DimValues& sizes);  // activations and inputs kept for the backward
+StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
+                 const Rates& rates);
+double saved_bytes(const Plan& plan,
+                   const DimValues& sizes);  // activations and inputs kept for the backward
 
 // The plan as text that a person reads: tensors, programs, bytes, predicted time, reasons.
 std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of tensors: a Dim is a linear form over named symbols ("M", "2*I + 4"), bound to numbers when a plan is run.
-// Linear forms suffice because slices, concatenations and pairs only add, subtract and halve sizes.
+// Sizes of tensors: a Dim is a linear form over named symbols ("M", "2*I + 4"), bound to numbers
+// when a plan is run. Linear forms suffice because slices, concatenations and pairs only add,
+// subtract and halve sizes.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +18,18 @@ using DimValues = std::map<std::string, int64_t, std::less<>>;
 class Dim {
  public:
   Dim() = default;
-  Dim(int64_t constant) : constant_(constant) {}  // NOLINT: a number is a size
-  Dim(int constant) : constant_(constant) {}      // NOLINT: a number is a size
+  Dim(int64_t constant) : constant_(constant) {}         // NOLINT: a number is a size
+  Dim(int constant) : constant_(constant) {}             // NOLINT: a number is a size
   Dim(const char* symbol) : Dim(std::string(symbol)) {}  // NOLINT: a name is a size
-  Dim(const std::string& symbol);                 // NOLINT: a name is a size; throws Error unless an identifier
+  Dim(const std::string& symbol);  // NOLINT: a name is a size; throws Error unless an identifier
 
   bool is_constant() const { return terms_.empty(); }
   bool is(int64_t value) const { return terms_.empty() && constant_ == value; }
   int64_t constant() const { return constant_; }
   const std::map<std::string, int64_t>& terms() const { return terms_; }
 
-  // The size for given symbols; throws Error naming the symbol that has no value, or a size that is not positive.
+  // The size for given symbols; throws Error naming the symbol that has no value, or a size that is
+  // not positive.
   int64_t evaluate(const DimValues& values) const;
   // Half of it, or nothing if a coefficient is odd.
   std::optional<Dim> half() const;
@@ -49,7 +51,8 @@ class Dim {
   std::map<std::string, int64_t> terms_;  // symbol -> coefficient, none zero
 };
 
-// [rows, columns]. A unit dimension makes a vector or a scalar: [M, 1] per row, [1, N] per column, [1, 1] scalar.
+// [rows, columns]. A unit dimension makes a vector or a scalar: [M, 1] per row, [1, N] per column,
+// [1, 1] scalar.
 struct Shape {
   Dim rows = 1;
   Dim cols = 1;

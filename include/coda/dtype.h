@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage types of tensors. Arithmetic is fp32 everywhere (fp64 in the reference); a type says how a value is stored.
+// Storage types of tensors. Arithmetic is fp32 everywhere (fp64 in the reference); a type says how
+// a value is stored.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two families of errors: Error is the user's mistake (one clear line: the op, the shapes, what to do) and
-// InternalError is ours (an invariant that a pass or a backend promised does not hold).
+// The two families of errors: Error is the user's mistake (one clear line: the op, the shapes, what
+// to do) and InternalError is ours (an invariant that a pass or a backend promised does not hold).
 #pragma once
 
 #include <stdexcept>
@@ -15,7 +15,8 @@ class Error : public std::runtime_error {
 
 class InternalError : public std::logic_error {
  public:
-  explicit InternalError(const std::string& message) : std::logic_error("internal error: " + message) {}
+  explicit InternalError(const std::string& message)
+      : std::logic_error("internal error: " + message) {}
 };
 
 // Throws Error(message) unless `condition` holds: for what a caller may get wrong.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Graph: what is computed, as typed static single assignment over [rows, columns] values; a unit dimension makes a
-// per-row vector, a per-column vector or a scalar. Nodes are hash-consed (equal nodes are one object), so ids are a
-// topological order and common subexpressions cost nothing. Only primitive operations exist; norms, activations, RoPE
-// and losses are builders that expand into them (coda/builders.h).
+// The Graph: what is computed, as typed static single assignment over [rows, columns] values; a
+// unit dimension makes a per-row vector, a per-column vector or a scalar. Nodes are hash-consed
+// (equal nodes are one object), so ids are a topological order and common subexpressions cost
+// nothing. Only primitive operations exist; norms, activations, RoPE and losses are builders that
+// expand into them (coda/builders.h).
 #pragma once
 
 #include <deque>
@@ -19,19 +20,20 @@
 namespace coda {
 
 enum class Op : uint8_t {
-  input,           // name, kind, dtype
-  constant,        // [1, 1] number
-  reciprocal_dim,  // [1, 1] 1 / dim
-  ones,            // [1, N] of 1
-  column_index,    // [1, N]: 0, 1, ..., N - 1
-  elementwise,     // fn; operands broadcast along unit dimensions
-  row_sum,         // [M, N] -> [M, 1]
-  col_sum,         // [M, N] -> [1, N]; of a per-row vector: -> [1, 1]
-  row_logsumexp,   // [M, N] -> [M, 1]
+  input,                // name, kind, dtype
+  constant,             // [1, 1] number
+  reciprocal_dim,       // [1, 1] 1 / dim
+  ones,                 // [1, N] of 1
+  column_index,         // [1, N]: 0, 1, ..., N - 1
+  elementwise,          // fn; operands broadcast along unit dimensions
+  row_sum,              // [M, N] -> [M, 1]
+  col_sum,              // [M, N] -> [1, N]; of a per-row vector: -> [1, 1]
+  row_logsumexp,        // [M, N] -> [M, 1]
   row_centred_squares,  // [M, N] -> [M, 1]: sum of (x - mean of the row)^2
-  select_column,   // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 where the index lies outside
-  matmul,          // operands a0, b0, a1, b1, ...: the sum over segments of op(a)·op(b); see transposes
-  split_pair,      // [M, N] -> [M, N/2]: member `which` of each pair, see `group`
+  select_column,        // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 where the index lies
+                        // outside
+  matmul,      // operands a0, b0, a1, b1, ...: the sum over segments of op(a)·op(b); see transposes
+  split_pair,  // [M, N] -> [M, N/2]: member `which` of each pair, see `group`
   merge_pairs,     // its inverse
   slice_columns,   // columns [offset, offset + cols)
   concat_columns,  // operands side by side
@@ -47,7 +49,8 @@ enum class Op : uint8_t {
 enum class InputKind : uint8_t {
   activation,  // changes at every run; saving it for the backward costs its bytes
   parameter,   // may be differentiated; resident anyway
-  table,       // constant data (a RoPE table, positions, token ids): never differentiated, resident anyway
+  table,       // constant data (a RoPE table, positions, token ids): never differentiated, resident
+               // anyway
 };
 
 struct Transposes {
@@ -60,19 +63,20 @@ struct Node {
   Op op = Op::constant;
   Shape shape;
   std::vector<int> operands;
-  Elementwise fn = Elementwise::add;   // elementwise
-  double number = 0;                   // constant
-  Dim dim = 0;                         // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
-  int which = 0;                       // split_pair: member; result: index
+  Elementwise fn = Elementwise::add;  // elementwise
+  double number = 0;                  // constant
+  Dim dim = 0;    // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
+  int which = 0;  // split_pair: member; result: index
   int64_t repeat = 1;                  // repeat_columns
   std::vector<Transposes> transposes;  // matmul: one a segment
   std::string name;                    // input, opaque
   InputKind kind = InputKind::activation;
-  DType dtype = DType::f32;            // input: the storage type
+  DType dtype = DType::f32;                  // input: the storage type
   std::map<std::string, double> attributes;  // opaque
   std::map<std::string, Dim> sizes;          // opaque
   std::vector<Shape> results;                // opaque: shapes of the results
-  std::vector<DType> result_types;           // opaque: storage types; f32, or bf16 for "the plan's activation type"
+  std::vector<DType>
+      result_types;  // opaque: storage types; f32, or bf16 for "the plan's activation type"
 };
 
 class Graph;
@@ -93,12 +97,14 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  Value input(const std::string& name, Shape shape, DType dtype = DType::f32, InputKind kind = InputKind::activation,
-              Where where = Where::current());
-  Value parameter(const std::string& name, Shape shape, DType dtype = DType::f32, Where where = Where::current()) {
+  Value input(const std::string& name, Shape shape, DType dtype = DType::f32,
+              InputKind kind = InputKind::activation, Where where = Where::current());
+  Value parameter(const std::string& name, Shape shape, DType dtype = DType::f32,
+                  Where where = Where::current()) {
     return input(name, std::move(shape), dtype, InputKind::parameter, where);
   }
-  Value table(const std::string& name, Shape shape, DType dtype = DType::f32, Where where = Where::current()) {
+  Value table(const std::string& name, Shape shape, DType dtype = DType::f32,
+              Where where = Where::current()) {
     return input(name, std::move(shape), dtype, InputKind::table, where);
   }
   Value constant(double number);
@@ -120,8 +126,9 @@ class Graph {
   std::map<std::string, int, std::less<>> inputs_;
 };
 
-// Builders. Each checks its operands (Error: the operation, the shapes, the caller's line) and simplifies: constants fold,
-// x + 0, x * 1, split of a merge, slice of a concatenation, r * (1 / r); operands stand in a canonical order.
+// Builders. Each checks its operands (Error: the operation, the shapes, the caller's line) and
+// simplifies: constants fold, x + 0, x * 1, split of a merge, slice of a concatenation, r * (1 /
+// r); operands stand in a canonical order.
 Value elementwise(Elementwise fn, std::vector<Value> operands, Where where = Where::current());
 Value add(Value a, Value b, Where where = Where::current());
 Value sub(Value a, Value b, Where where = Where::current());
@@ -193,8 +200,9 @@ Value operator-(Value a, double b);
 Value operator*(Value a, double b);
 Value operator*(double a, Value b);
 
-// Whether every element is proven positive: rsqrt, positive constants, products and reciprocals of such. (exp and sigmoid
-// are positive in mathematics but reach 0 in fp32, so nothing may divide by them.)
+// Whether every element is proven positive: rsqrt, positive constants, products and reciprocals of
+// such. (exp and sigmoid are positive in mathematics but reach 0 in fp32, so nothing may divide by
+// them.)
 bool is_positive(const Graph& graph, int id);
 
 // One line a node that the roots reach: "%7 [M, D] = mul %3 %5".

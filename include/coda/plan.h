@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Plan: programs and opaque calls in order, for the forward and the backward, with the tensors between them. It is plain
-// data: a backend runs it, a person reads its text.
+// A Plan: programs and opaque calls in order, for the forward and the backward, with the tensors
+// between them. It is plain data: a backend runs it, a person reads its text.
 #pragma once
 
 #include <map>
@@ -24,20 +24,24 @@ enum class TensorRole : uint8_t {
 struct PlanTensor {
   TensorDecl decl;
   TensorRole role = TensorRole::temporary;
-  // A view has no memory of its own: columns [column_offset, column_offset + cols) of `view_of`; or, if `transposed`, the
-  // vector `view_of` read along the other dimension. Its role is that of what it views.
+  // A view has no memory of its own: columns [column_offset, column_offset + cols) of `view_of`;
+  // or, if `transposed`, the vector `view_of` read along the other dimension. Its role is that of
+  // what it views.
   std::string view_of{};
   Dim column_offset = 0;
   bool transposed = false;
   bool is_table = false;  // an input that is constant data (RoPE tables, ids): resident anyway
 };
 
-// A call of a function that the compiler does not look into (attention, embedding and their adjoints).
+// A call of a function that the compiler does not look into (attention, embedding and their
+// adjoints).
 struct OpaqueCall {
-  std::string function;                        // "attention", "attention_backward", "embedding", "embedding_backward"
-  std::map<std::string, double> attributes;    // attention: "heads", "kv_heads", "head_dim", "scale", "causal"
-  std::map<std::string, Dim> sizes;            // attention: "sequence", tokens of one sequence (M is a multiple of it)
-  std::vector<std::string> inputs;             // tensor names, in the function's order
+  std::string function;  // "attention", "attention_backward", "embedding", "embedding_backward"
+  std::map<std::string, double>
+      attributes;  // attention: "heads", "kv_heads", "head_dim", "scale", "causal"
+  std::map<std::string, Dim>
+      sizes;  // attention: "sequence", tokens of one sequence (M is a multiple of it)
+  std::vector<std::string> inputs;  // tensor names, in the function's order
   std::vector<std::string> outputs;
 };
 
@@ -47,7 +51,8 @@ struct PlanStep {
   std::string name;
   StepRole role = StepRole::gemm;
   std::variant<Program, OpaqueCall> work;
-  std::vector<std::string> reasons;  // why each op stands here and what stopped it from standing earlier, for people
+  std::vector<std::string>
+      reasons;  // why each op stands here and what stopped it from standing earlier, for people
 };
 
 struct Plan {

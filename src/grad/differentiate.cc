@@ -86,8 +86,10 @@ class Reverse {
   // g, of the shape `from` (or one that broadcasts to it), summed to the shape of `to`.
   Value reduce(Value g, const Shape& from, const Shape& to) {
     auto count = [this](const Dim& dim) { return recip(graph_.reciprocal_dim(dim)); };
-    if (to.cols.is(1) && !from.cols.is(1)) g = g.shape().cols.is(1) ? mul(g, count(from.cols)) : row_sum(g);
-    if (to.rows.is(1) && !from.rows.is(1)) g = g.shape().rows.is(1) ? mul(g, count(from.rows)) : col_sum(g);
+    if (to.cols.is(1) && !from.cols.is(1))
+      g = g.shape().cols.is(1) ? mul(g, count(from.cols)) : row_sum(g);
+    if (to.rows.is(1) && !from.rows.is(1))
+      g = g.shape().rows.is(1) ? mul(g, count(from.rows)) : col_sum(g);
     return g;
   }
 
@@ -120,18 +122,22 @@ class Reverse {
         contribute(n.operands[0], split_pair(g, n.dim, 0));
         return contribute(n.operands[1], split_pair(g, n.dim, 1));
       case Op::slice_columns:
-        if (depends(n.operands[0])) slices_[n.operands[0]].push_back({n.dim, broadcast_to(g, n.shape)});
+        if (depends(n.operands[0]))
+          slices_[n.operands[0]].push_back({n.dim, broadcast_to(g, n.shape)});
         return;
       case Op::concat_columns: return through_concat(n, broadcast_to(g, n.shape));
       case Op::repeat_columns: return through_repeat(n, broadcast_to(g, n.shape));
       case Op::group_sum:
         return contribute(n.operands[0], group_repeat(broadcast_to(g, n.shape), n.dim));
-      case Op::group_repeat: return contribute(n.operands[0], group_sum(broadcast_to(g, n.shape), n.dim));
+      case Op::group_repeat:
+        return contribute(n.operands[0], group_sum(broadcast_to(g, n.shape), n.dim));
       case Op::transpose: return contribute(n.operands[0], transpose(g));
       case Op::result: results_[n.operands[0]][n.which] = broadcast_to(g, n.shape); return;
       case Op::input: return;
       case Op::gather_rows:
-        throw Error("differentiate: gather_rows of a table that is differentiated; use embedding for a parameter");
+        throw Error(
+            "differentiate: gather_rows of a table that is differentiated; use embedding for a "
+            "parameter");
       default: return;
     }
   }
@@ -143,7 +149,8 @@ class Reverse {
     if (square) return contribute(x[0].id, mul(mul(g, x[0]), graph_.constant(2)));
     for (size_t i = 0; i < x.size(); ++i) {
       if (!depends(x[i].id)) continue;
-      const bool scale = n.fn == Elementwise::mul && x[i].shape() != n.shape && is_positive(graph_, x[i].id);
+      const bool scale =
+          n.fn == Elementwise::mul && x[i].shape() != n.shape && is_positive(graph_, x[i].id);
       if (scale) {
         contribute(x[i].id, mul(reduce(mul(g, value(id)), n.shape, x[i].shape()), recip(x[i])));
         continue;
@@ -179,7 +186,8 @@ class Reverse {
 
   void through_repeat(const Node& n, Value g) {
     const Dim cols = value(n.operands[0]).shape().cols;
-    for (int64_t i = 0; i < n.repeat; ++i) contribute(n.operands[0], slice_columns(g, i * cols, cols));
+    for (int64_t i = 0; i < n.repeat; ++i)
+      contribute(n.operands[0], slice_columns(g, i * cols, cols));
   }
 
   void call(int id) {
@@ -208,7 +216,8 @@ class Reverse {
   // Slices' gradients side by side, zeros where no slice reads. Slices that overlap are added.
   Value join_slices(int id, std::vector<std::pair<Dim, Value>> slices) {
     const Shape shape = graph_.node(id).shape;
-    std::stable_sort(slices.begin(), slices.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    std::stable_sort(slices.begin(), slices.end(),
+                     [](const auto& x, const auto& y) { return x.first < y.first; });
     for (size_t i = 1; i < slices.size();) {  // equal slices are summed
       const bool same = slices[i].first == slices[i - 1].first &&
                         slices[i].second.shape() == slices[i - 1].second.shape();
@@ -240,7 +249,8 @@ class Reverse {
   }
 
   Value zeros(const Dim& rows, const Dim& cols, Value source) {
-    const Value row = broadcast_to(mul(source.graph->ones(cols), source.graph->constant(0)), {rows, cols});
+    const Value row =
+        broadcast_to(mul(source.graph->ones(cols), source.graph->constant(0)), {rows, cols});
     return row;
   }
 
@@ -255,7 +265,8 @@ class Reverse {
 
 }  // namespace
 
-std::vector<Value> differentiate(Graph& graph, const std::vector<Seed>& seeds, const std::vector<int>& wanted) {
+std::vector<Value> differentiate(Graph& graph, const std::vector<Seed>& seeds,
+                                 const std::vector<int>& wanted) {
   Reverse reverse(graph, wanted);
   for (const Seed& s : seeds) reverse.seed(s.output, s.cotangent);
   reverse.run();

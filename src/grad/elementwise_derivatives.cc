@@ -36,20 +36,26 @@ Value of_select(Value, const Operands& x, size_t i, Value g) {
 
 constexpr std::array kRows{
     Row{Elementwise::add, [](Value, const Operands&, size_t, Value g) { return g; }},
-    Row{Elementwise::mul, [](Value, const Operands& x, size_t i, Value g) { return mul(g, x[1 - i]); }},
+    Row{Elementwise::mul,
+        [](Value, const Operands& x, size_t i, Value g) { return mul(g, x[1 - i]); }},
     Row{Elementwise::max, of_max},
     Row{Elementwise::min, of_min},
     Row{Elementwise::equal, nullptr},
     Row{Elementwise::less, nullptr},
     Row{Elementwise::select, of_select},
     Row{Elementwise::exp, [](Value y, const Operands&, size_t, Value g) { return g * y; }},
-    Row{Elementwise::log, [](Value, const Operands& x, size_t, Value g) { return g * recip(x[0]); }},
-    Row{Elementwise::rsqrt, [](Value y, const Operands&, size_t, Value g) { return g * (y * y * y * -0.5); }},
-    Row{Elementwise::sqrt, [](Value y, const Operands&, size_t, Value g) { return g * (recip(y) * 0.5); }},
-    Row{Elementwise::recip, [](Value y, const Operands&, size_t, Value g) { return g * (y * y * -1.0); }},
+    Row{Elementwise::log,
+        [](Value, const Operands& x, size_t, Value g) { return g * recip(x[0]); }},
+    Row{Elementwise::rsqrt,
+        [](Value y, const Operands&, size_t, Value g) { return g * (y * y * y * -0.5); }},
+    Row{Elementwise::sqrt,
+        [](Value y, const Operands&, size_t, Value g) { return g * (recip(y) * 0.5); }},
+    Row{Elementwise::recip,
+        [](Value y, const Operands&, size_t, Value g) { return g * (y * y * -1.0); }},
     Row{Elementwise::sigmoid,
         [](Value y, const Operands&, size_t, Value g) { return g * (y * (constant(y, 1) - y)); }},
-    Row{Elementwise::tanh, [](Value y, const Operands&, size_t, Value g) { return g * (constant(y, 1) - y * y); }},
+    Row{Elementwise::tanh,
+        [](Value y, const Operands&, size_t, Value g) { return g * (constant(y, 1) - y * y); }},
     Row{Elementwise::erf,
         [](Value, const Operands& x, size_t, Value g) {
           return g * (exp(x[0] * x[0] * -1.0) * (2 / std::sqrt(std::numbers::pi)));
@@ -58,11 +64,13 @@ constexpr std::array kRows{
 
 }  // namespace
 
-Value elementwise_derivative(Elementwise fn, Value y, const std::vector<Value>& x, size_t i, Value g) {
+Value elementwise_derivative(Elementwise fn, Value y, const std::vector<Value>& x, size_t i,
+                             Value g) {
   for (const Row& row : kRows) {
     if (row.fn == fn) return row.rule == nullptr ? Value{} : row.rule(y, x, i, g);
   }
-  throw InternalError("no derivative of " + std::string(info(fn).name) + ": only base operations stand in a graph");
+  throw InternalError("no derivative of " + std::string(info(fn).name) +
+                      ": only base operations stand in a graph");
 }
 
 }  // namespace coda

@@ -8,7 +8,9 @@
 
 namespace coda {
 
-// g ⊙ dy/dx_i, for y = fn(x...) and the cotangent g of y; a Value without a graph where it is zero everywhere.
-Value elementwise_derivative(Elementwise fn, Value y, const std::vector<Value>& x, size_t i, Value g);
+// g ⊙ dy/dx_i, for y = fn(x...) and the cotangent g of y; a Value without a graph where it is zero
+// everywhere.
+Value elementwise_derivative(Elementwise fn, Value y, const std::vector<Value>& x, size_t i,
+                             Value g);
 
 }  // namespace coda

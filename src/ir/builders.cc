@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, gates, RoPE, attention, embedding and cross-entropy as expressions over primitives: nothing here is known to any
-// pass.
+// Norms, gates, RoPE, attention, embedding and cross-entropy as expressions over primitives:
+// nothing here is known to any pass.
 #include "coda/builders.h"
 
 #include <cmath>
@@ -9,17 +9,19 @@
 
 namespace coda {
 
-Value rms_reciprocal(Value x, double eps, Where where) { return rsqrt(row_mean(mul(x, x, where), where) + eps, where); }
+Value rms_reciprocal(Value x, double eps, Where where) {
+  return rsqrt(row_mean(mul(x, x, where), where) + eps, where);
+}
 
 Value rms_norm(Value x, Value weight, double eps, double offset, Where where) {
-  check(weight.shape() == Shape{1, x.shape().cols}, "rms_norm", {x, weight}, "the weight must be [1, columns of x]",
-        where);
+  check(weight.shape() == Shape{1, x.shape().cols}, "rms_norm", {x, weight},
+        "the weight must be [1, columns of x]", where);
   return mul(mul(x, rms_reciprocal(x, eps, where), where), weight + offset, where);
 }
 
 Value layer_norm(Value x, Value weight, Value bias, double eps, Where where) {
-  check(weight.shape() == Shape{1, x.shape().cols} && bias.shape() == weight.shape(), "layer_norm", {x, weight, bias},
-        "weight and bias must be [1, columns of x]", where);
+  check(weight.shape() == Shape{1, x.shape().cols} && bias.shape() == weight.shape(), "layer_norm",
+        {x, weight, bias}, "weight and bias must be [1, columns of x]", where);
   const Value count = x.graph->reciprocal_dim(x.shape().cols);
   const Value deviation = rsqrt(mul(row_centred_squares(x, where), count) + eps, where);
   const Value centred = sub(x, row_mean(x, where), where);
@@ -29,11 +31,14 @@ Value layer_norm(Value x, Value weight, Value bias, double eps, Where where) {
 Value swiglu(Value gate, Value up, Where where) { return mul(silu(gate, where), up, where); }
 Value geglu(Value gate, Value up, Where where) { return mul(gelu_tanh(gate, where), up, where); }
 
-Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, bool half, Where where) {
+Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, bool half,
+           Where where) {
   check(head_dim >= 2 && head_dim % 2 == 0 && x.shape().cols.is(heads * head_dim), "rope", {x},
-        "columns must be " + std::to_string(heads) + " heads of " + std::to_string(head_dim) + " (an even size)", where);
-  check(tables.cos.shape() == tables.sin.shape() && tables.cos.shape().cols.is(head_dim / 2), "rope",
-        {x, tables.cos, tables.sin}, "the tables must be [positions, head_dim / 2]", where);
+        "columns must be " + std::to_string(heads) + " heads of " + std::to_string(head_dim) +
+            " (an even size)",
+        where);
+  check(tables.cos.shape() == tables.sin.shape() && tables.cos.shape().cols.is(head_dim / 2),
+        "rope", {x, tables.cos, tables.sin}, "the tables must be [positions, head_dim / 2]", where);
   const Dim group = half ? head_dim : int64_t{2};
   const Value a = split_pair(x, group, 0, where);
   const Value b = split_pair(x, group, 1, where);
@@ -44,9 +49,13 @@ Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, b
 
 Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where where) {
   check(o.heads > 0 && o.kv_heads > 0 && o.heads % o.kv_heads == 0, "attention", {q, k, v},
-        std::to_string(o.heads) + " heads are no multiple of " + std::to_string(o.kv_heads) + " key-value heads", where);
-  check(q.shape().cols.is(o.heads * o.head_dim) && k.shape().cols.is(o.kv_heads * o.head_dim) && v.shape() == k.shape(),
-        "attention", {q, k, v}, "columns must be heads * head_dim, and kv_heads * head_dim for k and v", where);
+        std::to_string(o.heads) + " heads are no multiple of " + std::to_string(o.kv_heads) +
+            " key-value heads",
+        where);
+  check(q.shape().cols.is(o.heads * o.head_dim) && k.shape().cols.is(o.kv_heads * o.head_dim) &&
+            v.shape() == k.shape(),
+        "attention", {q, k, v},
+        "columns must be heads * head_dim, and kv_heads * head_dim for k and v", where);
   OpaqueDescription call;
   call.function = "attention";
   call.operands = {q, k, v};
@@ -76,8 +85,10 @@ CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index, Wh
         "targets must be one value a row", where);
   Graph& graph = *logits.graph;
   const Value zero = graph.constant(0);
-  const Value counts = sub(graph.constant(1), equal(targets, graph.constant(static_cast<double>(ignore_index))), where);
-  const Value loss = sub(row_logsumexp(logits, where), select_column(logits, targets, where), where);
+  const Value counts = sub(
+      graph.constant(1), equal(targets, graph.constant(static_cast<double>(ignore_index))), where);
+  const Value loss =
+      sub(row_logsumexp(logits, where), select_column(logits, targets, where), where);
   CrossEntropy result;
   result.rows = select(counts, loss, zero, where);
   result.mean = div(col_sum(result.rows, where), col_sum(counts, where), where);

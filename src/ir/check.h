@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message of a builder's error: the operation, the operands' shapes, what is wrong, and the caller's line.
+// The message of a builder's error: the operation, the operands' shapes, what is wrong, and the
+// caller's line.
 #pragma once
 
 #include <string>
@@ -10,13 +11,13 @@
 
 namespace coda {
 
-inline void check(bool condition, const char* op, const std::vector<Value>& operands, const std::string& problem,
-                  const Where& where) {
+inline void check(bool condition, const char* op, const std::vector<Value>& operands,
+                  const std::string& problem, const Where& where) {
   if (condition) return;
   std::string shapes;
   for (const Value& v : operands) shapes += (shapes.empty() ? "" : ", ") + v.shape().text();
-  throw Error(std::string(op) + "(" + shapes + "): " + problem + " (built at " + where.file_name() + ":" +
-              std::to_string(where.line()) + ")");
+  throw Error(std::string(op) + "(" + shapes + "): " + problem + " (built at " + where.file_name() +
+              ":" + std::to_string(where.line()) + ")");
 }
 
 }  // namespace coda

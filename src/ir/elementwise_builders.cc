@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of elementwise operations: broadcast checks, the canonical order of operands, and the simplifications that
-// keep equal values equal nodes. Composite operations (silu, gelu, sub, ...) expand here into base ones, and only here.
+// Builders of elementwise operations: broadcast checks, the canonical order of operands, and the
+// simplifications that keep equal values equal nodes. Composite operations (silu, gelu, sub, ...)
+// expand here into base ones, and only here.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -15,7 +16,9 @@ const Node& node_of(Value v) { return v.graph->node(v.id); }
 
 bool is_constant(Value v) { return node_of(v).op == Op::constant; }
 bool is_constant(Value v, double number) { return is_constant(v) && node_of(v).number == number; }
-bool is_call(Value v, Elementwise fn) { return node_of(v).op == Op::elementwise && node_of(v).fn == fn; }
+bool is_call(Value v, Elementwise fn) {
+  return node_of(v).op == Op::elementwise && node_of(v).fn == fn;
+}
 Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
 
 // The broadcast of two sizes: equal, or one of them 1.
@@ -34,11 +37,14 @@ Value make(Elementwise fn, const std::vector<Value>& operands, const Where& wher
   node.op = Op::elementwise;
   node.fn = fn;
   for (const Value& v : operands) {
-    check(v.graph == operands[0].graph, info(fn).name.data(), operands, "operands of different graphs", where);
+    check(v.graph == operands[0].graph, info(fn).name.data(), operands,
+          "operands of different graphs", where);
     const bool fits = broadcast_dim(node.shape.rows, v.shape().rows, node.shape.rows) &&
                       broadcast_dim(node.shape.cols, v.shape().cols, node.shape.cols);
     check(fits, info(fn).name.data(), operands,
-          "shapes do not broadcast; each dimension must be equal or 1 (reduce, slice or repeat first)", where);
+          "shapes do not broadcast; each dimension must be equal or 1 (reduce, slice or repeat "
+          "first)",
+          where);
     node.operands.push_back(v.id);
   }
   return operands[0].graph->value(operands[0].graph->intern(std::move(node)));
@@ -95,8 +101,8 @@ void cancel_reciprocals(std::vector<Value>& factors) {
   }
 }
 
-// A product of vectors and scalars: constants merged and last, the others by id; r * (1 / r) gone. A product of a per-row
-// and a per-column vector is a tensor and is left to mul.
+// A product of vectors and scalars: constants merged and last, the others by id; r * (1 / r) gone.
+// A product of a per-row and a per-column vector is a tensor and is left to mul.
 Value vector_product(Value a, Value b, const Where& where) {
   double number = 1;
   std::vector<Value> factors;
@@ -107,7 +113,8 @@ Value vector_product(Value a, Value b, const Where& where) {
   if (factors.empty()) return graph.constant(number);
   std::sort(factors.begin(), factors.end(), [](Value x, Value y) { return x.id < y.id; });
   Value product = factors[0];
-  for (size_t i = 1; i < factors.size(); ++i) product = make(Elementwise::mul, {product, factors[i]}, where);
+  for (size_t i = 1; i < factors.size(); ++i)
+    product = make(Elementwise::mul, {product, factors[i]}, where);
   if (number != 1) product = make(Elementwise::mul, {product, graph.constant(number)}, where);
   return product;
 }
@@ -149,7 +156,8 @@ Value mul(Value a, Value b, Where where) {
     const Value inner = operand(a, 1);
     const bool same_kind = inner.shape() == b.shape();
     if (same_kind && inner.shape().is_vector()) {
-      if (is_constant(inner) && is_constant(b)) return mul(operand(a, 0), fold_constants(Elementwise::mul, {inner, b}));
+      if (is_constant(inner) && is_constant(b))
+        return mul(operand(a, 0), fold_constants(Elementwise::mul, {inner, b}));
       const Value product = vector_product(inner, b, where);
       if (is_constant(product, 1)) return operand(a, 0);
     }
@@ -193,9 +201,15 @@ Value select(Value condition, Value a, Value b, Where where) {
   return make(Elementwise::select, {condition, a, b}, where);
 }
 
-Value maximum(Value a, Value b, Where where) { return elementwise(Elementwise::max, {a, b}, where); }
-Value minimum(Value a, Value b, Where where) { return elementwise(Elementwise::min, {a, b}, where); }
-Value equal(Value a, Value b, Where where) { return elementwise(Elementwise::equal, {a, b}, where); }
+Value maximum(Value a, Value b, Where where) {
+  return elementwise(Elementwise::max, {a, b}, where);
+}
+Value minimum(Value a, Value b, Where where) {
+  return elementwise(Elementwise::min, {a, b}, where);
+}
+Value equal(Value a, Value b, Where where) {
+  return elementwise(Elementwise::equal, {a, b}, where);
+}
 Value less(Value a, Value b, Where where) { return elementwise(Elementwise::less, {a, b}, where); }
 Value exp(Value x, Where where) { return elementwise(Elementwise::exp, {x}, where); }
 Value log(Value x, Where where) { return elementwise(Elementwise::log, {x}, where); }
@@ -208,7 +222,8 @@ Value erf(Value x, Where where) { return elementwise(Elementwise::erf, {x}, wher
 Value silu(Value x, Where where) { return mul(x, sigmoid(x, where), where); }
 
 Value gelu(Value x, Where where) {
-  const Value phi = add(erf(x * (1 / std::numbers::sqrt2), where), x.graph->constant(1), where) * 0.5;
+  const Value phi =
+      add(erf(x * (1 / std::numbers::sqrt2), where), x.graph->constant(1), where) * 0.5;
   return mul(x, phi, where);
 }
 

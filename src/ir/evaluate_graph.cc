@@ -12,10 +12,18 @@ namespace {
 
 class Evaluation {
  public:
-  Evaluation(const Graph& graph, const std::map<std::string, std::vector<double>>& inputs, const DimValues& sizes)
-      : graph_(graph), inputs_(inputs), sizes_(sizes) {}
+  Evaluation(const Graph& graph, const std::map<std::string, std::vector<double>>& inputs,
+             const DimValues& sizes, const AfterNode& after)
+      : graph_(graph), inputs_(inputs), sizes_(sizes), after_(after) {}
 
-  void run(int id) { values_[id] = compute(graph_.node(id)); }
+  void run(int id) {
+    const Node& n = graph_.node(id);
+    std::vector<Matrix>& value = values_[id] = compute(n);
+    if (!after_ || n.op == Op::opaque) return;  // an opaque call's values are its results'
+    std::vector<const Matrix*> operands;
+    for (size_t i = 0; i < n.operands.size(); ++i) operands.push_back(&operand(n, i));
+    after_(id, operands, value[0]);
+  }
   const Matrix& value(int id) const { return values_.at(id)[0]; }
 
  private:
@@ -179,18 +187,20 @@ class Evaluation {
   const Graph& graph_;
   const std::map<std::string, std::vector<double>>& inputs_;
   const DimValues& sizes_;
+  const AfterNode& after_;
   std::map<int, std::vector<Matrix>> values_;
 };
 
 }  // namespace
 
 std::vector<Matrix> evaluate(const Graph& graph, const std::vector<int>& roots,
-                             const std::map<std::string, std::vector<double>>& inputs, const DimValues& sizes) {
+                             const std::map<std::string, std::vector<double>>& inputs, const DimValues& sizes,
+                             const AfterNode& after) {
   std::set<int> needed(roots.begin(), roots.end());
   for (auto it = needed.rbegin(); it != needed.rend(); ++it) {
     for (int operand : graph.node(*it).operands) needed.insert(operand);
   }
-  Evaluation evaluation(graph, inputs, sizes);
+  Evaluation evaluation(graph, inputs, sizes, after);
   for (int id : needed) evaluation.run(id);
   std::vector<Matrix> out;
   for (int id : roots) out.push_back(evaluation.value(id));

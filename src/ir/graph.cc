@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage and hash-consing of graph nodes; the checks and simplifications are in builders of their own (primitives.cc).
+// Storage and hash-consing of graph nodes; the checks and simplifications are in builders of their
+// own (primitives.cc).
 #include "coda/graph.h"
 
 #include <bit>
@@ -23,7 +24,8 @@ std::string key_of(const Node& n) {
     case Op::constant: put(std::to_string(std::bit_cast<uint64_t>(n.number))); break;
     case Op::input: put(n.name); break;
     case Op::matmul:
-      for (const Transposes& t : n.transposes) put((t.a ? "t" : "n") + std::string(t.b ? "t" : "n"));
+      for (const Transposes& t : n.transposes)
+        put((t.a ? "t" : "n") + std::string(t.b ? "t" : "n"));
       break;
     case Op::opaque:
       put(n.name);
@@ -52,7 +54,8 @@ int Graph::intern(Node node) {
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind kind, Where where) {
   require(!inputs_.contains(name), "input \"" + name + "\" at " + where.file_name() + ":" +
-                                       std::to_string(where.line()) + " is declared twice; give it another name");
+                                       std::to_string(where.line()) +
+                                       " is declared twice; give it another name");
   Node node;
   node.op = Op::input;
   node.shape = std::move(shape);
@@ -106,7 +109,8 @@ bool is_positive(const Graph& graph, int id) {
   switch (n.fn) {
     case Elementwise::rsqrt: return true;
     case Elementwise::recip: return is_positive(graph, n.operands[0]);
-    case Elementwise::mul: return is_positive(graph, n.operands[0]) && is_positive(graph, n.operands[1]);
+    case Elementwise::mul:
+      return is_positive(graph, n.operands[0]) && is_positive(graph, n.operands[1]);
     default: return false;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler knows of opaque calls, one row a function: how its adjoint is called, and a naive float64 body that
-// the reference evaluator runs. Adding an opaque function is a row here and a kernel in each backend.
+// What the compiler knows of opaque calls, one row a function: how its adjoint is called, and a
+// naive float64 body that the reference evaluator runs. Adding an opaque function is a row here and
+// a kernel in each backend.
 #pragma once
 
 #include <string_view>
@@ -22,13 +23,15 @@ struct Matrix {
 
 struct OpaqueInfo {
   std::string_view function;
-  // Cotangents of the operands from those of the results (a cotangent with graph == nullptr is zero or not wanted).
-  // Null: the function cannot be differentiated.
-  std::vector<Value> (*adjoint)(const Node& call, const std::vector<Value>& operands, const std::vector<Value>& results,
+  // Cotangents of the operands from those of the results (a cotangent with graph == nullptr is zero
+  // or not wanted). Null: the function cannot be differentiated.
+  std::vector<Value> (*adjoint)(const Node& call, const std::vector<Value>& operands,
+                                const std::vector<Value>& results,
                                 const std::vector<Value>& cotangents);
   // Operands -> results, in float64. `attributes` and `sizes` are the call's.
   std::vector<Matrix> (*evaluate)(const std::map<std::string, double>& attributes,
-                                  const std::map<std::string, int64_t>& sizes, const std::vector<Matrix>& operands,
+                                  const std::map<std::string, int64_t>& sizes,
+                                  const std::vector<Matrix>& operands,
                                   const std::vector<Matrix>& results);
 };
 

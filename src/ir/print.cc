@@ -42,7 +42,8 @@ std::string line_of(const Graph& graph, int id) {
   line += n.op == Op::elementwise ? std::string(info(n.fn).name) : std::string(name_of(n.op));
   for (size_t i = 0; i < n.operands.size(); ++i) {
     line += " %" + std::to_string(n.operands[i]);
-    if (n.op == Op::matmul && (i % 2 == 0 ? n.transposes[i / 2].a : n.transposes[i / 2].b)) line += "'";
+    if (n.op == Op::matmul && (i % 2 == 0 ? n.transposes[i / 2].a : n.transposes[i / 2].b))
+      line += "'";
   }
   if (n.op == Op::input || n.op == Op::opaque) line += " " + n.name;
   if (n.op == Op::constant) line += " " + std::to_string(n.number);

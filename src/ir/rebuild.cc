@@ -52,8 +52,9 @@ void clone(const Graph& from, Graph& into) {
   invariant(into.size() == 0, "clone: the target graph is not empty");
   for (int id = 0; id < from.size(); ++id) {
     const Node& node = from.node(id);
-    const int copy = node.op == Op::input ? into.input(node.name, node.shape, node.dtype, node.kind).id
-                                          : into.intern(node);
+    const int copy = node.op == Op::input
+                         ? into.input(node.name, node.shape, node.dtype, node.kind).id
+                         : into.intern(node);
     invariant(copy == id, "clone: ids differ");
   }
 }

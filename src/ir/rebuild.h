@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node made again over other operands through its builder (checks and simplifications included): what a pass does with
-// every node that it has no rule for.
+// A node made again over other operands through its builder (checks and simplifications included):
+// what a pass does with every node that it has no rule for.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace coda {
 
-// Inputs and constants are made in operands' graph if it differs (see clone); `like` is the node's copy.
+// Inputs and constants are made in operands' graph if it differs (see clone); `like` is the node's
+// copy.
 Value rebuild(Graph& graph, const Node& like, const std::vector<Value>& operands);
 
 // Every node of `from` in `into`, an empty graph, with the same ids.

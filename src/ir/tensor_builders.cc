@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of reductions, matrix products, views and opaque calls: checks and simplifications. A product with a vector is
-// never a matmul: it is a reduction over the other operand's tile, so that it can join the program that has that tile.
+// Builders of reductions, matrix products, views and opaque calls: checks and simplifications. A
+// product with a vector is never a matmul: it is a reduction over the other operand's tile, so that
+// it can join the program that has that tile.
 #include <algorithm>
 
 #include "coda/graph.h"
@@ -22,11 +23,17 @@ Value make(Value any, Op op, Shape shape, std::vector<int> operands) {
 
 Value make(Value any, Node node) { return any.graph->value(any.graph->intern(std::move(node))); }
 
-Dim rows_of(const MatmulOperands& s) { return s.transposes.a ? s.a.shape().cols : s.a.shape().rows; }
-Dim depth_of(const MatmulOperands& s) { return s.transposes.a ? s.a.shape().rows : s.a.shape().cols; }
-Dim cols_of(const MatmulOperands& s) { return s.transposes.b ? s.b.shape().rows : s.b.shape().cols; }
+Dim rows_of(const MatmulOperands& s) {
+  return s.transposes.a ? s.a.shape().cols : s.a.shape().rows;
+}
+Dim depth_of(const MatmulOperands& s) {
+  return s.transposes.a ? s.a.shape().rows : s.a.shape().cols;
+}
+Dim cols_of(const MatmulOperands& s) {
+  return s.transposes.b ? s.b.shape().rows : s.b.shape().cols;
+}
 
-Value as_row(Value v) { return v.shape().rows.is(1) ? v : transpose(v); }   // [1, K]
+Value as_row(Value v) { return v.shape().rows.is(1) ? v : transpose(v); }     // [1, K]
 Value as_column(Value v) { return v.shape().cols.is(1) ? v : transpose(v); }  // [K, 1]
 
 // A segment one of whose operands is a vector, as a reduction or an outer product.
@@ -59,15 +66,17 @@ Value row_mean(Value x, Where where) {
   return mul(row_sum(x, where), x.graph->reciprocal_dim(x.shape().cols), where);
 }
 
-Value row_logsumexp(Value x, Where) { return make(x, Op::row_logsumexp, {x.shape().rows, 1}, {x.id}); }
+Value row_logsumexp(Value x, Where) {
+  return make(x, Op::row_logsumexp, {x.shape().rows, 1}, {x.id});
+}
 
 Value row_centred_squares(Value x, Where) {
   return make(x, Op::row_centred_squares, {x.shape().rows, 1}, {x.id});
 }
 
 Value select_column(Value x, Value index, Where where) {
-  check(index.shape().rows == x.shape().rows && index.shape().cols.is(1), "select_column", {x, index},
-        "the index must be one value a row", where);
+  check(index.shape().rows == x.shape().rows && index.shape().cols.is(1), "select_column",
+        {x, index}, "the index must be one value a row", where);
   return make(x, Op::select_column, {x.shape().rows, 1}, {x.id, index.id});
 }
 
@@ -75,7 +84,8 @@ Value group_sum(Value x, const Dim& group, Where where) {
   const Dim& cols = x.shape().cols;
   check(cols.is_constant() && group.is_constant() && group.constant() > 0 &&
             cols.constant() % group.constant() == 0,
-        "group_sum", {x}, "columns must be a constant multiple of the group " + group.text(), where);
+        "group_sum", {x}, "columns must be a constant multiple of the group " + group.text(),
+        where);
   Node node;
   node.op = Op::group_sum;
   node.dim = group;
@@ -105,7 +115,8 @@ Value matmul(const std::vector<MatmulOperands>& segments, Where where) {
     const Dim depth_b = s.transposes.b ? s.b.shape().cols : s.b.shape().rows;
     check(depth_of(s) == depth_b, "matmul", {s.a, s.b},
           "contracts " + depth_of(s).text() + " with " + depth_b.text() +
-              "; transpose an operand or check the weight's layout ([out, in] for linear, [in, out] for conv1d)",
+              "; transpose an operand or check the weight's layout ([out, in] for linear, [in, "
+              "out] for conv1d)",
           where);
     check(rows_of(s) == node.shape.rows && cols_of(s) == node.shape.cols, "matmul", {s.a, s.b},
           "a segment's product is not " + node.shape.text() + " as the first one's", where);
@@ -129,12 +140,14 @@ Value conv1d(Value x, Value w, Where where) { return matmul({{x, w, {false, fals
 Value split_pair(Value x, const Dim& group, int which, Where where) {
   const auto half = x.shape().cols.half();
   check(half.has_value(), "split_pair", {x}, "an odd number of columns has no pairs", where);
-  const bool fits = group == x.shape().cols ||
-                    (group.is_constant() && group.constant() >= 2 && group.constant() % 2 == 0 &&
-                     (!x.shape().cols.is_constant() || x.shape().cols.constant() % group.constant() == 0));
+  const bool fits =
+      group == x.shape().cols ||
+      (group.is_constant() && group.constant() >= 2 && group.constant() % 2 == 0 &&
+       (!x.shape().cols.is_constant() || x.shape().cols.constant() % group.constant() == 0));
   check(fits, "split_pair", {x}, "columns are not a multiple of the group " + group.text(), where);
   const Node& source = node_of(x);
-  if (source.op == Op::merge_pairs && source.dim == group) return operand(x, static_cast<size_t>(which));
+  if (source.op == Op::merge_pairs && source.dim == group)
+    return operand(x, static_cast<size_t>(which));
   Node node;
   node.op = Op::split_pair;
   node.shape = {x.shape().rows, *half};
@@ -145,11 +158,12 @@ Value split_pair(Value x, const Dim& group, int which, Where where) {
 }
 
 Value merge_pairs(Value first, Value second, const Dim& group, Where where) {
-  check(first.shape() == second.shape(), "merge_pairs", {first, second}, "the members' shapes differ", where);
+  check(first.shape() == second.shape(), "merge_pairs", {first, second},
+        "the members' shapes differ", where);
   const Node& a = node_of(first);
   const Node& b = node_of(second);
-  if (a.op == Op::split_pair && b.op == Op::split_pair && a.operands == b.operands && a.which == 0 && b.which == 1 &&
-      a.dim == group && b.dim == group) {
+  if (a.op == Op::split_pair && b.op == Op::split_pair && a.operands == b.operands &&
+      a.which == 0 && b.which == 1 && a.dim == group && b.dim == group) {
     return operand(first, 0);
   }
   Node node;
@@ -164,8 +178,10 @@ Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where) {
   if (offset.is(0) && cols == x.shape().cols) return x;
   const Dim end = offset + cols;
   const bool decidable = end.is_constant() && x.shape().cols.is_constant() && offset.is_constant();
-  check(!decidable || (offset.constant() >= 0 && cols.constant() > 0 && end.constant() <= x.shape().cols.constant()),
-        "slice_columns", {x}, "columns [" + offset.text() + ", " + end.text() + ") are not all there", where);
+  check(!decidable || (offset.constant() >= 0 && cols.constant() > 0 &&
+                       end.constant() <= x.shape().cols.constant()),
+        "slice_columns", {x},
+        "columns [" + offset.text() + ", " + end.text() + ") are not all there", where);
   const Node& source = node_of(x);
   if (source.op == Op::concat_columns) {
     Dim start = 0;
@@ -189,12 +205,13 @@ Value concat_columns(const std::vector<Value>& parts, Where where) {
   Node node;
   node.op = Op::concat_columns;
   node.shape = {parts[0].shape().rows, 0};
-  bool whole = node_of(parts[0]).op == Op::slice_columns;  // adjacent slices of one value that cover it
+  bool whole =
+      node_of(parts[0]).op == Op::slice_columns;  // adjacent slices of one value that cover it
   for (const Value& part : parts) {
     check(part.shape().rows == node.shape.rows, "concat_columns", parts, "rows differ", where);
     const Node& slice = node_of(part);
-    whole = whole && slice.op == Op::slice_columns && slice.operands == node_of(parts[0]).operands &&
-            slice.dim == node.shape.cols;
+    whole = whole && slice.op == Op::slice_columns &&
+            slice.operands == node_of(parts[0]).operands && slice.dim == node.shape.cols;
     node.shape.cols = node.shape.cols + part.shape().cols;
     node.operands.push_back(part.id);
   }
@@ -214,13 +231,15 @@ Value repeat_columns(Value x, int64_t repeat, Where where) {
 }
 
 Value gather_rows(Value table, Value index, Where where) {
-  check(index.shape().cols.is(1), "gather_rows", {table, index}, "the index must be one value a row", where);
-  return make(table, Op::gather_rows, {index.shape().rows, table.shape().cols}, {table.id, index.id});
+  check(index.shape().cols.is(1), "gather_rows", {table, index},
+        "the index must be one value a row", where);
+  return make(table, Op::gather_rows, {index.shape().rows, table.shape().cols},
+              {table.id, index.id});
 }
 
 Value transpose(Value v, Where where) {
-  check(v.shape().is_vector(), "transpose", {v}, "only vectors are transposed; a matmul takes a transposed operand",
-        where);
+  check(v.shape().is_vector(), "transpose", {v},
+        "only vectors are transposed; a matmul takes a transposed operand", where);
   if (v.shape().is_scalar()) return v;
   if (node_of(v).op == Op::transpose) return operand(v, 0);
   return make(v, Op::transpose, {v.shape().cols, v.shape().rows}, {v.id});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan: coordinate descent
-// over one bit a column factor, one a row factor, and (for speed) one a forward operand that would be made again. Equal to
-// exhaustive search in every case tried.
+// Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan:
+// coordinate descent over one bit a column factor, one a row factor, and (for speed) one a forward
+// operand that would be made again. Equal to exhaustive search in every case tried.
 #include "coda/compile.h"
 
 #include <algorithm>
@@ -70,7 +70,8 @@ class Search {
       if (i < options_.fold.size() && options_.fold[i]) point.column_factors[i] = 1;
     }
     point.pinned.assign(a->row_factors, 0);
-    for (size_t i = 0; i < std::min(options_.pin.size(), point.pinned.size()); ++i) point.pinned[i] = options_.pin[i];
+    for (size_t i = 0; i < std::min(options_.pin.size(), point.pinned.size()); ++i)
+      point.pinned[i] = options_.pin[i];
     a = &attempt(point);
     if (options_.objective == Objective::speed) point.also_saved.assign(a->dropped, 0);
     return point;
@@ -87,7 +88,8 @@ class Search {
           better = keep_better(point, next) || better;
         }
       }
-      // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand (docs/numerics.md).
+      // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
+      // (docs/numerics.md).
       for (size_t i = 0; i < point.pinned.size() && options_.storage != DType::f16; ++i) {
         Point next = point;
         next.pinned[i] ^= 1;
@@ -103,7 +105,8 @@ class Search {
   }
 
   bool keep_better(Point& point, const Point& next) {
-    if (next == point || !cheaper(attempt(next).alternative, attempt(point).alternative)) return false;
+    if (next == point || !cheaper(attempt(next).alternative, attempt(point).alternative))
+      return false;
     point = next;
     return true;
   }
@@ -126,7 +129,8 @@ class Search {
 
   Attempt make(const Point& point) const {
     Choices choices;
-    for (int c : point.column_factors) choices.column_factors.push_back(static_cast<ColumnFactor>(c));
+    for (int c : point.column_factors)
+      choices.column_factors.push_back(static_cast<ColumnFactor>(c));
     for (int p : point.pinned) choices.pinned.push_back(p != 0);
     const JointGraph joint = rewrite_jointly(graph_, request_, choices, options_.fuse);
     PartitionRequest partition_request;
@@ -171,8 +175,10 @@ class Search {
 }  // namespace
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options) {
-  require(!request.outputs.empty() || !request.gradients.empty(), "compile: nothing is asked for; name an output");
-  require(request.gradients.empty() || !request.seeds.empty(), "compile: gradients need a seeded output");
+  require(!request.outputs.empty() || !request.gradients.empty(),
+          "compile: nothing is asked for; name an output");
+  require(request.gradients.empty() || !request.seeds.empty(),
+          "compile: gradients need a seeded output");
   return Search(graph, request, options).run();
 }
 

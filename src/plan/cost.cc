@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost model, in time: a GEMM program takes max(flops / rate, bytes / bandwidth) and a tenth of the hidden part (or a
-// hidden byte would be free and 64 kB in the open would outweigh 134 MB behind a product); anything else takes
-// bytes / bandwidth and a launch. Vectors and partials count their bytes like everything else.
+// The cost model, in time: a GEMM program takes max(flops / rate, bytes / bandwidth) and a tenth of
+// the hidden part (or a hidden byte would be free and 64 kB in the open would outweigh 134 MB
+// behind a product); anything else takes bytes / bandwidth and a launch. Vectors and partials count
+// their bytes like everything else.
 #include <algorithm>
 #include <set>
 
@@ -14,13 +15,16 @@ namespace {
 constexpr double kHiddenShare = 0.1;
 
 double elements(const Shape& shape, const DimValues& sizes) {
-  return static_cast<double>(shape.rows.evaluate(sizes)) * static_cast<double>(shape.cols.evaluate(sizes));
+  return static_cast<double>(shape.rows.evaluate(sizes)) *
+         static_cast<double>(shape.cols.evaluate(sizes));
 }
 
 double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
   const auto rows = static_cast<double>(decl.shape.rows.evaluate(sizes));
   const auto cols = static_cast<double>(decl.shape.cols.evaluate(sizes));
-  const auto chunks = [](double n) { return static_cast<double>((static_cast<int64_t>(n) + kPartialSpan - 1) / kPartialSpan); };
+  const auto chunks = [](double n) {
+    return static_cast<double>((static_cast<int64_t>(n) + kPartialSpan - 1) / kPartialSpan);
+  };
   double count = rows * cols;
   if (decl.kind == TensorKind::row_partial) count = rows * chunks(cols) * decl.lanes;
   if (decl.kind == TensorKind::column_partial) count = chunks(rows) * cols * decl.lanes;
@@ -39,7 +43,8 @@ StepCost program_cost(const Program& program, const DimValues& sizes) {
           read.insert(s.b);
           const Shape& a = program.tensors[static_cast<size_t>(s.a)].shape;
           const Dim& depth = s.transpose_a ? a.rows : a.cols;
-          cost.flops += 2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
+          cost.flops +=
+              2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
         }
         break;
       case StepKind::store_tile:
@@ -60,7 +65,8 @@ StepCost program_cost(const Program& program, const DimValues& sizes) {
 StepCost call_cost(const OpaqueCall& call, const Plan& plan, const DimValues& sizes) {
   StepCost cost;
   for (const std::string& name : call.inputs) cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
-  for (const std::string& name : call.outputs) cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
+  for (const std::string& name : call.outputs)
+    cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
   return cost;
 }
 
@@ -71,14 +77,16 @@ Rates cpu_rates() { return {2.5e11, 3e10, 2e-6}; }
 // PEERS.md's cuBLAS rate in sustained runs, the measured device copy, a launch.
 Rates h200_rates() { return {7e14, 4.28e12, 3e-6}; }
 
-StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes, const Rates& rates) {
+StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
+                 const Rates& rates) {
   const auto* program = std::get_if<Program>(&step.work);
   StepCost cost = program != nullptr ? program_cost(*program, sizes)
                                      : call_cost(std::get<OpaqueCall>(step.work), plan, sizes);
   const double compute = cost.flops / rates.flops_per_second;
   const double memory = cost.bytes / rates.bytes_per_second;
-  cost.seconds = cost.flops > 0 ? std::max(compute, memory) + kHiddenShare * std::min(compute, memory)
-                                : memory + rates.launch_seconds;
+  cost.seconds = cost.flops > 0
+                     ? std::max(compute, memory) + kHiddenShare * std::min(compute, memory)
+                     : memory + rates.launch_seconds;
   return cost;
 }
 
@@ -90,7 +98,8 @@ const PlanTensor& Plan::tensor(std::string_view name) const {
 }
 
 double saved_bytes(const Plan& plan, const DimValues& sizes) {
-  // What the backward reads and the forward made or was given; parameters and constant tables stay anyway.
+  // What the backward reads and the forward made or was given; parameters and constant tables stay
+  // anyway.
   std::set<std::string> read;
   for (const PlanStep& step : plan.backward) {
     if (const auto* program = std::get_if<Program>(&step.work)) {

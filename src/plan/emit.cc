@@ -66,7 +66,8 @@ class Emission {
     Program program = writer.finish();
     step.name = program.name;
     for (int id : stores) explain(id, "store " + names_.written(id, backward), step.reasons);
-    for (int id : reductions) explain(graph_.node(id).operands[0], "reduce p" + std::to_string(id), step.reasons);
+    for (int id : reductions)
+      explain(graph_.node(id).operands[0], "reduce p" + std::to_string(id), step.reasons);
     step.work = std::move(program);
     steps_[at].push_back(std::move(step));
   }
@@ -92,7 +93,8 @@ class Emission {
 
   std::string program_name(Position at) const {
     const std::string phase = at.slot >= partition_.order.boundary ? "backward" : "forward";
-    if (at.level > 0) return phase + ".tile" + std::to_string(at.slot) + "_" + std::to_string(at.level);
+    if (at.level > 0)
+      return phase + ".tile" + std::to_string(at.slot) + "_" + std::to_string(at.level);
     const Unit& unit = partition_.order.units[static_cast<size_t>(at.slot)];
     std::string weight;
     for (int operand : graph_.node(unit.nodes[0]).operands) {
@@ -101,10 +103,13 @@ class Emission {
         const Node& n = graph_.node(pending.back());
         if (n.op == Op::input && n.kind == InputKind::parameter) weight = n.name;
         pending.clear();
-        if (!n.operands.empty() && n.shape.is_tensor() && n.op != Op::matmul) pending = {n.operands[0]};
+        if (!n.operands.empty() && n.shape.is_tensor() && n.op != Op::matmul)
+          pending = {n.operands[0]};
       }
     }
-    const std::string kind = unit.contracts_rows ? "weight_gradient" : unit.is_backward ? "data_gradient" : "product";
+    const std::string kind = unit.contracts_rows ? "weight_gradient"
+                             : unit.is_backward  ? "data_gradient"
+                                                 : "product";
     return phase + "." + kind + std::to_string(at.slot) + (weight.empty() ? "" : "." + weight);
   }
 
@@ -117,7 +122,8 @@ class Emission {
     for (int operand : n.operands) {
       if (graph_.node(operand).shape.is_tensor()) {
         const TensorRef ref = names_.read(operand, unit.is_backward);
-        require(ref.repeat == 1 && ref.row_index < 0, n.name + ": an operand is a gathered or repeated table");
+        require(ref.repeat == 1 && ref.row_index < 0,
+                n.name + ": an operand is a gathered or repeated table");
         call.inputs.push_back(ref.name);
       } else {
         if (!is_source(graph_, operand)) {
@@ -146,18 +152,21 @@ class Emission {
     steps_[{k, 0}].push_back(std::move(step));
   }
 
-  // ---- finalizers ----------------------------------------------------------------------------------------------------
+  // ---- finalizers
+  // ----------------------------------------------------------------------------------------------------
 
   // Where a vector is computed: as soon as it is known, but not before its phase.
   Position finalized_at(int id) const {
     Position at = schedule_.of(id).at;
     if (at.level == 0) at.level = 1;
-    const Position start = is_forward(id) ? Position{-1, 1} : Position{partition_.order.boundary, 1};
+    const Position start =
+        is_forward(id) ? Position{-1, 1} : Position{partition_.order.boundary, 1};
     return std::max(at, start);
   }
 
-  // Whether the finalizer at `at` computes the vector itself rather than loading it. What the backward makes of forward
-  // vectors alone (r²) is made again wherever it is used: cheaper than a finalizer of its own.
+  // Whether the finalizer at `at` computes the vector itself rather than loading it. What the
+  // backward makes of forward vectors alone (r²) is made again wherever it is used: cheaper than a
+  // finalizer of its own.
   bool made_in_finalizer(int id, Position at, bool forward) const {
     if (is_forward(id) != forward) return false;
     const Position start{partition_.order.boundary, 1};
@@ -168,8 +177,11 @@ class Emission {
 
   bool needs_finalizer(int id) const {
     const Node& n = graph_.node(id);
-    if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones || n.op == Op::reciprocal_dim) return false;
-    if (is_source(graph_, id) || (n.op == Op::transpose && is_source(graph_, n.operands[0]))) return false;
+    if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones ||
+        n.op == Op::reciprocal_dim)
+      return false;
+    if (is_source(graph_, id) || (n.op == Op::transpose && is_source(graph_, n.operands[0])))
+      return false;
     return !stored_by_tiles(n);
   }
 
@@ -190,7 +202,9 @@ class Emission {
         const int v = below.back();
         below.pop_back();
         if (!visited.insert(v).second || graph_.node(v).shape.is_tensor()) continue;
-        if (graph_.node(v).operands.empty() || graph_.node(graph_.node(v).operands[0]).shape.is_tensor()) continue;
+        if (graph_.node(v).operands.empty() ||
+            graph_.node(graph_.node(v).operands[0]).shape.is_tensor())
+          continue;
         for (int operand : graph_.node(v).operands) {
           if (graph_.node(operand).shape.is_tensor() || !needs_finalizer(operand)) continue;
           if (made_in_finalizer(operand, at, is_forward(v))) {
@@ -204,14 +218,17 @@ class Emission {
     }
     for (const auto& [at, ids] : work) {
       const bool backward = at.slot >= partition_.order.boundary;
-      const std::string name =
-          (backward ? "backward.finalize" : "forward.finalize") + std::to_string(at.slot) + "_" + std::to_string(at.level);
+      const std::string name = (backward ? "backward.finalize" : "forward.finalize") +
+                               std::to_string(at.slot) + "_" + std::to_string(at.level);
       ProgramWriter writer(joint_, partition_, names_, name, at, backward);
       const Position here = at;
       for (int id : ids) {
-        writer.store_vector(id, [this, here, backward](int v) {
-          return needs_finalizer(v) && made_in_finalizer(v, here, !backward);
-        }, [this](int v) { return read_by_programs_.contains(v); });
+        writer.store_vector(
+            id,
+            [this, here, backward](int v) {
+              return needs_finalizer(v) && made_in_finalizer(v, here, !backward);
+            },
+            [this](int v) { return read_by_programs_.contains(v); });
       }
       PlanStep step;
       step.role = StepRole::finalizer;
@@ -227,8 +244,10 @@ class Emission {
     for (const auto& [at, steps] : steps_) positions.insert(at);
     for (const auto& [at, step] : finalizers_) positions.insert(at);
     for (const Position& at : positions) {
-      std::vector<PlanStep>& phase = at.slot >= partition_.order.boundary ? plan.backward : plan.forward;
-      auto finalizer = finalizers_.find(at);  // what it computes is for the program at this position
+      std::vector<PlanStep>& phase =
+          at.slot >= partition_.order.boundary ? plan.backward : plan.forward;
+      auto finalizer =
+          finalizers_.find(at);  // what it computes is for the program at this position
       if (finalizer != finalizers_.end()) phase.push_back(std::move(finalizer->second));
       auto steps = steps_.find(at);
       if (steps == steps_.end()) continue;

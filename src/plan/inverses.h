@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes of values that can be made from one another by a proven inverse: y and y + vector, y and y ⊙ positive vector.
-// Never a division by a parameter (a norm's weight may be 0), never a rotation (its table need not be one).
+// Classes of values that can be made from one another by a proven inverse: y and y + vector, y and
+// y ⊙ positive vector. Never a division by a parameter (a norm's weight may be 0), never a rotation
+// (its table need not be one).
 #pragma once
 
 #include <vector>
@@ -12,10 +13,13 @@ namespace coda {
 class InverseClasses {
  public:
   explicit InverseClasses(const Graph& graph);
-  // Links `id` with its operand where that is proven; call in ascending order of ids, once for each node.
+  // Links `id` with its operand where that is proven; call in ascending order of ids, once for each
+  // node.
   void add(int id, bool live);
   int of(int id) const;
-  const std::vector<int>& members(int vertex) const { return members_[static_cast<size_t>(of(vertex))]; }
+  const std::vector<int>& members(int vertex) const {
+    return members_[static_cast<size_t>(of(vertex))];
+  }
 
  private:
   const Graph& graph_;
@@ -25,9 +29,9 @@ class InverseClasses {
 
 // For y linked to its operand x: how x comes from y.
 struct InverseLink {
-  int operand = -1;        // x; -1: no link
+  int operand = -1;  // x; -1: no link
   int vector = -1;
-  bool additive = false;   // y = x + vector, else y = x ⊙ vector
+  bool additive = false;  // y = x + vector, else y = x ⊙ vector
 };
 InverseLink inverse_link(const Graph& graph, int id);
 

@@ -80,7 +80,8 @@ class Network {
     for (; i < heads_[static_cast<size_t>(node)].size(); ++i) {
       const int e = heads_[static_cast<size_t>(node)][i];
       Edge& edge = edges_[static_cast<size_t>(e)];
-      if (edge.capacity <= kTiny || level_[static_cast<size_t>(edge.to)] != level_[static_cast<size_t>(node)] + 1) {
+      if (edge.capacity <= kTiny ||
+          level_[static_cast<size_t>(edge.to)] != level_[static_cast<size_t>(node)] + 1) {
         continue;
       }
       const double pushed = push(edge.to, sink, std::min(flow, edge.capacity));
@@ -104,7 +105,8 @@ std::vector<int> minimum_cut(const CutProblem& p) {
   const int source = 2 * p.vertices;
   const int sink = source + 1;
   Network network(sink + 1);
-  for (int v = 0; v < p.vertices; ++v) network.connect(2 * v, 2 * v + 1, p.capacity[static_cast<size_t>(v)]);
+  for (int v = 0; v < p.vertices; ++v)
+    network.connect(2 * v, 2 * v + 1, p.capacity[static_cast<size_t>(v)]);
   for (auto [from, to] : p.edges) network.connect(2 * from + 1, 2 * to, kNever);
   for (int v : p.sources) network.connect(source, 2 * v, kNever);
   for (int v : p.needs) network.connect(2 * v + 1, sink, kNever);
@@ -112,7 +114,8 @@ std::vector<int> minimum_cut(const CutProblem& p) {
   const std::vector<bool> near_needs = network.reaching(sink);
   std::vector<int> cut;
   for (int v = 0; v < p.vertices; ++v) {
-    if (near_needs[static_cast<size_t>(2 * v + 1)] && !near_needs[static_cast<size_t>(2 * v)]) cut.push_back(v);
+    if (near_needs[static_cast<size_t>(2 * v + 1)] && !near_needs[static_cast<size_t>(2 * v)])
+      cut.push_back(v);
   }
   return cut;
 }

@@ -5,24 +5,28 @@
 
 namespace coda {
 
-TensorNames::TensorNames(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
-                         const CompileOptions& options)
+TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
+                         const CompileRequest& request, const CompileOptions& options)
     : graph_(*joint.graph), partition_(partition), options_(options) {
   auto claim = [this](int id, const std::string& name, DType type) {
     if (caller_names_.contains(id)) {
-      throw Error("\"" + name + "\" and \"" + caller_names_.at(id) + "\" are the same value; ask for one of them");
+      throw Error("\"" + name + "\" and \"" + caller_names_.at(id) +
+                  "\" are the same value; ask for one of them");
     }
     caller_names_[id] = name;
     caller_types_[id] = type;
   };
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const int id = joint.outputs[i];
-    require(graph_.node(id).op != Op::input, "output \"" + request.outputs[i].name + "\" is an input of the graph");
-    claim(id, request.outputs[i].name, graph_.node(id).shape.is_tensor() ? options.storage : DType::f32);
+    require(graph_.node(id).op != Op::input,
+            "output \"" + request.outputs[i].name + "\" is an input of the graph");
+    claim(id, request.outputs[i].name,
+          graph_.node(id).shape.is_tensor() ? options.storage : DType::f32);
   }
   for (size_t i = 0; i < request.gradients.size(); ++i) {
     const int id = joint.gradients[i];
-    require(id >= 0, "gradient \"" + request.gradients[i].name + "\": no seeded output depends on its input");
+    require(id >= 0, "gradient \"" + request.gradients[i].name +
+                         "\": no seeded output depends on its input");
     claim(id, request.gradients[i].name, request.gradients[i].dtype);
     gradients_[id] = &request.gradients[i];
   }
@@ -45,11 +49,13 @@ std::string TensorNames::declare(PlanTensor tensor) {
 
 TensorDecl& TensorNames::decl(const std::string& name) { return tensors_[index_.at(name)].decl; }
 
-std::string TensorNames::view(const std::string& base, const Shape& shape, const Dim& offset, bool transposed) {
+std::string TensorNames::view(const std::string& base, const Shape& shape, const Dim& offset,
+                              bool transposed) {
   const PlanTensor source = tensors_[index_.at(base)];
   PlanTensor tensor;
   tensor.decl = source.decl;
-  tensor.decl.name = base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant()));
+  tensor.decl.name =
+      base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant()));
   tensor.decl.shape = shape;
   tensor.role = source.role;
   tensor.view_of = base;
@@ -102,13 +108,16 @@ std::string TensorNames::written(int id, bool backward) {
     const std::string whole = written(part->second.first, backward);
     return view(whole, n.shape, part->second.second, false);
   }
-  const bool again = backward && partition_.stored_backward.contains(id) && partition_.stored_forward.contains(id);
+  const bool again =
+      backward && partition_.stored_backward.contains(id) && partition_.stored_forward.contains(id);
   PlanTensor tensor;
   tensor.decl.name = caller_names_.contains(id) ? caller_names_.at(id) : "t" + std::to_string(id);
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = type_of(id);
   const bool saved = partition_.saved.contains(id);
-  tensor.role = caller_names_.contains(id) ? TensorRole::output : saved ? TensorRole::saved : TensorRole::temporary;
+  tensor.role = caller_names_.contains(id) ? TensorRole::output
+                : saved                    ? TensorRole::saved
+                                           : TensorRole::temporary;
   if (again && !saved) {
     tensor.decl.name = "t" + std::to_string(id) + ".again";
     tensor.role = TensorRole::temporary;
@@ -166,7 +175,8 @@ bool TensorNames::accumulates(int id) const {
 std::string TensorNames::gradient_tensor(int id) {
   const auto part = part_of_.find(id);
   if (part != part_of_.end() && !gradients_.contains(id)) {
-    return view(gradient_tensor(part->second.first), graph_.node(id).shape, part->second.second, false);
+    return view(gradient_tensor(part->second.first), graph_.node(id).shape, part->second.second,
+                false);
   }
   PlanTensor tensor;
   tensor.decl.name = caller_names_.at(id);
@@ -176,7 +186,8 @@ std::string TensorNames::gradient_tensor(int id) {
   return declare(tensor);
 }
 
-std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape, TensorKind tensor_kind) {
+std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape,
+                                 TensorKind tensor_kind) {
   PlanTensor tensor;
   tensor.decl = {"p" + std::to_string(id), shape, DType::f32, tensor_kind, lanes_of(kind)};
   return declare(tensor);
@@ -184,7 +195,8 @@ std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape, T
 
 const GradientRequest* TensorNames::gradient_of(int id) const {
   auto part = part_of_.find(id);
-  auto found = gradients_.find(part != part_of_.end() && !gradients_.contains(id) ? part->second.first : id);
+  auto found =
+      gradients_.find(part != part_of_.end() && !gradients_.contains(id) ? part->second.first : id);
   return found == gradients_.end() ? nullptr : found->second;
 }
 
@@ -199,6 +211,8 @@ std::string TensorNames::added_to(int id) {
   return "";
 }
 
-void TensorNames::set_partial_shape(const std::string& name, const Shape& shape) { decl(name).shape = shape; }
+void TensorNames::set_partial_shape(const std::string& name, const Shape& shape) {
+  decl(name).shape = shape;
+}
 
 }  // namespace coda

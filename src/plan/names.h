@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a plan: which value lies where, under which name. Names are made once and kept here; everything else
-// refers to tensors by them.
+// The tensors of a plan: which value lies where, under which name. Names are made once and kept
+// here; everything else refers to tensors by them.
 #pragma once
 
 #include <map>
@@ -24,7 +24,8 @@ class TensorNames {
   TensorNames(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
               const CompileOptions& options);
 
-  // A tensor-valued node in memory, as the given phase sees it (a value that the backward makes again has two).
+  // A tensor-valued node in memory, as the given phase sees it (a value that the backward makes
+  // again has two).
   TensorRef read(int id, bool backward);
   std::string written(int id, bool backward);
   // A vector in memory; `lane` of a row_logsumexp: 0 its max, 1 its log of sums, -1 otherwise.
@@ -34,11 +35,12 @@ class TensorNames {
 
   // The caller's tensor of a gradient (or the view of it that a part of a concatenation fills).
   std::string gradient_tensor(int id);
-  // A gradient that is added to: the sum goes to the caller's tensor, other readers need the value itself.
+  // A gradient that is added to: the sum goes to the caller's tensor, other readers need the value
+  // itself.
   bool accumulates(int id) const;
 
-  // The tensor that a stored value is added to (a gradient that accumulates; of a tied embedding, the gradient that is
-  // scattered into afterwards), or "".
+  // The tensor that a stored value is added to (a gradient that accumulates; of a tied embedding,
+  // the gradient that is scattered into afterwards), or "".
   std::string added_to(int id);
 
   // The gradient request that a root answers, or null.
@@ -60,10 +62,11 @@ class TensorNames {
   const CompileOptions& options_;
   std::vector<PlanTensor> tensors_;
   std::map<std::string, size_t> index_;
-  std::map<int, std::string> caller_names_;              // outputs and gradients
+  std::map<int, std::string> caller_names_;  // outputs and gradients
   std::map<int, DType> caller_types_;
   std::map<int, const GradientRequest*> gradients_;
-  std::map<int, std::pair<int, Dim>> part_of_;           // part of a concatenation -> (concatenation, offset)
+  std::map<int, std::pair<int, Dim>>
+      part_of_;  // part of a concatenation -> (concatenation, offset)
 };
 
 }  // namespace coda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partition, in four steps that repeat until nothing is new: what must be stored or reduced (roots); which forward
-// values the backward reads (a minimum cut); which values cross from program to program inside a phase (a cut each); where
-// the floating roots go.
+// The partition, in four steps that repeat until nothing is new: what must be stored or reduced
+// (roots); which forward values the backward reads (a minimum cut); which values cross from program
+// to program inside a phase (a cut each); where the floating roots go.
 #include "plan/partition.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace coda {
 namespace {
 
 bool is_reduction(Op op) {
-  return op == Op::row_sum || op == Op::col_sum || op == Op::row_logsumexp || op == Op::row_centred_squares ||
-         op == Op::select_column;
+  return op == Op::row_sum || op == Op::col_sum || op == Op::row_logsumexp ||
+         op == Op::row_centred_squares || op == Op::select_column;
 }
 
 class Partitioner {
@@ -32,7 +32,8 @@ class Partitioner {
     readers_.resize(static_cast<size_t>(graph_.size()));
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id)) continue;
-      for (int operand : graph_.node(id).operands) readers_[static_cast<size_t>(operand)].push_back(id);
+      for (int operand : graph_.node(id).operands)
+        readers_[static_cast<size_t>(operand)].push_back(id);
     }
     schedule_ = std::make_unique<Schedule>(joint_, out_.order, request.fuse);
     schedule_->compute(live_, out_.reduced);
@@ -64,7 +65,8 @@ class Partitioner {
            static_cast<double>(shape.cols.evaluate(request_.sizes));
   }
 
-  // ---- roots ---------------------------------------------------------------------------------------------------------
+  // ---- roots
+  // ---------------------------------------------------------------------------------------------------------
 
   // A tensor that must be written. A concatenation is written part by part, into views.
   void require_stored(int id, bool backward) {
@@ -102,7 +104,8 @@ class Partitioner {
     }
     for (int id : joint_.gradients) {
       if (id >= 0 && is_tensor(id)) {
-        // A gradient that is a source still has to be written to the caller's tensor: by a copy of its own.
+        // A gradient that is a source still has to be written to the caller's tensor: by a copy of
+        // its own.
         require(!is_source(graph_, id) || graph_.node(source_base(graph_, id)).op == Op::result,
                 "a gradient equals an input of the graph; copy that input instead");
         require_stored(id, true);
@@ -110,7 +113,8 @@ class Partitioner {
     }
   }
 
-  // What the program that makes `root` reads: tensors that neither it makes as tiles nor that float into it.
+  // What the program that makes `root` reads: tensors that neither it makes as tiles nor that float
+  // into it.
   void gather(int root, std::set<int>& needs) const {
     std::vector<int> pending{root};
     std::set<int> seen;
@@ -135,7 +139,8 @@ class Partitioner {
   }
 
   // Needs of all programs of a phase, forward and backward values apart.
-  void phase_needs(bool backward, std::set<int>& forward_values, std::set<int>& backward_values) const {
+  void phase_needs(bool backward, std::set<int>& forward_values,
+                   std::set<int>& backward_values) const {
     std::set<int> all;
     for (int id : backward ? backward_stores_ : forward_stores_) gather(id, all);
     for (int id : reductions_) {
@@ -153,7 +158,8 @@ class Partitioner {
     }
   }
 
-  // ---- cuts ----------------------------------------------------------------------------------------------------------
+  // ---- cuts
+  // ----------------------------------------------------------------------------------------------------------
 
   double parameter_free_bytes(int id) const {
     if (is_source(graph_, id)) {
@@ -164,7 +170,8 @@ class Partitioner {
     return bytes(id);
   }
 
-  // Forward values that the backward reads from memory; values linked by a proven inverse are one vertex.
+  // Forward values that the backward reads from memory; values linked by a proven inverse are one
+  // vertex.
   bool cut_saved() {
     std::set<int> needs = forward_needs_;
     std::set<int> unused;
@@ -175,7 +182,8 @@ class Partitioner {
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id) || !is_forward(id) || !is_tensor(id)) continue;
       const int v = classes_.of(id);
-      const bool storable = is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
+      const bool storable =
+          is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
       if (storable) {
         double cost = parameter_free_bytes(id);
         if (request_.also_saved.contains(id)) cost = 0;
@@ -186,7 +194,8 @@ class Partitioner {
       if (!made_again) problem.sources.push_back(v);
       if (!made_again) continue;
       for (int operand : graph_.node(id).operands) {
-        if (is_tensor(operand) && classes_.of(operand) != v) problem.edges.emplace_back(classes_.of(operand), v);
+        if (is_tensor(operand) && classes_.of(operand) != v)
+          problem.edges.emplace_back(classes_.of(operand), v);
       }
     }
     for (int id : needs) problem.needs.push_back(classes_.of(id));
@@ -201,13 +210,15 @@ class Partitioner {
     return changed;
   }
 
-  // Of a class of inverse-linked values the one to store: an input, else an operand, else one stored anyway, else the last.
+  // Of a class of inverse-linked values the one to store: an input, else an operand, else one
+  // stored anyway, else the last.
   int representative(int vertex) const {
     int best = -1;
     int best_rank = -1;
     for (int id : classes_.members(vertex)) {
       if (!live(id) || !is_forward(id)) continue;
-      const bool storable = is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
+      const bool storable =
+          is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
       if (!storable) continue;
       const int rank = is_source(graph_, id) ? 2 : forward_stores_.contains(id) ? 1 : 0;
       if (rank >= best_rank) {
@@ -269,7 +280,8 @@ class Partitioner {
     }
   }
 
-  // ---- places --------------------------------------------------------------------------------------------------------
+  // ---- places
+  // --------------------------------------------------------------------------------------------------------
 
   void place_home_roots() {
     for (int id : forward_stores_) {
@@ -281,7 +293,9 @@ class Partitioner {
     for (int id : reductions_) {
       const int operand = graph_.node(id).operands[0];
       const Schedule::Time& t = schedule_->of(operand);
-      if (request_.fuse && t.home && is_forward(operand) == is_forward(id) && vectors_known(id, t.at)) reduce_at(id, t.at);
+      if (request_.fuse && t.home && is_forward(operand) == is_forward(id) &&
+          vectors_known(id, t.at))
+        reduce_at(id, t.at);
     }
   }
 
@@ -303,7 +317,8 @@ class Partitioner {
   }
 
   void place_floating_roots() {
-    // By id: whatever a root reads has a smaller one. Forward operands that are made again come first in the backward.
+    // By id: whatever a root reads has a smaller one. Forward operands that are made again come
+    // first in the backward.
     for (int id : out_.dropped) place_store(id, true);
     std::set<int> rest = forward_stores_;
     rest.insert(backward_stores_.begin(), backward_stores_.end());
@@ -314,7 +329,8 @@ class Partitioner {
         continue;
       }
       const bool backward = backward_stores_.contains(id);
-      if (!(backward ? out_.stored_backward : out_.stored_forward).contains(id)) place_store(id, backward);
+      if (!(backward ? out_.stored_backward : out_.stored_forward).contains(id))
+        place_store(id, backward);
     }
   }
 
@@ -344,9 +360,9 @@ class Partitioner {
     reduce_at(id, find_place(operand, earliest, deadline(id, backward), backward));
   }
 
-  // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor is read by units (also
-  // through views); a program that holds its tile makes it itself. A reduction is read by every program that uses a value
-  // made from it.
+  // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor
+  // is read by units (also through views); a program that holds its tile makes it itself. A
+  // reduction is read by every program that uses a value made from it.
   Position deadline(int id, bool backward) const {
     Position first = phase_end(backward);
     const bool is_vector = !is_tensor(id);
@@ -378,14 +394,16 @@ class Partitioner {
     return first;
   }
 
-  // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra, on a tie the last; else
-  // a tile program there; else a new one at the earliest point.
+  // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra,
+  // on a tie the last; else a tile program there; else a new one at the earliest point.
   Position find_place(int value, Position earliest, Position deadline, bool backward) {
     Position best{};
     double least = kNever;
-    for (int k = std::max(earliest.slot, 0); request_.fuse && k < static_cast<int>(out_.order.units.size()); ++k) {
+    for (int k = std::max(earliest.slot, 0);
+         request_.fuse && k < static_cast<int>(out_.order.units.size()); ++k) {
       const Position at{k, 0};
-      if (at < earliest || !(at < deadline) || unit(k).is_backward != backward || !unit(k).is_gemm) continue;
+      if (at < earliest || !(at < deadline) || unit(k).is_backward != backward || !unit(k).is_gemm)
+        continue;
       if (!has_tiles_of(k, graph_.node(value).shape)) continue;
       const double extra = extra_loads(value, at, backward);
       if (extra <= least) {
@@ -421,7 +439,8 @@ class Partitioner {
     reached_in_program(value, at, backward, all);
     double extra = 0;
     for (int id : all) {
-      if (!here.contains(id) && in_memory(id, at, backward)) extra += parameter_free_bytes_or_all(id);
+      if (!here.contains(id) && in_memory(id, at, backward))
+        extra += parameter_free_bytes_or_all(id);
     }
     return extra;
   }
@@ -435,9 +454,11 @@ class Partitioner {
     if (is_source(graph_, id)) return true;
     if (graph_.node(id).op == Op::concat_columns) {
       const auto& parts = graph_.node(id).operands;
-      return std::all_of(parts.begin(), parts.end(), [&](int part) { return in_memory(part, at, backward); });
+      return std::all_of(parts.begin(), parts.end(),
+                         [&](int part) { return in_memory(part, at, backward); });
     }
-    if (schedule_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward) return false;
+    if (schedule_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward)
+      return false;
     if (backward && is_forward(id)) {
       if (out_.saved.contains(id)) return true;
       auto again = out_.stored_backward.find(id);
@@ -453,7 +474,8 @@ class Partitioner {
     if (in_memory(id, at, backward)) return;
     if (graph_.node(id).op == Op::matmul) return;
     auto stand_in = out_.stand_in.find(id);
-    if (backward && stand_in != out_.stand_in.end()) return reached_in_program(stand_in->second, at, backward, seen);
+    if (backward && stand_in != out_.stand_in.end())
+      return reached_in_program(stand_in->second, at, backward, seen);
     for (int operand : graph_.node(id).operands) reached_in_program(operand, at, backward, seen);
   }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where everything is computed. Every value finds its place relative to the units: in the epilogue of the product that
-// makes its latest operand, if it is tile-local there; otherwise it floats behind that point, to an epilogue with the same
-// tiles that loads least extra for it, or to a program of its own. What must lie in memory between programs is a minimum
-// cut.
+// Where everything is computed. Every value finds its place relative to the units: in the epilogue
+// of the product that makes its latest operand, if it is tile-local there; otherwise it floats
+// behind that point, to an epilogue with the same tiles that loads least extra for it, or to a
+// program of its own. What must lie in memory between programs is a minimum cut.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,8 @@
 
 namespace coda {
 
-// Where a program stands: (k, 0) is unit k's; (k, 1), (k, 2), ... are tile programs between unit k and unit k + 1.
+// Where a program stands: (k, 0) is unit k's; (k, 1), (k, 2), ... are tile programs between unit k
+// and unit k + 1.
 struct Position {
   int slot = -1;
   int level = 0;
@@ -34,25 +35,28 @@ struct Partition {
   UnitOrder order;
   std::map<Position, ProgramWork> programs;  // GEMM and tile programs; opaque units have none
   std::map<int, Position> stored_forward;    // value -> the program that writes it
-  std::map<int, Position> stored_backward;   // backward values, and forward ones that are made again
-  std::map<int, Position> reduced;           // reduction -> its program
-  std::set<int> saved;                       // forward values that the backward reads from memory
-  std::map<int, int> stand_in;               // forward value -> the saved one that it is made from by a proven inverse
-  std::vector<int> dropped;                  // forward operands that the backward makes again; see Request::also_saved
-  std::map<int, std::string> reasons;        // value -> why it stands where it stands
+  std::map<int, Position> stored_backward;  // backward values, and forward ones that are made again
+  std::map<int, Position> reduced;          // reduction -> its program
+  std::set<int> saved;                      // forward values that the backward reads from memory
+  std::map<int, int>
+      stand_in;  // forward value -> the saved one that it is made from by a proven inverse
+  std::vector<int>
+      dropped;  // forward operands that the backward makes again; see Request::also_saved
+  std::map<int, std::string> reasons;  // value -> why it stands where it stands
 };
 
 struct PartitionRequest {
   const JointGraph* joint = nullptr;
-  DimValues sizes;                 // what bytes are counted with
-  double storage_bytes = 4;        // of a stored element
-  bool fuse = true;                // false: products' epilogues only store
-  std::set<int> also_saved;        // values that are saved although they could be made again
+  DimValues sizes;           // what bytes are counted with
+  double storage_bytes = 4;  // of a stored element
+  bool fuse = true;          // false: products' epilogues only store
+  std::set<int> also_saved;  // values that are saved although they could be made again
 };
 
 Partition partition(const PartitionRequest& request);
 
-// When a value is known or can be computed at the earliest, given where reductions stand; see partition.cc.
+// When a value is known or can be computed at the earliest, given where reductions stand; see
+// partition.cc.
 class Schedule {
  public:
   Schedule(const JointGraph& joint, const UnitOrder& order, bool fuse);
@@ -60,7 +64,8 @@ class Schedule {
 
   struct Time {
     Position at;
-    bool home = false;  // a tile of unit at.slot; otherwise: computable in any program at `at` or later
+    bool home =
+        false;  // a tile of unit at.slot; otherwise: computable in any program at `at` or later
   };
   const Time& of(int id) const { return times_[static_cast<size_t>(id)]; }
   bool is_home(int id, int unit) const { return of(id).home && of(id).at.slot == unit; }
@@ -78,7 +83,8 @@ class Schedule {
   std::vector<std::string> reasons_;
 };
 
-// Lies in memory without any program of the plan writing it: an input, a result of an opaque call, or a view of such.
+// Lies in memory without any program of the plan writing it: an input, a result of an opaque call,
+// or a view of such.
 bool is_source(const Graph& graph, int id);
 // Operands of a source that are views: the input or result under slices, repeats and gathers.
 int source_base(const Graph& graph, int id);

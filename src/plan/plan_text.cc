@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as text: each step with its program, flops, bytes and predicted time, and why its work stands there.
+// A plan as text: each step with its program, flops, bytes and predicted time, and why its work
+// stands there.
 #include <cstdio>
 
 #include "coda/compile.h"
@@ -50,11 +51,13 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
       out += number("%3.0f ", index++) + step.name + number("  %.3f GFLOP", cost.flops / 1e9) +
              number(", %.2f MB", cost.bytes / 1e6) + number(", %.1f us", cost.seconds * 1e6) + "\n";
       const auto* program = std::get_if<Program>(&step.work);
-      out += indent(program != nullptr ? text(*program) : call_text(std::get<OpaqueCall>(step.work)));
+      out +=
+          indent(program != nullptr ? text(*program) : call_text(std::get<OpaqueCall>(step.work)));
       for (const std::string& reason : step.reasons) out += "    why: " + reason + "\n";
     }
   }
-  out += number("total %.3f GFLOP", total.flops / 1e9) + number(", %.2f MB moved", total.bytes / 1e6) +
+  out += number("total %.3f GFLOP", total.flops / 1e9) +
+         number(", %.2f MB moved", total.bytes / 1e6) +
          number(", %.1f us predicted", total.seconds * 1e6) +
          number(", %.2f MB saved for the backward\n", saved_bytes(plan, sizes) / 1e6);
   return out;

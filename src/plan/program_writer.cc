@@ -8,9 +8,14 @@
 
 namespace coda {
 
-ProgramWriter::ProgramWriter(const JointGraph& joint, const Partition& partition, TensorNames& names, std::string name,
-                             Position at, bool backward)
-    : joint_(joint), graph_(*joint.graph), partition_(partition), names_(names), at_(at), backward_(backward) {
+ProgramWriter::ProgramWriter(const JointGraph& joint, const Partition& partition,
+                             TensorNames& names, std::string name, Position at, bool backward)
+    : joint_(joint),
+      graph_(*joint.graph),
+      partition_(partition),
+      names_(names),
+      at_(at),
+      backward_(backward) {
   program_.name = std::move(name);
 }
 
@@ -43,7 +48,8 @@ int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, c
   return push(step);
 }
 
-// ---- values of tiles -------------------------------------------------------------------------------------------------
+// ---- values of tiles
+// -------------------------------------------------------------------------------------------------
 
 bool ProgramWriter::is_in_memory(int id) const {
   if (is_source(graph_, id)) return true;
@@ -87,8 +93,9 @@ int ProgramWriter::compute(int id) {
     case Op::group_sum: step.kind = StepKind::reduce_group; break;
     case Op::group_repeat: step.kind = StepKind::repeat_group; break;
     default:
-      throw InternalError("a program needs a value that is neither in memory nor tile-local: node " +
-                          std::to_string(id) + " of program " + program_.name);
+      throw InternalError(
+          "a program needs a value that is neither in memory nor tile-local: node " +
+          std::to_string(id) + " of program " + program_.name);
   }
   for (int operand : n.operands) step.operands.push_back(value(operand));
   return push(step);
@@ -126,13 +133,15 @@ int ProgramWriter::load(int id) {
   return push(step);
 }
 
-// x from a saved y = x + v or x ⊙ v, or y from a saved x; chains of links meet at their common members.
+// x from a saved y = x + v or x ⊙ v, or y from a saved x; chains of links meet at their common
+// members.
 int ProgramWriter::through_inverse(int id) {
   const int saved = partition_.stand_in.at(id);
   // Down from the saved value to the core of the class, up again to the needed one.
   auto chain = [this](int v) {
     std::vector<int> links{v};
-    for (InverseLink link = inverse_link(graph_, v); link.operand >= 0; link = inverse_link(graph_, v)) {
+    for (InverseLink link = inverse_link(graph_, v); link.operand >= 0;
+         link = inverse_link(graph_, v)) {
       v = link.operand;
       links.push_back(v);
     }
@@ -148,24 +157,25 @@ int ProgramWriter::through_inverse(int id) {
   int step = value(saved);
   for (size_t i = 0; i < position.at(up[meet]); ++i) {
     const InverseLink link = inverse_link(graph_, down[i]);
-    step = elementwise_step(link.additive ? Elementwise::sub : Elementwise::div, {step, value(link.vector)},
-                            graph_.node(down[i]).shape);
+    step = elementwise_step(link.additive ? Elementwise::sub : Elementwise::div,
+                            {step, value(link.vector)}, graph_.node(down[i]).shape);
   }
   for (size_t i = meet; i-- > 0;) {
     const InverseLink link = inverse_link(graph_, up[i]);
-    step = elementwise_step(link.additive ? Elementwise::add : Elementwise::mul, {step, value(link.vector)},
-                            graph_.node(up[i]).shape);
+    step = elementwise_step(link.additive ? Elementwise::add : Elementwise::mul,
+                            {step, value(link.vector)}, graph_.node(up[i]).shape);
   }
   return step;
 }
 
-// x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) + log Σ, so that what
-// cancels does so before the small term is added.
+// x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) +
+// log Σ, so that what cancels does so before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
   auto negated = [this](int id) {
     const Node& m = graph_.node(id);
     const bool minus = m.op == Op::elementwise && m.fn == Elementwise::mul &&
-                       graph_.node(m.operands[1]).op == Op::constant && graph_.node(m.operands[1]).number == -1;
+                       graph_.node(m.operands[1]).op == Op::constant &&
+                       graph_.node(m.operands[1]).number == -1;
     return minus ? m.operands[0] : -1;
   };
   if (n.fn == Elementwise::add) {
@@ -184,15 +194,19 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
       const int minus = negated(n.operands[i]);
       const Node& product = graph_.node(n.operands[i]);
       if (minus >= 0) {
-        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), operand(minus)}, n.shape);
+        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), operand(minus)},
+                                n.shape);
       }
       for (size_t j : {0U, 1U}) {  // x + a (-b)
-        if (product.op != Op::elementwise || product.fn != Elementwise::mul || is_in_memory(n.operands[i])) break;
+        if (product.op != Op::elementwise || product.fn != Elementwise::mul ||
+            is_in_memory(n.operands[i]))
+          break;
         const int factor = negated(product.operands[j]);
         if (factor < 0) continue;
-        const int unsigned_product =
-            elementwise_step(Elementwise::mul, {operand(product.operands[1 - j]), operand(factor)}, product.shape);
-        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), unsigned_product}, n.shape);
+        const int unsigned_product = elementwise_step(
+            Elementwise::mul, {operand(product.operands[1 - j]), operand(factor)}, product.shape);
+        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), unsigned_product},
+                                n.shape);
       }
     }
   }
@@ -201,7 +215,8 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
   return elementwise_step(n.fn, operands, n.shape);
 }
 
-// ---- vectors ---------------------------------------------------------------------------------------------------------
+// ---- vectors
+// ---------------------------------------------------------------------------------------------------------
 
 int ProgramWriter::load_vector(int id, int lane) {
   auto known = vectors_.find({id, lane});
@@ -214,15 +229,17 @@ int ProgramWriter::load_vector(int id, int lane) {
     combine.shape = n.shape;
     combine.partial = PartialKind::log_sum_exp;
     combine.lane = lane;
-    combine.tensor = tensor(names_.partial(id, PartialKind::log_sum_exp, {}, TensorKind::row_partial));
+    combine.tensor =
+        tensor(names_.partial(id, PartialKind::log_sum_exp, {}, TensorKind::row_partial));
     return vectors_[{id, lane}] = push(combine);
   }
   const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
   if (!given) loaded_vectors_.insert(id);
   Step step;
-  step.kind = n.shape.is_per_row() ? StepKind::load_per_row
-              : n.shape.is_per_column() ? StepKind::load_per_column : StepKind::load_scalar;
+  step.kind = n.shape.is_per_row()      ? StepKind::load_per_row
+              : n.shape.is_per_column() ? StepKind::load_per_column
+                                        : StepKind::load_scalar;
   step.shape = n.shape;
   step.tensor = tensor(names_.vector(id, lane));
   return vectors_[{id, lane}] = push(step);
@@ -240,8 +257,9 @@ int ProgramWriter::vector_value(int id) {
     const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
     return elementwise_step(Elementwise::add, {zero, constant(1)}, n.shape);
   }
-  require(n.op != Op::reciprocal_dim, "the reciprocal of the symbolic size " + n.dim.text() +
-                                          " is needed at run time; give that size a number when the graph is built");
+  require(n.op != Op::reciprocal_dim,
+          "the reciprocal of the symbolic size " + n.dim.text() +
+              " is needed at run time; give that size a number when the graph is built");
   if (n.op == Op::row_logsumexp && !is_made_here_) {
     return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
   }
@@ -262,8 +280,9 @@ int ProgramWriter::finalizer_value(int id) {
     step.kind = StepKind::combine;
     step.partial = n.op == Op::row_centred_squares ? PartialKind::centred : PartialKind::sum;
     step.lane = n.op == Op::row_centred_squares ? 1 : 0;
-    step.tensor = tensor(names_.partial(id, step.partial, {},
-                                        n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+    step.tensor = tensor(
+        names_.partial(id, step.partial, {},
+                       n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
     return push(step);
   }
   switch (n.op) {
@@ -299,8 +318,9 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   if (names_.accumulates(id)) {
     const std::string sum = names_.gradient_tensor(id);
     Step old;
-    old.kind = n.shape.is_per_row() ? StepKind::load_per_row
-               : n.shape.is_per_column() ? StepKind::load_per_column : StepKind::load_scalar;
+    old.kind = n.shape.is_per_row()      ? StepKind::load_per_row
+               : n.shape.is_per_column() ? StepKind::load_per_column
+                                         : StepKind::load_scalar;
     old.shape = n.shape;
     old.tensor = tensor(sum);
     const int before = push(old);
@@ -309,7 +329,8 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   if (!names_.accumulates(id) || is_read_elsewhere_(id)) store(step, names_.vector(id), n.shape);
 }
 
-// ---- effects ---------------------------------------------------------------------------------------------------------
+// ---- effects
+// ---------------------------------------------------------------------------------------------------------
 
 void ProgramWriter::store_tile(int id) {
   const Node& n = graph_.node(id);
@@ -354,7 +375,8 @@ bool ProgramWriter::stores_below(int id) {
   return stores_below_[id] = found;
 }
 
-// The value as a later program would make it from what is stored: reductions take this one (docs/numerics.md).
+// The value as a later program would make it from what is stored: reductions take this one
+// (docs/numerics.md).
 int ProgramWriter::rounded(int id) {
   if (as_stored_.contains(id)) return as_stored_.at(id);
   if (!stores_below(id)) return value(id);
@@ -363,7 +385,8 @@ int ProgramWriter::rounded(int id) {
   const Node& n = graph_.node(id);
   int step = -1;
   if (n.op == Op::elementwise) {
-    step = elementwise_value(n, [this](int o) { return graph_.node(o).shape.is_tensor() ? rounded(o) : value(o); });
+    step = elementwise_value(
+        n, [this](int o) { return graph_.node(o).shape.is_tensor() ? rounded(o) : value(o); });
   } else {
     Step s;
     s.kind = n.op == Op::split_pair    ? StepKind::split_pair
@@ -402,8 +425,9 @@ void ProgramWriter::reduce(int id) {
                  : n.op == Op::row_centred_squares ? PartialKind::centred
                                                    : PartialKind::sum;
   step.kind = n.op == Op::col_sum ? StepKind::column_partial : StepKind::row_partial;
-  step.tensor = tensor(names_.partial(id, step.partial, step.shape,
-                                      n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+  step.tensor = tensor(
+      names_.partial(id, step.partial, step.shape,
+                     n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
   push(step);
 }
 

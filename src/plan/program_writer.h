@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one program: the steps that make its stores and reductions from what lies in memory when it runs.
+// Writes one program: the steps that make its stores and reductions from what lies in memory when
+// it runs.
 #pragma once
 
 #include <functional>
@@ -14,15 +15,16 @@ namespace coda {
 
 class ProgramWriter {
  public:
-  ProgramWriter(const JointGraph& joint, const Partition& partition, TensorNames& names, std::string name,
-                Position at, bool backward);
+  ProgramWriter(const JointGraph& joint, const Partition& partition, TensorNames& names,
+                std::string name, Position at, bool backward);
 
   // Tile programs and products.
   void store_tile(int id);
   void reduce(int id);
 
-  // Finalizers: combines partials, computes vectors from them and from vectors in memory, stores them.
-  // `is_made_here`: vectors that this finalizer computes itself; `is_read_elsewhere`: those that other programs load.
+  // Finalizers: combines partials, computes vectors from them and from vectors in memory, stores
+  // them. `is_made_here`: vectors that this finalizer computes itself; `is_read_elsewhere`: those
+  // that other programs load.
   void store_vector(int id, const std::function<bool(int)>& is_made_here,
                     const std::function<bool(int)>& is_read_elsewhere);
 

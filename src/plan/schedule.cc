@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When values are known. A tensor is at home in unit k if its latest operand is a tile of k, k is a product of the same
-// phase, every vector that it meets is finalized before k runs, and k's tile holds all of it.
+// When values are known. A tensor is at home in unit k if its latest operand is a tile of k, k is a
+// product of the same phase, every vector that it meets is finalized before k runs, and k's tile
+// holds all of it.
 #include <algorithm>
 
 #include "coda/error.h"
@@ -21,7 +22,8 @@ bool is_source(const Graph& graph, int id) {
 }
 
 int source_base(const Graph& graph, int id) {
-  while (graph.node(id).op != Op::input && graph.node(id).op != Op::result) id = graph.node(id).operands[0];
+  while (graph.node(id).op != Op::input && graph.node(id).op != Op::result)
+    id = graph.node(id).operands[0];
   return id;
 }
 
@@ -53,7 +55,9 @@ Schedule::Time Schedule::time_of(int id, const std::map<int, Position>& reduced)
   for (int operand : n.operands) {
     const bool of_tensor = graph_.node(operand).shape.is_tensor();
     Position known = of(operand).at;
-    if (of_tensor) known = std::max(known, start).next();  // made by the program that holds the tensor, at the earliest
+    if (of_tensor)
+      known = std::max(known, start)
+                  .next();  // made by the program that holds the tensor, at the earliest
     latest.at = std::max(latest.at, known);
   }
   return latest;
@@ -66,15 +70,16 @@ Schedule::Time Schedule::tensor_time(int id, const Node& n) {
     const bool same_phase = joint_.forward[static_cast<size_t>(operand)] != backward;
     if (of(operand).home && same_phase) home = std::max(home, of(operand).at.slot);
   }
-  const bool view = n.op == Op::slice_columns || n.op == Op::concat_columns || n.op == Op::repeat_columns ||
-                    n.op == Op::gather_rows;
+  const bool view = n.op == Op::slice_columns || n.op == Op::concat_columns ||
+                    n.op == Op::repeat_columns || n.op == Op::gather_rows;
   std::string& reason = reasons_[static_cast<size_t>(id)];
   bool local = home >= 0 && !view && fuse_;
   for (int operand : n.operands) {
     if (!local) break;
     const Time& t = of(operand);
     if (t.home && t.at.slot == home) continue;
-    // Known before the unit runs: a vector at its finalizer, a tensor in memory or computable from it.
+    // Known before the unit runs: a vector at its finalizer, a tensor in memory or computable from
+    // it.
     if (t.at > Position{home, 0}) {
       local = false;
       reason = graph_.node(operand).shape.is_vector()

@@ -10,7 +10,8 @@
 namespace coda {
 namespace {
 
-// Which operands two products must share to be joined: all left ones, or all right ones, with their transposes.
+// Which operands two products must share to be joined: all left ones, or all right ones, with their
+// transposes.
 std::string operands_key(const Node& n, size_t side) {
   std::string key;
   for (size_t s = 0; s < n.transposes.size(); ++s) {
@@ -71,7 +72,8 @@ class Ordering {
     for (size_t u = 0; u < units_.size(); ++u) {
       for (int id : units_[u].nodes) owner[static_cast<size_t>(id)] = static_cast<int>(u);
     }
-    std::vector<std::set<int>> below(static_cast<size_t>(graph_.size()));  // of a node: the nearest units under it
+    std::vector<std::set<int>> below(
+        static_cast<size_t>(graph_.size()));  // of a node: the nearest units under it
     std::vector<std::set<int>> needs(units_.size());
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live_[static_cast<size_t>(id)]) continue;
@@ -81,7 +83,8 @@ class Ordering {
         if (unit >= 0) {
           mine.insert(unit);
         } else {
-          mine.insert(below[static_cast<size_t>(operand)].begin(), below[static_cast<size_t>(operand)].end());
+          mine.insert(below[static_cast<size_t>(operand)].begin(),
+                      below[static_cast<size_t>(operand)].end());
         }
       }
       const int own = owner[static_cast<size_t>(id)];
@@ -144,14 +147,16 @@ class Ordering {
 
   void append(UnitOrder& order, int u) const {
     const Unit& unit = units_[static_cast<size_t>(u)];
-    for (int id : unit.nodes) order.unit_of[static_cast<size_t>(id)] = static_cast<int>(order.units.size());
+    for (int id : unit.nodes)
+      order.unit_of[static_cast<size_t>(id)] = static_cast<int>(order.units.size());
     order.units.push_back(unit);
   }
 
-  // A weight's gradient goes right after the first main unit behind its operands: one earlier, and the epilogue that could
-  // make its operand (a normalised input, a recomputed activation) would come too late; all at the end, and every
-  // gradient of an activation would live to the end.
-  void append_backward(UnitOrder& order, const std::vector<int>& main, std::vector<int> weights) const {
+  // A weight's gradient goes right after the first main unit behind its operands: one earlier, and
+  // the epilogue that could make its operand (a normalised input, a recomputed activation) would
+  // come too late; all at the end, and every gradient of an activation would live to the end.
+  void append_backward(UnitOrder& order, const std::vector<int>& main,
+                       std::vector<int> weights) const {
     const std::vector<std::set<int>> needs = dependencies();
     std::set<int> done;  // units of the forward count as done
     for (size_t u = 0; u < units_.size(); ++u) {
@@ -169,7 +174,8 @@ class Ordering {
       }
     };
     for (size_t i = 0; i < main.size(); ++i) {
-      // A main unit that itself needs a weight's gradient (a scatter into a tied embedding's) pulls it forward.
+      // A main unit that itself needs a weight's gradient (a scatter into a tied embedding's) pulls
+      // it forward.
       for (bool again = true; again && !ready(main[i]);) {
         std::vector<int> pulled;
         for (int u : weights) {

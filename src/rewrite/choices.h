@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices that rewriting leaves to the cost model, as plain data. A candidate is found where it first appears, in the
-// order of the forward graph, so that the same index means the same thing in every attempt.
+// The choices that rewriting leaves to the cost model, as plain data. A candidate is found where it
+// first appears, in the order of the forward graph, so that the same index means the same thing in
+// every attempt.
 #pragma once
 
 #include <vector>
@@ -16,8 +17,10 @@ enum class ColumnFactor : uint8_t {
 };
 
 struct Choices {
-  std::vector<ColumnFactor> column_factors;  // one a per-column factor along K on a product's left operand
-  std::vector<bool> pinned;                  // one a per-row factor behind a product: true puts it on the gradient (dz')
+  std::vector<ColumnFactor>
+      column_factors;  // one a per-column factor along K on a product's left operand
+  std::vector<bool>
+      pinned;  // one a per-row factor behind a product: true puts it on the gradient (dz')
 
   ColumnFactor column_factor(size_t i) const {
     return i < column_factors.size() ? column_factors[i] : ColumnFactor::producer;
@@ -29,8 +32,8 @@ struct Choices {
 struct Candidates {
   std::vector<int> column_factors;
   std::vector<int> row_factors;
-  // Those of column_factors whose norm subtracts a mean: `producer` is refused for them, as the product of X ⊙ w and the
-  // mean's term cancel (docs/numerics.md).
+  // Those of column_factors whose norm subtracts a mean: `producer` is refused for them, as the
+  // product of X ⊙ w and the mean's term cancel (docs/numerics.md).
   std::vector<int> row_affine;
 };
 

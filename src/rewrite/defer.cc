@@ -31,7 +31,8 @@ class Defer {
 
  private:
   bool is_frozen(int id) const {
-    return id < static_cast<int>(options_.frozen.size()) && options_.frozen[static_cast<size_t>(id)];
+    return id < static_cast<int>(options_.frozen.size()) &&
+           options_.frozen[static_cast<size_t>(id)];
   }
 
   Value value(int id) {
@@ -68,7 +69,8 @@ class Defer {
   Value vector(int id) {
     const Node n = graph_.node(id);
     if (n.op == Op::slice_columns) return slice(value(n.operands[0]), n.dim, n.shape.cols);
-    const bool reduces = (n.op == Op::row_sum || n.op == Op::col_sum) && graph_.node(n.operands[0]).shape.is_tensor();
+    const bool reduces = (n.op == Op::row_sum || n.op == Op::col_sum) &&
+                         graph_.node(n.operands[0]).shape.is_tensor();
     if (!reduces) return rebuild(graph_, n, values(n));
     Form f = form(n.operands[0]);
     std::vector<int> leaving;
@@ -79,7 +81,8 @@ class Defer {
       }
     }
     if (leaving.empty()) return rebuild(graph_, n, {value(n.operands[0])});
-    for (int factor : leaving) f.factors.erase(std::find(f.factors.begin(), f.factors.end(), factor));
+    for (int factor : leaving)
+      f.factors.erase(std::find(f.factors.begin(), f.factors.end(), factor));
     f.origin = -1;
     return mul(rebuild(graph_, n, {materialise(f, pinned_)}), product_of(graph_, leaving));
   }
@@ -117,13 +120,15 @@ class Defer {
     double number = 1;
     std::vector<Value> atoms;
     vector_factors(factor, number, atoms);
-    if (factor.shape().is_per_column() && waits_for_norm(factor)) f = plain(materialise(f, pinned_));
+    if (factor.shape().is_per_column() && waits_for_norm(factor))
+      f = plain(materialise(f, pinned_));
     multiply_constant(f, number);
     for (Value atom : atoms) multiply(f, atom);
     return f;
   }
 
-  // A table is a constant, so a row factor passes it; otherwise only scalars leave a product of tensors.
+  // A table is a constant, so a row factor passes it; otherwise only scalars leave a product of
+  // tensors.
   Form tensor_product(int a, int b) {
     Form fa = form(a);
     Form fb = form(b);
@@ -161,8 +166,10 @@ class Defer {
     const Node& n = graph_.node(id);
     if (n.op == Op::input) return n.kind == InputKind::table;
     if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones) return true;
-    const bool passes = n.op == Op::gather_rows || n.op == Op::repeat_columns || n.op == Op::elementwise;
-    return passes && std::all_of(n.operands.begin(), n.operands.end(), [this](int o) { return is_table(o); });
+    const bool passes =
+        n.op == Op::gather_rows || n.op == Op::repeat_columns || n.op == Op::elementwise;
+    return passes &&
+           std::all_of(n.operands.begin(), n.operands.end(), [this](int o) { return is_table(o); });
   }
 
   Form addition(const Node& n) {
@@ -185,7 +192,8 @@ class Defer {
       return plain(add(f.core, v));
     }
     const Term term = v.shape().is_per_column() ? Term{{}, v} : Term{v, {}};
-    (f.factors.empty() && !(v.shape().is_per_column() && !f.inner.empty()) ? f.inner : f.outer).push_back(term);
+    (f.factors.empty() && !(v.shape().is_per_column() && !f.inner.empty()) ? f.inner : f.outer)
+        .push_back(term);
     f.origin = -1;
     return f;
   }
@@ -201,15 +209,18 @@ class Defer {
   Form merged(const Node& n) {
     Form a = form(n.operands[0]);
     const Form b = form(n.operands[1]);
-    if (a.has_terms() || b.has_terms() || a.factors != b.factors) return plain(rebuild(graph_, n, values(n)));
+    if (a.has_terms() || b.has_terms() || a.factors != b.factors)
+      return plain(rebuild(graph_, n, values(n)));
     a.core = merge_pairs(a.core, b.core, n.dim);
     a.origin = a.factors.empty() ? a.core.id : -1;
     return a;
   }
 
-  // A slice goes to the leaves: columns of a product are the product with columns of the weight, which is a view of memory.
+  // A slice goes to the leaves: columns of a product are the product with columns of the weight,
+  // which is a view of memory.
   Value slice(Value x, const Dim& offset, const Dim& cols) {
-    if (x.shape().cols.is(1) || is_frozen(x.id)) return x.shape().cols.is(1) ? x : slice_columns(x, offset, cols);
+    if (x.shape().cols.is(1) || is_frozen(x.id))
+      return x.shape().cols.is(1) ? x : slice_columns(x, offset, cols);
     const Node n = graph_.node(x.id);
     if (n.op == Op::elementwise) {
       std::vector<Value> operands;
@@ -217,20 +228,23 @@ class Defer {
       return elementwise(n.fn, operands);
     }
     if (n.op == Op::col_sum) return col_sum(slice(graph_.value(n.operands[0]), offset, cols));
-    const bool whole_columns = n.op == Op::matmul && std::none_of(n.transposes.begin(), n.transposes.end(),
-                                                                  [](const Transposes& t) { return t.b; });
+    const bool whole_columns =
+        n.op == Op::matmul && std::none_of(n.transposes.begin(), n.transposes.end(),
+                                           [](const Transposes& t) { return t.b; });
     if (whole_columns) {
       std::vector<MatmulOperands> segments;
       for (size_t s = 0; s < n.transposes.size(); ++s) {
         const Value weight = graph_.value(n.operands[2 * s + 1]);
-        segments.push_back({graph_.value(n.operands[2 * s]), slice(weight, offset, cols), n.transposes[s]});
+        segments.push_back(
+            {graph_.value(n.operands[2 * s]), slice(weight, offset, cols), n.transposes[s]});
       }
       return matmul(segments);
     }
     return slice_columns(x, offset, cols);
   }
 
-  // ---- products ------------------------------------------------------------------------------------------------------
+  // ---- products
+  // ------------------------------------------------------------------------------------------------------
 
   Form product(const Node& n) {
     const Transposes t = n.transposes[0];
@@ -264,10 +278,10 @@ class Defer {
     return out;
   }
 
-  // u vᵀ·op(B). A factor that was folded and that the term has goes with the weight, as g must be the sums of the weight
-  // as it is used; one that the term lacks does not.
-  std::vector<Term> through(const std::vector<Term>& terms, Value weight, const std::vector<Value>& folded,
-                            const Transposes& t) {
+  // u vᵀ·op(B). A factor that was folded and that the term has goes with the weight, as g must be
+  // the sums of the weight as it is used; one that the term lacks does not.
+  std::vector<Term> through(const std::vector<Term>& terms, Value weight,
+                            const std::vector<Value>& folded, const Transposes& t) {
     std::vector<Term> out;
     for (const Term& term : terms) {
       double number = 1;
@@ -293,7 +307,8 @@ class Defer {
     return out;
   }
 
-  // A pinned factor stays on the gradient: the data gradient reads the same stored dz' as the weight gradient.
+  // A pinned factor stays on the gradient: the data gradient reads the same stored dz' as the
+  // weight gradient.
   Form keep_pinned(Form a) {
     if (a.has_terms()) return a;
     std::vector<int> kept;
@@ -345,8 +360,8 @@ class Defer {
     return a;
   }
 
-  // Aᵀ·B (a weight's gradient): scalars leave; factors along the outputs leave on both sides; per-row factors lie along
-  // the contraction and stand on one operand.
+  // Aᵀ·B (a weight's gradient): scalars leave; factors along the outputs leave on both sides;
+  // per-row factors lie along the contraction and stand on one operand.
   Form contraction_over_rows(int a_id, int b_id) {
     Form a = form(a_id);
     Form b = form(b_id);
@@ -379,13 +394,17 @@ class Defer {
     return out;
   }
 
-  bool is_pinned(int id) const { return std::find(pinned_.begin(), pinned_.end(), id) != pinned_.end(); }
+  bool is_pinned(int id) const {
+    return std::find(pinned_.begin(), pinned_.end(), id) != pinned_.end();
+  }
 
-  // X without vector scales and vector additions: which operand of Aᵀ·B is the gradient is read off this core.
+  // X without vector scales and vector additions: which operand of Aᵀ·B is the gradient is read off
+  // this core.
   Value strip(Value v) const {
     for (;;) {
       const Node& n = graph_.node(v.id);
-      const bool passes = n.op == Op::elementwise && (n.fn == Elementwise::mul || n.fn == Elementwise::add);
+      const bool passes =
+          n.op == Op::elementwise && (n.fn == Elementwise::mul || n.fn == Elementwise::add);
       if (!passes) return v;
       const bool first = graph_.node(n.operands[0]).shape.is_vector();
       const bool second = graph_.node(n.operands[1]).shape.is_vector();

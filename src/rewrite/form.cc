@@ -7,7 +7,9 @@ namespace coda {
 namespace {
 
 const Node& node_of(Value v) { return v.graph->node(v.id); }
-bool is_call(Value v, Elementwise fn) { return node_of(v).op == Op::elementwise && node_of(v).fn == fn; }
+bool is_call(Value v, Elementwise fn) {
+  return node_of(v).op == Op::elementwise && node_of(v).fn == fn;
+}
 Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
 
 Value times(Value a, Value b) { return a.graph == nullptr ? b : mul(a, b); }
@@ -15,7 +17,8 @@ Value times(Value a, Value b) { return a.graph == nullptr ? b : mul(a, b); }
 // v ⊙ factors, where a constant that v carries joins the vector: one multiplication an element.
 Value scale(Value v, Value factors) {
   const bool carries = is_call(v, Elementwise::mul) && v.shape().is_tensor() &&
-                       node_of(operand(v, 1)).op == Op::constant && node_of(factors).op != Op::constant;
+                       node_of(operand(v, 1)).op == Op::constant &&
+                       node_of(factors).op != Op::constant;
   return carries ? mul(operand(v, 0), mul(factors, operand(v, 1))) : mul(v, factors);
 }
 

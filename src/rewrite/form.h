@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor value while factors are deferred:  f ⊙ (X + Σ u vᵀ) + Σ u' v'ᵀ.  f is a sorted list of per-row vectors and
-// non-constant scalars; the terms are of rank one. Terms inside and outside f are kept apart, or the backward of a
-// row-affine norm would carry a term twice that cancels only numerically.
+// A tensor value while factors are deferred:  f ⊙ (X + Σ u vᵀ) + Σ u' v'ᵀ.  f is a sorted list of
+// per-row vectors and non-constant scalars; the terms are of rank one. Terms inside and outside f
+// are kept apart, or the backward of a row-affine norm would carry a term twice that cancels only
+// numerically.
 #pragma once
 
 #include <vector>
@@ -17,11 +18,11 @@ struct Term {
 };
 
 struct Form {
-  Value core;                 // X
-  std::vector<int> factors;   // f, ascending ids, with repetition
+  Value core;                // X
+  std::vector<int> factors;  // f, ascending ids, with repetition
   std::vector<Term> inner;
   std::vector<Term> outer;
-  int origin = -1;            // the node that this is a view of, if it still is exactly that node
+  int origin = -1;  // the node that this is a view of, if it still is exactly that node
 
   bool has_terms() const { return !inner.empty() || !outer.empty(); }
 };
@@ -36,7 +37,8 @@ Value value_of(const Term& term, Graph& graph);
 
 // Multiplies a form by one vector or scalar atom, keeping it deferred.
 void multiply(Form& form, Value atom);
-// X, inner terms and outer terms times a constant; constants never join f, or r and -r would not be equal factors.
+// X, inner terms and outer terms times a constant; constants never join f, or r and -r would not be
+// equal factors.
 void multiply_constant(Form& form, double number);
 
 // The node: (X + inner) ⊙ f + outer, factors in `first` applied before the others.

@@ -25,8 +25,8 @@ std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choi
 
 }  // namespace
 
-JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request, const Choices& choices,
-                           bool rewritten) {
+JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
+                           const Choices& choices, bool rewritten) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
   clone(source, *joint.graph);
@@ -37,13 +37,15 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request, c
   for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
   for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
   if (rewritten) roots = to_fixed_point(graph, roots, choices, {}, joint.candidates);
-  joint.outputs.assign(roots.begin(), roots.begin() + static_cast<std::ptrdiff_t>(request.outputs.size()));
+  joint.outputs.assign(roots.begin(),
+                       roots.begin() + static_cast<std::ptrdiff_t>(request.outputs.size()));
   joint.forward = reached_from(graph, roots);
 
   std::vector<Seed> seeds;
   std::vector<int> wanted;
   for (size_t i = 0; i < request.seeds.size(); ++i) {
-    seeds.push_back({roots[request.outputs.size() + i], graph.value(request.seeds[i].cotangent.id)});
+    seeds.push_back(
+        {roots[request.outputs.size() + i], graph.value(request.seeds[i].cotangent.id)});
   }
   for (const GradientRequest& gradient : request.gradients) wanted.push_back(gradient.input.id);
   const std::vector<Value> gradients = differentiate(graph, seeds, wanted);
@@ -52,10 +54,12 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request, c
     if (g.graph != nullptr) gradient_roots.push_back(g.id);
   }
   if (rewritten) {
-    gradient_roots = to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
+    gradient_roots =
+        to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
   }
   size_t next = 0;
-  for (const Value& g : gradients) joint.gradients.push_back(g.graph == nullptr ? -1 : gradient_roots[next++]);
+  for (const Value& g : gradients)
+    joint.gradients.push_back(g.graph == nullptr ? -1 : gradient_roots[next++]);
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
   return joint;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a vector is known when a product's epilogue runs: the test that decides what is deferred (not "is it a norm").
+// Whether a vector is known when a product's epilogue runs: the test that decides what is deferred
+// (not "is it a norm").
 #pragma once
 
 #include <set>
@@ -13,7 +14,8 @@ class Readiness {
  public:
   explicit Readiness(const Graph& graph) : graph_(graph) {}
 
-  // True unless v contains a row reduction and depends on every product (matmul or opaque call) inside x.
+  // True unless v contains a row reduction and depends on every product (matmul or opaque call)
+  // inside x.
   bool is_ready(int v, int x);
 
  private:

@@ -38,9 +38,13 @@ class Sums {
   }
 
  private:
-  bool is_frozen(int id) const { return id < static_cast<int>(frozen_.size()) && frozen_[static_cast<size_t>(id)]; }
+  bool is_frozen(int id) const {
+    return id < static_cast<int>(frozen_.size()) && frozen_[static_cast<size_t>(id)];
+  }
   const Node& node(Value v) const { return graph_.node(v.id); }
-  bool is_call(Value v, Elementwise fn) const { return node(v).op == Op::elementwise && node(v).fn == fn; }
+  bool is_call(Value v, Elementwise fn) const {
+    return node(v).op == Op::elementwise && node(v).fn == fn;
+  }
   Value operand(Value v, size_t i) const { return {v.graph, node(v).operands[i]}; }
 
   Value value(int id) {
@@ -61,7 +65,8 @@ class Sums {
     return rebuild(graph_, n, operands);
   }
 
-  // The summands of `id`, rewritten. A sum that someone else reads too, or that is frozen, stays a summand.
+  // The summands of `id`, rewritten. A sum that someone else reads too, or that is frozen, stays a
+  // summand.
   void flatten(int id, bool top, std::vector<Value>& terms) {
     const Node& n = graph_.node(id);
     const bool sum = n.op == Op::elementwise && n.fn == Elementwise::add && !is_frozen(id);
@@ -81,12 +86,14 @@ class Sums {
     return sum;
   }
 
-  // ---- tensors -------------------------------------------------------------------------------------------------------
+  // ---- tensors
+  // -------------------------------------------------------------------------------------------------------
 
   Summand summand(Value v) {
     Summand s{v, {}, 1};
     std::vector<Value> atoms;
-    while (is_call(s.core, Elementwise::mul) && operand(s.core, 1).shape().is_vector() && !is_frozen(s.core.id)) {
+    while (is_call(s.core, Elementwise::mul) && operand(s.core, 1).shape().is_vector() &&
+           !is_frozen(s.core.id)) {
       vector_factors(operand(s.core, 1), s.number, atoms);
       s.core = operand(s.core, 0);
     }
@@ -163,15 +170,15 @@ class Sums {
     return segments;
   }
 
-  // (col_sum(A ⊙ u))ᵀ v beside (Aᵀ·B) ⊙ c joins as Aᵀ·(B + u (v / c)), unless B lies in memory already; likewise
-  // vᵀ col_sum(B ⊙ u) joins as (A + u (v / c))ᵀ·B.
+  // (col_sum(A ⊙ u))ᵀ v beside (Aᵀ·B) ⊙ c joins as Aᵀ·(B + u (v / c)), unless B lies in memory
+  // already; likewise vᵀ col_sum(B ⊙ u) joins as (A + u (v / c))ᵀ·B.
   bool join_rank_one(std::vector<Summand>& products, const Summand& term) {
     for (Summand& p : products) {
       const std::vector<MatmulOperands> segments = segments_of(p.core);
       if (segments.size() != 1 || !segments[0].transposes.a || segments[0].transposes.b) continue;
       std::vector<int> rest;  // the term's factors that the product lacks
-      std::set_difference(term.factors.begin(), term.factors.end(), p.factors.begin(), p.factors.end(),
-                          std::back_inserter(rest));
+      std::set_difference(term.factors.begin(), term.factors.end(), p.factors.begin(),
+                          p.factors.end(), std::back_inserter(rest));
       if (rest.size() + p.factors.size() != term.factors.size()) continue;
       for (bool left : {true, false}) {
         const Value reduced = left ? segments[0].a : segments[0].b;
@@ -188,8 +195,10 @@ class Sums {
     return false;
   }
 
-  // factors = {sum over rows of (reduced ⊙ u), v...}: addend is u ⊗ v, for the operand beside `reduced`.
-  bool rank_one_addend(const std::vector<int>& factors, Value reduced, bool left, Value& addend) const {
+  // factors = {sum over rows of (reduced ⊙ u), v...}: addend is u ⊗ v, for the operand beside
+  // `reduced`.
+  bool rank_one_addend(const std::vector<int>& factors, Value reduced, bool left,
+                       Value& addend) const {
     for (size_t i = 0; i < factors.size(); ++i) {
       Value sum = graph_.value(factors[i]);
       if (left && node(sum).op != Op::transpose) continue;
@@ -201,7 +210,8 @@ class Sums {
       for (size_t j = 0; j < factors.size(); ++j) {
         if (j == i) continue;
         const Value factor = graph_.value(factors[j]);
-        along_other = along_other && (left ? !factor.shape().is_per_row() : !factor.shape().is_per_column());
+        along_other =
+            along_other && (left ? !factor.shape().is_per_row() : !factor.shape().is_per_column());
         v = mul(v, factor);
       }
       if (!along_other) continue;
@@ -247,9 +257,11 @@ class Sums {
     return total(terms);
   }
 
-  // ---- vectors -------------------------------------------------------------------------------------------------------
+  // ---- vectors
+  // -------------------------------------------------------------------------------------------------------
 
-  // Σ_m (m ⊙ p) + Σ_m (m ⊙ q) = Σ_m (m ⊙ (p + q)) for a product m; and Σ (W ⊙ (Σ (A ⊙ u))ᵀ) = Σ (u ⊙ (A·W)) where A·W exists.
+  // Σ_m (m ⊙ p) + Σ_m (m ⊙ q) = Σ_m (m ⊙ (p + q)) for a product m; and Σ (W ⊙ (Σ (A ⊙ u))ᵀ) = Σ (u
+  // ⊙ (A·W)) where A·W exists.
   Value vector_sum(const std::vector<Value>& terms, const Shape& shape) {
     if (!shape.is_per_column()) return factored_total(terms);
     std::vector<Value> others;
@@ -274,7 +286,8 @@ class Sums {
     return total(others);
   }
 
-  // Factors that all terms share leave the sum: a / r + b / r is (a + b) / r, which meets an r later and cancels.
+  // Factors that all terms share leave the sum: a / r + b / r is (a + b) / r, which meets an r
+  // later and cancels.
   Value factored_total(const std::vector<Value>& terms) {
     std::vector<Summand> summands;
     for (Value t : terms) {
@@ -296,7 +309,8 @@ class Sums {
     std::vector<Value> rest;
     for (const Summand& s : summands) {
       std::vector<int> own;
-      std::set_difference(s.factors.begin(), s.factors.end(), common.begin(), common.end(), std::back_inserter(own));
+      std::set_difference(s.factors.begin(), s.factors.end(), common.begin(), common.end(),
+                          std::back_inserter(own));
       rest.push_back(mul(product_of(graph_, own), graph_.constant(s.number)));
     }
     return mul(total(rest), product_of(graph_, common));
@@ -332,8 +346,8 @@ class Sums {
     return false;
   }
 
-  // If each segment A·op(W) of the product has its Σ (op(W) ⊙ (Σ (A ⊙ u))ᵀ) among the terms, with one u: takes those
-  // terms away.
+  // If each segment A·op(W) of the product has its Σ (op(W) ⊙ (Σ (A ⊙ u))ᵀ) among the terms, with
+  // one u: takes those terms away.
   bool over_segments(Value product, std::vector<Value>& terms, Value& u) {
     std::vector<size_t> used;
     for (const MatmulOperands& segment : segments_of(product)) {
@@ -353,7 +367,8 @@ class Sums {
     return true;
   }
 
-  // t = col_sum(W ⊙ (col_sum(A ⊙ u))ᵀ) for a plain W, (row_sum(W ⊙ col_sum(A ⊙ u)))ᵀ for a transposed one.
+  // t = col_sum(W ⊙ (col_sum(A ⊙ u))ᵀ) for a plain W, (row_sum(W ⊙ col_sum(A ⊙ u)))ᵀ for a
+  // transposed one.
   bool over_segment(Value t, const MatmulOperands& segment, Value& u) const {
     const bool transposed = segment.transposes.b;
     if (is_frozen(t.id) || node(t).op != (transposed ? Op::transpose : Op::col_sum)) return false;
@@ -385,7 +400,8 @@ class Sums {
 
 }  // namespace
 
-std::vector<int> join_sums(Graph& graph, const std::vector<int>& roots, const std::vector<bool>& frozen) {
+std::vector<int> join_sums(Graph& graph, const std::vector<int>& roots,
+                           const std::vector<bool>& frozen) {
   Sums pass(graph, roots, frozen);
   std::vector<int> out;
   for (int root : roots) out.push_back(pass.rewrite(root));

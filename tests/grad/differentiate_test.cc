@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients against central finite differences of the reference evaluator in float64, for every operation and block.
+// Gradients against central finite differences of the reference evaluator in float64, for every
+// operation and block.
 #include "grad/differentiate.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ struct Case {
   void fill(Value v, const std::string& name, double low, double high) {
     std::uniform_real_distribution<double> uniform(low, high);
     std::vector<double>& data = inputs[name];
-    data.resize(static_cast<size_t>(v.shape().rows.evaluate(sizes) * v.shape().cols.evaluate(sizes)));
+    data.resize(
+        static_cast<size_t>(v.shape().rows.evaluate(sizes) * v.shape().cols.evaluate(sizes)));
     for (double& x : data) x = uniform(random);
   }
 };
@@ -66,15 +68,17 @@ void expect_gradients(Case& c, Value output) {
       x[i] = kept - h;
       const double down = objective();
       x[i] = kept;
-      EXPECT_NEAR(g.data[i], (up - down) / (2 * h), 1e-7 * (1 + std::abs(g.data[i]))) << name << "[" << i << "]";
+      EXPECT_NEAR(g.data[i], (up - down) / (2 * h), 1e-7 * (1 + std::abs(g.data[i])))
+          << name << "[" << i << "]";
     }
   }
 }
 
 TEST(Differentiate, EveryUnaryOperation) {
-  for (Elementwise fn : {Elementwise::exp, Elementwise::log, Elementwise::rsqrt, Elementwise::sqrt, Elementwise::recip,
-                         Elementwise::sigmoid, Elementwise::tanh, Elementwise::erf, Elementwise::silu,
-                         Elementwise::gelu, Elementwise::gelu_tanh, Elementwise::neg}) {
+  for (Elementwise fn :
+       {Elementwise::exp, Elementwise::log, Elementwise::rsqrt, Elementwise::sqrt,
+        Elementwise::recip, Elementwise::sigmoid, Elementwise::tanh, Elementwise::erf,
+        Elementwise::silu, Elementwise::gelu, Elementwise::gelu_tanh, Elementwise::neg}) {
     Case c;
     const Value x = c.wanted_input("x", {"M", 4}, 0.5, 2);
     SCOPED_TRACE(std::string(info(fn).name));
@@ -83,8 +87,8 @@ TEST(Differentiate, EveryUnaryOperation) {
 }
 
 TEST(Differentiate, BinaryOperationsWithEveryBroadcast) {
-  for (Elementwise fn : {Elementwise::add, Elementwise::mul, Elementwise::sub, Elementwise::div, Elementwise::max,
-                         Elementwise::min}) {
+  for (Elementwise fn : {Elementwise::add, Elementwise::mul, Elementwise::sub, Elementwise::div,
+                         Elementwise::max, Elementwise::min}) {
     for (const Shape& shape : {Shape{"M", 4}, Shape{"M", 1}, Shape{1, 4}, Shape{1, 1}}) {
       Case c;
       const Value x = c.wanted_input("x", {"M", 4}, 0.5, 2);
@@ -137,9 +141,9 @@ TEST(Differentiate, MatmulOfSegmentsAndVectors) {
   const Value e = c.wanted_input("e", {4, 2});
   const Value v = c.wanted_input("v", {1, 4});
   const Value y = matmul({{a, b, {}}, {d, e, {false, true}}});
-  const Value row = matmul({{v, e, {}}});                                // [1, 4] · [4, 2]
-  const Value column = matmul({{y, v, {false, true}}});                  // [M, 4] · [4, 1]
-  const Value transposed = matmul({{v, b, {false, true}}});              // [1, 4] · [4, 3]
+  const Value row = matmul({{v, e, {}}});                    // [1, 4] · [4, 2]
+  const Value column = matmul({{y, v, {false, true}}});      // [M, 4] · [4, 1]
+  const Value transposed = matmul({{v, b, {false, true}}});  // [1, 4] · [4, 3]
   expect_gradients(c, mul(add(mul(d, row), column), row_sum(mul(a, transposed))));
 }
 
@@ -157,19 +161,23 @@ TEST(Differentiate, PairsSlicesAndRepeats) {
   expect_gradients(half, split_pair(x, 4, 1));
   Case slices;
   const Value s = slices.wanted_input("x", {"M", 8});
-  expect_gradients(slices, concat_columns({slice_columns(s, 1, 3) * slice_columns(s, 4, 3), slice_columns(s, 2, 2)}));
+  expect_gradients(slices, concat_columns({slice_columns(s, 1, 3) * slice_columns(s, 4, 3),
+                                           slice_columns(s, 2, 2)}));
   Case repeats;
   expect_gradients(repeats, repeat_columns(repeats.wanted_input("x", {"M", 3}) * 2.0, 4));
 }
 
 TEST(Differentiate, NormsGatesAndRope) {
   Case rms;
-  expect_gradients(rms, rms_norm(rms.wanted_input("x", {"M", 6}), rms.wanted_input("w", {1, 6}), 1e-5));
+  expect_gradients(rms,
+                   rms_norm(rms.wanted_input("x", {"M", 6}), rms.wanted_input("w", {1, 6}), 1e-5));
   Case gemma;
-  expect_gradients(gemma, rms_norm(gemma.wanted_input("x", {"M", 6}), gemma.wanted_input("w", {1, 6}), 1e-5, 1));
+  expect_gradients(
+      gemma, rms_norm(gemma.wanted_input("x", {"M", 6}), gemma.wanted_input("w", {1, 6}), 1e-5, 1));
   Case layer;
-  expect_gradients(layer, layer_norm(layer.wanted_input("x", {"M", 6}), layer.wanted_input("w", {1, 6}),
-                                     layer.wanted_input("b", {1, 6}), 1e-5));
+  expect_gradients(layer,
+                   layer_norm(layer.wanted_input("x", {"M", 6}), layer.wanted_input("w", {1, 6}),
+                              layer.wanted_input("b", {1, 6}), 1e-5));
   Case gate;
   const Value g = gate.wanted_input("g", {"M", 4}, -3, 3);
   const Value u = gate.wanted_input("u", {"M", 4});
@@ -180,7 +188,8 @@ TEST(Differentiate, NormsGatesAndRope) {
     const Value sin = rotated.table("sin", {3, 2});
     const Value position = rotated.graph.table("position", {"M", 1}, DType::i32);
     rotated.inputs["position"] = {0, 1, 2, 1, 0};
-    expect_gradients(rotated, rope(rotated.wanted_input("x", {"M", 8}), {cos, sin, position}, 2, 4, half));
+    expect_gradients(rotated,
+                     rope(rotated.wanted_input("x", {"M", 8}), {cos, sin, position}, 2, 4, half));
   }
 }
 
@@ -215,7 +224,8 @@ TEST(Differentiate, WhatLeadsNowhereIsNotBuilt) {
   const int before = c.graph.size();
   differentiate(c.graph, {{y.id, c.table("seed", y.shape())}}, c.wanted);
   int products = 0;
-  for (int id = before; id < c.graph.size(); ++id) products += c.graph.node(id).op == Op::matmul ? 1 : 0;
+  for (int id = before; id < c.graph.size(); ++id)
+    products += c.graph.node(id).op == Op::matmul ? 1 : 0;
   EXPECT_EQ(products, 1);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of whole blocks, run in float64 program by program, against the graph differentiated as it was written and run op by
-// op: equal for every choice that the compiler may make.
+// Plans of whole blocks, run in float64 program by program, against the graph differentiated as it
+// was written and run op by op: equal for every choice that the compiler may make.
 #include "coda/compile.h"
 
 #include <gtest/gtest.h>
@@ -24,12 +24,14 @@ struct Expected {
 };
 
 // Outputs and gradients of the plain graph by the reference evaluator.
-Expected reference(const Block& b, const std::map<std::string, std::vector<double>>& inputs, const DimValues& sizes) {
+Expected reference(const Block& b, const std::map<std::string, std::vector<double>>& inputs,
+                   const DimValues& sizes) {
   Graph graph;
   clone(b.graph, graph);
   std::vector<Seed> seeds;
   std::vector<int> wanted;
-  for (const SeededOutput& s : b.request.seeds) seeds.push_back({s.output.id, graph.value(s.cotangent.id)});
+  for (const SeededOutput& s : b.request.seeds)
+    seeds.push_back({s.output.id, graph.value(s.cotangent.id)});
   for (const GradientRequest& g : b.request.gradients) wanted.push_back(g.input.id);
   const std::vector<Value> gradients = differentiate(graph, seeds, wanted);
   std::vector<int> roots;
@@ -37,7 +39,8 @@ Expected reference(const Block& b, const std::map<std::string, std::vector<doubl
   for (const Value& g : gradients) roots.push_back(g.id);
   const std::vector<Matrix> values = evaluate(graph, roots, inputs, sizes);
   Expected expected;
-  for (size_t i = 0; i < b.request.outputs.size(); ++i) expected.values[b.request.outputs[i].name] = values[i].data;
+  for (size_t i = 0; i < b.request.outputs.size(); ++i)
+    expected.values[b.request.outputs[i].name] = values[i].data;
   for (size_t i = 0; i < b.request.gradients.size(); ++i) {
     expected.values[b.request.gradients[i].name] = values[b.request.outputs.size() + i].data;
   }
@@ -135,8 +138,8 @@ TEST_P(EveryBlock, GradientsAreAddedToWhereAsked) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Compile, EveryBlock,
-                         testing::Values("llama_block", "llama_model_tied", "llama_model_untied", "gpt2_model",
-                                         "parallel_block", "sandwich_block"),
+                         testing::Values("llama_block", "llama_model_tied", "llama_model_untied",
+                                         "gpt2_model", "parallel_block", "sandwich_block"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

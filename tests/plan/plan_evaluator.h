@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a plan in float64 with what each program may see and nothing else: every program gets the tensors that earlier ones
-// stored, whole matrices by name. A value that a plan forgets to store is an error here.
+// Runs a plan in float64 with what each program may see and nothing else: every program gets the
+// tensors that earlier ones stored, whole matrices by name. A value that a plan forgets to store is
+// an error here.
 #pragma once
 
 #include <map>
@@ -27,7 +28,8 @@ class PlanEvaluator {
         for (const TensorDecl& t : program->tensors) {
           if (has(t.name)) inputs[t.name] = read(t.name);
         }
-        for (auto& [name, data] : program::evaluate(*program, sizes_, inputs, options)) write(name, data);
+        for (auto& [name, data] : program::evaluate(*program, sizes_, inputs, options))
+          write(name, data);
       } else {
         call(std::get<OpaqueCall>(step.work));
       }
@@ -82,7 +84,8 @@ class PlanEvaluator {
                                                          std::numeric_limits<double>::quiet_NaN());
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < cols; ++c) {
-        base[static_cast<size_t>(r * width + t.column_offset.constant() + c)] = data[static_cast<size_t>(r * cols + c)];
+        base[static_cast<size_t>(r * width + t.column_offset.constant() + c)] =
+            data[static_cast<size_t>(r * cols + c)];
       }
     }
     write(t.view_of, base);

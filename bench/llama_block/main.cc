@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The block benchmark: a LLaMA block without attention, forward and forward + backward, fp32 and
+// bf16. In one run and interleaved round by round: our fused plan, our unfused plan (the same
+// GEMMs, no epilogues), the fused plan's products alone, and PyTorch eager and compiled. Prints
+// medians and ratios; writes JSON.
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <random>
+
+#include "CLI/CLI.hpp"
+#include "base/float16.h"
+#include "block_graph.h"
+#include "coda/error.h"
+#include "cpu/cpu_backend.h"
+#include "nlohmann/json.hpp"
+#include "peer_process.h"
+#include "runtime/session.h"
+
+namespace coda::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line;
+  std::string name = "unknown processor";
+  std::string flags;
+  while (std::getline(info, line)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    if (line.rfind("model name", 0) == 0) name = line.substr(colon + 2);
+    if (line.rfind("flags", 0) == 0) flags = line.substr(colon + 2);
+  }
+  for (const char* flag : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}) {
+    if (flags.find(flag) != std::string::npos) name += std::string(" ") + flag;
+  }
+  return name + ", " + std::to_string(omp_get_max_threads()) + " threads";
+}
+
+// A plan ready to run, with memory for everything that a caller binds, filled with random values.
+class Runner {
+ public:
+  Runner(const Plan& plan, Backend& backend, const DimValues& sizes)
+      : session_(plan, backend, sizes) {
+    std::mt19937_64 random(1);
+    for (const PlanTensor& t : plan.tensors) {
+      if (t.role == TensorRole::temporary || t.role == TensorRole::saved || !t.view_of.empty())
+        continue;
+      const int64_t rows = t.decl.shape.rows.evaluate(sizes);
+      const int64_t cols = t.decl.shape.cols.evaluate(sizes);
+      memory_.emplace_back(new std::byte[static_cast<size_t>(rows * cols * size_of(t.decl.dtype))]);
+      fill(memory_.back().get(), t.decl, rows * cols, random);
+      session_.bind(t.decl.name, dense_view(memory_.back().get(), t.decl.dtype, rows, cols));
+    }
+  }
+
+  double seconds() {
+    const auto start = std::chrono::steady_clock::now();
+    session_.forward();
+    if (!session_.plan().backward.empty()) session_.backward();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // What a step needs beside weights, inputs and gradients.
+  int64_t bytes() const { return session_.arena().bytes + session_.arena().saved_bytes; }
+
+ private:
+  static void fill(std::byte* memory, const TensorDecl& decl, int64_t count,
+                   std::mt19937_64& random) {
+    std::normal_distribution<float> normal;
+    const float scale = decl.shape.is_tensor() && !decl.shape.rows.is_constant() ? 1.0F : 0.03F;
+    for (int64_t i = 0; i < count; ++i) {
+      const float x = scale * normal(random);
+      if (decl.dtype == DType::f32) reinterpret_cast<float*>(memory)[i] = x;
+      if (decl.dtype == DType::bf16) reinterpret_cast<uint16_t*>(memory)[i] = bf16_from_float(x);
+      if (decl.dtype == DType::i32) reinterpret_cast<int32_t*>(memory)[i] = static_cast<int32_t>(i);
+    }
+  }
+
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  Session session_;
+};
+
+struct Candidate {
+  std::string name;
+  std::function<double()> seconds;
+  std::vector<double> times;
+
+  double median() const {
+    std::vector<double> sorted = times;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+// The median over rounds of a's time by b's in the same round.
+double ratio(const Candidate& a, const Candidate& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.times.size(); ++i) ratios.push_back(a.times[i] / b.times[i]);
+  std::sort(ratios.begin(), ratios.end());
+  return ratios[ratios.size() / 2];
+}
+
+struct Options {
+  std::string peer;
+  std::string json;
+  std::vector<std::string> sizes{"2048,576,1536", "4096,1024,2816", "2048,2048,5632"};
+  std::vector<std::string> types{"f32", "bf16"};
+  int rounds = 15;
+};
+
+BlockSize parse_size(const std::string& text) {
+  int64_t tokens = 0;
+  int64_t width = 0;
+  int64_t mlp = 0;
+  const int fields = std::sscanf(text.c_str(), "%ld,%ld,%ld", &tokens, &width, &mlp);
+  require(fields == 3 && tokens > 0 && width > 0 && mlp > 0,
+          "a size is TOKENS,WIDTH,MLP with positive numbers, not \"" + text + "\"");
+  return block_size(tokens, width, mlp);
+}
+
+Json measure(const BlockSize& size, DType type, bool backward, Backend& backend, PeerProcess* peer,
+             int rounds) {
+  const DimValues sizes{{"M", size.tokens}};
+  auto plan_of = [&](bool fuse) {
+    Graph graph;
+    CompileOptions options;
+    options.sizes = sizes;
+    options.storage = type;
+    options.rates = cpu_rates();
+    options.fuse = fuse;
+    const CompileRequest request = add_block(graph, size, type, backward);
+    return compile(graph, request, options).plan;
+  };
+  const Plan fused_plan = plan_of(true);
+  Runner fused(fused_plan, backend, sizes);
+  Runner unfused(plan_of(false), backend, sizes);
+  Runner products(products_alone(fused_plan), backend, sizes);
+  std::vector<Candidate> candidates{{"fused", [&] { return fused.seconds(); }, {}},
+                                    {"unfused", [&] { return unfused.seconds(); }, {}},
+                                    {"products", [&] { return products.seconds(); }, {}}};
+  const std::string shape = std::string(name_of(type)) + " " + std::to_string(size.tokens) + " " +
+                            std::to_string(size.width) + " " + std::to_string(size.mlp);
+  const std::string phase = backward ? "fwdbwd" : "fwd";
+  for (const char* variant : {"eager", "compile"}) {
+    if (peer == nullptr) continue;
+    const std::string request = phase + " " + variant + " " + shape;
+    candidates.push_back(
+        {std::string("torch_") + variant, [peer, request] { return peer->seconds(request); }, {}});
+  }
+  for (Candidate& c : candidates) c.seconds();  // warm caches, compile
+  std::mt19937 random(2);
+  std::vector<size_t> order(candidates.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (int round = 0; round < rounds; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (size_t i : order) candidates[i].times.push_back(candidates[i].seconds());
+  }
+
+  const double flops = size.gemm_flops(backward);
+  Json result{{"phase", phase},
+              {"dtype", name_of(type)},
+              {"M", size.tokens},
+              {"D", size.width},
+              {"I", size.mlp}};
+  std::printf("%-6s %-4s M %-5ld D %-4ld I %-4ld", phase.c_str(),
+              std::string(name_of(type)).c_str(), static_cast<long>(size.tokens),
+              static_cast<long>(size.width), static_cast<long>(size.mlp));
+  for (const Candidate& c : candidates) {
+    std::printf("  %s %.1f ms (%.0f GFLOP/s)", c.name.c_str(), c.median() * 1e3,
+                flops / c.median() / 1e9);
+    result[c.name + "_seconds"] = c.median();
+    result[c.name + "_gflops"] = flops / c.median() / 1e9;
+  }
+  const Candidate& ours = candidates[0];
+  result["unfused_over_fused"] = ratio(candidates[1], ours);
+  result["fused_over_products"] = ratio(ours, candidates[2]);
+  std::printf("\n       unfused/fused %.3f  fused/products %.3f", ratio(candidates[1], ours),
+              ratio(ours, candidates[2]));
+  if (peer != nullptr) {
+    const size_t best = candidates[3].median() < candidates[4].median() ? 3 : 4;
+    result["torch_over_fused"] = ratio(candidates[best], ours);
+    std::printf("  best torch/fused %.3f (%s)", ratio(candidates[best], ours),
+                candidates[best].name.c_str());
+    long run = 0;
+    const std::string answer = peer->ask("peak " + phase + " eager " + shape);
+    if (std::sscanf(answer.c_str(), "bytes %ld", &run) == 1) result["torch_eager_bytes"] = run;
+    std::printf("  memory %.1f MB, torch eager %.1f MB",
+                static_cast<double>(fused.bytes() + cpu::scratch_bytes(backend)) / 1e6,
+                static_cast<double>(run) / 1e6);
+  }
+  result["fused_bytes"] = fused.bytes() + cpu::scratch_bytes(backend);
+  std::printf("\n");
+  std::fflush(stdout);
+  return result;
+}
+
+int run(const Options& options) {
+  std::unique_ptr<PeerProcess> peer;
+  Json report{{"processor", processor_name()}, {"rounds", options.rounds}};
+  std::printf("%s\n", processor_name().c_str());
+  if (!options.peer.empty()) {
+    peer = std::make_unique<PeerProcess>(options.peer);
+    const std::string version = peer->ask("version");
+    report["peer"] = version;
+    std::printf("peer: PyTorch %s\n", version.c_str());
+  }
+  const auto backend = cpu::make_cpu_backend();
+  for (const std::string& size : options.sizes) {
+    for (const std::string& type : options.types) {
+      require(type == "f32" || type == "bf16", "a type is f32 or bf16, not \"" + type + "\"");
+      for (bool backward : {false, true}) {
+        report["results"].push_back(measure(parse_size(size),
+                                            type == "f32" ? DType::f32 : DType::bf16, backward,
+                                            *backend, peer.get(), options.rounds));
+      }
+    }
+  }
+  if (!options.json.empty()) std::ofstream(options.json) << report.dump(2) << "\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace coda::bench
+
+int main(int argc, char** argv) {
+  coda::bench::Options options;
+  CLI::App app("A LLaMA block without attention: fused, unfused, its products alone, and PyTorch");
+  app.add_option("--peer", options.peer,
+                 "command of the PyTorch server; none: our own variants only");
+  app.add_option("--json", options.json, "file for the results");
+  app.add_option("--size", options.sizes, "TOKENS,WIDTH,MLP; may be repeated");
+  app.add_option("--type", options.types, "f32 or bf16; may be repeated");
+  app.add_option("--rounds", options.rounds, "rounds of interleaved runs")
+      ->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return coda::bench::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "block: %s\n", error.what());
+    return 1;
+  }
+}
