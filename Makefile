@@ -2,10 +2,10 @@
 # The commands of a developer and of CI. `make run` and `make test` work on a fresh machine: what is
 # missing is installed first (scripts/setup.sh). All outputs lie in build*/, out/ and .venv/.
 
-# `make run` trains on this file or folder.
-DATA ?= .
+# `make run` trains on these files and folders: this project's own text, unless told otherwise.
+DATA ?= $(wildcard include src tools tests bench device examples scripts cmake docs README.md)
 OUT ?= out/run
-TRAIN ?= train --data $(DATA) --out $(OUT)
+TRAIN ?= train --data $(DATA) --out $(OUT) --overwrite --report
 
 # `make bench BENCH=gemm`: only what has this in its name; all if empty.
 BENCH ?=
