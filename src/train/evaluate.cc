@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluate.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+
+namespace coda::train {
+namespace {
+
+// The window that starts at `start`: ids, and targets of those that no earlier window predicts.
+// Returns the number of targets.
+int64_t fill_window(const io::Tokens& tokens, int64_t start, int64_t stride, std::span<int32_t> ids,
+                    std::span<int32_t> targets) {
+  std::fill(ids.begin(), ids.end(), 0);
+  std::fill(targets.begin(), targets.end(), kIgnoredTarget);
+  const auto sequence = static_cast<int64_t>(ids.size());
+  const int64_t first_new = start == 0 ? 0 : sequence - stride;
+  int64_t predicted = 0;
+  for (int64_t i = 0; i < sequence && start + i + 1 < tokens.size(); ++i) {
+    ids[static_cast<size_t>(i)] = tokens[start + i];
+    if (i < first_new) continue;
+    targets[static_cast<size_t>(i)] = tokens[start + i + 1];
+    ++predicted;
+  }
+  return predicted;
+}
+
+}  // namespace
+
+Evaluation evaluate(ModelRunner& runner, const io::Tokens& tokens, int64_t batch, int64_t sequence,
+                    int64_t stride, const std::function<bool(int64_t)>& progress) {
+  require(stride >= 1 && stride <= sequence, "the stride must be from 1 to the sequence, " +
+                                                 std::to_string(sequence) + ", not " +
+                                                 std::to_string(stride));
+  require(tokens.size() >= 2,
+          tokens.source + ": there must be two tokens, one to predict the next");
+  std::vector<int32_t> ids(static_cast<size_t>(batch * sequence));
+  std::vector<int32_t> targets(ids.size());
+  Evaluation result;
+  const int64_t to_predict = tokens.size() - 1;
+  int64_t start = 0;
+  while (result.predicted < to_predict) {
+    for (int64_t row = 0; row < batch; ++row, start += stride) {
+      const auto place = static_cast<size_t>(row * sequence);
+      const auto count = static_cast<size_t>(sequence);
+      result.predicted += fill_window(tokens, start, stride, std::span(ids).subspan(place, count),
+                                      std::span(targets).subspan(place, count));
+    }
+    runner.forward(ids, targets);
+    for (float loss : runner.row_losses()) result.total_loss += loss;
+    if (progress && !progress(result.predicted)) break;
+  }
+  return result;
+}
+
+}  // namespace coda::train

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/generate.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+
+namespace coda::train {
+
+void generate(ModelRunner& runner, int64_t sequence, std::vector<int32_t> prompt, int64_t count,
+              const SamplingOptions& options, const std::function<bool(int32_t)>& on_token) {
+  require(!prompt.empty(), "sampling: the prompt is empty; give at least one token");
+  for (int32_t id : prompt) {
+    require(id >= 0 && id < runner.model().vocabulary,
+            "sampling: the prompt has token " + std::to_string(id) + ", but the vocabulary has " +
+                std::to_string(runner.model().vocabulary));
+  }
+  const std::vector<int32_t> targets(static_cast<size_t>(sequence), kIgnoredTarget);
+  std::vector<int32_t> window(targets.size());
+  for (int64_t i = 0; i < count; ++i) {
+    // Attention is causal: what stands behind the last token does not matter.
+    const size_t used = std::min(prompt.size(), window.size());
+    std::fill(window.begin(), window.end(), 0);
+    std::copy(prompt.end() - static_cast<int64_t>(used), prompt.end(), window.begin());
+    runner.forward(window, targets);
+    const int32_t id = pick_token(runner.logits(static_cast<int64_t>(used) - 1), options,
+                                  static_cast<uint64_t>(i));
+    if (!on_token(id)) return;
+    prompt.push_back(id);
+  }
+}
+
+}  // namespace coda::train

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/model_runner.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+
+namespace coda::train {
+namespace {
+
+constexpr const char* kScale = "loss_scale";
+
+std::string gradient_name(const ModelParameter& parameter) { return "grad." + parameter.name; }
+
+bool has_tensor(const Plan& plan, std::string_view name) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [&](const PlanTensor& t) { return t.decl.name == name; });
+}
+
+}  // namespace
+
+TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
+  // Rows of the longest tensors are numbered with 31 bits.
+  require(options.batch <= INT32_MAX / options.sequence,
+          std::to_string(options.batch) + " sequences of " + std::to_string(options.sequence) +
+              " tokens are more than 2^31 tokens at once: choose a smaller --batch");
+  const int64_t longest = longest_sequence_of(config);
+  require(options.sequence <= longest, "sequences of " + std::to_string(options.sequence) +
+                                           " tokens are longer than the model allows (" +
+                                           std::to_string(longest) +
+                                           "): choose a smaller --sequence");
+  TaskGraph task;
+  task.model = build_model(config, {.storage = options.storage, .positions = options.sequence});
+  ModelGraph& model = *task.model;
+  task.options.rates = cpu_rates();
+  task.options.sizes = {{"M", options.batch * options.sequence}, {"T", options.sequence}};
+  task.options.storage = options.storage;
+  task.options.fuse = options.fuse;
+  switch (options.task) {
+    case Task::losses: task.request.outputs = {{"row_losses", model.row_losses}}; break;
+    case Task::logits: task.request.outputs = {{"logits", model.logits}}; break;
+    case Task::gradients:
+      task.request.outputs = {{"loss", model.loss}};
+      task.request.seeds = {{model.loss, model.graph.input(kScale, {1, 1})}};
+      for (const ModelParameter& p : model.parameters) {
+        task.request.gradients.push_back(
+            {p.value, gradient_name(p), DType::f32, options.accumulate});
+      }
+      break;
+  }
+  return task;
+}
+
+ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& backend)
+    : options_(options), task_(std::move(task)) {
+  Compiled compiled = compile(task_.model->graph, task_.request, task_.options);
+  session_ = std::make_unique<Session>(std::move(compiled.plan), backend, task_.options.sizes,
+                                       SessionOptions{.timing = options.timing});
+  const int64_t tokens = options.batch * options.sequence;
+  ids_.resize(static_cast<size_t>(tokens));
+  targets_.resize(ids_.size());
+  for (int64_t i = 0; i < tokens; ++i) {
+    positions_.push_back(static_cast<int32_t>(i % options.sequence));
+  }
+  auto bind = [&](const std::string& name, void* data, DType dtype, int64_t rows, int64_t cols) {
+    if (!has_tensor(session_->plan(), name)) return;
+    session_->bind(name, dense_view(data, dtype, rows, cols));
+  };
+  bind("ids", ids_.data(), DType::i32, tokens, 1);
+  bind("targets", targets_.data(), DType::i32, tokens, 1);
+  bind("positions", positions_.data(), DType::i32, tokens, 1);
+  for (ModelTable& t : task_.model->tables) {
+    bind(t.name, t.values.data(), DType::f32, t.rows, t.cols);
+  }
+  bind(kScale, &scale_, DType::f32, 1, 1);
+  bind("loss", &loss_, DType::f32, 1, 1);
+  if (options.task == Task::losses) rows_.resize(ids_.size());
+  bind("row_losses", rows_.data(), DType::f32, tokens, 1);
+  if (options.task == Task::logits) {
+    logits_.resize(ids_.size() * static_cast<size_t>(task_.model->vocabulary));
+  }
+  bind("logits", logits_.data(), DType::f32, tokens, task_.model->vocabulary);
+  if (options.task != Task::gradients) return;
+  for (const ModelParameter& p : task_.model->parameters) {
+    gradients_.emplace_back(static_cast<size_t>(p.count()));
+    bind(gradient_name(p), gradients_.back().data(), DType::f32, p.rows(), p.cols());
+  }
+}
+
+void ModelRunner::bind(Weights& weights) {
+  invariant(weights.size() == model().parameters.size(), "weights of another model");
+  for (WeightTensor& w : weights) {
+    if (has_tensor(session_->plan(), w.name)) session_->bind(w.name, w.view());
+  }
+}
+
+void ModelRunner::forward(std::span<const int32_t> ids, std::span<const int32_t> targets) {
+  invariant(ids.size() == ids_.size() && targets.size() == ids_.size(), "a batch of another size");
+  std::copy(ids.begin(), ids.end(), ids_.begin());
+  std::copy(targets.begin(), targets.end(), targets_.begin());
+  session_->forward();
+}
+
+void ModelRunner::backward(float scale) {
+  scale_ = scale;
+  session_->backward();
+}
+
+std::span<const float> ModelRunner::logits(int64_t position) const {
+  const auto width = static_cast<size_t>(model().vocabulary);
+  return std::span(logits_).subspan(static_cast<size_t>(position) * width, width);
+}
+
+}  // namespace coda::train

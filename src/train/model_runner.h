@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model compiled for one size of batch and run by a backend: token ids in, losses, logits or
+// gradients out. The weights are the caller's and may change between runs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coda/compile.h"
+#include "models/build_model.h"
+#include "runtime/session.h"
+#include "train/weights.h"
+
+namespace coda::train {
+
+enum class Task : uint8_t {
+  gradients,  // the mean loss, and its gradient to every parameter
+  losses,     // the loss of every position
+  logits,     // the logits of every position
+};
+
+struct RunnerOptions {
+  Task task = Task::losses;
+  DType storage = DType::f32;  // of weight matrices and activations
+  int64_t batch = 1;           // sequences
+  int64_t sequence = 1;        // tokens of each
+  bool accumulate = false;     // gradients are added to what is there
+  bool fuse = true;            // false: the unfused plan, to compare with
+  bool timing = false;         // measure each step
+};
+
+// A model's graph with what a task asks of it; compile() takes the two.
+struct TaskGraph {
+  std::unique_ptr<ModelGraph> model;
+  CompileRequest request;
+  CompileOptions options;
+};
+TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options);
+
+class ModelRunner {
+ public:
+  ModelRunner(const ModelConfig& config, const RunnerOptions& options, Backend& backend)
+      : ModelRunner(make_task(config, options), options, backend) {}
+  // The task of the same options, whose compiler options may have been changed.
+  ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& backend);
+
+  const ModelGraph& model() const { return *task_.model; }
+  // Weights in the order of model().parameters; they must outlive the runs.
+  void bind(Weights& weights);
+
+  // Ids and targets of batch * sequence positions; kIgnoredTarget: the position does not count.
+  void forward(std::span<const int32_t> ids, std::span<const int32_t> targets);
+  // Gradients of scale * loss of the last forward, into gradients().
+  void backward(float scale);
+
+  float loss() const { return loss_; }                                 // Task::gradients
+  std::span<const float> row_losses() const { return rows_; }          // Task::losses
+  std::span<const float> logits(int64_t position) const;               // Task::logits
+  std::vector<std::vector<float>>& gradients() { return gradients_; }  // as model().parameters
+  const Session& session() const { return *session_; }
+
+ private:
+  RunnerOptions options_;
+  TaskGraph task_;
+  std::unique_ptr<Session> session_;
+  std::vector<int32_t> ids_, targets_, positions_;
+  float scale_ = 1;
+  float loss_ = 0;
+  std::vector<float> rows_;
+  std::vector<float> logits_;
+  std::vector<std::vector<float>> gradients_;
+};
+
+}  // namespace coda::train

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input gives one line on stderr that says what is wrong, an exit status that is not 0, and
+// leaves nothing half written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+std::string some_text(size_t bytes) {
+  std::string text;
+  for (size_t i = 0; text.size() < bytes; ++i) {
+    text += "line " + std::to_string(i * i) + " of a text that nobody reads\n";
+  }
+  return text.substr(0, bytes);
+}
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A model that trains in no time.
+const Words kTiny{"--layers", "1", "--hidden",   "8", "--heads",  "2", "--mlp",      "8",
+                  "--batch",  "2", "--sequence", "8", "--sample", "0", "--held-out", "0"};
+
+void expect_one_line(const CommandResult& result, int status, const Words& said) {
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(result.err.find("coda: "), 0u) << result.err;
+  EXPECT_EQ(result.err.find("internal error"), std::string::npos) << result.err;
+  for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
+}
+
+class BadInput : public testing::Test {
+ protected:
+  std::string text() const { return folder.write("text.txt", some_text(2000)); }
+  std::string out() const { return folder / "run"; }
+  CommandResult train(const Words& flags) const {
+    return run_coda(Words{"train", "--out", out()} + kTiny + flags);
+  }
+  // A trained checkpoint.
+  std::string checkpoint() const {
+    const CommandResult result = train({"--data", text(), "--steps", "2"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return folder / "run/step-000002";
+  }
+  // Fails before anything is written.
+  void expect_train_refuses(const Words& flags, int status, const Words& said) const {
+    expect_one_line(train(flags), status, said);
+    EXPECT_EQ(names_in(out()), Words{});
+  }
+
+  TestFolder folder;
+};
+
+TEST_F(BadInput, WrongFlags) {
+  expect_one_line(run_coda({}), 2, {"--help"});
+  expect_one_line(run_coda({"trian"}), 2, {"--help"});
+  expect_train_refuses({"--data", text(), "--stepz", "3"}, 2, {"--stepz", "coda train --help"});
+  expect_train_refuses({"--data", text(), "--steps", "many"}, 2, {"--steps"});
+  expect_train_refuses({"--data", text(), "--steps", "0"}, 2, {"--steps"});
+  expect_train_refuses({"--data", text(), "--dtype", "fp8"}, 2, {"--dtype"});
+  expect_train_refuses({"--data", text(), "--model", "bert"}, 2, {"--model"});
+  expect_train_refuses({"--data", text(), "--warmup", "9", "--steps", "3"}, 1, {"warm"});
+}
+
+TEST_F(BadInput, MissingOrEmptyData) {
+  expect_train_refuses({}, 1, {"--data", "--ids"});
+  expect_train_refuses({"--data", folder / "none.txt"}, 1, {"none.txt"});
+  expect_train_refuses({"--ids", folder / "none.bin"}, 1, {"none.bin"});
+  expect_train_refuses({"--data", folder.write("empty.txt", "")}, 1, {"empty.txt"});
+  folder.write("nothing/binary", std::string(100, '\0'));
+  expect_train_refuses({"--data", folder / "nothing"}, 1, {"nothing", "no text"});
+  expect_train_refuses({"--data", text(), "--ids", text()}, 1, {"--data", "--ids"});
+  expect_one_line(run_coda({"eval", checkpoint()}), 1, {"--data"});
+}
+
+TEST_F(BadInput, ATextShorterThanASequence) {
+  const std::string words = folder.write("short.txt", "12345678");
+  expect_train_refuses({"--data", words}, 1, {"short.txt", "8 tokens", "9"});
+}
+
+TEST_F(BadInput, InconsistentSizes) {
+  const std::string data = text();
+  expect_train_refuses({"--data", data, "--heads", "3"}, 1, {"--heads 3", "--hidden 8"});
+  expect_train_refuses({"--data", data, "--heads", "4", "--kv-heads", "3"}, 1,
+                       {"num_key_value_heads (3)", "num_attention_heads (4)"});
+  expect_train_refuses({"--data", data, "--head-size", "3"}, 1, {"head_dim is 3", "even"});
+  expect_train_refuses({"--data", data, "--layers", "-1"}, 1, {"num_hidden_layers is -1"});
+  expect_train_refuses({"--data", data, "--max-positions", "4"}, 1, {"--sequence", "8", "4"});
+}
+
+TEST_F(BadInput, SizesBeyondWhatCanBeCounted) {
+  const std::string data = text();
+  expect_train_refuses({"--data", data, "--batch", "2000000000"}, 1, {"2^31", "--batch"});
+  expect_train_refuses({"--data", data, "--hidden", "2000000000"}, 1, {"2^40"});
+  expect_train_refuses({"--data", data, "--vocab", "3000000000"}, 1, {"2147483647"});
+}
+
+TEST_F(BadInput, AVocabularyTooSmallForTheData) {
+  std::string ids;
+  for (int i = 0; i < 100; ++i) ids += std::string{static_cast<char>(i), '\1'};  // 256 + i
+  const std::string file = folder.write("ids.bin", ids);
+  expect_train_refuses({"--ids", file, "--vocab", "300"}, 1, {"ids.bin", "token 44", "id 300"});
+  expect_train_refuses({"--data", text(), "--vocab", "100"}, 1, {"256", "100", "--ids"});
+  const std::string cut = folder.write("cut.bin", "abc");
+  expect_train_refuses({"--ids", cut}, 1, {"cut.bin", "3 bytes"});
+}
+
+TEST_F(BadInput, DamagedCheckpoints) {
+  const std::string good = checkpoint();
+  const std::string data = folder / "text.txt";
+  const std::string config = read_bytes(fs::path(good) / "config.json");
+  const std::string weights = read_bytes(fs::path(good) / "model.safetensors");
+  auto eval = [&](const std::string& changed_config, const std::string& changed_weights) {
+    folder.write("bad/config.json", changed_config);
+    folder.write("bad/model.safetensors", changed_weights);
+    return run_coda({"eval", folder / "bad", "--data", data});
+  };
+  auto replaced = [](std::string text, const std::string& what, const std::string& by) {
+    EXPECT_NE(text.find(what), std::string::npos) << what;
+    return text.replace(text.find(what), what.size(), by);
+  };
+  EXPECT_EQ(eval(config, weights).status, 0);
+  expect_one_line(run_coda({"eval", folder / "none", "--data", data}), 1, {"none"});
+  expect_one_line(eval(config.substr(0, config.size() / 2), weights), 1, {"config.json"});
+  expect_one_line(eval("", weights), 1, {"config.json"});
+  expect_one_line(eval(replaced(config, "\"silu\"", "\"relu\""), weights), 1,
+                  {"config.json", "hidden_act", "relu"});
+  expect_one_line(
+      eval(replaced(config, "\"intermediate_size\": 8", "\"intermediate_size\": 9"), weights), 1,
+      {"model.safetensors", "[8, 8]", "[9, 8]"});
+  expect_one_line(
+      eval(replaced(config, "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2"), weights), 1,
+      {"model.layers.1."});
+  expect_one_line(eval(config, ""), 1, {"model.safetensors"});
+  expect_one_line(eval(config, weights.substr(0, weights.size() - 1)), 1, {"model.safetensors"});
+  expect_one_line(eval(config, "\xff\xff\xff\xff" + weights.substr(4)), 1, {"model.safetensors"});
+  expect_one_line(eval(config, replaced(weights, "\"F32\"", "\"I32\"")), 1, {"I32"});
+}
+
+TEST_F(BadInput, AFullDiskKeepsTheLastCheckpoint) {
+  const std::string good = checkpoint();
+  const std::string before = read_bytes(fs::path(good) / "model.safetensors");
+  const Words names = names_in(out());
+  // The same run longer, from the checkpoint, on a disk on which no file can grow to its size.
+  const CommandResult result =
+      run_coda(Words{"train", "--out", folder / "new", "--init", good, "--data",
+                     folder / "text.txt", "--steps", "2", "--sample", "0", "--sequence", "8"},
+               {.file_limit = 2000});
+  expect_one_line(result, 1, {folder / "new", "File too large"});
+  EXPECT_EQ(names_in(folder / "new"), Words{});
+  EXPECT_EQ(names_in(out()), names);
+  EXPECT_EQ(read_bytes(fs::path(good) / "model.safetensors"), before);
+}
+
+TEST_F(BadInput, ALossThatIsNotFiniteStopsAndKeepsTheLastCheckpoint) {
+  const CommandResult result = train({"--data", text(), "--steps", "50", "--lr", "1e6", "--decay",
+                                      "1e6", "--clip", "0", "--save-every", "1"});
+  expect_one_line(result, 1, {"step ", "not finite", "step-0000"});
+  const CommandResult eval = run_coda({"info"});
+  EXPECT_EQ(eval.status, 0);
+  for (const std::string& name : names_in(out())) EXPECT_EQ(name.find(".tmp"), std::string::npos);
+  EXPECT_FALSE(names_in(out()).empty());
+}
+
+TEST_F(BadInput, ARunIsNeitherOverwrittenNorResumedByMistake) {
+  const std::string good = checkpoint();
+  const std::string data = folder / "text.txt";
+  const std::string before = read_bytes(fs::path(good) / "model.safetensors");
+  expect_one_line(train({"--data", data, "--steps", "2"}), 1, {"--resume", "--overwrite"});
+  expect_one_line(run_coda({"train", "--out", out(), "--resume", "--lr", "1"}), 1, {"--lr"});
+  expect_one_line(run_coda({"train", "--out", folder / "new", "--resume"}), 1, {"no checkpoint"});
+  folder.write("text.txt", some_text(1999));
+  expect_one_line(run_coda({"train", "--out", out(), "--resume"}), 1, {"data has changed"});
+  EXPECT_EQ(read_bytes(fs::path(good) / "model.safetensors"), before);
+}
+
+TEST_F(BadInput, PromptsThatTheModelCannotRead) {
+  const std::string good = checkpoint();
+  expect_one_line(run_coda({"sample", good, "--prompt-ids", "1,256"}), 1, {"256"});
+  expect_one_line(run_coda({"sample", good, "--temperature", "-1"}), 2, {"--temperature"});
+}
+
+}  // namespace
+}  // namespace coda

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the command `coda` as a person's shell would, and tells what came of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace coda {
+
+struct CommandResult {
+  int status = 0;  // exit status, or 128 + the signal that ended it
+  std::string out;
+  std::string err;
+};
+
+struct CommandOptions {
+  int64_t file_limit = 0;                         // largest file it may write, in bytes; 0: any
+  std::function<void(pid_t)> while_running = {};  // called once it has started
+};
+
+CommandResult run_coda(const std::vector<std::string>& arguments,
+                       const CommandOptions& options = {});
+
+// A folder of one test, empty at the start and removed at the end.
+class TestFolder {
+ public:
+  TestFolder();
+  ~TestFolder();
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // Writes a file and returns its path.
+  std::string write(const std::string& name, const std::string& contents) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_bytes(const std::filesystem::path& file);
+// Names of what lies in a folder, sorted; nothing if there is no such folder.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
+
+}  // namespace coda

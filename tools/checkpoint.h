@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint opened for evaluation or sampling.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "coda/dtype.h"
+#include "io/safetensors.h"
+#include "models/config.h"
+#include "runtime/backend.h"
+#include "train/model_runner.h"
+
+namespace coda::tools {
+
+struct Checkpoint {
+  ModelConfig config;
+  io::StoredTensors stored;
+};
+// A Hugging Face folder, or a run's: then its newest checkpoint.
+Checkpoint open_checkpoint(const std::filesystem::path& folder);
+
+// A runner of the checkpoint's model, with its weights.
+struct LoadedModel {
+  train::Weights weights;
+  std::unique_ptr<train::ModelRunner> runner;
+};
+LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions& options,
+                       Backend& backend);
+
+// "fp32" or "bf16"; checked by the command line.
+DType storage_type(const std::string& name);
+
+}  // namespace coda::tools

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of `coda`. Each adds its flags and help to the app, and runs when it is parsed;
+// errors leave as exceptions, and main makes one line and an exit status of them.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace coda::tools {
+
+void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_sample(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_info(CLI::App& app);
+
+}  // namespace coda::tools

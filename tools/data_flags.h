@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that say what to read: --data, a text or a folder of texts as bytes, or --ids, a file of
+// token ids.
+#pragma once
+
+#include <string>
+
+#include "io/text_data.h"
+
+namespace CLI {
+class App;
+}
+
+namespace coda::tools {
+
+struct DataFlags {
+  std::string data;
+  std::string ids;
+  int id_bytes = 2;
+
+  void add_to(CLI::App& command);
+  bool is_text() const { return ids.empty(); }
+  // Throws Error unless exactly one is given, it is readable, and all its ids are below `vocab`.
+  io::Tokens load(int64_t vocab) const;
+};
+
+// The texts of a folder. In a Git checkout those that Git tracks, in an order shuffled once and for
+// all, so that the end of the whole is a fair sample of it; elsewhere all of them by path.
+io::Tokens load_texts(const std::string& path);
+
+}  // namespace coda::tools

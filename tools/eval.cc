@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda eval: loss and perplexity of a checkpoint on a text or on token ids.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "checkpoint.h"
+#include "coda/error.h"
+#include "commands.h"
+#include "cpu/cpu_backend.h"
+#include "data_flags.h"
+#include "model_flags.h"
+#include "train/evaluate.h"
+
+namespace coda::tools {
+namespace {
+
+struct EvalFlags {
+  std::string folder;
+  DataFlags data;
+  int64_t sequence = 0;
+  int64_t stride = 0;
+  int64_t batch = 0;
+  int64_t limit = 0;
+  std::string dtype = "fp32";
+  bool json = false;
+};
+
+void print(const EvalFlags& flags, const train::Evaluation& result, bool is_bytes, double seconds) {
+  const double loss = result.loss();
+  const double bits = loss / std::numbers::ln2;
+  if (flags.json) {
+    nlohmann::ordered_json out{{"loss", loss},
+                               {"perplexity", std::exp(loss)},
+                               {"bits_per_token", bits},
+                               {"predicted_tokens", result.predicted},
+                               {"sequence", flags.sequence},
+                               {"stride", flags.stride},
+                               {"seconds", seconds}};
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  fmt::print("loss        {:.6f} nats a token\n", loss);
+  fmt::print("perplexity  {:.4f}\n", std::exp(loss));
+  fmt::print("bits        {:.4f} a {}\n", bits, is_bytes ? "byte" : "token");
+  fmt::print("predicted   {} tokens in {:.1f} s ({:.0f} a second)\n", result.predicted, seconds,
+             static_cast<double>(result.predicted) / seconds);
+}
+
+void run(EvalFlags flags) {
+  const Checkpoint checkpoint = open_checkpoint(flags.folder);
+  const int64_t longest = longest_sequence_of(checkpoint.config);
+  io::Tokens tokens = flags.data.load(vocabulary_of(checkpoint.config));
+  if (flags.limit > 0) tokens = tokens.slice(0, std::min(tokens.size(), flags.limit + 1));
+  if (flags.sequence == 0) {
+    flags.sequence = std::min({longest, int64_t{1024}, std::max<int64_t>(tokens.size() - 1, 1)});
+  }
+  if (flags.stride == 0) flags.stride = flags.sequence;
+  if (flags.batch == 0) flags.batch = std::max<int64_t>(1, 2048 / flags.sequence);
+  if (!flags.json) {
+    fmt::print("{}: {}\n", flags.folder, text(checkpoint.config));
+    fmt::print("{}: {} tokens, sequences of {}, stride {}\n", tokens.source, tokens.size(),
+               flags.sequence, flags.stride);
+  }
+  const auto backend = cpu::make_cpu_backend();
+  LoadedModel model = load_model(checkpoint,
+                                 {.task = train::Task::losses,
+                                  .storage = storage_type(flags.dtype),
+                                  .batch = flags.batch,
+                                  .sequence = flags.sequence},
+                                 *backend);
+  const auto start = std::chrono::steady_clock::now();
+  const train::Evaluation result =
+      train::evaluate(*model.runner, tokens, flags.batch, flags.sequence, flags.stride);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  require(std::isfinite(result.total_loss),
+          flags.folder + ": the loss is not finite: the weights are damaged, or too large for " +
+              flags.dtype);
+  print(flags, result, flags.data.is_text(), seconds.count());
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto flags = std::make_shared<EvalFlags>();
+  CLI::App& command = *app.add_subcommand(
+      "eval", "Loss and perplexity of a LLaMA or GPT-2 checkpoint on a text or on token ids");
+  command
+      .add_option("checkpoint", flags->folder,
+                  "A Hugging Face folder: config.json, "
+                  "model.safetensors (or shards with an index)")
+      ->required();
+  flags->data.add_to(command);
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
+  command
+      .add_option("--sequence", flags->sequence,
+                  "Tokens of a sequence [the model's longest, at most 1024]")
+      ->check(at_least_1);
+  command
+      .add_option("--stride", flags->stride,
+                  "Tokens between the starts of two sequences; smaller than --sequence gives "
+                  "each token more context, and takes longer [--sequence]")
+      ->check(at_least_1);
+  command.add_option("--batch", flags->batch, "Sequences at once [2048 tokens' worth]")
+      ->check(at_least_1);
+  command.add_option("--limit", flags->limit, "Predict only this many tokens")->check(at_least_1);
+  command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command.add_flag("--json", flags->json, "Print one JSON object");
+  command.callback([flags] { run(*flags); });
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that describe a model: a config.json, or sizes.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace coda::tools {
+
+struct ModelFlags {
+  std::string config;  // a folder with config.json
+  std::string model = "llama";
+  LlamaConfig sizes;  // for gpt2 those that it has
+  std::optional<int64_t> kv_heads;
+  std::optional<int64_t> head_dim;
+  std::optional<int64_t> mlp;
+  std::optional<int64_t> max_positions;
+
+  ModelFlags();
+  void add_to(CLI::App& command);
+  // The checked config; where nothing else is said the model is made for `sequence` positions.
+  ModelConfig build(int64_t sequence) const;
+};
+
+// "llama: 4 layers, hidden 128, ...".
+std::string text(const ModelConfig& config);
+
+}  // namespace coda::tools

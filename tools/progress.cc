@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+
+namespace coda::tools {
+namespace {
+
+constexpr double kTerminalSeconds = 0.2;  // between two rewrites of the line
+constexpr double kLogSeconds = 10;        // between two lines of a log
+constexpr double kSmoothing = 0.9;        // of the loss shown
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+void on_signal(int signal) {
+  stop_signal = signal;
+  std::signal(signal, SIG_DFL);
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string count_text(double count) {
+  if (count < 1e3) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.1f}k", count / 1e3);
+  return fmt::format("{:.2f}M", count / 1e6);
+}
+
+Progress::Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step)
+    : first_(first_step),
+      steps_(steps),
+      tokens_of_step_(tokens_of_step),
+      done_(first_step),
+      is_terminal_(isatty(STDOUT_FILENO) != 0) {}
+
+double Progress::seconds_since(Clock::time_point when) const {
+  return std::chrono::duration<double>(Clock::now() - when).count();
+}
+
+double Progress::tokens_per_second() const {
+  const double seconds = seconds_since(start_) - excluded_;
+  return seconds > 0 ? static_cast<double>((done_ - first_) * tokens_of_step_) / seconds : 0;
+}
+
+void Progress::step(int64_t done, double loss) {
+  const bool is_first = done_ == first_;
+  done_ = done;
+  smooth_loss_ = is_first ? loss : kSmoothing * smooth_loss_ + (1 - kSmoothing) * loss;
+  const bool is_last = done == steps_;
+  const double wait = is_terminal_ ? kTerminalSeconds : kLogSeconds;
+  if (!is_first && !is_last && seconds_since(printed_) < wait) return;
+  printed_ = Clock::now();
+  const double rate = tokens_per_second();
+  const double left = rate > 0 ? static_cast<double>((steps_ - done) * tokens_of_step_) / rate : 0;
+  const std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s  {} left", done,
+                                       std::to_string(steps_).size(), steps_, smooth_loss_,
+                                       count_text(rate), duration_text(left));
+  if (is_terminal_) {
+    fmt::print("\r\x1b[K{}", line);
+    has_line_ = true;
+  } else {
+    fmt::print("{}\n", line);
+  }
+  std::fflush(stdout);
+}
+
+void Progress::note(const std::string& text) {
+  finish_line();
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+void Progress::finish_line() {
+  if (has_line_) fmt::print("\n");
+  has_line_ = false;
+}
+
+StopRequest::StopRequest() {
+  stop_signal = 0;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+StopRequest::~StopRequest() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+bool StopRequest::is_made() const { return stop_signal != 0; }
+
+}  // namespace coda::tools

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "coda/compile.h"
+#include "io/batches.h"
+#include "train/model_runner.h"
+
+namespace coda::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file of the temporary folder that goes when this does.
+struct TemporaryFile {
+  fs::path path;
+
+  TemporaryFile() {
+    std::string name = (fs::temp_directory_path() / "coda-XXXXXX").string();
+    const int descriptor = mkstemp(name.data());
+    if (descriptor < 0) return;
+    close(descriptor);
+    path = name;
+  }
+  ~TemporaryFile() {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+};
+
+// Bytes that `xz -9` makes of the texts as one file; nothing if there is no xz.
+std::optional<int64_t> xz_bytes(std::span<const io::Tokens* const> texts) {
+  const TemporaryFile file;
+  std::ofstream out(file.path, std::ios::binary);
+  for (const io::Tokens* text : texts) {
+    out.write(reinterpret_cast<const char*>(text->bytes.data()),
+              static_cast<std::streamsize>(text->bytes.size()));
+  }
+  out.close();
+  const std::string command = "xz -9 -c '" + file.path.string() + "' 2> /dev/null | wc -c";
+  const auto close_pipe = [](FILE* pipe) { pclose(pipe); };
+  const std::unique_ptr<FILE, decltype(close_pipe)> pipe(popen(command.c_str(), "r"), close_pipe);
+  long long bytes = 0;
+  if (!out || pipe == nullptr || std::fscanf(pipe.get(), "%lld", &bytes) != 1 || bytes == 0) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+struct Measured {
+  std::vector<double> seconds;
+  double bytes = 0;
+  size_t programs = 0;
+  int64_t memory = 0;
+
+  double median() {
+    std::nth_element(seconds.begin(), seconds.begin() + std::ssize(seconds) / 2, seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+};
+
+double bytes_moved(const Session& session) {
+  double bytes = 0;
+  for (const auto* steps : {&session.plan().forward, &session.plan().backward}) {
+    for (const PlanStep& step : *steps) {
+      bytes += cost_of(step, session.plan(), session.sizes(), cpu_rates()).bytes;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void print_compression(const io::TokenSplit& data, double bits) {
+  const std::array<const io::Tokens*, 1> alone{&data.held_out};
+  const std::array<const io::Tokens*, 1> training{&data.train};
+  const std::array<const io::Tokens*, 2> both{&data.train, &data.held_out};
+  const auto own = xz_bytes(alone);
+  const auto of_training = xz_bytes(training);
+  const auto of_both = xz_bytes(both);
+  fmt::print("held-out text, {} bytes, in bits a byte:\n", data.held_out.size());
+  fmt::print("  this model                                 {:.3f}\n", bits);
+  if (!own || !of_training || !of_both) {
+    fmt::print("  xz -9: not found; install xz-utils to compare\n");
+    return;
+  }
+  const double per_byte = 8 / static_cast<double>(data.held_out.size());
+  fmt::print("  xz -9 of it                                {:.3f}\n",
+             static_cast<double>(*own) * per_byte);
+  fmt::print("  xz -9 of it behind the training text       {:.3f}\n",
+             static_cast<double>(*of_both - *of_training) * per_byte);
+}
+
+void print_fusion(const train::TrainSettings& settings, train::Weights& weights,
+                  const io::Tokens& tokens, Backend& backend) {
+  constexpr int kRounds = 9;
+  std::array<Measured, 2> measured;  // fused, unfused
+  std::array<std::unique_ptr<train::ModelRunner>, 2> runners;
+  for (size_t i = 0; i < 2; ++i) {
+    runners[i] =
+        std::make_unique<train::ModelRunner>(settings.model,
+                                             train::RunnerOptions{.task = train::Task::gradients,
+                                                                  .storage = settings.storage,
+                                                                  .batch = settings.batch,
+                                                                  .sequence = settings.sequence,
+                                                                  .fuse = i == 0},
+                                             backend);
+    runners[i]->bind(weights);
+    const Session& session = runners[i]->session();
+    measured[i].bytes = bytes_moved(session);
+    measured[i].programs = session.plan().forward.size() + session.plan().backward.size();
+    measured[i].memory = session.arena_bytes() + session.saved_bytes();
+  }
+  std::vector<int32_t> ids(static_cast<size_t>(settings.batch * settings.sequence));
+  std::vector<int32_t> targets(ids.size());
+  io::sample_batch(tokens, settings.seed, 0, 0, settings.sequence, ids, targets);
+  for (int round = 0; round <= kRounds; ++round) {
+    for (size_t i = 0; i < 2; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      runners[i]->forward(ids, targets);
+      runners[i]->backward(1);
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      if (round > 0) measured[i].seconds.push_back(seconds.count());
+    }
+  }
+  fmt::print("forward and backward of a batch, medians of {} in turns:\n", kRounds);
+  fmt::print("             steps       time   bytes moved   activations\n");
+  for (size_t i = 0; i < 2; ++i) {
+    Measured& m = measured[i];
+    fmt::print("  {:8} {:7} {:7.1f} ms {:10.1f} MB {:10.1f} MB\n", i == 0 ? "fused" : "unfused",
+               m.programs, m.median() * 1e3, m.bytes / 1e6, static_cast<double>(m.memory) / 1e6);
+  }
+  fmt::print("  the unfused plan takes {:.2f} times as long and moves {:.2f} times the bytes\n",
+             measured[1].median() / measured[0].median(), measured[1].bytes / measured[0].bytes);
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda sample: lets a checkpoint write.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "checkpoint.h"
+#include "coda/error.h"
+#include "commands.h"
+#include "cpu/cpu_backend.h"
+#include "train/generate.h"
+
+namespace coda::tools {
+namespace {
+
+struct SampleFlags {
+  std::string folder;
+  std::string prompt;
+  std::vector<int32_t> prompt_ids;
+  int64_t count = 400;
+  int64_t context = 0;
+  std::string dtype = "fp32";
+  train::SamplingOptions options;
+};
+
+void run(SampleFlags flags) {
+  const Checkpoint checkpoint = open_checkpoint(flags.folder);
+  const bool is_bytes = vocabulary_of(checkpoint.config) == 256;
+  const int64_t longest = longest_sequence_of(checkpoint.config);
+  require(is_bytes || flags.prompt.empty(),
+          flags.folder +
+              ": the model's tokens are no bytes: give --prompt-ids, made with its "
+              "tokenizer, instead of --prompt");
+  require(is_bytes || !flags.prompt_ids.empty(),
+          flags.folder + ": the model's tokens are no bytes: give --prompt-ids to start from");
+  std::vector<int32_t> prompt = flags.prompt_ids;
+  if (prompt.empty()) {
+    if (flags.prompt.empty()) flags.prompt = "\n";
+    for (unsigned char byte : flags.prompt) prompt.push_back(byte);
+  }
+  if (flags.context == 0) flags.context = std::min<int64_t>(longest, 512);
+  const auto backend = cpu::make_cpu_backend();
+  LoadedModel model = load_model(checkpoint,
+                                 {.task = train::Task::logits,
+                                  .storage = storage_type(flags.dtype),
+                                  .sequence = flags.context},
+                                 *backend);
+  std::fwrite(flags.prompt.data(), 1, flags.prompt.size(), stdout);
+  train::generate(*model.runner, flags.context, prompt, flags.count, flags.options,
+                  [&](int32_t id) {
+                    if (is_bytes) {
+                      std::fputc(id, stdout);
+                    } else {
+                      fmt::print("{} ", id);
+                    }
+                    std::fflush(stdout);
+                    return std::ferror(stdout) == 0;
+                  });
+  std::fputc('\n', stdout);
+}
+
+}  // namespace
+
+void add_sample(CLI::App& app) {
+  auto flags = std::make_shared<SampleFlags>();
+  CLI::App& command = *app.add_subcommand("sample", "Text that a checkpoint writes");
+  command.add_option("checkpoint", flags->folder, "A Hugging Face folder")->required();
+  auto* prompt = command.add_option("--prompt", flags->prompt, "What to go on from [a new line]");
+  command.add_option("--prompt-ids", flags->prompt_ids, "The same as token ids: 12,7,99")
+      ->delimiter(',')
+      ->excludes(prompt);
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
+  command.add_option("--tokens", flags->count, "Tokens to write")
+      ->check(at_least_1)
+      ->capture_default_str();
+  command
+      .add_option("--context", flags->context,
+                  "Tokens that the model sees [its longest sequence, at most 512]")
+      ->check(at_least_1);
+  command.add_option("--temperature", flags->options.temperature, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command.add_option("--top-k", flags->options.top_k, "Only among the k likeliest; 0: among all")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
+      ->capture_default_str();
+  command.add_option("--seed", flags->options.seed, "Another seed, another text")
+      ->capture_default_str();
+  command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command.callback([flags] { run(*flags); });
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda train: the flags of a training run. They are kept in its checkpoints, so that --resume needs
+// no other flag than --out.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "checkpoint.h"
+#include "coda/error.h"
+#include "commands.h"
+#include "data_flags.h"
+#include "io/model_config.h"
+#include "model_flags.h"
+#include "train_run.h"
+
+namespace coda::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainFlags {
+  DataFlags data;
+  ModelFlags model;
+  std::string out = "out/run";
+  std::string init;
+  bool resume = false;
+  bool overwrite = false;
+  bool report = false;
+  double held_out = 0.05;
+  int64_t steps = 1000;
+  int64_t batch = 8;
+  int64_t accumulate = 1;
+  int64_t sequence = 256;
+  std::string dtype = "fp32";
+  uint64_t seed = 1;
+  double rate = 3e-3;
+  double final_rate = 0.1;
+  int64_t warmup = -1;  // a tenth of the steps, at most 100
+  train::AdamWOptions adamw;
+  double clip = 1;
+  int64_t save_every = 200;
+  int64_t eval_every = 0;
+  int64_t sample_tokens = 400;
+  std::string prompt = "\n";
+};
+
+// Flags that say how to go on rather than what the run is.
+bool is_of_this_start(const std::string& name) {
+  return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
+         name == "help" || name == "save-every" || name == "sample" || name == "prompt";
+}
+
+void add_run_flags(CLI::App& command, TrainFlags& f) {
+  command.add_option("--out", f.out, "The run's folder, for checkpoints and the loss curve")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  command.add_flag("--resume", f.resume,
+                   "Go on from the newest checkpoint in --out, with the settings it was started "
+                   "with; weights come out bitwise as if it had not stopped");
+  command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
+  command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
+      ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
+      ->capture_default_str();
+  command.add_option("--sample", f.sample_tokens, "Tokens of text to write at the end; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
+      ->capture_default_str();
+  command.add_option("--prompt", f.prompt, "What that text goes on from [a new line]");
+  command.add_flag("--report", f.report,
+                   "At the end compare with xz -9 on the held-out text, and with the unfused plan");
+}
+
+void add_training_flags(CLI::App& command, TrainFlags& f) {
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
+  const auto not_negative = CLI::Range(0.0, 1e6);
+  auto option = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->capture_default_str()->group("Training");
+  };
+  option("--steps", f.steps, "Steps, from the first to the last")->check(at_least_1);
+  option("--batch", f.batch, "Sequences of a pass")->check(at_least_1);
+  option("--accumulate", f.accumulate, "Passes of a step")->check(at_least_1);
+  option("--sequence", f.sequence, "Tokens of a sequence")->check(at_least_1);
+  option("--dtype", f.dtype, "fp32, or bf16 with fp32 master weights and gradients")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  option("--seed", f.seed, "Of initial weights and of the order of the data");
+  option("--lr", f.rate, "Peak learning rate")->check(not_negative);
+  option("--final-lr", f.final_rate, "Share of it that is left at the last step")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      .add_option("--warmup", f.warmup,
+                  "Steps to the peak; then half a cosine down [a tenth of all, at most 100]")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
+      ->group("Training");
+  option("--decay", f.adamw.weight_decay, "Weight decay of matrices")->check(not_negative);
+  option("--beta1", f.adamw.beta1, "AdamW: memory of gradients")->check(CLI::Range(0.0, 1.0));
+  option("--beta2", f.adamw.beta2, "AdamW: memory of their squares")->check(CLI::Range(0.0, 1.0));
+  option("--adam-eps", f.adamw.eps, "AdamW: added to the root")->check(not_negative);
+  option("--clip", f.clip, "Largest norm of the gradients; 0: any")->check(not_negative);
+  option("--held-out", f.held_out, "Share of the data, from its end, that is not trained on")
+      ->check(CLI::Range(0.0, 0.9));
+  option("--eval-every", f.eval_every, "Steps from one held-out loss to the next [a tenth]")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
+  command
+      .add_option("--init", f.init, "Start from the weights of this checkpoint, not from random")
+      ->type_name("FOLDER")
+      ->group("Model");
+}
+
+// The flags that make the run what it is, as they were given.
+std::map<std::string, std::string> given_options(const CLI::App& command) {
+  std::map<std::string, std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_single_name();
+    if (option->count() == 0 || is_of_this_start(name)) continue;
+    std::string value = option->results().back();
+    if (name == "data" || name == "ids") value = fs::absolute(value).lexically_normal().string();
+    options[name] = value;
+  }
+  return options;
+}
+
+// The command line that started the run.
+void parse_options(const std::map<std::string, std::string>& options, TrainFlags& flags) {
+  CLI::App app;
+  flags.data.add_to(app);
+  flags.model.add_to(app);
+  add_training_flags(app, flags);
+  std::vector<std::string> arguments;
+  for (const auto& [name, value] : options) arguments.push_back("--" + name + "=" + value);
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    throw Error(std::string("the checkpoint's options: ") + error.what() +
+                " (it was written by another version)");
+  }
+}
+
+// Reads the newest checkpoint's state into the flags; `given` may only say where the data is now.
+void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, RunPlan& plan) {
+  plan.resumed = train::newest_checkpoint(flags.out);
+  require(plan.resumed.has_value(),
+          flags.out + ": there is no checkpoint to resume (start the run without --resume)");
+  plan.state = train::load_run_state(*plan.resumed);
+  for (const auto& [name, value] : given) {
+    require(name == "data" || name == "ids",
+            "--" + name +
+                ": a resumed run keeps the settings it was started with; leave it out "
+                "(or start another run with --init " +
+                flags.out + ")");
+    plan.state.options[name] = value;
+  }
+  const auto fingerprint = plan.state.options.extract("fingerprint");
+  parse_options(plan.state.options, flags);
+  if (!fingerprint.empty()) plan.state.options.insert({"fingerprint", fingerprint.mapped()});
+}
+
+// A number that any change of the data changes.
+std::string fingerprint(const io::Tokens& tokens) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (std::byte b : tokens.bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3ULL;
+  return fmt::format("{:016x}", hash);
+}
+
+train::TrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
+  train::TrainSettings s;
+  s.model = model;
+  s.storage = storage_type(f.dtype);
+  s.batch = f.batch;
+  s.accumulate = f.accumulate;
+  s.sequence = f.sequence;
+  s.seed = f.seed;
+  s.schedule = {.peak = f.rate,
+                .floor = f.rate * f.final_rate,
+                .warmup_steps = f.warmup >= 0 ? f.warmup : std::min<int64_t>(100, f.steps / 10),
+                .total_steps = f.steps};
+  s.adamw = f.adamw;
+  s.clip = f.clip;
+  return s;
+}
+
+int run(const CLI::App& command, TrainFlags flags) {
+  RunPlan plan;
+  const auto given = given_options(command);
+  if (flags.resume) {
+    require(!flags.overwrite, "--resume and --overwrite are both given: give one of them");
+    resume(given, flags, plan);
+  } else {
+    const auto old = train::newest_checkpoint(flags.out);
+    require(!old || flags.overwrite,
+            flags.out + ": there is a run already, with " + (old ? old->string() : "") +
+                " (go on with --resume, start anew with --overwrite, or choose another --out)");
+    plan.state.options = given;
+    plan.state.seed = flags.seed;
+  }
+  if (!flags.init.empty()) {
+    plan.init = train::find_model_folder(flags.init);
+    flags.model.config = plan.init.string();
+  }
+  const ModelConfig model =
+      plan.resumed ? io::read_model_config(*plan.resumed) : flags.model.build(flags.sequence);
+  const io::Tokens tokens = flags.data.load(vocabulary_of(model));
+  plan.data = io::split_tokens(tokens, flags.held_out, flags.sequence);
+  const std::string now = fingerprint(tokens);
+  const auto [found, is_new] = plan.state.options.emplace("fingerprint", now);
+  require(is_new || found->second == now,
+          tokens.source +
+              ": the data has changed since the run was started; a resumed run needs "
+              "the same (put it back, or start another run with --init " +
+              flags.out + ")");
+  plan.is_text = flags.data.is_text();
+  plan.settings = settings_of(flags, model);
+  plan.out = flags.out;
+  plan.overwrite = flags.overwrite;
+  plan.save_every = flags.save_every;
+  plan.eval_every =
+      flags.eval_every > 0 ? flags.eval_every : std::max<int64_t>(1, flags.steps / 10);
+  plan.sample_tokens = flags.sample_tokens;
+  plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
+  plan.report = flags.report;
+  return run_training(std::move(plan));
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto flags = std::make_shared<TrainFlags>();
+  CLI::App* command = app.add_subcommand(
+      "train", "Trains a model on a text (a token is a byte) or on a file of token ids");
+  flags->data.add_to(*command);
+  flags->model.add_to(*command);
+  add_training_flags(*command, *flags);
+  add_run_flags(*command, *flags);
+  command->callback([flags, command] {
+    if (const int status = run(*command, *flags)) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <numbers>
+
+#include "coda/error.h"
+#include "cpu/cpu_backend.h"
+#include "model_flags.h"
+#include "progress.h"
+#include "report.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
+
+namespace coda::tools {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kInterrupted = 130;
+constexpr int64_t kQuickTokens = 65536;  // of the held-out text, for the marks on the curve
+constexpr int64_t kWorthTheContext = 4;  // the final evaluation's windows overlap by 3/4
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<int32_t> bytes_of(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (unsigned char byte : text) ids.push_back(byte);
+  return ids;
+}
+
+// Views of the trainer's state; they stay valid while the trainer lives.
+std::vector<train::CheckpointTensor> tensors_of(train::Trainer& trainer) {
+  std::vector<train::CheckpointTensor> tensors;
+  for (size_t i = 0; i < trainer.weights.size(); ++i) {
+    train::WeightTensor& w = trainer.weights[i];
+    train::Moments& moments = trainer.moments[i];
+    tensors.push_back({w.name, w.shape, w.values, moments.m, moments.v, w.bf16});
+  }
+  return tensors;
+}
+
+class Run {
+ public:
+  explicit Run(RunPlan plan)
+      : plan_(std::move(plan)),
+        backend_(cpu::make_cpu_backend()),
+        trainer_(plan_.settings, plan_.data.train, *backend_),
+        progress_(first_step(), plan_.settings.schedule.total_steps,
+                  plan_.settings.tokens_of_step()) {}
+
+  int run() {
+    start();
+    const StopRequest stop;
+    const int64_t steps = plan_.settings.schedule.total_steps;
+    while (trainer_.step_count < steps) {
+      step();
+      const int64_t done = trainer_.step_count;
+      if (done == steps) break;
+      if (is_due(done, plan_.eval_every)) evaluate_quickly();
+      if (stop.is_made()) return stopped();
+      if (is_due(done, plan_.save_every)) save();
+    }
+    evaluate_quickly();
+    save();
+    finish();
+    return 0;
+  }
+
+ private:
+  static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+  int64_t first_step() const { return plan_.state.step; }
+  bool has_held_out() const { return plan_.data.held_out.size() > 1; }
+
+  // Restores or saves a first checkpoint, which also shows that the folder can be written.
+  void start() {
+    const train::TrainSettings& s = plan_.settings;
+    fmt::print("{}: {} parameters, {}\n", text(s.model),
+               count_text(static_cast<double>(trainer_.model().parameter_count())),
+               s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
+    fmt::print("{}: {} tokens to train on, {} held out; {} a step ({} sequences of {})\n",
+               plan_.data.train.source, plan_.data.train.size(), plan_.data.held_out.size(),
+               s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
+    if (plan_.resumed) {
+      train::load_tensors(*plan_.resumed, tensors_of(trainer_));
+      trainer_.step_count = plan_.state.step;
+      trainer_.restored();
+      fmt::print("going on from {}\n", plan_.resumed->string());
+      return;
+    }
+    if (!plan_.init.empty()) {
+      trainer_.weights = train::load_weights(trainer_.model(), io::open_model_weights(plan_.init));
+      trainer_.restored();
+    }
+    if (plan_.overwrite) {
+      while (const auto old = train::newest_checkpoint(plan_.out)) fs::remove_all(*old);
+    }
+    save();
+  }
+
+  void step() {
+    try {
+      const train::StepReport report = trainer_.step();
+      plan_.state.train_losses.push_back({trainer_.step_count, report.loss});
+      progress_.step(trainer_.step_count, report.loss);
+    } catch (const Error& error) {
+      const auto last = train::newest_checkpoint(plan_.out);
+      throw Error(std::string(error.what()) + "; the last good checkpoint is " +
+                  (last ? last->string() : "none"));
+    }
+  }
+
+  void save() {
+    const auto start = std::chrono::steady_clock::now();
+    plan_.state.step = trainer_.step_count;
+    checkpoint_ =
+        train::save_checkpoint(plan_.out, plan_.settings.model, tensors_of(trainer_), plan_.state);
+    progress_.exclude(seconds_since(start));
+  }
+
+  int stopped() {
+    save();
+    progress_.note(
+        fmt::format("stopped after step {}, saved {}; go on with: coda train --out {} "
+                    "--resume",
+                    trainer_.step_count, checkpoint_.string(), plan_.out.string()));
+    return kInterrupted;
+  }
+
+  train::ModelRunner& evaluator() {
+    if (!evaluator_) {
+      evaluator_ = std::make_unique<train::ModelRunner>(
+          plan_.settings.model,
+          train::RunnerOptions{.task = train::Task::losses,
+                               .storage = plan_.settings.storage,
+                               .batch = plan_.settings.batch,
+                               .sequence = plan_.settings.sequence},
+          *backend_);
+      evaluator_->bind(trainer_.weights);
+    }
+    return *evaluator_;
+  }
+
+  train::Evaluation evaluate(const io::Tokens& tokens, int64_t stride) {
+    return train::evaluate(evaluator(), tokens, plan_.settings.batch, plan_.settings.sequence,
+                           stride);
+  }
+
+  void evaluate_quickly() {
+    if (!has_held_out()) return;
+    auto& marks = plan_.state.held_out_losses;
+    if (!marks.empty() && marks.back().step == trainer_.step_count) return;
+    const auto start = std::chrono::steady_clock::now();
+    const io::Tokens& held_out = plan_.data.held_out;
+    const double loss = evaluate(held_out.slice(0, std::min(held_out.size(), kQuickTokens)),
+                                 plan_.settings.sequence)
+                            .loss();
+    progress_.exclude(seconds_since(start));
+    if (std::isfinite(loss)) marks.push_back({trainer_.step_count, loss});
+    progress_.note(fmt::format("step {}: held-out loss {:.4f}", trainer_.step_count, loss));
+  }
+
+  void finish() {
+    progress_.note("");
+    train::LossCurve curve;
+    curve.title = text(plan_.settings.model);
+    curve.train = plan_.state.train_losses;
+    curve.held_out = plan_.state.held_out_losses;
+    fmt::print("{}\n", train::terminal_plot(curve));
+    train::write_svg_plot(plan_.out / "loss_curve.svg", curve);
+    print_sample();
+    print_held_out();
+    if (plan_.report) {
+      print_fusion(plan_.settings, trainer_.weights, plan_.data.train, *backend_);
+    }
+    fmt::print("\ncheckpoint  {}\nloss curve  {}\n", checkpoint_.string(),
+               (plan_.out / "loss_curve.svg").string());
+  }
+
+  void print_sample() {
+    if (plan_.sample_tokens == 0 || !plan_.is_text) return;
+    train::ModelRunner runner(plan_.settings.model,
+                              {.task = train::Task::logits,
+                               .storage = plan_.settings.storage,
+                               .sequence = plan_.settings.sequence},
+                              *backend_);
+    runner.bind(trainer_.weights);
+    fmt::print("a sample of its text:\n----\n{}", plan_.prompt);
+    train::generate(runner, plan_.settings.sequence, bytes_of(plan_.prompt), plan_.sample_tokens,
+                    {.seed = plan_.settings.seed}, [](int32_t id) {
+                      std::fputc(id, stdout);
+                      std::fflush(stdout);
+                      return true;
+                    });
+    fmt::print("\n----\n\n");
+  }
+
+  void print_held_out() {
+    if (!has_held_out()) return;
+    const int64_t stride = std::max<int64_t>(1, plan_.settings.sequence / kWorthTheContext);
+    const train::Evaluation result = evaluate(plan_.data.held_out, stride);
+    // The first token, which nothing predicts, counts as 8 bits of a text.
+    const double bits =
+        (result.total_loss / std::numbers::ln2 + 8) / static_cast<double>(result.predicted + 1);
+    if (plan_.is_text && plan_.report) {
+      print_compression(plan_.data, bits);
+    } else {
+      fmt::print("held-out loss {:.4f}, perplexity {:.3f}{}\n", result.loss(),
+                 std::exp(result.loss()),
+                 plan_.is_text ? fmt::format(", {:.3f} bits a byte", bits) : "");
+    }
+  }
+
+  RunPlan plan_;
+  std::unique_ptr<Backend> backend_;
+  train::Trainer trainer_;
+  std::unique_ptr<train::ModelRunner> evaluator_;
+  Progress progress_;
+  fs::path checkpoint_;
+};
+
+}  // namespace
+
+int run_training(RunPlan plan) { return Run(std::move(plan)).run(); }
+
+}  // namespace coda::tools

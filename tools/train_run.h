@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run from its first step, or from a checkpoint, to its end.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "io/text_data.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace coda::tools {
+
+struct RunPlan {
+  train::TrainSettings settings;
+  io::TokenSplit data;
+  bool is_text = false;
+  std::filesystem::path out;
+  std::filesystem::path init;  // a model folder whose weights to start from; may be empty
+  std::optional<std::filesystem::path> resumed;  // the checkpoint to go on from
+  bool overwrite = false;                        // remove the run that is in `out`
+  train::RunState state;                         // options and losses so far
+  int64_t save_every = 0;
+  int64_t eval_every = 0;
+  int64_t sample_tokens = 0;
+  std::string prompt;
+  bool report = false;  // compare with xz and with the unfused plan
+};
+
+// Returns the exit status: 0, or 130 when it was asked to stop. Throws Error; then the checkpoints
+// saved before stand.
+int run_training(RunPlan plan);
+
+}  // namespace coda::tools
