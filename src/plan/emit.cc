@@ -152,8 +152,7 @@ class Emission {
     steps_[{k, 0}].push_back(std::move(step));
   }
 
-  // ---- finalizers
-  // ----------------------------------------------------------------------------------------------------
+  // ---- finalizers ----
 
   // Where a vector is computed: as soon as it is known, but not before its phase.
   Position finalized_at(int id) const {

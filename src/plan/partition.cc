@@ -65,8 +65,7 @@ class Partitioner {
            static_cast<double>(shape.cols.evaluate(request_.sizes));
   }
 
-  // ---- roots
-  // ---------------------------------------------------------------------------------------------------------
+  // ---- roots ----
 
   // A tensor that must be written. A concatenation is written part by part, into views.
   void require_stored(int id, bool backward) {
@@ -158,8 +157,7 @@ class Partitioner {
     }
   }
 
-  // ---- cuts
-  // ----------------------------------------------------------------------------------------------------------
+  // ---- cuts ----
 
   double parameter_free_bytes(int id) const {
     if (is_source(graph_, id)) {
@@ -280,8 +278,7 @@ class Partitioner {
     }
   }
 
-  // ---- places
-  // --------------------------------------------------------------------------------------------------------
+  // ---- places ----
 
   void place_home_roots() {
     for (int id : forward_stores_) {

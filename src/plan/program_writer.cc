@@ -48,8 +48,7 @@ int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, c
   return push(step);
 }
 
-// ---- values of tiles
-// -------------------------------------------------------------------------------------------------
+// ---- values of tiles ----
 
 bool ProgramWriter::is_in_memory(int id) const {
   if (is_source(graph_, id)) return true;
@@ -215,8 +214,7 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
   return elementwise_step(n.fn, operands, n.shape);
 }
 
-// ---- vectors
-// ---------------------------------------------------------------------------------------------------------
+// ---- vectors ----
 
 int ProgramWriter::load_vector(int id, int lane) {
   auto known = vectors_.find({id, lane});
@@ -329,8 +327,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   if (!names_.accumulates(id) || is_read_elsewhere_(id)) store(step, names_.vector(id), n.shape);
 }
 
-// ---- effects
-// ---------------------------------------------------------------------------------------------------------
+// ---- effects ----
 
 void ProgramWriter::store_tile(int id) {
   const Node& n = graph_.node(id);

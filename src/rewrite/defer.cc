@@ -243,8 +243,7 @@ class Defer {
     return slice_columns(x, offset, cols);
   }
 
-  // ---- products
-  // ------------------------------------------------------------------------------------------------------
+  // ---- products ----
 
   Form product(const Node& n) {
     const Transposes t = n.transposes[0];
