@@ -2,8 +2,8 @@
 # The commands of a developer and of CI. `make run` and `make test` work on a fresh machine: what is
 # missing is installed first (scripts/setup.sh). All outputs lie in build*/, out/ and .venv/.
 
-# `make run` trains on these files and folders: this project's own text, unless told otherwise.
-DATA ?= $(wildcard include src tools tests bench device examples scripts cmake docs README.md)
+# `make run` trains on this file or folder: this project's own text, unless told otherwise.
+DATA ?= .
 OUT ?= out/run
 TRAIN ?= train --data $(DATA) --out $(OUT) --overwrite --report
 
