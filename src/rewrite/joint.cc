@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rewrite/joint.h"
 
+#include <algorithm>
+
 #include "coda/error.h"
 #include "grad/differentiate.h"
 #include "ir/rebuild.h"
@@ -36,7 +38,14 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   std::vector<int> roots;
   for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
   for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
-  if (rewritten) roots = to_fixed_point(graph, roots, choices, {}, joint.candidates);
+  if (rewritten) {
+    // A factor that waits for its norm must be known where the norm stands, before any product was seen behind it: the
+    // candidates are found first, on nodes that are then dead.
+    const bool any_waits = std::find(choices.column_factors.begin(), choices.column_factors.end(),
+                                     ColumnFactor::normalise_first) != choices.column_factors.end();
+    if (any_waits) to_fixed_point(graph, roots, Choices{}, {}, joint.candidates);
+    roots = to_fixed_point(graph, roots, choices, {}, joint.candidates);
+  }
   joint.outputs.assign(roots.begin(),
                        roots.begin() + static_cast<std::ptrdiff_t>(request.outputs.size()));
   joint.forward = reached_from(graph, roots);
