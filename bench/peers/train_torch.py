@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of a training step: transformers' LLaMA or GPT-2 with AdamW, on the CPU.
 
-    train_torch.py --config FOLDER --batch B --sequence T [--dtype fp32|bf16] [--compile] [--steps N]
+    train_torch.py --config FOLDER --batch B --sequence T [--dtype fp32|bf16] [--compile]
 
 FOLDER has a config.json; weights and token ids are random. A step is forward, cross-entropy,
 backward, clipping to norm 1 and AdamW. bf16 is autocast over fp32 weights. Attention is PyTorch's
