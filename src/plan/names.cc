@@ -29,6 +29,13 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
                          "\": no seeded output depends on its input");
     claim(id, request.gradients[i].name, request.gradients[i].dtype);
     gradients_[id] = &request.gradients[i];
+    // What a gradient is scattered into (a tied embedding's) is that gradient's first part: of its
+    // type, or it would be rounded on the way.
+    const Node& call = graph_.node(id).op == Op::result ? graph_.node(graph_.node(id).operands[0])
+                                                        : graph_.node(id);
+    if (call.op == Op::opaque && call.operands.size() == 3 && call.name == "embedding_backward") {
+      caller_types_.try_emplace(call.operands[2], request.gradients[i].dtype);
+    }
   }
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& n = graph_.node(id);
