@@ -12,10 +12,10 @@
 
 namespace coda {
 
-// Called after each node with its operands and its value, which it may change: how a test rounds
-// what a machine would round.
-using AfterNode =
-    std::function<void(int id, const std::vector<const Matrix*>& operands, Matrix& value)>;
+// Called after each node with its operands and its value (an opaque call's: one a result), which it
+// may change: how a test rounds what a machine would round.
+using AfterNode = std::function<void(int id, const std::vector<const Matrix*>& operands,
+                                     std::vector<Matrix>& value)>;
 
 // Values of the roots, in their order. `inputs` by name, row-major, of the evaluated shapes. Error if one is missing or
 // has the wrong size.
