@@ -10,6 +10,7 @@
 
 #include "coda/error.h"
 #include "plan/emit.h"
+#include "plan/equivalence.h"
 
 namespace coda {
 namespace {
@@ -28,6 +29,7 @@ struct Attempt {
   size_t column_factors = 0;
   std::vector<bool> row_affine;  // by column factor
   size_t row_factors = 0;
+  CandidateClasses classes;
   size_t dropped = 0;
 };
 
@@ -77,27 +79,41 @@ class Search {
     return point;
   }
 
+  // One flip a class of candidates: layers that look alike choose alike.
   Point descend(Point point) {
+    const CandidateClasses classes = attempt({}).classes;
+    auto members = [](const std::vector<int>& numbers, int number) {
+      std::vector<size_t> found;
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        if (numbers[i] == number) found.push_back(i);
+      }
+      return found;
+    };
     for (bool better = true; better;) {
       better = false;
-      for (size_t i = 0; i < point.column_factors.size(); ++i) {
-        const bool affine = attempt(point).row_affine[i];
+      for (int c = 0;; ++c) {
+        const std::vector<size_t> same = members(classes.column_factors, c);
+        if (same.empty()) break;
+        const bool affine = attempt(point).row_affine[same[0]];
         for (int choice = affine ? 1 : 0; choice <= (affine ? 2 : 1); ++choice) {
           Point next = point;
-          next.column_factors[i] = choice;
+          for (size_t i : same) next.column_factors[i] = choice;
           better = keep_better(point, next) || better;
         }
       }
       // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
       // (docs/numerics.md).
-      for (size_t i = 0; i < point.pinned.size() && options_.storage != DType::f16; ++i) {
+      for (int c = 0; options_.storage != DType::f16; ++c) {
+        const std::vector<size_t> same = members(classes.row_factors, c);
+        if (same.empty()) break;
         Point next = point;
-        next.pinned[i] ^= 1;
+        for (size_t i : same) next.pinned[i] ^= 1;
         better = keep_better(point, next) || better;
       }
-      for (size_t i = 0; i < point.also_saved.size(); ++i) {
+      // Operands that would be made again are few kinds too; all of them are saved, or none.
+      if (!point.also_saved.empty()) {
         Point next = point;
-        next.also_saved[i] ^= 1;
+        for (int& saved : next.also_saved) saved ^= 1;
         better = keep_better(point, next) || better;
       }
     }
@@ -153,6 +169,7 @@ class Search {
       a.row_affine.push_back(std::find(affine.begin(), affine.end(), w) != affine.end());
     }
     a.row_factors = joint.candidates.row_factors.size();
+    a.classes = classify(joint);
     a.dropped = dropped.size();
     a.alternative.choice = describe(point);
     a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);

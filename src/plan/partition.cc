@@ -309,6 +309,7 @@ class Partitioner {
   }
 
   void reduce_at(int id, Position at) {
+    if (schedule_->of(id).at != at.next()) schedule_is_stale_ = true;
     out_.reduced[id] = at;
     out_.programs[at].reductions.push_back(id);
   }
@@ -337,15 +338,21 @@ class Partitioner {
   }
 
   void place_store(int id, bool backward) {
-    schedule_->compute(live_, out_.reduced);
+    refresh_schedule();
     Position earliest = schedule_->of(id).at;
     if (backward) earliest = std::max(earliest, phase_start(true));
     const Position at = find_place(id, earliest, deadline(id, backward), backward);
     store_at(id, at, backward);
   }
 
+  // Times change only when a reduction is placed elsewhere than at its earliest point.
+  void refresh_schedule() {
+    if (schedule_is_stale_) schedule_->compute(live_, out_.reduced);
+    schedule_is_stale_ = false;
+  }
+
   void place_reduction(int id) {
-    schedule_->compute(live_, out_.reduced);
+    refresh_schedule();
     const bool backward = !is_forward(id);
     const int operand = graph_.node(id).operands[0];
     const Schedule::Time& t = schedule_->of(operand);
@@ -491,6 +498,7 @@ class Partitioner {
   std::vector<bool> live_;
   std::vector<std::vector<int>> readers_;
   std::unique_ptr<Schedule> schedule_;
+  bool schedule_is_stale_ = false;
   std::set<int> forward_stores_;
   std::set<int> backward_stores_;
   std::set<int> reductions_;

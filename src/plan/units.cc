@@ -93,26 +93,52 @@ class Ordering {
     return needs;
   }
 
+  // All products with equal operands on one side at once; where that makes a cycle (one of a group
+  // depends on another), one by one, leaving out those that do.
   void join_by(size_t side) {
+    const std::vector<Unit> before = units_;
+    std::map<std::string, size_t> first;
+    std::vector<Unit> joined;
+    for (const Unit& unit : before) {
+      auto [entry, is_new] = first.try_emplace(key_of(unit, side), joined.size());
+      if (is_new || !unit.is_gemm) {
+        joined.push_back(unit);
+      } else {
+        append_nodes(joined[entry->second], unit);
+      }
+    }
+    units_ = joined;
+    if (!sort().empty()) return;
+    units_ = before;
+    join_one_by_one(side);
+  }
+
+  void join_one_by_one(size_t side) {
     std::map<std::string, size_t> first;
     for (size_t u = 0; u < units_.size(); ++u) {
       if (!units_[u].is_gemm) continue;
-      const Unit& unit = units_[u];
-      const std::string key =
-          (unit.is_backward ? "b" : "f") + operands_key(graph_.node(unit.nodes[0]), side);
-      auto [entry, is_new] = first.try_emplace(key, u);
+      auto [entry, is_new] = first.try_emplace(key_of(units_[u], side), u);
       if (is_new) continue;
       const std::vector<Unit> before = units_;
-      Unit& host = units_[entry->second];
-      host.nodes.insert(host.nodes.end(), unit.nodes.begin(), unit.nodes.end());
-      std::sort(host.nodes.begin(), host.nodes.end());
+      append_nodes(units_[entry->second], before[u]);
       units_.erase(units_.begin() + static_cast<std::ptrdiff_t>(u));
       if (sort().empty()) {
-        units_ = before;  // one of the two depends on the other
+        units_ = before;
       } else {
         --u;
       }
     }
+  }
+
+  std::string key_of(const Unit& unit, size_t side) const {
+    const std::string phase = unit.is_backward ? "b" : "f";
+    const std::string kind = unit.is_gemm ? "g" : "o" + std::to_string(unit.nodes[0]) + " ";
+    return phase + kind + operands_key(graph_.node(unit.nodes[0]), side);
+  }
+
+  static void append_nodes(Unit& host, const Unit& unit) {
+    host.nodes.insert(host.nodes.end(), unit.nodes.begin(), unit.nodes.end());
+    std::sort(host.nodes.begin(), host.nodes.end());
   }
 
   // Topological, smallest first node first; empty if there is a cycle.
