@@ -7,7 +7,7 @@ Usage: hf_reference.py FOLDER [CASE...]; without names, all cases; --list names 
     FOLDER/CASE/checkpoint/            as save_pretrained writes it (fp32)
     FOLDER/CASE/reference.safetensors
         tokens   i32 [B, T]            input token ids
-        targets  i32 [B, T]            the target of each position (not shifted again), -100: ignored
+        targets  i32 [B, T]            the target of each position; -100: ignored
         logits   f32 [B, T, V]
         losses   f32 [B, T]            cross-entropy of each position, 0 where ignored
         loss     f32 [1]               mean over the positions that count
@@ -148,7 +148,8 @@ def make_case(folder: pathlib.Path, name: str) -> None:
         result["grad." + parameter_name] = parameter.grad
     save_file({key: value.contiguous() for key, value in result.items()},
               folder / name / "reference.safetensors")
-    print(f"{name}: loss {loss.item():.6f}, {sum(p.numel() for p in model.parameters())} parameters")
+    count = sum(parameter.numel() for parameter in model.parameters())
+    print(f"{name}: loss {loss.item():.6f}, {count} parameters")
 
 
 def main() -> None:
