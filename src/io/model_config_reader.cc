@@ -176,9 +176,9 @@ Gpt2Config read_gpt2(const Settings& settings) {
 std::string architecture_of(const Settings& settings) {
   constexpr const char* kSupported = "only LlamaForCausalLM and GPT2LMHeadModel are supported";
   const std::string type = settings.word("model_type", "");
-  const std::string of_type = type == "llama"  ? "LlamaForCausalLM"
-                              : type == "gpt2" ? "GPT2LMHeadModel"
-                                               : "";
+  std::string of_type = type == "llama"  ? "LlamaForCausalLM"
+                        : type == "gpt2" ? "GPT2LMHeadModel"
+                                         : "";
   if (const json* list = settings.find("architectures"); list != nullptr) {
     if (!list->is_array() || list->size() != 1 || !list->front().is_string()) {
       settings.refuse("architectures", "must be a list of one name");

@@ -4,13 +4,13 @@
 #include "train/checkpoint.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 
 #include "coda/error.h"
 #include "io/atomic_file.h"

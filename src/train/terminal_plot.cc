@@ -14,7 +14,9 @@ namespace {
 class Canvas {
  public:
   Canvas(int columns, int rows)
-      : columns_(columns), rows_(rows), cells_(static_cast<size_t>(columns * rows)) {}
+      : columns_(columns),
+        rows_(rows),
+        cells_(static_cast<size_t>(columns) * static_cast<size_t>(rows)) {}
 
   int dots_across() const { return 2 * columns_; }
   int dots_down() const { return 4 * rows_; }
@@ -41,7 +43,7 @@ class Canvas {
   std::string row(int index) const {
     std::string text;
     for (int column = 0; column < columns_; ++column) {
-      const Cell& c = cells_[static_cast<size_t>(index * columns_ + column)];
+      const Cell& c = cells_[place(column, index)];
       if (c.is_marked) {
         text += 'o';
       } else if (c.dots == 0) {
@@ -61,7 +63,10 @@ class Canvas {
     uint8_t dots = 0;
     bool is_marked = false;
   };
-  Cell& cell(int column, int row) { return cells_[static_cast<size_t>(row * columns_ + column)]; }
+  size_t place(int column, int row) const {
+    return static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column);
+  }
+  Cell& cell(int column, int row) { return cells_[place(column, row)]; }
 
   int columns_;
   int rows_;

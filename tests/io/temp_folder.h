@@ -2,9 +2,8 @@
 // A folder of a test's own, removed with what is in it.
 #pragma once
 
-#include <stdlib.h>
-
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
