@@ -26,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using D32 = hn::ScalableTag<uint32_t>;
 using V32 = hn::Vec<D32>;
-using Halves = hn::CappedTag<uint16_t, 8>;
+using Halves = hn::Rebind<uint16_t, D32>;  // as many 16-bit lanes as a vector has 32-bit ones
 
 // A square as wide as a vector; blocks are its 128-bit parts, 4 elements each.
 #if HWY_TARGET == HWY_AVX2
@@ -86,13 +86,15 @@ HWY_INLINE void transpose_square(const uint32_t* const* src, int64_t col, uint32
 // dst[j] = (row0[j], row1[j]) in vectors; returns how many were done.
 HWY_INLINE int64_t zip_vectors(const uint16_t* row0, const uint16_t* row1, int64_t cols,
                                uint16_t* dst) {
-  const Halves d;
+  const D32 d;
+  const Halves half;
   int64_t j = 0;
-  for (; j + 8 <= cols; j += 8) {
-    const auto a = hn::LoadU(d, row0 + j);
-    const auto b = row1 != nullptr ? hn::LoadU(d, row1 + j) : hn::Zero(d);
-    hn::StoreU(hn::InterleaveLower(d, a, b), d, dst + 2 * j);
-    hn::StoreU(hn::InterleaveUpper(d, a, b), d, dst + 2 * j + 8);
+  for (; j + kSquare <= cols; j += kSquare) {
+    V32 pairs = hn::PromoteTo(d, hn::LoadU(half, row0 + j));
+    if (row1 != nullptr) {
+      pairs = hn::Or(pairs, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(half, row1 + j))));
+    }
+    hn::StoreU(pairs, d, reinterpret_cast<uint32_t*>(dst) + j);
   }
   return j;
 }
@@ -153,7 +155,7 @@ namespace {
 
 constexpr int64_t kMaxDepth = block_depth(DType::bf16);
 alignas(64) constexpr uint32_t kZeros[kMaxDepth] = {};
-constexpr int64_t kChunk = kPanelColumns;  // rows of A or columns of B that are moved together
+constexpr int64_t kChunk = kPanelColumns;  // columns of B that are moved together
 
 // Elements of the packed type: `count` of row `row` from column `col` on. In memory where it has
 // that type, else converted into `buffer`.
@@ -169,7 +171,7 @@ const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t co
 
 // Rows of memory far apart defeat the hardware's prefetchers: this many rows ahead, what will be
 // read is asked for.
-constexpr int64_t kRowsAhead = 16;
+constexpr int64_t kRowsAhead = 24;
 
 void prefetch_row(const TensorView& view, int64_t row, int64_t col, int64_t count) {
   if (row >= view.rows || col < 0) return;
@@ -188,7 +190,7 @@ bool is_run(const int64_t* columns) {
 // dst, 32 bits (one float or one pair of bf16) at a time: dst[k][n].
 void transpose_rows(DType packed, const TensorView& view, const int64_t* row, int64_t n, int64_t k0,
                     int64_t k, uint32_t* dst) {
-  thread_local float buffer[kChunk * kMaxDepth];
+  alignas(64) float buffer[kChunk * kMaxDepth];
   const uint32_t* rows[kChunk];
   const bool is_odd = packed == DType::bf16 && k % 2 != 0;
   const int64_t units = packed_depth(packed, k) * size_of(packed) / 4;
@@ -247,22 +249,23 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
     }
     return;
   }
-  // Memory has rows of k: dst[i][kk] = a[k0 + kk][m0 + i]. They are taken 16 units (floats, or pairs
-  // of bf16 rows, zipped) at a time, which is a cache line of each row of dst.
+  // Memory has rows of k: dst[i][kk] = a[k0 + kk][m0 + i]. They are taken 16 units (floats, or
+  // pairs of bf16 rows, zipped) at a time, which is a cache line of each row of dst.
   constexpr int64_t kUnits = 16;
-  alignas(64) float buffer[kUnits * kChunk];
+  constexpr int64_t kRows = 128;  // of A at once: whole lines of memory, and few visits of a row
+  alignas(64) float buffer[kUnits * kRows];
   const auto transpose = HWY_DYNAMIC_DISPATCH(transpose);
   const auto zip_rows = HWY_DYNAMIC_DISPATCH(zip_rows);
   const int64_t units = depth * bytes / 4;
   const int64_t rows_of_unit = 4 / bytes;
-  for (int64_t i0 = 0; i0 < rows; i0 += kChunk) {
-    const int64_t n = std::min(kChunk, rows - i0);
+  for (int64_t i0 = 0; i0 < rows; i0 += kRows) {
+    const int64_t n = std::min(kRows, rows - i0);
     auto* columns = reinterpret_cast<uint32_t*>(out + i0 * depth * bytes);
     for (int64_t u0 = 0; u0 < units; u0 += kUnits) {
       const int64_t count = std::min(kUnits, units - u0);
       const uint32_t* sources[kUnits];
       for (int64_t u = 0; u < count; ++u) {
-        float* own = buffer + u * kChunk;
+        float* own = buffer + u * kRows;
         const int64_t kk = (u0 + u) * rows_of_unit;
         for (int64_t r = 0; r < rows_of_unit; ++r) {
           prefetch_row(a.view, k0 + kk + r + kRowsAhead * rows_of_unit, m0 + i0, n);
