@@ -11,6 +11,7 @@
 #include "coda/error.h"
 #include "plan/emit.h"
 #include "plan/equivalence.h"
+#include "plan/in_place.h"
 
 namespace coda {
 namespace {
@@ -58,6 +59,7 @@ class Search {
       compiled.alternatives.push_back(a->alternative);
     }
     compiled.plan = best.plan;
+    reuse_in_place(compiled.plan, options_.overwrite_saved);
     return compiled;
   }
 

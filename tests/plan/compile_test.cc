@@ -128,6 +128,18 @@ TEST_P(EveryBlock, SearchedAndUnfusedPlansEqualTheGraph) {
   }
 }
 
+TEST_P(EveryBlock, SavedTensorsMayBeOverwrittenWhereTheyAreReadLast) {
+  Block b;
+  blocks().at(GetParam())(b);
+  CompileOptions options;
+  options.sizes = {{"M", 6}};
+  const size_t separate = compile(b.graph, b.request, options).plan.tensors.size();
+  options.overwrite_saved = true;
+  const Plan plan = compile(b.graph, b.request, options).plan;
+  EXPECT_LT(plan.tensors.size(), separate);
+  expect_equal(b, plan, options.sizes, 4);
+}
+
 TEST_P(EveryBlock, GradientsAreAddedToWhereAsked) {
   Block b;
   blocks().at(GetParam())(b);

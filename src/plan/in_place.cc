@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/in_place.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace coda {
+namespace {
+
+std::vector<std::string> names_of(const PlanStep& step) {
+  std::vector<std::string> names;
+  if (const auto* program = std::get_if<Program>(&step.work)) {
+    for (const TensorDecl& t : program->tensors) names.push_back(t.name);
+  } else {
+    const auto& call = std::get<OpaqueCall>(step.work);
+    names = call.inputs;
+    names.insert(names.end(), call.outputs.begin(), call.outputs.end());
+  }
+  return names;
+}
+
+class Reuse {
+ public:
+  Reuse(Plan& plan, bool overwrite_saved) : plan_(plan), overwrite_saved_(overwrite_saved) {
+    for (const PlanTensor& t : plan.tensors) {
+      if (!t.view_of.empty()) fixed_.insert({t.view_of, t.decl.name});
+    }
+  }
+
+  void run() {
+    for (std::vector<PlanStep>* phase : {&plan_.forward, &plan_.backward}) {
+      for (size_t i = 0; i < phase->size(); ++i) {
+        auto* program = std::get_if<Program>(&(*phase)[i].work);
+        if (program == nullptr) continue;
+        while (const auto pair = find_pair(*program, *phase, i)) rename(pair->second, pair->first);
+      }
+    }
+  }
+
+ private:
+  // A loaded tensor that dies here, and a stored one that can take its memory.
+  std::optional<std::pair<std::string, std::string>> find_pair(const Program& program,
+                                                               const std::vector<PlanStep>& phase,
+                                                               size_t at) const {
+    const std::vector<TileSpace> spaces = tile_spaces(program);
+    for (const TileSpace& space : spaces) {
+      for (int store : space.steps) {
+        const Step& s = program.steps[static_cast<size_t>(store)];
+        if (s.kind != StepKind::store_tile) continue;
+        const TensorDecl& result = program.tensors[static_cast<size_t>(s.tensor)];
+        if (!is_replaceable(program, s.tensor)) continue;
+        for (int load : space.steps) {
+          const Step& l = program.steps[static_cast<size_t>(load)];
+          if (load > store || l.kind != StepKind::load_tile) continue;
+          const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor)];
+          const bool same = operand.shape == result.shape && operand.dtype == result.dtype;
+          if (same && dies_here(program, l.tensor, load, space, phase, at)) {
+            return std::pair(operand.name, result.name);
+          }
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The stored tensor is a temporary of its own that is written once.
+  bool is_replaceable(const Program& program, int tensor) const {
+    const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
+    if (fixed_.contains(name) || plan_.tensor(name).role != TensorRole::temporary) return false;
+    int uses = 0;
+    for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
+    return uses == 1;
+  }
+
+  bool dies_here(const Program& program, int tensor, int load, const TileSpace& space,
+                 const std::vector<PlanStep>& phase, size_t at) const {
+    const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
+    const TensorRole role = plan_.tensor(name).role;
+    const bool owned = role == TensorRole::temporary ||
+                       (role == TensorRole::saved && overwrite_saved_ && &phase == &plan_.backward);
+    if (!owned || fixed_.contains(name)) return false;
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      const Step& s = program.steps[i];
+      for (const GemmSegment& segment : s.segments) {
+        if (segment.a == tensor || segment.b == tensor) return false;
+      }
+      const bool other_use = s.tensor == tensor && static_cast<int>(i) != load;
+      if (other_use || s.row_index == tensor) return false;
+    }
+    const Step& l = program.steps[static_cast<size_t>(load)];
+    if (l.repeat != 1 || l.row_index >= 0) return false;
+    const bool in_space = std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
+    for (size_t later = at + 1; in_space && later < phase.size(); ++later) {
+      const std::vector<std::string> names = names_of(phase[later]);
+      if (std::find(names.begin(), names.end(), name) != names.end()) return false;
+    }
+    return in_space;
+  }
+
+  void rename(const std::string& from, const std::string& to) {
+    for (std::vector<PlanStep>* phase : {&plan_.forward, &plan_.backward}) {
+      for (PlanStep& step : *phase) {
+        if (auto* program = std::get_if<Program>(&step.work)) {
+          rename_in(*program, from, to);
+        } else {
+          auto& call = std::get<OpaqueCall>(step.work);
+          std::replace(call.inputs.begin(), call.inputs.end(), from, to);
+          std::replace(call.outputs.begin(), call.outputs.end(), from, to);
+        }
+      }
+    }
+    std::erase_if(plan_.tensors, [&](const PlanTensor& t) { return t.decl.name == from; });
+  }
+
+  // Tensors of a program are unique by name: a program that has both names keeps one entry.
+  static void rename_in(Program& program, const std::string& from, const std::string& to) {
+    int old_index = -1;
+    int new_index = -1;
+    for (size_t t = 0; t < program.tensors.size(); ++t) {
+      if (program.tensors[t].name == from) old_index = static_cast<int>(t);
+      if (program.tensors[t].name == to) new_index = static_cast<int>(t);
+    }
+    if (old_index < 0) return;
+    if (new_index < 0) {
+      program.tensors[static_cast<size_t>(old_index)].name = to;
+      return;
+    }
+    auto moved = [&](int& index) {
+      if (index == old_index) index = new_index;
+      if (index > old_index) --index;  // the erased entry stood before it
+    };
+    for (Step& s : program.steps) {
+      moved(s.tensor);
+      moved(s.row_index);
+      for (GemmSegment& segment : s.segments) {
+        moved(segment.a);
+        moved(segment.b);
+      }
+    }
+    program.tensors.erase(program.tensors.begin() + old_index);
+  }
+
+  Plan& plan_;
+  bool overwrite_saved_;
+  std::set<std::string> fixed_;  // views and what they view
+};
+
+}  // namespace
+
+void reuse_in_place(Plan& plan, bool overwrite_saved) { Reuse(plan, overwrite_saved).run(); }
+
+}  // namespace coda
