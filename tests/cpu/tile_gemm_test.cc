@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM kernels of both libraries on packed operands: products as in float64, and the property that
+// everything above relies on: an element's bits do not depend on the rows beside it or on where k
+// is cut. Packing, from each layout, against a plain loop.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "base/float16.h"
+#include "cpu/instruction_sets.h"
+#include "cpu/pack.h"
+#include "cpu/tile_gemm.h"
+
+namespace coda::cpu {
+namespace {
+
+// A matrix in memory, of the given type.
+struct Matrix {
+  Matrix(DType type, int64_t rows, int64_t cols, uint32_t seed)
+      : bytes(rows * cols * size_of(type)), view(dense_view(bytes.data(), type, rows, cols)) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      const float value = uniform(random);
+      if (type == DType::f32) reinterpret_cast<float*>(bytes.data())[i] = value;
+      if (type == DType::bf16) {
+        reinterpret_cast<uint16_t*>(bytes.data())[i] = bf16_from_float(value);
+      }
+    }
+  }
+  double at(int64_t i, int64_t j) const {
+    const int64_t e = i * view.cols + j;
+    return view.dtype == DType::f32
+               ? reinterpret_cast<const float*>(bytes.data())[e]
+               : float_from_bf16(reinterpret_cast<const uint16_t*>(bytes.data())[e]);
+  }
+  std::vector<char> bytes;
+  TensorView view;
+};
+
+// c[rows, 64] = a[rows, k]·b[k, 64], with k in blocks of `depth`.
+std::vector<float> product(GemmLibrary library, DType packed, const Matrix& a, const Matrix& b,
+                           int64_t m0, int64_t rows, int64_t depth) {
+  const int64_t k = a.view.cols;
+  int64_t columns[kPanelColumns];
+  for (int64_t j = 0; j < kPanelColumns; ++j) columns[j] = j;
+  std::vector<float> c(rows * kPanelColumns, std::nanf(""));
+  std::vector<float> packed_a(rows * depth);
+  std::vector<float> packed_b(kPanelColumns * depth);
+  for (int64_t k0 = 0; k0 < k; k0 += depth) {
+    const int64_t n = std::min(depth, k - k0);
+    pack_a_block(packed, {a.view, false}, m0, rows, k0, n, packed_a.data());
+    pack_b_block(packed, {b.view, true}, columns, k0, n, packed_b.data());
+    const TileKernel kernel =
+        make_tile_kernel(library, packed, static_cast<int>(rows),
+                         static_cast<int>(packed_depth(packed, n)), kPanelColumns, k0 > 0);
+    kernel(packed_a.data(), packed_b.data(), c.data());
+  }
+  return c;
+}
+
+std::vector<std::pair<GemmLibrary, DType>> kinds() {
+  std::vector<std::pair<GemmLibrary, DType>> result = {{GemmLibrary::portable, DType::f32}};
+  const GemmLibrary best = resolve(GemmLibrary::best);
+  if (best == GemmLibrary::libxsmm) result.push_back({best, DType::f32});
+  if (multiplies_bf16(best)) result.push_back({best, DType::bf16});
+  return result;
+}
+
+TEST(TileGemm, BitsDependNeitherOnTheOtherRowsNorOnCutsOfK) {
+  for_each_instruction_set([] {
+    for (const auto& [library, type] : kinds()) {
+      const Matrix a(type, 70, 301, 1);
+      const Matrix b(type, 301, kPanelColumns, 2);
+      const std::vector<float> all = product(library, type, a, b, 0, 70, 301 + 1);
+      double error = 0;
+      double norm = 0;
+      for (int64_t i = 0; i < 70; ++i) {
+        for (int64_t j = 0; j < kPanelColumns; ++j) {
+          double exact = 0;
+          for (int64_t k = 0; k < 301; ++k) exact += a.at(i, k) * b.at(k, j);
+          error += std::pow(all[i * kPanelColumns + j] - exact, 2);
+          norm += exact * exact;
+        }
+      }
+      EXPECT_LE(std::sqrt(error / norm),
+                0x1p-23 * std::sqrt(301.0));  // as sums of random signs err
+      for (int64_t rows = 1; rows <= 40; rows += rows < 14 ? 1 : 7) {
+        for (int64_t m0 : {int64_t{0}, int64_t{5}, 70 - rows}) {
+          for (int64_t depth : {2, 64, 256}) {
+            const std::vector<float> some = product(library, type, a, b, m0, rows, depth);
+            ASSERT_EQ(0, std::memcmp(some.data(), all.data() + m0 * kPanelColumns,
+                                     some.size() * sizeof(float)))
+                << name_of(type) << " rows " << m0 << " + " << rows << ", k in blocks of " << depth;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(TileGemm, PackingPlacesEveryElementFromEachLayout) {
+  for_each_instruction_set([] {
+    for (const auto& [stored, packed] : std::vector<std::pair<DType, DType>>{
+             {DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::bf16, DType::bf16}}) {
+      for (bool k_along_rows : {false, true}) {
+        const Matrix matrix(stored, 150, 170, 3);
+        const GemmOperand operand{matrix.view, k_along_rows};
+        const auto element = [&](int64_t k, int64_t other) {
+          return k_along_rows ? matrix.at(k, other) : matrix.at(other, k);
+        };
+        const auto read = [&](const std::vector<char>& from, int64_t i) -> double {
+          if (packed == DType::f32) return reinterpret_cast<const float*>(from.data())[i];
+          return float_from_bf16(reinterpret_cast<const uint16_t*>(from.data())[i]);
+        };
+        for (int64_t k : {1, 7, 16, 33, 100}) {
+          const int64_t k0 = 10;
+          const int64_t depth = packed_depth(packed, k);
+          const int64_t rows = 131;
+          std::vector<char> a(rows * depth * size_of(packed));
+          pack_a_block(packed, operand, 9, rows, k0, k, a.data());
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t kk = 0; kk < depth; ++kk) {
+              ASSERT_EQ(read(a, i * depth + kk), kk < k ? element(k0 + kk, 9 + i) : 0)
+                  << "a, row " << i << ", k " << kk;
+            }
+          }
+          // Columns side by side, alternating, and a ragged end.
+          for (int step : {1, 2}) {
+            int64_t columns[kPanelColumns];
+            for (int64_t j = 0; j < kPanelColumns; ++j) columns[j] = 5 + step * j;
+            if (step == 2) columns[62] = columns[63] = -1;
+            std::vector<char> b(kPanelColumns * depth * size_of(packed));
+            pack_b_block(packed, operand, columns, k0, k, b.data());
+            for (int64_t kk = 0; kk < depth; ++kk) {
+              for (int64_t j = 0; j < kPanelColumns; ++j) {
+                const bool is_zero = kk >= k || columns[j] < 0;
+                const int64_t at = packed == DType::f32 ? kk * kPanelColumns + j
+                                                        : (kk / 2 * kPanelColumns + j) * 2 + kk % 2;
+                ASSERT_EQ(read(b, at), is_zero ? 0 : element(k0 + kk, columns[j]))
+                    << "b, k " << kk << ", column " << j;
+              }
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace coda::cpu
