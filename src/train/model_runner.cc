@@ -40,6 +40,7 @@ TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
     case Task::losses: task.request.outputs = {{"row_losses", model.row_losses}}; break;
     case Task::logits: task.request.outputs = {{"logits", model.logits}}; break;
     case Task::gradients:
+      task.options.overwrite_saved = true;  // a step is one forward and one backward
       task.request.outputs = {{"loss", model.loss}};
       task.request.seeds = {{model.loss, model.graph.input(kScale, {1, 1})}};
       for (const ModelParameter& p : model.parameters) {
