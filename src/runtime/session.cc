@@ -50,6 +50,13 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
   place(arena_.saved, saved_);
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
+  for (const PlanStep& step : plan_.backward) {
+    for (const StepTensor& use : step_tensors(step)) {
+      const auto saved = arena_.saved.find(memory_[owner_of(slot_of(use.name))].tensor->decl.name);
+      if (use.written && saved != arena_.saved.end() && saved->second.phase == Phase::forward)
+        spends_saved_ = true;
+    }
+  }
 }
 
 // A range of columns, or a vector read along the other dimension.
@@ -195,7 +202,11 @@ void Session::forward() {
 }
 
 void Session::backward() {
-  require(has_forward_, "backward: there is no forward to follow; call forward() before");
+  require(
+      has_forward_,
+      "backward: there is no forward to follow, or a backward has overwritten what it saved; call "
+      "forward() before");
+  if (spends_saved_) has_forward_ = false;
   run(backward_, "backward");
 }
 

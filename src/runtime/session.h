@@ -41,7 +41,7 @@ class Session {
   void bind(std::string_view name, const TensorView& view);
 
   // Throw Error if a tensor of the phase is not bound. backward() follows a forward(), and may
-  // follow it again.
+  // follow it again unless the plan stores over what the forward saved.
   void forward();
   void backward();
 
@@ -98,6 +98,7 @@ class Session {
   PreparedPhase forward_;
   PreparedPhase backward_;
   bool has_forward_ = false;
+  bool spends_saved_ = false;  // the backward writes over what the forward saved
 };
 
 }  // namespace coda

@@ -218,6 +218,23 @@ TEST(Session, RunsOnlyWithEverythingBoundAndInOrder) {
               HasSubstr("backward: tensor 'dy' is not bound"));
 }
 
+TEST(Session, ABackwardThatOverwritesWhatIsSavedNeedsANewForward) {
+  Plan plan = toy_plan();
+  plan.backward[0] = step("multiply", {"dy", "s"}, {"s"});
+  plan.backward[1] = step("multiply", {"s", "x"}, {"v"});
+  ToyBackend backend;
+  Session session(plan, backend, {{"M", 2}});
+  Fixture f;  // its tensors
+  session.bind("x", f.x.view()), session.bind("w", f.w.view()), session.bind("y", f.y.view());
+  session.bind("dy", f.dy.view()), session.bind("dw", f.dw.view());
+  session.forward();
+  EXPECT_EQ(message([&] { session.backward(); }), "accepted");
+  EXPECT_THAT(message([&] { session.backward(); }),
+              testing::HasSubstr("overwritten what it saved"));
+  session.forward();
+  EXPECT_EQ(message([&] { session.backward(); }), "accepted");
+}
+
 // t = [x0 | x1] is written by halves; the right half, times w, is y; the left half is squared.
 TEST(Session, AViewIsAColumnRangeOfWhatItViews) {
   for (bool poison : {false, true}) {
