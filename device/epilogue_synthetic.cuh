@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Epilogues for measurement: the plain store, and with it any number of tile loads and further
-// stores, with only enough arithmetic that each value is used. What they cost is the movement alone.
-// With l the loaded planes, store 0 is acc + sum(l), and store s > 0 is acc / (s + 1) + l[s % loads].
+// stores, with only enough arithmetic that each value is used. What they cost is the movement
+// alone. With l the loaded planes, store 0 is acc + sum(l), and store s > 0 is acc / (s + 1) + l[s
+// % loads].
 #pragma once
 
 #include "device/matrix_move.cuh"
@@ -20,12 +21,12 @@ struct SyntheticEpilogue {
 
   __device__ __forceinline__ static void load(const Arguments& arguments, u32 plane,
                                               u32 destination, TileCoord origin, u32 barrier) {
-    tma_load(destination, &arguments.loads[plane], origin.n, origin.m, barrier);
+    tma_load_once(destination, &arguments.loads[plane], origin.n, origin.m, barrier);
   }
 
   __device__ __forceinline__ static void store(const Arguments& arguments, u32 plane,
                                                TileCoord origin, u32 source) {
-    tma_store(&arguments.stores[plane], origin.n, origin.m, source);
+    tma_store_once(&arguments.stores[plane], origin.n, origin.m, source);
   }
 
   __device__ __forceinline__ static void apply(const Arguments&, const float* accumulators,

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mainloop: one producer thread streams operand tiles into a ring of shared-memory stages by
-// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program; epilogues never
-// change it.
-// Protocol of a stage: the producer waits until it is empty in every CTA that it writes to, then
-// announces the bytes that will arrive here (its own slice and its peers') and issues its slice; a
-// consumer waits until it is full, multiplies, and, once the tensor cores have read it, tells every
-// CTA that writes to it.
-// Invariant: producers and consumers visit the stages in the same order, tile after tile.
+// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program; epilogues
+// never change it. Protocol of a stage: the producer waits until it is empty in every CTA that it
+// writes to, then announces the bytes that will arrive here (its own slice and its peers') and
+// issues its slice; a consumer waits until it is full, multiplies, and, once the tensor cores have
+// read it, tells every CTA that writes to it. Invariant: producers and consumers visit the stages
+// in the same order, tile after tile.
 #pragma once
 
 #include "device/barrier.cuh"

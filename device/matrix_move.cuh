@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ldmatrix and stmatrix: a warp moves four 8x8 matrices of 16-bit elements between shared memory and
-// fragments laid out as wgmma's accumulators are; and the conversions on either side of them.
+// ldmatrix and stmatrix: a warp moves four 8x8 matrices of 16-bit elements between shared memory
+// and fragments laid out as wgmma's accumulators are; and the conversions on either side of them.
 #pragma once
 
 #include "device/config.cuh"

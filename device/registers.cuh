@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// setmaxnreg: a producer warpgroup, which computes addresses only, gives registers to the consumers,
-// which hold the accumulators. Every warp of the warpgroup must execute it.
+// setmaxnreg: a producer warpgroup, which computes addresses only, gives registers to the
+// consumers, which hold the accumulators. Every warp of the warpgroup must execute it.
 #pragma once
 
 #include "device/types.cuh"

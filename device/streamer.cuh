@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp that copies bytes beside a GEMM without being part of it. It shows what moving an
-// epilogue's bytes costs by itself, in bandwidth and power, which is the floor for any epilogue that
-// must move them. It keeps pace with the tiles, so that the bytes are spread as an epilogue's are.
+// epilogue's bytes costs by itself, in bandwidth and power, which is the floor for any epilogue
+// that must move them. It keeps pace with the tiles, so that the bytes are spread as an epilogue's
+// are.
 #pragma once
 
 #include "device/barrier.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles the table's representative configurations to an sm_90a cubin, on a machine that needs no GPU, and
-// fails if one spills, uses local memory or has its wgmma serialised.
+// Compiles the table's representative configurations to an sm_90a cubin, on a machine that needs no
+// GPU, and fails if one spills, uses local memory or has its wgmma serialised.
 #include <chrono>
 #include <cstdio>
 #include <exception>

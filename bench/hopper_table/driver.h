@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver API that a measurement needs, declared here and opened at run time, so
-// that no CUDA installation is needed to build. Every call is checked.
+// The part of the CUDA driver API that a measurement needs, declared here and opened at run time,
+// so that no CUDA installation is needed to build. Every call is checked.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,8 @@ class Device {
   void record(Event event) const;
   float elapsed_ms(Event start, Event stop) const;  // waits for `stop`
 
-  // A 2-D row-major tensor of 16-bit elements, loaded or stored in boxes of one 128-byte swizzle row.
+  // A 2-D row-major tensor of 16-bit elements, loaded or stored in boxes of one 128-byte swizzle
+  // row.
   device::TensorMap tensor_map(DevicePointer base, bool fp16, std::uint64_t rows,
                                std::uint64_t columns, std::uint64_t pitch_elements,
                                std::uint32_t box_rows, std::uint32_t box_columns) const;

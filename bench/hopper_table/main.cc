@@ -243,6 +243,7 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
   }
 
   const std::vector<Candidate*> kept = finalists(kinds, screened, options.keep);
+  if (options.screen_seconds > 0) timer.interleaved(kept, 9, 10.0);
   timer.cool(kept, 9);
   if (options.sustained) {
     timer.sustained(kept, options.seconds, options.repetitions, options.heat_seconds);

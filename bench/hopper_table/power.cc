@@ -16,6 +16,7 @@ struct Api {
   int (*clock)(void*, int, unsigned*);
   int (*energy)(void*, unsigned long long*);
   int (*limit)(void*, unsigned*);
+  int (*power)(void*, unsigned*);
 
   Api() {
     const DynamicLibrary nvml({"libnvidia-ml.so.1"});
@@ -23,6 +24,7 @@ struct Api {
     nvml.load(device, "nvmlDeviceGetHandleByIndex_v2");
     nvml.load(clock, "nvmlDeviceGetClockInfo");
     nvml.load(energy, "nvmlDeviceGetTotalEnergyConsumption");
+    nvml.load(power, "nvmlDeviceGetPowerUsage");
     nvml.load(limit, "nvmlDeviceGetEnforcedPowerLimit");
   }
 };
@@ -50,6 +52,12 @@ double PowerMeter::joules() const {
   unsigned long long millijoules = 0;
   api().energy(device_, &millijoules);
   return static_cast<double>(millijoules) * 1e-3;
+}
+
+double PowerMeter::watts() const {
+  unsigned milliwatts = 0;
+  api().power(device_, &milliwatts);
+  return milliwatts * 1e-3;
 }
 
 double PowerMeter::limit_watts() const {

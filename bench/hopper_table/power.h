@@ -10,7 +10,8 @@ class PowerMeter {
   PowerMeter();
 
   unsigned sm_clock_mhz() const;
-  double joules() const;  // since the driver was loaded
+  double joules() const;  // since the driver was loaded; constant where the counter does not run
+  double watts() const;   // averaged by the driver over about a second
   double limit_watts() const;
 
  private:

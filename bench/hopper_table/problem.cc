@@ -108,10 +108,12 @@ Problem::Problem(const Device& device, const Support& support, const Shape& shap
     sets_.push_back(set);
   }
   if (streams) {
-    // Whole clusters of the largest tiles, since a streamer does not stop at the output's edge.
-    const unsigned rows = kStreamPlanes * device::round_up(shape.m, 512);
-    stream_source_ = allocate(rows, device::round_up(shape.n, 512), 0);
-    stream_destination_ = allocate(rows, device::round_up(shape.n, 512), 0);
+    // Whole clusters of tiles of up to 512 rows and columns, since a streamer does not stop at the
+    // output's edge.
+    const unsigned rows = kStreamPlanes * (device::round_up(shape.m, 512) + 512);
+    const unsigned columns = device::round_up(shape.n, 512) + 512;
+    stream_source_ = allocate(rows, columns, 0);
+    stream_destination_ = allocate(rows, columns, 0);
     support.fill_normal(stream_source_, seed, shape.fp16);
   }
 }

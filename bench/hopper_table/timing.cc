@@ -105,7 +105,8 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
         samples[candidate].push_back(ms);
         clocks[candidate].push_back(mhz);
       }
-      watts[candidate].push_back((power_.joules() - joules) / seconds_since(start));
+      const double used = power_.joules() - joules;
+      watts[candidate].push_back(used > 0 ? used / seconds_since(start) : power_.watts());
     }
   }
   for (auto& [candidate, times] : samples) {
