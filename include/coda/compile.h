@@ -52,10 +52,10 @@ struct CompileOptions {
   Rates rates = {};
   DimValues sizes;             // what the symbols are assumed to be when costs are compared
   DType storage = DType::f32;  // of activations and gradients that the plan stores
-  bool fuse = true;        // false: GEMMs without epilogues, norms made before them: the baseline
-  bool overwrite_saved = false;     // results may be stored over what the forward saved, where it is
-                                    // read for the last time: one backward for each forward
-  std::vector<bool> fold;  // forced choices, by the order of appearance (empty: searched)
+  bool fuse = true;  // false: GEMMs without epilogues, norms made before them: the baseline
+  bool overwrite_saved = false;  // results may be stored over what the forward saved, where it is
+                                 // read for the last time: one backward for each forward
+  std::vector<bool> fold;        // forced choices, by the order of appearance (empty: searched)
   std::vector<bool> pin;
 };
 

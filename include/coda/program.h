@@ -106,8 +106,8 @@ struct Step {
   Dim group = 0;  // pairs: within each `group` columns the first half are members 0, the second
                   // half members 1 (2: interleaved; N: concatenated; head size: half-split RoPE).
                   // reduce_group, repeat_group: columns of a group
-  int which = 0;      // split_pair: 0 or 1
-  int lane = 0;       // combine
+  int which = 0;  // split_pair: 0 or 1
+  int lane = 0;   // combine
   double number = 0;  // constant
   PartialKind partial = PartialKind::sum;
   DType dtype = DType::f32;  // as_stored

@@ -9,9 +9,9 @@
 namespace coda {
 namespace {
 
-// How far a candidate's surroundings are compared: deep enough to tell a layer's norms apart by what
-// makes their input, too shallow to see which layer it is. A norm's reciprocal lies five operations
-// above the stream that it is taken of.
+// How far a candidate's surroundings are compared: deep enough to tell a layer's norms apart by
+// what makes their input, too shallow to see which layer it is. A norm's reciprocal lies five
+// operations above the stream that it is taken of.
 constexpr int kOwnDepth = 6;
 constexpr int kUserDepth = 2;
 

@@ -91,7 +91,8 @@ class Reuse {
     }
     const Step& l = program.steps[static_cast<size_t>(load)];
     if (l.repeat != 1 || l.row_index >= 0) return false;
-    const bool in_space = std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
+    const bool in_space =
+        std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
     for (size_t later = at + 1; in_space && later < phase.size(); ++later) {
       const std::vector<std::string> names = names_of(phase[later]);
       if (std::find(names.begin(), names.end(), name) != names.end()) return false;

@@ -37,8 +37,10 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
       caller_types_.try_emplace(call.operands[2], request.gradients[i].dtype);
     }
   }
+  for (const auto& [id, name] : caller_names_) taken_.insert(name);
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& n = graph_.node(id);
+    if (n.op == Op::input) taken_.insert(n.name);
     if (n.op != Op::concat_columns) continue;
     Dim offset = 0;
     for (int part : n.operands) {
@@ -46,6 +48,11 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
       offset = offset + graph_.node(part).shape.cols;
     }
   }
+}
+
+std::string TensorNames::own_name(std::string name) const {
+  while (taken_.contains(name)) name += "_";
+  return name;
 }
 
 std::string TensorNames::declare(PlanTensor tensor) {
@@ -62,7 +69,7 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
   PlanTensor tensor;
   tensor.decl = source.decl;
   tensor.decl.name =
-      base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant()));
+      own_name(base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant())));
   tensor.decl.shape = shape;
   tensor.role = source.role;
   tensor.view_of = base;
@@ -118,7 +125,8 @@ std::string TensorNames::written(int id, bool backward) {
   const bool again =
       backward && partition_.stored_backward.contains(id) && partition_.stored_forward.contains(id);
   PlanTensor tensor;
-  tensor.decl.name = caller_names_.contains(id) ? caller_names_.at(id) : "t" + std::to_string(id);
+  tensor.decl.name =
+      caller_names_.contains(id) ? caller_names_.at(id) : own_name("t" + std::to_string(id));
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = type_of(id);
   const bool saved = partition_.saved.contains(id);
@@ -126,7 +134,7 @@ std::string TensorNames::written(int id, bool backward) {
                 : saved                    ? TensorRole::saved
                                            : TensorRole::temporary;
   if (again && !saved) {
-    tensor.decl.name = "t" + std::to_string(id) + ".again";
+    tensor.decl.name = own_name("t" + std::to_string(id) + ".again");
     tensor.role = TensorRole::temporary;
   }
   return declare(tensor);
@@ -141,7 +149,8 @@ std::string TensorNames::opaque_result(int id) {
   }
   const DType declared = call.result_types[static_cast<size_t>(n.which)];
   PlanTensor tensor;
-  tensor.decl.name = caller_names_.contains(id) ? caller_names_.at(id) : "t" + std::to_string(id);
+  tensor.decl.name =
+      caller_names_.contains(id) ? caller_names_.at(id) : own_name("t" + std::to_string(id));
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = declared == DType::f32 ? DType::f32 : options_.storage;
   if (gradients_.contains(id)) tensor.decl.dtype = gradients_.at(id)->dtype;
@@ -166,8 +175,9 @@ std::string TensorNames::vector(int id, int lane) {
   }
   const bool callers = caller_names_.contains(id) && lane < 0 && !accumulates(id);
   PlanTensor tensor;
-  tensor.decl.name = callers ? caller_names_.at(id) : "v" + std::to_string(id);
-  if (lane >= 0) tensor.decl.name += lane == 0 ? ".max" : ".log_sum";
+  const std::string lane_name = lane < 0 ? "" : lane == 0 ? ".max" : ".log_sum";
+  tensor.decl.name =
+      callers ? caller_names_.at(id) : own_name("v" + std::to_string(id) + lane_name);
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = callers ? type_of(id) : DType::f32;
   tensor.role = callers ? TensorRole::output : TensorRole::temporary;
@@ -196,7 +206,7 @@ std::string TensorNames::gradient_tensor(int id) {
 std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape,
                                  TensorKind tensor_kind) {
   PlanTensor tensor;
-  tensor.decl = {"p" + std::to_string(id), shape, DType::f32, tensor_kind, lanes_of(kind)};
+  tensor.decl = {own_name("p" + std::to_string(id)), shape, DType::f32, tensor_kind, lanes_of(kind)};
   return declare(tensor);
 }
 

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "coda/compile.h"
@@ -53,6 +54,7 @@ class TensorNames {
   std::vector<PlanTensor>& tensors() { return tensors_; }
 
  private:
+  std::string own_name(std::string name) const;  // one that the caller uses for nothing
   std::string declare(PlanTensor tensor);
   std::string view(const std::string& base, const Shape& shape, const Dim& offset, bool transposed);
   DType type_of(int id) const;
@@ -61,6 +63,7 @@ class TensorNames {
   const Partition& partition_;
   const CompileOptions& options_;
   std::vector<PlanTensor> tensors_;
+  std::set<std::string> taken_;  // the caller's names
   std::map<std::string, size_t> index_;
   std::map<int, std::string> caller_names_;  // outputs and gradients
   std::map<int, DType> caller_types_;

@@ -6,6 +6,7 @@
 #include "coda/error.h"
 #include "grad/differentiate.h"
 #include "ir/rebuild.h"
+#include "ir/verify_graph.h"
 #include "rewrite/defer.h"
 #include "rewrite/sums.h"
 
@@ -19,6 +20,9 @@ std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choi
   const DeferOptions options{&choices, frozen};
   for (int round = 0; round < kMostRounds; ++round) {
     std::vector<int> next = join_sums(graph, defer(graph, roots, options, candidates), frozen);
+#ifndef NDEBUG
+    verify(graph, next);
+#endif
     if (next == roots) return roots;
     roots = std::move(next);
   }
@@ -39,8 +43,8 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
   for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
   if (rewritten) {
-    // A factor that waits for its norm must be known where the norm stands, before any product was seen behind it: the
-    // candidates are found first, on nodes that are then dead.
+    // A factor that waits for its norm must be known where the norm stands, before any product was
+    // seen behind it: the candidates are found first, on nodes that are then dead.
     const bool any_waits = std::find(choices.column_factors.begin(), choices.column_factors.end(),
                                      ColumnFactor::normalise_first) != choices.column_factors.end();
     if (any_waits) to_fixed_point(graph, roots, Choices{}, {}, joint.candidates);

@@ -11,8 +11,10 @@
 #include "grad/differentiate.h"
 #include "ir/evaluate_graph.h"
 #include "ir/rebuild.h"
+#include "ir/verify_graph.h"
 #include "plan/blocks.h"
 #include "plan/plan_evaluator.h"
+#include "rewrite/joint.h"
 
 namespace coda {
 namespace {
@@ -126,6 +128,22 @@ TEST_P(EveryBlock, SearchedAndUnfusedPlansEqualTheGraph) {
       expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 2);
     }
   }
+}
+
+TEST_P(EveryBlock, RewrittenGraphsAreWellFormed) {
+  Block b;
+  blocks().at(GetParam())(b);
+  const JointGraph joint = rewrite_jointly(b.graph, b.request, {}, true);
+  std::vector<int> roots = joint.outputs;
+  roots.insert(roots.end(), joint.gradients.begin(), joint.gradients.end());
+  EXPECT_NO_THROW(verify(*joint.graph, roots));
+  // A value that the verifier must refuse: a row sum that claims to be as wide as its operand.
+  Node wrong;
+  wrong.op = Op::row_sum;
+  wrong.shape = {"M", 5};
+  wrong.operands = {b.graph.input("extra", {"M", 4}).id};
+  const int id = b.graph.intern(std::move(wrong));
+  EXPECT_THROW(verify(b.graph, {id}), InternalError);
 }
 
 TEST_P(EveryBlock, SavedTensorsMayBeOverwrittenWhereTheyAreReadLast) {
