@@ -2,6 +2,7 @@
 #include "rewrite/joint.h"
 
 #include <algorithm>
+#include <set>
 
 #include "coda/error.h"
 #include "grad/differentiate.h"
@@ -27,6 +28,16 @@ std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choi
     roots = std::move(next);
   }
   throw InternalError("rewriting does not reach a fixed point");
+}
+
+// x + 0 as a node of its own, which no builder makes.
+int copy_of(Graph& graph, int id) {
+  Node copy;
+  copy.op = Op::elementwise;
+  copy.fn = Elementwise::add;
+  copy.shape = graph.node(id).shape;
+  copy.operands = {id, graph.constant(0).id};
+  return graph.intern(std::move(copy));
 }
 
 }  // namespace
@@ -70,9 +81,17 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     gradient_roots =
         to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
   }
+  // Each gradient has a tensor of its own: of two that are equal (biases side by side), and of one
+  // that equals an input, a copy is written.
+  std::set<int> claimed(joint.outputs.begin(), joint.outputs.end());
   size_t next = 0;
-  for (const Value& g : gradients)
-    joint.gradients.push_back(g.graph == nullptr ? -1 : gradient_roots[next++]);
+  for (const Value& g : gradients) {
+    int id = g.graph == nullptr ? -1 : gradient_roots[next++];
+    while (id >= 0 && (graph.node(id).op == Op::input || !claimed.insert(id).second)) {
+      id = copy_of(graph, id);
+    }
+    joint.gradients.push_back(id);
+  }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
   return joint;
 }
