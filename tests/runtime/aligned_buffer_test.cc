@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of every size class are aligned and wholly writable; what cannot be had is std::bad_alloc.
+// Buffers of any size are aligned and wholly writable; what cannot be had is std::bad_alloc.
 #include "runtime/aligned_buffer.h"
 
 #include <gtest/gtest.h>
