@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/hopper_table/dynamic_library.h"
 #include "bench/hopper_table/nvrtc_compiler.h"
 #include "bench/hopper_table/variants.h"
 
@@ -35,6 +36,9 @@ int main(int argc, char** argv) try {
   std::printf("%zu kernels in %.1f s, %d with a defect\n", kernels.size(), seconds.count(),
               failures);
   return failures == 0 && !kernels.empty() ? 0 : 1;
+} catch (const coda::hopper_table::LibraryMissing& error) {
+  std::fprintf(stderr, "skipped, no NVRTC: %s\n", error.what());
+  return 77;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -11,6 +11,10 @@
 
 namespace coda::hopper_table {
 
+class LibraryMissing : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class DynamicLibrary {
  public:
   explicit DynamicLibrary(std::initializer_list<const char*> names) {
@@ -20,7 +24,7 @@ class DynamicLibrary {
       if (handle_ != nullptr) return;
       tried += std::string("\n  ") + dlerror();
     }
-    throw std::runtime_error("cannot open a needed library; set LD_LIBRARY_PATH. Tried:" + tried);
+    throw LibraryMissing("cannot open a needed library; set LD_LIBRARY_PATH. Tried:" + tried);
   }
 
   template <class Function>

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accumulator fragment, the swizzle and stmatrix's addresses, checked element by element: what
+// a warp stores by matrices must land where the accumulator's row and column say, as TMA will read
+// it.
+#include "device/fragment.cuh"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+#include <vector>
+
+#include "tests/hopper/table_configs.h"
+
+namespace coda::device {
+namespace {
+
+TEST(Swizzle, PermutesEachPeriodAndKeepsRows) {
+  std::set<u32> met;
+  for (u32 offset = 0; offset < 4096; ++offset) {
+    const u32 swizzled = swizzle_128b(offset);
+    EXPECT_EQ(swizzled / kSwizzleBytes, offset / kSwizzleBytes);
+    EXPECT_EQ(swizzled % 16, offset % 16);
+    EXPECT_EQ(swizzle_128b(swizzled), offset);
+    met.insert(swizzled);
+  }
+  EXPECT_EQ(met.size(), 4096u);
+}
+
+// As NVIDIA describes it: the 16-byte piece of a row is exclusive-ored with the row modulo eight.
+TEST(Swizzle, ExclusiveOrsPieceWithRow) {
+  for (u32 row = 0; row < 64; ++row) {
+    for (u32 piece = 0; piece < 8; ++piece) {
+      EXPECT_EQ(swizzle_128b(row * 128 + piece * 16), row * 128 + (piece ^ (row % 8)) * 16);
+    }
+  }
+}
+
+TEST(Fragment, CoversEachElementOnce) {
+  for (const u32 columns : {64u, 128u, 192u, 256u}) {
+    std::vector<int> met(64 * columns);
+    for (u32 thread = 0; thread < kWarpgroupSize; ++thread) {
+      for (u32 index = 0; index < columns / 2; ++index) {
+        const u32 row = fragment_row(thread, index);
+        const u32 column = fragment_column(thread, index);
+        ASSERT_LT(row, 64u);
+        ASSERT_LT(column, columns);
+        ++met[row * columns + column];
+      }
+    }
+    for (const int count : met) ASSERT_EQ(count, 1);
+  }
+}
+
+// stmatrix.x4 in software: lane l gives the address of row l % 8 of matrix l / 8, and holds in
+// register r the elements (lane / 4, 2 * (lane % 4) + {0, 1}) of matrix r.
+TEST(Fragment, StmatrixPutsAccumulatorsWhereTmaReadsThem) {
+  constexpr int kUnwritten = -1;
+  std::vector<int> shared(kSubTileBytes / kElementBytes, kUnwritten);
+  for (u32 warp = 0; warp < 4; ++warp) {
+    for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+      for (u32 matrix = 0; matrix < 4; ++matrix) {
+        for (u32 lane = 0; lane < kWarpSize; ++lane) {
+          const u32 thread = warp * kWarpSize + lane;
+          for (u32 half = 0; half < 2; ++half) {
+            const u32 index = chunk * kChunkAccumulators + matrix * 2 + half;
+            const int value = static_cast<int>(fragment_row(thread, index) * kSubTileColumns +
+                                               fragment_column(thread, index));
+            const u32 addressing_lane = matrix * 8 + lane / 4;
+            const u32 row_address = chunk_offset(warp * kWarpSize + addressing_lane, chunk);
+            const u32 element = row_address / kElementBytes + 2 * (lane % 4) + half;
+            ASSERT_EQ(shared.at(element), kUnwritten);
+            shared[element] = value;
+          }
+        }
+      }
+    }
+  }
+  for (u32 row = 0; row < kWgmmaM; ++row) {
+    for (u32 column = 0; column < kSubTileColumns; ++column) {
+      const u32 offset = swizzle_128b(row * kSwizzleBytes + column * kElementBytes);
+      EXPECT_EQ(shared[offset / kElementBytes], static_cast<int>(row * kSubTileColumns + column));
+    }
+  }
+}
+
+// The eight rows of one matrix lie in different 16-byte bank groups.
+TEST(Fragment, StmatrixHasNoBankConflicts) {
+  for (u32 warp = 0; warp < 4; ++warp) {
+    for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+      for (u32 matrix = 0; matrix < 4; ++matrix) {
+        std::set<u32> groups;
+        for (u32 row = 0; row < 8; ++row) {
+          groups.insert(chunk_offset(warp * kWarpSize + matrix * 8 + row, chunk) / 16 % 8);
+        }
+        EXPECT_EQ(groups.size(), 8u);
+      }
+    }
+  }
+}
+
+TEST(SubTiles, CoverEachTileOnceInEveryConfiguration) {
+  for (const GemmConfig& config : valid_configs()) {
+    const TileCoord tile{.m = 3 * config.tile_m, .n = 5 * config.tile_n};
+    std::set<std::pair<u32, u32>> origins;
+    std::array<u32, kConsumerWarpgroups> own{};
+    for (u32 index = 0; index < sub_tiles(config); ++index) {
+      const SubTile sub = sub_tile(config, index);
+      const TileCoord origin = sub_tile_origin(config, tile, index);
+      ASSERT_LT(sub.block_m, config.blocks_m());
+      ASSERT_LT(sub.chunk_n, config.tile_n / kSubTileColumns);
+      ASSERT_GE(origin.m, tile.m);
+      ASSERT_LE(origin.m + kWgmmaM, tile.m + config.tile_m);
+      ASSERT_LE(origin.n + kSubTileColumns, tile.n + config.tile_n);
+      // A consumer counts its own sub-tiles without asking: the n-th has block n / columns.
+      const u32 nth = own[sub.warpgroup]++;
+      ASSERT_EQ(sub.block_m, nth / (config.tile_n / kSubTileColumns));
+      ASSERT_EQ(sub.chunk_n, nth % (config.tile_n / kSubTileColumns));
+      origins.emplace(origin.m, origin.n);
+    }
+    EXPECT_EQ(origins.size(), sub_tiles(config));
+    EXPECT_EQ(own[0], sub_tiles_per_warpgroup(config));
+    EXPECT_EQ(own[1], config.schedule == Schedule::cooperative ? own[0] : 0);
+  }
+}
+
+}  // namespace
+}  // namespace coda::device

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory is divided without overlap, within the limit, on the boundaries that TMA and wgmma
+// need; and the budgets that the documentation states hold.
+#include "device/shared_layout.cuh"
+
+#include <gtest/gtest.h>
+
+#include "tests/hopper/table_configs.h"
+
+namespace coda::device {
+namespace {
+
+TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
+  for (GemmConfig config : valid_configs()) {
+    for (config.stages = 2; config.stages <= 8; ++config.stages) {
+      for (u32 loads = 0; loads <= 3; ++loads) {
+        for (u32 stores = 1; stores <= 4; ++stores) {
+          for (const u32 streamed : {0u, 1u}) {
+            const EpilogueShape shape{.loads = loads, .stores = stores, .streamed_loads = streamed};
+            const SharedLayout layout = shared_layout(config, shape);
+            if (!layout.fits()) continue;
+            EXPECT_EQ(layout.a % kSharedAlignment, 0u);
+            EXPECT_EQ(layout.b % kSharedAlignment, 0u);
+            EXPECT_EQ(layout.ring % kSharedAlignment, 0u);
+            EXPECT_EQ(layout.stream % kSharedAlignment, 0u);
+            EXPECT_EQ(layout.barriers % kBarrierBytes, 0u);
+            EXPECT_GE(layout.b, layout.a + config.stages * config.stage_bytes_a());
+            EXPECT_GE(layout.ring, layout.b + config.stages * config.stage_bytes_b());
+            EXPECT_GE(layout.stream, layout.ring + layout.groups * shape.planes() * kSubTileBytes);
+            EXPECT_GE(layout.barriers,
+                      layout.stream + (shape.streams() ? kStreamBuffers * kSubTileBytes : 0));
+            const u32 barriers = 2 * config.stages + 3 * layout.groups + kStreamBuffers;
+            EXPECT_GE(layout.progress, layout.barriers + barriers * kBarrierBytes);
+            EXPECT_LE(layout.bytes, kSharedMemoryPerBlock);
+            if (config.schedule == Schedule::cooperative) {
+              EXPECT_EQ(layout.groups % 2, 0u);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SharedLayout, StatedBudgets) {
+  const GemmConfig ping_pong{.tile_m = 128, .tile_n = 128, .stages = 6};
+  EXPECT_EQ(shared_layout(ping_pong, {}).groups, sub_tiles(ping_pong));
+  GemmConfig cooperative{
+      .tile_m = 128, .tile_n = 256, .stages = 3, .schedule = Schedule::cooperative};
+  EXPECT_EQ(shared_layout(cooperative, {}).groups, sub_tiles(cooperative));
+  cooperative.stages = 4;
+  EXPECT_EQ(shared_layout(cooperative, {}).groups, 4u);
+  EXPECT_FALSE(shared_layout(cooperative, {.loads = 2, .stores = 3}).fits());
+}
+
+TEST(Config, RefusesWhatCannotRun) {
+  EXPECT_TRUE(is_valid({}));
+  EXPECT_FALSE(is_valid({.tile_n = 160}));                 // partials are of 64 columns
+  EXPECT_FALSE(is_valid({.tile_m = 192, .tile_n = 192}));  // 288 accumulators a thread
+  EXPECT_FALSE(is_valid({.tile_m = 192, .schedule = Schedule::cooperative}));  // 96 rows each
+  EXPECT_FALSE(is_valid({.stages = 1}));
+  EXPECT_FALSE(is_valid({.consumer_registers = 248}));  // more than the register file
+}
+
+}  // namespace
+}  // namespace coda::device
