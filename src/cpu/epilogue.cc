@@ -12,21 +12,46 @@
 namespace coda::cpu {
 namespace {
 
+// Which columns of memory the columns of a tile are.
+using Runs = std::vector<ColumnRun>;
+
 class Strip {
  public:
   Strip(const TileContext& tile, int64_t row, int64_t rows) : tile_(tile), row_(row), rows_(rows) {}
 
-  void run(const TileOp& op) const {
+  // Of an operation that moves single planes; the same for all strips of a tile.
+  Runs find_runs(const TileOp& op) const {
+    Runs runs;
+    const bool moves = op.kind == TileOpKind::load || op.kind == TileOpKind::store ||
+                       op.kind == TileOpKind::column_partial;
+    if (!moves) return runs;
+    const int64_t first = first_column(op);
+    const int64_t count = width(op);
+    for (int64_t j = 0; j < count;) {
+      const int64_t n = op.map.run(first + j, op.plane, count - j);
+      runs.push_back({j, op.map.at(first + j, op.plane), n});
+      j += n;
+    }
+    return runs;
+  }
+
+  void run(const TileOp& op, const Runs& runs) const {
     switch (op.kind) {
       case TileOpKind::elementwise: {
         Source in[3];
         for (int k = 0; k < 3; ++k) in[k] = operand(op, op.in[k]);
         return elementwise(op.op, in, out(op, 0), tile_.stride, rows_, width(op));
       }
+      case TileOpKind::sum: {
+        Source in[3];
+        for (int k = 0; k < 3; ++k) in[k] = operand(op, op.in[k]);
+        return sum(op.arithmetic, in, out(op, 0), tile_.stride, rows_, width(op));
+      }
       case TileOpKind::round:
         return round_to(op.dtype, operand(op, op.in[0]), out(op, 0), tile_.stride, rows_,
                         width(op));
-      case TileOpKind::load: return load(op);
+      case TileOpKind::load:
+        return load_strip(tensor(op), memory_rows(op), runs, out(op, 0), tile_.stride);
       case TileOpKind::load_pairs: {
         const StripRows rows = memory_rows(op);
         return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
@@ -34,7 +59,8 @@ class Strip {
                            tile_.stride);
         });
       }
-      case TileOpKind::store: return store(op);
+      case TileOpKind::store:
+        return store_strip(tensor(op), memory_rows(op), runs, plane(op.in[0]), tile_.stride);
       case TileOpKind::store_pairs: {
         const StripRows rows = memory_rows(op);
         return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
@@ -45,7 +71,7 @@ class Strip {
       case TileOpKind::reduce_group: return reduce(op);
       case TileOpKind::repeat_group: return repeat(op);
       case TileOpKind::row_partial: return reduce_rows(op);
-      case TileOpKind::column_partial: return reduce_columns(op);
+      case TileOpKind::column_partial: return reduce_columns(op, runs);
       case TileOpKind::select_column: return select(op);
     }
   }
@@ -90,17 +116,7 @@ class Strip {
     return {tile_.m0 + row_, rows_, index};
   }
 
-  // Calls f(column of the plane, column in memory, count) for neighbours in memory.
-  template <class Function>
-  void for_runs(const TileOp& op, const Function& f) const {
-    const int64_t first = first_column(op);
-    const int64_t count = width(op);
-    for (int64_t j = 0; j < count;) {
-      const int64_t n = op.map.run(first + j, op.plane, count - j);
-      f(j, op.map.at(first + j, op.plane), n);
-      j += n;
-    }
-  }
+  // Calls f(column of the plane, column in memory, count) for neighbouring pairs in memory.
   template <class Function>
   void for_pair_runs(const TileOp& op, const Function& f) const {
     const int64_t stored_pairs = op.map.stored / 2;
@@ -110,20 +126,6 @@ class Strip {
       f(j, 2 * pair, n);
       j += n;
     }
-  }
-
-  void load(const TileOp& op) const {
-    const StripRows rows = memory_rows(op);
-    for_runs(op, [&](int64_t j, int64_t column, int64_t n) {
-      load_strip(tensor(op), rows, column, n, out(op, 0) + j, tile_.stride);
-    });
-  }
-
-  void store(const TileOp& op) const {
-    const StripRows rows{tile_.m0 + row_, rows_, nullptr};
-    for_runs(op, [&](int64_t j, int64_t column, int64_t n) {
-      store_strip(tensor(op), rows, column, n, plane(op.in[0]) + j, tile_.stride);
-    });
   }
 
   void reduce(const TileOp& op) const {
@@ -173,7 +175,7 @@ class Strip {
     }
   }
 
-  void reduce_columns(const TileOp& op) const {
+  void reduce_columns(const TileOp& op, const Runs& runs) const {
     float* state = tile_.states + op.state * 2 * tile_.stride;
     const int64_t row_of_span = row_ % kPartialSpan;
     column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols, row_of_span, state,
@@ -184,9 +186,7 @@ class Strip {
     const int64_t span = (tile_.m0 + row_) / kPartialSpan;
     for (int lane = 0; lane < lanes_of(op.partial); ++lane) {
       const StripRows at{lane * spans + span, 1, nullptr};
-      for_runs(op, [&](int64_t j, int64_t column, int64_t n) {
-        store_strip(tensor(op), at, column, n, state + lane * tile_.stride + j, 0);
-      });
+      store_strip(tensor(op), at, runs, state + lane * tile_.stride, 0);
     }
   }
 
@@ -220,9 +220,12 @@ class Strip {
 }  // namespace
 
 void run_epilogue(const std::vector<TileOp>& ops, const TileContext& tile) {
+  std::vector<Runs> runs;
+  runs.reserve(ops.size());
+  for (const TileOp& op : ops) runs.push_back(Strip(tile, 0, 0).find_runs(op));
   for (int64_t row = 0; row < tile.rows; row += tile.strip_rows) {
     const Strip strip(tile, row, std::min(tile.strip_rows, tile.rows - row));
-    for (const TileOp& op : ops) strip.run(op);
+    for (size_t i = 0; i < ops.size(); ++i) strip.run(ops[i], runs[i]);
   }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From steps to operations on planes: pairs become planes, vectors become operands, a + (-1)·b
-// becomes a - b (the same bits), and planes of the strip are reused once their last reader has run.
+// From steps to operations on planes: pairs become planes, vectors become operands, and planes of
+// the strip are reused once their last reader has run.
 #include "cpu/lower.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "coda/error.h"
+#include "cpu/fuse_steps.h"
 
 namespace coda::cpu {
 namespace {
@@ -27,6 +28,7 @@ class Lowering {
         sizes_(sizes),
         library_(library),
         vectors_(vectors),
+        forms_(fuse_steps(program, map, space)),
         values_(program.steps.size()) {}
 
   TileProgram run() {
@@ -39,9 +41,8 @@ class Lowering {
     for (int i : space.steps) {
       if (map_.on_tile[i]) find_groups(i);
     }
-    find_negations(space.steps);
     for (int i : space.steps) {
-      if (map_.on_tile[i] && !is_skipped_[i]) lower(i);
+      if (map_.on_tile[i] && forms_[i].kind != StepForm::Kind::nothing) lower(i);
     }
     assign_strip_planes();
     return std::move(tile_);
@@ -71,38 +72,6 @@ class Lowering {
       tile_.needs_all_columns = true;
       tile_.widest_plane = std::max(tile_.widest_plane, columns(wide) / group);
     }
-  }
-
-  // -b as an operand of a sum is b subtracted; the product is not made if nothing else reads it.
-  void find_negations(const std::vector<int>& steps) {
-    negated_.assign(program_.steps.size(), -1);
-    is_skipped_.assign(program_.steps.size(), 0);
-    std::vector<int> uses(program_.steps.size(), 0);
-    for (int i : steps) {
-      const Step& s = step(i);
-      for (int operand : s.operands) ++uses[operand];
-      if (s.kind != StepKind::elementwise || s.op != Elementwise::mul || !map_.on_tile[i]) continue;
-      for (int k = 0; k < 2; ++k) {
-        const Step& factor = step(s.operands[k]);
-        const int other = s.operands[1 - k];
-        if (factor.kind == StepKind::constant && factor.number == -1 && map_.on_tile[other])
-          negated_[i] = other;
-      }
-    }
-    for (int i : steps) {
-      const int k = subtrahend(i);
-      if (k >= 0 && --uses[step(i).operands[k]] == 0) is_skipped_[step(i).operands[k]] = 1;
-    }
-  }
-
-  // Which operand of step i, a sum, is a negation that is subtracted instead; -1 if none.
-  int subtrahend(int i) const {
-    const Step& s = step(i);
-    if (s.kind != StepKind::elementwise || s.op != Elementwise::add) return -1;
-    for (int k = 1; k >= 0; --k) {
-      if (negated_[s.operands[k]] >= 0 && s.operands[0] != s.operands[1]) return k;
-    }
-    return -1;
   }
 
   Place new_plane() { return {PlaceKind::strip, next_plane_++}; }
@@ -248,15 +217,21 @@ class Lowering {
 
   void lower_elementwise(int i) {
     const Step& s = step(i);
+    const StepForm& form = forms_[i];
+    if (form.kind == StepForm::Kind::operand) {
+      values_[i] = values_[form.operands[0]];
+      return;
+    }
     TileOp op;
     op.kind = s.kind == StepKind::as_stored ? TileOpKind::round : TileOpKind::elementwise;
     op.op = s.op;
     op.dtype = s.dtype;
     set_narrow(op, i);
     std::vector<int> operands = s.operands;
-    if (const int k = subtrahend(i); k >= 0) {
-      op.op = Elementwise::sub;
-      operands = {s.operands[1 - k], negated_[s.operands[k]]};
+    if (form.kind == StepForm::Kind::sum) {
+      op.kind = TileOpKind::sum;
+      op.arithmetic = form.arithmetic;
+      operands = form.operands;
     }
     values_[i].planes = planes(i);
     for (int w = 0; w < planes(i); ++w) {
@@ -341,7 +316,8 @@ class Lowering {
     std::vector<int> free;
     for (size_t k = 0; k < tile_.ops.size(); ++k) {
       TileOp& op = tile_.ops[k];
-      const bool in_place = op.kind == TileOpKind::elementwise || op.kind == TileOpKind::round;
+      const bool in_place = op.kind == TileOpKind::elementwise || op.kind == TileOpKind::sum ||
+                            op.kind == TileOpKind::round;
       std::vector<int> dying;
       for (Place& p : op.in) {
         if (p.kind != PlaceKind::strip) continue;
@@ -373,9 +349,8 @@ class Lowering {
   const DimValues& sizes_;
   const GemmLibrary library_;
   VectorProgram& vectors_;
+  const std::vector<StepForm> forms_;
   std::vector<Value> values_;
-  std::vector<int> negated_;      // step -> the step whose negation it is, or -1
-  std::vector<char> is_skipped_;  // negations that nothing reads
   int next_plane_ = 0;
   TileProgram tile_;
 };

@@ -61,40 +61,30 @@ typename As::T* row_of(const TensorView& tensor, const StripRows& rows, int64_t 
 }
 
 template <class As>
-void load_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
-               float* dst, int64_t dst_stride) {
+HWY_INLINE void load_run(const typename As::T* src, int64_t cols, float* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
-  for (int64_t i = 0; i < rows.rows; ++i) {
-    const auto* src = row_of<As>(tensor, rows, i) + col;
-    float* out = dst + i * dst_stride;
-    int64_t j = 0;
-    for (; j + lanes <= cols; j += lanes) hn::StoreU(As::load(src + j), F32(), out + j);
-    if (j < cols) {
-      typename As::T in[kMaxLanes] = {};
-      alignas(64) float buffer[kMaxLanes];
-      std::memcpy(in, src + j, (cols - j) * sizeof(typename As::T));
-      hn::Store(As::load(in), F32(), buffer);
-      std::memcpy(out + j, buffer, (cols - j) * sizeof(float));
-    }
+  int64_t j = 0;
+  for (; j + lanes <= cols; j += lanes) hn::StoreU(As::load(src + j), F32(), out + j);
+  if (j < cols) {
+    typename As::T in[kMaxLanes] = {};
+    alignas(64) float buffer[kMaxLanes];
+    std::memcpy(in, src + j, (cols - j) * sizeof(typename As::T));
+    hn::Store(As::load(in), F32(), buffer);
+    std::memcpy(out + j, buffer, (cols - j) * sizeof(float));
   }
 }
 
 template <class As>
-void store_rows(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
-                const float* src, int64_t src_stride) {
+HWY_INLINE void store_run(const float* in, int64_t cols, typename As::T* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
-  for (int64_t i = 0; i < rows.rows; ++i) {
-    auto* out = row_of<As>(tensor, rows, i) + col;
-    const float* in = src + i * src_stride;
-    int64_t j = 0;
-    for (; j + lanes <= cols; j += lanes) As::store(hn::LoadU(F32(), in + j), out + j);
-    if (j < cols) {
-      alignas(64) float buffer[kMaxLanes] = {};
-      typename As::T last[kMaxLanes];
-      std::memcpy(buffer, in + j, (cols - j) * sizeof(float));
-      As::store(hn::Load(F32(), buffer), last);
-      std::memcpy(out + j, last, (cols - j) * sizeof(typename As::T));
-    }
+  int64_t j = 0;
+  for (; j + lanes <= cols; j += lanes) As::store(hn::LoadU(F32(), in + j), out + j);
+  if (j < cols) {
+    alignas(64) float buffer[kMaxLanes] = {};
+    typename As::T last[kMaxLanes];
+    std::memcpy(buffer, in + j, (cols - j) * sizeof(float));
+    As::store(hn::Load(F32(), buffer), last);
+    std::memcpy(out + j, last, (cols - j) * sizeof(typename As::T));
   }
 }
 
@@ -134,10 +124,9 @@ void load_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, in
                 float* dst0, float* dst1, int64_t dst_stride) {
   alignas(64) float buffer[2 * kPairRun];
   for (int64_t i = 0; i < rows.rows; ++i) {
-    StripRows one{rows.row0 + i, 1, rows.row_index};
     for (int64_t j = 0; j < pairs; j += kPairRun) {
       const int64_t n = HWY_MIN(kPairRun, pairs - j);
-      load_rows<As>(tensor, one, col + 2 * j, 2 * n, buffer, 0);
+      load_run<As>(row_of<As>(tensor, rows, i) + col + 2 * j, 2 * n, buffer);
       deinterleave(buffer, n, dst0 + i * dst_stride + j, dst1 + i * dst_stride + j);
     }
   }
@@ -148,11 +137,10 @@ void store_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, i
                  const float* src0, const float* src1, int64_t src_stride) {
   alignas(64) float buffer[2 * kPairRun];
   for (int64_t i = 0; i < rows.rows; ++i) {
-    StripRows one{rows.row0 + i, 1, rows.row_index};
     for (int64_t j = 0; j < pairs; j += kPairRun) {
       const int64_t n = HWY_MIN(kPairRun, pairs - j);
       interleave(src0 + i * src_stride + j, src1 + i * src_stride + j, n, buffer);
-      store_rows<As>(tensor, one, col + 2 * j, 2 * n, buffer, 0);
+      store_run<As>(buffer, 2 * n, row_of<As>(tensor, rows, i) + col + 2 * j);
     }
   }
 }
@@ -168,9 +156,17 @@ void with_type(DType dtype, const Function& function) {
   }
 }
 
-void load_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols, float* dst,
-                     int64_t stride) {
-  with_type(t.dtype, [&](auto as) { load_rows<decltype(as)>(t, r, col, cols, dst, stride); });
+void load_strip_rows(const TensorView& t, const StripRows& r, std::span<const ColumnRun> runs,
+                     float* dst, int64_t stride) {
+  with_type(t.dtype, [&](auto as) {
+    using As = decltype(as);
+    for (int64_t i = 0; i < r.rows; ++i) {
+      const auto* row = row_of<As>(t, r, i);
+      for (const ColumnRun& run : runs) {
+        load_run<As>(row + run.col, run.count, dst + i * stride + run.at);
+      }
+    }
+  });
 }
 
 void load_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs,
@@ -179,9 +175,17 @@ void load_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, 
             [&](auto as) { load_pairs<decltype(as)>(t, r, col, pairs, dst0, dst1, stride); });
 }
 
-void store_strip_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t cols,
+void store_strip_rows(const TensorView& t, const StripRows& r, std::span<const ColumnRun> runs,
                       const float* src, int64_t stride) {
-  with_type(t.dtype, [&](auto as) { store_rows<decltype(as)>(t, r, col, cols, src, stride); });
+  with_type(t.dtype, [&](auto as) {
+    using As = decltype(as);
+    for (int64_t i = 0; i < r.rows; ++i) {
+      auto* row = row_of<As>(t, r, i);
+      for (const ColumnRun& run : runs) {
+        store_run<As>(src + i * stride + run.at, run.count, row + run.col);
+      }
+    }
+  });
 }
 
 void store_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs,
@@ -201,9 +205,9 @@ HWY_EXPORT(load_strip_pair_rows);
 HWY_EXPORT(store_strip_rows);
 HWY_EXPORT(store_strip_pair_rows);
 
-void load_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
+void load_strip(const TensorView& tensor, const StripRows& rows, std::span<const ColumnRun> runs,
                 float* dst, int64_t dst_stride) {
-  HWY_DYNAMIC_DISPATCH(load_strip_rows)(tensor, rows, col, cols, dst, dst_stride);
+  HWY_DYNAMIC_DISPATCH(load_strip_rows)(tensor, rows, runs, dst, dst_stride);
 }
 
 void load_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,
@@ -211,9 +215,9 @@ void load_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t c
   HWY_DYNAMIC_DISPATCH(load_strip_pair_rows)(tensor, rows, col, pairs, dst0, dst1, dst_stride);
 }
 
-void store_strip(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t cols,
+void store_strip(const TensorView& tensor, const StripRows& rows, std::span<const ColumnRun> runs,
                  const float* src, int64_t src_stride) {
-  HWY_DYNAMIC_DISPATCH(store_strip_rows)(tensor, rows, col, cols, src, src_stride);
+  HWY_DYNAMIC_DISPATCH(store_strip_rows)(tensor, rows, runs, src, src_stride);
 }
 
 void store_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,

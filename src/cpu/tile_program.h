@@ -43,8 +43,19 @@ struct Place {
   int index = -1;
 };
 
+// Sums, with the product that they may read computed with them: in one rounding where the processor
+// has such an instruction.
+enum class Arithmetic : uint8_t {
+  add,
+  subtract,
+  multiply_add,       // a·b + c
+  multiply_subtract,  // a·b - c
+  subtract_product,   // c - a·b
+};
+
 enum class TileOpKind : uint8_t {
   elementwise,
+  sum,
   round,
   load,        // one plane
   load_pairs,  // two interleaved planes
@@ -60,12 +71,13 @@ enum class TileOpKind : uint8_t {
 struct TileOp {
   TileOpKind kind = TileOpKind::elementwise;
   Elementwise op = Elementwise::add;
+  Arithmetic arithmetic = Arithmetic::add;
   PartialKind partial = PartialKind::sum;
   DType dtype = DType::f32;  // round
   std::array<Place, 3> in = {};
   std::array<Place, 2> out = {};  // strip planes
   int plane = 0;                  // load, store, column_partial: which member of its pairs
-  bool is_narrow = false;         // elementwise, round: its planes have one column a group
+  bool is_narrow = false;         // elementwise, sum, round: its planes have one column a group
   int64_t span =
       1;  // base columns for a column of a narrow plane; 0: a tile has all columns of a row
   int64_t groups = 0;     // narrow columns of a whole row

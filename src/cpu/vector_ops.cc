@@ -68,23 +68,47 @@ void binary(const Body& body, const Source* o, float* dst, int64_t dst_stride, i
   if (a && b) binary_rows<true, true>(body, o[0], o[1], dst, dst_stride, rows, cols);
 }
 
-void select_rows(const Source* o, float* dst, int64_t dst_stride, int64_t rows, int64_t cols) {
+// Three operands; which of them are constant along a row is looked up in the loop, where the
+// processor predicts it.
+template <class Body>
+void ternary(const Body& body, const Source* o, float* dst, int64_t dst_stride, int64_t rows,
+             int64_t cols) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const bool a = !o[0].is_constant_along_columns;
+  const bool b = !o[1].is_constant_along_columns;
+  const bool c = !o[2].is_constant_along_columns;
   for (int64_t i = 0; i < rows; ++i) {
-    const float* p[3];
-    Vec v[3];
-    for (int k = 0; k < 3; ++k) {
-      p[k] = o[k].data + i * o[k].row_stride;
-      v[k] = hn::Set(d, *p[k]);
-    }
+    const float* pa = o[0].data + i * o[0].row_stride;
+    const float* pb = o[1].data + i * o[1].row_stride;
+    const float* pc = o[2].data + i * o[2].row_stride;
     float* out = dst + i * dst_stride;
+    Vec va = hn::Set(d, *pa);
+    Vec vb = hn::Set(d, *pb);
+    Vec vc = hn::Set(d, *pc);
     for (int64_t j = 0; j < cols; j += lanes) {
-      for (int k = 0; k < 3; ++k) {
-        if (!o[k].is_constant_along_columns) v[k] = hn::LoadU(d, p[k] + j);
-      }
-      hn::StoreU(hn::IfThenElse(hn::Eq(v[0], set(0.0f)), v[2], v[1]), d, out + j);
+      if (a) va = hn::LoadU(d, pa + j);
+      if (b) vb = hn::LoadU(d, pb + j);
+      if (c) vc = hn::LoadU(d, pc + j);
+      hn::StoreU(body(va, vb, vc), d, out + j);
     }
+  }
+}
+
+void sum_rows(Arithmetic arithmetic, const Source* o, float* dst, int64_t stride, int64_t rows,
+              int64_t cols) {
+  const auto three = [&](auto body) { ternary(body, o, dst, stride, rows, cols); };
+  switch (arithmetic) {
+    case Arithmetic::add:
+      return binary([](Vec a, Vec b) { return hn::Add(a, b); }, o, dst, stride, rows, cols);
+    case Arithmetic::subtract:
+      return binary([](Vec a, Vec b) { return hn::Sub(a, b); }, o, dst, stride, rows, cols);
+    case Arithmetic::multiply_add:
+      return three([](Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); });
+    case Arithmetic::multiply_subtract:
+      return three([](Vec a, Vec b, Vec c) { return hn::MulSub(a, b, c); });
+    case Arithmetic::subtract_product:
+      return three([](Vec a, Vec b, Vec c) { return hn::NegMulAdd(a, b, c); });
   }
 }
 
@@ -103,7 +127,9 @@ void elementwise_rows(Elementwise op, const Source* o, float* dst, int64_t strid
       return two([](Vec a, Vec b) { return propagate_nan(a, b, hn::Min(a, b)); });
     case Elementwise::equal: return two([](Vec a, Vec b) { return one_if(hn::Eq(a, b)); });
     case Elementwise::less: return two([](Vec a, Vec b) { return one_if(hn::Lt(a, b)); });
-    case Elementwise::select: return select_rows(o, dst, stride, rows, cols);
+    case Elementwise::select:
+      return ternary([](Vec c, Vec a, Vec b) { return hn::IfThenElse(hn::Eq(c, set(0.0f)), b, a); },
+                     o, dst, stride, rows, cols);
     case Elementwise::exp: return one([](Vec a) { return exp(a); });
     case Elementwise::log: return one([](Vec a) { return log(a); });
     case Elementwise::rsqrt: return one([](Vec a) { return hn::Div(set(1.0f), hn::Sqrt(a)); });
@@ -185,6 +211,7 @@ HWY_AFTER_NAMESPACE();
 namespace coda::cpu {
 
 HWY_EXPORT(elementwise_rows);
+HWY_EXPORT(sum_rows);
 HWY_EXPORT(round_rows);
 HWY_EXPORT(reduce_group_rows);
 HWY_EXPORT(repeat_group_rows);
@@ -192,6 +219,11 @@ HWY_EXPORT(repeat_group_rows);
 void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride,
                  int64_t rows, int64_t cols) {
   HWY_DYNAMIC_DISPATCH(elementwise_rows)(op, operands, dst, dst_stride, rows, cols);
+}
+
+void sum(Arithmetic arithmetic, const Source* operands, float* dst, int64_t dst_stride,
+         int64_t rows, int64_t cols) {
+  HWY_DYNAMIC_DISPATCH(sum_rows)(arithmetic, operands, dst, dst_stride, rows, cols);
 }
 
 void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows,

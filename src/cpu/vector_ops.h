@@ -8,6 +8,7 @@
 
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
+#include "cpu/tile_program.h"
 
 namespace coda::cpu {
 
@@ -24,6 +25,10 @@ struct Source {
 // dst(i, j) = op(operands...); dst may be one of the operands.
 void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride,
                  int64_t rows, int64_t cols);
+
+// dst(i, j) = arithmetic of two operands, or of three with a product.
+void sum(Arithmetic arithmetic, const Source* operands, float* dst, int64_t dst_stride,
+         int64_t rows, int64_t cols);
 
 // dst = the values rounded to the storage type and back.
 void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows,
