@@ -59,7 +59,7 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   static std::string kind_of(const CLI::Option& option) {
-    const std::string name = option.get_type_name();
+    std::string name = option.get_type_name();
     if (name.starts_with("INT") || name.starts_with("UINT")) return "N";
     if (name.starts_with("FLOAT")) return "X";
     if (name.starts_with("TEXT:{")) {  // TEXT:{a,b}

@@ -76,7 +76,7 @@ void weight_gradient(ProgramBuilder& p, const std::string& t, bool plain) {
   p.store("dw", p.load_tile("dw[I, D]") + acc * p.load_per_column("norm[D]"));
 }
 
-void run(benchmark::State& state, Write write, DType type, DimValues sizes, bool plain) {
+void run(benchmark::State& state, Write write, DType type, const DimValues& sizes, bool plain) {
   ProgramBuilder p("part");
   write(p, type == DType::bf16 ? ":bf16" : "", plain);
   const Program program = p.build();

@@ -68,8 +68,8 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
   const PlanTensor source = tensors_[index_.at(base)];
   PlanTensor tensor;
   tensor.decl = source.decl;
-  tensor.decl.name =
-      own_name(base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant())));
+  tensor.decl.name = own_name(
+      base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant())));
   tensor.decl.shape = shape;
   tensor.role = source.role;
   tensor.view_of = base;
@@ -206,7 +206,8 @@ std::string TensorNames::gradient_tensor(int id) {
 std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape,
                                  TensorKind tensor_kind) {
   PlanTensor tensor;
-  tensor.decl = {own_name("p" + std::to_string(id)), shape, DType::f32, tensor_kind, lanes_of(kind)};
+  tensor.decl = {own_name("p" + std::to_string(id)), shape, DType::f32, tensor_kind,
+                 lanes_of(kind)};
   return declare(tensor);
 }
 

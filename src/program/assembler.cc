@@ -274,8 +274,9 @@ int Assembler::load_vector(StepKind kind, const TensorMention& tensor) {
                           ? Sizes{known(1), known(1)}
                           : mentioned_sizes(tensor, kind == StepKind::load_per_row,
                                             kind == StepKind::load_per_column);
-  step.tensor = mention(tensor, sizes);
-  return add(std::move(step), tensor_sizes_[step.tensor]);
+  const int index = mention(tensor, sizes);
+  step.tensor = index;
+  return add(std::move(step), tensor_sizes_[index]);
 }
 
 int Assembler::constant(double number) {

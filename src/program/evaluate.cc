@@ -30,14 +30,10 @@ int64_t spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
 
 double round_to(double value, DType type) {
   switch (type) {
-    case DType::f32:
-      return static_cast<float>(value);
-    case DType::bf16:
-      return float_from_bf16(bf16_from_float(static_cast<float>(value)));
-    case DType::f16:
-      return float_from_f16(f16_from_float(static_cast<float>(value)));
-    default:
-      return value;
+    case DType::f32: return static_cast<float>(value);
+    case DType::bf16: return float_from_bf16(bf16_from_float(static_cast<float>(value)));
+    case DType::f16: return float_from_f16(f16_from_float(static_cast<float>(value)));
+    default: return value;
   }
 }
 
@@ -50,10 +46,8 @@ std::vector<double> reduce(PartialKind kind, const std::vector<double>& values) 
     largest = info(Elementwise::max).evaluate(largest, x, 0);
   }
   switch (kind) {
-    case PartialKind::sum:
-      return {sum};
-    case PartialKind::max:
-      return {largest};
+    case PartialKind::sum: return {sum};
+    case PartialKind::max: return {largest};
     case PartialKind::log_sum_exp: {
       // exp(x - max) where max is infinite: x = max counts 1, so rows of -inf stay defined.
       double exponentials = 0;
@@ -138,14 +132,11 @@ class Evaluator {
   Matrix value_of(int i) {
     const Step& s = step(i);
     switch (s.kind) {
-      case StepKind::gemm:
-        return gemm(s);
-      case StepKind::load_tile:
-        return load_tile(s);
+      case StepKind::gemm: return gemm(s);
+      case StepKind::load_tile: return load_tile(s);
       case StepKind::load_per_row:
       case StepKind::load_per_column:
-      case StepKind::load_scalar:
-        return input(s.tensor);
+      case StepKind::load_scalar: return input(s.tensor);
       case StepKind::constant: {
         Matrix result(1, 1);
         result.at(0, 0) = s.number;
@@ -156,22 +147,14 @@ class Evaluator {
         for (int64_t j = 0; j < result.cols; ++j) result.at(0, j) = static_cast<double>(j);
         return result;
       }
-      case StepKind::elementwise:
-        return elementwise(s);
-      case StepKind::split_pair:
-        return split_pair(s);
-      case StepKind::merge_pairs:
-        return merge_pairs(s);
-      case StepKind::as_stored:
-        return rounded(operand(s, 0), s.dtype);
-      case StepKind::reduce_group:
-        return reduce_group(s);
-      case StepKind::repeat_group:
-        return repeat_group(s);
-      case StepKind::select_column:
-        return select_column(s);
-      case StepKind::combine:
-        return combine_partials(s);
+      case StepKind::elementwise: return elementwise(s);
+      case StepKind::split_pair: return split_pair(s);
+      case StepKind::merge_pairs: return merge_pairs(s);
+      case StepKind::as_stored: return rounded(operand(s, 0), s.dtype);
+      case StepKind::reduce_group: return reduce_group(s);
+      case StepKind::repeat_group: return repeat_group(s);
+      case StepKind::select_column: return select_column(s);
+      case StepKind::combine: return combine_partials(s);
       case StepKind::reduce_vector: {
         Matrix result(1, 1);
         for (double x : operand(s, 0).values) result.at(0, 0) += x;
@@ -188,10 +171,8 @@ class Evaluator {
         outputs_[decl.name] = rounded(operand(s, 0), decl.dtype).values;
         return {};
       }
-      case StepKind::row_partial:
-        return row_partial(i), Matrix();
-      case StepKind::column_partial:
-        return column_partial(s), Matrix();
+      case StepKind::row_partial: return row_partial(i), Matrix();
+      case StepKind::column_partial: return column_partial(s), Matrix();
     }
     throw InternalError("unknown kind of step");
   }

@@ -59,39 +59,27 @@ class Lifter {
       }
       case StepKind::load_per_row:
       case StepKind::load_per_column:
-      case StepKind::load_scalar:
-        return read(s.tensor);
-      case StepKind::constant:
-        return graph_.constant(s.number);
-      case StepKind::column_index:
-        return graph_.column_index(s.shape.cols);
+      case StepKind::load_scalar: return read(s.tensor);
+      case StepKind::constant: return graph_.constant(s.number);
+      case StepKind::column_index: return graph_.column_index(s.shape.cols);
       case StepKind::elementwise: {
         std::vector<Value> operands;
         for (int o : s.operands) operands.push_back(values_[o]);
         return elementwise(s.op, std::move(operands));
       }
-      case StepKind::split_pair:
-        return split_pair(operand(s, 0), s.group, s.which);
-      case StepKind::merge_pairs:
-        return merge_pairs(operand(s, 0), operand(s, 1), s.group);
-      case StepKind::as_stored:
-        return operand(s, 0);
-      case StepKind::reduce_group:
-        return group_sum(operand(s, 0), s.group);
-      case StepKind::repeat_group:
-        return group_repeat(operand(s, 0), s.group);
-      case StepKind::select_column:
-        return select_column(operand(s, 0), operand(s, 1));
-      case StepKind::combine:
-        return combine(s);
+      case StepKind::split_pair: return split_pair(operand(s, 0), s.group, s.which);
+      case StepKind::merge_pairs: return merge_pairs(operand(s, 0), operand(s, 1), s.group);
+      case StepKind::as_stored: return operand(s, 0);
+      case StepKind::reduce_group: return group_sum(operand(s, 0), s.group);
+      case StepKind::repeat_group: return group_repeat(operand(s, 0), s.group);
+      case StepKind::select_column: return select_column(operand(s, 0), operand(s, 1));
+      case StepKind::combine: return combine(s);
       case StepKind::reduce_vector: {
         const Value v = operand(s, 0);
         return v.shape().is_per_row() ? col_sum(v) : col_sum(transpose(v));
       }
-      case StepKind::transpose_vector:
-        return transpose(operand(s, 0));
-      default:
-        throw InternalError("a step has no graph operation");
+      case StepKind::transpose_vector: return transpose(operand(s, 0));
+      default: throw InternalError("a step has no graph operation");
     }
   }
 
@@ -105,8 +93,7 @@ class Lifter {
     const bool rows = t.kind == TensorKind::row_partial;
     const auto sum = [&](Value value) { return rows ? row_sum(value) : col_sum(value); };
     switch (s.partial) {
-      case PartialKind::sum:
-        return sum(x);
+      case PartialKind::sum: return sum(x);
       case PartialKind::centred: {
         const Value count = graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows);
         const Value mean = mul(sum(x), count);

@@ -140,22 +140,16 @@ class Printer {
   // A name for a step's value: of the tensor that it is stored in, or of what it is.
   std::string base_name(const Step& s) const {
     switch (s.kind) {
-      case StepKind::gemm:
-        return "acc";
+      case StepKind::gemm: return "acc";
       case StepKind::load_tile:
       case StepKind::load_per_row:
       case StepKind::load_per_column:
       case StepKind::load_scalar:
-      case StepKind::combine:
-        return program_.tensors[s.tensor].name;
-      case StepKind::constant:
-        return "c";
-      case StepKind::column_index:
-        return "column";
-      case StepKind::merge_pairs:
-        return "merged";
-      default:
-        return "v";
+      case StepKind::combine: return program_.tensors[s.tensor].name;
+      case StepKind::constant: return "c";
+      case StepKind::column_index: return "column";
+      case StepKind::merge_pairs: return "merged";
+      default: return "v";
     }
   }
   const std::string& name(int i, std::string wanted) {
@@ -209,41 +203,28 @@ class Printer {
   Expression expression(int i) {
     const Step& s = step(i);
     switch (s.kind) {
-      case StepKind::gemm:
-        return {gemm(s)};
-      case StepKind::load_tile:
-        return {load_tile(s)};
+      case StepKind::gemm: return {gemm(s)};
+      case StepKind::load_tile: return {load_tile(s)};
       case StepKind::load_per_row:
         return {"per_row(" + tensor(s.tensor, "[" + s.shape.rows.text() + "]") + ")"};
       case StepKind::load_per_column:
         return {"per_column(" + tensor(s.tensor, "[" + s.shape.cols.text() + "]") + ")"};
-      case StepKind::load_scalar:
-        return {"scalar(" + tensor(s.tensor, "") + ")"};
+      case StepKind::load_scalar: return {"scalar(" + tensor(s.tensor, "") + ")"};
       case StepKind::constant:
         return {number_text(s.number), std::signbit(s.number) ? Level::unary : Level::primary,
                 true};
-      case StepKind::column_index:
-        return {"column_index(" + s.shape.cols.text() + ")"};
-      case StepKind::elementwise:
-        return elementwise(i);
-      case StepKind::split_pair:
-        break;  // a statement, never inside an expression
+      case StepKind::column_index: return {"column_index(" + s.shape.cols.text() + ")"};
+      case StepKind::elementwise: return elementwise(i);
+      case StepKind::split_pair: break;  // a statement, never inside an expression
       case StepKind::merge_pairs:
         return {call("merge_pairs", i, group_text(s.group, s.shape.cols))};
-      case StepKind::as_stored:
-        return {call("as_stored", i, std::string(coda::name_of(s.dtype)))};
-      case StepKind::reduce_group:
-        return {call("reduce_group", i, s.group.text())};
-      case StepKind::repeat_group:
-        return {call("repeat_group", i, s.group.text())};
-      case StepKind::select_column:
-        return {call("select_column", i)};
-      case StepKind::combine:
-        return {combine(s)};
-      case StepKind::reduce_vector:
-        return {call("reduce_vector", i)};
-      case StepKind::transpose_vector:
-        return {call("transpose_vector", i)};
+      case StepKind::as_stored: return {call("as_stored", i, std::string(coda::name_of(s.dtype)))};
+      case StepKind::reduce_group: return {call("reduce_group", i, s.group.text())};
+      case StepKind::repeat_group: return {call("repeat_group", i, s.group.text())};
+      case StepKind::select_column: return {call("select_column", i)};
+      case StepKind::combine: return {combine(s)};
+      case StepKind::reduce_vector: return {call("reduce_vector", i)};
+      case StepKind::transpose_vector: return {call("transpose_vector", i)};
       case StepKind::store_tile:
       case StepKind::store_vector: {
         const std::string value = operand(i, 0).text;
@@ -301,21 +282,16 @@ class Printer {
       return Expression{left_text + sign + operand_text(i, 1, right), level};
     };
     switch (step(i).op) {
-      case Elementwise::add:
-        return binary(" + ", Level::sum, Level::product);
-      case Elementwise::sub:
-        return binary(" - ", Level::sum, Level::product);
-      case Elementwise::mul:
-        return binary(" * ", Level::product, Level::unary);
-      case Elementwise::div:
-        return binary(" / ", Level::product, Level::unary);
+      case Elementwise::add: return binary(" + ", Level::sum, Level::product);
+      case Elementwise::sub: return binary(" - ", Level::sum, Level::product);
+      case Elementwise::mul: return binary(" * ", Level::product, Level::unary);
+      case Elementwise::div: return binary(" / ", Level::product, Level::unary);
       case Elementwise::neg: {
         const Expression e = operand(i, 0);
         if (e.is_number) return {"neg(" + e.text + ")"};
         return {"-" + (e.level < Level::primary ? "(" + e.text + ")" : e.text), Level::unary};
       }
-      default:
-        return {call(info(step(i).op).name, i)};
+      default: return {call(info(step(i).op).name, i)};
     }
   }
 

@@ -118,18 +118,10 @@ class TileMapper {
         });
         ClassFacts& source = facts_[classes_.find(operand)];
         switch (s.kind) {
-          case StepKind::split_pair:
-            result.half = i, set_group(source, i);
-            break;
-          case StepKind::merge_pairs:
-            source.half = i, set_group(result, i);
-            break;
-          case StepKind::reduce_group:
-            result.narrow = i, source.wide = i;
-            break;
-          default:
-            source.narrow = i, result.wide = i;
-            break;
+          case StepKind::split_pair: result.half = i, set_group(source, i); break;
+          case StepKind::merge_pairs: source.half = i, set_group(result, i); break;
+          case StepKind::reduce_group: result.narrow = i, source.wide = i; break;
+          default: source.narrow = i, result.wide = i; break;
         }
       }
     }

@@ -83,17 +83,11 @@ class Verifier {
     used.shape = s.shape;
     used.operands = s.operands;
     switch (s.kind) {
-      case StepKind::gemm:
-        check_gemm(i, used);
-        break;
-      case StepKind::load_tile:
-        check_load_tile(i, used);
-        break;
+      case StepKind::gemm: check_gemm(i, used); break;
+      case StepKind::load_tile: check_load_tile(i, used); break;
       case StepKind::load_per_row:
       case StepKind::load_per_column:
-      case StepKind::load_scalar:
-        check_load_vector(i, used);
-        break;
+      case StepKind::load_scalar: check_load_vector(i, used); break;
       case StepKind::constant:
         operand_count(i, 0);
         check(s.shape.is_scalar(), i, [] { return std::string("a constant has shape [1, 1]"); });
@@ -105,13 +99,9 @@ class Verifier {
         check(s.shape.is_per_column(), i,
               [&] { return "a column index has shape [1, N], not " + s.shape.text(); });
         break;
-      case StepKind::elementwise:
-        check_elementwise(i, used);
-        break;
+      case StepKind::elementwise: check_elementwise(i, used); break;
       case StepKind::split_pair:
-      case StepKind::merge_pairs:
-        check_pairs(i, used);
-        break;
+      case StepKind::merge_pairs: check_pairs(i, used); break;
       case StepKind::as_stored:
         operand_count(i, 1);
         same_shape(i);
@@ -119,29 +109,16 @@ class Verifier {
         used.dtype = s.dtype;
         break;
       case StepKind::reduce_group:
-      case StepKind::repeat_group:
-        check_groups(i, used);
-        break;
-      case StepKind::select_column:
-        check_select_column(i);
-        break;
-      case StepKind::combine:
-        check_combine(i, used);
-        break;
+      case StepKind::repeat_group: check_groups(i, used); break;
+      case StepKind::select_column: check_select_column(i); break;
+      case StepKind::combine: check_combine(i, used); break;
       case StepKind::reduce_vector:
-      case StepKind::transpose_vector:
-        check_vector_change(i);
-        break;
+      case StepKind::transpose_vector: check_vector_change(i); break;
       case StepKind::store_tile:
-      case StepKind::store_vector:
-        check_store(i, used);
-        break;
+      case StepKind::store_vector: check_store(i, used); break;
       case StepKind::row_partial:
-      case StepKind::column_partial:
-        check_partial(i, used);
-        break;
-      default:
-        fail(i, "unknown kind of step " + std::to_string(static_cast<int>(s.kind)));
+      case StepKind::column_partial: check_partial(i, used); break;
+      default: fail(i, "unknown kind of step " + std::to_string(static_cast<int>(s.kind)));
     }
     check(used == s, i, [&] {
       return "a field is set that a " + std::string(name_of(s.kind)) +

@@ -42,48 +42,27 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view name_of(StepKind kind) {
   switch (kind) {
-    case StepKind::gemm:
-      return "gemm";
-    case StepKind::load_tile:
-      return "load_tile";
-    case StepKind::load_per_row:
-      return "load_per_row";
-    case StepKind::load_per_column:
-      return "load_per_column";
-    case StepKind::load_scalar:
-      return "load_scalar";
-    case StepKind::constant:
-      return "constant";
-    case StepKind::column_index:
-      return "column_index";
-    case StepKind::elementwise:
-      return "elementwise";
-    case StepKind::split_pair:
-      return "split_pair";
-    case StepKind::merge_pairs:
-      return "merge_pairs";
-    case StepKind::as_stored:
-      return "as_stored";
-    case StepKind::reduce_group:
-      return "reduce_group";
-    case StepKind::repeat_group:
-      return "repeat_group";
-    case StepKind::select_column:
-      return "select_column";
-    case StepKind::combine:
-      return "combine";
-    case StepKind::reduce_vector:
-      return "reduce_vector";
-    case StepKind::transpose_vector:
-      return "transpose_vector";
-    case StepKind::store_tile:
-      return "store_tile";
-    case StepKind::store_vector:
-      return "store_vector";
-    case StepKind::row_partial:
-      return "row_partial";
-    case StepKind::column_partial:
-      return "column_partial";
+    case StepKind::gemm: return "gemm";
+    case StepKind::load_tile: return "load_tile";
+    case StepKind::load_per_row: return "load_per_row";
+    case StepKind::load_per_column: return "load_per_column";
+    case StepKind::load_scalar: return "load_scalar";
+    case StepKind::constant: return "constant";
+    case StepKind::column_index: return "column_index";
+    case StepKind::elementwise: return "elementwise";
+    case StepKind::split_pair: return "split_pair";
+    case StepKind::merge_pairs: return "merge_pairs";
+    case StepKind::as_stored: return "as_stored";
+    case StepKind::reduce_group: return "reduce_group";
+    case StepKind::repeat_group: return "repeat_group";
+    case StepKind::select_column: return "select_column";
+    case StepKind::combine: return "combine";
+    case StepKind::reduce_vector: return "reduce_vector";
+    case StepKind::transpose_vector: return "transpose_vector";
+    case StepKind::store_tile: return "store_tile";
+    case StepKind::store_vector: return "store_vector";
+    case StepKind::row_partial: return "row_partial";
+    case StepKind::column_partial: return "column_partial";
   }
   return "?";
 }

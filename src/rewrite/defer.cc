@@ -87,8 +87,7 @@ class Defer {
     return mul(rebuild(graph_, n, {materialise(f, pinned_)}), product_of(graph_, leaving));
   }
 
-  Form compute(const Node& node) {
-    const Node n = node;  // a copy: the graph grows
+  Form compute(const Node& n) {
     switch (n.op) {
       case Op::elementwise:
         if (n.fn == Elementwise::mul) return multiplication(n);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <utility>
 
 #include "coda/builders.h"
 #include "ir/evaluate_graph.h"
@@ -25,13 +26,13 @@ struct Case {
   std::mt19937_64 random{7};
 
   Value wanted_input(const std::string& name, Shape shape, double low = -1, double high = 1) {
-    const Value v = graph.input(name, shape);
+    const Value v = graph.input(name, std::move(shape));
     fill(v, name, low, high);
     wanted.push_back(v.id);
     return v;
   }
   Value table(const std::string& name, Shape shape, double low = -1, double high = 1) {
-    const Value v = graph.table(name, shape);
+    const Value v = graph.table(name, std::move(shape));
     fill(v, name, low, high);
     return v;
   }

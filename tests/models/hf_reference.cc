@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 std::optional<fs::path> hf_reference(std::string& why) {
   const fs::path source = CODA_SOURCE_DIR;
   const fs::path script = source / "tests/parity/hf_reference.py";
-  const fs::path folder = fs::path(CODA_BINARY_DIR) / "parity";
+  fs::path folder = fs::path(CODA_BINARY_DIR) / "parity";
   const fs::path done = folder / "done";
   fs::create_directories(folder);
   // Tests run side by side: the first makes the cases, the others wait.

@@ -54,7 +54,7 @@ class PlanEvaluator {
   std::vector<double> read(const std::string& name) const {
     const PlanTensor& t = tensor(name);
     if (t.view_of.empty()) return values.at(name);
-    const std::vector<double> base = read(t.view_of);
+    std::vector<double> base = read(t.view_of);
     if (t.transposed) return base;
     const int64_t width = tensor(t.view_of).decl.shape.cols.evaluate(sizes_);
     const int64_t rows = t.decl.shape.rows.evaluate(sizes_);

@@ -30,29 +30,17 @@ class Mutator {
   void step(std::string& text) {
     const int at = below(text.size());
     switch (below(8)) {
-      case 0:
-        text[at] = static_cast<char>(random_());
-        return;
-      case 1:
-        text[at] ^= static_cast<char>(1 << below(8));
-        return;
-      case 2:
-        text.erase(at, 1 + below(12));
-        return;
-      case 3:
-        text.resize(at);
-        return;
-      case 4:
-        text.insert(at, words_[below(std::size(words_))]);
-        return;
+      case 0: text[at] = static_cast<char>(random_()); return;
+      case 1: text[at] ^= static_cast<char>(1 << below(8)); return;
+      case 2: text.erase(at, 1 + below(12)); return;
+      case 3: text.resize(at); return;
+      case 4: text.insert(at, words_[below(std::size(words_))]); return;
       case 5: {  // copies a part elsewhere
         const std::string part = text.substr(below(text.size()), 1 + below(60));
         text.insert(at, part);
         return;
       }
-      default:
-        swap_tokens(text);
-        return;
+      default: swap_tokens(text); return;
     }
   }
 

@@ -124,12 +124,9 @@ class RandomProgramGenerator {
     for (int i = 0; i < count; ++i)
       segments.push_back({names[3 * i], names[3 * i + 1], names[3 * i + 2]});
     switch (count) {
-      case 1:
-        return builder_.gemm({segments[0]});
-      case 2:
-        return builder_.gemm({segments[0], segments[1]});
-      default:
-        return builder_.gemm({segments[0], segments[1], segments[2]});
+      case 1: return builder_.gemm({segments[0]});
+      case 2: return builder_.gemm({segments[0], segments[1]});
+      default: return builder_.gemm({segments[0], segments[1], segments[2]});
     }
   }
 
@@ -170,31 +167,17 @@ class RandomProgramGenerator {
     Pool& pool = any_pool();
     const TileValue x = any(pool);
     switch (choice) {
-      case 0:
-        pool.values.push_back(unary(x));
-        break;
-      case 1:
-        pool.values.push_back(unary(x));
-        break;
-      case 2:
-        pool.values.push_back(binary(x, any(pool)));
-        break;
-      case 3:
-        pool.values.push_back(x * builder_.load_per_row(vector(rows_)));
-        break;
-      case 4:
-        pool.values.push_back(x + builder_.load_per_column(vector(pool.width)));
-        break;
-      case 5:
-        pool.values.push_back(one_in(2) ? x * number() : number() - x);
-        break;
+      case 0: pool.values.push_back(unary(x)); break;
+      case 1: pool.values.push_back(unary(x)); break;
+      case 2: pool.values.push_back(binary(x, any(pool))); break;
+      case 3: pool.values.push_back(x * builder_.load_per_row(vector(rows_))); break;
+      case 4: pool.values.push_back(x + builder_.load_per_column(vector(pool.width))); break;
+      case 5: pool.values.push_back(one_in(2) ? x * number() : number() - x); break;
       case 6:
         pool.values.push_back(x + builder_.load_scalar(new_name()) *
                                       builder_.load_per_row(vector(rows_)));
         break;
-      case 7:
-        pool.values.push_back(x - tile(pool.width));
-        break;
+      case 7: pool.values.push_back(x - tile(pool.width)); break;
       case 8:
         pool.values.push_back(has_pairs_ || one_in(2) ? binary(x, tile(pool.width))
                                                       : x + gemm(pool.width));
@@ -210,9 +193,7 @@ class RandomProgramGenerator {
         pool.values.push_back(one_in(2) ? select(at, x, number()) : x - at);
         break;
       }
-      default:
-        group(pool, x);
-        break;
+      default: group(pool, x); break;
     }
   }
 
@@ -240,58 +221,36 @@ class RandomProgramGenerator {
 
   TileValue unary(TileValue x) {
     switch (random_() % 15) {
-      case 0:
-        return exp(tanh(x));
-      case 1:
-        return log(x * x + 0.5);
-      case 2:
-        return rsqrt(x * x + 0.5);
-      case 3:
-        return sqrt(x * x + 0.5);
-      case 4:
-        return recip(0.5 + x * x);
-      case 5:
-        return sigmoid(x);
-      case 6:
-        return tanh(x);
-      case 7:
-        return erf(x);
-      case 8:
-        return -x;
-      case 9:
-        return silu(x);
-      case 10:
-        return gelu(x);
-      case 11:
-        return gelu_tanh(x);
-      case 12:
-        return x * sigmoid(1.5 * x) - (x - 2.0) / 3.0;
-      case 13:
-        return -(x * -0.5) + 1.0;
-      default:
-        return max(x, 0.0);
+      case 0: return exp(tanh(x));
+      case 1: return log(x * x + 0.5);
+      case 2: return rsqrt(x * x + 0.5);
+      case 3: return sqrt(x * x + 0.5);
+      case 4: return recip(0.5 + x * x);
+      case 5: return sigmoid(x);
+      case 6: return tanh(x);
+      case 7: return erf(x);
+      case 8: return -x;
+      case 9: return silu(x);
+      case 10: return gelu(x);
+      case 11: return gelu_tanh(x);
+      case 12: return x * sigmoid(1.5 * x) - (x - 2.0) / 3.0;
+      case 13: return -(x * -0.5) + 1.0;
+      default: return max(x, 0.0);
     }
   }
   TileValue binary(TileValue x, TileValue y) {
     switch (random_() % 8) {
-      case 0:
-        return x + y;
-      case 1:
-        return x - y;
-      case 2:
-        return tanh(x) * y;
-      case 3:
-        return x / (y * y + 1.0);
-      case 4:
-        return max(x, y);
-      case 5:
-        return min(y, x);
+      case 0: return x + y;
+      case 1: return x - y;
+      case 2: return tanh(x) * y;
+      case 3: return x / (y * y + 1.0);
+      case 4: return max(x, y);
+      case 5: return min(y, x);
       case 6: {
         const TileValue row = builder_.load_per_row(new_name() + "[" + rows_.text() + "]:i32");
         return select(less(builder_.column_index(), row), x, y);
       }
-      default:
-        return x - (y - 0.5 * x);
+      default: return x - (y - 0.5 * x);
     }
   }
 
@@ -325,9 +284,7 @@ class RandomProgramGenerator {
         builder_.store(new_name(), builder_.select_column(x, builder_.load_per_row(target)));
         return;
       }
-      default:
-        builder_.store(new_name() + type(), x);
-        return;
+      default: builder_.store(new_name() + type(), x); return;
     }
   }
 
@@ -403,17 +360,13 @@ class RandomProgramGenerator {
                                    : builder.combine_columns(partial, step.partial, lane);
       const std::string result = new_name();
       switch (random_() % 5) {
-        case 0:
-          builder.store(result, rsqrt(total * total + 1.0));
-          break;
+        case 0: builder.store(result, rsqrt(total * total + 1.0)); break;
         case 1: {
           const TileValue mean = builder.reduce_vector(total) * 0.125;
           builder.store(result, total - mean);
           break;
         }
-        case 2:
-          builder.store(result, builder.transpose_vector(total));
-          break;
+        case 2: builder.store(result, builder.transpose_vector(total)); break;
         case 3: {  // accumulates in place
           const std::string old =
               result + "[" + (rows ? decl.shape.rows : decl.shape.cols).text() + "]";
@@ -421,9 +374,7 @@ class RandomProgramGenerator {
           builder.store(result, before + total);
           break;
         }
-        default:
-          builder.store(result + type(), total);
-          break;
+        default: builder.store(result + type(), total); break;
       }
     }
     if (!any) return std::nullopt;
@@ -452,14 +403,10 @@ inline RandomProgram random_program(uint64_t seed) { return RandomProgramGenerat
 inline double rounded(double value, DType type) {
   const float narrow = static_cast<float>(value);
   switch (type) {
-    case DType::bf16:
-      return float_from_bf16(bf16_from_float(narrow));
-    case DType::f16:
-      return float_from_f16(f16_from_float(narrow));
-    case DType::f32:
-      return narrow;
-    default:
-      return value;
+    case DType::bf16: return float_from_bf16(bf16_from_float(narrow));
+    case DType::f16: return float_from_f16(f16_from_float(narrow));
+    case DType::f32: return narrow;
+    default: return value;
   }
 }
 

@@ -167,8 +167,8 @@ TEST(Verify, WhatIsAllowed) {
            "store(z, tile(z[M, N]) + per_row(r))",                          // in place
            "store(dw, per_column(dw[N]) + combine_columns(sum(p[M, N])))",  // a vector in place
            "store(o, per_row(a[M]) * per_column(b[N]))",  // an outer product is a tile
-           "z = tile(z[M, 2*I])\n_, b = split_pairs(z, concatenated)\nstore(o, b)\nstore(q, "
-           "merge_pairs(b, b, interleaved))",
+           ("z = tile(z[M, 2*I])\n_, b = split_pairs(z, concatenated)\nstore(o, b)\n"
+            "store(q, merge_pairs(b, b, interleaved))"),
            "store(o, scalar(a) + 1)",
        }) {
     EXPECT_NO_THROW(parse_program(std::string("program p {\n") + body + "\n}")) << body;
@@ -184,48 +184,22 @@ TEST(Verify, ARandomChangeIsRefusedOrPrintsWithoutLoss) {
     TensorDecl& tensor = program.tensors[random() % program.tensors.size()];
     const int other = static_cast<int>(random() % (program.steps.size() + 2)) - 1;
     switch (random() % 14) {
-      case 0:
-        step.kind = static_cast<StepKind>(random() % 22);
-        break;
-      case 1:
-        step.shape.rows = Dim(static_cast<int>(random() % 5));
-        break;
-      case 2:
-        step.shape.cols = 2 * step.shape.cols;
-        break;
-      case 3:
-        step.operands.push_back(other);
-        break;
+      case 0: step.kind = static_cast<StepKind>(random() % 22); break;
+      case 1: step.shape.rows = Dim(static_cast<int>(random() % 5)); break;
+      case 2: step.shape.cols = 2 * step.shape.cols; break;
+      case 3: step.operands.push_back(other); break;
       case 4:
         if (!step.operands.empty()) step.operands[0] = other;
         break;
-      case 5:
-        step.tensor = static_cast<int>(random() % 40) - 2;
-        break;
-      case 6:
-        step.row_index = static_cast<int>(random() % 40) - 2;
-        break;
-      case 7:
-        step.repeat = static_cast<int64_t>(random() % 4) - 1;
-        break;
-      case 8:
-        step.op = static_cast<Elementwise>(random() % 25);
-        break;
-      case 9:
-        step.group = Dim(static_cast<int>(random() % 10) - 1);
-        break;
-      case 10:
-        step.which = static_cast<int>(random() % 4) - 1;
-        break;
-      case 11:
-        tensor.dtype = static_cast<DType>(random() % 5);
-        break;
-      case 12:
-        tensor.shape.cols = tensor.shape.cols + 1;
-        break;
-      default:
-        tensor.lanes = static_cast<int>(random() % 4);
-        break;
+      case 5: step.tensor = static_cast<int>(random() % 40) - 2; break;
+      case 6: step.row_index = static_cast<int>(random() % 40) - 2; break;
+      case 7: step.repeat = static_cast<int64_t>(random() % 4) - 1; break;
+      case 8: step.op = static_cast<Elementwise>(random() % 25); break;
+      case 9: step.group = Dim(static_cast<int>(random() % 10) - 1); break;
+      case 10: step.which = static_cast<int>(random() % 4) - 1; break;
+      case 11: tensor.dtype = static_cast<DType>(random() % 5); break;
+      case 12: tensor.shape.cols = tensor.shape.cols + 1; break;
+      default: tensor.lanes = static_cast<int>(random() % 4); break;
     }
     try {
       verify(program);
