@@ -3,5 +3,6 @@
 # AVX2, which it picks when it starts.
 target_link_libraries(cpu_test PRIVATE ${CODA_HWY} OpenMP::OpenMP_CXX)
 target_compile_definitions(cpu_test PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
-gtest_discover_tests(cpu_test DISCOVERY_MODE PRE_TEST TEST_PREFIX avx2. TEST_FILTER "CpuProgram.*:TileGemm.*"
-                     TEST_LIST cpu_avx2_tests PROPERTIES ENVIRONMENT LIBXSMM_TARGET=hsw)
+gtest_discover_tests(cpu_test DISCOVERY_MODE PRE_TEST TEST_PREFIX avx2.
+                     TEST_FILTER "CpuProgram.*:TileGemm.*" TEST_LIST cpu_avx2_tests
+                     PROPERTIES ENVIRONMENT LIBXSMM_TARGET=hsw)
