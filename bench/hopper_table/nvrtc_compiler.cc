@@ -66,6 +66,7 @@ std::string find_defect(const std::string& log) {
 }  // namespace
 
 NvrtcCompiler::NvrtcCompiler(const std::string& root) {
+  api();  // a missing library is reported here, not from a worker thread
   for (const auto& entry : std::filesystem::directory_iterator(root + "/device")) {
     if (entry.path().extension() != ".cuh") continue;
     std::ifstream file(entry.path());
