@@ -45,6 +45,10 @@ struct CompileRequest {
   std::vector<NamedValue> outputs;  // forward results that the caller reads
   std::vector<SeededOutput> seeds;  // empty: no backward
   std::vector<GradientRequest> gradients;
+  // Per-row vectors of the graph that the caller has already (a norm's reciprocal that the layer
+  // before made): read from the tensor of that name, not computed. Gradients are those of the graph
+  // as it stands.
+  std::vector<NamedValue> given = {};
 };
 
 struct CompileOptions {

@@ -117,6 +117,8 @@ class Graph {
   Value value(int id) { return {this, id}; }
   // The node equal to `node` if there is one, else a new one. Does not simplify and does not check.
   int intern(Node node);
+  // From now on the node is an input of that name: what it was made from is another matter.
+  void become_input(int id, const std::string& name);
   // The input of that name, or -1.
   int find_input(std::string_view name) const;
 

@@ -67,6 +67,16 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind 
   return {this, id};
 }
 
+void Graph::become_input(int id, const std::string& name) {
+  require(!inputs_.contains(name), "input \"" + name + "\" is declared twice; give it another name");
+  Node node;
+  node.op = Op::input;
+  node.shape = nodes_[static_cast<size_t>(id)].shape;
+  node.name = name;
+  nodes_[static_cast<size_t>(id)] = std::move(node);
+  inputs_.emplace(name, id);
+}
+
 int Graph::find_input(std::string_view name) const {
   auto found = inputs_.find(name);
   return found == inputs_.end() ? -1 : found->second;

@@ -53,6 +53,10 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   std::vector<int> roots;
   for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
   for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
+  for (const NamedValue& given : request.given) {
+    require(given.value.shape().is_per_row(), "given \"" + given.name + "\" is no per-row vector");
+    roots.push_back(given.value.id);
+  }
   if (rewritten) {
     // A factor that waits for its norm must be known where the norm stands, before any product was
     // seen behind it: the candidates are found first, on nodes that are then dead.
@@ -93,6 +97,10 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     joint.gradients.push_back(id);
   }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
+  for (size_t i = 0; i < request.given.size(); ++i) {
+    const size_t root = roots.size() - request.given.size() + i;
+    graph.become_input(roots[root], request.given[i].name);
+  }
   return joint;
 }
 

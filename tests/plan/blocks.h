@@ -95,6 +95,18 @@ inline void llama_block(Block& b, const LlamaSizes& s = {}) {
   b.seed(llama_layer(b, x, {}, s, rope_tables(b.graph, s), ""), "out");
 }
 
+// One layer between two others: its first norm's reciprocal comes with x, the next one's goes out
+// with the result.
+inline void llama_layer_alone(Block& b, const LlamaSizes& s = {}) {
+  const Value x = b.graph.input("x", {"M", s.hidden}, b.storage);
+  const Value r = rms_reciprocal(x, 1e-5);
+  b.request.given.push_back({"r", r});
+  b.wants_gradient(x, "d_x");
+  const Value out = llama_layer(b, x, r, s, rope_tables(b.graph, s), "");
+  b.seed(out, "out");
+  b.request.outputs.push_back({"r_out", rms_reciprocal(out, 1e-5)});
+}
+
 // `layers` layers between an embedding and a head with its loss; the head may be the embedding's
 // table.
 inline void llama_model(Block& b, int layers, bool tied, const LlamaSizes& s = {}) {
@@ -109,6 +121,7 @@ inline void llama_model(Block& b, int layers, bool tied, const LlamaSizes& s = {
   const Value logits = b.product(h, tied ? embed : b.parameter("head", {s.vocab, s.hidden}));
   const CrossEntropy loss = cross_entropy(b.in(logits), targets);
   b.request.outputs.push_back({"loss", loss.mean});
+  b.request.outputs.push_back({"loss_rows", loss.rows});
   b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
 }
 
@@ -142,6 +155,7 @@ inline void gpt2_model(Block& b, int layers, const LlamaSizes& s = {}) {
   const Value logits = b.product(norm(x, "lnf"), embed);
   const CrossEntropy loss = cross_entropy(b.in(logits), targets);
   b.request.outputs.push_back({"loss", loss.mean});
+  b.request.outputs.push_back({"loss_rows", loss.rows});
   b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
 }
 
