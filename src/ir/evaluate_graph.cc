@@ -14,17 +14,17 @@ class Evaluation {
  public:
   Evaluation(const Graph& graph, const std::map<std::string, std::vector<double>>& inputs,
              const DimValues& sizes, const AfterNode& after)
-      : graph_(graph), inputs_(inputs), sizes_(sizes), after_(after) {}
+      : graph_(graph), inputs_(inputs), sizes_(sizes), after_(after), values_(static_cast<size_t>(graph.size())) {}
 
   void run(int id) {
     const Node& n = graph_.node(id);
-    std::vector<Matrix>& value = values_[id] = compute(n);
+    std::vector<Matrix>& value = values_[static_cast<size_t>(id)] = compute(n);
     if (!after_) return;
     std::vector<const Matrix*> operands;
     for (size_t i = 0; i < n.operands.size(); ++i) operands.push_back(&operand(n, i));
     after_(id, operands, value);
   }
-  const Matrix& value(int id) const { return values_.at(id)[0]; }
+  const Matrix& value(int id) const { return values_[static_cast<size_t>(id)][0]; }
 
  private:
   const Matrix& operand(const Node& n, size_t i) const { return value(n.operands[i]); }
@@ -37,7 +37,7 @@ class Evaluation {
 
   std::vector<Matrix> compute(const Node& n) const {
     if (n.op == Op::opaque) return call(n);
-    if (n.op == Op::result) return {values_.at(n.operands[0])[static_cast<size_t>(n.which)]};
+    if (n.op == Op::result) return {values_[static_cast<size_t>(n.operands[0])][static_cast<size_t>(n.which)]};
     Matrix out = empty(n.shape);
     fill(n, out);
     return {std::move(out)};
@@ -188,7 +188,7 @@ class Evaluation {
   const std::map<std::string, std::vector<double>>& inputs_;
   const DimValues& sizes_;
   const AfterNode& after_;
-  std::map<int, std::vector<Matrix>> values_;
+  std::vector<std::vector<Matrix>> values_;  // by id
 };
 
 }  // namespace
