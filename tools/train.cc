@@ -30,16 +30,16 @@ struct TrainFlags {
   bool overwrite = false;
   bool report = false;
   double held_out = 0.05;
-  int64_t steps = 1000;
-  int64_t batch = 8;
+  int64_t steps = 1800;
+  int64_t batch = 4;
   int64_t accumulate = 1;
   int64_t sequence = 256;
   std::string dtype = "fp32";
   uint64_t seed = 1;
-  double rate = 3e-3;
+  double rate = 4e-3;
   double final_rate = 0.1;
   int64_t warmup = -1;  // a tenth of the steps, at most 100
-  train::AdamWOptions adamw;
+  train::AdamWOptions adamw{.beta2 = 0.98};
   double clip = 1;
   int64_t save_every = 200;
   int64_t eval_every = 0;

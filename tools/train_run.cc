@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kInterrupted = 130;
-constexpr int64_t kQuickTokens = 65536;  // of the held-out text, for the marks on the curve
+constexpr int64_t kQuickTokens = 16384;  // of the held-out text, for the marks on the curve
 constexpr int64_t kWorthTheContext = 4;  // the final evaluation's windows overlap by 3/4
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -169,7 +169,9 @@ class Run {
   void finish() {
     progress_.note("");
     train::LossCurve curve;
-    curve.title = text(plan_.settings.model);
+    curve.title = fmt::format("{} parameters on {}",
+                              count_text(static_cast<double>(trainer_.model().parameter_count())),
+                              plan_.data.train.source);
     curve.train = plan_.state.train_losses;
     curve.held_out = plan_.state.held_out_losses;
     fmt::print("{}\n", train::terminal_plot(curve));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-target_link_libraries(models_test PRIVATE coda_grad coda_io)
+target_link_libraries(models_test PRIVATE coda_grad coda_io coda_train coda_cpu)
 # Where parity tests find the judge's script and Python, and keep what it made.
 target_compile_definitions(models_test PRIVATE
   CODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" CODA_BINARY_DIR="${CMAKE_BINARY_DIR}")

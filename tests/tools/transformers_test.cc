@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint that `coda train` wrote is one that transformers loads, with the loss that `coda
+// eval` says.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number behind `key` in a command's output.
+double number_after(const std::string& text, const std::string& key) {
+  const size_t place = text.find(key);
+  return place == std::string::npos ? -1 : std::atof(text.c_str() + place + key.size());
+}
+
+TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
+  const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
+  const std::string python = fs::exists(venv) ? venv.string() : "python3";
+  if (std::system((python + " -c 'import torch, transformers' 2> /dev/null").c_str()) != 0) {
+    GTEST_SKIP() << "no Python with torch and transformers; scripts/setup.sh judges installs them";
+  }
+  const TestFolder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * i % 977) + "\n";
+  const std::string data = folder.write("text.txt", text);
+  constexpr int kIds = 40;
+  std::string words;
+  std::string bytes;
+  for (int i = 0; i < kIds; ++i) {
+    words += std::to_string(static_cast<int>(text[i])) + " ";
+    bytes += std::string{text[i], '\0'};
+  }
+  const std::string words_file = folder.write("ids.txt", words + "\n");
+  const std::string ids_file = folder.write("ids.bin", bytes);
+
+  const std::vector<std::vector<std::string>> models{
+      {"--model", "llama", "--kv-heads", "2", "--untied", "--dtype", "bf16"}, {"--model", "gpt2"}};
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string run = folder / ("run" + std::to_string(i));
+    std::vector<std::string> command{"train", "--data", data, "--out", run, "--layers", "2"};
+    for (const char* word : {"--hidden", "16", "--heads", "4", "--sequence", "48", "--batch", "2",
+                             "--steps", "20", "--lr", "1e-2", "--sample", "0"}) {
+      command.emplace_back(word);
+    }
+    command.insert(command.end(), models[i].begin(), models[i].end());
+    SCOPED_TRACE(models[i][1] + " " + models[i].back());
+    const CommandResult trained = run_coda(command);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const CommandResult eval =
+        run_coda({"eval", run, "--ids", ids_file, "--sequence", std::to_string(kIds), "--json"});
+    ASSERT_EQ(eval.status, 0) << eval.err;
+    const std::string script = std::string(CODA_SOURCE_DIR) + "/tests/parity/hf_load.py";
+    const std::string log = folder / "log";
+    ASSERT_EQ(std::system((python + " " + script + " " + run + "/latest " + words_file + " > " +
+                           log + " 2>&1")
+                              .c_str()),
+              0)
+        << read_bytes(log);
+    const double theirs = number_after(read_bytes(log), "loss ");
+    EXPECT_NEAR(number_after(eval.out, "\"loss\":"), theirs, 1e-4 * theirs);
+  }
+}
+
+}  // namespace
+}  // namespace coda
