@@ -21,7 +21,7 @@ namespace coda::cpu {
 namespace {
 
 constexpr int64_t kAccumulatorBytes = 256 << 10;  // of a tile, in L2 beside blocks of A and B
-constexpr int64_t kStripBytes = 32 << 10;         // of a strip's planes, about L1
+constexpr int64_t kStripBytes = 64 << 10;         // of a strip's planes: near the core, few calls
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
