@@ -7,7 +7,8 @@ find_library(CODA_LIBXSMM_EXT xsmmext REQUIRED)
 find_library(CODA_LIBXSMM_NOBLAS xsmmnoblas REQUIRED)
 find_library(CODA_HWY hwy REQUIRED)
 target_link_libraries(coda_cpu PRIVATE ${CODA_LIBXSMM_EXT} ${CODA_LIBXSMM}
-                      ${CODA_LIBXSMM_NOBLAS} ${CODA_HWY} OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS} m)
+                      ${CODA_LIBXSMM_NOBLAS} ${CODA_HWY} OpenMP::OpenMP_CXX Threads::Threads
+                      ${CMAKE_DL_LIBS} m)
 target_compile_definitions(coda_cpu PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
 # A multiplication and an addition are never joined behind our back: every instantiation of a kernel
 # gives the same bits.

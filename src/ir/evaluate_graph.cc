@@ -14,7 +14,11 @@ class Evaluation {
  public:
   Evaluation(const Graph& graph, const std::map<std::string, std::vector<double>>& inputs,
              const DimValues& sizes, const AfterNode& after)
-      : graph_(graph), inputs_(inputs), sizes_(sizes), after_(after), values_(static_cast<size_t>(graph.size())) {}
+      : graph_(graph),
+        inputs_(inputs),
+        sizes_(sizes),
+        after_(after),
+        values_(static_cast<size_t>(graph.size())) {}
 
   void run(int id) {
     const Node& n = graph_.node(id);
@@ -37,7 +41,8 @@ class Evaluation {
 
   std::vector<Matrix> compute(const Node& n) const {
     if (n.op == Op::opaque) return call(n);
-    if (n.op == Op::result) return {values_[static_cast<size_t>(n.operands[0])][static_cast<size_t>(n.which)]};
+    if (n.op == Op::result)
+      return {values_[static_cast<size_t>(n.operands[0])][static_cast<size_t>(n.which)]};
     Matrix out = empty(n.shape);
     fill(n, out);
     return {std::move(out)};
@@ -57,7 +62,9 @@ class Evaluation {
     switch (n.op) {
       case Op::input: read_input(n, out); return;
       case Op::constant: out.data[0] = n.number; return;
-      case Op::reciprocal_dim: out.data[0] = 1.0 / static_cast<double>(n.dim.evaluate(sizes_)); return;
+      case Op::reciprocal_dim:
+        out.data[0] = 1.0 / static_cast<double>(n.dim.evaluate(sizes_));
+        return;
       case Op::row_logsumexp: logsumexp(operand(n, 0), out); return;
       case Op::row_centred_squares: centred_squares(operand(n, 0), out); return;
       case Op::matmul: product(n, out); return;
@@ -84,15 +91,18 @@ class Evaluation {
         const auto index = static_cast<int64_t>(operand(n, 1).at(r, 0));
         return index >= 0 && index < x.cols ? x.at(r, index) : 0;
       }
-      case Op::split_pair: return operand(n, 0).at(r, pair_column(n.dim.evaluate(sizes_), n.which, c));
+      case Op::split_pair:
+        return operand(n, 0).at(r, pair_column(n.dim.evaluate(sizes_), n.which, c));
       case Op::merge_pairs: {
         const int64_t group = n.dim.evaluate(sizes_);
         const int64_t inside = c % group;
         const int which = inside < group / 2 ? 0 : 1;
-        return operand(n, static_cast<size_t>(which)).at(r, c / group * (group / 2) + inside % (group / 2));
+        return operand(n, static_cast<size_t>(which))
+            .at(r, c / group * (group / 2) + inside % (group / 2));
       }
       case Op::slice_columns:
-        return operand(n, 0).at(r, c + (n.dim.is_constant() ? n.dim.constant() : n.dim.evaluate(sizes_)));
+        return operand(n, 0).at(
+            r, c + (n.dim.is_constant() ? n.dim.constant() : n.dim.evaluate(sizes_)));
       case Op::repeat_columns: return operand(n, 0).at(r, c % (cols / n.repeat));
       case Op::gather_rows: {
         const auto row = static_cast<int64_t>(operand(n, 1).at(r, 0));
@@ -124,8 +134,8 @@ class Evaluation {
     auto given = inputs_.find(n.name);
     require(given != inputs_.end(), "input \"" + n.name + "\" " + n.shape.text() + " is not given");
     require(given->second.size() == out.data.size(),
-            "input \"" + n.name + "\" has " + std::to_string(given->second.size()) + " elements; " + n.shape.text() +
-                " needs " + std::to_string(out.data.size()));
+            "input \"" + n.name + "\" has " + std::to_string(given->second.size()) + " elements; " +
+                n.shape.text() + " needs " + std::to_string(out.data.size()));
     out.data = given->second;
   }
 
@@ -143,7 +153,8 @@ class Evaluation {
     for (int64_t r = 0; r < x.rows; ++r) {
       double mean = 0;
       for (int64_t c = 0; c < x.cols; ++c) mean += x.at(r, c) / static_cast<double>(x.cols);
-      for (int64_t c = 0; c < x.cols; ++c) out.at(r, 0) += (x.at(r, c) - mean) * (x.at(r, c) - mean);
+      for (int64_t c = 0; c < x.cols; ++c)
+        out.at(r, 0) += (x.at(r, c) - mean) * (x.at(r, c) - mean);
     }
   }
 
@@ -156,7 +167,8 @@ class Evaluation {
       for (int64_t i = 0; i < out.rows; ++i) {
         for (int64_t k = 0; k < depth; ++k) {
           const double left = t.a ? a.at(k, i) : a.at(i, k);
-          for (int64_t j = 0; j < out.cols; ++j) out.at(i, j) += left * (t.b ? b.at(j, k) : b.at(k, j));
+          for (int64_t j = 0; j < out.cols; ++j)
+            out.at(i, j) += left * (t.b ? b.at(j, k) : b.at(k, j));
         }
       }
     }
@@ -194,8 +206,8 @@ class Evaluation {
 }  // namespace
 
 std::vector<Matrix> evaluate(const Graph& graph, const std::vector<int>& roots,
-                             const std::map<std::string, std::vector<double>>& inputs, const DimValues& sizes,
-                             const AfterNode& after) {
+                             const std::map<std::string, std::vector<double>>& inputs,
+                             const DimValues& sizes, const AfterNode& after) {
   std::set<int> needed(roots.begin(), roots.end());
   for (auto it = needed.rbegin(); it != needed.rend(); ++it) {
     for (int operand : graph.node(*it).operands) needed.insert(operand);

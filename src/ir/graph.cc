@@ -68,7 +68,8 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind 
 }
 
 void Graph::become_input(int id, const std::string& name) {
-  require(!inputs_.contains(name), "input \"" + name + "\" is declared twice; give it another name");
+  require(!inputs_.contains(name),
+          "input \"" + name + "\" is declared twice; give it another name");
   Node node;
   node.op = Op::input;
   node.shape = nodes_[static_cast<size_t>(id)].shape;

@@ -125,12 +125,13 @@ class Partitioner {
       if (!seen.insert(id).second || graph_.node(id).op == Op::matmul) continue;
       for (int operand : graph_.node(id).operands) {
         if (!is_tensor(operand)) continue;
-        // What floats is made in the program itself, unless it is a root: then it has needs of its own.
+        // What floats is made in the program itself, unless it is a root: then it has needs of its
+        // own.
         const bool floats = !schedule_->of(operand).home && !is_source(graph_, operand) &&
                             (!backward || !is_forward(operand));
         const bool stored = (backward ? backward_stores_ : forward_stores_).contains(operand);
-        const bool here = t.home ? schedule_->is_home(operand, t.at.slot) || (floats && !stored)
-                                 : floats;
+        const bool here =
+            t.home ? schedule_->is_home(operand, t.at.slot) || (floats && !stored) : floats;
         if (here) {
           pending.push_back(operand);
         } else {

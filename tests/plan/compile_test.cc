@@ -132,8 +132,9 @@ TEST_P(EveryBlock, GradientsAreAddedToWhereAsked) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Compile, EveryBlock,
-                         testing::Values("llama_block", "llama_layer_alone", "llama_model_tied", "llama_model_untied",
-                                         "gpt2_model", "parallel_block", "sandwich_block"),
+                         testing::Values("llama_block", "llama_layer_alone", "llama_model_tied",
+                                         "llama_model_untied", "gpt2_model", "parallel_block",
+                                         "sandwich_block"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

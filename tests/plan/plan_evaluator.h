@@ -4,6 +4,7 @@
 // an error here.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>

@@ -23,8 +23,8 @@ class RandomGraph {
       const Node& n = block.graph.node(id);
       if (n.op != Op::input) continue;
       std::vector<double>& data = values[n.name];
-      data.resize(static_cast<size_t>(n.shape.rows.evaluate(sizes()) *
-                                      n.shape.cols.evaluate(sizes())));
+      data.resize(
+          static_cast<size_t>(n.shape.rows.evaluate(sizes()) * n.shape.cols.evaluate(sizes())));
       const bool matrix = n.kind == InputKind::parameter && n.shape.is_tensor();
       const double scale = matrix ? 1.2 / std::sqrt(kTypicalDepth) : 1;
       for (double& x : data) {

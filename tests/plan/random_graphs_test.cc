@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The theorem of the method as a property: where every forward operation is tile-local but for
 // reductions with finalizers, so is every backward operation. Random graphs, random choices: the
-// derived backward has only GEMM programs, tile programs and finalizers, and what they compute, each
-// from what it may see, is the gradient of the graph as it was written.
+// derived backward has only GEMM programs, tile programs and finalizers, and what they compute,
+// each from what it may see, is the gradient of the graph as it was written.
 #include <gtest/gtest.h>
 
 #include "plan/emit.h"
