@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ring of staging buffers between an epilogue and memory. One group of planes serves one 64x64
 // sub-tile: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
-// store warp sends it away and hands it back. So no consumer ever waits for a store, and loads run
-// ahead by as many sub-tiles as the ring holds.
+// store warp sends it away and hands it back. So a consumer waits for a store only when the ring is
+// full, and loads run ahead by as many sub-tiles as the ring holds.
 // Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free. Without
 // loads, consumers take a free group themselves.
 // Invariant: all roles visit the groups in the same order. A consumer's earlier turn at the same

@@ -4,8 +4,8 @@
 // never change it. Protocol of a stage: the producer waits until it is empty in every CTA that it
 // writes to, then announces the bytes that will arrive here (its own slice and its peers') and
 // issues its slice; a consumer waits until it is full, multiplies, and, once the tensor cores have
-// read it, tells every CTA that writes to it. Invariant: producers and consumers visit the stages
-// in the same order, tile after tile.
+// read it, tells every CTA that writes to it.
+// Invariant: producers and consumers visit the stages in the same order, tile after tile.
 #pragma once
 
 #include "device/barrier.cuh"

@@ -10,7 +10,7 @@ struct GemmArguments {
   TensorMap a;
   TensorMap b;
   TileOrder order;
-  u32 k_blocks = 0;  // the contraction in units of kBlockK, rounded up
+  u32 k_blocks = 1;  // the contraction in units of kBlockK, rounded up; at least one
 };
 
 }  // namespace coda::device

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which persistent CTAs walk over the output. The tiles that are in flight at one time
-// should form a near-square block, because then they share the most operand rows in L2. So the
-// rows are cut into bands of `band` cluster tiles, a band is walked column by column, and each band
-// runs opposite to the one before (the columns last used are the first needed again). Or the
-// columns are cut, if `transposed`. Invariant: `cluster_tile` is a bijection from [0, count) to the
-// cluster tiles.
+// should form a near-square block, because then they share the most operand rows in L2. So the rows
+// are cut into bands of `band` cluster tiles, a band is walked column by column, and each band runs
+// opposite to the one before (the columns last used are the first needed again). Or the columns are
+// cut, if `transposed`.
+// Invariant: `cluster_tile` is a bijection from [0, count) to the cluster tiles.
 #pragma once
 
 #include "device/config.cuh"

@@ -4,8 +4,9 @@
 // Coordinates count elements, contiguous dimension first. What lies outside the tensor is loaded as
 // zero and never stored, which is how ragged sizes need no code; but a store is clipped along the
 // contiguous dimension to whole 16 bytes only (measured), so rows are padded to that at least, and
-// a tensor that continues beyond its segment must end it at a multiple of 8 elements. Invariant:
-// shared memory that ordinary stores wrote is fenced (`fence_async_proxy`) before TMA reads it.
+// a tensor that continues beyond its segment must end it at a multiple of 8 elements.
+// Invariant: shared memory that ordinary stores wrote is fenced (`fence_async_proxy`) before TMA
+// reads it.
 #pragma once
 
 #include "device/types.cuh"

@@ -3,8 +3,9 @@
 // into fp32 accumulators in its registers, asynchronously. Only the instruction and its fences are
 // here; wgmma_descriptor.cuh says how the operands lie. A macro writes the instruction once for
 // both element types, because the type is part of an assembly string, which no template can
-// compose. Invariant: between a `wgmma_fence` and the `wgmma_wait` that retires a group, nothing
-// else touches its accumulators (otherwise the assembler serialises the instructions).
+// compose.
+// Invariant: between a `wgmma_fence` and the `wgmma_wait` that retires a group, nothing else
+// touches its accumulators (otherwise the assembler serialises the instructions).
 #pragma once
 
 #include "device/config.cuh"

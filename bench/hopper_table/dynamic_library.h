@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A shared library opened at run time, so that the program builds on a machine that has none of
-// NVIDIA's software. Invariant: a symbol that is returned is never null.
+// NVIDIA's software.
+// Invariant: a symbol that is returned is never null.
 #pragma once
 
 #include <dlfcn.h>

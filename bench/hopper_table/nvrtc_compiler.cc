@@ -76,6 +76,12 @@ NvrtcCompiler::NvrtcCompiler(const std::string& root) {
   if (headers_.empty()) throw std::runtime_error("no device/*.cuh under " + root);
 }
 
+std::vector<std::string> NvrtcCompiler::header_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : headers_) names.push_back(name);
+  return names;
+}
+
 CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
   std::vector<const char*> names;
   std::vector<const char*> texts;

@@ -22,6 +22,9 @@ class NvrtcCompiler {
   // `root` holds the folder device/.
   explicit NvrtcCompiler(const std::string& root);
 
+  // What a kernel may include, for example "device/tma.cuh".
+  std::vector<std::string> header_names() const;
+
   CompiledKernel compile(const std::string& source) const;
 
   // The same order as `sources`, on as many threads as the machine has cores.
