@@ -91,7 +91,11 @@ CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index, Wh
       sub(row_logsumexp(logits, where), select_column(logits, targets, where), where);
   CrossEntropy result;
   result.rows = select(counts, loss, zero, where);
-  result.mean = div(col_sum(result.rows, where), col_sum(counts, where), where);
+  // NaN where no row counts, and nothing flows back from there: gradients are 0, as PyTorch has it.
+  const Value count = col_sum(counts, where);
+  const Value divisor = maximum(count, graph.constant(1), where);
+  result.mean = add(div(col_sum(result.rows, where), divisor, where),
+                    mul(recip(count, where), zero, where), where);
   return result;
 }
 

@@ -55,6 +55,7 @@ class Search {
     Compiled compiled;
     const Attempt& best = attempt(point);
     for (auto& [p, a] : attempts_) {
+      if (p.column_factors.size() != a->column_factors) continue;  // only asked for what there is
       a->alternative.chosen = p == point;
       compiled.alternatives.push_back(a->alternative);
     }
@@ -70,7 +71,7 @@ class Search {
     const Attempt* a = &attempt(point);
     point.column_factors.assign(a->column_factors, 0);
     for (size_t i = 0; i < a->column_factors; ++i) {
-      if (a->row_affine[i]) point.column_factors[i] = 1;
+      point.column_factors[i] = legal_choices(*a, i).first;
       if (i < options_.fold.size() && options_.fold[i]) point.column_factors[i] = 1;
     }
     point.pinned.assign(a->row_factors, 0);
@@ -79,6 +80,14 @@ class Search {
     a = &attempt(point);
     if (options_.objective == Objective::speed) point.also_saved.assign(a->dropped, 0);
     return point;
+  }
+
+  // Which of h, F, n (0, 1, 2) a column factor may take (docs/numerics.md). Behind a mean's subtraction
+  // a stored x ⊙ w cancels against the mean's term; so does a product with a folded weight, which
+  // only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow.
+  std::pair<int, int> legal_choices(const Attempt& a, size_t i) const {
+    if (a.row_affine[i]) return {options_.storage == DType::f32 ? 2 : 1, 2};
+    return options_.storage == DType::f16 ? std::pair{1, 2} : std::pair{0, 1};
   }
 
   // One flip a class of candidates: layers that look alike choose alike.
@@ -96,8 +105,8 @@ class Search {
       for (int c = 0;; ++c) {
         const std::vector<size_t> same = members(classes.column_factors, c);
         if (same.empty()) break;
-        const bool affine = attempt(point).row_affine[same[0]];
-        for (int choice = affine ? 1 : 0; choice <= (affine ? 2 : 1); ++choice) {
+        const auto [first, last] = legal_choices(attempt(point), same[0]);
+        for (int choice = first; choice <= last; ++choice) {
           Point next = point;
           for (size_t i : same) next.column_factors[i] = choice;
           better = keep_better(point, next) || better;

@@ -93,8 +93,13 @@ Value materialise(const Form& form, const std::vector<int>& first) {
   for (int id : form.factors) {
     (std::find(first.begin(), first.end(), id) != first.end() ? early : late).push_back(id);
   }
-  v = scale(v, product_of(graph, early));
-  v = scale(v, product_of(graph, late));
+  // The early factors alone, so that the value that they make is the stored one wherever it is read;
+  // a constant goes with the late ones.
+  const bool carries = !early.empty() && is_call(v, Elementwise::mul) && v.shape().is_tensor() &&
+                       node_of(operand(v, 1)).op == Op::constant;
+  const Value number = carries ? operand(v, 1) : graph.constant(1);
+  if (!early.empty()) v = mul(carries ? operand(v, 0) : v, product_of(graph, early));
+  v = scale(v, mul(product_of(graph, late), number));
   for (const Term& t : form.outer) v = add(v, value_of(t, graph));
   return v;
 }
