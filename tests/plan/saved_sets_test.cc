@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a LLaMA layer saves for its backward, against every legal way to answer the backward's needs;
+// and the choice of plan against every other choice.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "plan/inverses.h"
+#include "plan/llama_cases.h"
+#include "plan/partition.h"
+
+namespace coda {
+namespace {
+
+// Values of a joint graph that can be made from one another, as one vertex; how each vertex can be
+// had: kept at its cost, or made again from others unless a product or an input is in it.
+class Ways {
+ public:
+  Ways(const JointGraph& joint, const DimValues& sizes, double element_bytes)
+      : graph_(*joint.graph), parent_(static_cast<size_t>(graph_.size())) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    std::vector<int> roots = joint.outputs;
+    roots.insert(roots.end(), joint.gradients.begin(), joint.gradients.end());
+    const std::vector<bool> live = reached(roots);
+    auto tensor = [&](int id) { return graph_.node(id).shape.is_tensor(); };
+    auto forward = [&](int id) { return joint.forward[static_cast<size_t>(id)]; };
+    for (int id = 0; id < graph_.size(); ++id) {
+      const InverseLink link = inverse_link(graph_, id);
+      if (live[static_cast<size_t>(id)] && forward(id) && link.operand >= 0) {
+        parent_[static_cast<size_t>(find(id))] = find(link.operand);
+      }
+    }
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (!live[static_cast<size_t>(id)]) continue;
+      const Node& n = graph_.node(id);
+      if (forward(id) && tensor(id)) add(id, n, sizes, element_bytes);
+      for (int operand : n.operands) {
+        if (!forward(id) && tensor(operand) && forward(operand)) needs_.insert(index(operand));
+      }
+    }
+  }
+
+  struct Least {
+    double bytes = 1e30;
+    int64_t ways = 0;
+  };
+  Least enumerate() {
+    least_ = {};
+    uint64_t pending = 0;
+    for (int need : needs_) pending |= 1ULL << need;
+    visit(pending, 0, 0);
+    return least_;
+  }
+
+ private:
+  struct Vertex {
+    double cost = 1e30;
+    bool made_again = true;
+    uint64_t operands = 0;
+  };
+
+  std::vector<bool> reached(const std::vector<int>& roots) const {
+    std::vector<bool> live(static_cast<size_t>(graph_.size()), false);
+    for (int root : roots) live[static_cast<size_t>(root)] = true;
+    for (int id = graph_.size() - 1; id >= 0; --id) {
+      if (!live[static_cast<size_t>(id)]) continue;
+      for (int operand : graph_.node(id).operands) live[static_cast<size_t>(operand)] = true;
+    }
+    return live;
+  }
+
+  int find(int id) const {
+    while (parent_[static_cast<size_t>(id)] != id) id = parent_[static_cast<size_t>(id)];
+    return id;
+  }
+
+  int index(int id) {
+    const auto [entry, is_new] = indices_.try_emplace(find(id), static_cast<int>(vertices_.size()));
+    if (is_new) vertices_.emplace_back();
+    return entry->second;
+  }
+
+  // What lies in memory anyway costs nothing: parameters, tables, views of them.
+  void add(int id, const Node& n, const DimValues& sizes, double element_bytes) {
+    const int v = index(id);
+    int base = id;
+    while (is_source(graph_, base) && graph_.node(base).operands.size() > 0 &&
+           graph_.node(base).op != Op::result) {
+      base = graph_.node(base).operands[0];
+    }
+    const Node& b = graph_.node(base);
+    const bool resident = b.op == Op::input && b.kind != InputKind::activation;
+    const double bytes = element_bytes * static_cast<double>(n.shape.rows.evaluate(sizes)) *
+                         static_cast<double>(n.shape.cols.evaluate(sizes));
+    std::vector<int> operands;
+    for (int operand : n.operands) {
+      const bool inside = graph_.node(operand).shape.is_tensor() && find(operand) != find(id);
+      if (inside && !is_source(graph_, id)) operands.push_back(index(operand));
+    }
+    Vertex& vertex = vertices_[static_cast<size_t>(v)];
+    vertex.cost = std::min(vertex.cost, resident ? 0 : bytes);
+    if (is_source(graph_, id) || n.op == Op::matmul) vertex.made_again = false;
+    for (int operand : operands) vertex.operands |= 1ULL << operand;
+  }
+
+  void visit(uint64_t pending, uint64_t decided, double bytes) {
+    if (pending == 0) {
+      ++least_.ways;
+      least_.bytes = std::min(least_.bytes, bytes);
+      return;
+    }
+    const int v = __builtin_ctzll(pending);
+    const Vertex& vertex = vertices_[static_cast<size_t>(v)];
+    decided |= 1ULL << v;
+    pending &= ~(1ULL << v);
+    visit(pending, decided, bytes + vertex.cost);
+    if (vertex.made_again && vertex.cost > 0) {
+      visit((pending | vertex.operands) & ~decided, decided, bytes);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<int> parent_;
+  std::map<int, int> indices_;
+  std::vector<Vertex> vertices_;
+  std::set<int> needs_;
+  Least least_;
+};
+
+double tensor_bytes(const JointGraph& joint, const Partition& parts, const DimValues& sizes,
+                    double element_bytes) {
+  double bytes = 0;
+  for (int id : parts.saved) {
+    const Graph& graph = *joint.graph;
+    const Node& base = graph.node(is_source(graph, id) ? source_base(graph, id) : id);
+    if (base.op == Op::input && base.kind != InputKind::activation) continue;
+    bytes += element_bytes * static_cast<double>(base.shape.rows.evaluate(sizes)) *
+             static_cast<double>(base.shape.cols.evaluate(sizes));
+  }
+  return bytes;
+}
+
+TEST(SavedSets, NoWayToAnswerTheBackwardOfALayerKeepsLess) {
+  for (const LlamaCase& c : llama_cases()) {
+    if (c.whole || c.objective != Objective::memory) continue;
+    for (int bits = 0; bits < 16; ++bits) {
+      SCOPED_TRACE(c.name + " choices " + std::to_string(bits));
+      Block b;
+      CompileOptions options;
+      build(c, b, options);
+      const auto factor = [bits](int i) {
+        return (bits >> i & 1) != 0 ? ColumnFactor::weight : ColumnFactor::producer;
+      };
+      const Choices choices{{factor(0), factor(1)}, {(bits & 4) != 0, (bits & 8) != 0}};
+      const JointGraph joint = rewrite_jointly(b.graph, b.request, choices, true);
+      PartitionRequest request;
+      request.joint = &joint;
+      request.sizes = options.sizes;
+      request.storage_bytes = static_cast<double>(size_of(b.storage));
+      const Partition parts = partition(request);
+      const Ways::Least least = Ways(joint, options.sizes, request.storage_bytes).enumerate();
+      EXPECT_GT(least.ways, 1000);
+      EXPECT_EQ(tensor_bytes(joint, parts, options.sizes, request.storage_bytes), least.bytes);
+      if (bits == 0) RecordProperty(c.name, std::to_string(least.ways));
+    }
+  }
+}
+
+// The search descends one bit at a time; here are all combinations.
+TEST(SavedSets, NoOtherChoiceOfALayerIsBetterByTheModel) {
+  for (const LlamaCase& c : llama_cases()) {
+    if (c.whole) continue;
+    SCOPED_TRACE(c.name);
+    Block b;
+    CompileOptions options;
+    build(c, b, options);
+    const Compiled chosen = compile(b.graph, b.request, options);
+    const auto best = std::find_if(chosen.alternatives.begin(), chosen.alternatives.end(),
+                                   [](const Alternative& a) { return a.chosen; });
+    ASSERT_NE(best, chosen.alternatives.end());
+    options.objective = Objective::memory;
+    for (int bits = 0; bits < 16; ++bits) {
+      options.fold = {(bits & 1) != 0, (bits & 2) != 0};
+      options.pin = {(bits & 4) != 0, (bits & 8) != 0};
+      for (const Alternative& a : compile(b.graph, b.request, options).alternatives) {
+        if (!a.chosen) continue;
+        const bool by_memory = c.objective == Objective::memory;
+        const double tiny = 1e-9 * a.seconds;
+        const bool saves_less = best->saved_bytes < a.saved_bytes;
+        const bool saves_as_little = best->saved_bytes <= a.saved_bytes;
+        const bool is_faster = best->seconds <= a.seconds + tiny;
+        EXPECT_TRUE(by_memory ? saves_less || (saves_as_little && is_faster) : is_faster)
+            << best->choice << " " << best->seconds << " against " << a.choice << " " << a.seconds;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coda
