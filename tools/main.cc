@@ -34,6 +34,7 @@ class HelpFormatter : public CLI::Formatter {
     constexpr size_t kColumns = 98;
     std::string line =
         "  " + (is_positional ? option->get_name(true) : option->get_name(false, true));
+    if (const size_t brace = line.find('{'); brace != std::string::npos) line.resize(brace);
     if (option->get_type_size() != 0 && !is_positional) line += " " + kind_of(*option);
     std::string text = option->get_description();
     if (const std::string value = option->get_default_str(); !value.empty()) {

@@ -100,8 +100,11 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   option("--clip", f.clip, "Largest norm of the gradients; 0: any")->check(not_negative);
   option("--held-out", f.held_out, "Share of the data, from its end, that is not trained on")
       ->check(CLI::Range(0.0, 0.9));
-  option("--eval-every", f.eval_every, "Steps from one held-out loss to the next [a tenth]")
-      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
+  command
+      .add_option("--eval-every", f.eval_every,
+                  "Steps from one held-out loss to the next [a tenth of all]")
+      ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
+      ->group("Training");
   command
       .add_option("--init", f.init, "Start from the weights of this checkpoint, not from random")
       ->type_name("FOLDER")

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `coda explain` and `coda info` show: programs that parse, sums that are those of their
+// steps, and that fusion moves fewer bytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const Words kModel{"explain", "--hidden", "64", "--heads", "4", "--sequence", "64", "--batch", "2"};
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+json explained(const Words& command) {
+  const CommandResult result = run_coda(command + Words{"--json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  return json::parse(result.out);
+}
+
+TEST(Explain, SumsAreThoseOfTheSteps) {
+  for (const char* model : {"llama", "gpt2"}) {
+    const json plan = explained(kModel + Words{"--model", model, "--measure"});
+    for (const char* kind : {"fused", "unfused"}) {
+      for (const char* quantity : {"bytes", "flops", "predicted_seconds", "measured_seconds"}) {
+        double sum = 0;
+        for (const json& step : plan[kind]["steps"]) sum += step[quantity].get<double>();
+        EXPECT_NEAR(sum, plan[kind][quantity].get<double>(), 1e-9 * sum) << kind << quantity;
+        EXPECT_GT(sum, 0) << kind << quantity;
+      }
+    }
+    EXPECT_EQ(plan["fused"]["flops"], plan["unfused"]["flops"]);
+    EXPECT_LT(plan["fused"]["bytes"], plan["unfused"]["bytes"]);
+    EXPECT_LT(plan["fused"]["steps"].size(), plan["unfused"]["steps"].size());
+    int chosen = 0;
+    for (const json& choice : plan["alternatives"]) chosen += choice["chosen"].get<bool>() ? 1 : 0;
+    EXPECT_EQ(chosen, 1);
+  }
+}
+
+TEST(Explain, ForAPersonItShowsEachProgramAndBothTotals) {
+  const CommandResult result = run_coda(kModel);
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const char* part : {"self_attn.q_proj.weight", "= gemm(", "store(", "fused", "unfused",
+                           "forward", "backward", "plans compared"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+}
+
+TEST(Explain, ProgramsInFilesAreLiftedDifferentiatedAndPlanned) {
+  const std::string examples = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
+  const Words files{"explain", examples + "gate_up_forward.coda", examples + "out_projection.coda"};
+  const Words sizes{"--sizes", "M=128,D=64,I=96"};
+  const json forward = explained(files + sizes + Words{"--task", "eval"});
+  const json both = explained(files + sizes);
+  EXPECT_EQ(forward["fused"]["steps"].size(), 2U);
+  EXPECT_EQ(both["fused"]["flops"].get<double>(), 3 * forward["fused"]["flops"].get<double>());
+  const CommandResult unsized = run_coda(files);
+  EXPECT_EQ(unsized.status, 1);
+  EXPECT_THAT(unsized.err, HasSubstr("--sizes"));
+  const TestFolder folder;
+  const CommandResult broken =
+      run_coda({"explain", folder.write("bad.coda", "program p {\n  store(x\n}\n")});
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_THAT(broken.err, HasSubstr("bad.coda"));
+  EXPECT_THAT(broken.err, HasSubstr("line 3"));
+}
+
+TEST(Info, NamesTheVersionTheProcessorAndTheBackends) {
+  const CommandResult result = run_coda({"info", "--json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const json info = json::parse(result.out);
+  for (const char* key : {"version", "processor", "backends"}) EXPECT_FALSE(info[key].empty());
+}
+
+TEST(Help, IsThereForEveryCommand) {
+  EXPECT_EQ(run_coda({"--help"}).status, 0);
+  for (const char* command : {"train", "eval", "sample", "explain", "info"}) {
+    const CommandResult result = run_coda({command, "--help"});
+    EXPECT_EQ(result.status, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr("Usage: coda " + std::string(command)));
+  }
+}
+
+}  // namespace
+}  // namespace coda

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Explained plans as text for a person, and as JSON.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "explained_plan.h"
+
+namespace coda::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+const char* name_of(StepRole role) {
+  switch (role) {
+    case StepRole::gemm: return "gemm";
+    case StepRole::tile: return "tile";
+    case StepRole::finalizer: return "finalizer";
+    case StepRole::opaque: return "opaque";
+  }
+  return "?";
+}
+
+ordered_json json_of(const StepCost& cost) {
+  return {{"flops", cost.flops}, {"bytes", cost.bytes}, {"predicted_seconds", cost.seconds}};
+}
+
+ordered_json json_of(const ExplainedPlan& plan) {
+  ordered_json steps = ordered_json::array();
+  for (const ExplainedStep& s : plan.steps) {
+    ordered_json step{{"name", s.step->name},
+                      {"phase", s.is_backward ? "backward" : "forward"},
+                      {"kind", name_of(s.step->role)}};
+    step.update(json_of(s.cost));
+    if (s.measured) step["measured_seconds"] = *s.measured;
+    if (const auto* program = std::get_if<Program>(&s.step->work)) {
+      step["program"] = text(*program);
+    } else {
+      step["function"] = std::get<OpaqueCall>(s.step->work).function;
+    }
+    step["reasons"] = s.step->reasons;
+    steps.push_back(std::move(step));
+  }
+  ordered_json out = json_of(plan.total());
+  if (const auto seconds = plan.measured()) out["measured_seconds"] = *seconds;
+  out["saved_bytes"] = plan.saved();
+  out["steps"] = std::move(steps);
+  return out;
+}
+
+std::string measured_text(std::optional<double> seconds) {
+  return seconds ? fmt::format("{:11.3f} ms", *seconds * 1e3) : std::string();
+}
+
+void print_steps(const ExplainedPlan& plan) {
+  const bool has_times = plan.measured().has_value();
+  fmt::print("\n{:4} {:10} {:>10} {:>12} {:>12}{}  {}\n", "", "kind", "GFLOP", "bytes", "predicted",
+             has_times ? "      measured" : "", "step");
+  size_t i = 0;
+  for (const ExplainedStep& s : plan.steps) {
+    fmt::print("{:4} {:10} {:10.3f} {:9.2f} MB {:9.3f} ms{}  {}{}\n", ++i, name_of(s.step->role),
+               s.cost.flops / 1e9, s.cost.bytes / 1e6, s.cost.seconds * 1e3,
+               measured_text(s.measured), s.is_backward ? "backward " : "forward ", s.step->name);
+  }
+}
+
+void print_total(const char* name, const ExplainedPlan& plan) {
+  const StepCost total = plan.total();
+  fmt::print("  {:8} {:6} {:10.3f} {:9.2f} MB {:9.2f} MB {:9.3f} ms{}\n", name, plan.steps.size(),
+             total.flops / 1e9, total.bytes / 1e6, plan.saved() / 1e6, total.seconds * 1e3,
+             measured_text(plan.measured()));
+}
+
+}  // namespace
+
+void print_json(const Explanation& what) {
+  ordered_json out{{"title", what.title}, {"settings", what.how}};
+  out["fused"] = json_of(*what.fused);
+  out["unfused"] = json_of(*what.unfused);
+  out["alternatives"] = ordered_json::array();
+  for (const Alternative& a : what.fused->compiled.alternatives) {
+    out["alternatives"].push_back({{"choice", a.choice},
+                                   {"predicted_seconds", a.seconds},
+                                   {"moved_bytes", a.moved_bytes},
+                                   {"saved_bytes", a.saved_bytes},
+                                   {"chosen", a.chosen}});
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_text(const Explanation& what, bool brief) {
+  const ExplainedPlan& fused = *what.fused;
+  fmt::print("{}\n{}\n\n", what.title, what.how);
+  if (!brief) {
+    const CompileOptions& options = fused.source.options;
+    fmt::print("{}", text(fused.compiled.plan, options.sizes, options.rates));
+  }
+  print_steps(fused);
+  fmt::print("\n  {:8} {:>6} {:>10} {:>12} {:>12} {:>12}{}\n", "", "steps", "GFLOP", "moved",
+             "saved", "predicted", fused.measured() ? "      measured" : "");
+  print_total("fused", fused);
+  print_total("unfused", *what.unfused);
+  if (fused.compiled.alternatives.empty()) return;
+  fmt::print("\nplans compared (*: chosen)\n");
+  for (const Alternative& a : fused.compiled.alternatives) {
+    fmt::print("  {} {:9.3f} ms {:9.2f} MB moved {:9.2f} MB saved  {}\n", a.chosen ? '*' : ' ',
+               a.seconds * 1e3, a.moved_bytes / 1e6, a.saved_bytes / 1e6, a.choice);
+  }
+}
+
+}  // namespace coda::tools

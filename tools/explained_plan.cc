@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explained_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <random>
+
+#include "coda/error.h"
+#include "cpu/cpu_backend.h"
+#include "io/mapped_file.h"
+#include "program/lift.h"
+#include "runtime/session.h"
+#include "runtime/values.h"
+
+namespace coda::tools {
+namespace {
+
+bool is_callers(TensorRole role) {
+  return role == TensorRole::input || role == TensorRole::parameter || role == TensorRole::output;
+}
+
+}  // namespace
+
+StepCost ExplainedPlan::total() const {
+  StepCost sum;
+  for (const ExplainedStep& s : steps) {
+    sum.flops += s.cost.flops;
+    sum.bytes += s.cost.bytes;
+    sum.seconds += s.cost.seconds;
+  }
+  return sum;
+}
+
+std::optional<double> ExplainedPlan::measured() const {
+  double sum = 0;
+  for (const ExplainedStep& s : steps) {
+    if (!s.measured) return std::nullopt;
+    sum += *s.measured;
+  }
+  return sum;
+}
+
+ExplainedPlan explain(ExplainedGraph source) {
+  ExplainedPlan e;
+  e.source = std::move(source);
+  const CompileOptions& options = e.source.options;
+  e.compiled = compile(e.source.get(), e.source.request, options);
+  const Plan& plan = e.compiled.plan;
+  auto add = [&](const std::vector<PlanStep>& steps, bool is_backward) {
+    for (const PlanStep& step : steps) {
+      e.steps.push_back(
+          {&step, is_backward, cost_of(step, plan, options.sizes, options.rates), {}});
+    }
+  };
+  add(plan.forward, false);
+  add(plan.backward, true);
+  return e;
+}
+
+std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes) {
+  constexpr int kRounds = 5;
+  const auto backend = cpu::make_cpu_backend();
+  Session session(plan, *backend, sizes, {.timing = true});
+  std::map<std::string, std::vector<std::byte>> memory;
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal(0, 0.1);
+  for (const PlanTensor& tensor : plan.tensors) {
+    if (!is_callers(tensor.role) || !tensor.view_of.empty()) continue;
+    const PhysicalShape shape = physical_shape(tensor.decl, sizes);
+    std::vector<std::byte>& bytes = memory[tensor.decl.name];
+    const int64_t count = shape.rows * shape.cols;
+    bytes.resize(static_cast<size_t>(count * size_of(tensor.decl.dtype)));
+    const TensorView view = dense_view(bytes.data(), tensor.decl.dtype, shape.rows, shape.cols);
+    if (tensor.decl.dtype != DType::i32) {
+      std::vector<double> values(static_cast<size_t>(count));
+      for (double& v : values) v = normal(random);
+      write_values(values, view);
+    }
+    session.bind(tensor.decl.name, view);
+  }
+  std::vector<std::vector<double>> times(plan.forward.size() + plan.backward.size());
+  for (int round = 0; round <= kRounds; ++round) {
+    session.forward();
+    if (!plan.backward.empty()) session.backward();
+    if (round == 0) continue;  // warms caches up
+    size_t i = 0;
+    for (const StepTiming& t : session.forward_timings()) times[i++].push_back(t.seconds);
+    for (const StepTiming& t : session.backward_timings()) times[i++].push_back(t.seconds);
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of_step : times) {
+    std::sort(of_step.begin(), of_step.end());
+    medians.push_back(of_step[kRounds / 2]);
+  }
+  return medians;
+}
+
+ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
+                             bool with_gradients) {
+  ExplainedGraph result;
+  result.graph = std::make_unique<Graph>();
+  result.options.sizes = sizes;
+  program::LiftedTensors tensors;
+  for (const std::string& file : files) {
+    try {
+      program::lift(parse_program(io::read_file(file)), *result.graph, tensors);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      throw Error(message.find(file) == std::string::npos ? file + ": " + message : message);
+    }
+  }
+  Graph& graph = *result.graph;
+  const int inputs_end = graph.size();
+  for (const auto& [name, value] : tensors.values) {
+    if (graph.node(value.id).op == Op::input) continue;
+    result.request.outputs.push_back({name, value});
+    if (!with_gradients) continue;
+    result.request.seeds.push_back({value, graph.input("grad_of_" + name, value.shape())});
+  }
+  require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
+  for (int id = 0; id < inputs_end; ++id) {
+    for (const Dim& dim : {graph.node(id).shape.rows, graph.node(id).shape.cols}) {
+      for (const auto& [symbol, count] : dim.terms()) {
+        require(sizes.contains(symbol), files.front() + ": the size " + symbol +
+                                            " is not known: give it, as in --sizes " + symbol +
+                                            "=1024");
+      }
+    }
+  }
+  for (int id = 0; with_gradients && id < inputs_end; ++id) {
+    const Node& node = graph.node(id);
+    if (node.op != Op::input || node.kind == InputKind::table) continue;
+    result.request.gradients.push_back({graph.value(id), "grad_to_" + node.name});
+  }
+  return result;
+}
+
+DimValues parse_sizes(const std::vector<std::string>& sizes) {
+  DimValues values;
+  for (const std::string& word : sizes) {
+    const size_t equals = word.find('=');
+    int64_t value = 0;
+    const char* end = word.data() + word.size();
+    const bool is_number = equals != std::string::npos &&
+                           std::from_chars(word.data() + equals + 1, end, value).ptr == end &&
+                           value > 0;
+    require(is_number, "--sizes: '" + word + "' is no size; write NAME=NUMBER, as in M=2048,D=576");
+    values[word.substr(0, equals)] = value;
+  }
+  return values;
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compiled plan with what each of its steps costs, for `coda explain`.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coda/compile.h"
+#include "models/model_graph.h"
+
+namespace coda::tools {
+
+// What is compiled: the graph of a model, or one lifted from programs.
+struct ExplainedGraph {
+  std::unique_ptr<ModelGraph> model;
+  std::unique_ptr<Graph> graph;
+  CompileRequest request;
+  CompileOptions options;
+
+  const Graph& get() const { return model ? model->graph : *graph; }
+};
+
+struct ExplainedStep {
+  const PlanStep* step = nullptr;
+  bool is_backward = false;
+  StepCost cost;
+  std::optional<double> measured;  // seconds
+};
+
+struct ExplainedPlan {
+  ExplainedGraph source;
+  Compiled compiled;
+  std::vector<ExplainedStep> steps;
+
+  StepCost total() const;
+  std::optional<double> measured() const;
+  double saved() const { return saved_bytes(compiled.plan, source.options.sizes); }
+};
+
+ExplainedPlan explain(ExplainedGraph source);
+
+// Times of the steps of a plan, medians of a few runs by the CPU backend on random numbers (indices
+// are 0).
+std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
+
+// The programs of the files, one behind the other, as a graph: what they store is what is computed.
+// `with_gradients`: also the gradients of all inputs.
+ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
+                             bool with_gradients);
+
+// "M=2048,D=576".
+DimValues parse_sizes(const std::vector<std::string>& sizes);
+
+// `title` is what is explained, `how` its sizes and settings.
+struct Explanation {
+  std::string title;
+  std::string how;
+  const ExplainedPlan* fused = nullptr;
+  const ExplainedPlan* unfused = nullptr;
+};
+void print_json(const Explanation& what);
+// `brief`: without the programs.
+void print_text(const Explanation& what, bool brief);
+
+}  // namespace coda::tools
