@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of LLaMA as text, against those that were read and found good. CODA_UPDATE_GOLDEN=1 writes
+// them anew: read the difference before it is committed. What must hold of any such plan, the
+// numbers of its programs and its choices, is stated here besides.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "plan/llama_cases.h"
+
+namespace coda {
+namespace {
+
+struct Counts {
+  int gemm = 0;
+  int tile = 0;
+  int finalizer = 0;
+  int opaque = 0;
+  friend bool operator==(const Counts&, const Counts&) = default;
+};
+
+Counts count(const std::vector<PlanStep>& phase) {
+  Counts counts;
+  for (const PlanStep& step : phase) {
+    ++(step.role == StepRole::gemm        ? counts.gemm
+       : step.role == StepRole::tile      ? counts.tile
+       : step.role == StepRole::finalizer ? counts.finalizer
+                                          : counts.opaque);
+  }
+  return counts;
+}
+
+std::ostream& operator<<(std::ostream& out, const Counts& c) {
+  return out << c.gemm << " GEMM, " << c.tile << " tile, " << c.finalizer << " finalizers, "
+             << c.opaque << " opaque";
+}
+
+struct CompiledCase {
+  Block block;
+  CompileOptions options;
+  Compiled compiled;
+  Alternative chosen;
+
+  explicit CompiledCase(const LlamaCase& c) {
+    build(c, block, options);
+    compiled = compile(block.graph, block.request, options);
+    for (const Alternative& a : compiled.alternatives) {
+      if (a.chosen) chosen = a;
+    }
+  }
+};
+
+class GoldenPlans : public testing::TestWithParam<LlamaCase> {};
+
+TEST_P(GoldenPlans, TextIsTheOneThatWasRead) {
+  const CompiledCase c(GetParam());
+  const std::string now = "choice " + c.chosen.choice + "\n" +
+                          text(c.compiled.plan, c.options.sizes, c.options.rates);
+  const std::string path =
+      std::string(CODA_SOURCE_DIR) + "/tests/plan/golden/" + GetParam().name + ".txt";
+  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << now;
+    return;
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
+  std::stringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(now, expected.str()) << "CODA_UPDATE_GOLDEN=1 writes the new plan";
+}
+
+// The tables of a layer and of a model: no program beyond them and the fold's. The model's two
+// finalizers more than its norms and loss need are scalars' (how many rows count; the upstream
+// scale over that number). The fold of the first layer shares a tile program with the row
+// statistics of the embedding.
+TEST_P(GoldenPlans, NoProgramBeyondTheTables) {
+  const CompiledCase c(GetParam());
+  const bool whole = GetParam().whole;
+  EXPECT_EQ(count(c.compiled.plan.forward),
+            (whole ? Counts{9, 1, 7, 3} : Counts{.gemm = 4, .tile = 1, .finalizer = 2, .opaque = 1}));
+  EXPECT_EQ(count(c.compiled.plan.backward), (whole ? Counts{18, 3, 11, 3} : Counts{8, 1, 4, 1}));
+}
+
+// x ⊙ w where a product makes x, a fold where nothing does; dz' where the maker of dz stores it
+// anyway (MLP, head), u where it would have to store more (q, k, v: dv must not be written again).
+TEST_P(GoldenPlans, EachNormChoosesForItself) {
+  const CompiledCase c(GetParam());
+  std::string expected = GetParam().whole ? "Fhhhh ududd" : "Fh ud";
+  if (GetParam().objective == Objective::speed) expected += GetParam().whole ? " ss" : " s";
+  EXPECT_EQ(c.chosen.choice, expected);
+}
+
+// x, q, k, v, y, x1, gate and up, each row's r, and attention's log-sum-exp; with `speed` the MLP's
+// activation too. Of the model two layers of that, the embedding's rows and the logits.
+TEST_P(GoldenPlans, SavesWhatTheTablesName) {
+  const CompiledCase c(GetParam());
+  const bool large = GetParam().large;
+  const double rows = large ? 16384 : 2048;
+  const double hidden = large ? 4096 : 576;
+  const double mlp = large ? 11008 : 1536;
+  const double heads = large ? 32 : 9;
+  const double kv = large ? 1024 : 192;
+  const double vocabulary = large ? 128256 : 49152;
+  const double element = large ? 2 : 4;
+  const double per_layer = rows * element * (4 * hidden + 2 * kv + 2 * mlp) + rows * 4 * heads;
+  const double activation =
+      GetParam().objective == Objective::speed ? rows * element * mlp : 0;
+  double expected = per_layer + activation + rows * 4 * 2;
+  if (GetParam().whole) {
+    // Five r; the loss's max, log of sums, and which rows count.
+    const double vectors = rows * 4 * (5 + 2 + 1);
+    expected = 2 * (per_layer + activation) + rows * element * (hidden + vocabulary) + vectors;
+  }
+  EXPECT_NEAR(c.chosen.saved_bytes, expected, 64);  // scalars
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, GoldenPlans, testing::ValuesIn(llama_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace coda
