@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a declared tensor lies in memory: dense tensors as they are, partials with their lanes stacked along the rows, so
-// that every tensor is one dense matrix and an allocator needs no other case.
+// How a declared tensor lies in memory: dense tensors as they are, partials with their lanes
+// stacked along the rows, so that every tensor is one dense matrix and an allocator needs no other
+// case.
 #include "runtime/backend.h"
 
 #include "coda/error.h"
