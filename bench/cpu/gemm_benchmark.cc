@@ -54,9 +54,8 @@ void whole(benchmark::State& state, DType type, const std::string& layout, int64
            int64_t k, int threads) {
   const std::string suffix = ":" + std::string(name_of(type));
   ProgramBuilder p("gemm");
-  p.store("c" + suffix,
-          p.gemm((layout[0] == 't' ? "a[K, M]" : "a[M, K]") + suffix,
-                 (layout[1] == 't' ? "b[N, K]" : "b[K, N]") + suffix, layout));
+  p.store("c" + suffix, p.gemm((layout[0] == 't' ? "a[K, M]" : "a[M, K]") + suffix,
+                               (layout[1] == 't' ? "b[N, K]" : "b[K, N]") + suffix, layout));
   const Program program = p.build();
   const DimValues sizes = {{"M", m}, {"N", n}, {"K", k}};
   std::vector<std::vector<char>> memory;
@@ -83,17 +82,16 @@ void register_all() {
         int64_t m, n, k;
       };
       // Gate and up, down, out-projection; their data gradients; their weight gradients.
-      const std::vector<Product> products = {
-          {"nt", m, 2 * i, d}, {"nt", m, d, i}, {"nt", m, d, d}, {"nn", m, d, 2 * i},
-          {"nn", m, i, d},     {"nn", m, d, d}, {"tn", 2 * i, d, m}, {"tn", d, i, m},
-          {"tn", d, d, m}};
+      const std::vector<Product> products = {{"nt", m, 2 * i, d}, {"nt", m, d, i}, {"nt", m, d, d},
+                                             {"nn", m, d, 2 * i}, {"nn", m, i, d}, {"nn", m, d, d},
+                                             {"tn", 2 * i, d, m}, {"tn", d, i, m}, {"tn", d, d, m}};
       for (const Product& p : products) {
         for (int threads : {1, 0}) {
           const std::string full = "gemm/" + name + "/" + p.layout + "/" + std::to_string(p.m) +
                                    "x" + std::to_string(p.n) + "x" + std::to_string(p.k) +
                                    (threads == 1 ? "/one" : "/all");
-          auto* b = benchmark::RegisterBenchmark(full.c_str(), whole, type, p.layout, p.m, p.n,
-                                                 p.k, threads);
+          auto* b = benchmark::RegisterBenchmark(full.c_str(), whole, type, p.layout, p.m, p.n, p.k,
+                                                 threads);
           if (threads == 0) b->UseRealTime();
           b->Unit(benchmark::kMillisecond);
         }
