@@ -197,7 +197,12 @@ Value recip(Value x, Where where) {
 
 Value select(Value condition, Value a, Value b, Where where) {
   if (a == b && a.shape() == condition.shape()) return a;
-  if (is_constant(condition)) return node_of(condition).number != 0 ? a : b;
+  if (is_constant(condition)) {
+    const bool first = node_of(condition).number != 0;
+    const Value chosen = first ? a : b;
+    const Value other = first ? b : a;
+    if (chosen.shape() == other.shape() || other.shape().is_scalar()) return chosen;
+  }
   return make(Elementwise::select, {condition, a, b}, where);
 }
 
