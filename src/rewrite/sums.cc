@@ -127,7 +127,7 @@ class Sums {
       const Summand s = summand(t);
       if (s.core.shape().is_scalar()) {
         outer_products.push_back(t);
-      } else if (node(s.core).op == Op::matmul && !is_frozen(s.core.id)) {
+      } else if (node(s.core).op == Op::matmul && !is_frozen(s.core.id) && is_own(s.core)) {
         products.push_back(s);
       } else {
         others.push_back(t);
@@ -139,6 +139,13 @@ class Sums {
     }
     for (const Summand& p : products) others.push_back(scaled(p.core, p));
     return with_scatter(others);
+  }
+
+  // A forward product that others read too is made for them anyway: as a segment it would be made
+  // twice. (In a backward the sums that share a product all join it with the same others.)
+  bool is_own(Value product) const {
+    const auto id = static_cast<size_t>(product.id);
+    return !frozen_.empty() || id >= uses_.size() || uses_[id] <= 1;
   }
 
   // Products with equal factors become one product with their K segments.

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each rule of defer and join_sums by what it must lead to, and its values before against after; and
+// both passes, alone and together, on random graphs.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "plan/plain_graph.h"
+#include "plan/random_graphs.h"
+#include "rewrite/defer.h"
+#include "rewrite/joint.h"
+#include "rewrite/sums.h"
+
+namespace coda {
+namespace {
+
+constexpr double kTolerance = 1e-11;
+const DimValues kSizes{{"M", 5}};
+
+class Rules : public testing::Test {
+ protected:
+  Graph g;
+  Value x = g.input("x", {"M", 8});
+  Value y = g.input("y", {"M", 8});
+  Value w = g.parameter("w", {1, 8});
+  Value bias = g.parameter("bias", {1, 8});
+  Value a = g.parameter("a", {6, 8});
+  Value b = g.parameter("b", {6, 8});
+  Value d = g.input("d", {"M", 6});  // a gradient of [M, 6]
+  Value e = g.input("e", {"M", 6});
+  Candidates candidates;
+
+  const Node& node(int id) const { return g.node(id); }
+  bool is(int id, Op op) const { return node(id).op == op; }
+  bool is(int id, Elementwise fn) const { return is(id, Op::elementwise) && node(id).fn == fn; }
+
+  bool depends(int id, int on) const {
+    if (id == on) return true;
+    for (int operand : node(id).operands) {
+      if (depends(operand, on)) return true;
+    }
+    return false;
+  }
+  std::vector<int> all(int root, Op op) const {
+    const std::vector<bool> reached = reached_from(g, {root});
+    std::vector<int> found;
+    for (int id = 0; id <= root; ++id) {
+      if (reached[static_cast<size_t>(id)] && is(id, op)) found.push_back(id);
+    }
+    return found;
+  }
+  int the_product(int root) const {
+    const std::vector<int> products = all(root, Op::matmul);
+    EXPECT_EQ(products.size(), 1U);
+    return products.at(0);
+  }
+
+  void expect_same_value(int before, int after) {
+    const auto inputs = random_inputs(g, kSizes, 3);
+    const std::vector<Matrix> values = evaluate(g, {before, after}, inputs, kSizes);
+    EXPECT_LT(std::sqrt(squared_error(values[1].data, values[0].data)), kTolerance);
+  }
+  int deferred(Value v, const Choices& choices = {}, const std::vector<bool>& frozen = {}) {
+    const int after = defer(g, {v.id}, {&choices, frozen}, candidates)[0];
+    expect_same_value(v.id, after);
+    return after;
+  }
+  int joined(Value v, const std::vector<bool>& frozen = {}) {
+    const int after = join_sums(g, {v.id}, frozen)[0];
+    expect_same_value(v.id, after);
+    return after;
+  }
+  // Forward nodes of `v` and all that it needs.
+  std::vector<bool> frozen_by(Value v) { return reached_from(g, {v.id}); }
+  Value r() { return rms_reciprocal(x, 1e-3); }
+};
+
+// ---- defer -----------------------------------------------------------------------------------------
+
+TEST_F(Rules, RowScalesGoBehindProducts) {
+  const int z = deferred(linear(x * r(), a));
+  EXPECT_FALSE(depends(the_product(z), r().id)) << "the product waits for no row reduction";
+  EXPECT_TRUE(is(z, Elementwise::mul));
+  EXPECT_EQ(candidates.row_factors, std::vector<int>{r().id});
+}
+
+TEST_F(Rules, RowScalesPassRotationsSplitsAndMerges) {
+  const RopeTables tables{g.table("cos", {9, 2}), g.table("sin", {9, 2}),
+                          g.table("position", {"M", 1}, DType::i32)};
+  const Value square = g.parameter("square", {8, 8});
+  const int z = deferred(rope(linear(x * r(), square), tables, 2, 4));
+  ASSERT_TRUE(is(z, Elementwise::mul)) << text(g, {z});
+  EXPECT_EQ(node(z).operands[1], r().id);
+  EXPECT_TRUE(is(node(z).operands[0], Op::merge_pairs));
+}
+
+TEST_F(Rules, RowFactorsLeaveRowSumsAndScalarsLeaveColumnSums) {
+  const int sum = deferred(row_sum(linear(x * r(), a)));
+  EXPECT_TRUE(is(sum, Elementwise::mul));
+  EXPECT_TRUE(depends(sum, r().id));
+  EXPECT_FALSE(depends(all(sum, Op::row_sum).back(), r().id));
+  const Value scalar = g.input("scalar", {1, 1});
+  const int columns = deferred(col_sum(linear(x * scalar, a)));
+  EXPECT_FALSE(depends(all(columns, Op::col_sum)[0], scalar.id));
+}
+
+TEST_F(Rules, AMaskIsASelectNotAProductWithZero) {
+  const Value mask = g.table("mask", {"M", 1}, DType::i32);
+  const Value scalar = g.input("scalar", {1, 1});
+  const Value zero = g.constant(0);
+  const int z = deferred(linear(x, a) * select(mask, scalar, zero));
+  ASSERT_TRUE(is(z, Elementwise::mul)) << "the scalar stands outside";
+  EXPECT_EQ(node(z).operands[1], scalar.id);
+  EXPECT_TRUE(is(node(z).operands[0], Elementwise::select));
+}
+
+TEST_F(Rules, AReadyVectorStaysWhereItStands) {
+  const Value z = linear(x, a) + g.parameter("c", {1, 6});
+  EXPECT_EQ(deferred(z), z.id) << "a bias does not travel";
+  const Value other = row_sum(y);
+  EXPECT_EQ(deferred(linear(x, a) + other), (linear(x, a) + other).id)
+      << "nor a reduction that does not wait for the product";
+}
+
+TEST_F(Rules, AMeanGoesBehindTheProductInsideTheScaleAndABiasOutside) {
+  const int z = deferred(linear(layer_norm(x, w, bias, 1e-3), a));
+  const int product = the_product(z);
+  EXPECT_TRUE(all(product, Op::row_sum).empty()) << text(g, {z});
+  // (acc - mean gᵀ) ⊙ r + β: the outermost sum adds β, and r scales all that is inside.
+  ASSERT_TRUE(is(z, Elementwise::add));
+  const bool beta_first = node(node(z).operands[0]).shape.is_vector();
+  const int beta = node(z).operands[beta_first ? 0 : 1];
+  const int scaled = node(z).operands[beta_first ? 1 : 0];
+  EXPECT_TRUE(depends(beta, bias.id));
+  EXPECT_FALSE(depends(scaled, bias.id));
+  ASSERT_TRUE(is(scaled, Elementwise::mul));
+  EXPECT_FALSE(all(node(scaled).operands[1], Op::row_centred_squares).empty());
+  EXPECT_TRUE(is(node(scaled).operands[0], Elementwise::add));
+  EXPECT_EQ(candidates.row_affine, std::vector<int>{w.id});
+}
+
+TEST_F(Rules, AColumnFactorGoesWhereTheChoiceSays) {
+  const Value norm = rms_norm(x, w, 1e-3);
+  const int producer = deferred(linear(norm, a));
+  EXPECT_EQ(node(the_product(producer)).operands, (std::vector<int>{(x * w).id, a.id}));
+  const int weight = deferred(linear(norm, a), {{ColumnFactor::weight}, {}});
+  EXPECT_EQ(node(the_product(weight)).operands, (std::vector<int>{x.id, (a * w).id}));
+  const int first = deferred(linear(norm, a), {{ColumnFactor::normalise_first}, {}});
+  EXPECT_TRUE(depends(the_product(first), r().id)) << "the product waits for the norm";
+}
+
+TEST_F(Rules, AFoldedFactorScalesTheSumsOfTheWeightToo) {
+  deferred(linear(layer_norm(x, w, bias, 1e-3), a));  // the candidates
+  const int z = deferred(linear(layer_norm(x, w, bias, 1e-3), a), {{ColumnFactor::weight}, {}});
+  // g is the row sums of W ⊙ w, the very value that is multiplied with.
+  EXPECT_FALSE(all(row_sum(a * w).id, Op::row_sum).empty());
+  EXPECT_TRUE(depends(z, row_sum(a * w).id)) << text(g, {z});
+}
+
+TEST_F(Rules, FactorsAlongTheOutputsLeaveAWeightsGradient) {
+  const Value h = (x * r()) * w;
+  const int dw = deferred(matmul({{d, h, {true, false}}}), {}, frozen_by(h));
+  ASSERT_TRUE(is(dw, Elementwise::mul));
+  EXPECT_EQ(node(dw).operands[1], w.id);
+  EXPECT_FALSE(depends(node(dw).operands[0], w.id));
+}
+
+TEST_F(Rules, ARowFactorOfAWeightsGradientStandsOnEitherOperand) {
+  const Value h = (x * r()) * w;
+  candidates.row_factors = {r().id};
+  const Value dw = matmul({{d, h, {true, false}}});
+  const int u = deferred(dw, {}, frozen_by(h));
+  EXPECT_EQ(node(the_product(u)).operands, (std::vector<int>{d.id, (x * r()).id}));
+  const int pinned = deferred(dw, {{}, {true}}, frozen_by(h));
+  EXPECT_EQ(node(the_product(pinned)).operands, (std::vector<int>{(d * r()).id, x.id}));
+  // The data gradient reads the same stored dz'.
+  const Value dh = matmul({{d * r(), a, {false, false}}});
+  EXPECT_EQ(node(the_product(deferred(dh, {{}, {true}}, frozen_by(h)))).operands[0], (d * r()).id);
+  EXPECT_EQ(node(the_product(deferred(dh, {}, frozen_by(h)))).operands[0], d.id);
+}
+
+TEST_F(Rules, WhatReducesThePinnedGradientReducesTheStoredOne) {
+  const Value h = (x * r()) * w;
+  candidates.row_factors = {r().id};
+  const Value mean = row_mean(x);
+  const int t = deferred(col_sum(((d * -0.125) * r()) * mean), {{}, {true}}, frozen_by(h));
+  EXPECT_TRUE(depends(t, (d * r()).id)) << text(g, {t});
+}
+
+TEST_F(Rules, SlicesGoToTheWeight) {
+  const Value wide = g.parameter("wide", {8, 12});
+  const Value c = g.parameter("c", {1, 12});
+  const int z = deferred(slice_columns(conv1d(x, wide) + c, 4, 4));
+  EXPECT_EQ(node(the_product(z)).operands, (std::vector<int>{x.id, slice_columns(wide, 4, 4).id}));
+  EXPECT_TRUE(depends(z, slice_columns(c, 4, 4).id));
+}
+
+TEST_F(Rules, FrozenNodesStayThemselves) {
+  const Value z = linear((x * r()) * w, a);
+  EXPECT_EQ(deferred(z, {}, frozen_by(z)), z.id);
+}
+
+// ---- join_sums -------------------------------------------------------------------------------------
+
+TEST_F(Rules, ProductsWithEqualFactorsBecomeSegments) {
+  const Value dgate = matmul({{d, a, {false, false}}});
+  const Value dup = matmul({{e, b, {false, false}}});
+  const int dx = joined((dgate * w) * r() + ((dup * w) * r() + y));
+  EXPECT_EQ(node(the_product(dx)).transposes.size(), 2U) << text(g, {dx});
+  const int unequal = joined(dgate * w + dup);
+  EXPECT_EQ(all(unequal, Op::matmul).size(), 2U) << "with other factors they stay two";
+}
+
+TEST_F(Rules, ARankOneTermJoinsAnOperandThatIsNotStored) {
+  const Value v = row_mean(x);
+  const Value made = x * r();  // not an input, a product or a result
+  const Value dw = matmul({{d, made, {true, false}}}) + transpose(col_sum(d * v)) * bias;
+  const int joined_dw = joined(dw);
+  EXPECT_EQ(node(the_product(joined_dw)).operands[1], (made + v * bias).id) << text(g, {joined_dw});
+  const Value stored = matmul({{d, x, {true, false}}}) + transpose(col_sum(d * v)) * bias;
+  EXPECT_EQ(node(the_product(joined(stored))).operands[1], x.id) << "a stored operand stays";
+}
+
+TEST_F(Rules, ColumnSumsThatShareAProductJoin) {
+  const Value p = matmul({{d, a, {false, false}}});
+  const int sum = joined(col_sum(p * x) + col_sum(p * y));
+  EXPECT_EQ(all(sum, Op::col_sum).size(), 1U) << text(g, {sum});
+}
+
+TEST_F(Rules, FactorsThatAllTermsShareLeaveASum) {
+  const Value s1 = row_sum(d);
+  const Value s2 = row_sum(e);
+  const int sum = joined(s1 * recip(r()) + s2 * recip(r()));
+  ASSERT_TRUE(is(sum, Elementwise::mul));
+  EXPECT_TRUE(depends(sum, recip(r()).id));
+  EXPECT_EQ((g.value(sum) * r()).id, (s1 + s2).id) << "and meet their inverse";
+}
+
+TEST_F(Rules, ASumWithAScatterIsAScatterIntoIt) {
+  const Value table = g.parameter("table", {9, 8});
+  const Value ids = g.table("ids", {"M", 1}, DType::i32);
+  OpaqueDescription call;
+  call.function = "embedding_backward";
+  call.operands = {x, ids};
+  call.results = {table.shape()};
+  call.result_types = {DType::f32};
+  const Value head = g.input("head", {9, 8});
+  const int sum = joined(head + opaque(call)[0]);
+  ASSERT_TRUE(is(sum, Op::result));
+  EXPECT_EQ(node(node(sum).operands[0]).operands, (std::vector<int>{x.id, ids.id, head.id}));
+}
+
+// ---- random graphs ---------------------------------------------------------------------------------
+
+void expect_equal(const std::vector<Matrix>& before, const std::vector<Matrix>& after) {
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_LT(std::sqrt(squared_error(after[i].data, before[i].data)), kTolerance) << i;
+  }
+}
+
+TEST(RewritingRandomGraphs, EachPassKeepsTheForwardsValues) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomGraph random(seed);
+    Graph& g = random.block.graph;
+    const auto inputs = random.inputs();
+    std::mt19937_64 bits(seed);
+    Choices choices;
+    for (int i = 0; i < 24; ++i) {
+      choices.column_factors.push_back(static_cast<ColumnFactor>(bits() % 3));
+      choices.pinned.push_back(bits() % 2 == 0);
+    }
+    std::vector<int> roots;
+    for (const NamedValue& o : random.block.request.outputs) roots.push_back(o.value.id);
+    const std::vector<Matrix> before = evaluate(g, roots, inputs, random.sizes());
+    Candidates candidates;
+    const std::vector<int> deferred = defer(g, roots, {&choices, {}}, candidates);
+    expect_equal(before, evaluate(g, deferred, inputs, random.sizes()));
+    expect_equal(before, evaluate(g, join_sums(g, roots, {}), inputs, random.sizes()));
+    expect_equal(before, evaluate(g, join_sums(g, deferred, {}), inputs, random.sizes()));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(RewritingRandomGraphs, TheJointGraphIsThePlainGradientWithNoMoreProducts) {
+  for (uint64_t seed = 1001; seed <= 1300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomGraph random(seed);
+    const Block& b = random.block;
+    const auto inputs = random.inputs();
+    const auto values = [&](bool rewritten, size_t& products) {
+      const JointGraph joint = rewrite_jointly(b.graph, b.request, {}, rewritten);
+      std::vector<int> roots = joint.outputs;
+      roots.insert(roots.end(), joint.gradients.begin(), joint.gradients.end());
+      const std::vector<bool> reached = reached_from(*joint.graph, roots);
+      products = 0;
+      for (int id = 0; id < joint.graph->size(); ++id) {
+        products += reached[static_cast<size_t>(id)] && joint.graph->node(id).op == Op::matmul;
+      }
+      return evaluate(*joint.graph, roots, inputs, random.sizes());
+    };
+    size_t plain = 0;
+    size_t rewritten = 0;
+    expect_equal(values(false, plain), values(true, rewritten));
+    EXPECT_LE(rewritten, plain);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace coda
