@@ -19,6 +19,7 @@
 #include "cpu/cpu_backend.h"
 #include "nlohmann/json.hpp"
 #include "peer_process.h"
+#include "runtime/aligned_buffer.h"
 #include "runtime/session.h"
 
 namespace coda::bench {
@@ -54,9 +55,9 @@ class Runner {
         continue;
       const int64_t rows = t.decl.shape.rows.evaluate(sizes);
       const int64_t cols = t.decl.shape.cols.evaluate(sizes);
-      memory_.emplace_back(new std::byte[static_cast<size_t>(rows * cols * size_of(t.decl.dtype))]);
-      fill(memory_.back().get(), t.decl, rows * cols, random);
-      session_.bind(t.decl.name, dense_view(memory_.back().get(), t.decl.dtype, rows, cols));
+      memory_.emplace_back(static_cast<size_t>(rows * cols * size_of(t.decl.dtype)));
+      fill(memory_.back().data(), t.decl, rows * cols, random);
+      session_.bind(t.decl.name, dense_view(memory_.back().data(), t.decl.dtype, rows, cols));
     }
   }
 
@@ -83,7 +84,7 @@ class Runner {
     }
   }
 
-  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::vector<AlignedBuffer> memory_;
   Session session_;
 };
 
