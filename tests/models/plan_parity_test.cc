@@ -62,7 +62,7 @@ class Judged {
   }
 
   HfCase judge_;
-  std::unique_ptr<Backend> backend_ = cpu::make_cpu_backend();
+  std::unique_ptr<Backend> backend_ = cpu::make_cpu_backend({.threads = 1});
   std::unique_ptr<train::ModelRunner> runner_;
   train::Weights weights_;
 };

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model and a text small enough for tests that train.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/text_data.h"
+#include "models/config.h"
+#include "train/trainer.h"
+
+namespace coda::train {
+
+inline ModelConfig tiny_model() {
+  LlamaConfig config;
+  config.layers = 2;
+  config.hidden = 32;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.mlp = 48;
+  config.vocab = 256;
+  config.tied = true;
+  config.max_positions = 64;
+  return config;
+}
+
+// Numbers that count up, a token a byte.
+inline io::Tokens counting_text(int numbers) {
+  auto text = std::make_shared<std::string>();
+  for (int i = 0; i < numbers; ++i) *text += std::to_string(i % 50) + " ";
+  io::Tokens tokens;
+  tokens.source = "counting";
+  tokens.bytes = std::as_bytes(std::span(*text));
+  tokens.owner = text;
+  return tokens;
+}
+
+inline TrainSettings tiny_settings() {
+  TrainSettings settings;
+  settings.model = tiny_model();
+  settings.batch = 4;
+  settings.sequence = 24;
+  settings.schedule = {.peak = 1e-2, .floor = 1e-3, .warmup_steps = 5, .total_steps = 60};
+  return settings;
+}
+
+}  // namespace coda::train

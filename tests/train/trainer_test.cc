@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on the CPU backend: it learns, passes add up to one large batch, and bits depend on
+// neither threads nor interruptions.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "coda/error.h"
+#include "cpu/cpu_backend.h"
+#include "train/tiny_model.h"
+
+namespace coda::train {
+namespace {
+
+TEST(Trainer, LearnsATextThatFollowsARule) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  for (DType storage : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(std::string(name_of(storage)));
+    TrainSettings settings = tiny_settings();
+    settings.storage = storage;
+    Trainer trainer(settings, text, *backend);
+    const double first = trainer.step().loss;
+    double last = 0;
+    while (trainer.step_count < settings.schedule.total_steps) last = trainer.step().loss;
+    EXPECT_NEAR(first, std::log(256), 0.3);  // it starts knowing nothing
+    EXPECT_LT(last, 0.6 * first);
+  }
+}
+
+TEST(Trainer, PassesAddUpToTheStepOfOneLargeBatch) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  TrainSettings settings = tiny_settings();
+  Trainer whole(settings, text, *backend);
+  settings.batch = 1;
+  settings.accumulate = 4;
+  Trainer parts(settings, text, *backend);
+  for (int i = 0; i < 3; ++i) {
+    const StepReport a = whole.step();
+    const StepReport b = parts.step();
+    EXPECT_NEAR(a.loss, b.loss, 1e-4 * a.loss);
+    EXPECT_NEAR(a.norm, b.norm, 1e-3 * a.norm);
+  }
+}
+
+TEST(Trainer, GivesTheSameBitsForAnyNumberOfThreads) {
+  const io::Tokens text = counting_text(500);
+  const TrainSettings settings = tiny_settings();
+  const auto one = cpu::make_cpu_backend({.threads = 1});
+  const auto three = cpu::make_cpu_backend({.threads = 3});
+  Trainer a(settings, text, *one);
+  Trainer b(settings, text, *three);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(a.step().loss, b.step().loss);
+  }
+  for (size_t i = 0; i < a.weights.size(); ++i) {
+    EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
+  }
+}
+
+TEST(Trainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  TrainSettings settings = tiny_settings();
+  settings.storage = DType::bf16;
+  Trainer whole(settings, text, *backend);
+  for (int i = 0; i < 4; ++i) whole.step();
+  Trainer resumed(settings, text, *backend);
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
+  for (size_t i = 0; i < whole.weights.size(); ++i) {
+    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+  }
+}
+
+TEST(Trainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  Trainer trainer(tiny_settings(), text, *backend);
+  trainer.step();
+  trainer.weights[0].values[32 * '1'] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> before = trainer.weights[1].values;
+  try {
+    trainer.step();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("step 2: the loss is not finite"), 0U) << error.what();
+  }
+  EXPECT_EQ(trainer.step_count, 1);
+  EXPECT_EQ(trainer.weights[1].values, before);
+}
+
+}  // namespace
+}  // namespace coda::train
