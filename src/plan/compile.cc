@@ -82,9 +82,9 @@ class Search {
     return point;
   }
 
-  // Which of h, F, n (0, 1, 2) a column factor may take (docs/numerics.md). Behind a mean's subtraction
-  // a stored x ⊙ w cancels against the mean's term; so does a product with a folded weight, which
-  // only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow.
+  // Which of h, F, n (0, 1, 2) a column factor may take (docs/numerics.md). Behind a mean's
+  // subtraction a stored x ⊙ w cancels against the mean's term; so does a product with a folded
+  // weight, which only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow.
   std::pair<int, int> legal_choices(const Attempt& a, size_t i) const {
     if (a.row_affine[i]) return {options_.storage == DType::f32 ? 2 : 1, 2};
     return options_.storage == DType::f16 ? std::pair{1, 2} : std::pair{0, 1};

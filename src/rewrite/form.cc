@@ -93,8 +93,8 @@ Value materialise(const Form& form, const std::vector<int>& first) {
   for (int id : form.factors) {
     (std::find(first.begin(), first.end(), id) != first.end() ? early : late).push_back(id);
   }
-  // The early factors alone, so that the value that they make is the stored one wherever it is read;
-  // a constant goes with the late ones.
+  // The early factors alone, so that the value that they make is the stored one wherever it is
+  // read; a constant goes with the late ones.
   const bool carries = !early.empty() && is_call(v, Elementwise::mul) && v.shape().is_tensor() &&
                        node_of(operand(v, 1)).op == Op::constant;
   const Value number = carries ? operand(v, 1) : graph.constant(1);

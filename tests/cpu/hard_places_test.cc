@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a careless order of operations loses digits: the error contract at rows whose target is
-// nearly certain, at outlier channels, at means far from zero, at zeros in a norm's weight; and what
-// comes out when no row counts.
+// nearly certain, at outlier channels, at means far from zero, at zeros in a norm's weight; and
+// what comes out when no row counts.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -43,9 +43,7 @@ void layer_norm_mlp(Block& b) {
   b.seed(b.sum(x, b.product(a, out, b.parameter("out.b", {1, kWidth}))), "out");
 }
 
-void rms_norm_mlp(Block& b) {
-  sandwich_block(b, {.hidden = kWidth, .mlp = 100});
-}
+void rms_norm_mlp(Block& b) { sandwich_block(b, {.hidden = kWidth, .mlp = 100}); }
 
 double rounded(double x, DType type) {
   const auto single = static_cast<float>(x);
@@ -120,7 +118,8 @@ TEST_P(HardPlaces, RowsWhoseTargetIsNearlyCertain) {
     for (size_t i = 0; i < v["targets"].size(); ++i) {
       v["targets"][i] = static_cast<double>(i * 7 % kVocabulary);
       const auto row = static_cast<size_t>(v["targets"][i]) * kWidth;
-      for (size_t c = 0; c < kWidth; ++c) v["x"][i * kWidth + c] = v["head"][row + c] / v["norm"][c];
+      for (size_t c = 0; c < kWidth; ++c)
+        v["x"][i * kWidth + c] = v["head"][row + c] / v["norm"][c];
     }
   };
   const std::vector<Values> inputs = inputs_of(b, 8, certain);
@@ -145,7 +144,8 @@ TEST_P(HardPlaces, RowsWhoseTargetIsNearlyCertain) {
 // not tested here.
 TEST_P(HardPlaces, OutlierChannels) {
   const bool single = GetParam() == DType::f32;
-  const std::vector<ColumnFactor> factors = single ? kOfRmsNorm : std::vector{ColumnFactor::producer};
+  const std::vector<ColumnFactor> factors =
+      single ? kOfRmsNorm : std::vector{ColumnFactor::producer};
   expect_contract_for(factors, rms_norm_mlp, GetParam(), [](Values& v, uint64_t seed) {
     for (size_t i = 0; i < v["x"].size(); ++i) {
       if (i % kWidth == seed || i % kWidth == 40) v["x"][i] *= 100;
@@ -169,10 +169,11 @@ TEST_P(HardPlaces, ZerosInANormsWeight) {
 TEST_P(HardPlaces, LayerNormFarFromZero) {
   for (const double mean : {30.0, 300.0}) {
     SCOPED_TRACE("mean of " + std::to_string(mean) + " deviations");
-    expect_contract_for(
-        of_layer_norm(GetParam()), layer_norm_mlp, GetParam(), [mean](Values& v, uint64_t) {
-          for (size_t i = 0; i < v["x"].size(); ++i) v["x"][i] += i / kWidth % 2 == 0 ? mean : -mean;
-        });
+    expect_contract_for(of_layer_norm(GetParam()), layer_norm_mlp, GetParam(),
+                        [mean](Values& v, uint64_t) {
+                          for (size_t i = 0; i < v["x"].size(); ++i)
+                            v["x"][i] += i / kWidth % 2 == 0 ? mean : -mean;
+                        });
   }
 }
 

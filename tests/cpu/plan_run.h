@@ -70,7 +70,8 @@ inline Tensors run(const Plan& plan, const DimValues& sizes, const Values& input
 
 // Random inputs as a model has them: unit activations, weights scaled by their depth, norms near 1,
 // biases near 0, rotation tables.
-inline Values realistic_inputs(const Block& b, const DimValues& sizes, uint64_t seed, int64_t limit) {
+inline Values realistic_inputs(const Block& b, const DimValues& sizes, uint64_t seed,
+                               int64_t limit) {
   Values inputs = random_inputs(b.graph, sizes, seed, limit);
   for (int id = 0; id < b.graph.size(); ++id) {
     const Node& n = b.graph.node(id);
@@ -96,8 +97,8 @@ inline Values realistic_inputs(const Block& b, const DimValues& sizes, uint64_t 
   return inputs;
 }
 
-// Of every result of the plan over the seeds whose inputs are given, by name. A loss is judged as the
-// vector of its rows, not as a number.
+// Of every result of the plan over the seeds whose inputs are given, by name. A loss is judged as
+// the vector of its rows, not as a number.
 inline std::map<std::string, Ratio> error_ratios(const Block& b, const Plan& plan,
                                                  const OpByOp& op_by_op, const DimValues& sizes,
                                                  const std::vector<Values>& inputs_of_seeds) {

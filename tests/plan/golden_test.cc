@@ -56,8 +56,8 @@ class GoldenPlans : public testing::TestWithParam<LlamaCase> {};
 
 TEST_P(GoldenPlans, TextIsTheOneThatWasRead) {
   const CompiledCase c(GetParam());
-  const std::string now = "choice " + c.chosen.choice + "\n" +
-                          text(c.compiled.plan, c.options.sizes, c.options.rates);
+  const std::string now =
+      "choice " + c.chosen.choice + "\n" + text(c.compiled.plan, c.options.sizes, c.options.rates);
   const std::string path =
       std::string(CODA_SOURCE_DIR) + "/tests/plan/golden/" + GetParam().name + ".txt";
   if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
@@ -78,8 +78,9 @@ TEST_P(GoldenPlans, TextIsTheOneThatWasRead) {
 TEST_P(GoldenPlans, NoProgramBeyondTheTables) {
   const CompiledCase c(GetParam());
   const bool whole = GetParam().whole;
-  EXPECT_EQ(count(c.compiled.plan.forward),
-            (whole ? Counts{9, 1, 7, 3} : Counts{.gemm = 4, .tile = 1, .finalizer = 2, .opaque = 1}));
+  EXPECT_EQ(
+      count(c.compiled.plan.forward),
+      (whole ? Counts{9, 1, 7, 3} : Counts{.gemm = 4, .tile = 1, .finalizer = 2, .opaque = 1}));
   EXPECT_EQ(count(c.compiled.plan.backward), (whole ? Counts{18, 3, 11, 3} : Counts{8, 1, 4, 1}));
 }
 
@@ -105,8 +106,7 @@ TEST_P(GoldenPlans, SavesWhatTheTablesName) {
   const double vocabulary = large ? 128256 : 49152;
   const double element = large ? 2 : 4;
   const double per_layer = rows * element * (4 * hidden + 2 * kv + 2 * mlp) + rows * 4 * heads;
-  const double activation =
-      GetParam().objective == Objective::speed ? rows * element * mlp : 0;
+  const double activation = GetParam().objective == Objective::speed ? rows * element * mlp : 0;
   double expected = per_layer + activation + rows * 4 * 2;
   if (GetParam().whole) {
     // Five r; the loss's max, log of sums, and which rows count.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The named cases of plans: a LLaMA layer alone between two others, and two layers between embedding
-// and head, small in fp32 at a CPU's rates and large in bf16 at an H200's.
+// The named cases of plans: a LLaMA layer alone between two others, and two layers between
+// embedding and head, small in fp32 at a CPU's rates and large in bf16 at an H200's.
 #pragma once
 
 #include "plan/blocks.h"
@@ -30,10 +30,20 @@ inline std::vector<LlamaCase> llama_cases() {
 }
 
 inline void build(const LlamaCase& c, Block& b, CompileOptions& options) {
-  const LlamaSizes small{.hidden = 576, .heads = 9, .kv_heads = 3, .head_dim = 64, .mlp = 1536,
-                         .vocab = 49152, .sequence = 512};
-  const LlamaSizes large{.hidden = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .mlp = 11008,
-                         .vocab = 128256, .sequence = 4096};
+  const LlamaSizes small{.hidden = 576,
+                         .heads = 9,
+                         .kv_heads = 3,
+                         .head_dim = 64,
+                         .mlp = 1536,
+                         .vocab = 49152,
+                         .sequence = 512};
+  const LlamaSizes large{.hidden = 4096,
+                         .heads = 32,
+                         .kv_heads = 8,
+                         .head_dim = 128,
+                         .mlp = 11008,
+                         .vocab = 128256,
+                         .sequence = 4096};
   b.storage = c.large ? DType::bf16 : DType::f32;
   if (c.whole) {
     llama_model(b, 2, false, c.large ? large : small);

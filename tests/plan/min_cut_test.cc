@@ -14,7 +14,9 @@ CutProblem random_problem(std::mt19937_64& random) {
   p.vertices = 2 + static_cast<int>(random() % 9);
   for (int v = 0; v < p.vertices; ++v) {
     const uint64_t kind = random() % 6;
-    p.capacity.push_back(kind == 0 ? kNever : kind == 1 ? 0 : static_cast<double>(1 + random() % 5));
+    p.capacity.push_back(kind == 0   ? kNever
+                         : kind == 1 ? 0
+                                     : static_cast<double>(1 + random() % 5));
     for (int u = 0; u < v; ++u) {
       if (random() % 3 == 0) p.edges.emplace_back(u, v);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a LLaMA layer saves for its backward, against every legal way to answer the backward's needs;
-// and the choice of plan against every other choice.
+// What a LLaMA layer saves for its backward, against every legal way to answer the backward's
+// needs; and the choice of plan against every other choice.
 #include <gtest/gtest.h>
 
 #include <functional>

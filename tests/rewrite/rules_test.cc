@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule of defer and join_sums by what it must lead to, and its values before against after; and
-// both passes, alone and together, on random graphs.
+// Each rule of defer and join_sums by what it must lead to, and its values before against after;
+// and both passes, alone and together, on random graphs.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -75,7 +75,8 @@ class Rules : public testing::Test {
   Value r() { return rms_reciprocal(x, 1e-3); }
 };
 
-// ---- defer -----------------------------------------------------------------------------------------
+// ---- defer
+// -----------------------------------------------------------------------------------------
 
 TEST_F(Rules, RowScalesGoBehindProducts) {
   const int z = deferred(linear(x * r(), a));
@@ -200,7 +201,8 @@ TEST_F(Rules, FrozenNodesStayThemselves) {
   EXPECT_EQ(deferred(z, {}, frozen_by(z)), z.id);
 }
 
-// ---- join_sums -------------------------------------------------------------------------------------
+// ---- join_sums
+// -------------------------------------------------------------------------------------
 
 TEST_F(Rules, ProductsWithEqualFactorsBecomeSegments) {
   const Value dgate = matmul({{d, a, {false, false}}});
@@ -250,7 +252,8 @@ TEST_F(Rules, ASumWithAScatterIsAScatterIntoIt) {
   EXPECT_EQ(node(node(sum).operands[0]).operands, (std::vector<int>{x.id, ids.id, head.id}));
 }
 
-// ---- random graphs ---------------------------------------------------------------------------------
+// ---- random graphs
+// ---------------------------------------------------------------------------------
 
 void expect_equal(const std::vector<Matrix>& before, const std::vector<Matrix>& after) {
   for (size_t i = 0; i < before.size(); ++i) {

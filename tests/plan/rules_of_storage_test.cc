@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which choices the compiler never makes, for which norm and storage type (docs/numerics.md), and
+// what it says of graphs that it cannot plan.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "coda/error.h"
+#include "plan/plain_graph.h"
+#include "plan/plan_evaluator.h"
+
+namespace coda {
+namespace {
+
+using testing::HasSubstr;
+
+// The letters of the norms and of their rows in the plan that was chosen.
+struct Letters {
+  std::string norms;
+  std::string rows;
+};
+
+Letters letters_of(const std::function<void(Block&)>& build, DType storage, Objective objective) {
+  Block b;
+  b.storage = storage;
+  build(b);
+  CompileOptions options;
+  options.sizes = {{"M", 6}};
+  options.storage = storage;
+  options.objective = objective;
+  Letters letters;
+  for (const Alternative& a : compile(b.graph, b.request, options).alternatives) {
+    if (!a.chosen) continue;
+    const size_t space = a.choice.find(' ');
+    letters.norms += a.choice.substr(0, space);
+    letters.rows += a.choice.substr(space + 1, a.choice.find(' ', space + 1) - space - 1);
+  }
+  return letters;
+}
+
+const std::vector<std::function<void(Block&)>>& blocks() {
+  static const std::vector<std::function<void(Block&)>> all{
+      [](Block& b) { llama_block(b); },    [](Block& b) { llama_model(b, 2, true); },
+      [](Block& b) { gpt2_model(b, 2); },  [](Block& b) { parallel_block(b); },
+      [](Block& b) { sandwich_block(b); },
+  };
+  return all;
+}
+
+TEST(RulesOfStorage, Fp16HasNeitherScaledGradientsNorWeightedActivations) {
+  for (const auto& build : blocks()) {
+    for (const Objective objective : {Objective::memory, Objective::speed}) {
+      const Letters letters = letters_of(build, DType::f16, objective);
+      EXPECT_EQ(letters.norms.find('h'), std::string::npos) << letters.norms;
+      EXPECT_EQ(letters.rows.find('d'), std::string::npos) << letters.rows;
+      EXPECT_FALSE(letters.norms.empty());
+    }
+  }
+}
+
+TEST(RulesOfStorage, ANormThatSubtractsAMeanIsNeverAWeightedActivation) {
+  const auto gpt2 = [](Block& b) { gpt2_model(b, 2); };
+  for (const Objective objective : {Objective::memory, Objective::speed}) {
+    for (const DType storage : {DType::bf16, DType::f16, DType::f32}) {
+      EXPECT_EQ(letters_of(gpt2, storage, objective).norms.find('h'), std::string::npos);
+    }
+    // Where accumulators are no wider than storage, it is applied before its product.
+    EXPECT_EQ(letters_of(gpt2, DType::f32, objective).norms, "nnnnn");
+  }
+}
+
+// ---- what is planned, and what is refused
+// ----------------------------------------------------------
+
+const DimValues kSizes{{"M", 5}, {"N", 6}};
+
+TEST(RulesOfStorage, NormsOfEachHeadArePlanned) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 8});
+  b.wants_gradient(x, "d_x");
+  const Value p = linear(x, b.parameter("w", {12, 8}));
+  const Value r = rsqrt(group_sum(p * p, 4) * 0.25 + 1e-3);
+  b.seed(p * group_repeat(r, 4) * b.parameter("n", {1, 12}), "out");
+  CompileOptions options;
+  options.sizes = kSizes;
+  const Plan plan = compile(b.graph, b.request, options).plan;
+  const Values inputs = random_inputs(b.graph, kSizes, 4);
+  PlanEvaluator evaluator(plan, kSizes);
+  evaluator.values = inputs;
+  evaluator.run(plan.forward);
+  evaluator.forget_temporaries();
+  evaluator.run(plan.backward);
+  for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, kSizes)) {
+    EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-11) << name;
+  }
+}
+
+std::string error_of(Block& b) {
+  CompileOptions options;
+  options.sizes = kSizes;
+  try {
+    for (const auto& step : compile(b.graph, b.request, options).plan.forward) {
+      if (const auto* program = std::get_if<Program>(&step.work)) verify(*program);
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(RulesOfStorage, AMeanOverASymbolicWidthIsRefused) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", "N"});
+  b.wants_gradient(x, "d_x");
+  b.seed(linear(mul(x, rms_reciprocal(x, 1e-5)), b.parameter("w", {8, "N"})), "out");
+  EXPECT_THAT(error_of(b), HasSubstr("give that size a number when the graph is built"));
+}
+
+TEST(RulesOfStorage, ACentredSumOverMergedPairsIsRefused) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 8});
+  const Value p = linear(x, b.parameter("w", {8, 8}));
+  const RopeTables tables{b.graph.table("cos", {9, 2}), b.graph.table("sin", {9, 2}),
+                          b.graph.table("position", {"M", 1}, DType::i32)};
+  const Value turned = rope(p, tables, 2, 4);
+  b.seed(layer_norm(turned, b.parameter("n.w", {1, 8}), b.parameter("n.b", {1, 8}), 1e-5), "out");
+  EXPECT_THAT(error_of(b), HasSubstr("reduce the members of the pairs one by one"));
+}
+
+}  // namespace
+}  // namespace coda
