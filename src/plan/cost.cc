@@ -8,6 +8,7 @@
 
 #include "coda/compile.h"
 #include "coda/error.h"
+#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {
@@ -102,22 +103,13 @@ double saved_bytes(const Plan& plan, const DimValues& sizes) {
   // anyway.
   std::set<std::string> read;
   for (const PlanStep& step : plan.backward) {
-    if (const auto* program = std::get_if<Program>(&step.work)) {
-      for (const TensorDecl& t : program->tensors) read.insert(t.name);
-    } else {
-      const auto& call = std::get<OpaqueCall>(step.work);
-      read.insert(call.inputs.begin(), call.inputs.end());
+    for (const StepTensor& t : step_tensors(step)) {
+      if (t.read) read.insert(t.name);
     }
   }
   std::set<std::string> forward;
   for (const PlanStep& step : plan.forward) {
-    if (const auto* program = std::get_if<Program>(&step.work)) {
-      for (const TensorDecl& t : program->tensors) forward.insert(t.name);
-    } else {
-      const auto& call = std::get<OpaqueCall>(step.work);
-      forward.insert(call.inputs.begin(), call.inputs.end());
-      forward.insert(call.outputs.begin(), call.outputs.end());
-    }
+    for (const StepTensor& t : step_tensors(step)) forward.insert(t.name);
   }
   double bytes = 0;
   for (const PlanTensor& t : plan.tensors) {

@@ -5,6 +5,7 @@
 
 #include "coda/error.h"
 #include "plan/program_writer.h"
+#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {
@@ -259,25 +260,14 @@ class Emission {
 
   // A temporary of the forward that the backward reads (a norm's reciprocal) is saved.
   static void mark_saved(Plan& plan) {
-    auto names_of = [](const PlanStep& step) {
-      std::vector<std::string> names;
-      if (const auto* program = std::get_if<Program>(&step.work)) {
-        for (const TensorDecl& t : program->tensors) names.push_back(t.name);
-      } else {
-        const auto& call = std::get<OpaqueCall>(step.work);
-        names = call.inputs;
-        names.insert(names.end(), call.outputs.begin(), call.outputs.end());
-      }
-      return names;
-    };
     std::set<std::string> forward;
     std::set<std::string> both;
     for (const PlanStep& step : plan.forward) {
-      for (const std::string& name : names_of(step)) forward.insert(name);
+      for (const StepTensor& t : step_tensors(step)) forward.insert(t.name);
     }
     for (const PlanStep& step : plan.backward) {
-      for (const std::string& name : names_of(step)) {
-        if (forward.contains(name)) both.insert(name);
+      for (const StepTensor& t : step_tensors(step)) {
+        if (forward.contains(t.name)) both.insert(t.name);
       }
     }
     for (PlanTensor& t : plan.tensors) {

@@ -2,24 +2,13 @@
 #include "plan/in_place.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 
+#include "plan/step_tensors.h"
+
 namespace coda {
 namespace {
-
-std::vector<std::string> names_of(const PlanStep& step) {
-  std::vector<std::string> names;
-  if (const auto* program = std::get_if<Program>(&step.work)) {
-    for (const TensorDecl& t : program->tensors) names.push_back(t.name);
-  } else {
-    const auto& call = std::get<OpaqueCall>(step.work);
-    names = call.inputs;
-    names.insert(names.end(), call.outputs.begin(), call.outputs.end());
-  }
-  return names;
-}
 
 class Reuse {
  public:
@@ -94,8 +83,10 @@ class Reuse {
     const bool in_space =
         std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
     for (size_t later = at + 1; in_space && later < phase.size(); ++later) {
-      const std::vector<std::string> names = names_of(phase[later]);
-      if (std::find(names.begin(), names.end(), name) != names.end()) return false;
+      const std::vector<StepTensor> tensors = step_tensors(phase[later]);
+      const bool reads = std::any_of(tensors.begin(), tensors.end(),
+                                     [&](const StepTensor& t) { return t.name == name; });
+      if (reads) return false;
     }
     return in_space;
   }

@@ -10,7 +10,7 @@
 #include "coda/error.h"
 #include "runtime/aligned_buffer.h"
 #include "runtime/backend.h"
-#include "runtime/step_tensors.h"
+#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {

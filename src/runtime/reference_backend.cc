@@ -7,7 +7,7 @@
 
 #include "program/evaluate.h"
 #include "runtime/reference_opaque.h"
-#include "runtime/step_tensors.h"
+#include "plan/step_tensors.h"
 #include "runtime/values.h"
 
 namespace coda {

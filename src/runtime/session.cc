@@ -7,7 +7,7 @@
 #include <set>
 
 #include "coda/error.h"
-#include "runtime/step_tensors.h"
+#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "coda/error.h"
-#include "runtime/step_tensors.h"
+#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {

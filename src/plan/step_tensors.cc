@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Effects write their tensor, everything else that names one reads it.
-#include "runtime/step_tensors.h"
+#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {
