@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/float16.h"
 #include "coda/error.h"
 
 namespace coda::train {
@@ -80,7 +81,12 @@ ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& 
   if (options.task == Task::logits) {
     logits_.resize(ids_.size() * static_cast<size_t>(task_.model->vocabulary));
   }
-  bind("logits", logits_.data(), DType::f32, tokens, task_.model->vocabulary);
+  if (options.task == Task::logits && options.storage == DType::bf16) {
+    bf16_logits_.resize(logits_.size());
+    bind("logits", bf16_logits_.data(), DType::bf16, tokens, task_.model->vocabulary);
+  } else {
+    bind("logits", logits_.data(), DType::f32, tokens, task_.model->vocabulary);
+  }
   if (options.task != Task::gradients) return;
   for (const ModelParameter& p : task_.model->parameters) {
     gradients_.emplace_back(static_cast<size_t>(p.count()));
@@ -100,6 +106,7 @@ void ModelRunner::forward(std::span<const int32_t> ids, std::span<const int32_t>
   std::copy(ids.begin(), ids.end(), ids_.begin());
   std::copy(targets.begin(), targets.end(), targets_.begin());
   session_->forward();
+  for (size_t i = 0; i < bf16_logits_.size(); ++i) logits_[i] = float_from_bf16(bf16_logits_[i]);
 }
 
 void ModelRunner::backward(float scale) {

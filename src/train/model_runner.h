@@ -70,6 +70,7 @@ class ModelRunner {
   float loss_ = 0;
   std::vector<float> rows_;
   std::vector<float> logits_;
+  std::vector<uint16_t> bf16_logits_;  // where the plan stores them so
   std::vector<std::vector<float>> gradients_;
 };
 

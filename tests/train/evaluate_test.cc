@@ -97,5 +97,33 @@ TEST_F(Inference, GenerationTakesTheLikeliestOfTheLastPositionAndSlidesItsWindow
   }
 }
 
+TEST_F(Inference, Bf16LogitsAreThoseOfFp32Rounded) {
+  const std::vector<int32_t> ids{'1', '2', ' ', '1', '3', ' '};
+  const std::vector<int32_t> targets(ids.size(), kIgnoredTarget);
+  auto exact = make(Task::logits, 1, 6);
+  exact->forward(ids, targets);
+  ModelRunner rounded(tiny_model(),
+                      {.task = Task::logits, .storage = DType::bf16, .batch = 1, .sequence = 6},
+                      *backend);
+  Weights copies = initial_weights(rounded.model(), 3);
+  for (size_t i = 0; i < copies.size(); ++i) {
+    copies[i].values = weights[i].values;
+    copies[i].round();
+  }
+  rounded.bind(copies);
+  rounded.forward(ids, targets);
+  double difference = 0;
+  double size = 0;
+  for (int64_t row = 0; row < 6; ++row) {
+    for (size_t c = 0; c < 256; ++c) {
+      const double a = exact->logits(row)[c];
+      difference += (rounded.logits(row)[c] - a) * (rounded.logits(row)[c] - a);
+      size += a * a;
+    }
+  }
+  EXPECT_GT(difference, 0);
+  EXPECT_LT(difference, 0.03 * 0.03 * size);  // a few roundings of 2^-9 each
+}
+
 }  // namespace
 }  // namespace coda::train
