@@ -25,7 +25,7 @@ class Ratio {
   }
   // In fp32 nothing is rounded less often by fusing: the two sides differ by the order of their
   // sums (docs/numerics.md).
-  double bound() const { return elements_ < 1024 ? 1.25 : storage_ == DType::f32 ? 1.05 : 1.0; }
+  double bound() const { return elements_ < 1024 ? 1.25 : storage_ == DType::f32 ? 1.1 : 1.0; }
   double value() const { return without(errors_.size()); }
   // Of the estimate, by leaving out one seed at a time.
   double standard_error() const {
