@@ -66,28 +66,57 @@ class Emission {
     step.role = at.level == 0 ? StepRole::gemm : StepRole::tile;
     Program program = writer.finish();
     step.name = program.name;
-    for (int id : stores) explain(id, "store " + names_.written(id, backward), step.reasons);
+    for (int id : stores) explain(id, "store " + names_.written(id, backward), at, step.reasons);
     for (int id : reductions)
-      explain(graph_.node(id).operands[0], "reduce p" + std::to_string(id), step.reasons);
+      explain(graph_.node(id).operands[0], "reduction " + std::to_string(id), at, step.reasons);
     step.work = std::move(program);
     steps_[at].push_back(std::move(step));
   }
 
-  // What kept the value, or something that it is made of, from standing in an earlier epilogue.
-  void explain(int id, const std::string& what, std::vector<std::string>& reasons) const {
+  // Why a value that is not local to a product's tile stands in the program at `at`: what came too
+  // late for the epilogues before it, or that no product makes what it is made of.
+  void explain(int id, const std::string& what, Position at,
+               std::vector<std::string>& reasons) const {
+    const Schedule::Time& time = schedule_.of(id);
+    if (time.home && time.at == at) return;
+    int vector = -1;
+    int tensor = -1;
+    latest_operands(id, vector, tensor);
+    std::string reason;
+    if (vector >= 0 && (tensor < 0 || schedule_.of(tensor).at < schedule_.of(vector).at)) {
+      const Position known = schedule_.of(vector).at;
+      reason = "waits for v" + std::to_string(vector) + ", which is finalized behind " +
+               program_name({known.slot, std::max(known.level - 1, 0)});
+    } else if (tensor >= 0 && graph_.node(tensor).op == Op::result) {
+      reason = "is made of a result of " + graph_.node(graph_.node(tensor).operands[0]).name +
+               ", not of a product's tile";
+    } else {
+      reason = "is made of tensors that lie in memory, no product makes one of them here";
+    }
+    reasons.push_back(what + " " + reason +
+                      (at.level == 0 ? "; this epilogue has its tiles and loads least extra for it"
+                                     : "; no epilogue with its tiles comes in time"));
+  }
+
+  // Of what a floating value is made of: the latest vector that is not given, and the latest tensor
+  // that is read from memory.
+  void latest_operands(int id, int& vector, int& tensor) const {
     std::vector<int> pending{id};
     std::set<int> seen;
     while (!pending.empty()) {
       const int v = pending.back();
       pending.pop_back();
-      if (!seen.insert(v).second || seen.size() > 64) continue;
-      auto reason = partition_.reasons.find(v);
-      if (reason != partition_.reasons.end()) {
-        reasons.push_back(what + " " + reason->second);
-        return;
-      }
       for (int operand : graph_.node(v).operands) {
-        if (graph_.node(operand).shape.is_tensor()) pending.push_back(operand);
+        if (!seen.insert(operand).second) continue;
+        const bool given = graph_.node(operand).operands.empty();
+        int& latest = graph_.node(operand).shape.is_tensor() ? tensor : vector;
+        const bool floats =
+            &latest == &tensor && !is_source(graph_, operand) && !schedule_.of(operand).home;
+        if (floats) {
+          pending.push_back(operand);
+        } else if (&latest == &tensor || !given) {
+          if (latest < 0 || schedule_.of(latest).at < schedule_.of(operand).at) latest = operand;
+        }
       }
     }
   }

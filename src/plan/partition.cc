@@ -50,7 +50,6 @@ class Partitioner {
     choose_stand_ins();
     place_home_roots();
     place_floating_roots();
-    collect_reasons();
     return std::move(out_);
   }
 
@@ -96,7 +95,11 @@ class Partitioner {
           if (is_tensor(operand)) require_stored(operand, !is_forward(id));
         }
       }
-      if (is_reduction(n.op) && is_tensor(n.operands[0])) reductions_.insert(id);
+      if (!is_reduction(n.op) || !is_tensor(n.operands[0])) continue;
+      reductions_.insert(id);
+      // Without epilogues a product's reduction reads the product from memory.
+      const bool of_product = graph_.node(n.operands[0]).op == Op::matmul;
+      if (!request_.fuse && of_product) require_stored(n.operands[0], !is_forward(id));
     }
     for (int id : joint_.outputs) {
       if (is_tensor(id)) require_stored(id, false);
@@ -485,13 +488,6 @@ class Partitioner {
     if (backward && stand_in != out_.stand_in.end())
       return reached_in_program(stand_in->second, at, backward, seen);
     for (int operand : graph_.node(id).operands) reached_in_program(operand, at, backward, seen);
-  }
-
-  void collect_reasons() {
-    schedule_->compute(live_, out_.reduced);
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (live(id) && !schedule_->reason(id).empty()) out_.reasons[id] = schedule_->reason(id);
-    }
   }
 
   const PartitionRequest& request_;

@@ -42,7 +42,6 @@ struct Partition {
       stand_in;  // forward value -> the saved one that it is made from by a proven inverse
   std::vector<int>
       dropped;  // forward operands that the backward makes again; see Request::also_saved
-  std::map<int, std::string> reasons;  // value -> why it stands where it stands
 };
 
 struct PartitionRequest {
@@ -69,7 +68,6 @@ class Schedule {
   };
   const Time& of(int id) const { return times_[static_cast<size_t>(id)]; }
   bool is_home(int id, int unit) const { return of(id).home && of(id).at.slot == unit; }
-  const std::string& reason(int id) const { return reasons_[static_cast<size_t>(id)]; }
 
  private:
   Time time_of(int id, const std::map<int, Position>& reduced);
@@ -80,7 +78,6 @@ class Schedule {
   const UnitOrder& order_;
   bool fuse_;
   std::vector<Time> times_;
-  std::vector<std::string> reasons_;
 };
 
 // Lies in memory without any program of the plan writing it: an input, a result of an opaque call,

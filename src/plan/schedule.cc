@@ -32,7 +32,6 @@ Schedule::Schedule(const JointGraph& joint, const UnitOrder& order, bool fuse)
 
 void Schedule::compute(const std::vector<bool>& live, const std::map<int, Position>& reduced) {
   times_.assign(static_cast<size_t>(graph_.size()), {});
-  reasons_.assign(static_cast<size_t>(graph_.size()), "");
   for (int id = 0; id < graph_.size(); ++id) {
     if (live[static_cast<size_t>(id)]) times_[static_cast<size_t>(id)] = time_of(id, reduced);
   }
@@ -72,7 +71,6 @@ Schedule::Time Schedule::tensor_time(int id, const Node& n) {
   }
   const bool view = n.op == Op::slice_columns || n.op == Op::concat_columns ||
                     n.op == Op::repeat_columns || n.op == Op::gather_rows;
-  std::string& reason = reasons_[static_cast<size_t>(id)];
   bool local = home >= 0 && !view && fuse_;
   for (int operand : n.operands) {
     if (!local) break;
@@ -80,13 +78,9 @@ Schedule::Time Schedule::tensor_time(int id, const Node& n) {
     if (t.home && t.at.slot == home) continue;
     // Known before the unit runs: a vector at its finalizer, a tensor in memory or computable from
     // it.
-    if (t.at > Position{home, 0}) {
-      local = false;
-      reason = graph_.node(operand).shape.is_vector()
-                   ? "waits for a vector that is finalized after the product's program"
-                   : "waits for a tensor that comes after the product's program";
-    }
+    if (t.at > Position{home, 0}) local = false;
   }
+
   if (local) return {{home, 0}, true};
 
   Time time{backward ? Position{order_.boundary, 1} : Position{-1, 1}, false};

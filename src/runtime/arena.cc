@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "coda/error.h"
+#include "plan/step_tensors.h"
 #include "runtime/aligned_buffer.h"
 #include "runtime/backend.h"
-#include "plan/step_tensors.h"
 
 namespace coda {
 namespace {

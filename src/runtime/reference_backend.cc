@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "plan/step_tensors.h"
 #include "program/evaluate.h"
 #include "runtime/reference_opaque.h"
-#include "plan/step_tensors.h"
 #include "runtime/values.h"
 
 namespace coda {
