@@ -15,15 +15,15 @@ class Judged {
  public:
   explicit Judged(const std::filesystem::path& folder) : judge_(folder) {}
 
-  void expect_logits_and_losses() {
-    train::ModelRunner& logits = run(train::Task::logits, true, false);
+  void expect_logits_and_losses(bool fuse) {
+    train::ModelRunner& logits = run(train::Task::logits, fuse, false);
     std::vector<float> all;
     for (int64_t i = 0; i < judge_.batch * judge_.sequence; ++i) {
       const auto row = logits.logits(i);
       all.insert(all.end(), row.begin(), row.end());
     }
     EXPECT_LT(relative_error(all, judge_.floats("logits")), kParityTolerance);
-    train::ModelRunner& losses = run(train::Task::losses, true, false);
+    train::ModelRunner& losses = run(train::Task::losses, fuse, false);
     EXPECT_LT(relative_error(losses.row_losses(), judge_.floats("losses")), kParityTolerance);
   }
 
@@ -76,9 +76,9 @@ TEST(Parity, CompiledPlansGiveWhatTransformersGives) {
   for (const auto& path : cases) {
     SCOPED_TRACE(path.filename().string());
     Judged one(path);
-    one.expect_logits_and_losses();
     for (bool fuse : {true, false}) {
       SCOPED_TRACE(fuse ? "fused" : "unfused");
+      one.expect_logits_and_losses(fuse);
       one.expect_gradients(fuse, false);
       one.expect_gradients(fuse, true);
     }
