@@ -63,10 +63,10 @@ def main() -> int:
     checked = set(json.loads(store.read_text())) if store.exists() else set()
     contents: dict[pathlib.Path, str] = {}
     digests = {path: digest_of(path, contents) for path in headers}
-    todo = [path for path in headers if digests[path] not in checked]
+    pending = [path for path in headers if digests[path] not in checked]
     compiler = compiler_of(build)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        complaints = dict(zip(todo, pool.map(lambda path: compile_alone(compiler, path), todo)))
+        complaints = dict(zip(pending, pool.map(lambda path: compile_alone(compiler, path), pending)))
     passed = sorted(digests[path] for path in headers if not complaints.get(path))
     store.write_text(json.dumps(passed))
     problems = [

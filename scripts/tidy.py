@@ -87,9 +87,9 @@ def main() -> int:
 
     store = build / "tidy_passed.json"
     before = set(json.loads(store.read_text())) if store.exists() else set()
-    todo = [path for path in entries if digests[path] not in before]
+    pending = [path for path in entries if digests[path] not in before]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        results = dict(zip(todo, pool.map(lambda p: run_tidy(tidy, database, p), todo)))
+        results = dict(zip(pending, pool.map(lambda p: run_tidy(tidy, database, p), pending)))
     store.write_text(json.dumps(
         sorted(digests[p] for p in entries if not results.get(p, ("", 0))[0])))
     slowest = sorted(results, key=lambda p: -results[p][1])[:3]
@@ -97,7 +97,7 @@ def main() -> int:
         print("tidy: slowest: " + ", ".join(
             f"{sources.name_of(p)} {results[p][1]:.1f} s" for p in slowest))
     problems = [said for said, _ in results.values() if said]
-    return sources.report("tidy", len(entries), f"sources ({len(todo)} new)", problems)
+    return sources.report("tidy", len(entries), f"sources ({len(pending)} new)", problems)
 
 
 if __name__ == "__main__":
