@@ -214,6 +214,8 @@ device::TensorMap Device::tensor_map(DevicePointer base, bool fp16, std::uint64_
   const std::uint32_t box[2] = {box_columns, box_rows};
   const std::uint32_t element_strides[2] = {1, 1};
   check(
+      // A device address is a number to the driver's other calls.
+      // NOLINTNEXTLINE(performance-no-int-to-ptr)
       api().encode_tiled(&map, fp16 ? kFloat16 : kBfloat16, 2, reinterpret_cast<void*>(base), sizes,
                          pitch_bytes, box, element_strides, 0, kSwizzle128, kPromoteL2To128, 0),
       "cuTensorMapEncodeTiled");

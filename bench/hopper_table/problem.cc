@@ -181,10 +181,12 @@ std::function<void(unsigned set)> prepare(const Device& device, const LoadedKern
     }
     if (variant.shape.streams()) {
       if (problem.stream_source().data == 0) throw std::runtime_error("no stream buffers");
+      // NOLINTBEGIN(performance-no-int-to-ptr): device addresses
       one.epilogue.stream_source =
           reinterpret_cast<const device::u8*>(problem.stream_source().data);
       one.epilogue.stream_destination =
           reinterpret_cast<device::u8*>(problem.stream_destination().data);
+      // NOLINTEND(performance-no-int-to-ptr)
     }
     arguments->push_back(one);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <random>
 #include <thread>
@@ -48,7 +49,7 @@ double Timer::burst(Candidate& candidate, int calls) {
 
 int Timer::calls_for(Candidate& candidate, double ms) {
   burst(candidate, 1);
-  return std::max(1, static_cast<int>(ms / burst(candidate, 2) + 0.5));
+  return std::max(1, static_cast<int>(std::lround(ms / burst(candidate, 2))));
 }
 
 void Timer::interleaved(std::vector<Candidate*> candidates, int rounds, double burst_ms) {
