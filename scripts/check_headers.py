@@ -66,7 +66,8 @@ def main() -> int:
     pending = [path for path in headers if digests[path] not in checked]
     compiler = compiler_of(build)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        complaints = dict(zip(pending, pool.map(lambda path: compile_alone(compiler, path), pending)))
+        results = pool.map(lambda path: compile_alone(compiler, path), pending)
+        complaints = dict(zip(pending, results))
     passed = sorted(digests[path] for path in headers if not complaints.get(path))
     store.write_text(json.dumps(passed))
     problems = [
