@@ -34,11 +34,12 @@ configure: setup
 setup:
 	@scripts/setup.sh build
 
-run: build
-	@if [ -x $(BUILD)/tools/coda ]; then $(BUILD)/tools/coda $(TRAIN); \
-	else echo 'run: this version has no command yet; it was built, see `make test`'; fi
+run: configure
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target coda
+	$(BUILD)/tools/coda $(TRAIN)
 
-test: build
+test: configure
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests
 	@scripts/setup.sh judges
 	scripts/run_tests.sh $(BUILD) $(JOBS)
 

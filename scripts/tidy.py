@@ -69,7 +69,9 @@ def main() -> int:
     gcc = gcc_headers(check_headers.compiler_of(build))
     extra = ["-idirafter", gcc, "-Wno-unknown-warning-option"]
 
-    entries = commands(build)
+    # The product's own sources; tests and benchmarks have the compiler's warnings and the format.
+    entries = {path: entry for path, entry in commands(build).items()
+               if not sources.name_of(path).startswith(("tests/", "bench/"))}
     database = build / "tidy"
     database.mkdir(exist_ok=True)
     contents: dict[pathlib.Path, str] = {}
