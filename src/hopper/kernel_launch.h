@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emitter hands to the builder and the launcher: a kernel as text, and how its one flat
+// argument is filled. Plain data, made without a GPU.
+// Invariant: the text does not depend on sizes, only on the program's structure and the tile
+// configuration, so that one cubin serves every batch; all sizes are among the numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coda/dim.h"
+#include "coda/program.h"
+
+namespace coda::hopper {
+
+// A rectangle of a program's tensor as the bulk copy engine sees it. What a box covers outside the
+// rectangle is loaded as zero and never stored; so a view of half a tensor (one member of
+// concatenated pairs) never touches the other half.
+struct TensorMapSpec {
+  int tensor = -1;  // index into Program::tensors
+  int64_t row_offset = 0;
+  int64_t column_offset = 0;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  uint32_t box_rows = 0;
+  uint32_t box_columns = 0;  // with the 128-byte swizzle: 128 bytes of elements at most
+
+  friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
+};
+
+// The kernel takes one argument, in this order and without gaps:
+//   TensorMap maps[max(1, maps)]        128 bytes each
+//   u64 pointers[max(1, pointers)]      device addresses of whole tensors
+//   u32 numbers[max(1, numbers)]        sizes, pitches, tile orders
+// which is device/arguments.cuh's KernelArguments<maps, pointers, numbers>.
+struct KernelLaunch {
+  std::string function;  // the kernel's name in the text, `extern "C"`
+  std::string source;    // CUDA C++; includes device/*.cuh and nothing else
+  std::vector<TensorMapSpec> maps;
+  std::vector<int> pointers;      // tensors, by index
+  std::vector<uint32_t> numbers;  // for the sizes the program was lowered for
+  uint32_t grid = 1;              // CTAs
+  uint32_t cluster = 1;
+  uint32_t threads = 1;
+  uint32_t shared_bytes = 0;  // dynamic
+};
+
+struct LowerOptions {
+  // Elements between the starts of two rows of each tensor; empty: dense.
+  std::vector<int64_t> row_strides;
+  uint32_t multiprocessors = 132;
+};
+
+// A program as launches in order, mostly one. Throws Error, naming the program, what does not fit
+// and the remedy.
+std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
+                                const LowerOptions& options);
+
+}  // namespace coda::hopper
