@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operations, numbers and names as CUDA text: one table that all emitters share.
+// Every expression works alike on a float and on device/elements.cuh's Elements<N>, neighbouring
+// columns of one row, and on any mixture (a float is the same for all columns). So an emitter writes
+// straight-line code, one line a step: `const auto v = acc * r;`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coda/dtype.h"
+#include "coda/elementwise.h"
+
+namespace coda::hopper {
+
+// The operation over operands that are names or parenthesised: "acc * r", "sigmoid(gate)".
+std::string expression(Elementwise op, const std::vector<std::string>& operands);
+
+// A float literal that parses to the nearest float: "0.5f", "-1e-05f"; infinities by name.
+std::string number_text(double number);
+
+// A C++ identifier from any name of a value or a tensor: dots and odd characters become "_", a
+// keyword, a reserved name or a leading digit is prefixed by "v_".
+std::string identifier(std::string_view name);
+
+// The device type of one element in memory, for templates over it: "bf16".
+std::string_view element_text(DType type);
+
+}  // namespace coda::hopper
