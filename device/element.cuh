@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One element of a stored tensor, whatever its type: what kernels use that no bandwidth depends on.
+// Invariant: arithmetic is fp32; a value is rounded once, at its store, to nearest even.
+#pragma once
+
+#include "device/types.cuh"
+
+namespace coda::device {
+
+enum class Stored { f32, bf16, f16 };
+
+template <Stored kStored>
+__device__ __forceinline__ float load_element(u64 tensor, u64 index) {
+  if constexpr (kStored == Stored::f32) {
+    return reinterpret_cast<const float*>(tensor)[index];
+  } else {
+    const u16 bits = reinterpret_cast<const u16*>(tensor)[index];
+    float value;
+    if constexpr (kStored == Stored::bf16) {
+      value = __uint_as_float(static_cast<u32>(bits) << 16);
+    } else {
+      asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    }
+    return value;
+  }
+}
+
+template <Stored kStored>
+__device__ __forceinline__ void store_element(u64 tensor, u64 index, float value) {
+  if constexpr (kStored == Stored::f32) {
+    reinterpret_cast<float*>(tensor)[index] = value;
+  } else {
+    u16 bits;
+    if constexpr (kStored == Stored::bf16) {
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    } else {
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    }
+    reinterpret_cast<u16*>(tensor)[index] = bits;
+  }
+}
+
+// The sum over a warp, the same in every lane, in a fixed order.
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (u32 distance = 16; distance != 0; distance /= 2) {
+    value += __shfl_xor_sync(~0u, value, distance);
+  }
+  return value;
+}
+
+}  // namespace coda::device
