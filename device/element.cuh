@@ -7,12 +7,16 @@
 
 namespace coda::device {
 
-enum class Stored { f32, bf16, f16 };
+enum class Stored { f32, bf16, f16, f64, i32 };
 
 template <Stored kStored>
 __device__ __forceinline__ float load_element(u64 tensor, u64 index) {
   if constexpr (kStored == Stored::f32) {
     return reinterpret_cast<const float*>(tensor)[index];
+  } else if constexpr (kStored == Stored::f64) {
+    return static_cast<float>(reinterpret_cast<const double*>(tensor)[index]);
+  } else if constexpr (kStored == Stored::i32) {
+    return static_cast<float>(reinterpret_cast<const int*>(tensor)[index]);
   } else {
     const u16 bits = reinterpret_cast<const u16*>(tensor)[index];
     float value;
@@ -29,7 +33,10 @@ template <Stored kStored>
 __device__ __forceinline__ void store_element(u64 tensor, u64 index, float value) {
   if constexpr (kStored == Stored::f32) {
     reinterpret_cast<float*>(tensor)[index] = value;
+  } else if constexpr (kStored == Stored::f64) {
+    reinterpret_cast<double*>(tensor)[index] = value;
   } else {
+    static_assert(kStored != Stored::i32, "values are not stored as integers");
     u16 bits;
     if constexpr (kStored == Stored::bf16) {
       asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));

@@ -109,13 +109,13 @@ std::string identifier(std::string_view name) {
                       : result;
 }
 
-std::string_view element_text(DType type) {
+std::string_view stored_text(DType type) {
   switch (type) {
-    case DType::f32: return "float";
-    case DType::bf16: return "bf16";
-    case DType::f16: return "f16";
-    case DType::f64: return "double";
-    case DType::i32: return "int";
+    case DType::f32: return "Stored::f32";
+    case DType::bf16: return "Stored::bf16";
+    case DType::f16: return "Stored::f16";
+    case DType::f64: return "Stored::f64";
+    case DType::i32: return "Stored::i32";
   }
   throw InternalError("unknown storage type");
 }

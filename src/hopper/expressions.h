@@ -24,7 +24,7 @@ std::string number_text(double number);
 // keyword, a reserved name or a leading digit is prefixed by "v_".
 std::string identifier(std::string_view name);
 
-// The device type of one element in memory, for templates over it: "bf16".
-std::string_view element_text(DType type);
+// How an element lies in memory, for templates over it: "Stored::bf16" (device/element.cuh).
+std::string_view stored_text(DType type);
 
 }  // namespace coda::hopper

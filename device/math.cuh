@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise functions of one float: a few instructions each, on the special-function units where
+// those are accurate to fp32's last bits, so that what is rounded to 16 bits afterwards is right.
+// The names are those of src/hopper/expressions.cc.
+// Invariant: NaN in gives NaN out (maximum and minimum too), and sigmoid and silu never overflow.
+#pragma once
+
+#include "device/types.cuh"
+
+namespace coda::device {
+
+inline constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);
+inline constexpr float kLog2E = 1.44269504f;
+
+__device__ __forceinline__ float maximum(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+__device__ __forceinline__ float minimum(float a, float b) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+__device__ __forceinline__ float equal(float a, float b) { return a == b ? 1.0f : 0.0f; }
+__device__ __forceinline__ float less(float a, float b) { return a < b ? 1.0f : 0.0f; }
+__device__ __forceinline__ float select(float condition, float a, float b) {
+  return condition != 0.0f ? a : b;
+}
+__device__ __forceinline__ float negative(float x) { return -x; }
+
+// 2 to the power of x.
+__device__ __forceinline__ float power_of_two(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+__device__ __forceinline__ float exponential(float x) { return power_of_two(x * kLog2E); }
+// lg2.approx is no use near 1, where a logarithm is small.
+__device__ __forceinline__ float logarithm(float x) { return logf(x); }
+
+__device__ __forceinline__ float reciprocal(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+__device__ __forceinline__ float reciprocal_root(float x) {
+  float result;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+__device__ __forceinline__ float square_root(float x) {
+  float result;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+// Two ulp over the whole range.
+__device__ __forceinline__ float quotient(float a, float b) {
+  float result;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+  return reciprocal(1.0f + power_of_two(x * -kLog2E));
+}
+__device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
+
+// tanh.approx is off by up to 5e-4, too much for a gradient in bf16. Near zero 1 - 2 / (1 + e^2x)
+// cancels, so there the odd series serves.
+__device__ __forceinline__ float hyperbolic_tangent(float x) {
+  const float far = 1.0f - 2.0f * reciprocal(1.0f + power_of_two(x * (2.0f * kLog2E)));
+  const float square = x * x;
+  float series = fmaf(square, 1.57296831e-2f, -5.23039624e-2f);
+  series = fmaf(series, square, 1.33152977e-1f);
+  series = fmaf(series, square, -3.33327681e-1f);
+  const float near = fmaf(series * square, x, x);
+  return fabsf(x) < 0.55f ? near : far;
+}
+
+__device__ __forceinline__ float error_function(float x) { return erff(x); }
+// 1 + erf would cancel for negative x; erfc does not.
+__device__ __forceinline__ float gelu(float x) { return 0.5f * x * erfcf(x * -0.707106781f); }
+// 0.5 (1 + tanh(u)) is sigmoid(2 u), which does not cancel.
+__device__ __forceinline__ float gelu_tanh(float x) {
+  return x * sigmoid(1.59576912f * fmaf(0.044715f * x * x, x, x));
+}
+
+}  // namespace coda::device
