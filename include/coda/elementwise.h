@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of elementwise operations: one row an operation, with its name, arity and float64 body.
-// Base operations are what the compiler's passes see; composite ones (silu, gelu, ...) are for
-// people, and expand into base ones when a program is lifted to a graph (their expansion is in
-// ir/elementwise.cc, beside the derivatives).
+// The table of elementwise operations: one row an operation, with its name, arity, float64 body,
+// and its derivatives or its expansion. Base operations are what the compiler's passes see;
+// composite ones (silu, gelu, ...) are for people, and expand into base ones when a graph is built.
 #pragma once
 
 #include <array>
@@ -39,12 +38,20 @@ enum class Elementwise : uint8_t {
 };
 inline constexpr int kElementwiseCount = static_cast<int>(Elementwise::gelu_tanh) + 1;
 
+// The operands are a, b and c. An expression is text of operations of the table, + - * / and
+// numbers, over the operands and, in a derivative, the result y and its cotangent g:
+// "g * (1 - y * y)". Graphs are built from it by ir/elementwise_expression.h.
 struct ElementwiseInfo {
   Elementwise op;
   std::string_view name;
   int arity;
-  bool is_base;
   double (*evaluate)(double a, double b, double c);  // unused operands are ignored
+  // Of a base operation, for each operand: g times the derivative by it; "0" where that is zero
+  // everywhere.
+  std::array<std::string_view, 3> derivatives;
+  std::string_view expansion;  // of a composite operation: the same in base ones
+
+  bool is_base() const { return expansion.empty(); }
 };
 
 // The row of an operation. select(c, a, b) is a where c is not 0, else b; equal and less give 1 or

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "coda/error.h"
-#include "grad/elementwise_derivatives.h"
+#include "ir/elementwise_expression.h"
 #include "ir/opaque.h"
 
 namespace coda {
@@ -155,8 +155,10 @@ class Reverse {
         contribute(x[i].id, mul(reduce(mul(g, value(id)), n.shape, x[i].shape()), recip(x[i])));
         continue;
       }
-      const Value part = elementwise_derivative(n.fn, value(id), x, i, g);
-      if (part.graph != nullptr) contribute(x[i].id, reduce(part, n.shape, x[i].shape()));
+      const std::string_view derivative = info(n.fn).derivatives[i];
+      if (derivative == "0") continue;
+      const Value part = build_expression(derivative, {.operands = x, .y = value(id), .g = g});
+      contribute(x[i].id, reduce(part, n.shape, x[i].shape()));
     }
   }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builders of elementwise operations: broadcast checks, the canonical order of operands, and the
 // simplifications that keep equal values equal nodes. Composite operations (silu, gelu, sub, ...)
-// expand here into base ones, and only here.
+// expand here into base ones, and only here; how is in their rows of the table.
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "coda/graph.h"
 #include "ir/check.h"
+#include "ir/elementwise_expression.h"
 
 namespace coda {
 namespace {
@@ -171,23 +170,18 @@ Value elementwise(Elementwise fn, std::vector<Value> x, Where where) {
   switch (fn) {
     case Elementwise::add: return add(x[0], x[1], where);
     case Elementwise::mul: return mul(x[0], x[1], where);
-    case Elementwise::sub: return sub(x[0], x[1], where);
-    case Elementwise::div: return div(x[0], x[1], where);
-    case Elementwise::neg: return neg(x[0], where);
-    case Elementwise::silu: return silu(x[0], where);
-    case Elementwise::gelu: return gelu(x[0], where);
-    case Elementwise::gelu_tanh: return gelu_tanh(x[0], where);
     case Elementwise::select: return select(x[0], x[1], x[2], where);
     case Elementwise::recip: return recip(x[0], where);
     default: break;
   }
+  if (!info(fn).is_base()) return build_expression(info(fn).expansion, {.operands = x}, where);
   if (all_constant(x)) return fold_constants(fn, x);
   return make(fn, x, where);
 }
 
-Value sub(Value a, Value b, Where where) { return add(a, neg(b, where), where); }
-Value neg(Value a, Where where) { return mul(a, a.graph->constant(-1), where); }
-Value div(Value a, Value b, Where where) { return mul(a, recip(b, where), where); }
+Value sub(Value a, Value b, Where where) { return elementwise(Elementwise::sub, {a, b}, where); }
+Value neg(Value a, Where where) { return elementwise(Elementwise::neg, {a}, where); }
+Value div(Value a, Value b, Where where) { return elementwise(Elementwise::div, {a, b}, where); }
 
 Value recip(Value x, Where where) {
   if (is_constant(x)) return fold_constants(Elementwise::recip, {x});
@@ -224,19 +218,9 @@ Value sigmoid(Value x, Where where) { return elementwise(Elementwise::sigmoid, {
 Value tanh(Value x, Where where) { return elementwise(Elementwise::tanh, {x}, where); }
 Value erf(Value x, Where where) { return elementwise(Elementwise::erf, {x}, where); }
 
-Value silu(Value x, Where where) { return mul(x, sigmoid(x, where), where); }
-
-Value gelu(Value x, Where where) {
-  const Value phi =
-      add(erf(x * (1 / std::numbers::sqrt2), where), x.graph->constant(1), where) * 0.5;
-  return mul(x, phi, where);
-}
-
-Value gelu_tanh(Value x, Where where) {
-  const double scale = std::sqrt(2 / std::numbers::pi);
-  const Value cubic = mul(x, (x * x) * (0.044715 * scale) + scale, where);
-  return mul(x, (tanh(cubic, where) + 1) * 0.5, where);
-}
+Value silu(Value x, Where where) { return elementwise(Elementwise::silu, {x}, where); }
+Value gelu(Value x, Where where) { return elementwise(Elementwise::gelu, {x}, where); }
+Value gelu_tanh(Value x, Where where) { return elementwise(Elementwise::gelu_tanh, {x}, where); }
 
 Value operator+(Value a, double b) { return add(a, a.graph->constant(b)); }
 Value operator-(Value a, double b) { return add(a, a.graph->constant(-b)); }

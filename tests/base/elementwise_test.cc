@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 namespace coda {
 namespace {
@@ -25,6 +26,21 @@ TEST(Elementwise, NamesRoundTrip) {
     EXPECT_EQ(elementwise_by_name(info(op).name), op);
   }
   EXPECT_EQ(elementwise_by_name("relu"), std::nullopt);
+}
+
+// A base operation has one derivative an operand and no expansion, a composite one the opposite.
+TEST(Elementwise, EveryRowIsComplete) {
+  for (int i = 0; i < kElementwiseCount; ++i) {
+    const ElementwiseInfo& row = info(static_cast<Elementwise>(i));
+    SCOPED_TRACE(std::string(row.name));
+    EXPECT_FALSE(row.name.empty());
+    EXPECT_NE(row.evaluate, nullptr);
+    ASSERT_GE(row.arity, 1);
+    ASSERT_LE(row.arity, 3);
+    for (int k = 0; k < 3; ++k) {
+      EXPECT_EQ(row.derivatives[static_cast<size_t>(k)].empty(), !row.is_base() || k >= row.arity);
+    }
+  }
 }
 
 TEST(Elementwise, KnownValues) {
