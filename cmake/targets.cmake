@@ -59,10 +59,11 @@ function(coda_tests)
       target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -Wno-restrict)
       target_link_libraries(${target}
         PRIVATE coda_${folder} GTest::gtest GTest::gmock GTest::gtest_main)
+      set(discover_arguments "")  # a folder's settings may add some
       if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${folder}/settings.cmake)
         include(${CMAKE_SOURCE_DIR}/tests/${folder}/settings.cmake)
       endif()
-      gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST)
+      gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST ${discover_arguments})
       add_dependencies(all_tests ${target})
     endif()
   endforeach()

@@ -8,15 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "bench/hopper_table/dynamic_library.h"
 #include "bench/hopper_table/nvrtc_compiler.h"
 #include "bench/hopper_table/variants.h"
+#include "coda/error.h"
+#include "hopper/dynamic_library.h"
 
 int main(int argc, char** argv) try {
   using namespace coda::hopper_table;
   const std::string root = argc > 1 ? argv[1] : ".";
   const std::string only = argc > 2 ? argv[2] : "";
-  const NvrtcCompiler compiler(root);
+  try {
+    const coda::hopper::DynamicLibrary nvrtc(coda::hopper::nvrtc_library());
+  } catch (const coda::Error& error) {
+    std::fprintf(stderr, "skipped, no NVRTC: %s\n", error.what());
+    return 77;
+  }
+  const NvrtcCompiler compiler(read_headers(root));
   std::vector<std::string> names;
   std::vector<std::string> sources;
   const auto add = [&](const std::string& name, const std::string& source) {
@@ -24,7 +31,7 @@ int main(int argc, char** argv) try {
     names.push_back(name);
     sources.push_back(source);
   };
-  for (const std::string& header : compiler.header_names()) {
+  for (const auto& [header, text] : compiler.headers()) {
     add(header, "#include \"" + header + "\"\n");
   }
   for (const Variant& variant : representative_variants()) {
@@ -44,9 +51,6 @@ int main(int argc, char** argv) try {
   std::printf("%zu files and kernels in %.1f s, %d with a defect\n", kernels.size(),
               seconds.count(), failures);
   return failures == 0 && !kernels.empty() ? 0 : 1;
-} catch (const coda::hopper_table::LibraryMissing& error) {
-  std::fprintf(stderr, "skipped, no NVRTC: %s\n", error.what());
-  return 77;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/hopper_table/dynamic_library.h"
+#include "hopper/dynamic_library.h"
 
 namespace coda::hopper_table {
 namespace {
@@ -52,7 +52,7 @@ struct Api {
                 const Algorithm*, DevicePointer, std::size_t, Stream);
 
   Api() {
-    const DynamicLibrary cublas({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+    const hopper::DynamicLibrary cublas(hopper::cublas_library());
     cublas.load(create, "cublasLtCreate");
     cublas.load(descriptor_create, "cublasLtMatmulDescCreate");
     cublas.load(descriptor_set, "cublasLtMatmulDescSetAttribute");

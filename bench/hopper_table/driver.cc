@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "bench/hopper_table/dynamic_library.h"
+#include "hopper/dynamic_library.h"
 
 namespace coda::hopper_table {
 namespace {
@@ -67,7 +67,7 @@ struct Api {
                       int, int);
 
   Api() {
-    const DynamicLibrary cuda({"libcuda.so.1"});
+    const hopper::DynamicLibrary cuda(hopper::driver_library());
     cuda.load(init, "cuInit");
     cuda.load(driver_version, "cuDriverGetVersion");
     cuda.load(device_get, "cuDeviceGet");

@@ -254,7 +254,7 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
 int run(const Options& options) {
   const Device device;
   const PowerMeter power;
-  const NvrtcCompiler compiler(options.root);
+  const NvrtcCompiler compiler(read_headers(options.root));
   const Support support(device, compiler);
   std::printf("%s, driver API %d, %d multiprocessors, power limit %.0f W\n", device.name().c_str(),
               device.driver_version(), device.multiprocessors(), power.limit_watts());

@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "bench/hopper_table/dynamic_library.h"
+#include "hopper/dynamic_library.h"
 
 namespace coda::hopper_table {
 namespace {
@@ -19,7 +19,7 @@ struct Api {
   int (*power)(void*, unsigned*);
 
   Api() {
-    const DynamicLibrary nvml({"libnvidia-ml.so.1"});
+    const hopper::DynamicLibrary nvml(hopper::management_library());
     nvml.load(init, "nvmlInit_v2");
     nvml.load(device, "nvmlDeviceGetHandleByIndex_v2");
     nvml.load(clock, "nvmlDeviceGetClockInfo");

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles kernel text to an sm_90a cubin with NVRTC, which is opened at run time; no GPU is
+// needed. What the assembler reports is part of the result: a spill, local memory or serialised
+// wgmma is a defect of the kernel, because each costs more than any choice of tiles.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace coda::hopper {
+
+struct CompilerVersion {
+  int major = 0;
+  int minor = 0;
+
+  std::string text() const { return std::to_string(major) + "." + std::to_string(minor); }
+  friend auto operator<=>(const CompilerVersion&, const CompilerVersion&) = default;
+};
+
+// The oldest whose cubins the tests accept.
+inline constexpr CompilerVersion kOldestNvrtc{12, 4};
+inline constexpr std::string_view kArchitecture = "sm_90a";
+
+struct CompiledKernel {
+  std::vector<char> cubin;  // empty: it does not compile
+  std::string log;
+  int registers = 0;   // a thread
+  std::string defect;  // empty: none
+};
+
+class NvrtcCompiler {
+ public:
+  // What kernels may include: name -> text.
+  using Headers = std::map<std::string, std::string>;
+
+  // The embedded device code. Throws Error if there is no NVRTC, or too old a one.
+  NvrtcCompiler();
+  explicit NvrtcCompiler(Headers headers);
+
+  CompilerVersion version() const { return version_; }
+  const std::string& location() const;
+  const Headers& headers() const { return headers_; }
+  static std::span<const char* const> options();
+
+  // May be called by several threads at once.
+  CompiledKernel compile(const std::string& source) const;
+
+  // The same order as `sources`, on as many threads as the machine has cores.
+  std::vector<CompiledKernel> compile_all(const std::vector<std::string>& sources) const;
+
+ private:
+  Headers headers_;
+  CompilerVersion version_;
+};
+
+}  // namespace coda::hopper

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/parallel_for.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace coda::hopper {
+
+void parallel_for(size_t count, unsigned threads, const std::function<void(size_t)>& job) {
+  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+  const size_t used = std::min<size_t>(threads, count);
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        job(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (failure == nullptr) failure = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  std::vector<std::thread> workers;
+  for (size_t i = 1; i < used; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace coda::hopper
