@@ -10,9 +10,9 @@ namespace coda::device {
 
 enum class Element { bf16, fp16 };
 
-// How the operands lie in memory: TN is A[M, K] · B[N, K]ᵀ, NN is A[M, K] · B[K, N] and NT is
-// A[K, M]ᵀ · B[K, N].
-enum class Layout { tn, nn, nt };
+// How the operands lie in memory: TN is A[M, K] · B[N, K]ᵀ, NN is A[M, K] · B[K, N], NT is
+// A[K, M]ᵀ · B[K, N] and TT is A[K, M]ᵀ · B[N, K]ᵀ.
+enum class Layout { tn, nn, nt, tt };
 
 // The dimension along which an operand is contiguous: K, or its outer one (M or N).
 enum class Major { k, outer };
@@ -54,8 +54,12 @@ struct GemmConfig {
   }
   constexpr u32 blocks_m() const { return warpgroup_m() / kWgmmaM; }
 
-  constexpr Major major_a() const { return layout == Layout::nt ? Major::outer : Major::k; }
-  constexpr Major major_b() const { return layout == Layout::tn ? Major::k : Major::outer; }
+  constexpr Major major_a() const {
+    return layout == Layout::nt || layout == Layout::tt ? Major::outer : Major::k;
+  }
+  constexpr Major major_b() const {
+    return layout == Layout::tn || layout == Layout::tt ? Major::k : Major::outer;
+  }
 
   constexpr u32 stage_bytes_a() const { return tile_m * kBlockK * kElementBytes; }
   constexpr u32 stage_bytes_b() const { return tile_n * kBlockK * kElementBytes; }
@@ -77,12 +81,10 @@ constexpr OperandBox operand_box(Major major, u32 tile_outer, u32 slices) {
                            : OperandBox{.outer = kBlockK, .k = kBlockK / slices};
 }
 
-// An A tile is shared along a cluster's N, a B tile along its M.
+// An A tile is shared along a cluster's N, a B tile along its M (box_b: device/space.cuh, because
+// a B tile may consist of parts).
 constexpr OperandBox box_a(const GemmConfig& config) {
   return operand_box(config.major_a(), config.tile_m, config.cluster_n);
-}
-constexpr OperandBox box_b(const GemmConfig& config) {
-  return operand_box(config.major_b(), config.tile_n, config.cluster_m);
 }
 
 constexpr bool is_valid(const GemmConfig& config) {

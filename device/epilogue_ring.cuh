@@ -15,43 +15,35 @@
 #include "device/pipeline.cuh"
 #include "device/shared_layout.cuh"
 #include "device/tma.cuh"
+#include "device/unrolled.cuh"
 
 namespace coda::device {
 
-// An Epilogue provides
-//   kShape                                      what it moves for each sub-tile
-//   Arguments                                   descriptors and scalars
-//   load(arguments, plane, destination, origin, barrier)   one plane by TMA
-//   store(arguments, plane, origin, source)                one plane by TMA
-//   apply(arguments, accumulators, loaded, stored)         one 16x16 chunk, in registers
-template <GemmConfig kConfig, class Epilogue>
+// A kernel may have several tile spaces (device/space.cuh), whose sub-tiles pass through one ring
+// one after another: its groups are as large as the largest needs. If any space loads, the load
+// warp hands over every group, so that all barriers of a group keep one phase. A space without
+// planes leaves the ring alone.
+template <GemmConfig kConfig, RingShape kRing, bool kAnyLoads>
 struct EpilogueRing {
-  static constexpr EpilogueShape kShape = Epilogue::kShape;
-  static constexpr SharedLayout kShared = shared_layout(kConfig, kShape);
-  static constexpr u32 kGroups = kShared.groups;
-  static constexpr u32 kSubTiles = sub_tiles(kConfig);
-  static constexpr u32 kGroupBytes = larger(1, kShape.planes()) * kSubTileBytes;
+  static constexpr SharedLayout kShared = shared_layout(kConfig, kRing);
+  static constexpr u32 kGroups = larger(1, kShared.groups);
+  static constexpr u32 kGroupBytes = larger(1, kRing.planes) * kSubTileBytes;
   static constexpr u32 kSharers =
       kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
-  // Sub-tiles that a consumer writes before it fences once for all of them, because a fence waits
-  // for the writes: the whole tile if the ring holds it; else, or with loads, each is passed on at
-  // once to make room for the next.
-  static constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig);
-  static constexpr u32 kBatch = kShape.loads == 0 && kGroups >= kSubTiles ? kOwn : 1;
   static_assert(kShared.fits(), "the epilogue's staging does not fit beside the mainloop's stages");
-  static_assert(kSharers == 1 || kGroups % 2 == 0);
+  static_assert(kSharers == 1 || kShared.groups % 2 == 0);
 
   using State = PipelineState<kGroups>;
   using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
-  using Arguments = typename Epilogue::Arguments;
 
   u32 groups;  // shared-memory addresses
   u32 full;
   u32 staged;
   u32 free;
+  u32 scratch;
 
   __device__ __forceinline__ void init_barriers() const {
-    for (u32 group = 0; group < kGroups; ++group) {
+    for (u32 group = 0; group < kShared.groups; ++group) {
       barrier_init(full + group * kBarrierBytes, 1);
       barrier_init(staged + group * kBarrierBytes, kWarpgroupSize / kWarpSize);
       barrier_init(free + group * kBarrierBytes, 1);
@@ -59,16 +51,23 @@ struct EpilogueRing {
   }
 
   // One thread of the load warp: all sub-tiles of one tile.
+  template <class Space, class Arguments>
   __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile,
                                        State& state) const {
-    for (u32 index = 0; index < kSubTiles; ++index) {
+    constexpr SpaceShape kShape = Space::kShape;
+    for (u32 index = 0; index < sub_tiles(kConfig, kShape); ++index) {
       const u32 barrier = full + state.stage * kBarrierBytes;
       barrier_wait(free + state.stage * kBarrierBytes, state.phase ^ 1);
-      const TileCoord origin = sub_tile_origin(kConfig, tile, index);
-      barrier_arrive_expect(barrier, kShape.loads * kSubTileBytes);
+      if constexpr (kShape.loads == 0) {
+        barrier_arrive(barrier);
+      } else {
+        const TileCoord origin = sub_tile_origin(kConfig, kShape, tile, index);
+        barrier_arrive_expect(barrier, kShape.loads * kSubTileBytes);
 #pragma unroll
-      for (u32 plane = 0; plane < kShape.loads; ++plane) {
-        Epilogue::load(arguments, plane, plane_address(state.stage, plane), origin, barrier);
+        for (u32 plane = 0; plane < kShape.loads; ++plane) {
+          Space::load(arguments, plane, plane_address(state.stage, plane), origin.m, origin.n,
+                      barrier);
+        }
       }
       state.advance();
     }
@@ -85,16 +84,20 @@ struct EpilogueRing {
 
   // One thread of the store warp: all sub-tiles of one tile. Groups go back as their stores have
   // read them, or when there is nothing else to do; `drain` returns the last.
+  template <class Space, class Arguments>
   __device__ __forceinline__ void store(const Arguments& arguments, TileCoord tile, State& state,
                                         Unreleased& unreleased) const {
-    for (u32 index = 0; index < kSubTiles; ++index) {
+    constexpr SpaceShape kShape = Space::kShape;
+    for (u32 index = 0; index < sub_tiles(kConfig, kShape); ++index) {
       const u32 barrier = staged + state.stage * kBarrierBytes;
       if (!barrier_test(barrier, state.phase)) drain(unreleased);
       barrier_wait(barrier, state.phase);
-      const TileCoord origin = sub_tile_origin(kConfig, tile, index);
+      const TileCoord origin = sub_tile_origin(kConfig, kShape, tile, index);
+      if constexpr (kShape.stores != 0) {
 #pragma unroll
-      for (u32 plane = 0; plane < kShape.stores; ++plane) {
-        Epilogue::store(arguments, plane, origin, plane_address(state.stage, plane));
+        for (u32 plane = 0; plane < kShape.stores; ++plane) {
+          Space::store(arguments, plane, origin.m, origin.n, plane_address(state.stage, plane));
+        }
       }
       store_commit();
       state.advance();
@@ -112,40 +115,118 @@ struct EpilogueRing {
     while (unreleased.count != 0) release(unreleased);
   }
 
-  // One consumer warpgroup: its sub-tiles of one tile. `state` stands at the tile's first sub-tile
-  // for this warpgroup and ends at the next tile's. `waited` runs when the last group has been
-  // received.
-  template <class Waited>
-  __device__ __forceinline__ void transform(const Arguments& arguments, u32 thread, State& state,
+  // What a consumer warpgroup carries from tile to tile.
+  struct Consumer {
+    State state;      // the tile's first sub-tile of this warpgroup
+    u32 scratch = 0;  // this warpgroup's scratch: the buffer of its next sub-tile
+  };
+
+  __device__ __forceinline__ u32 scratch_of(u32 consumer) const {
+    return scratch + consumer * kScratchBuffers * kScratchBytes;
+  }
+
+  // One consumer warpgroup: its sub-tiles of one tile, whose first row and base column for this
+  // thread are given. `consumer` ends at the next tile's. `waited` runs when the last group has
+  // been received.
+  template <class Space, class Arguments, class Waited>
+  __device__ __forceinline__ void transform(const Arguments& arguments,
+                                            const typename Space::Rows& rows,
+                                            const Position& position, Consumer& consumer,
                                             const Accumulators& accumulators, Waited waited) const {
-    constexpr u32 kColumns = kConfig.tile_n / kSubTileColumns;
+    // Sub-tiles that are written before one fence for all of them, because a fence waits for the
+    // writes: the whole tile if the ring holds it; else, or with loads, each is passed on at once
+    // to make room for the next.
+    constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig, Space::kShape);
+    constexpr bool kWhole = !kAnyLoads && kShared.groups >= sub_tiles(kConfig, Space::kShape);
+    constexpr u32 kBatch = kWhole || !Space::kShape.staged() ? kOwn : 1;
+    unrolled<kOwn / kBatch>([&](auto batch) {
+      State arriving = consumer.state;
+      unrolled<kBatch>([&](auto inside) {
+        constexpr u32 kIndex = decltype(batch)::value * kBatch + decltype(inside)::value;
+        sub_tile<Space, kIndex>(arguments, rows, position, consumer, accumulators, [&] {
+          if constexpr (kIndex == kOwn - 1) waited();
+        });
+      });
+      if constexpr (Space::kShape.staged()) {
+        fence_async_proxy();
+        __syncwarp();
 #pragma unroll
-    for (u32 first = 0; first < kOwn; first += kBatch) {
-      State arriving = state;
-#pragma unroll
-      for (u32 own = first; own < first + kBatch; ++own) {
-        receive(state);
-        if (own == kOwn - 1) waited();
-#pragma unroll
-        for (u32 chunk = 0; chunk < kChunks; ++chunk) {
-          const u32 column = (own % kColumns) * kSubTileColumns + chunk * kChunkColumns;
-          transform_chunk(arguments,
-                          groups + state.stage * kGroupBytes + chunk_offset(thread, chunk),
-                          accumulators[own / kColumns] + column / 2);
+        for (u32 own = 0; own < kBatch; ++own) {
+          if (threadIdx.x % kWarpSize == 0) {
+            barrier_arrive(staged + arriving.stage * kBarrierBytes);
+          }
+          arriving.advance_by(kSharers);
         }
-        state.advance_by(kSharers);
       }
-      fence_async_proxy();
-      __syncwarp();
-#pragma unroll
-      for (u32 own = 0; own < kBatch; ++own) {
-        if (thread % kWarpSize == 0) barrier_arrive(staged + arriving.stage * kBarrierBytes);
-        arriving.advance_by(kSharers);
-      }
-    }
+    });
   }
 
  private:
+  static constexpr u32 kScratchBytes = scratch_bytes(kRing.column_partials);
+
+  template <class Space, u32 kIndex, class Arguments, class Waited>
+  __device__ __forceinline__ void sub_tile(const Arguments& arguments,
+                                           const typename Space::Rows& rows, const Position& tile,
+                                           Consumer& consumer, const Accumulators& accumulators,
+                                           Waited waited) const {
+    constexpr u32 kColumns = sub_tile_columns(kConfig, Space::kShape);
+    constexpr u32 kBlock = kIndex / kColumns;
+    constexpr u32 kFirst = kIndex % kColumns * kSubTileColumns;
+    typename Space::SubTile values;
+    Position position = tile;
+    position.row += kBlock * kWgmmaM;
+    position.column += kFirst;
+    const Position first = position;
+    Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
+    if constexpr (Space::kShape.staged()) receive(consumer.state);
+    waited();
+    const u32 group = groups + consumer.state.stage * kGroupBytes;
+    unrolled<kChunks>([&](auto chunk) {
+      constexpr u32 kChunk = decltype(chunk)::value;
+      constexpr u32 kHalf = Space::kShape.natural_half;
+      // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
+      const auto address = [&](u32 wide, u32 plane) {
+        const PlanePlace place = plane_place(kHalf, wide, plane, kChunk);
+        return group + place.plane * kSubTileBytes + chunk_offset(tile.thread, place.chunk);
+      };
+      u32 loaded[larger(1, Space::kShape.loads)][4];
+      u32 stored[larger(1, Space::kShape.stores)][4];
+      if constexpr (Space::kShape.loads != 0) {
+#pragma unroll
+        for (u32 plane = 0; plane < Space::kShape.loads; ++plane) {
+          load_matrices(loaded[plane], address(Space::kShape.wide_loads, plane));
+        }
+      }
+      float acc[Space::kShape.parts][kChunkElements];
+#pragma unroll
+      for (u32 part = 0; part < Space::kShape.parts; ++part) {
+        constexpr u32 kBase = kFirst + kChunk * kChunkColumns;
+        const u32 column = accumulator_column(kConfig, Space::kShape, part, kBase);
+#pragma unroll
+        for (u32 i = 0; i < kChunkElements; ++i) {
+          acc[part][i] = accumulators[kBlock][column / 2 + i];
+        }
+      }
+      Space::template chunk<kBlock, kChunk>(arguments, rows, values, acc, loaded, stored, position);
+      position.column += kChunkColumns;
+      if constexpr (Space::kShape.stores != 0) {
+#pragma unroll
+        for (u32 plane = 0; plane < Space::kShape.stores; ++plane) {
+          store_matrices(address(Space::kShape.wide_stores, plane), stored[plane]);
+        }
+      }
+    });
+    Space::template end_sub_tile<kBlock>(arguments, rows, values, first, consumer.scratch);
+    if constexpr (Space::kShape.column_partials != 0) next_scratch(consumer);
+    if constexpr (Space::kShape.staged()) consumer.state.advance_by(kSharers);
+  }
+
+  // Sub-tiles use two buffers in turn.
+  __device__ __forceinline__ void next_scratch(Consumer& consumer) const {
+    const u32 first = scratch_of(threadIdx.x / kWarpgroupSize - 1);
+    consumer.scratch = consumer.scratch == first ? first + kScratchBytes : first;
+  }
+
   __device__ __forceinline__ void release(Unreleased& unreleased) const {
     barrier_arrive(free + unreleased.oldest.stage * kBarrierBytes);
     unreleased.oldest.advance();
@@ -154,7 +235,7 @@ struct EpilogueRing {
 
   // Without loads the group comes straight from the store warp.
   __device__ __forceinline__ void receive(const State& state) const {
-    if constexpr (kShape.loads != 0) {
+    if constexpr (kAnyLoads) {
       barrier_wait(full + state.stage * kBarrierBytes, state.phase);
     } else {
       barrier_wait(free + state.stage * kBarrierBytes, state.phase ^ 1);
@@ -163,24 +244,6 @@ struct EpilogueRing {
 
   __device__ __forceinline__ u32 plane_address(u32 group, u32 plane) const {
     return groups + group * kGroupBytes + plane * kSubTileBytes;
-  }
-
-  // A warp reads and writes only its own 16 rows, so the plane is transformed in place.
-  __device__ __forceinline__ static void transform_chunk(const Arguments& arguments, u32 address,
-                                                         const float* accumulators) {
-    u32 loaded[larger(1, kShape.loads)][4];
-    u32 stored[larger(1, kShape.stores)][4];
-    if constexpr (kShape.loads != 0) {
-#pragma unroll
-      for (u32 plane = 0; plane < kShape.loads; ++plane) {
-        load_matrices(loaded[plane], address + plane * kSubTileBytes);
-      }
-    }
-    Epilogue::apply(arguments, accumulators, loaded, stored);
-#pragma unroll
-    for (u32 plane = 0; plane < kShape.stores; ++plane) {
-      store_matrices(address + plane * kSubTileBytes, stored[plane]);
-    }
   }
 };
 

@@ -6,7 +6,7 @@
 // accumulators of that chunk, so an epilogue never exchanges values between threads.
 #pragma once
 
-#include "device/config.cuh"
+#include "device/space.cuh"
 
 namespace coda::device {
 
@@ -22,14 +22,6 @@ constexpr u32 fragment_column(u32 thread, u32 index) {
   return (index / 4) * 8 + (thread % 4) * 2 + index % 2;
 }
 
-// An epilogue handles a sub-tile of 64 rows by 64 columns as four chunks of 16 columns; in a chunk
-// a thread holds eight accumulators, packed to four registers for one stmatrix.x4.
-inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
-inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
-inline constexpr u32 kChunkColumns = 16;
-inline constexpr u32 kChunks = kSubTileColumns / kChunkColumns;
-inline constexpr u32 kChunkAccumulators = 8;
-
 // Lane l addresses row l % 8 of matrix l / 8, whose order (rows 0-7 and 8-15 of the left half, then
 // of the right half) is that of the accumulators. Returns a byte offset inside the sub-tile.
 constexpr u32 chunk_offset(u32 thread, u32 chunk) {
@@ -41,30 +33,36 @@ constexpr u32 chunk_offset(u32 thread, u32 chunk) {
 
 // Sub-tiles of one tile, in the order in which the epilogue visits them. Cooperative warpgroups
 // alternate, so that both advance through one ring of staging buffers.
-constexpr u32 sub_tiles(const GemmConfig& config) {
-  return config.tile_m / kWgmmaM * (config.tile_n / kSubTileColumns);
+constexpr u32 sub_tile_columns(const GemmConfig& config, const SpaceShape& shape) {
+  return base_columns(config, shape) / kSubTileColumns;
 }
-constexpr u32 sub_tiles_per_warpgroup(const GemmConfig& config) {
-  return config.blocks_m() * (config.tile_n / kSubTileColumns);
+constexpr u32 sub_tiles(const GemmConfig& config, const SpaceShape& shape) {
+  return config.tile_m / kWgmmaM * sub_tile_columns(config, shape);
+}
+constexpr u32 sub_tiles_per_warpgroup(const GemmConfig& config, const SpaceShape& shape) {
+  return config.blocks_m() * sub_tile_columns(config, shape);
 }
 
-struct SubTile {
+struct SubTilePlace {
   u32 warpgroup = 0;  // which consumer warpgroup holds it, among those that share the tile
   u32 block_m = 0;    // 64-row block of that warpgroup
-  u32 chunk_n = 0;    // 64-column chunk of the tile
+  u32 column = 0;     // first base column in the tile
 };
 
-constexpr SubTile sub_tile(const GemmConfig& config, u32 index) {
+constexpr SubTilePlace sub_tile(const GemmConfig& config, const SpaceShape& shape, u32 index) {
   const u32 sharers = config.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
   const u32 own = index / sharers;
-  const u32 columns = config.tile_n / kSubTileColumns;
-  return {.warpgroup = index % sharers, .block_m = own / columns, .chunk_n = own % columns};
+  const u32 columns = sub_tile_columns(config, shape);
+  return {.warpgroup = index % sharers,
+          .block_m = own / columns,
+          .column = own % columns * kSubTileColumns};
 }
 
-constexpr TileCoord sub_tile_origin(const GemmConfig& config, TileCoord tile, u32 index) {
-  const SubTile sub = sub_tile(config, index);
+constexpr TileCoord sub_tile_origin(const GemmConfig& config, const SpaceShape& shape,
+                                    TileCoord tile, u32 index) {
+  const SubTilePlace sub = sub_tile(config, shape, index);
   return {.m = tile.m + sub.warpgroup * config.warpgroup_m() + sub.block_m * kWgmmaM,
-          .n = tile.n + sub.chunk_n * kSubTileColumns};
+          .n = tile.n + sub.column};
 }
 
 }  // namespace coda::device

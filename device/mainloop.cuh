@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mainloop: one producer thread streams operand tiles into a ring of shared-memory stages by
-// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program; epilogues
-// never change it. Protocol of a stage: the producer waits until it is empty in every CTA that it
-// writes to, then announces the bytes that will arrive here (its own slice and its peers') and
-// issues its slice; a consumer waits until it is full, multiplies, and, once the tensor cores have
-// read it, tells every CTA that writes to it.
-// Invariant: producers and consumers visit the stages in the same order, tile after tile.
+// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program: a space only
+// says which descriptors a tile is loaded from (K segments one after another; a B tile in parts),
+// and epilogues never change it. Protocol of a stage: the producer waits until it is empty in every
+// CTA that it writes to, then announces the bytes that will arrive here (its own slice and its
+// peers') and issues its slice; a consumer waits until it is full, multiplies, and, once the tensor
+// cores have read it, tells every CTA that writes to it. Invariant: producers and consumers visit
+// the stages in the same order, tile after tile.
 #pragma once
 
 #include "device/barrier.cuh"
-#include "device/mainloop_arguments.cuh"
 #include "device/pipeline.cuh"
 #include "device/shared_layout.cuh"
+#include "device/tile_order.cuh"
 #include "device/tma.cuh"
 #include "device/wgmma.cuh"
 #include "device/wgmma_descriptor.cuh"
@@ -41,21 +42,46 @@ struct Mainloop {
     }
   }
 
-  // One thread: all K blocks of one tile.
-  __device__ __forceinline__ void load(const GemmArguments& arguments, TileCoord tile, u32 rank,
+  // One thread: all K blocks of one tile, segment after segment.
+  template <class Space, class Arguments>
+  __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile, u32 rank,
                                        State& state) const {
-    for (u32 block = 0; block < arguments.k_blocks; ++block) {
-      const u32 full_barrier = full + state.stage * kBarrierBytes;
-      barrier_wait(empty + state.stage * kBarrierBytes, state.phase ^ 1);
-      barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
-      load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
-          stages_a + state.stage * kConfig.stage_bytes_a(), arguments.a, tile.m, block * kBlockK,
-          full_barrier, rank / kConfig.cluster_m, multicast_mask_a(kConfig, rank));
-      load_operand<kConfig.major_b(), kConfig.tile_n, kConfig.cluster_m>(
-          stages_b + state.stage * kConfig.stage_bytes_b(), arguments.b, tile.n, block * kBlockK,
-          full_barrier, rank % kConfig.cluster_m, multicast_mask_b(kConfig, rank));
-      state.advance();
+    constexpr u32 kParts = Space::kShape.loaded_parts();
+    constexpr u32 kPartColumns = kConfig.tile_n / kParts;
+    const u32 column = operand_column(Space::kShape, tile.n);
+#pragma unroll
+    for (u32 segment = 0; segment < Space::kShape.segments; ++segment) {
+      const u32 k_blocks = Space::k_blocks(arguments, segment);
+      for (u32 block = 0; block < k_blocks; ++block) {
+        const u32 full_barrier = full + state.stage * kBarrierBytes;
+        barrier_wait(empty + state.stage * kBarrierBytes, state.phase ^ 1);
+        barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
+        load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
+            stages_a + state.stage * kConfig.stage_bytes_a(), Space::a(arguments, segment), tile.m,
+            block * kBlockK, full_barrier, rank / kConfig.cluster_m,
+            multicast_mask_a(kConfig, rank));
+#pragma unroll
+        for (u32 part = 0; part < kParts; ++part) {
+          load_operand<kConfig.major_b(), kPartColumns, kConfig.cluster_m>(
+              stages_b + state.stage * kConfig.stage_bytes_b() +
+                  part * (kPartColumns * kBlockK * kElementBytes),
+              Space::b(arguments, segment, part), column, block * kBlockK, full_barrier,
+              rank % kConfig.cluster_m, multicast_mask_b(kConfig, rank));
+        }
+        state.advance();
+      }
     }
+  }
+
+  // K blocks of every tile of a space: all that consumers know of its segments.
+  template <class Space, class Arguments>
+  __device__ __forceinline__ static u32 k_blocks(const Arguments& arguments) {
+    u32 sum = 0;
+#pragma unroll
+    for (u32 segment = 0; segment < Space::kShape.segments; ++segment) {
+      sum += Space::k_blocks(arguments, segment);
+    }
+    return sum;
   }
 
   // One warpgroup: accumulates its rows of one tile. `issued` runs when the last wgmma has been
@@ -101,7 +127,7 @@ struct Mainloop {
 
  private:
   template <Major kMajor, u32 kTileOuter, u32 kSlices>
-  __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap& map, u32 outer,
+  __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap* map, u32 outer,
                                                       u32 k, u32 barrier, u32 slice, u16 mask) {
     constexpr OperandBox kBox = operand_box(kMajor, kTileOuter, kSlices);
     if constexpr (kMajor == Major::k) {
@@ -118,12 +144,12 @@ struct Mainloop {
   }
 
   template <u32 kSlices>
-  __device__ __forceinline__ static void issue(u32 destination, const TensorMap& map, u32 inner,
+  __device__ __forceinline__ static void issue(u32 destination, const TensorMap* map, u32 inner,
                                                u32 outer, u32 barrier, u16 mask) {
     if constexpr (kSlices == 1) {
-      tma_load(destination, &map, inner, outer, barrier);
+      tma_load(destination, map, inner, outer, barrier);
     } else {
-      tma_load_multicast(destination, &map, inner, outer, barrier, mask);
+      tma_load_multicast(destination, map, inner, outer, barrier, mask);
     }
   }
 

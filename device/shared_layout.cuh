@@ -13,48 +13,67 @@ inline constexpr u32 kSharedMemoryPerBlock = 232448;  // sm_90, opted in
 inline constexpr u32 kSharedAlignment = 1024;
 inline constexpr u32 kBarrierBytes = 8;
 
-// What an epilogue moves for each sub-tile, in planes of one sub-tile. A store reuses the plane of
-// the load with its number.
-struct EpilogueShape {
-  u32 loads = 0;
-  u32 stores = 1;
-  // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
-  // kernel has which must move as many bytes.
-  u32 streamed_loads = 0;
-  u32 streamed_stores = 0;
-
-  constexpr u32 planes() const { return larger(loads, stores); }
-  constexpr bool streams() const { return streamed_loads + streamed_stores != 0; }
+// What the epilogues of a kernel's spaces need of shared memory: the largest of each.
+struct RingShape {
+  u32 planes = 0;     // of a group, 64x64 16-bit elements each
+  u32 sub_tiles = 1;  // of a tile that is staged
+  u32 column_partials = 0;
+  bool streams = false;
 };
 
+constexpr RingShape merged(const RingShape& a, const RingShape& b) {
+  return {.planes = larger(a.planes, b.planes),
+          .sub_tiles = larger(a.sub_tiles, b.sub_tiles),
+          .column_partials = larger(a.column_partials, b.column_partials),
+          .streams = a.streams || b.streams};
+}
+
+constexpr RingShape ring_shape(const GemmConfig& config, const SpaceShape& shape) {
+  return {.planes = shape.planes(),
+          .sub_tiles = shape.staged() ? sub_tiles(config, shape) : 1,
+          .column_partials = shape.column_partials,
+          .streams = shape.streams()};
+}
+
 inline constexpr u32 kStreamBuffers = 2;
+
+// Column partials pass from warp to warp through 64 floats a warp each, in two buffers that
+// sub-tiles use in turn, so that one barrier a sub-tile is enough.
+inline constexpr u32 kScratchBuffers = 2;
+constexpr u32 scratch_bytes(u32 column_partials) {  // one buffer of one warpgroup
+  return column_partials * (kWarpgroupSize / kWarpSize) * kSubTileColumns * 4;
+}
 
 struct SharedLayout {
   u32 a = 0;
   u32 b = 0;
   u32 ring = 0;
   u32 stream = 0;
+  u32 scratch = 0;  // [warpgroup][buffer]
   u32 barriers = 0;
   u32 progress = 0;  // tiles begun, for the streamer
   u32 bytes = 0;
-  u32 groups = 0;  // groups of planes in the ring; 0: does not fit
+  u32 groups = 0;  // groups of planes in the ring; 0: does not fit, if there are planes
 
-  constexpr bool fits() const { return groups != 0 && bytes <= kSharedMemoryPerBlock; }
+  bool fitting = false;
+
+  constexpr bool fits() const { return fitting; }
 };
 
-constexpr SharedLayout shared_layout(const GemmConfig& config, const EpilogueShape& shape) {
+constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& shape) {
   SharedLayout layout;
   layout.a = 0;
   layout.b = config.stages * config.stage_bytes_a();
   layout.ring = config.stages * config.stage_bytes();
 
-  const u32 stream_bytes = shape.streams() ? kStreamBuffers * kSubTileBytes : 0;
-  const u32 most_groups = sub_tiles(config);
+  const u32 stream_bytes = shape.streams ? kStreamBuffers * kSubTileBytes : 0;
+  const u32 scratch = kConsumerWarpgroups * kScratchBuffers * scratch_bytes(shape.column_partials);
+  const u32 most_groups = shape.planes == 0 ? 0 : shape.sub_tiles;
   const u32 barriers = 2 * config.stages + 3 * most_groups + kStreamBuffers;
-  const u32 tail = barriers * kBarrierBytes + 16;
+  const u32 tail = scratch + barriers * kBarrierBytes + 16;
   const u32 used = layout.ring + stream_bytes + tail;
-  const u32 group_bytes = larger(1, shape.planes()) * kSubTileBytes;
-  if (used + group_bytes > kSharedMemoryPerBlock) return layout;
+  const u32 group_bytes = larger(1, shape.planes) * kSubTileBytes;
+  if (used > kSharedMemoryPerBlock) return layout;
 
   // A whole tile's planes at most: more would only delay the prefetch's first wait. Two cooperative
   // warpgroups take turns in the ring, which is unambiguous only if its length is even.
@@ -62,10 +81,17 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const EpilogueSha
   if (config.schedule == Schedule::cooperative) groups -= groups % 2;
   layout.groups = groups;
   layout.stream = layout.ring + groups * group_bytes;
-  layout.barriers = layout.stream + stream_bytes;
+  layout.scratch = layout.stream + stream_bytes;
+  layout.barriers = layout.scratch + scratch;
   layout.progress = layout.barriers + barriers * kBarrierBytes;
   layout.bytes = layout.progress + 16;
+  layout.fitting = groups != 0 || shape.planes == 0;
   return layout;
+}
+
+// Of a kernel with one space.
+constexpr SharedLayout shared_layout(const GemmConfig& config, const SpaceShape& shape) {
+  return shared_layout(config, ring_shape(config, shape));
 }
 
 }  // namespace coda::device

@@ -11,7 +11,7 @@
 
 namespace coda::device {
 
-template <GemmConfig kConfig, EpilogueShape kShape>
+template <GemmConfig kConfig, SpaceShape kShape>
 struct Streamer {
   u32 buffers;  // shared-memory addresses
   u32 barriers;
@@ -32,7 +32,7 @@ struct Streamer {
   __device__ __forceinline__ void tile(const u8* source, u8* destination, u64 index, u32 visit,
                                        u32& step) const {
     wait_for_tile(visit);
-    constexpr u64 kSubTiles = sub_tiles(kConfig);
+    constexpr u64 kSubTiles = sub_tiles(kConfig, kShape);
     for (u32 sub = 0; sub < kSubTiles; ++sub) {
       store_wait_read<0>();
 #pragma unroll

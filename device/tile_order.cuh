@@ -7,7 +7,7 @@
 // Invariant: `cluster_tile` is a bijection from [0, count) to the cluster tiles.
 #pragma once
 
-#include "device/config.cuh"
+#include "device/space.cuh"
 
 namespace coda::device {
 
@@ -38,10 +38,11 @@ struct TileOrder {
   }
 };
 
-constexpr TileOrder tile_order(const GemmConfig& config, u32 m, u32 n, u32 band,
-                               bool transposed = false) {
+// Over a space of m rows and n base columns.
+constexpr TileOrder tile_order(const GemmConfig& config, const SpaceShape& shape, u32 m, u32 n,
+                               u32 band, bool transposed = false) {
   return {.rows = ceil_div(m, config.tile_m * config.cluster_m),
-          .columns = ceil_div(n, config.tile_n * config.cluster_n),
+          .columns = ceil_div(n, base_columns(config, shape) * config.cluster_n),
           .band = larger(1, band),
           .transposed = transposed ? 1u : 0u};
 }
@@ -51,11 +52,13 @@ constexpr u32 cluster_rank(const GemmConfig& config, u32 rank_m, u32 rank_n) {
   return rank_m + rank_n * config.cluster_m;
 }
 
-// First row and column of the tile that one CTA of the cluster computes. It may lie wholly outside
-// the output: TMA then loads zeros and stores nothing, and the cluster stays in step.
-constexpr TileCoord cta_tile(const GemmConfig& config, TileCoord cluster_tile, u32 rank) {
+// First row and base column of the tile that one CTA of the cluster computes. It may lie wholly
+// outside the space: TMA then loads zeros and stores nothing, and the cluster stays in step.
+constexpr TileCoord cta_tile(const GemmConfig& config, const SpaceShape& shape,
+                             TileCoord cluster_tile, u32 rank) {
   return {.m = (cluster_tile.m * config.cluster_m + rank % config.cluster_m) * config.tile_m,
-          .n = (cluster_tile.n * config.cluster_n + rank / config.cluster_m) * config.tile_n};
+          .n = (cluster_tile.n * config.cluster_n + rank / config.cluster_m) *
+               base_columns(config, shape)};
 }
 
 // The CTAs that need the same A tile (same rows) and the same B tile (same columns), as bit masks.

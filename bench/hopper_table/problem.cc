@@ -157,10 +157,7 @@ LoadedKernel load_variant(const Device& device, const Variant& variant,
 std::function<void(unsigned set)> prepare(const Device& device, const LoadedKernel& kernel,
                                           const Variant& variant, const Problem& problem,
                                           Band band) {
-  struct Arguments {
-    device::GemmArguments gemm;
-    device::SyntheticArguments epilogue;
-  };
+  using Arguments = device::SyntheticArguments;
   const device::GemmConfig& config = variant.config;
   const Shape& shape = problem.shape();
   const unsigned across =
@@ -168,37 +165,36 @@ std::function<void(unsigned set)> prepare(const Device& device, const LoadedKern
   auto arguments = std::make_shared<std::vector<Arguments>>();
   for (const TensorSet& set : problem.sets()) {
     Arguments one;
-    one.gemm.a = operand_map(device, set.a, shape.fp16, config.major_a(), device::box_a(config));
-    one.gemm.b = operand_map(device, set.b, shape.fp16, config.major_b(), device::box_b(config));
-    one.gemm.order =
-        device::tile_order(config, shape.m, shape.n, band.length / across, band.columns);
-    one.gemm.k_blocks = device::ceil_div(shape.k, device::kBlockK);
+    one.a = operand_map(device, set.a, shape.fp16, config.major_a(), device::box_a(config));
+    one.b = operand_map(device, set.b, shape.fp16, config.major_b(),
+                        device::box_b(config, variant.shape));
+    one.order = device::tile_order(config, variant.shape, shape.m, shape.n, band.length / across,
+                                   band.columns);
+    one.k_blocks = device::ceil_div(shape.k, device::kBlockK);
     for (unsigned i = 0; i < variant.shape.loads; ++i) {
-      one.epilogue.loads[i] = plane_map(device, set.loads.at(i), shape.fp16);
+      one.loads[i] = plane_map(device, set.loads.at(i), shape.fp16);
     }
     for (unsigned i = 0; i < variant.shape.stores; ++i) {
-      one.epilogue.stores[i] = plane_map(device, set.stores.at(i), shape.fp16);
+      one.stores[i] = plane_map(device, set.stores.at(i), shape.fp16);
     }
     if (variant.shape.streams()) {
       if (problem.stream_source().data == 0) throw std::runtime_error("no stream buffers");
       // NOLINTBEGIN(performance-no-int-to-ptr): device addresses
-      one.epilogue.stream_source =
-          reinterpret_cast<const device::u8*>(problem.stream_source().data);
-      one.epilogue.stream_destination =
-          reinterpret_cast<device::u8*>(problem.stream_destination().data);
+      one.stream_source = reinterpret_cast<const device::u8*>(problem.stream_source().data);
+      one.stream_destination = reinterpret_cast<device::u8*>(problem.stream_destination().data);
       // NOLINTEND(performance-no-int-to-ptr)
     }
     arguments->push_back(one);
   }
   // No more clusters than give each the same number of tiles: the others would only draw power.
   LaunchShape launch = kernel.launch;
-  const unsigned tiles = arguments->front().gemm.order.count();
+  const unsigned tiles = arguments->front().order.count();
   const unsigned waves = device::ceil_div(tiles, kernel.resident_clusters);
   launch.grid = config.cluster_size() * device::ceil_div(tiles, waves);
   const Function function = kernel.function;
   return [&device, arguments, launch, function](unsigned set) {
     Arguments& one = (*arguments)[set % arguments->size()];
-    void* pointers[] = {&one.gemm, &one.epilogue};
+    void* pointers[] = {&one};
     device.launch(function, launch, pointers);
   };
 }

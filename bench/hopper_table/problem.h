@@ -11,7 +11,6 @@
 #include "bench/hopper_table/driver.h"
 #include "bench/hopper_table/nvrtc_compiler.h"
 #include "bench/hopper_table/variants.h"
-#include "device/mainloop_arguments.cuh"
 #include "device/synthetic_arguments.cuh"
 
 namespace coda::hopper_table {

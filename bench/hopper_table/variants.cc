@@ -8,10 +8,10 @@ namespace coda::hopper_table {
 namespace {
 
 using device::Element;
-using device::EpilogueShape;
 using device::GemmConfig;
 using device::Layout;
 using device::Schedule;
+using device::SpaceShape;
 
 struct Tile {
   device::u32 m;
@@ -73,6 +73,7 @@ const char* layout_name(Layout layout) {
     case Layout::tn: return "tn";
     case Layout::nn: return "nn";
     case Layout::nt: return "nt";
+    case Layout::tt: return "tt";
   }
   return "?";
 }
@@ -115,12 +116,12 @@ std::vector<Variant> bare_variants(Layout layout, Element element) {
   return variants;
 }
 
-std::vector<EpilogueShape> epilogue_menu() {
+std::vector<SpaceShape> epilogue_menu() {
   return {{.loads = 0, .stores = 1}, {.loads = 1, .stores = 1}, {.loads = 1, .stores = 2},
           {.loads = 2, .stores = 2}, {.loads = 2, .stores = 3}, {.loads = 3, .stores = 3}};
 }
 
-EpilogueShape streamed(const EpilogueShape& shape) {
+SpaceShape streamed(const SpaceShape& shape) {
   return {
       .loads = 0, .stores = 1, .streamed_loads = shape.loads, .streamed_stores = shape.stores - 1};
 }
@@ -129,7 +130,7 @@ std::vector<Variant> epilogue_variants(Layout layout) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
     for (const Cluster& cluster : {Cluster{1, 2}, Cluster{2, 1}}) {
-      for (const EpilogueShape& shape : epilogue_menu()) {
+      for (const SpaceShape& shape : epilogue_menu()) {
         append(variants, with_stages({.config = {.tile_m = tile.m,
                                                  .tile_n = tile.n,
                                                  .cluster_m = cluster.m,
@@ -146,7 +147,7 @@ std::vector<Variant> epilogue_variants(Layout layout) {
 std::vector<Variant> floor_variants(Layout layout) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
-    for (const EpilogueShape& shape : epilogue_menu()) {
+    for (const SpaceShape& shape : epilogue_menu()) {
       if (shape.loads == 0) continue;
       append(variants, with_stages({.config = {.tile_m = tile.m,
                                                .tile_n = tile.n,
@@ -190,15 +191,15 @@ std::vector<Variant> representative_variants() {
 
 std::string kernel_source(const Variant& variant) {
   const GemmConfig& c = variant.config;
-  const EpilogueShape& e = variant.shape;
+  const SpaceShape& e = variant.shape;
   const auto field = [](const char* name, device::u32 value) {
     return std::string(".") + name + " = " + std::to_string(value) + ", ";
   };
-  const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt"};
+  const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt", "Layout::tt"};
   return "// " + variant.name() +
          "\n"
-         "#include \"device/epilogue_synthetic.cuh\"\n"
-         "#include \"device/gemm_kernel.cuh\"\n"
+         "#include \"device/program_kernel.cuh\"\n"
+         "#include \"device/synthetic_space.cuh\"\n"
          "namespace coda::device {\n"
          "constexpr GemmConfig kConfig{" +
          field("tile_m", c.tile_m) + field("tile_n", c.tile_n) + field("cluster_m", c.cluster_m) +
@@ -209,16 +210,14 @@ std::string kernel_source(const Variant& variant) {
          field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"
-         "constexpr EpilogueShape kShape{" +
+         "constexpr SpaceShape kShape{" +
          field("loads", e.loads) + field("stores", e.stores) +
          field("streamed_loads", e.streamed_loads) + field("streamed_stores", e.streamed_stores) +
          "};\n"
          "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
          "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n"
-         "gemm(const __grid_constant__ GemmArguments arguments,\n"
-         "     const __grid_constant__ SyntheticArguments epilogue) {\n"
-         "  gemm_kernel<kConfig, SyntheticEpilogue<kConfig, kShape>>(arguments, "
-         "epilogue);\n"
+         "gemm(const __grid_constant__ SyntheticArguments arguments) {\n"
+         "  program_kernel<kConfig, SyntheticSpace<kConfig, kShape>>(arguments);\n"
          "}\n"
          "}  // namespace coda::device\n";
 }

@@ -12,7 +12,7 @@ namespace coda::hopper_table {
 
 struct Variant {
   device::GemmConfig config;
-  device::EpilogueShape shape;
+  device::SpaceShape shape;
 
   // For example "128x256 co c21 s4 tn" and "+2l3s" or "+2l3s streamed".
   std::string name() const;
@@ -25,9 +25,9 @@ std::vector<Variant> bare_variants(device::Layout layout,
                                    device::Element element = device::Element::bf16);
 
 // What an epilogue may move besides its output, as loads and stores of the whole tile.
-std::vector<device::EpilogueShape> epilogue_menu();
+std::vector<device::SpaceShape> epilogue_menu();
 // The same bytes, moved by a streamer beside a bare GEMM.
-device::EpilogueShape streamed(const device::EpilogueShape& shape);
+device::SpaceShape streamed(const device::SpaceShape& shape);
 
 // Every tile with every epilogue and its streamed twin, the clusters pruned to those of two CTAs.
 std::vector<Variant> epilogue_variants(device::Layout layout);

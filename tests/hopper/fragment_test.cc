@@ -63,7 +63,7 @@ TEST(Fragment, StmatrixPutsAccumulatorsWhereTmaReadsThem) {
         for (u32 lane = 0; lane < kWarpSize; ++lane) {
           const u32 thread = warp * kWarpSize + lane;
           for (u32 half = 0; half < 2; ++half) {
-            const u32 index = chunk * kChunkAccumulators + matrix * 2 + half;
+            const u32 index = chunk * kChunkElements + matrix * 2 + half;
             const int value = static_cast<int>(fragment_row(thread, index) * kSubTileColumns +
                                                fragment_column(thread, index));
             const u32 addressing_lane = matrix * 8 + lane / 4;
@@ -101,26 +101,29 @@ TEST(Fragment, StmatrixHasNoBankConflicts) {
 
 TEST(SubTiles, CoverEachTileOnceInEveryConfiguration) {
   for (const GemmConfig& config : valid_configs()) {
-    const TileCoord tile{.m = 3 * config.tile_m, .n = 5 * config.tile_n};
-    std::set<std::pair<u32, u32>> origins;
-    std::array<u32, kConsumerWarpgroups> own{};
-    for (u32 index = 0; index < sub_tiles(config); ++index) {
-      const SubTile sub = sub_tile(config, index);
-      const TileCoord origin = sub_tile_origin(config, tile, index);
-      ASSERT_LT(sub.block_m, config.blocks_m());
-      ASSERT_LT(sub.chunk_n, config.tile_n / kSubTileColumns);
-      ASSERT_GE(origin.m, tile.m);
-      ASSERT_LE(origin.m + kWgmmaM, tile.m + config.tile_m);
-      ASSERT_LE(origin.n + kSubTileColumns, tile.n + config.tile_n);
-      // A consumer counts its own sub-tiles without asking: the n-th has block n / columns.
-      const u32 nth = own[sub.warpgroup]++;
-      ASSERT_EQ(sub.block_m, nth / (config.tile_n / kSubTileColumns));
-      ASSERT_EQ(sub.chunk_n, nth % (config.tile_n / kSubTileColumns));
-      origins.emplace(origin.m, origin.n);
+    for (const SpaceShape& shape : valid_shapes(config)) {
+      const u32 columns = base_columns(config, shape);
+      const TileCoord tile{.m = 3 * config.tile_m, .n = 5 * columns};
+      std::set<std::pair<u32, u32>> origins;
+      std::array<u32, kConsumerWarpgroups> own{};
+      for (u32 index = 0; index < sub_tiles(config, shape); ++index) {
+        const SubTilePlace sub = sub_tile(config, shape, index);
+        const TileCoord origin = sub_tile_origin(config, shape, tile, index);
+        ASSERT_LT(sub.block_m, config.blocks_m());
+        ASSERT_LT(sub.column, columns);
+        ASSERT_GE(origin.m, tile.m);
+        ASSERT_LE(origin.m + kWgmmaM, tile.m + config.tile_m);
+        ASSERT_LE(origin.n + kSubTileColumns, tile.n + columns);
+        // A consumer counts its own sub-tiles without asking: the n-th has block n / columns.
+        const u32 nth = own[sub.warpgroup]++;
+        ASSERT_EQ(sub.block_m, nth / sub_tile_columns(config, shape));
+        ASSERT_EQ(sub.column, nth % sub_tile_columns(config, shape) * kSubTileColumns);
+        origins.emplace(origin.m, origin.n);
+      }
+      EXPECT_EQ(origins.size(), sub_tiles(config, shape));
+      EXPECT_EQ(own[0], sub_tiles_per_warpgroup(config, shape));
+      EXPECT_EQ(own[1], config.schedule == Schedule::cooperative ? own[0] : 0);
     }
-    EXPECT_EQ(origins.size(), sub_tiles(config));
-    EXPECT_EQ(own[0], sub_tiles_per_warpgroup(config));
-    EXPECT_EQ(own[1], config.schedule == Schedule::cooperative ? own[0] : 0);
   }
 }
 

@@ -16,7 +16,7 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
       for (u32 loads = 0; loads <= 3; ++loads) {
         for (u32 stores = 1; stores <= 4; ++stores) {
           for (const u32 streamed : {0u, 1u}) {
-            const EpilogueShape shape{.loads = loads, .stores = stores, .streamed_loads = streamed};
+            const SpaceShape shape{.loads = loads, .stores = stores, .streamed_loads = streamed};
             const SharedLayout layout = shared_layout(config, shape);
             if (!layout.fits()) continue;
             EXPECT_EQ(layout.a % kSharedAlignment, 0u);
@@ -44,13 +44,13 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
 
 TEST(SharedLayout, StatedBudgets) {
   const GemmConfig ping_pong{.tile_m = 128, .tile_n = 128, .stages = 6};
-  EXPECT_EQ(shared_layout(ping_pong, {}).groups, sub_tiles(ping_pong));
+  EXPECT_EQ(shared_layout(ping_pong, SpaceShape{}).groups, sub_tiles(ping_pong, {}));
   GemmConfig cooperative{
       .tile_m = 128, .tile_n = 256, .stages = 3, .schedule = Schedule::cooperative};
-  EXPECT_EQ(shared_layout(cooperative, {}).groups, sub_tiles(cooperative));
+  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).groups, sub_tiles(cooperative, {}));
   cooperative.stages = 4;
-  EXPECT_EQ(shared_layout(cooperative, {}).groups, 4u);
-  EXPECT_FALSE(shared_layout(cooperative, {.loads = 2, .stores = 3}).fits());
+  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).groups, 4u);
+  EXPECT_FALSE(shared_layout(cooperative, SpaceShape{.loads = 2, .stores = 3}).fits());
 }
 
 TEST(Config, RefusesWhatCannotRun) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mainloop configuration that the index tests walk over: all tiles, clusters, stages and
-// layouts that are valid, also those that no table times.
+// Every mainloop configuration and every division of its tile that the index tests walk over: all
+// tiles, clusters, stages and layouts that are valid, also those that no table times.
 #pragma once
 
 #include <vector>
 
-#include "device/config.cuh"
+#include "device/space.cuh"
 
 namespace coda::device {
 
@@ -15,7 +15,7 @@ inline std::vector<GemmConfig> valid_configs() {
     for (u32 tile_m = 64; tile_m <= 256; tile_m += 64) {
       for (u32 tile_n = 64; tile_n <= 256; tile_n += 64) {
         for (u32 cluster = 0; cluster < 9; ++cluster) {
-          for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) {
+          for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt, Layout::tt}) {
             const u32 sizes[] = {1, 2, 4};
             const GemmConfig config{.tile_m = tile_m,
                                     .tile_n = tile_n,
@@ -30,6 +30,18 @@ inline std::vector<GemmConfig> valid_configs() {
     }
   }
   return configs;
+}
+
+// The ways in which a tile's columns are divided among accumulators: narrow, parts, natural order.
+inline std::vector<SpaceShape> valid_shapes(const GemmConfig& config) {
+  std::vector<SpaceShape> shapes;
+  for (u32 parts = 1; parts <= 4; ++parts) {
+    for (const u32 half : {0u, 8u, 16u, 32u, 48u, 64u, 80u, 96u, 128u}) {
+      const SpaceShape shape{.parts = parts, .natural_half = half};
+      if (is_valid(config, shape)) shapes.push_back(shape);
+    }
+  }
+  return shapes;
 }
 
 }  // namespace coda::device

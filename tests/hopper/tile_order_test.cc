@@ -42,7 +42,7 @@ TEST(TileOrder, BandsTurnAround) {
 
 TEST(TileOrder, CountsRaggedEdges) {
   const GemmConfig config{.tile_m = 128, .tile_n = 192, .cluster_m = 2};
-  const TileOrder order = tile_order(config, 257, 193, 0);
+  const TileOrder order = tile_order(config, SpaceShape{}, 257, 193, 0);
   EXPECT_EQ(order.rows, 2u);
   EXPECT_EQ(order.columns, 2u);
   EXPECT_EQ(order.band, 1u);
@@ -50,17 +50,19 @@ TEST(TileOrder, CountsRaggedEdges) {
 
 TEST(Cluster, TilesOfAClusterFillItsBlock) {
   for (const GemmConfig& config : valid_configs()) {
-    std::vector<int> met(config.cluster_size());
-    const TileCoord cluster{.m = 2, .n = 3};
-    for (u32 rank = 0; rank < config.cluster_size(); ++rank) {
-      const TileCoord tile = cta_tile(config, cluster, rank);
-      const u32 row = tile.m / config.tile_m - cluster.m * config.cluster_m;
-      const u32 column = tile.n / config.tile_n - cluster.n * config.cluster_n;
-      ASSERT_LT(row, config.cluster_m);
-      ASSERT_LT(column, config.cluster_n);
-      ++met[cluster_rank(config, row, column)];
+    for (const SpaceShape& shape : valid_shapes(config)) {
+      std::vector<int> met(config.cluster_size());
+      const TileCoord cluster{.m = 2, .n = 3};
+      for (u32 rank = 0; rank < config.cluster_size(); ++rank) {
+        const TileCoord tile = cta_tile(config, shape, cluster, rank);
+        const u32 row = tile.m / config.tile_m - cluster.m * config.cluster_m;
+        const u32 column = tile.n / base_columns(config, shape) - cluster.n * config.cluster_n;
+        ASSERT_LT(row, config.cluster_m);
+        ASSERT_LT(column, config.cluster_n);
+        ++met[cluster_rank(config, row, column)];
+      }
+      for (const int count : met) ASSERT_EQ(count, 1);
     }
-    for (const int count : met) ASSERT_EQ(count, 1);
   }
 }
 
@@ -90,19 +92,23 @@ TEST(Cluster, StageWritersAreThoseWhoMulticastHere) {
 TEST(Cluster, SlicesOfAnOperandFillItsTile) {
   for (const GemmConfig& config : valid_configs()) {
     const auto bytes = [](const OperandBox& box) { return box.outer * box.k * kElementBytes; };
-    const OperandBox a = box_a(config);
-    const OperandBox b = box_b(config);
-    const u32 boxes_a = config.major_a() == Major::k ? 1 : config.tile_m / a.outer;
-    const u32 boxes_b = config.major_b() == Major::k ? 1 : config.tile_n / b.outer;
-    EXPECT_EQ(bytes(a) * boxes_a * config.cluster_n, config.stage_bytes_a());
-    EXPECT_EQ(bytes(b) * boxes_b * config.cluster_m, config.stage_bytes_b());
     // The contiguous dimension is one swizzle row, and a slice starts at a multiple of its period.
+    const OperandBox a = box_a(config);
+    const u32 boxes_a = config.major_a() == Major::k ? 1 : config.tile_m / a.outer;
+    EXPECT_EQ(bytes(a) * boxes_a * config.cluster_n, config.stage_bytes_a());
     EXPECT_EQ((config.major_a() == Major::k ? a.k : a.outer) * kElementBytes, kSwizzleBytes);
-    EXPECT_EQ((config.major_b() == Major::k ? b.k : b.outer) * kElementBytes, kSwizzleBytes);
     EXPECT_EQ(bytes(a) % 1024, 0u);
-    EXPECT_EQ(bytes(b) % 1024, 0u);
     EXPECT_LE(a.outer, 256u);
-    EXPECT_LE(b.outer, 256u);
+    for (const SpaceShape& shape : valid_shapes(config)) {
+      const OperandBox b = box_b(config, shape);
+      const u32 part = config.tile_n / shape.loaded_parts();
+      const u32 boxes_b = config.major_b() == Major::k ? 1 : part / b.outer;
+      EXPECT_EQ(bytes(b) * boxes_b * config.cluster_m * shape.loaded_parts(),
+                config.stage_bytes_b());
+      EXPECT_EQ((config.major_b() == Major::k ? b.k : b.outer) * kElementBytes, kSwizzleBytes);
+      EXPECT_EQ(bytes(b) % 1024, 0u);
+      EXPECT_LE(b.outer, 256u);
+    }
   }
 }
 

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel knows of one tile space of its program, and where in a tile its values lie. This is
+// the contract between the device code and whoever writes a kernel, by hand or by emission.
+// Everything here is constexpr and also compiled for the host, where it is tested exhaustively.
+// Invariant: a tile has tile_n accumulator columns: `parts` for each of its base columns.
+//
+// A tile space has rows and base columns. A value in it is narrow (one plane of base columns) or
+// wide (two: the members of its pairs). Member w of base column j is natural column
+// (j / half) * 2 * half + w * half + j % half of the tensor.
+//
+// A kernel is `program_kernel<kConfig, Space0, Space1, ...>(arguments)`, where `arguments` is one
+// `const __grid_constant__` struct, and each space a struct of static members:
+//
+//   struct Space0 {
+//     static constexpr SpaceShape kShape{.parts = 2, .loads = 2, .stores = 3};
+//
+//     // Extents: rows and base columns.
+//     static u32 rows(const Arguments&);
+//     static u32 columns(const Arguments&);
+//     // Tiles, in cluster tiles of tile_m rows and base_columns(kConfig, kShape) base columns.
+//     static TileOrder order(const Arguments&);
+//
+//     // Operands of K segment `segment`: boxes are box_a(kConfig) and box_b(kConfig, kShape). B
+//     has
+//     // one descriptor a loaded part (one in natural order). The contraction in blocks of kBlockK.
+//     static const TensorMap* a(const Arguments&, u32 segment);
+//     static const TensorMap* b(const Arguments&, u32 segment, u32 part);
+//     static u32 k_blocks(const Arguments&, u32 segment);
+//
+//     // One thread of a producer warp: one plane of 64x64 16-bit elements by tma_load_once and
+//     // tma_store_once. `row` and `column` are the sub-tile's first row and base column (a wide
+//     // tensor's box then starts at plane_column). Not needed where there are no planes.
+//     static void load(const Arguments&, u32 plane, u32 destination, u32 row, u32 column,
+//                      u32 barrier);
+//     static void store(const Arguments&, u32 plane, u32 row, u32 column, u32 source);
+//
+//     // All 128 threads of a consumer warpgroup, inlined, every index into registers compile-time.
+//     struct Rows {};     // per-row values of a thread for one tile
+//     struct SubTile {};  // what a thread carries through one sub-tile: running reductions (given
+//                         // their start by member initialisers), per-column values
+//     // Before the accumulators are waited for. `row` is the thread's first row; it also has row +
+//     // 64 * block + {0, 8} for every block < kConfig.blocks_m().
+//     static void begin_tile(const Arguments&, Rows&, u32 row);
+//     // Before the sub-tile's planes are waited for; the position is its first chunk's.
+//     template <u32 kBlock>
+//     static void begin_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&);
+//     // 16 base columns: eight elements a thread in each narrow value. Element i of `acc[part]` is
+//     // at row + (i / 2 % 2) * 8, column + (i / 4) * 8 + i % 2 of the position; register q of a
+//     // plane packs elements 2q (low) and 2q + 1 (unpack_chunk, pack_chunk).
+//     template <u32 kBlock, u32 kChunk>
+//     static void chunk(const Arguments&, const Rows&, SubTile&,
+//                       const float (&acc)[kShape.parts][8],
+//                       const u32 (&loaded)[larger(1, kShape.loads)][4],
+//                       u32 (&stored)[larger(1, kShape.stores)][4], const Position&);
+//     // After the sub-tile's last chunk; the position is its first chunk's. `scratch` is this
+//     // warpgroup's shared memory for column partials (device/column_partial.cuh).
+//     template <u32 kBlock>
+//     static void end_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&,
+//                              u32 scratch);
+//   };
+//
+// Spaces are walked one after another, all with the same configuration. Every function is called by
+// all threads of a warpgroup together, also for tiles that lie partly or wholly outside the space:
+// planes are clipped by TMA, everything else asks the position. Outside the space accumulators and
+// loaded planes are zero.
+#pragma once
+
+#include "device/config.cuh"
+
+namespace coda::device {
+
+// An epilogue handles a sub-tile of 64 rows by 64 base columns of one warpgroup as four chunks of
+// 16 columns; in a chunk a thread holds eight elements of each narrow value.
+inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
+inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
+inline constexpr u32 kChunkColumns = 16;
+inline constexpr u32 kChunks = kSubTileColumns / kChunkColumns;
+inline constexpr u32 kChunkElements = 8;
+
+struct SpaceShape {
+  // Accumulators of each base column. Part p of a tile of W base columns stands in accumulator
+  // columns [p * W, (p + 1) * W), and its B is loaded from its own descriptor; or, in natural
+  // order, the two parts are members of pairs, B is loaded in one piece of tile_n natural columns,
+  // and the accumulators stand in natural order too.
+  u32 parts = 1;
+  u32 natural_half = 0;  // 0: not in natural order; else half, and parts == 2
+  u32 segments = 1;      // of K
+  // 16-bit planes that go through the staging ring, one for a narrow tensor, two in a row for a
+  // wide one. A store reuses the shared memory of the load with its number.
+  u32 loads = 0;
+  u32 stores = 1;
+  // In natural order with half < 64 the two planes of a wide tensor are 128 natural columns, and a
+  // chunk of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
+  // Planes that share shared memory agree.
+  u32 wide_loads = 0;
+  u32 wide_stores = 0;
+  u32 column_partials = 0;  // 64 floats of scratch a warp each
+  // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
+  // kernel has which must move as many bytes. For measurements.
+  u32 streamed_loads = 0;
+  u32 streamed_stores = 0;
+
+  constexpr u32 planes() const { return larger(loads, stores); }
+  constexpr bool staged() const { return loads + stores != 0; }
+  constexpr bool streams() const { return streamed_loads + streamed_stores != 0; }
+  // Pieces in which a B tile is loaded.
+  constexpr u32 loaded_parts() const { return natural_half != 0 ? 1 : parts; }
+};
+
+// Base columns of a tile.
+constexpr u32 base_columns(const GemmConfig& config, const SpaceShape& shape) {
+  return config.tile_n / shape.parts;
+}
+
+// One TMA box of B: of each loaded part of a tile, the CTAs of a cluster that share it load a slice
+// each.
+constexpr OperandBox box_b(const GemmConfig& config, const SpaceShape& shape) {
+  return operand_box(config.major_b(), config.tile_n / shape.loaded_parts(), config.cluster_m);
+}
+
+// The first column (N index of op(B)) of a loaded part of the tile at a base column.
+constexpr u32 operand_column(const SpaceShape& shape, u32 base_column) {
+  return shape.natural_half != 0 ? 2 * base_column : base_column;
+}
+
+constexpr bool is_valid(const GemmConfig& config, const SpaceShape& shape) {
+  if (!is_valid(config) || shape.parts == 0 || shape.segments == 0) return false;
+  const u32 base = base_columns(config, shape);
+  if (config.tile_n % shape.parts != 0 || base % kSubTileColumns != 0) return false;
+  if (shape.natural_half != 0) {
+    if (shape.parts != 2 || shape.natural_half % kChunkColumns != 0) return false;
+    if (base % shape.natural_half != 0) return false;
+    // A pair of planes that is loaded and one that is stored over it are permuted alike.
+    const u32 shared = smaller(shape.loads, shape.stores);
+    if (shape.natural_half < kSubTileColumns) {
+      for (u32 plane = 0; plane < shared; ++plane) {
+        if (((shape.wide_loads ^ shape.wide_stores) >> plane & 1) != 0) return false;
+      }
+      if (shape.loads != shape.stores && shared != 0 &&
+          ((shape.wide_loads | shape.wide_stores) >> (shared - 1) & 1) != 0) {
+        return false;
+      }
+    }
+  }
+  // A slice of a part starts at a multiple of the swizzle's period of eight rows.
+  return config.tile_n / shape.loaded_parts() % (8 * config.cluster_m) == 0;
+}
+
+// Natural column of member `member` of a base column.
+constexpr u32 wide_column(u32 half, u32 member, u32 base_column) {
+  return base_column / half * 2 * half + member * half + base_column % half;
+}
+
+// The accumulator column, in a tile, of `part` at a base column of the tile that is a multiple of
+// 16; the chunk's 16 columns are adjacent.
+constexpr u32 accumulator_column(const GemmConfig& config, const SpaceShape& shape, u32 part,
+                                 u32 base_column) {
+  return shape.natural_half != 0 ? wide_column(shape.natural_half, part, base_column)
+                                 : part * base_columns(config, shape) + base_column;
+}
+
+// The first natural column of the box of a wide tensor's plane `member`, for the sub-tile at a base
+// column: the member's 64 columns, or for half < 64 one of two boxes that hold both members'.
+constexpr u32 plane_column(u32 half, u32 member, u32 base_column) {
+  return half < kSubTileColumns ? 2 * base_column + member * kSubTileColumns
+                                : wide_column(half, member, base_column);
+}
+
+struct PlanePlace {
+  u32 plane = 0;
+  u32 chunk = 0;
+
+  constexpr bool operator==(const PlanePlace&) const = default;
+};
+
+// Where a chunk of a plane lies in the ring. Only the planes of a wide tensor in natural order with
+// half < 64 are permuted: `wide` has bit p for the first plane of each wide tensor.
+constexpr PlanePlace plane_place(u32 half, u32 wide, u32 plane, u32 chunk) {
+  if (half == 0 || half >= kSubTileColumns) return {plane, chunk};
+  const bool second = plane != 0 && (wide >> (plane - 1) & 1) != 0;
+  if (!second && (wide >> plane & 1) == 0) return {plane, chunk};
+  const u32 first = second ? plane - 1 : plane;
+  const u32 natural = wide_column(half, second ? 1 : 0, chunk * kChunkColumns);
+  return {first + natural / kSubTileColumns, natural % kSubTileColumns / kChunkColumns};
+}
+
+// A thread's place in the space during a chunk.
+struct Position {
+  u32 row = 0;      // its first row; the second is row + 8
+  u32 column = 0;   // its first base column; the others are + 1, + 8 and + 9
+  u32 thread = 0;   // of the warpgroup
+  u32 rows = 0;     // of the space
+  u32 columns = 0;  // of the space: base columns
+
+  // Sub-tiles start at multiples of 64 columns and rows: the numbers of the partials.
+  constexpr u32 partial_column() const { return column / kSubTileColumns; }
+  constexpr u32 partial_row() const { return row / kWgmmaM; }
+};
+
+}  // namespace coda::device
