@@ -206,9 +206,7 @@ class Emission {
 
   bool needs_finalizer(int id) const {
     const Node& n = graph_.node(id);
-    if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones ||
-        n.op == Op::reciprocal_dim)
-      return false;
+    if (n.op == Op::constant || n.op == Op::column_index || n.op == Op::ones) return false;
     if (is_source(graph_, id) || (n.op == Op::transpose && is_source(graph_, n.operands[0])))
       return false;
     return !stored_by_tiles(n);

@@ -211,6 +211,16 @@ std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape,
   return declare(tensor);
 }
 
+std::string TensorNames::reduce_members_apart(const std::string& partial) {
+  PlanTensor tensor = tensors_[index_.at(partial)];
+  tensor.decl.name += ".second";
+  return declare(std::move(tensor));
+}
+
+std::string TensorNames::second_members(const std::string& partial) const {
+  return index_.contains(partial + ".second") ? partial + ".second" : "";
+}
+
 const GradientRequest* TensorNames::gradient_of(int id) const {
   auto part = part_of_.find(id);
   auto found =

@@ -32,6 +32,10 @@ class TensorNames {
   // A vector in memory; `lane` of a row_logsumexp: 0 its max, 1 its log of sums, -1 otherwise.
   std::string vector(int id, int lane = -1);
   std::string partial(int id, PartialKind kind, const Shape& shape, TensorKind tensor_kind);
+  // The members of pairs may be reduced apart, the second ones to a partial of their own: makes
+  // that; its name, or "" if there is none.
+  std::string reduce_members_apart(const std::string& partial);
+  std::string second_members(const std::string& partial) const;
   std::string opaque_result(int result_id);
 
   // The caller's tensor of a gradient (or the view of it that a part of a concatenation fills).

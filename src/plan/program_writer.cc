@@ -5,6 +5,7 @@
 
 #include "coda/error.h"
 #include "plan/inverses.h"
+#include "program/tile_map.h"
 
 namespace coda {
 
@@ -255,9 +256,6 @@ int ProgramWriter::vector_value(int id) {
     const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
     return elementwise_step(Elementwise::add, {zero, constant(1)}, n.shape);
   }
-  require(n.op != Op::reciprocal_dim,
-          "the reciprocal of the symbolic size " + n.dim.text() +
-              " is needed at run time; give that size a number when the graph is built");
   if (n.op == Op::row_logsumexp && !is_made_here_) {
     return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
   }
@@ -281,9 +279,13 @@ int ProgramWriter::finalizer_value(int id) {
     step.tensor = tensor(
         names_.partial(id, step.partial, {},
                        n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+    const std::string second = names_.second_members(names_.partial(id, step.partial, {}, {}));
+    if (!second.empty()) return merged_squares(step, tensor(second), n);
     return push(step);
   }
   switch (n.op) {
+    case Op::reciprocal_dim:
+      return elementwise_step(Elementwise::recip, {size_value(n.dim)}, {1, 1});
     case Op::elementwise: return elementwise_value(n, operand);
     case Op::transpose: step.kind = StepKind::transpose_vector; break;
     case Op::row_sum:
@@ -292,6 +294,38 @@ int ProgramWriter::finalizer_value(int id) {
   }
   step.operands = {operand(n.operands[0])};
   return push(step);
+}
+
+// A size that has no number yet: the sum of as many ones.
+int ProgramWriter::size_value(const Dim& dim) {
+  if (dim.is_constant()) return constant(static_cast<double>(dim.constant()));
+  Step index;
+  index.kind = StepKind::column_index;
+  index.shape = {1, dim};
+  const int zeros = elementwise_step(Elementwise::mul, {push(index), constant(0)}, index.shape);
+  Step sum;
+  sum.kind = StepKind::reduce_vector;
+  sum.shape = {1, 1};
+  sum.operands = {elementwise_step(Elementwise::add, {zeros, constant(1)}, index.shape)};
+  return push(sum);
+}
+
+// Squares about the mean of rows whose pairs' members were reduced apart, N/2 values each: those of
+// both, and N/4 (difference of their means)².
+int ProgramWriter::merged_squares(Step combine, int second, const Node& n) {
+  auto lane = [&](int tensor, int which) {
+    combine.tensor = tensor;
+    combine.lane = which;
+    return push(combine);
+  };
+  auto apply = [&](Elementwise fn, int a, int b) { return elementwise_step(fn, {a, b}, n.shape); };
+  const int first = combine.tensor;
+  const int difference = apply(Elementwise::sub, lane(first, 0), lane(second, 0));
+  const int square = apply(Elementwise::mul, difference, difference);
+  const int width = size_value(graph_.node(n.operands[0]).shape.cols);
+  const int quarter = elementwise_step(Elementwise::mul, {width, constant(0.25)}, {1, 1});
+  return apply(Elementwise::add, apply(Elementwise::add, lane(first, 1), lane(second, 1)),
+               apply(Elementwise::mul, square, quarter));
 }
 
 void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made_here,
@@ -428,7 +462,46 @@ void ProgramWriter::reduce(int id) {
   push(step);
 }
 
+// A centred partial covers a known number of values only if they are one plane of the tile: of a
+// value that lies in it by pairs the members are reduced apart.
+void ProgramWriter::reduce_members_apart(const std::vector<TileSpace>& spaces) {
+  const program::TileMap map = program::map_tiles(program_);
+  std::vector<Step> steps;
+  std::swap(steps, program_.steps);
+  std::vector<int> now(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Step& step = steps[i];
+    const bool apart = step.kind == StepKind::row_partial && step.partial == PartialKind::centred &&
+                       !map.pairing[static_cast<size_t>(step.operands[0])].is(0);
+    for (int& operand : step.operands) operand = now[static_cast<size_t>(operand)];
+    if (!apart) {
+      now[i] = push(std::move(step));
+      continue;
+    }
+    const std::string partial = program_.tensors[static_cast<size_t>(step.tensor)].name;
+    for (int which : {0, 1}) {
+      Step member;
+      member.kind = StepKind::split_pair;
+      member.shape = spaces[static_cast<size_t>(map.space[i])].shape;
+      member.group = map.pairing[i];
+      member.which = which;
+      member.operands = step.operands;
+      Step reduction = step;
+      reduction.shape = member.shape;
+      reduction.operands = {push(std::move(member))};
+      if (which == 1) reduction.tensor = tensor(names_.reduce_members_apart(partial));
+      push(std::move(reduction));
+    }
+  }
+}
+
 Program ProgramWriter::finish() {
+  const std::vector<TileSpace> spaces = tile_spaces(program_);
+  const bool any_centred =
+      std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
+        return step.kind == StepKind::row_partial && step.partial == PartialKind::centred;
+      });
+  if (any_centred) reduce_members_apart(spaces);
   // Row partials are counted in base columns, which are known once all of the space's values are.
   for (const TileSpace& space : tile_spaces(program_)) {
     for (int i : space.steps) {

@@ -40,6 +40,8 @@ class ProgramWriter {
   int compute(int id);
   int vector_value(int id);
   int finalizer_value(int id);
+  int size_value(const Dim& dim);
+  int merged_squares(Step combine, int second, const Node& node);
   int load_vector(int id, int lane);
   int gemm(const Node& node);
   int load(int id);
@@ -50,6 +52,7 @@ class ProgramWriter {
   int constant(double number);
   int rounded(int id);
   bool stores_below(int id);
+  void reduce_members_apart(const std::vector<TileSpace>& spaces);
 
   const JointGraph& joint_;
   const Graph& graph_;

@@ -55,7 +55,7 @@ class RandomGraph {
 
   Value norm(Value x) {
     const Dim cols = x.shape().cols;
-    switch (paired_ ? 1 + pick(3) : pick(4)) {
+    switch (pick(4)) {
       case 0: return layer_norm(x, vector(cols), vector(cols), 1e-3);
       case 1: return rms_norm(x, vector(cols), 1e-3, 1);
       case 2: return mul(x, rms_reciprocal(x, 1e-3));
@@ -116,16 +116,8 @@ class RandomGraph {
   Value row_scaled(Value x) { return mul(x, sigmoid(row_mean(x))); }
 
   Value stage(Value x) {
-    const bool was_paired = paired_;
-    const int kind = pick(10);
-    const Value y = stage(x, kind);
-    paired_ = kind == 4 || kind == 9 || ((kind == 2 || kind == 6) && was_paired);
-    return y;
-  }
-
-  Value stage(Value x, int kind) {
     const int64_t cols = x.shape().cols.constant();
-    switch (kind) {
+    switch (pick(10)) {
       case 0: return product(x, width());
       case 1: return activation(product(norm(x), width()));
       case 2: return x + product(gated(norm(x)), cols);
@@ -172,7 +164,6 @@ class RandomGraph {
   int64_t rows_ = 4;
   RopeTables tables_;
   Value mask_;
-  bool paired_ = false;  // a centred sum over merged pairs has no tile
 };
 
 }  // namespace coda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row statistics that are more than one partial: over a width that gets its number when the plan is
+// run, and about the mean of rows that lie in their tile by pairs, also with means far from zero.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cpu/plan_run.h"
+
+namespace coda {
+namespace {
+
+// Largest relative error of the plan's outputs and gradients in fp32, against float64.
+double largest_error(const Block& b, const DimValues& sizes, double mean) {
+  CompileOptions options;
+  options.sizes = sizes;
+  const Plan plan = compile(b.graph, b.request, options).plan;
+  Values inputs = realistic_inputs(b, sizes, 3, 9);
+  for (double& x : inputs.at("x")) x = static_cast<float>(x + mean);
+  const Tensors results = run(plan, sizes, inputs, 2);
+  double largest = 0;
+  for (const auto& [name, value] : plain_values(b.graph, b.request, inputs, sizes)) {
+    largest = std::max(largest, std::sqrt(squared_error(results.get(name), value)));
+  }
+  return largest;
+}
+
+TEST(Statistics, OverAWidthThatIsKnownWhenThePlanRuns) {
+  for (const int64_t width : {20, 64, 130, 1000}) {
+    Block b;
+    const Value x = b.graph.input("x", {"M", "N"});
+    b.wants_gradient(x, "d_x");
+    const Value w = b.parameter("n.w", {1, "N"});
+    const Value h = layer_norm(rms_norm(x, w, 1e-5), w, b.parameter("n.b", {1, "N"}), 1e-2);
+    b.seed(linear(h, b.parameter("w", {40, "N"})), "out");
+    EXPECT_LT(largest_error(b, {{"M", 37}, {"N", width}}, 0), 3e-6) << width;
+  }
+}
+
+// The tables rotate by an angle, so that the rows' members have means of their own.
+TEST(Statistics, AboutTheMeanOfPairs) {
+  for (const bool half : {false, true}) {
+    for (const double mean : {0.0, 30.0}) {
+      Block b;
+      const Value x = b.graph.input("x", {"M", 192});
+      b.wants_gradient(x, "d_x");
+      const RopeTables tables{b.graph.table("cos", {9, 8}), b.graph.table("sin", {9, 8}),
+                              b.graph.table("position", {"M", 1}, DType::i32)};
+      const Value turned = rope(linear(x, b.parameter("w", {192, 192})) + x, tables, 12, 16, half);
+      const Value normal =
+          layer_norm(turned, b.parameter("n.w", {1, 192}), b.parameter("n.b", {1, 192}), 1e-5);
+      b.seed(linear(normal, b.parameter("o", {72, 192})), "out");
+      EXPECT_LT(largest_error(b, {{"M", 70}}, mean), mean == 0 ? 3e-6 : 3e-5) << half << mean;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coda
