@@ -34,6 +34,21 @@ struct Attempt {
   size_t dropped = 0;
 };
 
+// A graph that cannot be planned is refused before: what is wrong with a program here is ours.
+void verify_programs(const Plan& plan) {
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const auto* program = std::get_if<Program>(&step.work);
+      if (program == nullptr) continue;
+      try {
+        verify(*program);
+      } catch (const Error& error) {
+        throw InternalError(std::string("compile wrote a wrong program: ") + error.what());
+      }
+    }
+  }
+}
+
 std::string describe(const Point& p) {
   std::string column;
   std::string row;
@@ -60,6 +75,7 @@ class Search {
       compiled.alternatives.push_back(a->alternative);
     }
     compiled.plan = best.plan;
+    verify_programs(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
     return compiled;
   }

@@ -5,7 +5,8 @@
 
 #include "coda/error.h"
 #include "plan/inverses.h"
-#include "program/tile_map.h"
+#include "program/problem.h"
+#include "program/vocabulary.h"
 
 namespace coda {
 
@@ -92,6 +93,13 @@ int ProgramWriter::compute(int id) {
     case Op::merge_pairs: step.kind = StepKind::merge_pairs; break;
     case Op::group_sum: step.kind = StepKind::reduce_group; break;
     case Op::group_repeat: step.kind = StepKind::repeat_group; break;
+    case Op::concat_columns:
+    case Op::repeat_columns:
+      throw Error(std::string("compile: ") +
+                  (n.op == Op::concat_columns ? "concat_columns " : "repeat_columns ") +
+                  n.shape.text() + " of computed values is read elementwise in " + program_.name +
+                  "; only products, calls and outputs take columns that are joined: compute with "
+                  "the parts and join them last");
     default:
       throw InternalError(
           "a program needs a value that is neither in memory nor tile-local: node " +
@@ -464,8 +472,7 @@ void ProgramWriter::reduce(int id) {
 
 // A centred partial covers a known number of values only if they are one plane of the tile: of a
 // value that lies in it by pairs the members are reduced apart.
-void ProgramWriter::reduce_members_apart(const std::vector<TileSpace>& spaces) {
-  const program::TileMap map = program::map_tiles(program_);
+void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   std::vector<Step> steps;
   std::swap(steps, program_.steps);
   std::vector<int> now(steps.size());
@@ -482,7 +489,7 @@ void ProgramWriter::reduce_members_apart(const std::vector<TileSpace>& spaces) {
     for (int which : {0, 1}) {
       Step member;
       member.kind = StepKind::split_pair;
-      member.shape = spaces[static_cast<size_t>(map.space[i])].shape;
+      member.shape = map.spaces[static_cast<size_t>(map.space[i])].shape;
       member.group = map.pairing[i];
       member.which = which;
       member.operands = step.operands;
@@ -495,13 +502,25 @@ void ProgramWriter::reduce_members_apart(const std::vector<TileSpace>& spaces) {
   }
 }
 
+// What is tile-local in the graph may still not fit into one tile with the rest of its program.
+program::TileMap ProgramWriter::map_tiles() const {
+  try {
+    return program::map_tiles(program_);
+  } catch (const program::Problem& problem) {
+    const Step& step = program_.steps[static_cast<size_t>(problem.step)];
+    throw Error("compile: " + std::string(program::name_of(step.kind)) + " " + step.shape.text() +
+                " does not fit into the tile of " + program_.name + ": " + problem.message +
+                " (a product or an opaque call between the two operations parts their tiles)");
+  }
+}
+
 Program ProgramWriter::finish() {
-  const std::vector<TileSpace> spaces = tile_spaces(program_);
+  const program::TileMap map = map_tiles();
   const bool any_centred =
       std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
         return step.kind == StepKind::row_partial && step.partial == PartialKind::centred;
       });
-  if (any_centred) reduce_members_apart(spaces);
+  if (any_centred) reduce_members_apart(map);
   // Row partials are counted in base columns, which are known once all of the space's values are.
   for (const TileSpace& space : tile_spaces(program_)) {
     for (int i : space.steps) {

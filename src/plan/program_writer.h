@@ -10,6 +10,7 @@
 
 #include "plan/names.h"
 #include "plan/partition.h"
+#include "program/tile_map.h"
 
 namespace coda {
 
@@ -52,7 +53,8 @@ class ProgramWriter {
   int constant(double number);
   int rounded(int id);
   bool stores_below(int id);
-  void reduce_members_apart(const std::vector<TileSpace>& spaces);
+  void reduce_members_apart(const program::TileMap& map);
+  program::TileMap map_tiles() const;
 
   const JointGraph& joint_;
   const Graph& graph_;

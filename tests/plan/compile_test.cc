@@ -3,6 +3,7 @@
 // was written and run op by op: equal for every choice that the compiler may make.
 #include "coda/compile.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -136,6 +137,54 @@ INSTANTIATE_TEST_SUITE_P(Compile, EveryBlock,
                                          "llama_model_untied", "gpt2_model", "parallel_block",
                                          "sandwich_block"),
                          [](const auto& info) { return info.param; });
+
+// ---- what is refused ----
+
+// What compile says of x [M, 8] · w [16, 8] under an operation.
+std::string refusal_of(const std::function<Value(Value)>& operation, bool fuse) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 8});
+  b.seed(operation(linear(x, b.parameter("w", {16, 8}))), "out");
+  CompileOptions options;
+  options.sizes = {{"M", 6}};
+  options.fuse = fuse;
+  try {
+    compile(b.graph, b.request, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(CompileRefuses, WhatNoTileHoldsWithOneLine) {
+  auto turned = [](Value p, const Dim& group) {
+    return merge_pairs(tanh(split_pair(p, group, 0)), split_pair(p, group, 1), group);
+  };
+  auto gated = [](Value p) { return split_pair(p, 16, 0) * sigmoid(split_pair(p, 16, 1)); };
+  struct Refused {
+    std::function<Value(Value)> operation;
+    std::string_view op;
+    std::string_view reason;
+  };
+  const std::vector<Refused> all{
+      {[&](Value p) { return turned(turned(p, 4), 16); }, "split_pair [M, 8]", "one pairing"},
+      {[&](Value p) { return turned(gated(p), 4); }, "split_pair [M, 4]", "pairs of pairs"},
+      {[](Value p) { return p * row_sum(tanh(group_sum(p, 4))); }, "row_partial [M, 4]",
+       "not reduced further"},
+      {[](Value p) { return tanh(concat_columns({exp(p), sigmoid(p)})); }, "concat_columns [M, 32]",
+       "join them last"},
+      {[](Value p) { return tanh(repeat_columns(p, 2)); }, "repeat_columns [M, 32]",
+       "join them last"},
+  };
+  for (const Refused& refused : all) {
+    for (const bool fuse : {true, false}) {
+      const std::string message = refusal_of(refused.operation, fuse);
+      EXPECT_THAT(message, testing::StartsWith("compile: "));
+      EXPECT_THAT(message, testing::HasSubstr(std::string(refused.op)));
+      EXPECT_THAT(message, testing::HasSubstr(std::string(refused.reason)));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace coda
