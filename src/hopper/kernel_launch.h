@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "coda/dim.h"
 #include "coda/program.h"
+#include "device/config.cuh"
 
 namespace coda::hopper {
 
@@ -50,6 +52,9 @@ struct LowerOptions {
   // Elements between the starts of two rows of each tensor; empty: dense.
   std::vector<int64_t> row_strides;
   uint32_t multiprocessors = 132;
+  // Tile, cluster, stages and schedule of the products, one of legal_choices() (choose_config.h);
+  // the program says its layout and element type. Empty: chosen by a model.
+  std::optional<device::GemmConfig> choice;
 };
 
 // A program as launches in order, mostly one. Throws Error, naming the program, what does not fit

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program with the sizes it is lowered for: every question about extents and strides of its
+// tensors is asked here.
+#pragma once
+
+#include <string>
+
+#include "coda/program.h"
+#include "hopper/kernel_launch.h"
+
+namespace coda::hopper {
+
+class ProgramSizes {
+ public:
+  // Keeps references: the three outlive it.
+  ProgramSizes(const Program& program, const DimValues& sizes, const LowerOptions& options)
+      : program_(program), sizes_(sizes), options_(options) {}
+
+  const Program& program() const { return program_; }
+  const LowerOptions& options() const { return options_; }
+  const Step& step(int i) const { return program_.steps[i]; }
+  const TensorDecl& tensor(int t) const { return program_.tensors[t]; }
+
+  int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
+
+  // As it lies in memory: of partials, [lanes * rows, spans] and [lanes * spans, cols].
+  int64_t stored_rows(int t) const;
+  int64_t stored_columns(int t) const;
+  // Elements between the starts of two rows.
+  int64_t stride(int t) const;
+  // Rows of one lane of a partial.
+  int64_t rows_of_lane(int t) const { return stored_rows(t) / tensor(t).lanes; }
+
+  // "program 'x' with M = 3, N = 5" for messages.
+  std::string description() const;
+
+ private:
+  const Program& program_;
+  const DimValues& sizes_;
+  const LowerOptions& options_;
+};
+
+}  // namespace coda::hopper

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one tile space of a program is to a GEMM kernel: which products fill its accumulators, how
+// each tensor is moved, and what is reduced. Decided once, from the program's structure and from
+// alignment, before any text is written or any tile size chosen.
+// Invariant: two sizes that give the same SpaceAnalysis give the same kernel text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/space.cuh"
+#include "hopper/program_sizes.h"
+#include "program/tile_map.h"
+
+namespace coda::hopper {
+
+// How a tile of a tensor gets between memory and a thread's registers.
+enum class Movement : uint8_t {
+  staged,  // in 64x64 planes by TMA through the ring: 16-bit tensors whose rows TMA can address
+  direct,  // read or written by the threads themselves, two neighbouring columns at a time
+  added,   // fp32 accumulation: added to memory at the memory, never loaded
+  nothing  // a load whose value the memory adds, or that another load makes
+};
+
+// A load_tile or store_tile.
+struct TileMove {
+  int step = -1;
+  Movement movement = Movement::direct;
+  bool is_wide = false;
+  bool is_permuted = false;  // staged and wide: its two planes are 128 natural columns
+  int plane = -1;            // staged: the first of its planes
+
+  friend bool operator==(const TileMove&, const TileMove&) = default;
+};
+
+// One accumulator of each base column: a narrow product, or a member of a wide one.
+struct Part {
+  int gemm = -1;    // step
+  int member = -1;  // -1: narrow
+
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+struct SpaceAnalysis {
+  int space = 0;  // in the TileMap
+  std::vector<Part> parts;
+  uint32_t natural_half = 0;  // the wide product is accumulated in natural order, in pairs of 2 half
+  int segments = 1;
+  device::Layout layout = device::Layout::tn;
+  device::Element element = device::Element::bf16;
+
+  // Per step of the program: the first step of the space that makes the same value by the same load
+  // or product; itself for others.
+  std::vector<int> representative;
+  std::vector<TileMove> loads;  // one for each distinct load
+  std::vector<TileMove> stores;
+  std::vector<int> row_partials;     // steps
+  std::vector<int> column_partials;  // steps
+  uint32_t column_fields = 0;        // floats a column that these pass between warps
+  std::vector<int> selections;       // store_vector steps of selected columns
+  bool ragged_columns = false;       // base columns are no multiple of 64
+
+  const TileMove* find_load(int step) const;
+  device::SpaceShape shape() const;
+};
+
+struct SpaceLimits {
+  int planes = 8;  // staged each way; what is beyond is moved directly
+};
+
+// Throws Error, naming the program and the tensors, where no kernel can be made.
+SpaceAnalysis analyse_space(const ProgramSizes& sizes, const program::TileMap& map, int space,
+                            const SpaceLimits& limits = {});
+
+// A few lines for people, and for tests.
+std::string text(const SpaceAnalysis& analysis, const Program& program);
+
+}  // namespace coda::hopper

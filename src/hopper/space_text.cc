@@ -1,0 +1,720 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step becomes at most one line for each of its planes (narrow values have one, wide ones two:
+// the members of their pairs). Lines are written when a value is first asked for, so that nothing is
+// computed that no effect needs.
+#include "hopper/space_text.h"
+
+#include <algorithm>
+#include <map>
+
+#include "coda/error.h"
+#include "device/tile_order.cuh"
+#include "hopper/expressions.h"
+#include "program/vocabulary.h"
+
+namespace coda::hopper {
+namespace {
+
+using device::Major;
+
+constexpr int64_t kBandRows = 2048;  // rows of tiles that are walked together (docs/performance.md)
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+std::string element_name(DType type) {
+  return type == DType::bf16 ? "Element::bf16" : "Element::fp16";
+}
+bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+std::string reduction_name(PartialKind kind) {
+  return "Reduction::" + std::string(program::name_of(kind));
+}
+bool is_folded_by_pairs(PartialKind kind) {
+  return kind == PartialKind::sum || kind == PartialKind::max;
+}
+
+// Lines of a function's body.
+class Body {
+ public:
+  explicit Body(int indent) : indent_(indent) {}
+  void line(const std::string& text) {
+    if (!text.empty()) text_ += std::string(indent_, ' ') + text;
+    text_ += "\n";
+  }
+  bool mentions(const std::string& word) const {
+    const auto is_word = [](char c) {
+      return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    };
+    for (size_t at = text_.find(word); at != std::string::npos; at = text_.find(word, at + 1)) {
+      const bool begins = at == 0 || (!is_word(text_[at - 1]) && text_[at - 1] != '.');
+      const size_t end = at + word.size();
+      if (begins && (end == text_.size() || !is_word(text_[end]))) return true;
+    }
+    return false;
+  }
+  const std::string& text() const { return text_; }
+  bool empty() const { return text_.empty(); }
+
+ private:
+  int indent_;
+  std::string text_;
+};
+
+class SpaceWriter {
+ public:
+  SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map,
+              const SpaceAnalysis& analysis, const device::GemmConfig& config,
+              const std::string& name, LaunchArguments& arguments)
+      : sizes_(sizes),
+        map_(map),
+        analysis_(analysis),
+        config_(config),
+        shape_(analysis.shape()),
+        name_(name),
+        arguments_(arguments) {}
+
+  std::string run() {
+    for (const char* word : {"a", "at", "rows", "sub", "accumulators", "loaded", "stored", "pair",
+                             "row", "column", "inside", "block", "side", "scratch", "first_row"}) {
+      names_.make(word);
+    }
+    write_chunk();
+    return "struct " + name_ + " {\n" + shape_text() + extents() + operands() + planes() +
+           rows_text() + sub_tile_text() + chunk_text() + end_text() + "};\n";
+  }
+
+ private:
+  const Step& step(int i) const { return sizes_.step(i); }
+  const TensorDecl& tensor(int t) const { return sizes_.tensor(t); }
+  const TileSpace& tile_space() const { return map_.spaces[analysis_.space]; }
+  int representative(int i) const { return analysis_.representative[i]; }
+  int64_t half(int i) const {
+    return map_.pairing[i] == Dim(0) ? 0 : sizes_.size(map_.pairing[i]) / 2;
+  }
+  bool is_concatenated(int i) const { return map_.pairing[i] == step(i).shape.cols; }
+  int planes_of(int i) const { return half(i) == 0 ? 1 : 2; }
+  std::string own(const std::string& what) const {
+    return what + "_" + name_.substr(std::string("Space").size());
+  }
+
+  // ---- Names.
+
+  // Of a step's value: the tensor that it is stored in or loaded from, or what it is.
+  const std::string& value_name(int i) {
+    std::string& name = value_names_[i];
+    if (!name.empty()) return name;
+    const Step& s = step(i);
+    std::string wanted = s.tensor >= 0 ? tensor(s.tensor).name
+                         : s.kind == StepKind::gemm         ? "acc"
+                         : s.kind == StepKind::column_index ? "column_index"
+                                                            : "v" + number(i);
+    for (const Step& other : sizes_.program().steps) {
+      if (other.kind == StepKind::store_tile && other.operands[0] == i && s.tensor < 0)
+        wanted = tensor(other.tensor).name;
+    }
+    return name = names_.make(wanted);
+  }
+  // Planes of wide values are told apart.
+  std::string plane_name(int i, int plane) {
+    return value_name(i) + (planes_of(i) == 1 ? "" : plane == 0 ? "_first" : "_second");
+  }
+
+  // ---- Places in memory.
+
+  // Where base column `column` of plane `plane` of step i's tensor stands, as text.
+  std::string natural(int i, int plane, const std::string& column) {
+    const int64_t h = half(i);
+    if (h == 0) return column;
+    if (is_concatenated(i)) {
+      return plane == 0 ? column : column + " + " + arguments_.number(own("columns"), base());
+    }
+    return "wide_column(" + number(h) + ", " + number(plane) + ", " + column + ")";
+  }
+  // Whether two neighbouring base columns from an even one on are neighbours in memory.
+  bool are_neighbours(int i, int64_t stored_columns) const {
+    return (half(i) == 0 || is_concatenated(i) || half(i) % 2 == 0) &&
+           (step(i).repeat == 1 || stored_columns % 2 == 0);
+  }
+  int64_t base() const { return sizes_.size(tile_space().shape.cols); }
+  std::string stride(int t) {
+    return arguments_.number("stride_" + tensor(t).name, sizes_.stride(t));
+  }
+
+  // "first place[, second place]" of the pair's two columns.
+  std::string pair_places(int i, int plane, const std::string& row) {
+    const int t = step(i).tensor;
+    const int64_t columns = sizes_.size(tensor(t).shape.cols);
+    const auto place = [&](const std::string& column) {
+      std::string at = natural(i, plane, column);
+      if (step(i).repeat != 1) at = "(" + at + ") % " + number(columns);
+      return "static_cast<u64>(" + row + ") * " + stride(t) + " + " + at;
+    };
+    std::string text = place("column");
+    if (!are_neighbours(i, columns)) text += ", " + place("(column + 1)");
+    return text;
+  }
+  const char* pair_or_two(int i) const {
+    return are_neighbours(i, sizes_.size(tensor(step(i).tensor).shape.cols)) ? "pair" : "two";
+  }
+
+  // ---- Vectors: rows and scalars before the tile, columns before the sub-tile.
+
+  bool is_row_like(int i) const { return step(i).shape.cols.is(1); }  // scalars too
+
+  // A per-row or scalar value, as begin_tile knows it.
+  std::string row_value(int i) {
+    i = representative(i);
+    const Step& s = step(i);
+    if (s.kind == StepKind::constant) return number_text(s.number);
+    if (row_made_.contains(i)) return value_name(i);
+    row_made_.insert(i);
+    Body& body = s.shape.is_scalar() ? scalar_lines_ : row_lines_;
+    std::string value;
+    if (s.kind == StepKind::load_scalar) {
+      value = load_element(s.tensor) + "(" + arguments_.pointer(s.tensor) + ", 0)";
+    } else if (s.kind == StepKind::load_per_row) {
+      value = "is_inside ? " + load_element(s.tensor) + "(" + arguments_.pointer(s.tensor) + ", " +
+              row_place(s.tensor) + ") : 0.0f";
+    } else {
+      std::vector<std::string> operands;
+      for (int operand : s.operands) operands.push_back(row_value(operand));
+      value = vector_step(s, operands);
+    }
+    body.line("const float " + value_name(i) + " = " + value + ";");
+    return value_name(i);
+  }
+  std::string load_element(int t) const {
+    return "load_element<" + std::string(stored_text(tensor(t).dtype)) + ">";
+  }
+  std::string row_place(int t) {
+    return sizes_.stride(t) == 1 ? "row" : "static_cast<u64>(row) * " + stride(t);
+  }
+  std::string vector_step(const Step& s, const std::vector<std::string>& operands) const {
+    if (s.kind == StepKind::elementwise) return expression(s.op, operands);
+    invariant(s.kind == StepKind::as_stored, "a vector step that no tile uses");
+    return is_16_bit(s.dtype) ? "rounded<" + element_name(s.dtype) + ">(" + operands[0] + ")"
+                              : operands[0];
+  }
+
+  // The same, as chunks know it: kept in Rows from begin_tile on.
+  std::string kept_row(int i) {
+    i = representative(i);
+    if (step(i).kind == StepKind::constant) return number_text(step(i).number);
+    const std::string name = row_value(i);
+    const bool scalar = step(i).shape.is_scalar();
+    if (rows_kept_.insert(i).second) {
+      row_fields_.line("float " + name + (scalar ? ";" : "[kConfig.blocks_m()][2];"));
+      (scalar ? scalar_lines_ : row_lines_)
+          .line("rows." + name + (scalar ? "" : "[block][side]") + " = " + name + ";");
+    }
+    return scalar ? "rows." + name : "rows." + name + "[kBlock][pair % 2]";
+  }
+
+  // An i32 vector as integers: indices of rows and columns.
+  std::string kept_index(int t) {
+    std::string& name = index_names_[t];
+    if (name.empty()) {
+      name = names_.make(tensor(t).name + "_index");
+      row_fields_.line("int " + name + "[kConfig.blocks_m()][2];");
+      row_lines_.line("rows." + name + "[block][side] = is_inside ? reinterpret_cast<const int*>(" +
+                      arguments_.pointer(t) + ")[" + row_place(t) + "] : 0;");
+    }
+    return "rows." + name + "[kBlock][pair % 2]";
+  }
+
+  // A per-column value in plane `plane` of a value that lies in the tile as step `reader` does.
+  std::string column_value(int i, int reader, int plane) {
+    i = representative(i);
+    const Step& s = step(i);
+    if (is_row_like(i)) return kept_row(i);
+    const auto key = std::make_tuple(i, half(reader), plane);
+    std::string& name = column_names_[key];
+    if (!name.empty()) return name;
+    const std::string suffix = half(reader) == 0 ? "" : plane == 0 ? "_first" : "_second";
+    const std::string made = names_.make(value_name(i) + suffix + (suffix.empty() ? "_at" : ""));
+    name = made;
+    if (s.kind == StepKind::column_index) {
+      body_.line("const Elements<2> " + made + "{{static_cast<float>(" +
+                 natural(reader, plane, "column") + "), static_cast<float>(" +
+                 natural(reader, plane, "(column + 1)") + ")}};");
+    } else if (s.kind == StepKind::load_per_column) {
+      sub_fields_.line("ColumnValues<" + std::string(stored_text(tensor(s.tensor).dtype)) + "> " +
+                       made + ";");
+      sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor) +
+                      ", at, [&](u32 column) { return " + natural(reader, plane, "column") +
+                      "; });");
+      name = "sub." + made + ".at(kChunk, pair)";
+    } else {
+      std::vector<std::string> operands;
+      for (int operand : s.operands) operands.push_back(column_value(operand, reader, plane));
+      body_.line("const auto " + made + " = " + column_step(s, operands) + ";");
+    }
+    return name;
+  }
+  std::string column_step(const Step& s, const std::vector<std::string>& operands) const {
+    return vector_step(s, operands);
+  }
+
+  // ---- The chunk.
+
+  // The text of plane `plane` of a tile value.
+  std::string tile_value(int i, int plane) {
+    i = representative(i);
+    const Step& s = step(i);
+    if (s.kind == StepKind::split_pair) return tile_value(s.operands[0], s.which);
+    if (s.kind == StepKind::merge_pairs) return tile_value(s.operands[plane], 0);
+    const auto key = std::make_pair(i, plane);
+    const auto found = tile_names_.find(key);
+    if (found != tile_names_.end()) return found->second;
+    const std::string name = plane_name(i, plane);
+    const std::string text = make_tile_value(i, plane, name);
+    return tile_names_[key] = text;
+  }
+
+  // Writes the line that makes it, and returns how it is read.
+  std::string make_tile_value(int i, int plane, const std::string& name) {
+    const Step& s = step(i);
+    switch (s.kind) {
+      case StepKind::gemm: {
+        const int member = planes_of(i) == 1 ? -1 : plane;
+        const auto part = std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
+        body_.line("const auto " + name + " = pair_of(accumulators[" +
+                   number(part - analysis_.parts.begin()) + "], pair);");
+        return name;
+      }
+      case StepKind::load_tile: return load(i, plane, name);
+      case StepKind::as_stored: {
+        const std::string operand = operand_value(i, 0, plane);
+        if (!is_16_bit(s.dtype)) return operand;
+        body_.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
+                   packed_value(i, plane) + ");");
+        return name;
+      }
+      default: {
+        invariant(s.kind == StepKind::elementwise, "an unknown kind of tile value");
+        std::vector<std::string> operands;
+        for (size_t k = 0; k < s.operands.size(); ++k)
+          operands.push_back(operand_value(i, static_cast<int>(k), plane));
+        body_.line("const auto " + name + " = " + expression(s.op, operands) + ";");
+        return name;
+      }
+    }
+  }
+
+  std::string operand_value(int i, int operand, int plane) {
+    const int o = step(i).operands[operand];
+    return map_.on_tile[o] ? tile_value(o, plane) : column_value(o, i, plane);
+  }
+
+  // An as_stored value as it is stored: packed once, for its store and its readers.
+  std::string packed_value(int i, int plane) {
+    const auto key = std::make_pair(i, plane);
+    const auto found = packed_names_.find(key);
+    if (found != packed_names_.end()) return found->second;
+    const std::string operand = operand_value(i, 0, plane);
+    const std::string name = names_.make(plane_name(i, plane) + "_bits");
+    body_.line("const u32 " + name + " = pack<" + element_name(step(i).dtype) + ">(" + operand +
+               ");");
+    return packed_names_[key] = name;
+  }
+
+  std::string load(int i, int plane, const std::string& name) {
+    const Step& s = step(i);
+    const TileMove& move = *analysis_.find_load(i);
+    const DType type = tensor(s.tensor).dtype;
+    if (move.movement == Movement::staged) {
+      body_.line("const auto " + name + " = unpack<" + element_name(type) + ">(loaded[" +
+                 number(move.plane + plane) + "][pair]);");
+      return name;
+    }
+    const std::string row = s.row_index >= 0 ? kept_index(s.row_index) : "row";
+    before_.line("Elements<2> " + name + "[kPairs];");
+    early_.line(name + "[pair] = load_" + pair_or_two(i) + "<" + std::string(stored_text(type)) +
+                ">(" + arguments_.pointer(s.tensor) + ", " + pair_places(i, plane, row) +
+                ", inside);");
+    return name + "[pair]";
+  }
+
+  void write_chunk() {
+    for (int i : tile_space().steps) {
+      switch (step(i).kind) {
+        case StepKind::store_tile: store(i); break;
+        case StepKind::store_vector: select(i); break;
+        case StepKind::row_partial: row_partial(i); break;
+        case StepKind::column_partial: column_partial(i); break;
+        default: break;
+      }
+    }
+  }
+
+  void store(int i) {
+    const Step& s = step(i);
+    const auto found = std::find_if(analysis_.stores.begin(), analysis_.stores.end(),
+                                    [&](const TileMove& move) { return move.step == i; });
+    const DType type = tensor(s.tensor).dtype;
+    for (int plane = 0; plane < planes_of(i); ++plane) {
+      if (found->movement == Movement::staged) {
+        const std::string bits = bits_to_store(s.operands[0], plane, type);
+        body_.line("stored[" + number(found->plane + plane) + "][pair] = " + bits + ";");
+      } else if (found->movement == Movement::added) {
+        const Step& sum = step(s.operands[0]);
+        const int load = step(sum.operands[0]).tensor == s.tensor &&
+                                 step(sum.operands[0]).kind == StepKind::load_tile
+                             ? 0
+                             : 1;
+        const std::string value = operand_value(s.operands[0], 1 - load, plane);
+        add_in_memory(i, plane, value);
+      } else {
+        const std::string value = tile_value(s.operands[0], plane);
+        body_.line(std::string("store_") + pair_or_two(i) + "<" + std::string(stored_text(type)) +
+                   ">(" + arguments_.pointer(s.tensor) + ", " + pair_places(i, plane, "row") +
+                   ", inside, " + value + ");");
+      }
+    }
+  }
+
+  void add_in_memory(int i, int plane, const std::string& value) {
+    const std::string at = arguments_.pointer(step(i).tensor);
+    body_.line(std::string("add_") + pair_or_two(i) + "(" + at + ", " +
+               pair_places(i, plane, "row") + ", inside, Elements<2>(" + value + "));");
+  }
+
+  // A value packed for a store to `type`: an as_stored value to the same type is packed already.
+  std::string bits_to_store(int operand, int plane, DType type) {
+    int i = representative(operand);
+    int p = plane;
+    while (step(i).kind == StepKind::merge_pairs || step(i).kind == StepKind::split_pair) {
+      const bool merges = step(i).kind == StepKind::merge_pairs;
+      const int next = merges ? p : 0;
+      p = merges ? 0 : step(i).which;
+      i = representative(step(i).operands[next]);
+    }
+    if (step(i).kind == StepKind::as_stored && step(i).dtype == type) return packed_value(i, p);
+    return "pack<" + element_name(type) + ">(" + tile_value(operand, plane) + ")";
+  }
+
+  void select(int i) {
+    const Step& s = step(i);
+    const Step& selection = step(s.operands[0]);
+    const int source = selection.operands[0];
+    const std::string index = kept_index(step(selection.operands[1]).tensor);
+    const std::string columns =
+        arguments_.number(own("selected_columns"), sizes_.size(step(source).shape.cols));
+    for (int plane = 0; plane < planes_of(source); ++plane) {
+      const std::string value = tile_value(source, plane);
+      const std::string place =
+          sizes_.stride(s.tensor) == 1 ? "row" : "static_cast<u64>(row) * " + stride(s.tensor);
+      body_.line("store_selected<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
+                 arguments_.pointer(s.tensor) + ", " + place + ", " + index + ", " + columns +
+                 ", " + natural(source, plane, "column") + ", " +
+                 natural(source, plane, "(column + 1)") + ", inside, " + value + ");");
+    }
+  }
+
+  std::string partial_name(int i) { return names_.make(tensor(step(i).tensor).name); }
+
+  void row_partial(int i) {
+    const Step& s = step(i);
+    const std::string name = partial_name(i);
+    const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
+    sub_fields_.line("Reduced<" + reduction_name(s.partial) + "> " + name + "[2];");
+    for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
+      const std::string value = tile_value(s.operands[0], plane);
+      if (is_folded_by_pairs(s.partial)) {
+        body_.line("add_to_row(sub." + name + "[pair % 2], " + value + ", " + valid + ");");
+      } else {
+        const std::string all = names_.make(name + (plane == 0 ? "_values" : "_values_second"));
+        before_.line("Elements<2> " + all + "[kPairs];");
+        body_.line(all + "[pair] = " + value + ";");
+        after_.line("add_chunk(sub." + name + ", " + all + ", at, " +
+                    (analysis_.ragged_columns ? "at.columns" : "~0u") + ");");
+      }
+    }
+    end_.line("store_row_partial(" + arguments_.pointer(s.tensor) + ", " + stride(s.tensor) +
+              ", sub." + name + ", at);");
+  }
+
+  void column_partial(int i) {
+    const Step& s = step(i);
+    const int source = s.operands[0];
+    for (int plane = 0; plane < planes_of(source); ++plane) {
+      const std::string value = tile_value(source, plane);
+      const std::string name = partial_name(i);
+      const std::string all = names_.make(name + "_values");
+      sub_fields_.line("ColumnReduction<" + reduction_name(s.partial) + "> " + name + ";");
+      before_.line("Elements<2> " + all + "[kPairs];");
+      body_.line(all + "[pair] = " + value + ";");
+      after_.line("sub." + name + ".template add<kChunk>(" + all + ", at);");
+      const std::string place = "scratch + " + number(column_fields_++) + " * kColumnScratchBytes";
+      staged_.line("sub." + name + ".stage(" + place + ", at);");
+      end_.line("store_column_partial<" + reduction_name(s.partial) + ">(" +
+                arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " + place +
+                ", at, [&](u32 column) { return " + natural(source, plane, "column") + "; });");
+    }
+  }
+
+  // ---- The struct's parts.
+
+  std::string shape_text() const {
+    std::string text = "  static constexpr SpaceShape kShape{.parts = " + number(shape_.parts);
+    const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
+      if (value != standard) text += std::string(", .") + name + " = " + number(value);
+    };
+    field("natural_half", shape_.natural_half, 0);
+    field("segments", shape_.segments, 1);
+    text += ", .loads = " + number(shape_.loads) + ", .stores = " + number(shape_.stores);
+    field("wide_loads", shape_.wide_loads, 0);
+    field("wide_stores", shape_.wide_stores, 0);
+    field("column_partials", shape_.column_partials, 0);
+    return text + "};\n";
+  }
+
+  static std::string function(const std::string& type, const std::string& signature,
+                              const std::string& lines, const std::string& prefix = "") {
+    return "\n" + prefix + "  __device__ __forceinline__ static " + type + " " + signature +
+           (lines.empty() ? " {}\n" : " {\n" + lines + "  }\n");
+  }
+
+  std::string extents() {
+    const int64_t rows = sizes_.size(tile_space().shape.rows);
+    const std::string rows_text = arguments_.number(own("rows"), rows);
+    const std::string columns_text = arguments_.number(own("columns"), base());
+    const device::TileOrder order = device::tile_order(
+        config_, shape_, static_cast<uint32_t>(rows), static_cast<uint32_t>(base()),
+        static_cast<uint32_t>(kBandRows / (config_.tile_m * config_.cluster_m)));
+    const std::string order_text =
+        "{.rows = " + arguments_.number(own("tile_rows"), order.rows) +
+        ", .columns = " + arguments_.number(own("tile_columns"), order.columns) +
+        ", .band = " + arguments_.number(own("band"), order.band) + "}";
+    return function("u32", "rows(const Arguments& a)", "    return " + rows_text + ";\n") +
+           function("u32", "columns(const Arguments& a)", "    return " + columns_text + ";\n") +
+           function("TileOrder", "order(const Arguments& a)", "    return " + order_text + ";\n");
+  }
+
+  // `choose(k)` for k = 0, 1, ..., told apart by `variable`.
+  template <class Choose>
+  static std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
+    std::string text;
+    for (size_t k = 0; k + 1 < count; ++k)
+      text += "    if (" + variable + " == " + number(static_cast<int64_t>(k)) + ") " +
+              choose(k) + "\n";
+    return text + "    " + choose(count - 1) + "\n";
+  }
+
+  std::string operands() {
+    const auto segments = static_cast<size_t>(analysis_.segments);
+    const Step& first = step(analysis_.parts.front().gemm);
+    const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments[s]) + ";"; };
+    const auto blocks = [&](size_t s) {
+      const GemmSegment& segment = first.segments[s];
+      const Shape& shape = tensor(segment.a).shape;
+      const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
+      return "return " +
+             arguments_.number(own("k_blocks") + "_" + number(static_cast<int64_t>(s)),
+                               (k + device::kBlockK - 1) / device::kBlockK) +
+             ";";
+    };
+    const size_t loaded_parts = shape_.loaded_parts();
+    const auto b_map = [&](size_t index) {
+      return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
+    };
+    const std::string b_index = segments == 1       ? "part"
+                                : loaded_parts == 1 ? "segment"
+                                                    : "segment * " + number(shape_.parts) + " + part";
+    const std::string a_text = chosen("segment", segments, a_map);
+    const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
+    const std::string k_text = chosen("segment", segments, blocks);
+    return function("const TensorMap*", "a(const Arguments& a, u32 segment)", a_text) +
+           function("const TensorMap*", "b(const Arguments& a, u32 segment, u32 part)", b_text) +
+           function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text);
+  }
+
+  std::string operand_a(const GemmSegment& segment) {
+    const device::OperandBox box = device::box_a(config_);
+    return operand(segment.a, 0, 0, sizes_.stored_rows(segment.a), sizes_.stored_columns(segment.a),
+                   config_.major_a(), box, "");
+  }
+
+  std::string operand_b(size_t part, size_t segment) {
+    const Part& p = analysis_.parts[part];
+    const GemmSegment& s = step(p.gemm).segments[segment];
+    const device::OperandBox box = device::box_b(config_, shape_);
+    int64_t rows = sizes_.stored_rows(s.b);
+    int64_t columns = sizes_.stored_columns(s.b);
+    int64_t row_offset = 0;
+    int64_t column_offset = 0;
+    std::string role;
+    if (p.member >= 0 && analysis_.natural_half == 0) {
+      int64_t& outer = s.transpose_b ? rows : columns;
+      outer /= 2;
+      (s.transpose_b ? row_offset : column_offset) = p.member * outer;
+      role = p.member == 0 ? "_first" : "_second";
+    }
+    return operand(s.b, row_offset, column_offset, rows, columns, config_.major_b(), box, role);
+  }
+
+  std::string operand(int t, int64_t row_offset, int64_t column_offset, int64_t rows,
+                      int64_t columns, Major major, const device::OperandBox& box,
+                      const std::string& role) {
+    const bool k_inner = major == Major::k;
+    return arguments_.map({.tensor = t,
+                           .row_offset = row_offset,
+                           .column_offset = column_offset,
+                           .rows = rows,
+                           .columns = columns,
+                           .box_rows = k_inner ? box.outer : box.k,
+                           .box_columns = k_inner ? box.k : box.outer},
+                          role);
+  }
+
+  // The descriptor of a staged tensor's plane, and where its box starts.
+  std::pair<std::string, std::string> plane_box(const TileMove& move, int plane) {
+    const int t = step(move.step).tensor;
+    TensorMapSpec spec{.tensor = t,
+                       .rows = sizes_.stored_rows(t),
+                       .columns = sizes_.stored_columns(t),
+                       .box_rows = device::kWgmmaM,
+                       .box_columns = device::kSubTileColumns};
+    std::string role = "_tile";
+    std::string column = "column";
+    if (move.is_wide && is_concatenated(move.step) && !move.is_permuted) {
+      spec.columns /= 2;
+      spec.column_offset = plane * spec.columns;
+      role = plane == 0 ? "_first" : "_second";
+    } else if (move.is_wide) {
+      column = "plane_column(" + number(half(move.step)) + ", " + number(plane) + ", column)";
+    }
+    return {"&" + arguments_.map(spec, role), column};
+  }
+
+  std::string planes() {
+    std::string loads;
+    for (const TileMove& move : analysis_.loads) {
+      if (move.movement != Movement::staged) continue;
+      for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+        const auto [map, column] = plane_box(move, plane);
+        loads += "    if (plane == " + number(move.plane + plane) + ") tma_load_once(destination, " +
+                 map + ", " + column + ", row, barrier);\n";
+      }
+    }
+    std::string stores;
+    for (const TileMove& move : analysis_.stores) {
+      if (move.movement != Movement::staged) continue;
+      for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+        const auto [map, column] = plane_box(move, plane);
+        stores += "    if (plane == " + number(move.plane + plane) + ") tma_store_once(" + map +
+                  ", " + column + ", row, source);\n";
+      }
+    }
+    return (loads.empty() ? ""
+                          : function("void",
+                                     "load(const Arguments& a, u32 plane, u32 destination, u32 row, "
+                                     "u32 column,\n                              u32 barrier)",
+                                     loads)) +
+           (stores.empty()
+                ? ""
+                : function("void",
+                           "store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source)",
+                           stores));
+  }
+
+  std::string rows_text() {
+    std::string lines = scalar_lines_.text();
+    if (!row_lines_.empty()) {
+      lines += "#pragma unroll\n"
+               "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
+               "#pragma unroll\n"
+               "      for (u32 side = 0; side < 2; ++side) {\n"
+               "        const u32 row = first_row + block * kWgmmaM + 8 * side;\n"
+               "        const bool is_inside = row < " +
+               arguments_.number(own("rows"), sizes_.size(tile_space().shape.rows)) + ";\n" +
+               row_lines_.text() + "      }\n    }\n";
+    }
+    return "\n  struct Rows {\n" + row_fields_.text() + "  };\n" +
+           function("void", "begin_tile(const Arguments& a, Rows& rows, u32 first_row)", lines);
+  }
+
+  std::string sub_tile_text() const {
+    return "\n  struct SubTile {\n" + sub_fields_.text() + "  };\n" +
+           function("void",
+                    "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
+                    "                                      const Position& at)",
+                    sub_lines_.text(), "  template <u32 kBlock>\n");
+  }
+
+  std::string chunk_text() const {
+    const bool row = body_.mentions("row") || body_.mentions("inside") || early_.mentions("row") ||
+                     early_.mentions("inside");
+    const auto head = [&](const Body& body) {
+      std::string text = "#pragma unroll\n    for (u32 pair = 0; pair < kPairs; ++pair) {\n";
+      const bool inside = body.mentions("inside");
+      if (row && (inside || body.mentions("row")))
+        text += "      const u32 row = at.row + 8 * (pair % 2);\n";
+      if (inside || body.mentions("column"))
+        text += "      const u32 column = at.column + 8 * (pair / 2);\n";
+      if (inside)
+        text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
+      return text;
+    };
+    std::string lines = before_.text();
+    if (!early_.empty()) lines += head(early_) + early_.text() + "    }\n";
+    lines += head(body_) + body_.text() + "    }\n" + after_.text();
+    return function("void",
+                    "chunk(const Arguments& a, const Rows& rows, SubTile& sub,\n"
+                    "                             const float (&accumulators)[" +
+                        number(shape_.parts) + "][8],\n                             const u32 (&loaded)[" +
+                        number(std::max(1u, shape_.loads)) +
+                        "][4],\n                             u32 (&stored)[" +
+                        number(std::max(1u, shape_.stores)) + "][4], const Position& at)",
+                    lines, "  template <u32 kBlock, u32 kChunk>\n");
+  }
+
+  std::string end_text() const {
+    return function("void",
+                    "end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
+                    "                                    const Position& at, u32 scratch)",
+                    staged_.text() +
+                        (staged_.empty() ? "" : "    synchronize_warpgroup();\n") + end_.text(),
+                    "  template <u32 kBlock>\n");
+  }
+
+  const ProgramSizes& sizes_;
+  const program::TileMap& map_;
+  const SpaceAnalysis& analysis_;
+  const device::GemmConfig& config_;
+  const device::SpaceShape shape_;
+  const std::string name_;
+  LaunchArguments& arguments_;
+
+  UniqueNames names_;
+  std::map<int, std::string> value_names_;
+  std::map<std::pair<int, int>, std::string> tile_names_;    // step, plane
+  std::map<std::pair<int, int>, std::string> packed_names_;  // step, plane
+  std::map<std::tuple<int, int64_t, int>, std::string> column_names_;  // step, half, plane
+  std::map<int, std::string> index_names_;                   // tensor
+  std::set<int> row_made_;
+  std::set<int> rows_kept_;
+  uint32_t column_fields_ = 0;
+
+  Body row_fields_{4};
+  Body scalar_lines_{4};
+  Body row_lines_{8};
+  Body sub_fields_{4};
+  Body sub_lines_{4};
+  Body before_{4};  // arrays that outlive the loop over pairs
+  Body early_{6};   // direct loads, all before any is used
+  Body body_{6};
+  Body after_{4};
+  Body staged_{4};  // column partials into scratch memory, before the warps meet
+  Body end_{4};
+};
+
+}  // namespace
+
+std::string space_text(const ProgramSizes& sizes, const program::TileMap& map,
+                       const SpaceAnalysis& analysis, const device::GemmConfig& config,
+                       const std::string& name, LaunchArguments& arguments) {
+  return SpaceWriter(sizes, map, analysis, config, name, arguments).run();
+}
+
+}  // namespace coda::hopper
