@@ -43,7 +43,9 @@ double memory_bytes() {
 
 void run(bool as_json) {
   const cpu::GemmLibrary library = cpu::resolve(cpu::GemmLibrary::best);
-  const bool is_libxsmm = library == cpu::GemmLibrary::libxsmm;
+  const char* products = library == cpu::GemmLibrary::avx512    ? "own AVX-512 kernel"
+                         : library == cpu::GemmLibrary::libxsmm ? "libxsmm"
+                                                                : "portable";
   nlohmann::ordered_json info{
       {"version", CODA_VERSION},
       {"processor", cpuinfo("model name")},
@@ -51,7 +53,7 @@ void run(bool as_json) {
       {"vector extensions", vector_extensions()},
       {"memory", fmt::format("{:.1f} GB", memory_bytes() / 1e9)},
       {"backends", "cpu"},
-      {"cpu products", is_libxsmm ? "libxsmm" : "portable"},
+      {"cpu products", products},
       {"cpu bf16", cpu::multiplies_bf16(library) ? "multiplied as it is" : "multiplied as fp32"},
       {"compiler", __VERSION__},
   };

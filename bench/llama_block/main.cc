@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block benchmark: a LLaMA block without attention, forward and forward + backward, fp32 and
-// bf16. In one run and interleaved round by round: our fused plan, our unfused plan (the same
-// GEMMs, no epilogues), the fused plan's products alone, and PyTorch eager and compiled. Prints
-// medians and ratios; writes JSON.
+// bf16. In one run and interleaved round by round: our fused plan, its two baselines on the same
+// backend (op by op: each framework operation is a program of its own; unfused: GEMMs without
+// epilogues, but whatever stands between two GEMMs joined into one pass), the fused plan's products
+// alone, and PyTorch eager and compiled. Prints medians and ratios; writes JSON.
 #include <omp.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
 #include "nlohmann/json.hpp"
+#include "op_by_op.h"
 #include "peer_process.h"
 #include "runtime/aligned_buffer.h"
 #include "runtime/session.h"
@@ -48,7 +50,7 @@ std::string processor_name() {
 class Runner {
  public:
   Runner(const Plan& plan, Backend& backend, const DimValues& sizes)
-      : session_(plan, backend, sizes) {
+      : session_(plan, backend, sizes, {.timing = true}) {
     std::mt19937_64 random(1);
     for (const PlanTensor& t : plan.tensors) {
       if (t.role == TensorRole::temporary || t.role == TensorRole::saved || !t.view_of.empty())
@@ -66,6 +68,25 @@ class Runner {
     session_.forward();
     if (!session_.plan().backward.empty()) session_.backward();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // Medians of `rounds` runs for each step, in order.
+  std::vector<StepTiming> steps(int rounds) {
+    std::vector<StepTiming> steps;
+    std::vector<std::vector<double>> times;
+    for (int round = 0; round < rounds; ++round) {
+      seconds();
+      steps = session_.forward_timings();
+      steps.insert(steps.end(), session_.backward_timings().begin(),
+                   session_.backward_timings().end());
+      times.resize(steps.size());
+      for (size_t i = 0; i < steps.size(); ++i) times[i].push_back(steps[i].seconds);
+    }
+    for (size_t i = 0; i < steps.size(); ++i) {
+      std::sort(times[i].begin(), times[i].end());
+      steps[i].seconds = times[i][times[i].size() / 2];
+    }
+    return steps;
   }
 
   // What a step needs beside weights, inputs and gradients.
@@ -114,6 +135,8 @@ struct Options {
   std::vector<std::string> sizes{"2048,576,1536", "4096,1024,2816", "2048,2048,5632"};
   std::vector<std::string> types{"f32", "bf16"};
   int rounds = 15;
+  bool steps = false;
+  bool plan = false;
 };
 
 BlockSize parse_size(const std::string& text) {
@@ -126,8 +149,18 @@ BlockSize parse_size(const std::string& text) {
   return block_size(tokens, width, mlp);
 }
 
+// Where a plan's time goes.
+void print_steps(const char* name, Runner& runner, int rounds) {
+  double total = 0;
+  for (const StepTiming& step : runner.steps(rounds)) {
+    std::printf("%9.3f ms  %s\n", step.seconds * 1e3, step.name.c_str());
+    total += step.seconds;
+  }
+  std::printf("%9.3f ms  all steps, %s\n", total * 1e3, name);
+}
+
 Json measure(const BlockSize& size, DType type, bool backward, Backend& backend, PeerProcess* peer,
-             int rounds) {
+             const Options& settings) {
   const DimValues sizes{{"M", size.tokens}};
   auto plan_of = [&](bool fuse) {
     Graph graph;
@@ -142,8 +175,10 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
   const Plan fused_plan = plan_of(true);
   Runner fused(fused_plan, backend, sizes);
   Runner unfused(plan_of(false), backend, sizes);
+  Runner op_by_op(op_by_op_plan(size, type, backward, sizes), backend, sizes);
   Runner products(products_alone(fused_plan), backend, sizes);
   std::vector<Candidate> candidates{{"fused", [&] { return fused.seconds(); }, {}},
+                                    {"op_by_op", [&] { return op_by_op.seconds(); }, {}},
                                     {"unfused", [&] { return unfused.seconds(); }, {}},
                                     {"products", [&] { return products.seconds(); }, {}}};
   const std::string shape = std::string(name_of(type)) + " " + std::to_string(size.tokens) + " " +
@@ -155,11 +190,12 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
     candidates.push_back(
         {std::string("torch_") + variant, [peer, request] { return peer->seconds(request); }, {}});
   }
+  if (settings.plan) std::printf("%s\n", text(fused_plan, sizes, cpu_rates()).c_str());
   for (Candidate& c : candidates) c.seconds();  // warm caches, compile
   std::mt19937 random(2);
   std::vector<size_t> order(candidates.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < settings.rounds; ++round) {
     std::shuffle(order.begin(), order.end(), random);
     for (size_t i : order) candidates[i].times.push_back(candidates[i].seconds());
   }
@@ -180,12 +216,13 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
     result[c.name + "_gflops"] = flops / c.median() / 1e9;
   }
   const Candidate& ours = candidates[0];
-  result["unfused_over_fused"] = ratio(candidates[1], ours);
-  result["fused_over_products"] = ratio(ours, candidates[2]);
-  std::printf("\n       unfused/fused %.3f  fused/products %.3f", ratio(candidates[1], ours),
-              ratio(ours, candidates[2]));
+  result["op_by_op_over_fused"] = ratio(candidates[1], ours);
+  result["unfused_over_fused"] = ratio(candidates[2], ours);
+  result["fused_over_products"] = ratio(ours, candidates[3]);
+  std::printf("\n       op by op/fused %.3f  unfused/fused %.3f  fused/products %.3f",
+              ratio(candidates[1], ours), ratio(candidates[2], ours), ratio(ours, candidates[3]));
   if (peer != nullptr) {
-    const size_t best = candidates[3].median() < candidates[4].median() ? 3 : 4;
+    const size_t best = candidates[4].median() < candidates[5].median() ? 4 : 5;
     result["torch_over_fused"] = ratio(candidates[best], ours);
     std::printf("  best torch/fused %.3f (%s)", ratio(candidates[best], ours),
                 candidates[best].name.c_str());
@@ -198,6 +235,12 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
   }
   result["fused_bytes"] = fused.bytes() + cpu::scratch_bytes(backend);
   std::printf("\n");
+  if (settings.steps) {
+    print_steps("fused", fused, settings.rounds);
+    print_steps("products alone", products, settings.rounds);
+    print_steps("unfused", unfused, settings.rounds);
+    print_steps("op by op", op_by_op, settings.rounds);
+  }
   std::fflush(stdout);
   return result;
 }
@@ -219,7 +262,7 @@ int run(const Options& options) {
       for (bool backward : {false, true}) {
         report["results"].push_back(measure(parse_size(size),
                                             type == "f32" ? DType::f32 : DType::bf16, backward,
-                                            *backend, peer.get(), options.rounds));
+                                            *backend, peer.get(), options));
       }
     }
   }
@@ -232,7 +275,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   coda::bench::Options options;
-  CLI::App app("A LLaMA block without attention: fused, unfused, its products alone, and PyTorch");
+  CLI::App app(
+      "A LLaMA block without attention: fused, op by op, unfused, its products alone, and PyTorch");
   app.add_option("--peer", options.peer,
                  "command of the PyTorch server; none: our own variants only");
   app.add_option("--json", options.json, "file for the results");
@@ -240,6 +284,8 @@ int main(int argc, char** argv) {
   app.add_option("--type", options.types, "f32 or bf16; may be repeated");
   app.add_option("--rounds", options.rounds, "rounds of interleaved runs")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--steps", options.steps, "also the time of each step of our plans");
+  app.add_flag("--plan", options.plan, "also the fused plans as text");
   CLI11_PARSE(app, argc, argv);
   try {
     return coda::bench::run(options);

@@ -284,6 +284,30 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
   }
 }
 
+void pack_a_block_by_columns(DType packed, const GemmOperand& a, int64_t m0, int64_t rows,
+                             int64_t k0, int64_t k, void* dst) {
+  invariant(a.k_along_rows, "a block of A is packed by columns where k runs along its rows");
+  char* out = static_cast<char*>(dst);
+  if (packed == DType::f32) {
+    const int64_t bytes = rows * size_of(packed);
+    for (int64_t kk = 0; kk < k; ++kk, out += bytes) {
+      prefetch_row(a.view, k0 + kk + kRowsAhead, m0, rows);
+      const void* in = row_as(packed, a.view, k0 + kk, m0, rows, out);
+      if (in != out) std::memcpy(out, in, static_cast<size_t>(bytes));
+    }
+    return;
+  }
+  const auto zip_rows = HWY_DYNAMIC_DISPATCH(zip_rows);
+  for (int64_t kk = 0; kk < k; kk += 2, out += 2 * rows * size_of(packed)) {
+    prefetch_row(a.view, k0 + kk + kRowsAhead, m0, rows);
+    prefetch_row(a.view, k0 + kk + kRowsAhead + 1, m0, rows);
+    const auto* in =
+        static_cast<const uint16_t*>(row_as(packed, a.view, k0 + kk, m0, rows, nullptr));
+    zip_rows(in, kk + 1 < k ? in + a.view.row_stride : nullptr, rows,
+             reinterpret_cast<uint16_t*>(out));
+  }
+}
+
 void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k,
                   void* dst) {
   if (!b.k_along_rows) {

@@ -26,7 +26,11 @@ struct GemmOperand {
   bool k_along_rows = false;
 };
 
-// Rows m0 .. m0 + rows of A, k from k0 to k0 + k (k0 even): dst[rows][packed_depth(k)].
+// Rows m0 .. m0 + rows of A, k from k0 to k0 + k (k0 even): dst[rows][packed_depth(k)]. Of an
+// operand whose k runs along rows also by columns, which is but a copy: f32 dst[k][rows], bf16
+// dst[packed_depth(k) / 2][rows][2].
+void pack_a_block_by_columns(DType packed, const GemmOperand& a, int64_t m0, int64_t rows,
+                             int64_t k0, int64_t k, void* dst);
 void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, int64_t k0,
                   int64_t k, void* dst);
 

@@ -75,7 +75,8 @@ namespace coda::cpu {
 
 HWY_EXPORT(portable_tile);
 
-void run_portable_tile(const TileKernel& kernel, const void* a, const void* b, float* c) {
+void run_portable_tile(const TileKernel& kernel, const void* a, const void* b, float* c,
+                       const Ahead&) {
   HWY_DYNAMIC_DISPATCH(portable_tile)(kernel, static_cast<const float*>(a),
                                       static_cast<const float*>(b), c);
 }

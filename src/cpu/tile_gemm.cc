@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels from libxsmm. It is column-major: our row-major c[rows, 64] = a·b is its C[64, rows] =
-// B·A, so its first operand is our packed panel and its second our packed rows.
+// Which kernels serve; those from libxsmm. It is column-major: our row-major c[rows, 64] = a·b is
+// its C[64, rows] = B·A, so its first operand is our packed panel and its second our packed rows.
 #include "cpu/tile_gemm.h"
 
 #include <libxsmm.h>
@@ -16,12 +16,12 @@ int target_architecture() {
   return libxsmm_get_target_archid();
 }
 
-void run_f32(const TileKernel& kernel, const void* a, const void* b, float* c) {
+void run_f32(const TileKernel& kernel, const void* a, const void* b, float* c, const Ahead&) {
   reinterpret_cast<libxsmm_smmfunction>(kernel.code)(static_cast<const float*>(b),
                                                      static_cast<const float*>(a), c);
 }
 
-void run_bf16(const TileKernel& kernel, const void* a, const void* b, float* c) {
+void run_bf16(const TileKernel& kernel, const void* a, const void* b, float* c, const Ahead&) {
   reinterpret_cast<libxsmm_bsmmfunction>(kernel.code)(static_cast<const libxsmm_bfloat16*>(b),
                                                       static_cast<const libxsmm_bfloat16*>(a), c);
 }
@@ -32,18 +32,27 @@ GemmLibrary resolve(GemmLibrary wanted) {
   const bool serves = target_architecture() >= LIBXSMM_X86_AVX2;
   require(wanted != GemmLibrary::libxsmm || serves,
           "libxsmm's GEMM kernels need AVX2 or more; use the portable ones on this processor");
-  if (wanted == GemmLibrary::best) return serves ? GemmLibrary::libxsmm : GemmLibrary::portable;
-  return wanted;
+  require(wanted != GemmLibrary::avx512 || has_avx512(),
+          "this processor has no AVX-512; use libxsmm's GEMM kernels or the portable ones");
+  if (wanted != GemmLibrary::best) return wanted;
+  if (has_avx512()) return GemmLibrary::avx512;
+  return serves ? GemmLibrary::libxsmm : GemmLibrary::portable;
 }
 
 bool multiplies_bf16(GemmLibrary library) {
+  if (library == GemmLibrary::avx512) return has_avx512_bf16();
   return library == GemmLibrary::libxsmm && target_architecture() >= LIBXSMM_X86_AVX512_CPX;
 }
 
+bool takes_a_by_columns(GemmLibrary library) { return library == GemmLibrary::avx512; }
+bool takes_a_in_place(GemmLibrary library) { return library == GemmLibrary::avx512; }
+
 TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k, int64_t c_stride,
-                            bool accumulate) {
+                            bool accumulate, bool a_by_columns) {
   TileKernel kernel{run_portable_tile, nullptr, rows, k, c_stride, accumulate};
-  if (library == GemmLibrary::portable) return kernel;
+  kernel.a_step = a_by_columns ? rows : k * size_of(operands) / 4;
+  if (library == GemmLibrary::avx512) kernel.run = avx512_tile(operands, a_by_columns);
+  if (library != GemmLibrary::libxsmm) return kernel;
   const libxsmm_blasint columns = static_cast<libxsmm_blasint>(kPanelColumns);
   const libxsmm_blasint ldc = static_cast<libxsmm_blasint>(c_stride);
   const float alpha = 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one narrow interface to GEMM kernels: c[rows, 64] (+)= a[rows, k] · b[k, 64] on packed
-// operands in cache, by libxsmm or by portable vector code. Every kernel of one library adds
-// products in the order of k with the same instructions, so that an element's bits do not depend on
-// rows, on where k is cut, or on its place.
+// operands in cache, by our own code for AVX-512, by libxsmm or by portable vector code. Every
+// kernel of one library adds products in the order of k with the same instructions, so that an
+// element's bits do not depend on rows, on where k is cut, or on its place.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,41 @@ namespace coda::cpu {
 inline constexpr int64_t kPanelColumns = 64;
 
 enum class GemmLibrary : uint8_t {
-  best,  // libxsmm where it has code for the processor, else portable
+  best,  // the first of these that has code for the processor
+  avx512,
   libxsmm,
   portable,
 };
 
-// The library that `wanted` stands for on this processor; throws Error if libxsmm is asked for and
-// cannot serve it.
+// The library that `wanted` stands for on this processor; throws Error if it cannot serve it.
 GemmLibrary resolve(GemmLibrary wanted);
 
 // Whether bf16 operands are multiplied as they are (bf16 x bf16 -> fp32); otherwise they are
 // widened when packed.
 bool multiplies_bf16(GemmLibrary library);
 
-// a: row-major [rows, k], stride k. b: f32 [k, 64]; bf16 [k / 2, 64, 2] (k even). c: stride
+// Whether a block of A may be packed by columns: [k, rows], as memory has a transposed A, or for
+// bf16 [k / 2, rows, 2].
+bool takes_a_by_columns(GemmLibrary library);
+// Whether TileKernel::a_step may be set: rows of A are read where they lie.
+bool takes_a_in_place(GemmLibrary library);
+
+// What a kernel may ask for while it computes: ranges that the next calls will read, in their
+// order.
+struct Ahead {
+  struct Range {
+    const char* data = nullptr;
+    int64_t bytes = 0;
+  };
+  Range ranges[2] = {};
+};
+
+// a: row-major [rows, k], or by columns. b: f32 [k, 64]; bf16 [k / 2, 64, 2] (k even). c: stride
 // `c_stride`.
 struct TileKernel {
   using Function = void (*)();
-  using Run = void (*)(const TileKernel& kernel, const void* a, const void* b, float* c);
+  using Run = void (*)(const TileKernel& kernel, const void* a, const void* b, float* c,
+                       const Ahead& ahead);
 
   Run run = nullptr;
   Function code = nullptr;  // libxsmm's, made at run time
@@ -39,15 +56,25 @@ struct TileKernel {
   int k = 0;
   int64_t c_stride = 0;
   bool accumulate = false;
+  int64_t a_step = 0;  // units of 4 bytes between the rows of A, or by columns between its k
 
-  void operator()(const void* a, const void* b, float* c) const { run(*this, a, b, c); }
+  void operator()(const void* a, const void* b, float* c, const Ahead& ahead = {}) const {
+    run(*this, a, b, c, ahead);
+  }
 };
 
-// `library` is resolved; `operands` is f32, or bf16 if multiplies_bf16(library).
+// `library` is resolved; `operands` is f32, or bf16 if multiplies_bf16(library); by columns if
+// takes_a_by_columns(library).
 TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k, int64_t c_stride,
-                            bool accumulate);
+                            bool accumulate, bool a_by_columns = false);
 
 // The portable kernel's code (fp32 operands).
-void run_portable_tile(const TileKernel& kernel, const void* a, const void* b, float* c);
+void run_portable_tile(const TileKernel& kernel, const void* a, const void* b, float* c,
+                       const Ahead& ahead);
+
+// Our AVX-512 kernel's code; only where the processor has it.
+bool has_avx512();
+bool has_avx512_bf16();
+TileKernel::Run avx512_tile(DType operands, bool a_by_columns);
 
 }  // namespace coda::cpu

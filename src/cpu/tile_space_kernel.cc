@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over tiles. A block of A's rows is packed by the thread that uses it, into its own
-// cache, and meets all panels of B; B is packed once for all. The K loop runs in blocks outside and
-// over the panels of a tile inside; K is never split among threads, so that an element's sum has
-// one order.
+// The loops over tiles. B is packed once for all threads. A block of A's rows meets all panels of B
+// in the thread that has it; it is read where it lies, or packed into that thread's cache. The K
+// loop runs in blocks outside and over the panels of a tile inside; K is never split among threads,
+// so that an element's sum has one order.
 #include "cpu/tile_space_kernel.h"
 
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <string>
 
 #include "coda/error.h"
 #include "cpu/epilogue.h"
 #include "cpu/pack.h"
+#include "cpu/task_ranges.h"
 #include "cpu/vector_ops.h"
 
 namespace coda::cpu {
@@ -26,16 +26,13 @@ constexpr int64_t kStripBytes = 64 << 10;         // of a strip's planes: near t
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
 
-// A is packed once for all threads if pieces of a row block would pack it again and it is small.
-constexpr int64_t kSharedABytes = 16 << 20;
-
 int64_t bytes_of_a(const AOperand& a, int64_t rows) {
   return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
 }
 
 }  // namespace
 
-TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int threads) {
+TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options) {
   TileShape shape;
   const int64_t all_columns = round_up(p.cols, kPanelColumns);
   shape.rows = options.tile_rows > 0 ? options.tile_rows
@@ -54,12 +51,6 @@ TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int
          shape.strip_rows * shape.stride * 4 * std::max(p.strip_planes, 1) > kStripBytes) {
     shape.strip_rows /= 2;
   }
-  // Enough pieces for every thread to have several, but as wide as can be: A is packed again for
-  // each piece.
-  const int64_t across = blocks_of(p.cols, shape.cols);
-  const int64_t down = blocks_of(p.rows, shape.rows);
-  const int64_t pieces = std::clamp<int64_t>(blocks_of(8 * threads, down), 1, across);
-  shape.chunk = blocks_of(across, pieces);
   return shape;
 }
 
@@ -67,7 +58,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
                                  const CpuOptions& options, int threads)
     : program_(std::move(program)),
       vectors_(std::move(vectors)),
-      shape_(choose_tile_shape(program_, options, threads)),
+      shape_(choose_tile_shape(program_, options)),
       threads_(threads),
       library_(options.gemm) {
   vectors_.place(layout_);
@@ -82,11 +73,8 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     a_offsets_.push_back(a_block_bytes_);
     a_block_bytes_ += round_up(bytes_of_a(a, shape_.rows), 64);
   }
-  const int64_t pieces = blocks_of(column_blocks(), shape_.chunk);
-  shares_a_ = pieces > 1 && row_blocks() * a_block_bytes_ <= kSharedABytes;
-  if (shares_a_) a_offset_ = layout_.add(row_blocks() * a_block_bytes_);
   Layout own;
-  thread_.a = own.add(shares_a_ ? 0 : a_block_bytes_);
+  thread_.a = own.add(a_block_bytes_);
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
   thread_.strips =
@@ -103,12 +91,13 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     const int full_k = static_cast<int>(packed_depth(a.packed, std::min(depth, a.k)));
     const int last_k = static_cast<int>(packed_depth(a.packed, (a.k - 1) % depth + 1));
     Kernels kernels;
+    kernels.a_by_columns = a.transposed && takes_a_by_columns(library_);
     for (int r = 0; r < 2; ++r) {
       for (int k = 0; k < 2; ++k) {
         for (int accumulate = 0; accumulate < 2; ++accumulate) {
-          kernels.kernel[r][k][accumulate] =
-              make_tile_kernel(library_, a.packed, r == 0 ? full_rows : last_rows,
-                               k == 0 ? full_k : last_k, shape_.stride, accumulate == 1);
+          kernels.kernel[r][k][accumulate] = make_tile_kernel(
+              library_, a.packed, r == 0 ? full_rows : last_rows, k == 0 ? full_k : last_k,
+              shape_.stride, accumulate == 1, kernels.a_by_columns);
         }
       }
     }
@@ -208,19 +197,61 @@ void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
   const int64_t rows = std::min(shape_.rows, program_.rows - m0);
   for (size_t i = 0; i < program_.a.size(); ++i) {
     const AOperand& a = program_.a[i];
+    if (is_in_place(a, tensors[a.tensor])) continue;
     const int64_t depth = block_depth(a.packed);
     char* out = dst + a_offsets_[i];
     for (int64_t k0 = 0; k0 < a.k; k0 += depth) {
       const int64_t k = std::min(depth, a.k - k0);
-      pack_a_block(a.packed, {tensors[a.tensor], a.transposed}, m0, rows, k0, k, out);
+      const GemmOperand operand{tensors[a.tensor], a.transposed};
+      if (kernels_[i].a_by_columns) {
+        pack_a_block_by_columns(a.packed, operand, m0, rows, k0, k, out);
+      } else {
+        pack_a_block(a.packed, operand, m0, rows, k0, k, out);
+      }
       out += rows * packed_depth(a.packed, k) * size_of(a.packed);
     }
   }
 }
 
+// Rows a multiple of a page apart would meet in a few sets of the caches.
+bool TileSpaceKernel::is_in_place(const AOperand& a, const TensorView& view) const {
+  const int64_t row_bytes = view.row_stride * size_of(view.dtype);
+  return takes_a_in_place(library_) && !a.transposed && view.dtype == a.packed &&
+         packed_depth(a.packed, a.k) == a.k && row_bytes % 4 == 0 && row_bytes % 4096 != 0;
+}
+
+const char* TileSpaceKernel::panels_of(const char* scratch, int b, int64_t panel,
+                                       int64_t k0) const {
+  const BOperand& operand = program_.b[b];
+  const int64_t depth = packed_depth(operand.packed, operand.k);
+  return scratch + b_offsets_[b] + (panel * depth + k0) * kPanelColumns * size_of(operand.packed);
+}
+
 void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) const {
   const bool is_last_rows = tile.rows != std::min(shape_.rows, program_.rows);
+  const int64_t first_panel = tile.n0 / kPanelColumns;
+  const int64_t panels = blocks_of(tile.cols, kPanelColumns);
+  // While one call computes, the next one's panel comes, and the next block of A.
+  struct Call {
+    TileKernel kernel;
+    const char* a;
+    const char* b;
+    float* c;
+    int64_t a_bytes;
+    int64_t b_bytes;
+  };
   int64_t calls = 0;
+  Call pending{};
+  const auto run_pending = [&](const Call& next) {
+    if (pending.kernel.run != nullptr) {
+      Ahead ahead;
+      ahead.ranges[0] = {next.b, next.b_bytes};
+      if (next.a != pending.a) ahead.ranges[1] = {next.a, next.a_bytes};
+      pending.kernel(pending.a, pending.b, pending.c, ahead);
+      prefetch(tile, calls++, kernel_calls_);
+    }
+    pending = next;
+  };
   for (const PlaneGemm& gemm : program_.gemms) {
     float* c = tile.accumulators + gemm.accumulator * shape_.rows * shape_.stride;
     bool accumulate = false;
@@ -228,43 +259,49 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
       const AOperand& operand = program_.a[segment.a];
       const int64_t element = size_of(operand.packed);
       const int64_t depth = block_depth(operand.packed);
-      const int64_t panel_bytes = packed_depth(operand.packed, operand.k) * kPanelColumns * element;
-      const char* a = packed_a + a_offsets_[segment.a];
-      const char* b = tile.scratch + b_offsets_[segment.b] + tile.n0 / kPanelColumns * panel_bytes;
+      const TensorView& view = tile.tensors[operand.tensor];
+      const bool in_place = is_in_place(operand, view);
+      const char* a =
+          in_place ? static_cast<const char*>(view.data) + tile.m0 * view.row_stride * element
+                   : packed_a + a_offsets_[segment.a];
       for (int64_t k0 = 0; k0 < operand.k; k0 += depth) {
         const int64_t k = packed_depth(operand.packed, std::min(depth, operand.k - k0));
         const bool is_last_k = k0 + depth >= operand.k;
-        const TileKernel& kernel = kernels_[segment.a].kernel[is_last_rows][is_last_k][accumulate];
-        for (int64_t j = 0; j < tile.cols; j += kPanelColumns) {
-          kernel(a, b + j / kPanelColumns * panel_bytes + k0 * kPanelColumns * element, c + j);
-          prefetch(tile, calls, kernel_calls_);
-          ++calls;
+        TileKernel kernel = kernels_[segment.a].kernel[is_last_rows][is_last_k][accumulate];
+        if (in_place) kernel.a_step = view.row_stride * element / 4;
+        for (int64_t j = 0; j < panels; ++j) {
+          run_pending({kernel, a, panels_of(tile.scratch, segment.b, first_panel + j, k0),
+                       c + j * kPanelColumns, in_place ? 0 : tile.rows * k * element,
+                       k * kPanelColumns * element});
         }
-        a += tile.rows * k * element;
+        a += (in_place ? 1 : tile.rows) * k * element;
         accumulate = true;
       }
     }
   }
+  // The last call asks for what the tile beside this one begins with.
+  if (program_.gemms.empty()) return;
+  const PlaneGemm::Segment& first = program_.gemms[0].segments[0];
+  const AOperand& operand = program_.a[first.a];
+  Call beside{};
+  beside.b = panels_of(tile.scratch, first.b,
+                       tile.n0 + tile.cols < program_.cols ? first_panel + panels : 0, 0);
+  beside.b_bytes = packed_depth(operand.packed, std::min(block_depth(operand.packed), operand.k)) *
+                   kPanelColumns * size_of(operand.packed);
+  beside.a = pending.a;
+  run_pending(beside);
 }
 
 void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) const {
   check_row_indices(tensors);
   vectors_.run(tensors, scratch, threads_);
-  const int64_t pieces = blocks_of(column_blocks(), shape_.chunk);
-  const int64_t tasks = row_blocks() * pieces;
-  std::atomic<int64_t> next_task{0};
+  TaskRanges tasks(row_blocks() * column_blocks(), threads_);
 #pragma omp parallel num_threads(threads_)
   {
-    char* own = scratch + threads_offset_ + omp_get_thread_num() * thread_.bytes;
-    const int64_t a_items = shares_a_ ? row_blocks() : 0;
+    const int thread = omp_get_thread_num();
+    char* own = scratch + threads_offset_ + thread * thread_.bytes;
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t item = 0; item < a_items + b_items_.back(); ++item) {
-      if (item < a_items) {
-        pack_a(tensors, scratch + a_offset_ + item * a_block_bytes_, item);
-      } else {
-        pack_b(tensors, scratch, item - a_items);
-      }
-    }
+    for (int64_t item = 0; item < b_items_.back(); ++item) pack_b(tensors, scratch, item);
 
     TileContext tile;
     tile.tensors = tensors;
@@ -278,24 +315,16 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) co
     tile.strips = reinterpret_cast<float*>(own + thread_.strips);
     tile.states = reinterpret_cast<float*>(own + thread_.states);
     int64_t packed_block = -1;
-    for (int64_t task = next_task++; task < tasks; task = next_task++) {
-      const int64_t row_block = task / pieces;
+    for (int64_t task = tasks.take(thread); task >= 0; task = tasks.take(thread)) {
+      const int64_t row_block = task / column_blocks();
       tile.m0 = row_block * shape_.rows;
       tile.rows = std::min(shape_.rows, program_.rows - tile.m0);
-      const char* a = own + thread_.a;
-      if (shares_a_) {
-        a = scratch + a_offset_ + row_block * a_block_bytes_;
-      } else if (row_block != packed_block) {
-        pack_a(tensors, own + thread_.a, row_block);
-        packed_block = row_block;
-      }
-      const int64_t first = task % pieces * shape_.chunk * shape_.cols;
-      const int64_t end = std::min(first + shape_.chunk * shape_.cols, program_.cols);
-      for (tile.n0 = first; tile.n0 < end; tile.n0 += shape_.cols) {
-        tile.cols = std::min(shape_.cols, program_.cols - tile.n0);
-        multiply(tile, a);
-        run_epilogue(program_.ops, tile);
-      }
+      if (row_block != packed_block) pack_a(tensors, own + thread_.a, row_block);
+      packed_block = row_block;
+      tile.n0 = task % column_blocks() * shape_.cols;
+      tile.cols = std::min(shape_.cols, program_.cols - tile.n0);
+      multiply(tile, own + thread_.a);
+      run_epilogue(program_.ops, tile);
     }
   }
 }

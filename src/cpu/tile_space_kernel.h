@@ -19,10 +19,9 @@ struct TileShape {
   int64_t cols = 0;        // base columns of a tile: a multiple of 64
   int64_t stride = 0;      // floats between the rows of a plane
   int64_t strip_rows = 0;  // rows of a strip, divides 64
-  int64_t chunk = 0;       // tiles side by side that one thread takes at once
 };
 
-TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& options, int threads);
+TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& options);
 
 class TileSpaceKernel {
  public:
@@ -53,6 +52,7 @@ class TileSpaceKernel {
 
   // Kernels of one A operand: [tile rows full or last][block of k full or last][accumulate].
   struct Kernels {
+    bool a_by_columns = false;
     TileKernel kernel[2][2][2];
   };
 
@@ -60,11 +60,15 @@ class TileSpaceKernel {
   int64_t column_blocks() const { return (program_.cols + shape_.cols - 1) / shape_.cols; }
 
   void find_streams();
+  // Panels of the tile's columns from `panel` on, of one B operand and one block of k.
+  const char* panels_of(const char* scratch, int b, int64_t panel, int64_t k0) const;
   void check_row_indices(std::span<const TensorView> tensors) const;
   void pack_b(std::span<const TensorView> tensors, char* scratch, int64_t item) const;
   // Packs one row block of all A operands, one operand after another from `dst` on.
   void pack_a(std::span<const TensorView> tensors, char* dst, int64_t row_block) const;
-  void multiply(const TileContext& tile, const char* a) const;
+  // Whether the kernel reads this operand where it lies.
+  bool is_in_place(const AOperand& a, const TensorView& view) const;
+  void multiply(const TileContext& tile, const char* packed_a) const;
   // Part `part` of `parts` of what the tile's epilogue will load and store comes into L2.
   void prefetch(const TileContext& tile, int64_t part, int64_t parts) const;
 
@@ -78,8 +82,6 @@ class TileSpaceKernel {
   std::vector<int64_t> b_items_;    // first packing item of each B operand, and the end
   std::vector<int64_t> a_offsets_;  // of each A operand in a packed row block
   int64_t a_block_bytes_ = 0;
-  bool shares_a_ = false;  // A is packed once for all, as B is; else by the thread that uses it
-  int64_t a_offset_ = 0;   // of shared A
   std::vector<Stream> streams_;
   int64_t kernel_calls_ = 0;  // of a full tile
   int64_t threads_offset_ = 0;

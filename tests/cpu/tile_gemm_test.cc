@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM kernels of both libraries on packed operands: products as in float64, and the property that
-// everything above relies on: an element's bits do not depend on the rows beside it or on where k
-// is cut. Packing, from each layout, against a plain loop.
+// GEMM kernels of all libraries on packed operands: products as in float64, and the property that
+// everything above relies on: an element's bits do not depend on the rows beside it, on where k is
+// cut, or on how A lies in memory. Packing, from each layout, against a plain loop.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,6 +31,17 @@ struct Matrix {
       }
     }
   }
+  Matrix transposed() const {
+    Matrix result(view.dtype, view.cols, view.rows, 0);
+    const int64_t size = size_of(view.dtype);
+    for (int64_t i = 0; i < view.rows; ++i) {
+      for (int64_t j = 0; j < view.cols; ++j) {
+        std::memcpy(result.bytes.data() + (j * view.rows + i) * size,
+                    bytes.data() + (i * view.cols + j) * size, static_cast<size_t>(size));
+      }
+    }
+    return result;
+  }
   double at(int64_t i, int64_t j) const {
     const int64_t e = i * view.cols + j;
     return view.dtype == DType::f32
@@ -41,9 +52,13 @@ struct Matrix {
   TensorView view;
 };
 
+// How a kernel gets its block of A.
+enum class Take { packed, by_columns, in_place };
+
 // c[rows, 64] = a[rows, k]·b[k, 64], with k in blocks of `depth`.
 std::vector<float> product(GemmLibrary library, DType packed, const Matrix& a, const Matrix& b,
-                           int64_t m0, int64_t rows, int64_t depth) {
+                           int64_t m0, int64_t rows, int64_t depth, Take take = Take::packed) {
+  const Matrix transposed = a.transposed();
   const int64_t k = a.view.cols;
   int64_t columns[kPanelColumns];
   for (int64_t j = 0; j < kPanelColumns; ++j) columns[j] = j;
@@ -52,21 +67,35 @@ std::vector<float> product(GemmLibrary library, DType packed, const Matrix& a, c
   std::vector<float> packed_b(kPanelColumns * depth);
   for (int64_t k0 = 0; k0 < k; k0 += depth) {
     const int64_t n = std::min(depth, k - k0);
-    pack_a_block(packed, {a.view, false}, m0, rows, k0, n, packed_a.data());
+    const void* block = packed_a.data();
+    if (take == Take::packed)
+      pack_a_block(packed, {a.view, false}, m0, rows, k0, n, packed_a.data());
+    if (take == Take::by_columns) {
+      pack_a_block_by_columns(packed, {transposed.view, true}, m0, rows, k0, n, packed_a.data());
+    }
+    if (take == Take::in_place) block = a.bytes.data() + (m0 * k + k0) * size_of(packed);
     pack_b_block(packed, {b.view, true}, columns, k0, n, packed_b.data());
-    const TileKernel kernel =
-        make_tile_kernel(library, packed, static_cast<int>(rows),
-                         static_cast<int>(packed_depth(packed, n)), kPanelColumns, k0 > 0);
-    kernel(packed_a.data(), packed_b.data(), c.data());
+    TileKernel kernel = make_tile_kernel(library, packed, static_cast<int>(rows),
+                                         static_cast<int>(packed_depth(packed, n)), kPanelColumns,
+                                         k0 > 0, take == Take::by_columns);
+    if (take == Take::in_place) kernel.a_step = k * size_of(packed) / 4;
+    // What it is told to ask for ahead changes nothing.
+    Ahead ahead;
+    ahead.ranges[0] = {reinterpret_cast<const char*>(packed_b.data()), 5000};
+    ahead.ranges[1] = {a.bytes.data(), 300};
+    kernel(block, packed_b.data(), c.data(), ahead);
   }
   return c;
 }
 
 std::vector<std::pair<GemmLibrary, DType>> kinds() {
   std::vector<std::pair<GemmLibrary, DType>> result = {{GemmLibrary::portable, DType::f32}};
-  const GemmLibrary best = resolve(GemmLibrary::best);
-  if (best == GemmLibrary::libxsmm) result.push_back({best, DType::f32});
-  if (multiplies_bf16(best)) result.push_back({best, DType::bf16});
+  for (GemmLibrary library : {GemmLibrary::libxsmm, GemmLibrary::avx512}) {
+    const bool serves =
+        resolve(GemmLibrary::best) == GemmLibrary::avx512 || resolve(GemmLibrary::best) == library;
+    if (serves) result.push_back({library, DType::f32});
+    if (serves && multiplies_bf16(library)) result.push_back({library, DType::bf16});
+  }
   return result;
 }
 
@@ -102,6 +131,25 @@ TEST(TileGemm, BitsDependNeitherOnTheOtherRowsNorOnCutsOfK) {
   });
 }
 
+TEST(TileGemm, BitsDoNotDependOnHowALiesInMemory) {
+  for (const auto& [library, type] : kinds()) {
+    const Matrix a(type, 70, 302, 1);
+    const Matrix b(type, 302, kPanelColumns, 2);
+    for (int64_t rows = 1; rows <= 16; ++rows) {
+      for (int64_t depth : {64, 302}) {
+        const std::vector<float> packed = product(library, type, a, b, 7, rows, depth);
+        for (Take take : {Take::by_columns, Take::in_place}) {
+          if (take == Take::by_columns && !takes_a_by_columns(library)) continue;
+          if (take == Take::in_place && !takes_a_in_place(library)) continue;
+          const std::vector<float> c = product(library, type, a, b, 7, rows, depth, take);
+          ASSERT_EQ(0, std::memcmp(c.data(), packed.data(), c.size() * sizeof(float)))
+              << name_of(type) << ", " << rows << " rows, k in blocks of " << depth;
+        }
+      }
+    }
+  }
+}
+
 TEST(TileGemm, PackingPlacesEveryElementFromEachLayout) {
   for_each_instruction_set([] {
     for (const auto& [stored, packed] : std::vector<std::pair<DType, DType>>{
@@ -126,6 +174,18 @@ TEST(TileGemm, PackingPlacesEveryElementFromEachLayout) {
             for (int64_t kk = 0; kk < depth; ++kk) {
               ASSERT_EQ(read(a, i * depth + kk), kk < k ? element(k0 + kk, 9 + i) : 0)
                   << "a, row " << i << ", k " << kk;
+            }
+          }
+          if (k_along_rows) {
+            std::vector<char> columns(a.size());
+            pack_a_block_by_columns(packed, operand, 9, rows, k0, k, columns.data());
+            const int64_t pair = packed == DType::bf16 ? 2 : 1;
+            for (int64_t i = 0; i < rows; ++i) {
+              for (int64_t kk = 0; kk < depth; ++kk) {
+                ASSERT_EQ(read(columns, (kk / pair * rows + i) * pair + kk % pair),
+                          kk < k ? element(k0 + kk, 9 + i) : 0)
+                    << "a by columns, row " << i << ", k " << kk;
+              }
             }
           }
           // Columns side by side, alternating, and a ragged end.

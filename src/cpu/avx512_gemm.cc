@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GEMM kernel for AVX-512 (fp32, and bf16 where the processor multiplies it): blocks of 6 rows
+// and 64 columns in 24 registers over the whole k. While it computes it asks for the operands of
+// the next call, one cache line a step of k, which hides the way from the last-level cache; and it
+// takes A as memory has it, by rows or by columns, so that no operand A is ever transposed.
+#include "cpu/tile_gemm.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+// Only these functions may use the instructions: the rest of the file, and what it includes, runs
+// everywhere.
+#define CODA_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+
+namespace coda::cpu {
+namespace {
+
+constexpr int kBlockRows = 6;
+
+// What one step of k reads: a float, or a pair of bf16.
+using Unit [[gnu::may_alias, gnu::aligned(2)]] = uint32_t;
+
+// Sums of one row of C. Named members, not an array: they stay in registers.
+struct Sums {
+  __m512 v0, v1, v2, v3;
+};
+
+CODA_AVX512 inline void load(Sums& s, const float* c, __mmask16 mask) {
+  s.v0 = _mm512_maskz_loadu_ps(mask, c);
+  s.v1 = _mm512_maskz_loadu_ps(mask, c + 16);
+  s.v2 = _mm512_maskz_loadu_ps(mask, c + 32);
+  s.v3 = _mm512_maskz_loadu_ps(mask, c + 48);
+}
+
+CODA_AVX512 inline void store(const Sums& s, float* c) {
+  _mm512_storeu_ps(c, s.v0);
+  _mm512_storeu_ps(c + 16, s.v1);
+  _mm512_storeu_ps(c + 32, s.v2);
+  _mm512_storeu_ps(c + 48, s.v3);
+}
+
+template <bool kBf16>
+CODA_AVX512 inline __m512 multiply_add(__m512 a, __m512 b, __m512 c) {
+  if constexpr (kBf16) return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+  return _mm512_fmadd_ps(a, b, c);
+}
+
+template <bool kBf16>
+CODA_AVX512 inline void step(Sums& s, Unit a, const Sums& b) {
+  const __m512 ak = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a)));
+  s.v0 = multiply_add<kBf16>(ak, b.v0, s.v0);
+  s.v1 = multiply_add<kBf16>(ak, b.v1, s.v1);
+  s.v2 = multiply_add<kBf16>(ak, b.v2, s.v2);
+  s.v3 = multiply_add<kBf16>(ak, b.v3, s.v3);
+}
+
+// A's element (i, k) is a[i * a_step + k] or, by columns, a[k * a_step + i].
+template <int kRows, bool kBf16, bool kByColumns>
+CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t units, float* c,
+                       int64_t c_stride, bool accumulate, const char* ahead) {
+  const __mmask16 mask = accumulate ? 0xffff : 0;
+  Sums s0, s1, s2, s3, s4, s5;
+  load(s0, c, mask);
+  if constexpr (kRows > 1) load(s1, c + c_stride, mask);
+  if constexpr (kRows > 2) load(s2, c + 2 * c_stride, mask);
+  if constexpr (kRows > 3) load(s3, c + 3 * c_stride, mask);
+  if constexpr (kRows > 4) load(s4, c + 4 * c_stride, mask);
+  if constexpr (kRows > 5) load(s5, c + 5 * c_stride, mask);
+  const int64_t i_step = kByColumns ? 1 : a_step;
+  for (int64_t k = 0; k < units; ++k) {
+    _mm_prefetch(ahead, _MM_HINT_T1);
+    ahead += 64;
+    Sums bk;
+    load(bk, reinterpret_cast<const float*>(b), 0xffff);
+    b += kPanelColumns;
+    step<kBf16>(s0, a[0], bk);
+    if constexpr (kRows > 1) step<kBf16>(s1, a[i_step], bk);
+    if constexpr (kRows > 2) step<kBf16>(s2, a[2 * i_step], bk);
+    if constexpr (kRows > 3) step<kBf16>(s3, a[3 * i_step], bk);
+    if constexpr (kRows > 4) step<kBf16>(s4, a[4 * i_step], bk);
+    if constexpr (kRows > 5) step<kBf16>(s5, a[5 * i_step], bk);
+    a += kByColumns ? a_step : 1;
+  }
+  store(s0, c);
+  if constexpr (kRows > 1) store(s1, c + c_stride);
+  if constexpr (kRows > 2) store(s2, c + 2 * c_stride);
+  if constexpr (kRows > 3) store(s3, c + 3 * c_stride);
+  if constexpr (kRows > 4) store(s4, c + 4 * c_stride);
+  if constexpr (kRows > 5) store(s5, c + 5 * c_stride);
+}
+
+// Hands out the lines that a call asks for ahead, `units` of them to a block of rows.
+class AheadCursor {
+ public:
+  AheadCursor(const Ahead& ahead, int64_t units) : ahead_(ahead), bytes_(units * 64) {}
+  const char* next(const char* none) {
+    for (Ahead::Range& range : ahead_.ranges) {
+      if (range.bytes <= 0) continue;
+      const char* at = range.data;
+      range.data += bytes_;
+      range.bytes -= bytes_;
+      return at;
+    }
+    return none;
+  }
+
+ private:
+  Ahead ahead_;
+  int64_t bytes_;
+};
+
+template <bool kBf16, bool kByColumns>
+void run(const TileKernel& kernel, const void* a, const void* b, float* c, const Ahead& ahead) {
+  const int64_t units = kBf16 ? kernel.k / 2 : kernel.k;
+  const auto* from_a = static_cast<const Unit*>(a);
+  const auto* from_b = static_cast<const Unit*>(b);
+  AheadCursor cursor(ahead, units);
+  for (int left = kernel.rows; left > 0;) {
+    const char* next = cursor.next(static_cast<const char*>(b));
+    const auto rows = [&]<int kRows>() {
+      block<kRows, kBf16, kByColumns>(from_a, kernel.a_step, from_b, units, c, kernel.c_stride,
+                                      kernel.accumulate, next);
+      from_a += kByColumns ? kRows : kRows * kernel.a_step;
+      c += kRows * kernel.c_stride;
+      left -= kRows;
+    };
+    // 8 rows are 4 and 4, 7 are 4 and 3: blocks of 1 or 2 would wait for their own sums.
+    if (left >= kBlockRows && left != 7 && left != 8) {
+      rows.template operator()<kBlockRows>();
+    } else {
+      switch (left) {
+        case 1: rows.template operator()<1>(); break;
+        case 2: rows.template operator()<2>(); break;
+        case 3: rows.template operator()<3>(); break;
+        case 5: rows.template operator()<5>(); break;
+        default: rows.template operator()<4>(); break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool has_avx512() { return __builtin_cpu_supports("avx512f") != 0; }
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
+
+TileKernel::Run avx512_tile(DType operands, bool a_by_columns) {
+  if (operands == DType::bf16) return a_by_columns ? run<true, true> : run<true, false>;
+  return a_by_columns ? run<false, true> : run<false, false>;
+}
+
+}  // namespace coda::cpu
+
+#else
+
+namespace coda::cpu {
+
+bool has_avx512() { return false; }
+bool has_avx512_bf16() { return false; }
+TileKernel::Run avx512_tile(DType, bool) { return nullptr; }
+
+}  // namespace coda::cpu
+
+#endif
