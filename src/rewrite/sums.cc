@@ -66,12 +66,12 @@ class Sums {
   }
 
   // The summands of `id`, rewritten. A sum that someone else reads too, or that is frozen, stays a
-  // summand.
+  // summand: it is rounded as it stands there, and not once more for each term that joins it here.
   void flatten(int id, bool top, std::vector<Value>& terms) {
     const Node& n = graph_.node(id);
     const bool sum = n.op == Op::elementwise && n.fn == Elementwise::add && !is_frozen(id);
     const bool own = id < static_cast<int>(uses_.size()) && uses_[static_cast<size_t>(id)] <= 1;
-    if (!sum || (!top && !own && frozen_.empty())) {
+    if (!sum || (!top && !own)) {
       terms.push_back(value(id));
       return;
     }
@@ -79,11 +79,22 @@ class Sums {
     for (int operand : operands) flatten(operand, false, terms);
   }
 
+  // Small terms first: what is itself a sum or lies in memory (the residual stream, its gradient)
+  // grows with depth, and each addition to it rounds at its size. So a bias joins its product, and
+  // a norm's terms one another, before they meet it.
   Value total(std::vector<Value> terms) {
-    std::sort(terms.begin(), terms.end(), [](Value a, Value b) { return a.id < b.id; });
+    std::sort(terms.begin(), terms.end(), [this](Value a, Value b) {
+      return std::pair(is_carried(a), a.id) < std::pair(is_carried(b), b.id);
+    });
     Value sum = terms[0];
     for (size_t i = 1; i < terms.size(); ++i) sum = add(sum, terms[i]);
     return sum;
+  }
+
+  bool is_carried(Value v) const {
+    const Op op = node(v).op;
+    return v.shape().is_tensor() && (is_call(v, Elementwise::add) || op == Op::result ||
+                                     op == Op::input || (op != Op::matmul && is_frozen(v.id)));
   }
 
   // ---- tensors ----
@@ -148,7 +159,8 @@ class Sums {
     return !frozen_.empty() || id >= uses_.size() || uses_[id] <= 1;
   }
 
-  // Products with equal factors become one product with their K segments.
+  // Products with equal factors become one product with their K segments, in the order of their
+  // right operands: the parts of a sliced weight are summed as the whole would be.
   void join_segments(std::vector<Summand>& products) {
     std::vector<Summand> joined;
     for (const Summand& p : products) {
@@ -162,9 +174,23 @@ class Sums {
       std::vector<MatmulOperands> segments = segments_of(same->core);
       const std::vector<MatmulOperands> more = segments_of(p.core);
       segments.insert(segments.end(), more.begin(), more.end());
+      std::stable_sort(segments.begin(), segments.end(),
+                       [this](const MatmulOperands& x, const MatmulOperands& y) {
+                         return place_of(x.b) < place_of(y.b);
+                       });
       same->core = matmul(segments);
     }
     products = std::move(joined);
+  }
+
+  // What v is a slice of, and the column at which it starts there.
+  std::pair<int, Dim> place_of(Value v) const {
+    Dim offset = 0;
+    while (node(v).op == Op::slice_columns) {
+      offset = offset + node(v).dim;
+      v = operand(v, 0);
+    }
+    return {v.id, offset};
   }
 
   std::vector<MatmulOperands> segments_of(Value product) const {

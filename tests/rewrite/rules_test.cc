@@ -3,6 +3,7 @@
 // and both passes, alone and together, on random graphs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "plan/plain_graph.h"
@@ -211,6 +212,40 @@ TEST_F(Rules, ProductsWithEqualFactorsBecomeSegments) {
   EXPECT_EQ(node(the_product(dx)).transposes.size(), 2U) << text(g, {dx});
   const int unequal = joined(dgate * w + dup);
   EXPECT_EQ(all(unequal, Op::matmul).size(), 2U) << "with other factors they stay two";
+}
+
+TEST_F(Rules, SegmentsOfASlicedWeightStandInItsOrder) {
+  const Value qkv = g.parameter("qkv", {8, 12});  // as Conv1D stores it
+  const Value left = slice_columns(qkv, 0, 6);
+  const Value right = slice_columns(qkv, 6, 6);
+  const Value of_right = matmul({{d, right, {false, true}}});
+  const Value of_left = matmul({{e, left, {false, true}}});
+  const int sum = joined(of_right + of_left);
+  const std::vector<int> in_order{e.id, left.id, d.id, right.id};
+  EXPECT_EQ(node(the_product(sum)).operands, in_order) << text(g, {sum});
+}
+
+// The residual stream is the largest term by far: one addition to it, one rounding at its size.
+TEST_F(Rules, WhatLiesInMemoryIsAddedLast) {
+  const Value product = matmul({{d, a, {false, false}}});
+  const Value mean = row_mean(y);
+  const int sum = joined(x + mean + bias + product * w);
+  ASSERT_TRUE(is(sum, Elementwise::add));
+  const std::vector<int>& operands = node(sum).operands;
+  EXPECT_NE(std::find(operands.begin(), operands.end(), x.id), operands.end()) << text(g, {sum});
+}
+
+TEST_F(Rules, ASumThatOthersReadTooStaysOneTerm) {
+  const Value product = matmul({{d, a, {false, false}}}) * w;
+  const Value shared = x + y * w;
+  const Value dx = shared + product;
+  for (const bool in_backward : {false, true}) {
+    const std::vector<bool> frozen = in_backward ? frozen_by(x) : std::vector<bool>{};
+    const std::vector<int> after = join_sums(g, {dx.id, linear(shared, a).id}, frozen);
+    const std::vector<int>& operands = node(after[0]).operands;
+    EXPECT_NE(std::find(operands.begin(), operands.end(), shared.id), operands.end())
+        << text(g, {after[0]});
+  }
 }
 
 TEST_F(Rules, ARankOneTermJoinsAnOperandThatIsNotStored) {
