@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "coda/error.h"
+#include "plan/block_rows.h"
 #include "plan/emit.h"
 #include "plan/equivalence.h"
 #include "plan/in_place.h"
@@ -175,7 +176,29 @@ class Search {
     for (int c : point.column_factors)
       choices.column_factors.push_back(static_cast<ColumnFactor>(c));
     for (int p : point.pinned) choices.pinned.push_back(p != 0);
-    const JointGraph joint = rewrite_jointly(graph_, request_, choices, options_.fuse);
+    BlockRows blocks;
+    const auto accept = [&](const JointGraph& joint) {
+      blocks = choose_block_rows(joint, options_);
+      return blocks.rows > 0;
+    };
+    if (options_.block_rows == 0) {
+      return make(point, rewrite_jointly(graph_, request_, choices, options_.fuse), 0);
+    }
+    const JointGraph joint =
+        rewrite_jointly(graph_, request_, choices, options_.fuse, options_.sizes, accept);
+    Attempt a = make(point, joint, blocks.rows);
+    if (!a.plan.loops.empty()) return a;
+    if (blocks.rows > 0) {  // a program turned out to be of all rows
+      blocks.why_whole = a.plan.notes.front();
+      a = make(point, rewrite_jointly(graph_, request_, choices, options_.fuse), 0);
+    }
+    a.plan.notes = {"not in blocks of rows: " + blocks.why_whole};
+    return a;
+  }
+
+  Attempt make(const Point& point, const JointGraph& joint, int64_t block_rows) const {
+    CompileOptions options = options_;
+    options.block_rows = block_rows;
     PartitionRequest partition_request;
     partition_request.joint = &joint;
     partition_request.sizes = options_.sizes;
@@ -189,7 +212,7 @@ class Search {
     if (!partition_request.also_saved.empty()) parts = partition(partition_request);
 
     Attempt a;
-    a.plan = emit(joint, parts, request_, options_);
+    a.plan = emit(joint, parts, request_, options);
     a.column_factors = joint.candidates.column_factors.size();
     for (int w : joint.candidates.column_factors) {
       const auto& affine = joint.candidates.row_affine;

@@ -3,11 +3,14 @@
 // the hidden part (or a hidden byte would be free and 64 kB in the open would outweigh 134 MB
 // behind a product); anything else takes bytes / bandwidth and a launch. Vectors and partials count
 // their bytes like everything else.
+#include "plan/cost.h"
+
 #include <algorithm>
 #include <set>
 
 #include "coda/compile.h"
 #include "coda/error.h"
+#include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 
 namespace coda {
@@ -18,18 +21,6 @@ constexpr double kHiddenShare = 0.1;
 double elements(const Shape& shape, const DimValues& sizes) {
   return static_cast<double>(shape.rows.evaluate(sizes)) *
          static_cast<double>(shape.cols.evaluate(sizes));
-}
-
-double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
-  const auto rows = static_cast<double>(decl.shape.rows.evaluate(sizes));
-  const auto cols = static_cast<double>(decl.shape.cols.evaluate(sizes));
-  const auto chunks = [](double n) {
-    return static_cast<double>((static_cast<int64_t>(n) + kPartialSpan - 1) / kPartialSpan);
-  };
-  double count = rows * cols;
-  if (decl.kind == TensorKind::row_partial) count = rows * chunks(cols) * decl.lanes;
-  if (decl.kind == TensorKind::column_partial) count = chunks(rows) * cols * decl.lanes;
-  return count * static_cast<double>(size_of(decl.dtype));
 }
 
 StepCost program_cost(const Program& program, const DimValues& sizes) {
@@ -73,6 +64,29 @@ StepCost call_cost(const OpaqueCall& call, const Plan& plan, const DimValues& si
 
 }  // namespace
 
+double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
+  const auto rows = static_cast<double>(decl.shape.rows.evaluate(sizes));
+  const auto cols = static_cast<double>(decl.shape.cols.evaluate(sizes));
+  const auto chunks = [](double n) {
+    return static_cast<double>((static_cast<int64_t>(n) + kPartialSpan - 1) / kPartialSpan);
+  };
+  double count = rows * cols;
+  if (decl.kind == TensorKind::row_partial) count = rows * chunks(cols) * decl.lanes;
+  if (decl.kind == TensorKind::column_partial) count = chunks(rows) * cols * decl.lanes;
+  return count * static_cast<double>(size_of(decl.dtype));
+}
+
+LoopBytes loop_bytes(const Plan& plan, int loop, const DimValues& sizes) {
+  const DimValues inside = sizes_of_block(plan.loops[static_cast<size_t>(loop)], sizes, 0);
+  LoopBytes bytes;
+  for (const PlanTensor& t : plan.tensors) {
+    if (t.loop != loop || !t.view_of.empty()) continue;
+    bytes.whole += bytes_of(t.decl, sizes);
+    bytes.block += bytes_of(t.decl, inside);
+  }
+  return bytes;
+}
+
 // Two Zen 4 or Zen 5 cores, fp32.
 Rates cpu_rates() { return {2.5e11, 3e10, 2e-6}; }
 // PEERS.md's cuBLAS rate in sustained runs, the measured device copy, a launch.
@@ -80,6 +94,20 @@ Rates h200_rates() { return {7e14, 4.28e12, 3e-6}; }
 
 StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
                  const Rates& rates) {
+  if (step.loop >= 0) {
+    // Once a block: what is not sliced, a weight, is read as often.
+    const RowLoop& loop = plan.loops[static_cast<size_t>(step.loop)];
+    StepCost sum;
+    for (int64_t block = 0; block < blocks_of(loop, sizes); ++block) {
+      PlanStep one{step.name, step.role, step.work, {}};
+      if (block > 0 && step.later) one.work = *step.later;
+      const StepCost cost = cost_of(one, plan, sizes_of_block(loop, sizes, block), rates);
+      sum.flops += cost.flops;
+      sum.bytes += cost.bytes;
+      sum.seconds += cost.seconds;
+    }
+    return sum;
+  }
   const auto* program = std::get_if<Program>(&step.work);
   StepCost cost = program != nullptr ? program_cost(*program, sizes)
                                      : call_cost(std::get<OpaqueCall>(step.work), plan, sizes);

@@ -5,6 +5,7 @@
 
 #include "coda/error.h"
 #include "plan/program_writer.h"
+#include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 
 namespace coda {
@@ -17,6 +18,7 @@ class Emission {
       : joint_(joint),
         graph_(*joint.graph),
         partition_(partition),
+        options_(options),
         names_(joint, partition, request, options),
         schedule_(joint, partition.order, options.fuse) {
     std::vector<bool> all(static_cast<size_t>(graph_.size()), true);
@@ -85,8 +87,11 @@ class Emission {
     std::string reason;
     if (vector >= 0 && (tensor < 0 || schedule_.of(tensor).at < schedule_.of(vector).at)) {
       const Position known = schedule_.of(vector).at;
-      reason = "waits for v" + std::to_string(vector) + ", which is finalized behind " +
-               program_name({known.slot, std::max(known.level - 1, 0)});
+      const Position made{known.slot, std::max(known.level - 1, 0)};
+      const bool at_start =
+          made.level == 0 && (made.slot < 0 || made.slot == partition_.order.boundary);
+      reason = "waits for v" + std::to_string(vector) + ", which is finalized " +
+               (at_start ? "as the phase begins" : "behind " + program_name(made));
     } else if (tensor >= 0 && graph_.node(tensor).op == Op::result) {
       reason = "is made of a result of " + graph_.node(graph_.node(tensor).operands[0]).name +
                ", not of a product's tile";
@@ -138,7 +143,7 @@ class Emission {
       }
     }
     const std::string kind = unit.contracts_rows ? "weight_gradient"
-                             : unit.is_backward  ? "data_gradient"
+                             : unit.is_gradient  ? "data_gradient"
                                                  : "product";
     return phase + "." + kind + std::to_string(at.slot) + (weight.empty() ? "" : "." + weight);
   }
@@ -280,8 +285,19 @@ class Emission {
       if (steps == steps_.end()) continue;
       for (PlanStep& step : steps->second) phase.push_back(std::move(step));
     }
+    // What a row loop writes over all rows and to whom it belongs is known by node.
+    RowLoopRequest loop{
+        .loop = {joint_.blocks.symbol, options_.block_rows}, .values = {}, .sums = {}};
+    for (int id : joint_.blocks.values) {
+      if (partition_.stored_forward.contains(id)) loop.values.insert(names_.written(id, false));
+    }
+    for (int id : joint_.blocks.sums) loop.sums.insert(names_.written(id, false));
     plan.tensors = names_.tensors();
     mark_saved(plan);
+    if (joint_.blocks.widest >= 0) {
+      const std::string refusal = make_row_loop(plan, loop);
+      if (!refusal.empty()) plan.notes.push_back(refusal);
+    }
     return plan;
   }
 
@@ -305,6 +321,7 @@ class Emission {
   const JointGraph& joint_;
   const Graph& graph_;
   const Partition& partition_;
+  const CompileOptions& options_;
   TensorNames names_;
   Schedule schedule_;
   std::map<Position, std::vector<PlanStep>> steps_;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 
 namespace coda {
@@ -23,30 +24,46 @@ class Reuse {
       for (size_t i = 0; i < phase->size(); ++i) {
         auto* program = std::get_if<Program>(&(*phase)[i].work);
         if (program == nullptr) continue;
-        while (const auto pair = find_pair(*program, *phase, i)) rename(pair->second, pair->first);
+        while (const auto pair = find_pair(*program, *phase, i)) rename(pair->goes, pair->stays);
       }
     }
   }
 
  private:
-  // A loaded tensor that dies here, and a stored one that can take its memory.
-  std::optional<std::pair<std::string, std::string>> find_pair(const Program& program,
-                                                               const std::vector<PlanStep>& phase,
-                                                               size_t at) const {
+  // Two names that become one.
+  struct Pair {
+    std::string stays;
+    std::string goes;
+  };
+
+  // A loaded tensor that dies here, and a stored one that can take its memory; or, of a sum that a
+  // loop made, that can be its memory from the start.
+  std::optional<Pair> find_pair(const Program& program, const std::vector<PlanStep>& phase,
+                                size_t at) const {
     const std::vector<TileSpace> spaces = tile_spaces(program);
     for (const TileSpace& space : spaces) {
       for (int store : space.steps) {
         const Step& s = program.steps[static_cast<size_t>(store)];
         if (s.kind != StepKind::store_tile) continue;
         const TensorDecl& result = program.tensors[static_cast<size_t>(s.tensor)];
-        if (!is_replaceable(program, s.tensor)) continue;
+        const bool replaceable = is_replaceable(program, s.tensor);
+        const bool is_output = !plan_.loops.empty() && is_output_of_one_step(program, s.tensor);
+        if (!replaceable && !is_output) continue;
         for (int load : space.steps) {
           const Step& l = program.steps[static_cast<size_t>(load)];
           if (load > store || l.kind != StepKind::load_tile) continue;
           const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor)];
           const bool same = operand.shape == result.shape && operand.dtype == result.dtype;
-          if (same && dies_here(program, l.tensor, load, space, phase, at)) {
-            return std::pair(operand.name, result.name);
+          const int loop = plan_.tensor(operand.name).loop;
+          if (!same || loop != plan_.tensor(result.name).loop) continue;
+          // A block's steps may overwrite rows of their own only.
+          const int of_step = phase[at].loop;
+          if (of_step >= 0 && loop != of_step &&
+              !is_sliced(operand, plan_.loops[static_cast<size_t>(of_step)]))
+            continue;
+          if (dies_here(program, l.tensor, load, space, phase, at)) {
+            if (replaceable) return Pair{operand.name, result.name};
+            if (is_sum(operand.name)) return Pair{result.name, operand.name};
           }
         }
       }
@@ -61,6 +78,27 @@ class Reuse {
     int uses = 0;
     for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
     return uses == 1;
+  }
+
+  // The caller's tensor, which nothing but one step of this program names.
+  bool is_output_of_one_step(const Program& program, int tensor) const {
+    const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
+    if (fixed_.contains(name) || plan_.tensor(name).role != TensorRole::output) return false;
+    int uses = 0;
+    for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
+    for (const std::vector<PlanStep>* phase : {&plan_.forward, &plan_.backward}) {
+      for (const PlanStep& step : *phase) {
+        if (std::get_if<Program>(&step.work) == &program) continue;
+        for (const StepTensor& t : step_tensors(step)) uses += t.name == name ? 1 : 0;
+      }
+    }
+    return uses == 1;
+  }
+
+  bool is_sum(const std::string& name) const {
+    return std::any_of(plan_.loops.begin(), plan_.loops.end(), [&](const RowLoop& loop) {
+      return std::find(loop.sums.begin(), loop.sums.end(), name) != loop.sums.end();
+    });
   }
 
   bool dies_here(const Program& program, int tensor, int load, const TileSpace& space,
@@ -96,6 +134,7 @@ class Reuse {
       for (PlanStep& step : *phase) {
         if (auto* program = std::get_if<Program>(&step.work)) {
           rename_in(*program, from, to);
+          if (step.later) rename_in(*step.later, from, to);
         } else {
           auto& call = std::get<OpaqueCall>(step.work);
           std::replace(call.inputs.begin(), call.inputs.end(), from, to);
@@ -103,6 +142,7 @@ class Reuse {
         }
       }
     }
+    for (RowLoop& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
     std::erase_if(plan_.tensors, [&](const PlanTensor& t) { return t.decl.name == from; });
   }
 

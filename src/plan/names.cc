@@ -37,6 +37,8 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
       caller_types_.try_emplace(call.operands[2], request.gradients[i].dtype);
     }
   }
+  // Blocks of rows add up in fp32.
+  for (int id : joint.blocks.sums) caller_types_.try_emplace(id, DType::f32);
   for (const auto& [id, name] : caller_names_) taken_.insert(name);
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& n = graph_.node(id);

@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "coda/compile.h"
+#include "plan/cost.h"
+#include "plan/row_loop.h"
 
 namespace coda {
 namespace {
@@ -34,6 +36,18 @@ std::string call_text(const OpaqueCall& call) {
   return line + ")\n";
 }
 
+std::string loop_text(const Plan& plan, int index, const DimValues& sizes) {
+  const RowLoop& loop = plan.loops[static_cast<size_t>(index)];
+  const LoopBytes bytes = loop_bytes(plan, index, sizes);
+  std::string out = "for blocks of " + std::to_string(rows_of_block(loop, sizes)) + " rows of " +
+                    loop.symbol + " (" + std::to_string(blocks_of(loop, sizes)) + "), in " +
+                    number("%.2f MB", bytes.block / 1e6) +
+                    number(" instead of %.2f MB", bytes.whole / 1e6);
+  for (size_t i = 0; i < loop.sums.size(); ++i)
+    out += (i == 0 ? "; sums over all rows: " : ", ") + loop.sums[i];
+  return out + " {\n";
+}
+
 }  // namespace
 
 std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
@@ -43,7 +57,13 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
     if (phase->empty()) continue;
     out += phase == &plan.forward ? "forward\n" : "backward\n";
     int index = 1;
+    int loop = -1;
     for (const PlanStep& step : *phase) {
+      if (step.loop != loop) {
+        if (loop >= 0) out += "}\n";
+        if (step.loop >= 0) out += loop_text(plan, step.loop, sizes);
+        loop = step.loop;
+      }
       const StepCost cost = cost_of(step, plan, sizes, rates);
       total.flops += cost.flops;
       total.bytes += cost.bytes;
@@ -53,9 +73,12 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
       const auto* program = std::get_if<Program>(&step.work);
       out +=
           indent(program != nullptr ? text(*program) : call_text(std::get<OpaqueCall>(step.work)));
+      if (step.later) out += "    in later blocks\n" + indent(text(*step.later));
       for (const std::string& reason : step.reasons) out += "    why: " + reason + "\n";
     }
+    if (loop >= 0) out += "}\n";
   }
+  for (const std::string& note : plan.notes) out += note + "\n";
   out += number("total %.3f GFLOP", total.flops / 1e9) +
          number(", %.2f MB moved", total.bytes / 1e6) +
          number(", %.1f us predicted", total.seconds * 1e6) +

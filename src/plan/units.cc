@@ -61,7 +61,10 @@ class Ordering {
       unit.nodes = {id};
       unit.is_gemm = n.op == Op::matmul;
       unit.is_backward = !joint_.forward[static_cast<size_t>(id)];
-      unit.contracts_rows = unit.is_gemm && unit.is_backward && n.transposes[0].a;
+      const std::vector<int>& early = joint_.blocks.early;
+      unit.is_gradient =
+          unit.is_backward || std::find(early.begin(), early.end(), id) != early.end();
+      unit.contracts_rows = unit.is_gemm && unit.is_gradient && n.transposes[0].a;
       units_.push_back(unit);
     }
   }

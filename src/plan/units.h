@@ -14,6 +14,7 @@ struct Unit {
       nodes;  // matmuls, or one opaque call; none: the boundary between forward and backward
   bool is_gemm = false;
   bool is_backward = false;
+  bool is_gradient = false;     // of the backward, or of what runs early
   bool contracts_rows = false;  // a weight's gradient
 };
 

@@ -43,7 +43,8 @@ int copy_of(Graph& graph, int id) {
 }  // namespace
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
-                           const Choices& choices, bool rewritten) {
+                           const Choices& choices, bool rewritten, const DimValues& sizes,
+                           const AcceptBlocks& accept) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
   clone(source, *joint.graph);
@@ -85,9 +86,16 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     gradient_roots =
         to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
   }
-  // Each gradient has a tensor of its own: of two that are equal (biases side by side), and of one
-  // that equals an input, a copy is written.
   std::set<int> claimed(joint.outputs.begin(), joint.outputs.end());
+  if (accept) {
+    joint.forward.resize(static_cast<size_t>(graph.size()), false);
+    joint.blocks = find_row_blocks(joint, request, gradient_roots, sizes);
+    if (!accept(joint)) joint.blocks = {};
+    for (int id : joint.blocks.early) joint.forward[static_cast<size_t>(id)] = true;
+    claimed.insert(joint.blocks.early.begin(), joint.blocks.early.end());
+  }
+  // Each gradient has a tensor of its own: of two that are equal (biases side by side), and of one
+  // that equals an input or what runs early, a copy is written.
   size_t next = 0;
   for (const Value& g : gradients) {
     int id = g.graph == nullptr ? -1 : gradient_roots[next++];

@@ -4,11 +4,13 @@
 // was derived (asserted).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "coda/compile.h"
 #include "rewrite/choices.h"
+#include "rewrite/row_blocks.h"
 
 namespace coda {
 
@@ -16,12 +18,19 @@ struct JointGraph {
   std::unique_ptr<Graph> graph;
   std::vector<int> outputs;    // forward roots, in the request's order
   std::vector<int> gradients;  // in the request's order; -1: zero (the outputs do not depend on it)
-  std::vector<bool> forward;   // by id: nodes that the forward reaches
+  std::vector<bool> forward;   // by id: nodes that the forward reaches, and those that run early
   Candidates candidates;
+  RowBlocks blocks;  // that were accepted
 };
 
-// `rewritten` false: the graph is only differentiated (the baseline without deferral).
+// Whether what joint.blocks says shall be done: what can be made in blocks of rows then counts as
+// forward.
+using AcceptBlocks = std::function<bool(const JointGraph& joint)>;
+
+// `rewritten` false: the graph is only differentiated (the baseline without deferral). Blocks of
+// rows are looked for if there is who accepts them.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,
-                           const Choices& choices, bool rewritten);
+                           const Choices& choices, bool rewritten, const DimValues& sizes = {},
+                           const AcceptBlocks& accept = {});
 
 }  // namespace coda

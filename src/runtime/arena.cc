@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "coda/error.h"
+#include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 #include "runtime/aligned_buffer.h"
 #include "runtime/backend.h"
@@ -75,12 +76,24 @@ int64_t most_alive(const std::vector<ArenaSlot*>& slots, int steps) {
 
 using TensorsByName = std::map<std::string_view, const PlanTensor*>;
 
+// The steps of the loop that step i stands in, itself outside of any.
+std::pair<int, int> loop_around(const std::vector<PlanStep>& steps, int i) {
+  int first = i, last = i;
+  const int loop = steps[i].loop;
+  while (loop >= 0 && first > 0 && steps[first - 1].loop == loop) --first;
+  while (loop >= 0 && last + 1 < static_cast<int>(steps.size()) && steps[last + 1].loop == loop)
+    ++last;
+  return {first, last};
+}
+
 // Finds the slots of temporaries and saved tensors, without offsets, in the order in which steps
-// name them.
-void find_lifetimes(const std::vector<PlanStep>& steps, Phase phase,
+// name them. What a loop sees of a tensor that is not its own is alive from the loop's first step
+// to its last: blocks follow one another.
+void find_lifetimes(const Plan& plan, const std::vector<PlanStep>& steps, Phase phase,
                     const TensorsByName& tensors_by_name, const DimValues& sizes, ArenaPlan& arena,
                     std::set<std::string>& written) {
   for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
+    const auto [loop_first, loop_last] = loop_around(steps, i);
     const std::vector<StepTensor> tensors = step_tensors(steps[i]);
     for (const StepTensor& use : tensors) {
       const auto found = tensors_by_name.find(use.name);
@@ -96,12 +109,18 @@ void find_lifetimes(const std::vector<PlanStep>& steps, Phase phase,
       require(!use.read || written.contains(name),
               "step '" + steps[i].name + "' reads '" + use.name + "' before any step writes it");
       auto& slots = is_saved ? arena.saved : arena.temporaries;
+      require(tensor.loop < 0 || tensor.loop == steps[i].loop,
+              "step '" + steps[i].name + "' names '" + use.name + "', which only a loop sees");
+      const int64_t bytes =
+          tensor.loop < 0
+              ? bytes_of(tensor.decl, sizes)
+              : bytes_of(tensor.decl, sizes_of_block(plan.loops[tensor.loop], sizes, 0));
       const auto [slot, is_new] =
-          slots.try_emplace(name, ArenaSlot{0, bytes_of(tensor.decl, sizes), phase, i, i});
+          slots.try_emplace(name, ArenaSlot{0, bytes, phase, tensor.loop < 0 ? loop_first : i, i});
       require(is_saved || slot->second.phase == phase,
               "step '" + steps[i].name + "' of the backward uses '" + use.name +
                   "', a temporary of the forward; it must be saved");
-      slot->second.last_step = i;
+      slot->second.last_step = tensor.loop < 0 ? loop_last : i;
     }
     for (const StepTensor& use : tensors) {
       if (!use.written) continue;
@@ -121,7 +140,7 @@ ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes) {
   std::set<std::string> written;
   for (Phase phase : {Phase::forward, Phase::backward}) {
     const std::vector<PlanStep>& steps = phase == Phase::forward ? plan.forward : plan.backward;
-    find_lifetimes(steps, phase, tensors_by_name, sizes, arena, written);
+    find_lifetimes(plan, steps, phase, tensors_by_name, sizes, arena, written);
     std::vector<ArenaSlot*> slots;
     for (auto& [name, slot] : arena.temporaries) {
       if (slot.phase != phase) continue;

@@ -2,7 +2,7 @@
 // Where a plan's own tensors lie. Temporaries of a phase share one arena: two that are alive in the
 // same step never overlap, and a step's results never overlap its operands. Forward and backward
 // use the same arena, one after the other; saved tensors have memory of their own, because they
-// live from one to the other.
+// live from one to the other. A temporary that only a row loop sees has the memory of one block.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "coda/error.h"
+#include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 
 namespace coda {
@@ -38,10 +39,12 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
     require(tensor.view_of.empty() || slots_.contains(tensor.view_of),
             "tensor '" + tensor.decl.name + "' views '" + tensor.view_of +
                 "', which is no tensor of the plan before it");
-    const PhysicalShape shape = physical_shape(tensor.decl, sizes_);
-    memory_.push_back(
-        {&tensor, shape, dense_view(nullptr, tensor.decl.dtype, shape.rows, shape.cols)});
-    if (!tensor.view_of.empty()) check_view(memory_.back());
+    memory_.push_back({&tensor, {}, {}});
+    Memory& memory = memory_.back();
+    const PlanTensor& owner = *memory_[owner_of(static_cast<int>(memory_.size()) - 1)].tensor;
+    memory.shape = physical_shape(tensor.decl, sizes_in(owner.loop));
+    memory.view = dense_view(nullptr, tensor.decl.dtype, memory.shape.rows, memory.shape.cols);
+    if (!tensor.view_of.empty()) check_view(memory);
   }
   arena_ = plan_arena(plan_, sizes_);
   temporaries_ = AlignedBuffer(static_cast<size_t>(arena_.bytes));
@@ -50,13 +53,25 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
   place(arena_.saved, saved_);
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
+  std::set<int> of_forward;
+  for (const PlanStep& step : plan_.forward) {
+    for (const StepTensor& use : step_tensors(step))
+      if (use.written) of_forward.insert(owner_of(slot_of(use.name)));
+  }
   for (const PlanStep& step : plan_.backward) {
     for (const StepTensor& use : step_tensors(step)) {
-      const auto saved = arena_.saved.find(memory_[owner_of(slot_of(use.name))].tensor->decl.name);
-      if (use.written && saved != arena_.saved.end() && saved->second.phase == Phase::forward)
-        spends_saved_ = true;
+      const int slot = owner_of(slot_of(use.name));
+      const bool is_temporary = memory_[slot].tensor->role == TensorRole::temporary;
+      if (use.written && !is_temporary && of_forward.contains(slot)) spends_saved_ = true;
     }
   }
+}
+
+DimValues Session::sizes_in(int loop) const {
+  if (loop < 0) return sizes_;
+  require(loop < static_cast<int>(plan_.loops.size()),
+          "the plan has no row loop " + std::to_string(loop));
+  return sizes_of_block(plan_.loops[loop], sizes_, 0);
 }
 
 // A range of columns, or a vector read along the other dimension.
@@ -113,15 +128,44 @@ void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, Prep
     for (int slot : overwritten)
       if (!read.contains(owner_of(slot))) phase.overwritten.push_back(slot);
     prepared.views.resize(prepared.tensors.size());
+    prepared.loop = step.loop;
+    const DimValues sizes = sizes_in(step.loop);
     if (const auto* program = std::get_if<Program>(&step.work)) {
       require(program->tensors == decls,
               "step '" + step.name + "' declares a tensor otherwise than the plan does");
-      prepared.kernel = backend.prepare(*program, sizes_);
+      prepared.kernel = backend.prepare(*program, sizes);
+      if (step.loop >= 0) prepare_blocks(step, backend, prepared);
     } else {
-      prepared.kernel = backend.prepare(std::get<OpaqueCall>(step.work), decls, sizes_);
+      require(step.loop < 0, "step '" + step.name + "' calls a function in a row loop");
+      prepared.kernel = backend.prepare(std::get<OpaqueCall>(step.work), decls, sizes);
     }
     phase.steps.push_back(std::move(prepared));
   }
+}
+
+void Session::prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const {
+  const RowLoop& loop = plan_.loops[step.loop];
+  const auto& program = std::get<Program>(step.work);
+  for (const TensorDecl& decl : program.tensors) {
+    const bool is_local = memory_[owner_of(slot_of(decl.name))].tensor->loop == step.loop;
+    const bool is_whole = is_local || !is_sliced(decl, loop) || blocks_of(loop, sizes_) == 1;
+    require(is_whole || (decl.lanes == 1 && (decl.kind != TensorKind::column_partial ||
+                                             loop.rows % kPartialSpan == 0)),
+            "step '" + step.name + "': partial '" + decl.name + "' cannot be cut into blocks of " +
+                std::to_string(loop.rows) + " rows");
+    require(!decl.shape.cols.terms().contains(loop.symbol),
+            "step '" + step.name + "': '" + decl.name + "' is as wide as the loop has rows");
+  }
+  require(!step.later || step.later->tensors == program.tensors,
+          "step '" + step.name + "' has other tensors in later blocks");
+  const int64_t last = blocks_of(loop, sizes_) - 1;
+  const DimValues first_sizes = sizes_of_block(loop, sizes_, 0);
+  const DimValues last_sizes = sizes_of_block(loop, sizes_, last);
+  const bool has_shorter = last_sizes != first_sizes;
+  if (has_shorter) prepared.shorter = backend.prepare(program, last_sizes);
+  if (!step.later || last == 0) return;
+  prepared.later = backend.prepare(*step.later, first_sizes);
+  if (has_shorter) prepared.later_shorter = backend.prepare(*step.later, last_sizes);
 }
 
 int Session::slot_of(std::string_view name) const {
@@ -186,12 +230,58 @@ void Session::run(PreparedPhase& phase, const char* name) {
     for (int slot : phase.overwritten) poison(resolve(slot));
   }
   phase.timings.clear();
-  for (PreparedStep& step : phase.steps) {
+  if (options_.timing) {
+    for (const PreparedStep& step : phase.steps) phase.timings.push_back({step.name, 0});
+  }
+  const auto run_timed = [&](size_t i, int64_t block) {
     const auto start = std::chrono::steady_clock::now();
-    step.kernel->run(step.views);
-    if (!options_.timing) continue;
+    run_step(phase.steps[i], block);
+    if (!options_.timing) return;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    phase.timings.push_back({step.name, seconds.count()});
+    phase.timings[i].seconds += seconds.count();
+  };
+  for (size_t i = 0; i < phase.steps.size();) {
+    const int loop = phase.steps[i].loop;
+    size_t end = i + 1;
+    while (loop >= 0 && end < phase.steps.size() && phase.steps[end].loop == loop) ++end;
+    const int64_t blocks = loop < 0 ? 1 : blocks_of(plan_.loops[loop], sizes_);
+    for (int64_t block = 0; block < blocks; ++block) {
+      if (loop >= 0 && options_.poison) poison_block(loop);
+      for (size_t k = i; k < end; ++k) run_timed(k, block);
+    }
+    i = end;
+  }
+}
+
+void Session::run_step(PreparedStep& step, int64_t block) {
+  if (step.loop < 0) return step.kernel->run(step.views);
+  const RowLoop& loop = plan_.loops[step.loop];
+  const bool is_shorter = step.shorter != nullptr && block == blocks_of(loop, sizes_) - 1;
+  Kernel* kernel = is_shorter ? step.shorter.get() : step.kernel.get();
+  if (block > 0 && step.later) kernel = is_shorter ? step.later_shorter.get() : step.later.get();
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < step.views.size(); ++i)
+    views.push_back(part(step.views[i], step.tensors[i], loop, block));
+  kernel->run(views);
+}
+
+TensorView Session::part(const TensorView& view, int slot, const RowLoop& loop,
+                         int64_t block) const {
+  const TensorDecl& decl = memory_[slot].tensor->decl;
+  if (!is_sliced(decl, loop)) return view;
+  TensorView rows = view;
+  rows.rows = physical_shape(decl, sizes_of_block(loop, sizes_, block)).rows;
+  if (memory_[owner_of(slot)].tensor->loop >= 0) return rows;
+  const int64_t before = block * physical_shape(decl, sizes_of_block(loop, sizes_, 0)).rows;
+  rows.data = static_cast<std::byte*>(view.data) + before * view.row_stride * size_of(view.dtype);
+  return rows;
+}
+
+// What only the loop sees: the block before must not be read again.
+void Session::poison_block(int loop) {
+  for (const Memory& memory : memory_) {
+    const bool is_local = memory.tensor->loop == loop && memory.tensor->view_of.empty();
+    if (is_local && memory.view.data != nullptr) poison(memory.view);
   }
 }
 

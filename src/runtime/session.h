@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a Plan: every step prepared once by a backend, the plan's own tensors in one arena, the
 // caller's bound by name. Between forward() and backward() the session keeps what the forward
-// saved.
+// saved. The steps of a row loop run block after block; what reaches a kernel is a block's rows, so
+// backends know no loops.
 #pragma once
 
 #include <functional>
@@ -63,7 +64,11 @@ class Session {
     std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<int> tensors;       // slots of memory_
-    std::vector<TensorView> views;  // the same, as the kernel takes them
+    std::vector<TensorView> views;  // the same, as the kernel takes them (of a loop: of block 0)
+    int loop = -1;
+    // In a loop: for blocks behind the first, for a last block that is shorter, and for one that is
+    // both; null where no such block is or it needs no other kernel.
+    std::unique_ptr<Kernel> later, shorter, later_shorter;
   };
   struct PreparedPhase {
     std::vector<PreparedStep> steps;
@@ -78,6 +83,11 @@ class Session {
   };
 
   void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
+  void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
+  void run_step(PreparedStep& step, int64_t block);
+  void poison_block(int loop);
+  // The block's part of a tensor that block 0 sees as `view`.
+  TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
   void place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer);
   void run(PreparedPhase& phase, const char* name);
   int slot_of(std::string_view name) const;
@@ -86,6 +96,7 @@ class Session {
   int64_t column_offset(const Memory& view) const;
   int owner_of(int slot) const;        // what has the memory
   TensorView resolve(int slot) const;  // null data where nothing is bound
+  DimValues sizes_in(int loop) const;  // of a loop's first block; -1: sizes()
 
   Plan plan_;
   DimValues sizes_;

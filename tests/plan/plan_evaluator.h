@@ -4,6 +4,7 @@
 // an error here.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -12,28 +13,38 @@
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "ir/opaque.h"
+#include "plan/row_loop.h"
 #include "program/evaluate.h"
 
 namespace coda {
 
 class PlanEvaluator {
  public:
-  PlanEvaluator(const Plan& plan, DimValues sizes) : plan_(plan), sizes_(std::move(sizes)) {}
+  PlanEvaluator(const Plan& plan, DimValues sizes)
+      : plan_(plan), whole_(std::move(sizes)), sizes_(whole_) {}
 
   std::map<std::string, std::vector<double>> values;  // inputs before, everything stored after
 
   void run(const std::vector<PlanStep>& phase, const program::EvaluateOptions& options = {}) {
-    for (const PlanStep& step : phase) {
-      if (const auto* program = std::get_if<Program>(&step.work)) {
-        std::map<std::string, std::vector<double>> inputs;
-        for (const TensorDecl& t : program->tensors) {
-          if (has(t.name)) inputs[t.name] = read(t.name);
-        }
-        for (auto& [name, data] : program::evaluate(*program, sizes_, inputs, options))
-          write(name, data);
-      } else {
-        call(std::get<OpaqueCall>(step.work));
+    for (size_t i = 0; i < phase.size();) {
+      if (phase[i].loop < 0) {
+        run_step(phase[i++], options);
+        continue;
       }
+      size_t end = i;
+      while (end < phase.size() && phase[end].loop == phase[i].loop) ++end;
+      const RowLoop& loop = plan_.loops[static_cast<size_t>(phase[i].loop)];
+      for (int64_t block = 0; block < blocks_of(loop, whole_); ++block) {
+        enter(loop, block);
+        for (size_t k = i; k < end; ++k) run_step(phase[k], options);
+      }
+      sizes_ = whole_;
+      loop_ = nullptr;
+      // What only the loop sees is gone with it.
+      for (const PlanTensor& t : plan_.tensors) {
+        if (t.loop == phase[i].loop) values.erase(t.decl.name);
+      }
+      i = end;
     }
   }
 
@@ -45,6 +56,52 @@ class PlanEvaluator {
   }
 
  private:
+  void run_step(const PlanStep& step, const program::EvaluateOptions& options) {
+    const auto* program = std::get_if<Program>(&step.work);
+    if (program == nullptr) return call(std::get<OpaqueCall>(step.work));
+    if (loop_ != nullptr && block_ > 0 && step.later) program = &*step.later;
+    std::map<std::string, std::vector<double>> inputs;
+    for (const TensorDecl& t : program->tensors) {
+      if (has(t.name)) inputs[t.name] = read(t.name);
+    }
+    for (auto& [name, data] : program::evaluate(*program, sizes_, inputs, options))
+      write(name, data);
+  }
+
+  // What only the loop sees holds one block, which the next one must not read.
+  void enter(const RowLoop& loop, int64_t block) {
+    loop_ = &loop;
+    block_ = block;
+    sizes_ = sizes_of_block(loop, whole_, block);
+    for (const PlanTensor& t : plan_.tensors) {
+      if (t.loop >= 0) values.erase(t.decl.name);
+    }
+  }
+
+  // Elements of a tensor before those that the block's steps see, and how many they see; all of
+  // them outside of a loop.
+  struct Part {
+    int64_t begin = 0;
+    int64_t count = 0;
+    int64_t whole = 0;
+  };
+  Part part_of(const PlanTensor& t) const {
+    const auto elements = [&](const DimValues& sizes) {
+      int64_t rows = t.decl.shape.rows.evaluate(sizes);
+      int64_t cols = t.decl.shape.cols.evaluate(sizes);
+      const auto chunks = [](int64_t n) { return (n + kPartialSpan - 1) / kPartialSpan; };
+      if (t.decl.kind == TensorKind::row_partial) cols = chunks(cols);
+      if (t.decl.kind == TensorKind::column_partial) rows = chunks(rows);
+      return rows * cols * t.decl.lanes;
+    };
+    if (loop_ == nullptr || t.loop >= 0 || !is_sliced(t.decl, *loop_)) {
+      return {0, elements(sizes_), elements(sizes_)};
+    }
+    require(t.decl.lanes == 1, "a partial of two lanes is no slice of rows");
+    return {block_ * elements(sizes_of_block(*loop_, whole_, 0)), elements(sizes_),
+            elements(whole_)};
+  }
+
   const PlanTensor& tensor(const std::string& name) const { return plan_.tensor(name); }
 
   bool has(const std::string& name) const {
@@ -54,7 +111,12 @@ class PlanEvaluator {
 
   std::vector<double> read(const std::string& name) const {
     const PlanTensor& t = tensor(name);
-    if (t.view_of.empty()) return values.at(name);
+    if (t.view_of.empty()) {
+      const Part part = part_of(t);
+      const std::vector<double>& whole = values.at(name);
+      if (part.count == part.whole) return whole;
+      return {whole.begin() + part.begin, whole.begin() + part.begin + part.count};
+    }
     std::vector<double> base = read(t.view_of);
     if (t.transposed) return base;
     const int64_t width = tensor(t.view_of).decl.shape.cols.evaluate(sizes_);
@@ -72,7 +134,14 @@ class PlanEvaluator {
   void write(const std::string& name, const std::vector<double>& data) {
     const PlanTensor& t = tensor(name);
     if (t.view_of.empty()) {
-      values[name] = data;
+      const Part part = part_of(t);
+      std::vector<double>& whole = values[name];
+      if (part.count == part.whole) {
+        whole = data;
+        return;
+      }
+      whole.resize(static_cast<size_t>(part.whole), std::numeric_limits<double>::quiet_NaN());
+      std::copy(data.begin(), data.end(), whole.begin() + part.begin);
       return;
     }
     const Shape& whole = tensor(t.view_of).decl.shape;
@@ -114,7 +183,10 @@ class PlanEvaluator {
   }
 
   const Plan& plan_;
-  DimValues sizes_;
+  DimValues whole_;
+  DimValues sizes_;  // what the step that runs sees
+  const RowLoop* loop_ = nullptr;
+  int64_t block_ = 0;
 };
 
 }  // namespace coda

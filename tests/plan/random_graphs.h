@@ -11,7 +11,11 @@ namespace coda {
 
 class RandomGraph {
  public:
-  explicit RandomGraph(uint64_t seed) : random_(seed) { build(); }
+  // `rows` 0: a few.
+  explicit RandomGraph(uint64_t seed, int64_t rows = 0) : random_(seed) {
+    build();
+    if (rows > 0) rows_ = rows;
+  }
 
   Block block;
   DimValues sizes() const { return {{"M", rows_}}; }

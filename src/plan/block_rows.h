@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many rows a block has: what the options ask for, or what the rule at kAutomaticBlockRows
+// says.
+#pragma once
+
+#include <string>
+
+#include "coda/compile.h"
+#include "rewrite/joint.h"
+
+namespace coda {
+
+struct BlockRows {
+  int64_t rows = 0;  // 0: everything is stored whole
+  std::string why_whole{};
+};
+
+// Of a joint graph whose blocks were looked for.
+BlockRows choose_block_rows(const JointGraph& joint, const CompileOptions& options);
+
+}  // namespace coda

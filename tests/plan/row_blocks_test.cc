@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans whose widest values are made in blocks of rows, run in float64: equal to the graph as it
+// was written for any number of rows and any blocks; what cannot be done in blocks is not, and the
+// plan says why.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "plan/plain_graph.h"
+#include "plan/plan_evaluator.h"
+#include "plan/random_graphs.h"
+
+namespace coda {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kVocabulary = 83;  // wider than everything else in the blocks
+
+LlamaSizes sizes_of_model() {
+  LlamaSizes s;
+  s.vocab = kVocabulary;
+  s.sequence = Dim("T");
+  return s;
+}
+
+// A head with a bias and no norm before it: its weight's and its bias's gradient are sums over
+// rows.
+void biased_head(Block& b, const LlamaSizes& s) {
+  const Value x = b.graph.input("x", {"M", s.hidden});
+  b.wants_gradient(x, "d_x");
+  const Value targets = b.graph.table("targets", {"M", 1}, DType::i32);
+  const Value logits =
+      conv1d(x, b.parameter("head", {s.hidden, s.vocab})) + b.parameter("bias", {1, s.vocab});
+  const CrossEntropy loss = cross_entropy(logits, targets);
+  b.request.outputs = {{"loss", loss.mean}, {"logits", logits}};
+  b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
+}
+
+struct Case {
+  std::string name;
+  std::function<void(Block&)> build;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"llama_tied", [](Block& b) { llama_model(b, 1, true, sizes_of_model()); }},
+      {"llama_untied", [](Block& b) { llama_model(b, 1, false, sizes_of_model()); }},
+      {"gpt2", [](Block& b) { gpt2_model(b, 1, sizes_of_model()); }},
+      {"biased_head", [](Block& b) { biased_head(b, sizes_of_model()); }},
+  };
+  return all;
+}
+
+// One sequence of all rows.
+DimValues rows(int64_t count) { return {{"M", count}, {"T", count}}; }
+
+void expect_equal(const Block& b, const Plan& plan, const DimValues& sizes, uint64_t seed) {
+  auto inputs = random_inputs(b.graph, sizes, seed);
+  if (inputs.contains("targets")) inputs.at("targets")[0] = 1;  // some row counts
+  PlanEvaluator evaluator(plan, sizes);
+  evaluator.values = inputs;
+  const Values expected = plain_values(b.graph, b.request, inputs, sizes);
+  std::map<std::string, double> before;
+  for (const GradientRequest& g : b.request.gradients) {
+    if (!g.accumulate) continue;
+    before[g.name] = 0.5;
+    evaluator.values[g.name] = std::vector<double>(expected.at(g.name).size(), 0.5);
+  }
+  evaluator.run(plan.forward);
+  evaluator.forget_temporaries();
+  evaluator.run(plan.backward);
+  for (const auto& [name, value] : expected) {
+    std::vector<double> wanted = value;
+    for (double& x : wanted) x += before[name];
+    ASSERT_TRUE(evaluator.values.contains(name)) << name;
+    EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), wanted)), 1e-11) << name;
+  }
+}
+
+class InBlocks : public testing::TestWithParam<size_t> {};
+
+// Blocks of 64 rows and of several times that; last blocks of 1 row, of some, of as many; one block
+// that is larger than everything.
+TEST_P(InBlocks, PlansEqualTheGraph) {
+  std::mt19937_64 random(GetParam());
+  for (int trial = 0; trial < 6; ++trial) {
+    const int64_t block = 64 * (1 + static_cast<int64_t>(random() % 2));
+    const int64_t counts[] = {1, block - 1, block, block + 1, 2 * block + 1, 3 * block - 5};
+    const DimValues sizes = rows(counts[trial]);
+    Block b;
+    cases()[GetParam()].build(b);
+    const bool adds = random() % 2 == 0;
+    for (GradientRequest& g : b.request.gradients) g.accumulate = adds;
+    CompileOptions options;
+    options.sizes = sizes;
+    options.block_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
+    options.overwrite_saved = random() % 2 == 0;
+    options.objective = random() % 2 == 0 ? Objective::memory : Objective::speed;
+    SCOPED_TRACE(cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
+                 std::to_string(options.block_rows) + " a block, adds " + std::to_string(adds) +
+                 ", overwrites " + std::to_string(options.overwrite_saved));
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
+    EXPECT_EQ(plan.loops[0].rows, block);
+    expect_equal(b, plan, sizes, 10 + static_cast<uint64_t>(trial));
+  }
+}
+
+TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
+  for (int choice = 0; choice < 4; ++choice) {
+    Block b;
+    cases()[GetParam()].build(b);
+    CompileOptions options;
+    options.sizes = rows(130);
+    options.block_rows = 64;
+    options.fold.assign(16, choice / 2 != 0);
+    options.pin.assign(16, choice % 2 != 0);
+    SCOPED_TRACE("fold " + std::to_string(choice / 2) + " pin " + std::to_string(choice % 2));
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
+    expect_equal(b, plan, options.sizes, 3);
+  }
+}
+
+// Outside of the loop nothing of the plan's own is as wide as the vocabulary.
+TEST_P(InBlocks, NothingWideIsStoredWhole) {
+  Block b;
+  cases()[GetParam()].build(b);
+  CompileOptions options;
+  options.sizes = rows(130);
+  options.block_rows = 64;
+  for (const PlanTensor& t : compile(b.graph, b.request, options).plan.tensors) {
+    const bool is_wide = t.decl.shape == Shape{Dim("M"), Dim(kVocabulary)};
+    const bool is_own = t.role == TensorRole::temporary || t.role == TensorRole::saved;
+    const bool is_column_sum = t.decl.kind == TensorKind::column_partial;  // a 64th of it
+    EXPECT_TRUE(!is_wide || !is_own || is_column_sum || t.loop == 0) << t.decl.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(RowBlocks, InBlocks, testing::Range<size_t>(0, 4),
+                         [](const auto& info) { return cases()[info.param].name; });
+
+// Sums lie in the caller's gradient from the start where one backward follows each forward.
+TEST(RowBlocks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
+  for (const bool overwrite : {false, true}) {
+    Block b;
+    llama_model(b, 1, false, sizes_of_model());
+    CompileOptions options;
+    options.sizes = rows(130);
+    options.block_rows = 64;
+    options.overwrite_saved = overwrite;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    ASSERT_EQ(plan.loops.size(), 1U);
+    ASSERT_EQ(plan.loops[0].sums.size(), 1U);
+    const PlanTensor& sum = plan.tensor(plan.loops[0].sums[0]);
+    EXPECT_EQ(sum.decl.dtype, DType::f32);
+    EXPECT_EQ(sum.decl.name == "d_head", overwrite);
+    EXPECT_EQ(sum.role, overwrite ? TensorRole::output : TensorRole::saved);
+  }
+}
+
+TEST(RowBlocks, SumsAreInSinglePrecisionWhateverIsStored) {
+  for (const DType storage : {DType::bf16, DType::f16}) {
+    Block b;
+    b.storage = storage;
+    llama_model(b, 1, true, sizes_of_model());
+    for (GradientRequest& g : b.request.gradients) g.dtype = storage;
+    CompileOptions options;
+    options.storage = storage;
+    options.sizes = rows(130);
+    options.block_rows = 64;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    ASSERT_EQ(plan.loops.size(), 1U);
+    for (const std::string& sum : plan.loops[0].sums)
+      EXPECT_EQ(plan.tensor(sum).decl.dtype, DType::f32) << sum;
+  }
+}
+
+// A weight is read once a block; products and their flops are those of the plan without blocks.
+TEST(RowBlocks, CostCountsEveryBlock) {
+  Block b;
+  biased_head(b, sizes_of_model());
+  CompileOptions options;
+  options.sizes = rows(130);
+  const auto totals = [&](int64_t block_rows) {
+    options.block_rows = block_rows;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    StepCost sum;
+    double head = 0;
+    for (const auto* phase : {&plan.forward, &plan.backward}) {
+      for (const PlanStep& step : *phase) {
+        const StepCost cost = cost_of(step, plan, options.sizes, options.rates);
+        sum.flops += cost.flops;
+        sum.bytes += cost.bytes;
+        if (step.name.find("product0") != std::string::npos) head = cost.bytes;
+      }
+    }
+    return std::pair(sum, head);
+  };
+  const auto [whole, whole_head] = totals(0);
+  const auto [blocks, blocks_head] = totals(64);
+  EXPECT_DOUBLE_EQ(blocks.flops, whole.flops);
+  const double weight = 4.0 * (sizes_of_model().hidden + 1) * kVocabulary;
+  EXPECT_DOUBLE_EQ(blocks_head - whole_head, 2 * weight);  // three blocks rather than one
+}
+
+// Where the upstream gradient is a constant the whole backward could run early: what is wide
+// decides.
+TEST(RowBlocks, RandomGraphsInBlocksEqualThePlainGradient) {
+  int in_blocks = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomGraph random(seed, 64 * static_cast<int64_t>(seed % 2) + 1 + static_cast<int64_t>(seed));
+    Block& b = random.block;
+    const bool has_loss = b.request.outputs[0].name == "loss";
+    if (has_loss && seed % 2 == 0) b.request.seeds[0].cotangent = b.graph.constant(0.5);
+    CompileOptions options;
+    options.sizes = random.sizes();
+    options.block_rows = 64;
+    options.overwrite_saved = seed % 2 == 0;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    ASSERT_EQ(plan.loops.size() + plan.notes.size(), 1U);
+    in_blocks += plan.loops.empty() ? 0 : 1;
+    const Values inputs = random.inputs();
+    PlanEvaluator evaluator(plan, options.sizes);
+    evaluator.values = inputs;
+    ASSERT_NO_THROW({
+      evaluator.run(plan.forward);
+      evaluator.forget_temporaries();
+      evaluator.run(plan.backward);
+    }) << text(plan, options.sizes, options.rates);
+    for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, options.sizes)) {
+      ASSERT_TRUE(evaluator.values.contains(name)) << name;
+      EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-9) << name;
+    }
+    if (HasFailure()) {
+      ADD_FAILURE() << text(plan, options.sizes, options.rates);
+      return;
+    }
+  }
+  EXPECT_GT(in_blocks, 30);
+}
+
+// ---- what is not done in blocks ----
+
+std::string why_whole(const Block& b, CompileOptions options) {
+  options.sizes = rows(129);  // sequences of 3 in the blocks that have them
+  const Plan plan = compile(b.graph, b.request, options).plan;
+  EXPECT_TRUE(plan.loops.empty());
+  expect_equal(b, plan, options.sizes, 6);
+  return plan.notes.size() == 1 ? plan.notes[0] : testing::PrintToString(plan.notes);
+}
+
+// Each row has an upstream gradient of its own: the weight's gradient is a sum with it inside.
+TEST(RowBlocks, AnUpstreamGradientOfEachRowIsWaitedFor) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 12});
+  b.wants_gradient(x, "d_x");
+  const Value targets = b.graph.table("targets", {"M", 1}, DType::i32);
+  const Value logits = linear(x, b.parameter("head", {kVocabulary, 12}));
+  b.seed(cross_entropy(logits, targets).rows, "loss_rows");
+  CompileOptions options;
+  options.block_rows = 64;
+  EXPECT_THAT(why_whole(b, options), HasSubstr("waits for the upstream gradient"));
+}
+
+TEST(RowBlocks, WithoutALossThereIsNothingToDoEarly) {
+  Block b;
+  llama_block(b);
+  CompileOptions options;
+  options.block_rows = 64;
+  EXPECT_THAT(why_whole(b, options),
+              HasSubstr("every product of the backward waits for the upstream gradient"));
+}
+
+// The baseline does not take the upstream gradient out of the logits' gradient.
+TEST(RowBlocks, UnfusedPlansHaveNone) {
+  Block b;
+  llama_model(b, 1, true, sizes_of_model());
+  CompileOptions options;
+  options.block_rows = 64;
+  options.fuse = false;
+  EXPECT_THAT(why_whole(b, options), HasSubstr("waits for the upstream gradient"));
+}
+
+TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
+  const auto loops = [](int64_t tokens, int64_t vocabulary, int64_t hidden) {
+    Block b;
+    const Value x = b.graph.input("x", {"M", hidden});
+    b.wants_gradient(x, "d_x");
+    const Value logits = linear(x, b.parameter("head", {vocabulary, hidden}));
+    const Value targets = b.graph.table("targets", {"M", 1}, DType::i32);
+    const Value loss = cross_entropy(logits, targets).mean;
+    b.request.outputs = {{"loss", loss}};
+    b.request.seeds = {{loss, b.graph.input("scale", {1, 1})}};
+    CompileOptions options;
+    options.sizes = {{"M", tokens}};
+    options.block_rows = kAutomaticBlockRows;
+    return compile(b.graph, b.request, options).plan;
+  };
+  const Plan small = loops(2048, 32768, 256);  // 256 MiB
+  EXPECT_TRUE(small.loops.empty());
+  EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, blocks begin above"));
+  EXPECT_EQ(loops(2049, 32768, 256).loops.at(0).rows, 512);    // 64 MiB
+  EXPECT_EQ(loops(16384, 32768, 256).loops.at(0).rows, 2048);  // an eighth
+  const Plan deep = loops(2049, 32768, 4096);
+  EXPECT_TRUE(deep.loops.empty());
+  EXPECT_THAT(deep.notes.at(0), HasSubstr("their sums in fp32 take 536.9 MB"));
+}
+
+// ---- as text ----
+
+TEST(RowBlocks, TextIsTheOneThatWasRead) {
+  Block b;
+  llama_model(b, 1, true,
+              {.hidden = 256,
+               .heads = 4,
+               .kv_heads = 2,
+               .head_dim = 64,
+               .mlp = 688,
+               .vocab = 32768,
+               .sequence = 512});
+  CompileOptions options;
+  options.sizes = {{"M", 4096}};
+  options.rates = cpu_rates();
+  options.block_rows = kAutomaticBlockRows;
+  options.overwrite_saved = true;
+  const std::string now =
+      text(compile(b.graph, b.request, options).plan, options.sizes, options.rates);
+  const std::string path =
+      std::string(CODA_SOURCE_DIR) + "/tests/plan/golden/blocks_4096x256_f32_cpu_memory.txt";
+  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << now;
+    return;
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
+  std::stringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(now, expected.str()) << "CODA_UPDATE_GOLDEN=1 writes the new plan";
+}
+
+}  // namespace
+}  // namespace coda
