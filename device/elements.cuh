@@ -157,65 +157,140 @@ __device__ __forceinline__ Elements<2> rounded(const Elements<2>& x) {
 }
 
 // Two neighbouring elements of a stored tensor, of which the first `valid` exist; the others read
-// as zero and are not written. In one access if both exist and the address allows it.
-template <Stored kStored>
-__device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 valid) {
-  Elements<2> x{{0.0f, 0.0f}};
-  if (valid == 0) return x;
-  if constexpr (kStored == Stored::f32 || kStored == Stored::bf16 || kStored == Stored::f16) {
-    constexpr u32 kBytes = kStored == Stored::f32 ? 8 : 4;
-    const u64 address = tensor + index * (kBytes / 2);
-    if (valid >= 2 && address % kBytes == 0) {
-      if constexpr (kStored == Stored::f32) {
-        const float2 both = *reinterpret_cast<const float2*>(address);
-        return {{both.x, both.y}};
-      } else {
-        constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
-        return unpack<kElement>(*reinterpret_cast<const u32*>(address));
-      }
-    }
+// as zero and are not written. In one access if both exist and the address allows it, which
+// `kAligned` promises (even columns of rows of an even pitch). Predicated instead of branching, so
+// that many are in flight at once.
+template <u32 kBytes, bool kAligned>
+struct PairAccess {
+  u64 address;
+  u32 both;   // in one access
+  u32 first;  // else apart
+  u32 second;
+
+  __device__ __forceinline__ PairAccess(u64 tensor, u64 index, u32 valid)
+      : address(tensor + index * kBytes) {
+    const bool aligned = kAligned || address % (2 * kBytes) == 0;
+    both = valid >= 2 && aligned ? 1 : 0;
+    first = valid >= 1 && both == 0 ? 1 : 0;
+    second = !kAligned && valid >= 2 && both == 0 ? 1 : 0;
   }
-  x.value[0] = load_element<kStored>(tensor, index);
-  if (valid >= 2) x.value[1] = load_element<kStored>(tensor, index + 1);
-  return x;
+};
+
+// 16-bit elements, as they lie in memory.
+template <bool kAligned = false>
+__device__ __forceinline__ u32 load_packed_pair(u64 tensor, u64 index, u32 valid) {
+  const PairAccess<2, kAligned> access(tensor, index, valid);
+  u32 packed;
+  asm volatile(
+      "{\n"
+      ".reg .pred both, first, second;\n"
+      ".reg .b16 low, high;\n"
+      ".reg .b32 apart;\n"
+      "setp.ne.u32 both, %2, 0;\n"
+      "setp.ne.u32 first, %3, 0;\n"
+      "setp.ne.u32 second, %4, 0;\n"
+      "mov.b32 %0, 0;\n"
+      "mov.b16 low, 0;\n"
+      "mov.b16 high, 0;\n"
+      "@both ld.global.b32 %0, [%1];\n"
+      "@first ld.global.b16 low, [%1];\n"
+      "@second ld.global.b16 high, [%1+2];\n"
+      "mov.b32 apart, {low, high};\n"
+      "or.b32 %0, %0, apart;\n"
+      "}\n"
+      : "=&r"(packed)
+      : "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
+      : "memory");
+  return packed;
 }
 
-template <Stored kStored>
-__device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid,
-                                           const Elements<2>& x) {
-  if (valid == 0) return;
-  if constexpr (kStored == Stored::f32 || kStored == Stored::bf16 || kStored == Stored::f16) {
-    constexpr u32 kBytes = kStored == Stored::f32 ? 8 : 4;
-    const u64 address = tensor + index * (kBytes / 2);
-    if (valid >= 2 && address % kBytes == 0) {
-      if constexpr (kStored == Stored::f32) {
-        *reinterpret_cast<float2*>(address) = make_float2(x.value[0], x.value[1]);
-      } else {
-        constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
-        *reinterpret_cast<u32*>(address) = pack<kElement>(x);
-      }
-      return;
-    }
+template <Stored kStored, bool kAligned = false>
+__device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 valid) {
+  if constexpr (kStored == Stored::f32) {
+    const PairAccess<4, kAligned> access(tensor, index, valid);
+    Elements<2> x;
+    asm volatile(
+        "{\n"
+        ".reg .pred both, first, second;\n"
+        "setp.ne.u32 both, %3, 0;\n"
+        "setp.ne.u32 first, %4, 0;\n"
+        "setp.ne.u32 second, %5, 0;\n"
+        "mov.f32 %0, 0f00000000;\n"
+        "mov.f32 %1, 0f00000000;\n"
+        "@both ld.global.v2.f32 {%0, %1}, [%2];\n"
+        "@first ld.global.f32 %0, [%2];\n"
+        "@second ld.global.f32 %1, [%2+4];\n"
+        "}\n"
+        : "=&f"(x.value[0]), "=&f"(x.value[1])
+        : "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
+        : "memory");
+    return x;
+  } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
+    constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
+    return unpack<kElement>(load_packed_pair<kAligned>(tensor, index, valid));
+  } else {
+    return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
+             valid >= 2 ? load_element<kStored>(tensor, index + 1) : 0.0f}};
   }
-  store_element<kStored>(tensor, index, x.value[0]);
-  if (valid >= 2) store_element<kStored>(tensor, index + 1, x.value[1]);
+}
+
+template <Stored kStored, bool kAligned = false>
+__device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
+  if constexpr (kStored == Stored::f32) {
+    const PairAccess<4, kAligned> access(tensor, index, valid);
+    asm volatile(
+        "{\n"
+        ".reg .pred both, first, second;\n"
+        "setp.ne.u32 both, %3, 0;\n"
+        "setp.ne.u32 first, %4, 0;\n"
+        "setp.ne.u32 second, %5, 0;\n"
+        "@both st.global.v2.f32 [%2], {%0, %1};\n"
+        "@first st.global.f32 [%2], %0;\n"
+        "@second st.global.f32 [%2+4], %1;\n"
+        "}\n" ::"f"(x.value[0]),
+        "f"(x.value[1]), "l"(access.address), "r"(access.both), "r"(access.first),
+        "r"(access.second)
+        : "memory");
+  } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
+    const PairAccess<2, kAligned> access(tensor, index, valid);
+    constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
+    asm volatile(
+        "{\n"
+        ".reg .pred both, first, second;\n"
+        ".reg .b16 low, high;\n"
+        "setp.ne.u32 both, %2, 0;\n"
+        "setp.ne.u32 first, %3, 0;\n"
+        "setp.ne.u32 second, %4, 0;\n"
+        "mov.b32 {low, high}, %0;\n"
+        "@both st.global.b32 [%1], %0;\n"
+        "@first st.global.b16 [%1], low;\n"
+        "@second st.global.b16 [%1+2], high;\n"
+        "}\n" ::"r"(pack<kElement>(x)),
+        "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
+        : "memory");
+  } else {
+    if (valid >= 1) store_element<kStored>(tensor, index, x.value[0]);
+    if (valid >= 2) store_element<kStored>(tensor, index + 1, x.value[1]);
+  }
 }
 
 // Adds to fp32 in memory, at the memory: each element is added to once, so the result is the same
 // in any order.
+template <bool kAligned = false>
 __device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
-  if (valid == 0) return;
-  const u64 address = tensor + index * 4;
-  if (valid >= 2 && address % 8 == 0) {
-    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(address), "f"(x.value[0]),
-                 "f"(x.value[1])
-                 : "memory");
-    return;
-  }
-  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(x.value[0]) : "memory");
-  if (valid >= 2) {
-    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address + 4), "f"(x.value[1]) : "memory");
-  }
+  const PairAccess<4, kAligned> access(tensor, index, valid);
+  asm volatile(
+      "{\n"
+      ".reg .pred both, first, second;\n"
+      "setp.ne.u32 both, %3, 0;\n"
+      "setp.ne.u32 first, %4, 0;\n"
+      "setp.ne.u32 second, %5, 0;\n"
+      "@both red.global.add.v2.f32 [%2], {%0, %1};\n"
+      "@first red.global.add.f32 [%2], %0;\n"
+      "@second red.global.add.f32 [%2+4], %1;\n"
+      "}\n" ::"f"(x.value[0]),
+      "f"(x.value[1]), "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
+      : "memory");
 }
 
 // How many of two neighbouring columns are inside.

@@ -176,6 +176,9 @@ struct EpilogueRing {
     Position position = tile;
     position.row += kBlock * kWgmmaM;
     position.column += kFirst;
+    // A shuffle hides what sub-tiles have in common: the assembler would keep masks and addresses
+    // of all of them in registers, which it then spills.
+    position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
     const Position first = position;
     Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     if constexpr (Space::kShape.staged()) receive(consumer.state);

@@ -9,8 +9,8 @@
 
 namespace coda::device {
 
-// Barrier 0 is __syncthreads'.
-enum class NamedBarrier : u32 { mainloop_order = 1, epilogue_order = 3 };
+// Barrier 0 is __syncthreads'. Of each there are two, one a consumer warpgroup.
+enum class NamedBarrier : u32 { mainloop_order = 1, epilogue_order = 3, warpgroup = 5 };
 
 __device__ __forceinline__ void named_barrier_sync(u32 id, u32 threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
