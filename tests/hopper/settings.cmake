@@ -15,3 +15,6 @@ if(TARGET hopper_compile_sweep)
     SKIP_RETURN_CODE 77 TIMEOUT 400 ENVIRONMENT "${nvrtc_environment}")
   add_dependencies(all_tests hopper_compile_sweep)
 endif()
+
+# Emitted kernels are compiled for the CPU too.
+target_compile_definitions(hopper_test PRIVATE CODA_CXX_COMPILER="${CMAKE_CXX_COMPILER}")

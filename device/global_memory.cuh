@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen bytes of global memory at a time, and the words of stored elements as floats. Tests
+// replace this one file to run kernels on a CPU.
+#pragma once
+
+#include "device/element.cuh"
+
+namespace coda::device {
+
+enum class Access {
+  streamed,  // read once, by nobody else
+  cached,    // read again soon, by this thread's neighbours: tables, vectors
+  in_place,  // the kernel also writes it
+};
+
+template <Access kAccess>
+__device__ __forceinline__ void load_piece(u32 (&word)[4], u64 address) {
+  if constexpr (kAccess == Access::streamed) {
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(address));
+  } else if constexpr (kAccess == Access::cached) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(address));
+  } else {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(address)
+                 : "memory");
+  }
+}
+
+__device__ __forceinline__ void store_piece(u64 address, const u32 (&word)[4]) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(word[0]),
+               "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
+}
+
+// Half 0 is the one at the lower address.
+template <Stored kStored>
+__device__ __forceinline__ float half_word_value(u32 word, u32 half) {
+  if constexpr (kStored == Stored::bf16) {
+    return __uint_as_float(half == 0 ? word << 16 : word & 0xffff0000u);
+  } else {
+    const u16 bits = static_cast<u16>(word >> (16 * half));
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+}
+
+// Two floats rounded to nearest even.
+template <Stored kStored>
+__device__ __forceinline__ u32 half_words(float low, float high) {
+  u32 word;
+  if constexpr (kStored == Stored::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
+}
+
+template <Stored kStored>
+__device__ __forceinline__ float word_value(u32 word) {
+  return kStored == Stored::f32 ? __uint_as_float(word)
+                                : static_cast<float>(static_cast<int>(word));
+}
+__device__ __forceinline__ u32 float_word(float value) { return __float_as_uint(value); }
+
+__device__ __forceinline__ float double_value(u32 low, u32 high) {
+  return static_cast<float>(
+      __longlong_as_double(static_cast<long long>(static_cast<u64>(high) << 32 | low)));
+}
+__device__ __forceinline__ void double_words(float value, u32& low, u32& high) {
+  const u64 bits = static_cast<u64>(__double_as_longlong(static_cast<double>(value)));
+  low = static_cast<u32>(bits);
+  high = static_cast<u32>(bits >> 32);
+}
+
+__device__ __forceinline__ u32 load_index(u64 tensor, u64 index) {
+  return reinterpret_cast<const u32*>(tensor)[index];
+}
+
+}  // namespace coda::device

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of programs, or of their tile spaces, without a product: all that their text needs. A
+// space is a struct with
+//   static bool is_vector(arguments): every row starts at 16 bytes and holds whole vectors;
+//   template <bool kVector> static void run(arguments, block, scratch): one block of its tiles.
+#pragma once
+
+#include "device/arguments.cuh"
+#include "device/dependent_launch.cuh"
+#include "device/tile_column_partial.cuh"
+#include "device/tile_groups.cuh"
+#include "device/tile_row_partial.cuh"
+#include "device/tile_select.cuh"
+#include "device/vector_access.cuh"
+
+namespace coda::device {
+
+template <class Space, class Arguments>
+__device__ __forceinline__ void run_space(const Arguments& a, u32 block, float* scratch) {
+  if (Space::is_vector(a)) {
+    Space::template run<true>(a, block, scratch);
+  } else {
+    Space::template run<false>(a, block, scratch);
+  }
+}
+
+// The element at which a row starts.
+constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
+
+// A row of a table that an index names. An index outside reads the last row rather than memory that
+// is not the table's: a kernel cannot throw.
+__device__ __forceinline__ u32 table_row(u32 index, u32 rows) { return smaller(index, rows - 1); }
+
+}  // namespace coda::device

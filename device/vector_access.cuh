@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eight neighbouring columns of one row between memory and registers: 16 bytes at a time where rows
+// and columns allow it, else element by element. What is loaded stays as it lies in memory until it
+// is used, so that many loads are in flight in few registers.
+#pragma once
+
+#include "device/elements.cuh"
+#include "device/global_memory.cuh"
+#include "device/tile_position.cuh"
+
+namespace coda::device {
+
+constexpr u32 bytes_of(Stored stored) {
+  return stored == Stored::f64 ? 8 : stored == Stored::f32 || stored == Stored::i32 ? 4 : 2;
+}
+
+// As they lie in memory.
+template <Stored kStored>
+struct PackedEight {
+  static constexpr u32 kPieces = bytes_of(kStored) * kThreadColumns / 16;
+  u32 word[kPieces][4];
+};
+
+template <bool kVector, Stored kStored>
+struct LoadedEight {
+  using Type = Elements<kThreadColumns>;
+};
+template <Stored kStored>
+struct LoadedEight<true, kStored> {
+  using Type = PackedEight<kStored>;
+};
+
+template <Stored kStored>
+__device__ __forceinline__ Elements<kThreadColumns> values(const PackedEight<kStored>& packed) {
+  Elements<kThreadColumns> x;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    const u32(&piece)[4] = packed.word[i * bytes_of(kStored) / 16];
+    const u32 word = i * bytes_of(kStored) / 4 % 4;
+    if constexpr (bytes_of(kStored) == 2) {
+      x.value[i] = half_word_value<kStored>(piece[word], i % 2);
+    } else if constexpr (bytes_of(kStored) == 4) {
+      x.value[i] = word_value<kStored>(piece[word]);
+    } else {
+      x.value[i] = double_value(piece[word], piece[word + 1]);
+    }
+  }
+  return x;
+}
+__device__ __forceinline__ const Elements<kThreadColumns>& values(
+    const Elements<kThreadColumns>& x) {
+  return x;
+}
+
+template <Stored kStored>
+__device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadColumns>& x) {
+  PackedEight<kStored> result;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
+    u32(&piece)[4] = result.word[i * bytes_of(kStored) / 16];
+    const u32 word = i * bytes_of(kStored) / 4 % 4;
+    if constexpr (bytes_of(kStored) == 2) {
+      piece[word] = half_words<kStored>(x.value[i], x.value[i + 1]);
+    } else if constexpr (bytes_of(kStored) == 4) {
+      piece[word] = float_word(x.value[i]);
+    } else {
+      double_words(x.value[i], piece[word], piece[word + 1]);
+    }
+  }
+  return result;
+}
+
+// `column(i)` is where element i stands; vectors take column(0) to column(7) as neighbours, and
+// `valid` is 0 or 8. `row` is the element at which the row starts. What does not exist is 0.
+template <Stored kStored, Access kAccess, bool kVector, class Column>
+__device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eight(
+    u64 tensor, u64 row, u32 valid, const Column& column) {
+  typename LoadedEight<kVector, kStored>::Type x{};
+  if constexpr (kVector) {
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+    if (valid != 0) {
+#pragma unroll
+      for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
+        load_piece<kAccess>(x.word[i], address + i * 16);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i < valid) x.value[i] = load_element<kStored>(tensor, row + column(i));
+    }
+  }
+  return x;
+}
+
+template <Stored kStored, bool kVector, class Column>
+__device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, const Column& column,
+                                            const Elements<kThreadColumns>& x) {
+  if constexpr (kVector) {
+    const PackedEight<kStored> words = packed<kStored>(x);
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+    if (valid != 0) {
+#pragma unroll
+      for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
+        store_piece(address + i * 16, words.word[i]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i < valid) store_element<kStored>(tensor, row + column(i), x.value[i]);
+    }
+  }
+}
+
+// The value as a later reader of a tensor of this type sees it.
+template <Stored kStored>
+__device__ __forceinline__ Elements<kThreadColumns> as_stored(const Elements<kThreadColumns>& x) {
+  if constexpr (bytes_of(kStored) == 2) return values(packed<kStored>(x));
+  return x;
+}
+template <Stored kStored>
+__device__ __forceinline__ float as_stored(float x) {
+  if constexpr (bytes_of(kStored) == 2) return half_word_value<kStored>(half_words<kStored>(x, x), 0);
+  return x;
+}
+
+// column(0), ..., column(7) as floats.
+template <bool kVector, class Column>
+__device__ __forceinline__ Elements<kThreadColumns> column_indices(const Column& column) {
+  Elements<kThreadColumns> x;
+  const float first = static_cast<float>(column(0));
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    x.value[i] = kVector ? first + static_cast<float>(i) : static_cast<float>(column(i));
+  }
+  return x;
+}
+
+}  // namespace coda::device

@@ -1,0 +1,611 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread holds eight base columns of a few rows. Loads of all its rows come first, so that many
+// are in flight; then row by row the steps in program order, one line each, a value being one plane
+// of eight elements, or two (the members of its pairs).
+#include "hopper/tile_space_text.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <vector>
+
+#include "coda/error.h"
+#include "device/tile_position.cuh"
+#include "hopper/expressions.h"
+#include "program/problem.h"
+#include "program/vocabulary.h"
+
+namespace coda::hopper {
+namespace {
+
+using program::TileMap;
+
+// How a value lies in a thread's eight base columns.
+struct Layout {
+  enum Kind { narrow, wide, grouped } kind = narrow;
+  Dim pairing = 0;        // wide, and grouped from wide
+  int64_t group = 0;      // grouped: natural columns of a group
+  bool is_split = false;  // grouped: the members of a pair lie in different groups
+
+  int planes() const { return kind == wide || is_split ? 2 : 1; }
+  bool is_vector() const { return kind != grouped; }
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+// What a thread holds of a step's value: names of planes, of a row's float, or a literal.
+using Planes = std::vector<std::string>;
+
+std::string_view reduction_text(PartialKind kind) {
+  switch (kind) {
+    case PartialKind::sum: return "Reduction::sum";
+    case PartialKind::max: return "Reduction::max";
+    case PartialKind::log_sum_exp: return "Reduction::log_sum_exp";
+    case PartialKind::centred: return "Reduction::centred";
+  }
+  throw InternalError("unknown kind of partial");
+}
+
+class SpaceWriter {
+ public:
+  SpaceWriter(const Program& program, const TileMap& map, int space, const DimValues& sizes,
+              ArgumentText& arguments)
+      : program_(program),
+        map_(map),
+        space_(map.spaces[space]),
+        id_(std::to_string(space)),
+        sizes_(sizes),
+        arguments_(arguments) {}
+
+  TileSpaceText run() {
+    for (int i : space_.steps) {
+      reduces_columns_ = reduces_columns_ || step(i).kind == StepKind::column_partial;
+    }
+    find_stored();
+    find_layouts();
+    find_needed();
+    choose_rows();
+    rows_ = arguments_.number("rows_" + id_, size(space_.shape.rows));
+    columns_ = arguments_.number("columns_" + id_, size(space_.shape.cols));
+    aligned("columns * 2");
+    for (int i : space_.steps) write(i);
+    TileSpaceText result;
+    result.name = "Space" + id_;
+    result.reduces_columns = reduces_columns_;
+    result.text = assemble(result.name);
+    const int64_t rows = size(space_.shape.rows);
+    const int64_t columns = size(space_.shape.cols);
+    const uint64_t blocks = reduces_columns_ ? device::column_blocks(rows, columns)
+                                             : device::span_blocks(rows, columns, thread_rows_);
+    require(blocks < uint64_t{1} << 31,
+            describe(space_.steps.front()) + " has too many tiles for one launch; run it on fewer "
+                                             "rows at a time");
+    result.blocks = static_cast<int64_t>(blocks);
+    return result;
+  }
+
+ private:
+  const Step& step(int i) const { return program_.steps[i]; }
+  const TensorDecl& tensor(int i) const { return program_.tensors[i]; }
+  int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
+  std::string describe(int i) const {
+    return "program '" + program_.name + "', step " + std::to_string(i) + ", " +
+           program::describe_step(program_, i) + ":";
+  }
+  static std::string name(char letter, int i, const std::string& suffix = "") {
+    return letter + std::to_string(i) + suffix;
+  }
+  static std::string plane_suffix(int planes, int w) {
+    return planes == 1 ? "" : "_" + std::to_string(w);
+  }
+
+  void find_stored() {
+    for (const Step& s : program_.steps) {
+      if (program::is_effect(s.kind)) stored_.push_back(s.tensor);
+    }
+  }
+  bool is_stored(int t) const {
+    return std::find(stored_.begin(), stored_.end(), t) != stored_.end();
+  }
+
+  // ---- Layouts.
+
+  Layout plain_layout(int i) const {
+    return map_.pairing[i] == Dim(0) ? Layout{} : Layout{.kind = Layout::wide,
+                                                         .pairing = map_.pairing[i]};
+  }
+
+  // Of what one column for each `group` columns of `from` is; `i` is the step that says so.
+  Layout group_layout(int i, const Layout& from, const Dim& group) const {
+    Layout result{.kind = Layout::grouped, .pairing = from.pairing, .group = size(group)};
+    if (from.kind == Layout::wide) {
+      const int64_t pairs = size(from.pairing);
+      result.is_split = result.group % pairs != 0;
+      require(!result.is_split || pairs / 2 % result.group == 0,
+              describe(i) + " its groups of " + group.text() + " columns and the pairs within " +
+                  from.pairing.text() +
+                  " columns cut each other; store the value and group it in another program");
+    }
+    const int64_t base = base_group(result);
+    require(std::has_single_bit(static_cast<uint64_t>(base)) && base <= device::kBlockColumns,
+            describe(i) + " a group of " + std::to_string(base) +
+                " base columns is not held by a warp; groups are powers of two up to " +
+                std::to_string(device::kBlockColumns) + " columns");
+    return result;
+  }
+  int64_t base_group(const Layout& grouped) const {
+    const bool is_joined = !(grouped.pairing == Dim(0)) && !grouped.is_split;
+    return is_joined ? grouped.group / 2 : grouped.group;
+  }
+
+  // Values with one column a group learn how they lie from those whose columns they sum or repeat.
+  void find_layouts() {
+    std::map<int, Layout> known;
+    for (int i : space_.steps) {
+      if (!map_.on_tile[i] || map_.grouped[i]) continue;
+      known[i] = plain_layout(i);
+    }
+    const auto learn = [&](int i, const Layout& layout) {
+      const auto [found, is_new] = known.try_emplace(i, layout);
+      require(found->second == layout, describe(i) + " its columns stand for different groups of "
+                                                     "the tile; store it, and load it in another "
+                                                     "program");
+      return is_new;
+    };
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int i : space_.steps) {
+        const Step& s = step(i);
+        if (s.kind == StepKind::reduce_group) {
+          changed |= learn(i, group_layout(i, known.at(s.operands[0]), s.group));
+        } else if (s.kind == StepKind::repeat_group) {
+          changed |= learn(s.operands[0], group_layout(i, known.at(i), s.group));
+        } else if (map_.on_tile[i] && map_.grouped[i]) {
+          for (int operand : s.operands) {
+            if (!map_.on_tile[operand]) continue;
+            if (known.contains(operand)) changed |= learn(i, known.at(operand));
+            if (known.contains(i)) changed |= learn(operand, known.at(i));
+          }
+        }
+      }
+    }
+    layouts_ = std::move(known);
+  }
+  const Layout& layout(int i) const {
+    const auto found = layouts_.find(i);
+    invariant(found != layouts_.end(), "a value of a tile space has no layout");
+    return found->second;
+  }
+
+  // ---- Which planes are used: a member that nothing reads is not loaded.
+
+  void need(int i, unsigned planes) { needed_[i] |= planes; }
+  void find_needed() {
+    constexpr unsigned kAll = 3;
+    for (auto at = space_.steps.rbegin(); at != space_.steps.rend(); ++at) {
+      const Step& s = step(*at);
+      if (program::is_effect(s.kind)) needed_[*at] = kAll;
+      const unsigned own = needed_[*at];
+      for (size_t o = 0; o < s.operands.size(); ++o) {
+        unsigned planes = own;
+        if (s.kind == StepKind::split_pair) planes = own != 0 ? 1U << s.which : 0;
+        if (s.kind == StepKind::merge_pairs) planes = (own >> o & 1) != 0 ? kAll : 0;
+        if (s.kind == StepKind::reduce_group || s.kind == StepKind::repeat_group ||
+            s.kind == StepKind::select_column) {
+          planes = own != 0 ? kAll : 0;
+        }
+        if (own != 0 && map_.on_tile[s.operands[o]] && layouts_.contains(s.operands[o]) &&
+            layout(s.operands[o]).planes() == 1) {
+          planes = planes != 0 ? kAll : 0;
+        }
+        need(s.operands[o], planes);
+      }
+    }
+  }
+  bool is_needed(int i, int w) const { return (needed_.at(i) >> w & 1) != 0; }
+
+  // About eight 16-byte loads of a thread are in flight.
+  void choose_rows() {
+    int pieces = 0;
+    for (int i : space_.steps) {
+      const Step& s = step(i);
+      if (s.kind != StepKind::load_tile) continue;
+      for (int w = 0; w < layout(i).planes(); ++w) {
+        if (is_needed(i, w)) pieces += static_cast<int>(size_of(tensor(s.tensor).dtype) / 2);
+      }
+    }
+    thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
+  }
+
+  // ---- Where columns stand.
+
+  // The name of a function i -> column of the thread's element i.
+  std::string columns_of(const Layout& layout, int w) {
+    std::string columns = "base";
+    if (!(layout.pairing == Dim(0))) {
+      const std::string pair = "pair" + pairing_suffix(layout.pairing);
+      columns = pair + "_" + std::to_string(w);
+      declare_columns(columns,
+                      "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) +
+                          ")");
+    }
+    if (layout.kind != Layout::grouped) return columns;
+    const std::string group = columns + "_of" + std::to_string(layout.group);
+    declare_columns(group, columns + "(i) / " + std::to_string(layout.group));
+    return group;
+  }
+  void declare_columns(const std::string& name, const std::string& expression) {
+    if (std::find(column_names_.begin(), column_names_.end(), name) != column_names_.end()) return;
+    column_names_.push_back(name);
+    columns_text_ += "    const auto " + name + " = [&](u32 i) { return " + expression + "; };\n";
+  }
+  std::string pairing_suffix(const Dim& pairing) {
+    auto found = std::find(pairings_.begin(), pairings_.end(), pairing);
+    if (found == pairings_.end()) found = pairings_.insert(found, pairing);
+    return std::to_string(found - pairings_.begin());
+  }
+  std::string half(const Dim& pairing) {
+    const std::string number =
+        arguments_.number("half_" + id_ + "_" + pairing_suffix(pairing), size(pairing) / 2);
+    aligned(number + " * 2");
+    return number;
+  }
+  static std::string is_vector_text(const Layout& layout) {
+    return layout.is_vector() ? "kVector" : "false";
+  }
+
+  // Vectors are used where all of these are multiples of 16.
+  void aligned(const std::string& bytes) {
+    if (std::find(aligned_.begin(), aligned_.end(), bytes) == aligned_.end()) {
+      aligned_.push_back(bytes);
+    }
+  }
+  void aligned_tensor(int t, bool has_rows) {
+    aligned(arguments_.pointer(t));
+    if (has_rows) {
+      aligned("static_cast<u64>(" + arguments_.pitch(t) + ") * " +
+              std::to_string(size_of(tensor(t).dtype)));
+    }
+  }
+  std::string stored_type(int t) const { return std::string(stored_text(tensor(t).dtype)); }
+
+  // ---- Values.
+
+  // The planes of operand o as a value of `layout`.
+  Planes operand(int o, const Layout& layout) {
+    Planes planes = map_.on_tile[o] ? values_.at(o) : vector(o, layout);
+    if (planes.size() == 1 && layout.planes() == 2) planes.push_back(planes[0]);
+    return planes;
+  }
+
+  // A value that is no tile, for use beside one of `layout`.
+  Planes vector(int i, const Layout& layout) {
+    const Step& s = step(i);
+    if (s.kind == StepKind::constant) return {"(" + number_text(s.number) + ")"};
+    const bool is_per_column = s.shape.is_per_column();
+    std::string key;
+    if (is_per_column) {
+      for (int w = 0; w < layout.planes(); ++w) key += columns_of(layout, w) + " ";
+    }
+    const auto [found, is_new] = vectors_.try_emplace({i, key});
+    if (!is_new) return found->second;
+    std::string variant;
+    if (is_per_column && layout != Layout{}) variant = "_" + columns_of(layout, 0);
+    const int planes = is_per_column ? layout.planes() : 1;
+    Planes result;
+    for (int w = 0; w < planes; ++w) {
+      result.push_back(name('v', i, variant + plane_suffix(planes, w)));
+    }
+    for (int w = 0; w < planes; ++w) make_vector(i, layout, w, result[w]);
+    return vectors_[{i, key}] = result;
+  }
+
+  void make_vector(int i, const Layout& layout, int w, const std::string& value) {
+    const Step& s = step(i);
+    const std::string plain = "const " + std::string(s.shape.is_per_column() ? "auto " : "float ");
+    switch (s.kind) {
+      case StepKind::load_scalar:
+        before_ += "    const float " + value + " = load_element<" + stored_type(s.tensor) + ">(" +
+                   arguments_.pointer(s.tensor) + ", 0);" + comment(s.tensor);
+        return;
+      case StepKind::load_per_row: {
+        const std::string rows = "r" + std::to_string(i);
+        row_arrays_ += "      float " + rows + "[kThreadRows];\n";
+        first_loads_ += "        " + rows + "[r] = row < rows ? load_element<" +
+                        stored_type(s.tensor) + ">(" + arguments_.pointer(s.tensor) + ", " +
+                        arguments_.row_start("row", s.tensor) + ") : 0.0f;" + comment(s.tensor);
+        body_ += "        const float " + value + " = " + rows + "[r];\n";
+        return;
+      }
+      case StepKind::load_per_column: {
+        const std::string raw = "c" + value.substr(1);
+        before_ += "    const auto " + raw + " = load_eight<" + stored_type(s.tensor) +
+                   ", Access::cached, " + is_vector_text(layout) + ">(" +
+                   arguments_.pointer(s.tensor) + ", 0, at.valid, " + columns_of(layout, w) +
+                   ");" + comment(s.tensor);
+        if (layout.is_vector()) aligned_tensor(s.tensor, false);
+        body_ += "        const auto " + value + " = values(" + raw + ");\n";
+        return;
+      }
+      case StepKind::column_index:
+        body_ += "        const auto " + value + " = column_indices<" + is_vector_text(layout) +
+                 ">(" + columns_of(layout, w) + ");\n";
+        return;
+      case StepKind::elementwise:
+      case StepKind::as_stored: {
+        std::vector<std::string> operands;
+        for (int o : s.operands) {
+          const Planes planes = vector(o, layout);
+          operands.push_back(planes.size() == 1 ? planes[0] : planes[w]);
+        }
+        const std::string line = plain + value + " = " + expression_of(s, operands) + ";\n";
+        (s.shape.is_scalar() ? before_ += "    " : body_ += "        ") += line;
+        return;
+      }
+      default: throw InternalError("a vector of a tile program that is neither loaded nor made");
+    }
+  }
+
+  static std::string expression_of(const Step& s, const std::vector<std::string>& operands) {
+    if (s.kind == StepKind::elementwise) return expression(s.op, operands);
+    return "as_stored<" + std::string(stored_text(s.dtype)) + ">(" + operands[0] + ")";
+  }
+  std::string comment(int t) const { return "  // " + tensor(t).name + "\n"; }
+
+  // An i32 vector as an index of each row.
+  std::string index_of_row(int t) {
+    const std::string index = "i" + std::to_string(t);
+    if (std::find(indices_.begin(), indices_.end(), t) == indices_.end()) {
+      indices_.push_back(t);
+      row_arrays_ += "      u32 " + index + "[kThreadRows];\n";
+      first_loads_ += "        " + index + "[r] = row < rows ? load_index(" +
+                      arguments_.pointer(t) + ", " + arguments_.row_start("row", t) + ") : 0;" +
+                      comment(t);
+    }
+    return index + "[r]";
+  }
+
+  // ---- Steps.
+
+  void write(int i) {
+    const Step& s = step(i);
+    if (!map_.on_tile[i] && !program::is_effect(s.kind)) return;  // written where it is used
+    switch (s.kind) {
+      case StepKind::load_tile: return load_tile(i);
+      case StepKind::elementwise:
+      case StepKind::as_stored: return elementwise(i);
+      case StepKind::split_pair:
+        values_[i] = {values_.at(s.operands[0])[s.which]};
+        return;
+      case StepKind::merge_pairs:
+        values_[i] = {values_.at(s.operands[0])[0], values_.at(s.operands[1])[0]};
+        return;
+      case StepKind::reduce_group: return reduce_group(i);
+      case StepKind::repeat_group: values_[i] = operand(s.operands[0], layout(i)); return;
+      case StepKind::select_column: return;  // written where it is stored
+      case StepKind::store_tile: return store_tile(i);
+      case StepKind::store_vector: return store_selected(i);
+      case StepKind::row_partial: return row_partial(i);
+      case StepKind::column_partial: return column_partial(i);
+      default:
+        throw InternalError("step " + std::to_string(i) + " of program '" + program_.name +
+                            "' has no place in a tile space without a product");
+    }
+  }
+
+  void load_tile(int i) {
+    const Step& s = step(i);
+    const Layout lies = layout(i);
+    std::string row = "row";
+    if (s.row_index >= 0) {
+      row = "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) +
+            ")";
+    }
+    const bool is_table = s.row_index >= 0 || s.repeat > 1;
+    const std::string access = is_stored(s.tensor) ? "in_place" : is_table ? "cached" : "streamed";
+    if (lies.is_vector()) aligned_tensor(s.tensor, true);
+    Planes planes;
+    for (int w = 0; w < lies.planes(); ++w) {
+      const std::string suffix = plane_suffix(lies.planes(), w);
+      planes.push_back(name('v', i, suffix));
+      if (!is_needed(i, w)) continue;
+      std::string columns = columns_of(lies, w);
+      if (s.repeat > 1) {
+        const std::string width = arguments_.stored_columns(s.tensor);
+        if (lies.is_vector()) aligned(width + " * 2");
+        declare_columns("table" + std::to_string(i) + suffix, columns + "(i) % " + width);
+        columns = "table" + std::to_string(i) + suffix;
+      }
+      const std::string raw = name('t', i, suffix);
+      row_arrays_ += "      typename LoadedEight<" + is_vector_text(lies) + ", " +
+                     stored_type(s.tensor) + ">::Type " + raw + "[kThreadRows];\n";
+      loads_ += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) + ", Access::" +
+                access + ", " + is_vector_text(lies) + ">(" + arguments_.pointer(s.tensor) + ", " +
+                arguments_.row_start(row, s.tensor) + ", valid[r], " + columns + ");" +
+                comment(s.tensor);
+      body_ += "        const auto " + planes.back() + " = values(" + raw + "[r]);" +
+               comment(s.tensor);
+    }
+    values_[i] = planes;
+  }
+
+  void elementwise(int i) {
+    const Step& s = step(i);
+    const Layout lies = layout(i);
+    std::vector<Planes> operands;
+    for (int o : s.operands) operands.push_back(operand(o, lies));
+    Planes planes;
+    for (int w = 0; w < lies.planes(); ++w) {
+      planes.push_back(name('v', i, plane_suffix(lies.planes(), w)));
+      if (!is_needed(i, w)) continue;
+      std::vector<std::string> texts;
+      for (const Planes& o : operands) texts.push_back(o.size() == 1 ? o[0] : o[w]);
+      body_ += "        const auto " + planes.back() + " = " + expression_of(s, texts) + ";\n";
+    }
+    values_[i] = planes;
+  }
+
+  void reduce_group(int i) {
+    const Layout lies = layout(i);
+    const Planes from = values_.at(step(i).operands[0]);
+    const std::string call = " = group_sum<" + std::to_string(base_group(lies)) + ">(";
+    Planes planes;
+    for (int w = 0; w < lies.planes(); ++w) {
+      planes.push_back(name('v', i, plane_suffix(lies.planes(), w)));
+      body_ += "        const auto " + planes.back() + call +
+               (lies.is_split ? from[w] : join(from)) + ");\n";
+    }
+    values_[i] = planes;
+  }
+
+  static std::string join(const Planes& planes) {
+    return planes.size() == 1 ? planes[0] : planes[0] + ", " + planes[1];
+  }
+
+  // A value that is rounded and then stored in the same type need not be rounded twice.
+  int unrounded(int i, DType stored) const {
+    const Step& s = step(i);
+    return s.kind == StepKind::as_stored && s.dtype == stored ? s.operands[0] : i;
+  }
+
+  void store_tile(int i) {
+    const Step& s = step(i);
+    const Layout lies = layout(s.operands[0]);
+    const Planes planes = operand(unrounded(s.operands[0], tensor(s.tensor).dtype), lies);
+    const std::string where = arguments_.pointer(s.tensor) + ", " +
+                              arguments_.row_start("row", s.tensor) + ", valid[r], ";
+    if (lies.is_vector()) aligned_tensor(s.tensor, true);
+    for (int w = 0; w < lies.planes(); ++w) {
+      if (lies.kind == Layout::grouped) {
+        // The columns before they are divided.
+        const Layout natural{.kind = lies.pairing == Dim(0) ? Layout::narrow : Layout::wide,
+                             .pairing = lies.pairing};
+        body_ += "        store_groups<" + stored_type(s.tensor) + ">(" + where +
+                 std::to_string(lies.group) + ", " + columns_of(natural, w) + ", " + planes[w] +
+                 ");" + comment(s.tensor);
+      } else {
+        body_ += "        store_eight<" + stored_type(s.tensor) + ", kVector>(" + where +
+                 columns_of(lies, w) + ", " + planes[w] + ");" + comment(s.tensor);
+      }
+    }
+  }
+
+  void store_selected(int i) {
+    const Step& s = step(i);
+    const Step& selected = step(s.operands[0]);
+    const int from = selected.operands[0];
+    const Layout lies = layout(from);
+    const Planes planes = operand(from, lies);
+    const std::string index = index_of_row(step(selected.operands[1]).tensor);
+    for (int w = 0; w < lies.planes(); ++w) {
+      body_ += "        store_selected<" + stored_type(s.tensor) + ", kVector>(" +
+               arguments_.pointer(s.tensor) + ", " + arguments_.row_start("row", s.tensor) +
+               ", valid[r], " + index + ", columns * " + std::to_string(lies.planes()) + ", " +
+               columns_of(lies, w) + ", " + planes[w] + ");" + comment(s.tensor);
+    }
+  }
+
+  void row_partial(int i) {
+    const Step& s = step(i);
+    const Planes planes = operand(s.operands[0], layout(s.operands[0]));
+    body_ += "        row_partial<" + std::string(reduction_text(s.partial)) + ", kVector>(" +
+             arguments_.pointer(s.tensor) + ", " + arguments_.pitch(s.tensor) +
+             ", rows, row, columns, at, valid[r], " + join(planes) + ");" + comment(s.tensor);
+  }
+
+  void column_partial(int i) {
+    const Step& s = step(i);
+    const Layout lies = layout(s.operands[0]);
+    const Planes planes = operand(s.operands[0], lies);
+    for (int w = 0; w < lies.planes(); ++w) {
+      const std::string reduced = name('s', i, plane_suffix(lies.planes(), w));
+      before_ += "    ReducedColumns<" + std::string(reduction_text(s.partial)) + "> " + reduced +
+                 ";\n";
+      body_ += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
+      const std::string natural =
+          lies.kind == Layout::narrow
+              ? "j"
+              : "pair_column(j, " + half(lies.pairing) + ", " + std::to_string(w) + ")";
+      after_ += "    store_column_partial(scratch, " + reduced + ", " +
+                arguments_.pointer(s.tensor) + ", " + arguments_.pitch(s.tensor) +
+                ", at.row / kPartialSpan, ceil_div(rows, kPartialSpan), columns, at, [&](u32 j) { "
+                "return " +
+                natural + "; });" + comment(s.tensor);
+    }
+  }
+
+  std::string assemble(const std::string& struct_name) const {
+    std::string all_aligned;
+    for (const std::string& bytes : aligned_) {
+      all_aligned += all_aligned.empty() ? "" : " |\n            ";
+      all_aligned += bytes == "columns * 2" ? columns_ + " * 2" : bytes;
+    }
+    const std::string position = reduces_columns_
+                                     ? "block_position(block, thread_index(), columns)"
+                                     : "span_position(block, thread_index(), columns, kThreadRows)";
+    const std::string rows_loop =
+        "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n"
+        "        const u32 row = at.row + first + r;\n";
+    std::string text =
+        "// Tile space " + id_ + ", [" + space_.shape.rows.text() + ", " +
+        space_.shape.cols.text() + "].\nstruct " + struct_name +
+        " {\n  static constexpr u32 kThreadRows = " + std::to_string(thread_rows_) +
+        ";\n\n  __device__ static bool is_vector(const Arguments& a) {\n    return (" +
+        all_aligned +
+        ") %\n               16 ==\n           0;\n  }\n\n  template <bool kVector>\n"
+        "  __device__ __forceinline__ static void run(const Arguments& a, u32 block, "
+        "[[maybe_unused]] float* scratch) {\n    const u32 rows = " +
+        rows_ + ";\n    const u32 columns = " + columns_ + ";\n    const TilePosition at = " +
+        position + ";\n    const auto base = [&](u32 i) { return at.column + i; };\n" +
+        columns_text_ + before_;
+    text += "#pragma unroll 1\n    for (u32 first = 0; first < " +
+            std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
+            "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ +
+            rows_loop + "        valid[r] = row < rows ? at.valid : 0;\n" + first_loads_ +
+            "      }\n";
+    if (!loads_.empty()) {
+      text += rows_loop + loads_ + "      }\n";
+    }
+    text += rows_loop + body_ + "      }\n    }\n" + after_ + "  }\n};\n";
+    return text;
+  }
+
+  const Program& program_;
+  const TileMap& map_;
+  const TileSpace& space_;
+  const std::string id_;
+  const DimValues& sizes_;
+  ArgumentText& arguments_;
+
+  bool reduces_columns_ = false;
+  int thread_rows_ = 1;
+  std::vector<int> stored_;  // tensors that the program writes
+  std::map<int, Layout> layouts_;
+  std::map<int, unsigned> needed_;  // of each step: planes, as bits
+  std::map<int, Planes> values_;    // of tiles
+  std::map<std::pair<int, std::string>, Planes> vectors_;  // by the columns they lie in
+  std::vector<Dim> pairings_;
+  std::vector<std::string> column_names_;
+  std::vector<std::string> aligned_;
+  std::vector<int> indices_;
+
+  // Parts of the text, in this order.
+  std::string rows_;
+  std::string columns_;
+  std::string columns_text_;
+  std::string before_;       // scalars, columns, accumulators
+  std::string row_arrays_;   // what is loaded of each row
+  std::string first_loads_;  // what other loads need
+  std::string loads_;
+  std::string body_;   // of one row
+  std::string after_;  // all rows
+};
+
+}  // namespace
+
+TileSpaceText tile_space_text(const Program& program, const TileMap& map, int space,
+                              const DimValues& sizes, ArgumentText& arguments) {
+  return SpaceWriter(program, map, space, sizes, arguments).run();
+}
+
+}  // namespace coda::hopper

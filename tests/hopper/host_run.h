@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs launches on the CPU (host_kernel.h) from float64 values, and compares with the meaning of
+// their program. Every tensor lies between guards, with gaps between its rows, all filled with NaN,
+// as is everything that is not an input.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "cpu/program_run.h"
+#include "hopper/host_kernel.h"
+#include "program/evaluate.h"
+#include "program/vocabulary.h"
+
+namespace coda::hopper {
+
+using testing::Values;
+
+// One tensor; rows are `gap` elements further apart than they must be.
+class HostTensor {
+ public:
+  HostTensor(const TensorDecl& decl, const DimValues& sizes, int64_t gap) : decl_(decl) {
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    rows_ = shape.rows;
+    cols_ = shape.cols;
+    stride_ = cols_ == 1 ? 1 : cols_ + gap;
+    bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(decl.dtype));
+    for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
+      testing::write_element(decl.dtype, bytes_.data(), i, std::nan(""));
+    }
+  }
+
+  void fill(const std::vector<double>& values) {
+    for (int64_t i = 0; i < rows_ * cols_; ++i) {
+      testing::write_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_, values[i]);
+    }
+  }
+  std::vector<double> values() {
+    std::vector<double> result;
+    for (int64_t i = 0; i < rows_ * cols_; ++i) {
+      result.push_back(
+          testing::read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
+    }
+    return result;
+  }
+  void check_guards() {
+    for (int64_t i = -kGuard; i < rows_ * stride_ + kGuard; ++i) {
+      if (i >= 0 && i < rows_ * stride_ && i % stride_ < cols_) continue;
+      const double value = testing::read_element(decl_.dtype, data(), i);
+      ASSERT_TRUE(std::isnan(value) || decl_.dtype == DType::i32)
+          << decl_.name << ": memory outside was written, at element " << i;
+    }
+  }
+  void* data() { return bytes_.data() + kGuard * size_of(decl_.dtype); }
+  int64_t stride() const { return stride_; }
+
+ private:
+  static constexpr int64_t kGuard = 64;
+  TensorDecl decl_;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+  int64_t stride_ = 0;
+  std::vector<char> bytes_;
+};
+
+// What the program stores. `lower` is one of the emitters' functions.
+template <class Lower>
+Values run_on_host(const Lower& lower, const Program& program, const DimValues& sizes,
+                   const Values& inputs, int64_t gap) {
+  std::vector<HostTensor> tensors;
+  LowerOptions options;
+  std::vector<void*> addresses;
+  for (const TensorDecl& decl : program.tensors) {
+    tensors.emplace_back(decl, sizes, gap);
+    options.row_strides.push_back(tensors.back().stride());
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto found = inputs.find(program.tensors[i].name);
+    if (found != inputs.end()) tensors[i].fill(found->second);
+    addresses.push_back(tensors[i].data());
+  }
+  for (const KernelLaunch& launch : lower(program, sizes, options)) {
+    HostKernel(launch).run(addresses);
+  }
+  std::set<int> stored;
+  for (const Step& step : program.steps) {
+    if (program::is_effect(step.kind)) stored.insert(step.tensor);
+  }
+  Values results;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].check_guards();
+    if (stored.contains(static_cast<int>(i))) {
+      results[program.tensors[i].name] = tensors[i].values();
+    }
+  }
+  return results;
+}
+
+// As on the CPU backend: an intermediate rounding to 16 bits may fall to the other side of a tie,
+// and random programs subtract values that are nearly equal.
+inline void expect_close(const Program& program, const DimValues& sizes, const Values& inputs,
+                         const Values& results) {
+  const Values reference = program::evaluate(program, sizes, inputs, {.round_stored = true});
+  for (const TensorDecl& decl : program.tensors) {
+    const auto expected = reference.find(decl.name);
+    if (expected == reference.end()) continue;
+    const double bound = 1e-3 + (decl.dtype == DType::bf16 ? 0x1p-9 : 0);
+    EXPECT_LE(testing::relative_error(results.at(decl.name), expected->second), bound)
+        << decl.name << "\n"
+        << text(program);
+  }
+}
+
+}  // namespace coda::hopper
