@@ -129,17 +129,12 @@ struct Mainloop {
   template <Major kMajor, u32 kTileOuter, u32 kSlices>
   __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap* map, u32 outer,
                                                       u32 k, u32 barrier, u32 slice, u16 mask) {
-    constexpr OperandBox kBox = operand_box(kMajor, kTileOuter, kSlices);
-    if constexpr (kMajor == Major::k) {
-      const u32 first = slice * kBox.outer;
-      issue<kSlices>(stage + first * kSwizzleBytes, map, k, outer + first, barrier, mask);
-    } else {
-      const u32 first = slice * kBox.k;
 #pragma unroll
-      for (u32 chunk = 0; chunk < kTileOuter / kBox.outer; ++chunk) {
-        issue<kSlices>(stage + chunk * kOuterChunkBytes + first * kSwizzleBytes, map,
-                       outer + chunk * kBox.outer, k + first, barrier, mask);
-      }
+    for (u32 index = 0; index < box_count(kMajor, kTileOuter); ++index) {
+      const BoxPlace box = box_place(kMajor, kTileOuter, kSlices, slice, index);
+      const bool k_inner = kMajor == Major::k;
+      issue<kSlices>(stage + box.offset, map, k_inner ? k + box.k : outer + box.outer,
+                     k_inner ? outer + box.outer : k + box.k, barrier, mask);
     }
   }
 

@@ -65,7 +65,7 @@
 // loaded planes are zero.
 #pragma once
 
-#include "device/config.cuh"
+#include "device/wgmma_descriptor.cuh"
 
 namespace coda::device {
 
@@ -116,6 +116,27 @@ constexpr u32 base_columns(const GemmConfig& config, const SpaceShape& shape) {
 // each.
 constexpr OperandBox box_b(const GemmConfig& config, const SpaceShape& shape) {
   return operand_box(config.major_b(), config.tile_n / shape.loaded_parts(), config.cluster_m);
+}
+
+// How the boxes of one slice fill a stage: an operand tile (or a part of one) that is contiguous
+// along K is one box; one that is contiguous along its outer dimension is a box for each 64 of it.
+struct BoxPlace {
+  u32 offset = 0;  // bytes into the stage
+  u32 outer = 0;   // from the tile's first
+  u32 k = 0;       // from the block's first
+};
+
+constexpr u32 box_count(Major major, u32 tile_outer) {
+  return major == Major::k ? 1 : tile_outer / kOuterChunk;
+}
+constexpr BoxPlace box_place(Major major, u32 tile_outer, u32 slices, u32 slice, u32 index) {
+  const OperandBox box = operand_box(major, tile_outer, slices);
+  if (major == Major::k) {
+    return {.offset = slice * box.outer * kSwizzleBytes, .outer = slice * box.outer};
+  }
+  return {.offset = index * kOuterChunkBytes + slice * box.k * kSwizzleBytes,
+          .outer = index * box.outer,
+          .k = slice * box.k};
 }
 
 // The first column (N index of op(B)) of a loaded part of the tile at a base column.

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the values of a tile space lie, followed from memory through a stage to the accumulators,
+// and from the staging ring to memory, for every tile, layout, cluster and way of dividing a tile:
+// parts, natural order, planes of wide tensors.
+#include "device/space.cuh"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "device/column_lanes.cuh"
+#include "device/fragment.cuh"
+#include "device/tile_order.cuh"
+#include "tests/hopper/table_configs.h"
+
+namespace coda::device {
+namespace {
+
+std::string describe(const GemmConfig& config, const SpaceShape& shape) {
+  return std::to_string(config.tile_m) + "x" + std::to_string(config.tile_n) + " cluster " +
+         std::to_string(config.cluster_m) + "x" + std::to_string(config.cluster_n) + " layout " +
+         std::to_string(static_cast<int>(config.layout)) + " parts " + std::to_string(shape.parts) +
+         " half " + std::to_string(shape.natural_half);
+}
+
+// Which column of op(B) an element of a stage was loaded from.
+struct Source {
+  u32 part = ~0u;
+  u32 column = 0;
+  u32 k = 0;
+
+  bool operator==(const Source&) const = default;
+};
+
+// What the boxes of all CTAs that share a B tile write into a stage, before the swizzle: [element].
+std::vector<Source> loaded_stage(const GemmConfig& config, const SpaceShape& shape, u32 column) {
+  const Major major = config.major_b();
+  const u32 part_columns = config.tile_n / shape.loaded_parts();
+  const OperandBox box = box_b(config, shape);
+  std::vector<Source> stage(config.stage_bytes_b() / kElementBytes);
+  for (u32 part = 0; part < shape.loaded_parts(); ++part) {
+    for (u32 slice = 0; slice < config.cluster_m; ++slice) {
+      for (u32 index = 0; index < box_count(major, part_columns); ++index) {
+        const BoxPlace place = box_place(major, part_columns, config.cluster_m, slice, index);
+        for (u32 outer = 0; outer < box.outer; ++outer) {
+          for (u32 k = 0; k < box.k; ++k) {
+            const u32 row = major == Major::k ? outer : k;
+            const u32 inner = major == Major::k ? k : outer;
+            const u32 offset = part * part_columns * kBlockK * kElementBytes + place.offset +
+                               row * kSwizzleBytes + inner * kElementBytes;
+            Source& element = stage.at(offset / kElementBytes);
+            EXPECT_EQ(element.part, ~0u) << "written twice";
+            element = {part, operand_column(shape, column) + place.outer + outer, place.k + k};
+          }
+        }
+      }
+    }
+  }
+  return stage;
+}
+
+// Where wgmma reads element (column of the tile, k): the layout that wgmma_descriptor_test checks.
+u32 stage_offset(Major major, u32 column, u32 k) {
+  return major == Major::k ? column * kSwizzleBytes + k * kElementBytes
+                           : column / kOuterChunk * kOuterChunkBytes + k * kSwizzleBytes +
+                                 column % kOuterChunk * kElementBytes;
+}
+
+TEST(Space, EachAccumulatorIsTheProductWithItsColumnOfItsPart) {
+  for (const GemmConfig& config : valid_configs()) {
+    for (const SpaceShape& shape : valid_shapes(config)) {
+      SCOPED_TRACE(describe(config, shape));
+      const u32 width = base_columns(config, shape);
+      const u32 first = 3 * width;  // a tile's first base column
+      const std::vector<Source> stage = loaded_stage(config, shape, first);
+      std::set<u32> met;
+      for (u32 part = 0; part < shape.parts; ++part) {
+        for (u32 chunk = 0; chunk < width; chunk += kChunkColumns) {
+          for (u32 i = 0; i < kChunkColumns; ++i) {
+            const u32 accumulator = accumulator_column(config, shape, part, chunk) + i;
+            ASSERT_TRUE(met.insert(accumulator).second);
+            const u32 base = first + chunk + i;
+            for (const u32 k : {0u, 17u, kBlockK - 1}) {
+              const u32 offset = stage_offset(config.major_b(), accumulator, k);
+              const Source wanted = shape.natural_half != 0
+                                        ? Source{0, wide_column(shape.natural_half, part, base), k}
+                                        : Source{part, base, k};
+              ASSERT_EQ(stage.at(offset / kElementBytes), wanted);
+            }
+          }
+        }
+      }
+      ASSERT_EQ(met.size(), config.tile_n);
+    }
+  }
+}
+
+TEST(Space, WideColumnsVisitEachNaturalColumnOnce) {
+  for (const u32 half : {1u, 2u, 8u, 16u, 40u, 64u, 128u, 640u}) {
+    const u32 base = 1280;
+    std::vector<int> met(2 * base);
+    for (u32 column = 0; column < base; ++column) {
+      for (u32 member = 0; member < 2; ++member) {
+        const u32 natural = wide_column(half, member, column);
+        ++met.at(natural);
+        // The members of a pair are half apart, in one group.
+        EXPECT_EQ(wide_column(half, 0, column) + member * half, natural);
+        EXPECT_EQ(natural / (2 * half), column / half);
+      }
+    }
+    for (const int count : met) ASSERT_EQ(count, 1);
+  }
+}
+
+// A chunk of a member, put into its plane and stored by that plane's box, lands at its columns.
+TEST(Space, PlanesOfWideTensorsLandAtTheirNaturalColumns) {
+  for (const u32 half : {16u, 32u, 64u, 128u, 192u}) {
+    for (u32 first_plane = 0; first_plane < 3; ++first_plane) {
+      for (u32 base = 0; base < 4 * half; base += kSubTileColumns) {
+        if (base % smaller(half, kSubTileColumns) != 0) continue;
+        std::set<std::pair<u32, u32>> places;
+        for (u32 member = 0; member < 2; ++member) {
+          for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+            const PlanePlace place =
+                plane_place(half, 1u << first_plane, first_plane + member, chunk);
+            ASSERT_GE(place.plane, first_plane);
+            ASSERT_LE(place.plane, first_plane + 1);
+            ASSERT_LT(place.chunk, kChunks);
+            places.emplace(place.plane, place.chunk);
+            const u32 box = plane_column(half, place.plane - first_plane, base);
+            const u32 wanted = wide_column(half, member, base + chunk * kChunkColumns);
+            ASSERT_EQ(box + place.chunk * kChunkColumns, wanted) << half << " at " << base;
+          }
+        }
+        EXPECT_EQ(places.size(), 2 * kChunks);
+      }
+    }
+  }
+}
+
+TEST(Space, NarrowPlanesStayInPlace) {
+  for (const u32 half : {0u, 16u, 32u, 64u}) {
+    for (u32 plane = 0; plane < 4; ++plane) {
+      for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+        // Plane 1 of a tensor that planes 2 and 3 follow; plane 0 before one in planes 1 and 2.
+        const u32 wide = plane <= 1 ? 1u << (plane + 1) : 1u << (plane - 2);
+        EXPECT_EQ(plane_place(half, wide, plane, chunk), (PlanePlace{plane, chunk}));
+      }
+    }
+  }
+}
+
+bool is_well_formed(u32 planes, u32 wide) {
+  for (u32 plane = 0; plane < 8; ++plane) {
+    if ((wide >> plane & 1) == 0) continue;
+    if (plane + 2 > planes || (wide >> (plane + 1) & 1) != 0) return false;
+  }
+  return true;
+}
+
+// Stores go into the shared memory of loads, chunk after chunk: what a store overwrites must have
+// been read. All combinations of up to four planes each, narrow or wide.
+TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
+  const GemmConfig config{.tile_n = 256, .schedule = Schedule::cooperative};
+  int valid = 0;
+  for (const u32 half : {16u, 32u, 64u, 128u}) {
+    for (u32 loads = 0; loads <= 4; ++loads) {
+      for (u32 stores = 0; stores <= 4; ++stores) {
+        for (u32 wide_loads = 0; wide_loads < 8; ++wide_loads) {
+          for (u32 wide_stores = 0; wide_stores < 8; ++wide_stores) {
+            if (!is_well_formed(loads, wide_loads)) continue;
+            if (!is_well_formed(stores, wide_stores)) continue;
+            const SpaceShape shape{.parts = 2,
+                                   .natural_half = half,
+                                   .loads = loads,
+                                   .stores = stores,
+                                   .wide_loads = wide_loads,
+                                   .wide_stores = wide_stores};
+            std::set<std::pair<u32, u32>> written;
+            bool hazard = false;
+            for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+              for (u32 plane = 0; plane < loads; ++plane) {
+                const PlanePlace place = plane_place(half, wide_loads, plane, chunk);
+                hazard = hazard || written.contains({place.plane, place.chunk});
+              }
+              for (u32 plane = 0; plane < stores; ++plane) {
+                const PlanePlace place = plane_place(half, wide_stores, plane, chunk);
+                ASSERT_TRUE(written.emplace(place.plane, place.chunk).second);
+              }
+            }
+            if (is_valid(config, shape)) {
+              ++valid;
+              ASSERT_FALSE(hazard)
+                  << loads << " " << stores << " " << wide_loads << " " << wide_stores;
+            } else {
+              ASSERT_LT(half, kSubTileColumns) << "refused without need";
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(valid, 100);
+}
+
+TEST(Space, RefusesWhatCannotBe) {
+  const GemmConfig config{.tile_n = 192};
+  EXPECT_TRUE(is_valid(config, SpaceShape{}));
+  EXPECT_TRUE(is_valid(config, {.parts = 3}));
+  EXPECT_FALSE(is_valid(config, {.parts = 2}));  // 96 base columns: partials are of 64
+  EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 128}));  // half a pair group
+  EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 8}));    // half a chunk
+  EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 1, .natural_half = 64}));
+}
+
+TEST(Space, PositionsNumberTheirPartials) {
+  for (u32 thread = 0; thread < kWarpgroupSize; ++thread) {
+    const Position at{.row = 5 * 64 + fragment_row(thread, 0),
+                      .column = 7 * 64 + fragment_column(thread, 0)};
+    EXPECT_EQ(at.partial_row(), 5u);
+    EXPECT_EQ(at.partial_column(), 7u);
+    // The thread's other row and columns are in the same sub-tile, also in its last chunk.
+    EXPECT_EQ((at.row + 8) / 64, 5u);
+    EXPECT_EQ((at.column + 3 * kChunkColumns + 9) / 64, 7u);
+  }
+}
+
+// Column partials: after the exchange a warp's 32 lanes hold 64 columns, two each, all different,
+// and what they write together falls into 32 banks.
+TEST(ColumnPartial, LanesKeepEachColumnOnce) {
+  std::set<u32> columns;
+  for (u32 i = 0; i < 2; ++i) {
+    std::set<u32> banks;
+    for (u32 lane = 0; lane < kWarpSize; ++lane) {
+      const u32 own = column_of_lane(lane);
+      const std::set<u32> held = {fragment_column(lane, 0), fragment_column(lane, 1),
+                                  fragment_column(lane, 4), fragment_column(lane, 5)};
+      EXPECT_TRUE(held.contains(own)) << "a column that the lane never had";
+      const u32 column = chunk_of_lane(lane, i) * kChunkColumns + own;
+      columns.insert(column);
+      banks.insert(column % 32);
+    }
+    EXPECT_EQ(banks.size(), 32u);
+  }
+  EXPECT_EQ(columns.size(), kSubTileColumns);
+}
+
+// The exchange itself, on a host's model of a warp: lanes 16, 8 and 4 apart, as the device code
+// pairs them, add up every row of each column exactly once.
+TEST(ColumnPartial, ExchangeReducesEveryRowOnce) {
+  // [lane][column of the thread's four] -> rows that were added, as bits.
+  std::vector<std::vector<u32>> rows(kWarpSize, std::vector<u32>(4));
+  std::vector<std::vector<u32>> column(kWarpSize, std::vector<u32>(4));
+  for (u32 lane = 0; lane < kWarpSize; ++lane) {
+    for (u32 i = 0; i < 4; ++i) {
+      rows[lane][i] = 1u << fragment_row(lane, 0) | 1u << fragment_row(lane, 2);
+      column[lane][i] = fragment_column(lane, i / 2 * 4 + i % 2);
+    }
+  }
+  const auto halve = [&](u32 mask, u32 kept) {
+    const auto before_rows = rows;
+    const auto before_columns = column;
+    for (u32 lane = 0; lane < kWarpSize; ++lane) {
+      const bool upper = (lane & mask) != 0;
+      for (u32 i = 0; i < kept; ++i) {
+        const u32 own = upper ? kept + i : i;
+        ASSERT_EQ(before_columns[lane][own], before_columns[lane ^ mask][own]);
+        ASSERT_EQ(before_rows[lane][own] & before_rows[lane ^ mask][own], 0u) << "added twice";
+        rows[lane][i] = before_rows[lane][own] | before_rows[lane ^ mask][own];
+        column[lane][i] = before_columns[lane][own];
+      }
+    }
+  };
+  halve(kColumnExchange[0], 2);
+  halve(kColumnExchange[1], 1);
+  for (u32 lane = 0; lane < kWarpSize; ++lane) {
+    const u32 other = lane ^ kColumnExchange[2];
+    EXPECT_EQ(column[lane][0], column[other][0]);
+    EXPECT_EQ(rows[lane][0] & rows[other][0], 0u);
+    EXPECT_EQ(rows[lane][0] | rows[other][0], 0xffffu) << "all 16 rows of the warp";
+    EXPECT_EQ(column[lane][0], column_of_lane(lane));
+  }
+}
+
+}  // namespace
+}  // namespace coda::device
