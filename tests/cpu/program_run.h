@@ -47,15 +47,23 @@ inline double read_element(DType type, const void* data, int64_t i) {
   return 0;
 }
 
+// Elements between rows: at least `gap`, and rows start at multiples of `multiple` elements.
+struct RowGaps {
+  int64_t gap = 3;
+  int64_t multiple = 1;
+};
+
 // Memory of one tensor.
 class GuardedTensor {
  public:
-  GuardedTensor(const TensorDecl& decl, const DimValues& sizes, const std::vector<double>* values)
+  GuardedTensor(const TensorDecl& decl, const DimValues& sizes, const std::vector<double>* values,
+                RowGaps gaps = {})
       : name_(decl.name), dtype_(decl.dtype) {
     const PhysicalShape shape = physical_shape(decl, sizes);
     rows_ = shape.rows;
     cols_ = shape.cols;
-    stride_ = cols_ == 1 ? 1 : cols_ + kGap;
+    stride_ =
+        cols_ == 1 ? 1 : (cols_ + gaps.gap + gaps.multiple - 1) / gaps.multiple * gaps.multiple;
     bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(dtype_));
     for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
       write_element(dtype_, bytes_.data(), i, kPoison);
@@ -67,6 +75,11 @@ class GuardedTensor {
   }
 
   TensorView view() { return {data(), dtype_, rows_, cols_, stride_}; }
+  // The same in a copy of `bytes` that starts at `base`.
+  TensorView view_at(char* base) const {
+    return {base + kGuard * size_of(dtype_), dtype_, rows_, cols_, stride_};
+  }
+  std::vector<char>& bytes() { return bytes_; }
 
   // Checks that gaps and guards are as they were.
   void check_guards() const {
@@ -91,7 +104,6 @@ class GuardedTensor {
 
  private:
   static constexpr int64_t kGuard = 64;
-  static constexpr int64_t kGap = 3;
   static constexpr double kPoison = std::numeric_limits<double>::quiet_NaN();
 
   char* data() { return bytes_.data() + kGuard * size_of(dtype_); }
