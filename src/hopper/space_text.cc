@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step becomes at most one line for each of its planes (narrow values have one, wide ones two:
-// the members of their pairs). Lines are written when a value is first asked for, so that nothing is
-// computed that no effect needs.
+// the members of their pairs), in the order of the program: whoever wrote it chose how long values
+// live. What no effect needs is left out.
 #include "hopper/space_text.h"
 
 #include <algorithm>
@@ -78,6 +78,7 @@ class SpaceWriter {
                              "row", "column", "inside", "block", "side", "scratch", "first_row"}) {
       names_.make(word);
     }
+    find_needed();
     write_chunk();
     return "struct " + name_ + " {\n" + shape_text() + extents() + operands() + planes() +
            rows_text() + sub_tile_text() + chunk_text() + end_text() + "};\n";
@@ -335,15 +336,31 @@ class SpaceWriter {
     return name + "[pair]";
   }
 
+  // The values that effects need, directly or through others: a trial run that writes values as they
+  // are asked for.
+  void find_needed() {
+    LaunchArguments unused(sizes_);
+    SpaceWriter trial(sizes_, map_, analysis_, config_, name_, unused);
+    for (int i : tile_space().steps) trial.write_effect(i);
+    for (const auto& [key, name] : trial.tile_names_) needed_.insert(key);
+  }
+
   void write_chunk() {
     for (int i : tile_space().steps) {
-      switch (step(i).kind) {
-        case StepKind::store_tile: store(i); break;
-        case StepKind::store_vector: select(i); break;
-        case StepKind::row_partial: row_partial(i); break;
-        case StepKind::column_partial: column_partial(i); break;
-        default: break;
+      for (int plane = 0; plane < 2; ++plane) {
+        if (needed_.contains({i, plane})) tile_value(i, plane);
       }
+      write_effect(i);
+    }
+  }
+
+  void write_effect(int i) {
+    switch (step(i).kind) {
+      case StepKind::store_tile: return store(i);
+      case StepKind::store_vector: return select(i);
+      case StepKind::row_partial: return row_partial(i);
+      case StepKind::column_partial: return column_partial(i);
+      default: return;
     }
   }
 
@@ -687,6 +704,7 @@ class SpaceWriter {
   LaunchArguments& arguments_;
 
   UniqueNames names_;
+  std::set<std::pair<int, int>> needed_;  // step, plane
   std::map<int, std::string> value_names_;
   std::map<std::pair<int, int>, std::string> tile_names_;    // step, plane
   std::map<std::pair<int, int>, std::string> packed_names_;  // step, plane
