@@ -275,22 +275,22 @@ __device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, con
 }
 
 // Adds to fp32 in memory, at the memory: each element is added to once, so the result is the same
-// in any order.
+// in any order. The assembler predicates no reduction, so the usual case is one branch.
 template <bool kAligned = false>
 __device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
   const PairAccess<4, kAligned> access(tensor, index, valid);
-  asm volatile(
-      "{\n"
-      ".reg .pred both, first, second;\n"
-      "setp.ne.u32 both, %3, 0;\n"
-      "setp.ne.u32 first, %4, 0;\n"
-      "setp.ne.u32 second, %5, 0;\n"
-      "@both red.global.add.v2.f32 [%2], {%0, %1};\n"
-      "@first red.global.add.f32 [%2], %0;\n"
-      "@second red.global.add.f32 [%2+4], %1;\n"
-      "}\n" ::"f"(x.value[0]),
-      "f"(x.value[1]), "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
-      : "memory");
+  if (access.both != 0) {
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(access.address), "f"(x.value[0]),
+                 "f"(x.value[1])
+                 : "memory");
+    return;
+  }
+#pragma unroll
+  for (u32 i = 0; i < 2; ++i) {
+    if (i >= valid) continue;
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(access.address + 4 * i), "f"(x.value[i])
+                 : "memory");
+  }
 }
 
 // How many of two neighbouring columns are inside.

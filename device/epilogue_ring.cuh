@@ -144,7 +144,8 @@ struct EpilogueRing {
       unrolled<kBatch>([&](auto inside) {
         constexpr u32 kIndex = decltype(batch)::value * kBatch + decltype(inside)::value;
         sub_tile<Space, kIndex>(arguments, rows, position, consumer, accumulators, [&] {
-          if constexpr (kIndex == kOwn - 1) waited();
+          // Without planes there is nothing to wait for.
+          if constexpr (kIndex == (Space::kShape.staged() ? kOwn - 1 : 0)) waited();
         });
       });
       if constexpr (Space::kShape.staged()) {
