@@ -70,15 +70,14 @@ class Emission {
     step.name = program.name;
     for (int id : stores) explain(id, "store " + names_.written(id, backward), at, step.reasons);
     for (int id : reductions)
-      explain(graph_.node(id).operands[0], "reduction " + std::to_string(id), at, step.reasons);
+      explain(graph_.node(id).operands[0], "reduction " + names_.name_of(id), at, step.reasons);
     step.work = std::move(program);
     steps_[at].push_back(std::move(step));
   }
 
   // Why a value that is not local to a product's tile stands in the program at `at`: what came too
   // late for the epilogues before it, or that no product makes what it is made of.
-  void explain(int id, const std::string& what, Position at,
-               std::vector<std::string>& reasons) const {
+  void explain(int id, const std::string& what, Position at, std::vector<std::string>& reasons) {
     const Schedule::Time& time = schedule_.of(id);
     if (time.home && time.at == at) return;
     int vector = -1;
@@ -90,7 +89,7 @@ class Emission {
       const Position made{known.slot, std::max(known.level - 1, 0)};
       const bool at_start =
           made.level == 0 && (made.slot < 0 || made.slot == partition_.order.boundary);
-      reason = "waits for v" + std::to_string(vector) + ", which is finalized " +
+      reason = "waits for " + names_.name_of(vector) + ", which is finalized " +
                (at_start ? "as the phase begins" : "behind " + program_name(made));
     } else if (tensor >= 0 && graph_.node(tensor).op == Op::result) {
       reason = "is made of a result of " + graph_.node(graph_.node(tensor).operands[0]).name +

@@ -24,7 +24,11 @@ class Reuse {
       for (size_t i = 0; i < phase->size(); ++i) {
         auto* program = std::get_if<Program>(&(*phase)[i].work);
         if (program == nullptr) continue;
-        while (const auto pair = find_pair(*program, *phase, i)) rename(pair->goes, pair->stays);
+        while (const auto pair = find_pair(*program, *phase, i)) {
+          (*phase)[i].reasons.push_back(pair->goes + " and " + pair->stays +
+                                        " share memory: one is read last here, the other written");
+          rename(pair->goes, pair->stays);
+        }
       }
     }
   }

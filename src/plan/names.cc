@@ -7,7 +7,7 @@ namespace coda {
 
 TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
                          const CompileRequest& request, const CompileOptions& options)
-    : graph_(*joint.graph), partition_(partition), options_(options) {
+    : graph_(*joint.graph), partition_(partition), options_(options), labels_(joint) {
   auto claim = [this](int id, const std::string& name, DType type) {
     if (caller_names_.contains(id)) {
       throw Error("\"" + name + "\" and \"" + caller_names_.at(id) +
@@ -52,9 +52,24 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
   }
 }
 
-std::string TensorNames::own_name(std::string name) const {
-  while (taken_.contains(name)) name += "_";
+std::string TensorNames::free_name(const std::string& wanted) const {
+  std::string name = wanted;
+  for (int number = 2; taken_.contains(name); ++number)
+    name = wanted + "_" + std::to_string(number);
   return name;
+}
+
+std::string TensorNames::name_of(int id) {
+  auto given = caller_names_.find(id);
+  return given != caller_names_.end() ? given->second : own_name(id);
+}
+
+std::string TensorNames::own_name(int id) {
+  auto known = own_names_.find(id);
+  if (known != own_names_.end()) return known->second;
+  const std::string name = free_name(labels_.of(id));
+  taken_.insert(name);
+  return own_names_[id] = name;
 }
 
 std::string TensorNames::declare(PlanTensor tensor) {
@@ -70,7 +85,7 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
   const PlanTensor source = tensors_[index_.at(base)];
   PlanTensor tensor;
   tensor.decl = source.decl;
-  tensor.decl.name = own_name(
+  tensor.decl.name = free_name(
       base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant())));
   tensor.decl.shape = shape;
   tensor.role = source.role;
@@ -127,8 +142,7 @@ std::string TensorNames::written(int id, bool backward) {
   const bool again =
       backward && partition_.stored_backward.contains(id) && partition_.stored_forward.contains(id);
   PlanTensor tensor;
-  tensor.decl.name =
-      caller_names_.contains(id) ? caller_names_.at(id) : own_name("t" + std::to_string(id));
+  tensor.decl.name = name_of(id);
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = type_of(id);
   const bool saved = partition_.saved.contains(id);
@@ -136,7 +150,7 @@ std::string TensorNames::written(int id, bool backward) {
                 : saved                    ? TensorRole::saved
                                            : TensorRole::temporary;
   if (again && !saved) {
-    tensor.decl.name = own_name("t" + std::to_string(id) + ".again");
+    tensor.decl.name = free_name(tensor.decl.name + ".again");
     tensor.role = TensorRole::temporary;
   }
   return declare(tensor);
@@ -151,8 +165,7 @@ std::string TensorNames::opaque_result(int id) {
   }
   const DType declared = call.result_types[static_cast<size_t>(n.which)];
   PlanTensor tensor;
-  tensor.decl.name =
-      caller_names_.contains(id) ? caller_names_.at(id) : own_name("t" + std::to_string(id));
+  tensor.decl.name = name_of(id);
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = declared == DType::f32 ? DType::f32 : options_.storage;
   if (gradients_.contains(id)) tensor.decl.dtype = gradients_.at(id)->dtype;
@@ -177,9 +190,9 @@ std::string TensorNames::vector(int id, int lane) {
   }
   const bool callers = caller_names_.contains(id) && lane < 0 && !accumulates(id);
   PlanTensor tensor;
-  const std::string lane_name = lane < 0 ? "" : lane == 0 ? ".max" : ".log_sum";
-  tensor.decl.name =
-      callers ? caller_names_.at(id) : own_name("v" + std::to_string(id) + lane_name);
+  tensor.decl.name = callers    ? caller_names_.at(id)
+                     : lane < 0 ? own_name(id)
+                                : free_name(own_name(id) + (lane == 0 ? ".max" : ".log_sum"));
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = callers ? type_of(id) : DType::f32;
   tensor.role = callers ? TensorRole::output : TensorRole::temporary;
@@ -208,19 +221,20 @@ std::string TensorNames::gradient_tensor(int id) {
 std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape,
                                  TensorKind tensor_kind) {
   PlanTensor tensor;
-  tensor.decl = {own_name("p" + std::to_string(id)), shape, DType::f32, tensor_kind,
+  tensor.decl = {free_name(name_of(id) + ".partial"), shape, DType::f32, tensor_kind,
                  lanes_of(kind)};
   return declare(tensor);
 }
 
 std::string TensorNames::reduce_members_apart(const std::string& partial) {
   PlanTensor tensor = tensors_[index_.at(partial)];
-  tensor.decl.name += ".second";
+  tensor.decl.name = free_name(partial + ".second");
   return declare(std::move(tensor));
 }
 
 std::string TensorNames::second_members(const std::string& partial) const {
-  return index_.contains(partial + ".second") ? partial + ".second" : "";
+  const std::string name = free_name(partial + ".second");
+  return index_.contains(name) ? name : "";
 }
 
 const GradientRequest* TensorNames::gradient_of(int id) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a plan: which value lies where, under which name. Names are made once and kept
-// here; everything else refers to tensors by them.
+// here (the caller's, else a value's label with a number if another has it); everything else refers
+// to tensors by them.
 #pragma once
 
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "coda/compile.h"
+#include "plan/labels.h"
 #include "plan/partition.h"
 
 namespace coda {
@@ -50,6 +52,8 @@ class TensorNames {
 
   // The gradient request that a root answers, or null.
   const GradientRequest* gradient_of(int id) const;
+  // What a value is called, whether it lies in memory or not.
+  std::string name_of(int id);
   bool is_written_by_caller_name(int id) const { return caller_names_.contains(id); }
 
   void set_partial_shape(const std::string& name, const Shape& shape);
@@ -58,7 +62,8 @@ class TensorNames {
   std::vector<PlanTensor>& tensors() { return tensors_; }
 
  private:
-  std::string own_name(std::string name) const;  // one that the caller uses for nothing
+  std::string free_name(const std::string& wanted) const;  // with a number if it is taken
+  std::string own_name(int id);
   std::string declare(PlanTensor tensor);
   std::string view(const std::string& base, const Shape& shape, const Dim& offset, bool transposed);
   DType type_of(int id) const;
@@ -67,7 +72,9 @@ class TensorNames {
   const Partition& partition_;
   const CompileOptions& options_;
   std::vector<PlanTensor> tensors_;
-  std::set<std::string> taken_;  // the caller's names
+  Labels labels_;
+  std::set<std::string> taken_;           // the caller's names and those of values
+  std::map<int, std::string> own_names_;  // values that the caller has no name for
   std::map<std::string, size_t> index_;
   std::map<int, std::string> caller_names_;  // outputs and gradients
   std::map<int, DType> caller_types_;
