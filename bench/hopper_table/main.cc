@@ -18,13 +18,18 @@
 #include <vector>
 
 #include "bench/hopper_table/check.h"
-#include "bench/hopper_table/cublas.h"
 #include "bench/hopper_table/problem.h"
 #include "bench/hopper_table/report.h"
-#include "bench/hopper_table/timing.h"
+#include "measure/cublas.h"
+#include "measure/gpu_timer.h"
 
 namespace coda::hopper_table {
 namespace {
+
+using measure::Candidate;
+using measure::PowerMeter;
+using measure::Spread;
+using measure::Timer;
 
 struct Options {
   std::string mode;
@@ -153,6 +158,14 @@ std::vector<Variant> menu_variants(const Options& options, device::Layout layout
   return variants;
 }
 
+TensorView view_of(const Matrix& matrix, bool fp16) {
+  return {.data = reinterpret_cast<void*>(matrix.data),
+          .dtype = fp16 ? DType::f16 : DType::bf16,
+          .rows = matrix.rows,
+          .cols = matrix.columns,
+          .row_stride = matrix.pitch};
+}
+
 // The `keep` fastest of each kind of epilogue in the screening.
 std::vector<Candidate*> finalists(std::map<std::string, std::vector<Candidate*>>& kinds,
                                   Spread Candidate::* screened, unsigned keep) {
@@ -209,7 +222,13 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
     kinds[kind].push_back(&candidates.back());
   };
   int index = 0;
-  for (auto& launch : cublas_algorithms(device, problem)) {
+  std::vector<measure::GemmOperands> operands;
+  for (const TensorSet& set : problem.sets()) {
+    operands.push_back({.a = view_of(set.a, shape.fp16),
+                        .b = view_of(set.b, shape.fp16),
+                        .out = view_of(set.stores.front(), shape.fp16)});
+  }
+  for (auto& launch : measure::cublas_algorithms(operands, shape.layout, device.stream())) {
     add("cuBLAS heuristic " + std::to_string(index++), "", std::move(launch), peers);
   }
   for (const Variant& variant : variants) {
@@ -272,7 +291,7 @@ int run(const Options& options) {
   }
   if (options.mode != "time" && options.mode != "once")
     throw std::runtime_error("unknown mode " + options.mode);
-  Timer timer(device, power);
+  Timer timer(device.stream(), power);
   Report report(options.json);
   KernelCache cache;
   for (const Shape& shape : parse_shapes(options)) {

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "bench/hopper_table/problem.h"
-#include "bench/hopper_table/timing.h"
+#include "measure/gpu_timer.h"
 
 namespace coda::hopper_table {
+
+using measure::Candidate;
+using measure::Spread;
 
 class Report {
  public:

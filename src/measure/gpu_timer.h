@@ -3,17 +3,18 @@
 //   sustained    each candidate alone for over a second on a hot chip: its own clock
 //   cool         bursts of 2 ms after 40 ms pauses, in random order: the full clock
 //   interleaved  short bursts back to back in random order: one clock for all
-// Invariant: buffers rotate, so that no run finds its operands in L2.
+// Invariant: buffers rotate (`launch` takes a set's number), so that no run finds its operands in
+// L2.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "bench/hopper_table/driver.h"
-#include "bench/hopper_table/power.h"
+#include "hopper/driver_api.h"
+#include "measure/power_meter.h"
 
-namespace coda::hopper_table {
+namespace coda::measure {
 
 struct Spread {
   double median_ms = 0;
@@ -33,7 +34,11 @@ struct Candidate {
 
 class Timer {
  public:
-  Timer(const Device& device, const PowerMeter& power);
+  // Candidates launch on `stream`, in the calling thread's context.
+  Timer(hopper::DriverHandle stream, const PowerMeter& power);
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
 
   void interleaved(std::vector<Candidate*> candidates, int rounds, double burst_ms);
   void cool(std::vector<Candidate*> candidates, int rounds);
@@ -45,12 +50,13 @@ class Timer {
   void enqueue(Candidate& candidate, int calls);
   double burst(Candidate& candidate, int calls);
   int calls_for(Candidate& candidate, double ms);
+  double elapsed_ms() const;  // waits for the last call
 
-  const Device& device_;
+  hopper::DriverHandle stream_;
   const PowerMeter& power_;
-  Event start_;
-  Event stop_;
+  hopper::DriverHandle start_ = nullptr;
+  hopper::DriverHandle stop_ = nullptr;
   unsigned set_ = 0;
 };
 
-}  // namespace coda::hopper_table
+}  // namespace coda::measure

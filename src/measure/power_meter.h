@@ -3,7 +3,7 @@
 // sustained figure stands beside these.
 #pragma once
 
-namespace coda::hopper_table {
+namespace coda::measure {
 
 class PowerMeter {
  public:
@@ -18,4 +18,4 @@ class PowerMeter {
   void* device_ = nullptr;
 };
 
-}  // namespace coda::hopper_table
+}  // namespace coda::measure

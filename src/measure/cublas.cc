@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/cublas.h"
+#include "measure/cublas.h"
 
-#include <memory>
-#include <stdexcept>
 #include <string>
 
+#include "coda/error.h"
+#include "hopper/device_memory.h"
 #include "hopper/dynamic_library.h"
 
-namespace coda::hopper_table {
+namespace coda::measure {
 namespace {
 
+using hopper::DeviceAddress;
+using hopper::DriverHandle;
 using Handle = void*;
 using Descriptor = void*;
 using MatrixLayout = void*;
@@ -47,9 +49,9 @@ struct Api {
   int (*preference_set)(Preference, int, const void*, std::size_t);
   int (*heuristic)(Handle, Descriptor, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout,
                    Preference, int, Heuristic*, int*);
-  int (*matmul)(Handle, Descriptor, const void*, DevicePointer, MatrixLayout, DevicePointer,
-                MatrixLayout, const void*, DevicePointer, MatrixLayout, DevicePointer, MatrixLayout,
-                const Algorithm*, DevicePointer, std::size_t, Stream);
+  int (*matmul)(Handle, Descriptor, const void*, DeviceAddress, MatrixLayout, DeviceAddress,
+                MatrixLayout, const void*, DeviceAddress, MatrixLayout, DeviceAddress, MatrixLayout,
+                const Algorithm*, DeviceAddress, std::size_t, DriverHandle);
 
   Api() {
     const hopper::DynamicLibrary cublas(hopper::cublas_library());
@@ -71,46 +73,49 @@ const Api& api() {
 
 void check(int status, const char* what) {
   if (status != 0) {
-    throw std::runtime_error(std::string(what) + " failed: " + std::to_string(status));
+    throw Error(std::string(what) + " failed with status " + std::to_string(status));
   }
 }
 
 // cuBLAS is column-major: a row-major [rows, columns] matrix is its [columns, rows].
-MatrixLayout layout(const Matrix& matrix, int type) {
+MatrixLayout layout_of(const TensorView& matrix, int type) {
   MatrixLayout result = nullptr;
-  check(api().layout_create(&result, type, matrix.columns, matrix.rows, matrix.pitch),
+  check(api().layout_create(&result, type, static_cast<uint64_t>(matrix.cols),
+                            static_cast<uint64_t>(matrix.rows), matrix.row_stride),
         "cublasLtMatrixLayoutCreate");
   return result;
 }
 
 struct Session {
   Handle handle = nullptr;
-  DevicePointer workspace = 0;
+  DeviceAddress workspace = 0;
 
-  explicit Session(const Device& device) : workspace(device.allocate(kWorkspaceBytes)) {
+  Session() {
+    hopper::check_driver(hopper::driver().mem_alloc(&workspace, kWorkspaceBytes),
+                         "allocating cuBLAS's workspace");
     check(api().create(&handle), "cublasLtCreate");
   }
 };
 
 }  // namespace
 
-std::vector<std::function<void(unsigned set)>> cublas_algorithms(const Device& device,
-                                                                 const Problem& problem) {
-  static const Session session(device);
-  const Shape& shape = problem.shape();
-  const TensorSet& set = problem.sets().front();
-  const int type = shape.fp16 ? kReal16F : kReal16BF;
+std::vector<std::function<void(unsigned set)>> cublas_algorithms(
+    const std::vector<GemmOperands>& sets, device::Layout layout, hopper::DriverHandle stream) {
+  static const Session session;
+  const GemmOperands& first = sets.front();
+  const int type = first.a.dtype == DType::f16 ? kReal16F : kReal16BF;
 
   // In column-major terms the output's transpose is Bᵀ · Aᵀ, so B comes first.
   Descriptor operation = nullptr;
   check(api().descriptor_create(&operation, kCompute32F, kReal32F), "cublasLtMatmulDescCreate");
-  const int transpose_b = shape.layout == device::Layout::tn ? 1 : 0;
-  const int transpose_a = shape.layout == device::Layout::nt ? 1 : 0;
+  using device::Layout;
+  const int transpose_b = layout == Layout::tn || layout == Layout::tt ? 1 : 0;
+  const int transpose_a = layout == Layout::nt || layout == Layout::tt ? 1 : 0;
   check(api().descriptor_set(operation, kTransposeFirst, &transpose_b, sizeof transpose_b), "set");
   check(api().descriptor_set(operation, kTransposeSecond, &transpose_a, sizeof transpose_a), "set");
-  const MatrixLayout a = layout(set.a, type);
-  const MatrixLayout b = layout(set.b, type);
-  const MatrixLayout c = layout(set.stores.front(), type);
+  const MatrixLayout a = layout_of(first.a, type);
+  const MatrixLayout b = layout_of(first.b, type);
+  const MatrixLayout c = layout_of(first.out, type);
 
   Preference preference = nullptr;
   check(api().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
@@ -125,19 +130,20 @@ std::vector<std::function<void(unsigned set)>> cublas_algorithms(const Device& d
   std::vector<std::function<void(unsigned)>> algorithms;
   for (int i = 0; i < count; ++i) {
     const Heuristic choice = found[i];
-    algorithms.push_back([&device, &problem, operation, a, b, c, choice](unsigned index) {
-      const TensorSet& one = problem.sets()[index % problem.sets().size()];
+    algorithms.push_back([&sets, operation, a, b, c, choice, stream](unsigned index) {
+      const GemmOperands& one = sets[index % sets.size()];
       const float alpha = 1;
       const float beta = 0;
-      const DevicePointer out = one.stores.front().data;
-      check(api().matmul(session.handle, operation, &alpha, one.b.data, b, one.a.data, a, &beta,
-                         out, c, out, c, &choice.algorithm, session.workspace, kWorkspaceBytes,
-                         device.stream()),
+      const DeviceAddress out = hopper::address_of(one.out.data);
+      check(api().matmul(session.handle, operation, &alpha, hopper::address_of(one.b.data), b,
+                         hopper::address_of(one.a.data), a, &beta, out, c, out, c,
+                         &choice.algorithm, session.workspace, kWorkspaceBytes, stream),
             "cublasLtMatmul");
     });
   }
-  if (algorithms.empty()) throw std::runtime_error("cuBLAS has no algorithm for " + shape.name());
+  require(!algorithms.empty(), "cuBLAS has no algorithm for " + std::to_string(first.out.rows) +
+                                   " x " + std::to_string(first.out.cols));
   return algorithms;
 }
 
-}  // namespace coda::hopper_table
+}  // namespace coda::measure

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/power.h"
+#include "measure/power_meter.h"
 
-#include <stdexcept>
-
+#include "coda/error.h"
 #include "hopper/dynamic_library.h"
 
-namespace coda::hopper_table {
+namespace coda::measure {
 namespace {
 
 constexpr int kClockSm = 1;
@@ -38,7 +37,7 @@ const Api& api() {
 
 PowerMeter::PowerMeter() {
   if (api().init() != 0 || api().device(0, &device_) != 0) {
-    throw std::runtime_error("NVML does not answer");
+    throw Error("NVML, which reads clocks and power, does not answer; is the driver running?");
   }
 }
 
@@ -66,4 +65,4 @@ double PowerMeter::limit_watts() const {
   return milliwatts * 1e-3;
 }
 
-}  // namespace coda::hopper_table
+}  // namespace coda::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/timing.h"
+#include "measure/gpu_timer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-namespace coda::hopper_table {
+namespace coda::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -33,18 +33,33 @@ void shuffle(std::vector<Candidate*>& candidates) {
 
 }  // namespace
 
-Timer::Timer(const Device& device, const PowerMeter& power)
-    : device_(device), power_(power), start_(device.make_event()), stop_(device.make_event()) {}
+Timer::Timer(hopper::DriverHandle stream, const PowerMeter& power)
+    : stream_(stream), power_(power) {
+  hopper::check_driver(hopper::driver().event_create(&start_, 0), "making an event");
+  hopper::check_driver(hopper::driver().event_create(&stop_, 0), "making an event");
+}
+
+Timer::~Timer() {
+  hopper::driver().event_destroy(start_);
+  hopper::driver().event_destroy(stop_);
+}
 
 void Timer::enqueue(Candidate& candidate, int calls) {
-  device_.record(start_);
+  hopper::check_driver(hopper::driver().event_record(start_, stream_), "timing a kernel");
   for (int i = 0; i < calls; ++i) candidate.launch(set_++);
-  device_.record(stop_);
+  hopper::check_driver(hopper::driver().event_record(stop_, stream_), "timing a kernel");
+}
+
+double Timer::elapsed_ms() const {
+  float ms = 0;
+  hopper::check_driver(hopper::driver().event_synchronize(stop_), "waiting for a kernel");
+  hopper::check_driver(hopper::driver().event_elapsed_time(&ms, start_, stop_), "timing a kernel");
+  return ms;
 }
 
 double Timer::burst(Candidate& candidate, int calls) {
   enqueue(candidate, calls);
-  return device_.elapsed_ms(start_, stop_) / calls;
+  return elapsed_ms() / calls;
 }
 
 int Timer::calls_for(Candidate& candidate, double ms) {
@@ -101,7 +116,7 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
       while (seconds_since(start) < seconds) {
         enqueue(*candidate, calls[candidate]);
         const double mhz = power_.sm_clock_mhz();  // while it runs
-        const double ms = device_.elapsed_ms(start_, stop_) / calls[candidate];
+        const double ms = elapsed_ms() / calls[candidate];
         if (seconds_since(start) < settling) continue;
         samples[candidate].push_back(ms);
         clocks[candidate].push_back(mhz);
@@ -117,4 +132,4 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
   }
 }
 
-}  // namespace coda::hopper_table
+}  // namespace coda::measure
