@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "io/file_error.h"
+#include "base/file_error.h"
 
 namespace coda::io {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-#include "io/file_error.h"
+#include "base/file_error.h"
 
 namespace coda::io {
 

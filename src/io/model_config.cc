@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/file_error.h"
 #include "coda/error.h"
-#include "io/file_error.h"
 
 namespace coda::io {
 namespace {

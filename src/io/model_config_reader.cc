@@ -4,8 +4,8 @@
 // passed over.
 #include <nlohmann/json.hpp>
 
+#include "base/file_error.h"
 #include "coda/error.h"
-#include "io/file_error.h"
 #include "io/json_text.h"
 #include "io/mapped_file.h"
 #include "io/model_config.h"

@@ -3,9 +3,9 @@
 #include <array>
 #include <cstring>
 
+#include "base/file_error.h"
 #include "base/float16.h"
 #include "coda/error.h"
-#include "io/file_error.h"
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/file_error.h"
 #include "coda/error.h"
-#include "io/file_error.h"
 #include "io/json_text.h"
 #include "io/mapped_file.h"
 #include "io/safetensors.h"

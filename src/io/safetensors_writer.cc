@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/atomic_file.h"
+#include "base/file_error.h"
 #include "coda/error.h"
-#include "io/atomic_file.h"
-#include "io/file_error.h"
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 

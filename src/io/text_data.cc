@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/file_error.h"
 #include "coda/error.h"
-#include "io/file_error.h"
 #include "io/mapped_file.h"
 
 namespace coda::io {

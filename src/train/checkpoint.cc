@@ -12,9 +12,9 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/atomic_file.h"
+#include "base/file_error.h"
 #include "coda/error.h"
-#include "io/atomic_file.h"
-#include "io/file_error.h"
 #include "io/mapped_file.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
@@ -114,7 +114,7 @@ void publish(const fs::path& temporary, const fs::path& checkpoint) {
   const int result = replaces ? ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD,
                                             checkpoint.c_str(), RENAME_EXCHANGE)
                               : ::rename(temporary.c_str(), checkpoint.c_str());
-  if (result != 0) throw io::file_error("cannot replace", checkpoint, errno);
+  if (result != 0) throw file_error("cannot replace", checkpoint, errno);
 }
 
 // Some file systems have no symbolic links; a run does without.
@@ -122,10 +122,10 @@ void point_latest_to(const fs::path& run_folder, const std::string& name) {
   const fs::path temporary = run_folder / "latest.tmp";
   if (::symlink(name.c_str(), temporary.c_str()) != 0) {
     if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) return;
-    throw io::file_error("cannot write", temporary, errno);
+    throw file_error("cannot write", temporary, errno);
   }
   if (::rename(temporary.c_str(), (run_folder / "latest").c_str()) != 0) {
-    throw io::file_error("cannot replace", run_folder / "latest", errno);
+    throw file_error("cannot replace", run_folder / "latest", errno);
   }
 }
 
@@ -166,26 +166,26 @@ fs::path save_checkpoint(const fs::path& run_folder, const ModelConfig& config,
   temporary += kTemporary;
   try {
     if (fs::create_directories(run_folder)) {
-      io::sync_folder(fs::absolute(run_folder / ".").parent_path().parent_path());
+      sync_folder(fs::absolute(run_folder / ".").parent_path().parent_path());
     }
     remove_debris(run_folder);
     fs::create_directory(temporary);
     const bool is_bf16 = std::ranges::any_of(
         tensors, [](const CheckpointTensor& tensor) { return !tensor.bf16.empty(); });
-    io::write_file_atomically(temporary / kConfig,
-                              io::model_config_text(config, is_bf16 ? DType::bf16 : DType::f32));
-    io::write_file_atomically(temporary / kState, run_state_text(state));
+    write_file_atomically(temporary / kConfig,
+                          io::model_config_text(config, is_bf16 ? DType::bf16 : DType::f32));
+    write_file_atomically(temporary / kState, run_state_text(state));
     io::write_safetensors(temporary / kModel, model_tensors(tensors));
     io::write_safetensors(temporary / kOptimizer, optimizer_tensors(tensors));
     publish(temporary, checkpoint);
-    io::sync_folder(run_folder);
+    sync_folder(run_folder);
     point_latest_to(run_folder, name);
   } catch (const fs::filesystem_error& error) {
     const fs::path& path = error.path1().empty() ? run_folder : error.path1();
     const int number = error.code().value();
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
-    throw io::file_error("cannot write the checkpoint", path, number);
+    throw file_error("cannot write the checkpoint", path, number);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -194,7 +194,7 @@ fs::path save_checkpoint(const fs::path& run_folder, const ModelConfig& config,
   std::error_code ignored;
   fs::remove_all(temporary, ignored);  // the checkpoint that was replaced, if there was one
   remove_all_but_newest(run_folder, state.step, keep);
-  io::sync_folder(run_folder);
+  sync_folder(run_folder);
   return checkpoint;
 }
 
@@ -208,7 +208,7 @@ fs::path find_model_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / kConfig, error)) return folder;
   if (auto newest = newest_checkpoint(folder)) return *newest;
-  if (!fs::exists(folder, error)) throw io::file_error("cannot read", folder, ENOENT);
+  if (!fs::exists(folder, error)) throw file_error("cannot read", folder, ENOENT);
   throw Error(folder.string() +
               ": neither a model (it has no config.json) nor a run with a checkpoint (it has no "
               "step-... folder): give the folder of one of them");

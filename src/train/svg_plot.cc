@@ -4,7 +4,7 @@
 // reads on dark pages too.
 #include <cstdio>
 
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 #include "train/loss_curve.h"
 #include "train/plot_data.h"
 
@@ -126,7 +126,7 @@ std::string svg_plot(const LossCurve& curve) {
 }
 
 void write_svg_plot(const std::filesystem::path& file, const LossCurve& curve) {
-  io::write_file_atomically(file, svg_plot(curve));
+  write_file_atomically(file, svg_plot(curve));
 }
 
 }  // namespace coda::train

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 #include "io/error_message.h"
 #include "io/temp_folder.h"
 

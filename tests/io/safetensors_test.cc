@@ -11,7 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 #include "io/error_message.h"
 #include "io/failing_disk.h"
 #include "io/mapped_file.h"

@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 #include "io/error_message.h"
 #include "io/temp_folder.h"
 

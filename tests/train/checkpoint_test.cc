@@ -13,7 +13,7 @@
 #include <random>
 #include <thread>
 
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 #include "io/error_message.h"
 #include "io/failing_disk.h"
 #include "io/mapped_file.h"
@@ -190,7 +190,7 @@ TEST(Checkpoint, DebrisIsNeitherReadNorKept) {
   fs::copy(folder / "step-000010", folder / "step-99");  // names of others
   fs::copy(folder / "step-000010", folder / "step-000040-mine");
   fs::create_symlink("nowhere", folder / "latest.tmp");
-  io::write_file_atomically(folder / "step-000050", "a file");
+  write_file_atomically(folder / "step-000050", "a file");
   EXPECT_EQ(newest_checkpoint(folder.path()), folder / "step-000010");
   run.save(folder.path(), 11);
   EXPECT_THAT(folder.entries(), ElementsAre("latest", "step-000010", "step-000011", "step-000020",
@@ -253,8 +253,8 @@ TEST(Checkpoint, RefusesAnotherModelOrType) {
               }),
               HasSubstr("tensor 'other' is missing"));
   const std::string optimizer = io::read_file(checkpoint / "optimizer.safetensors");
-  io::write_file_atomically(checkpoint / "optimizer.safetensors",
-                            optimizer.substr(0, optimizer.size() - 1));
+  write_file_atomically(checkpoint / "optimizer.safetensors",
+                        optimizer.substr(0, optimizer.size() - 1));
   EXPECT_THAT(load_message(run), AllOf(HasSubstr("optimizer.safetensors"), HasSubstr("truncated")));
 }
 

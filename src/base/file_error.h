@@ -10,7 +10,7 @@
 
 #include "coda/error.h"
 
-namespace coda::io {
+namespace coda {
 
 // "cannot write out/a.svg: No space left on device (free some space or choose another place)".
 Error file_error(std::string_view action, const std::filesystem::path& path, int error_number);
@@ -18,4 +18,4 @@ Error file_error(std::string_view action, const std::filesystem::path& path, int
 // 'name', with control characters escaped and long names shortened.
 std::string in_quotes(std::string_view name);
 
-}  // namespace coda::io
+}  // namespace coda

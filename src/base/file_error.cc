@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages of failed file operations.
-#include "io/file_error.h"
+#include "base/file_error.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
 
-namespace coda::io {
+namespace coda {
 namespace {
 
 std::string_view remedy_of(int error_number) {
@@ -54,4 +54,4 @@ std::string in_quotes(std::string_view name) {
   return text;
 }
 
-}  // namespace coda::io
+}  // namespace coda

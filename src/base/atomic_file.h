@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-namespace coda::io {
+namespace coda {
 
 class AtomicFile {
  public:
@@ -40,4 +40,4 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // Makes renames and removals in a folder durable.
 void sync_folder(const std::filesystem::path& folder);
 
-}  // namespace coda::io
+}  // namespace coda

@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file is replaced as a whole or not at all, whatever fails, and no temporary stays behind.
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
+
 #include "io/error_message.h"
 #include "io/failing_disk.h"
-#include "io/mapped_file.h"
 #include "io/temp_folder.h"
 
-namespace coda::io {
+namespace coda {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 TEST(AtomicFile, ReplacesTheContentAndLeavesNothingElse) {
   const TempFolder folder;
@@ -54,15 +62,6 @@ TEST(AtomicFile, AnAbandonedWriteChangesNothing) {
   }
   EXPECT_EQ(read_file(folder / "a.txt"), "old");
   EXPECT_THAT(folder.entries(), ElementsAre("a.txt"));
-}
-
-TEST(AtomicFile, AMappingOfTheOldFileStaysValid) {
-  const TempFolder folder;
-  write_file_atomically(folder / "a.txt", std::string(100000, 'o'));
-  const MappedFile old(folder / "a.txt");
-  write_file_atomically(folder / "a.txt", "n");
-  EXPECT_EQ(old.bytes().size(), 100000u);
-  EXPECT_EQ(old.bytes()[99999], std::byte{'o'});
 }
 
 TEST(AtomicFile, AFullDiskKeepsTheOldFile) {
@@ -136,13 +135,5 @@ TEST(AtomicFile, TwoWritersOfOneFileDoNotMix) {
   EXPECT_THAT(folder.entries(), ElementsAre("a.txt"));
 }
 
-TEST(ReadFile, SaysWhatIsWrong) {
-  const TempFolder folder;
-  EXPECT_THAT(error_message([&] { read_file(folder / "missing"); }),
-              AllOf(HasSubstr("cannot read"), HasSubstr("missing: No such file")));
-  EXPECT_THAT(error_message([&] { read_file(folder.path()); }), HasSubstr("Is a directory"));
-  EXPECT_THAT(error_message([&] { read_file("/dev/zero"); }), HasSubstr("no regular file"));
-}
-
 }  // namespace
-}  // namespace coda::io
+}  // namespace coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AtomicFile over POSIX calls. Order matters: file synced, then renamed, then the folder synced.
-#include "io/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <string>
 
-#include "io/file_error.h"
+#include "base/file_error.h"
 
-namespace coda::io {
+namespace coda {
 namespace fs = std::filesystem;
 namespace {
 
@@ -110,4 +110,4 @@ void sync_folder(const fs::path& folder) {
   }
 }
 
-}  // namespace coda::io
+}  // namespace coda
