@@ -24,9 +24,6 @@ __device__ __forceinline__ void run_space(const Arguments& a, u32 block, float* 
   }
 }
 
-// The element at which a row starts.
-constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
-
 // A row of a table that an index names. An index outside reads the last row rather than memory that
 // is not the table's: a kernel cannot throw.
 __device__ __forceinline__ u32 table_row(u32 index, u32 rows) { return smaller(index, rows - 1); }

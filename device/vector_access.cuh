@@ -14,6 +14,9 @@ constexpr u32 bytes_of(Stored stored) {
   return stored == Stored::f64 ? 8 : stored == Stored::f32 || stored == Stored::i32 ? 4 : 2;
 }
 
+// The element at which a row starts.
+constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
+
 // As they lie in memory.
 template <Stored kStored>
 struct PackedEight {

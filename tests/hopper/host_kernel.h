@@ -116,9 +116,11 @@ class HostKernel {
     std::filesystem::create_directories(folder);
     const std::string stem = (folder / std::to_string(count++)).string();
     std::ofstream(stem + ".cc") << launch.source << R"(
+namespace coda::device::precise {}
+using namespace coda::device;
+using namespace coda::device::precise;
 extern "C" void host_run(const void* arguments) {
-  coda::device::)" << launch.function
-                                << R"((*static_cast<const coda::device::Arguments*>(arguments));
+  )" << launch.function << R"((*static_cast<const Arguments*>(arguments));
 }
 extern "C" void host_threads(HostThreads* threads) { coda::device::host_threads = threads; }
 )";
