@@ -8,6 +8,7 @@
 
 #include "device/tile_order.cuh"
 #include "hopper/gemm_kernels.h"
+#include "hopper/separate_spaces.h"
 
 namespace coda::hopper {
 namespace {
@@ -233,8 +234,9 @@ uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map,
   return choice.cluster_size() * static_cast<uint32_t>((tiles + waves - 1) / waves);
 }
 
-std::vector<GemmChoice> legal_choices(const Program& program, const DimValues& sizes,
+std::vector<GemmChoice> legal_choices(const Program& given, const DimValues& sizes,
                                       const LowerOptions& options) {
+  const Program program = with_separate_products(given);
   const ProgramSizes program_sizes(program, sizes, options);
   const program::TileMap map = program::map_tiles(program);
   const std::vector<KernelSpaces> kernels = gemm_kernels(program_sizes, map);

@@ -2,11 +2,15 @@
 // A program as launches: tile spaces with products together where they can be, those without by
 // kernels of their own, programs over vectors by finalizer kernels. Spaces are independent, so their
 // order is free.
+#include <algorithm>
+
 #include "coda/error.h"
+#include "hopper/finalizer_emitter.h"
 #include "hopper/gemm_emitter.h"
 #include "hopper/gemm_kernels.h"
 #include "hopper/kernel_launch.h"
 #include "hopper/kernel_names.h"
+#include "hopper/separate_spaces.h"
 #include "hopper/tile_emitter.h"
 
 namespace coda::hopper {
@@ -19,10 +23,13 @@ void check_options(const Program& program, const LowerOptions& options) {
 
 }  // namespace
 
-std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
+std::vector<KernelLaunch> lower(const Program& given, const DimValues& sizes,
                                 const LowerOptions& options) {
-  check_options(program, options);
+  check_options(given, options);
+  const Program program = with_separate_products(given);
   const program::TileMap map = program::map_tiles(program);
+  const bool has_tiles = std::find(map.on_tile.begin(), map.on_tile.end(), 1) != map.on_tile.end();
+  if (!has_tiles) return lower_finalizer(program, sizes, options);
   std::vector<int> others;
   for (size_t i = 0; i < map.spaces.size(); ++i) {
     if (!has_gemm(program, map.spaces[i])) others.push_back(static_cast<int>(i));

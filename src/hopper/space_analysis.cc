@@ -124,27 +124,15 @@ class Analyser {
     for (const GemmSegment& segment : segments) check_layout(i, segment);
     const int members = half(i) == 0 ? 1 : 2;
     for (int w = 0; w < members; ++w) result_.parts.push_back({i, members == 1 ? -1 : w});
-    if (members == 2 && is_concatenated(i)) {
-      for (const GemmSegment& s : segments) {
-        if (!s.transpose_b && half(i) % kTmaElements != 0) {
-          refuse("the second half of '" + name(s.b) + "' starts at column " +
-                 std::to_string(half(i)) + ", which TMA cannot address: halves must be multiples "
-                 "of 8 columns, or the operand stored transposed");
-        }
-      }
-    }
   }
 
+  // Rows of any pitch: the launcher copies what TMA cannot address to where it can.
   void check_segment(const GemmSegment& segment) const {
     for (int t : {segment.a, segment.b}) {
       const DType type = sizes_.tensor(t).dtype;
       if (!is_16_bit(type)) {
         refuse("product operand '" + name(t) + "' is " + std::string(name_of(type)) +
                "; tensor cores here multiply bf16 or f16");
-      }
-      if (sizes_.stride(t) % kTmaElements != 0) {
-        refuse("product operand '" + name(t) + "' has rows " + std::to_string(sizes_.stride(t)) +
-               " elements apart, which TMA cannot address; pad its rows to a multiple of 8");
       }
     }
     if (sizes_.tensor(segment.a).dtype != sizes_.tensor(segment.b).dtype) {
@@ -214,6 +202,8 @@ class Analyser {
       const int other = step(sum).operands[1 - k];
       if (step(load).kind != StepKind::load_tile || step(load).tensor != t || other == load)
         continue;
+      const bool neighbours = half(store) == 0 || is_concatenated(store) || half(store) % 2 == 0;
+      if (!map_.on_tile[other] || !neighbours) continue;
       if (uses(load) == 1 && uses(sum) == 1) return load;
     }
     return -1;

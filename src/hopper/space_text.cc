@@ -430,16 +430,38 @@ class SpaceWriter {
 
   std::string partial_name(int i) { return names_.make(tensor(step(i).tensor).name); }
 
+  // A sum that only its reduction reads is added term by term: fewer values live at one time.
+  using Terms = std::vector<std::string>;
+  Terms terms(int i, int plane) {
+    const Step& s = step(i);
+    const bool splits = s.kind == StepKind::elementwise && s.op == Elementwise::add &&
+                        uses(i) == 1 && map_.on_tile[s.operands[0]] && map_.on_tile[s.operands[1]];
+    if (!splits) return {tile_value(i, plane)};
+    Terms all = terms(s.operands[0], plane);
+    for (std::string& term : terms(s.operands[1], plane)) all.push_back(std::move(term));
+    return all;
+  }
+  int uses(int value) const {
+    int count = 0;
+    for (const Step& s : sizes_.program().steps)
+      count += static_cast<int>(std::count(s.operands.begin(), s.operands.end(), value));
+    return count;
+  }
+
   void row_partial(int i) {
     const Step& s = step(i);
     const std::string name = partial_name(i);
     const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
     sub_fields_.line("Reduced<" + reduction_name(s.partial) + "> " + name + "[2];");
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
-      const std::string value = tile_value(s.operands[0], plane);
       if (is_folded_by_pairs(s.partial)) {
-        body_.line("add_to_row(sub." + name + "[pair % 2], " + value + ", " + valid + ");");
+        const bool is_sum = s.partial == PartialKind::sum;
+        for (const std::string& term : is_sum ? terms(s.operands[0], plane)
+                                              : Terms{tile_value(s.operands[0], plane)}) {
+          body_.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
+        }
       } else {
+        const std::string value = tile_value(s.operands[0], plane);
         const std::string all = names_.make(name + (plane == 0 ? "_values" : "_values_second"));
         before_.line("Elements<2> " + all + "[kPairs];");
         body_.line(all + "[pair] = " + value + ";");
