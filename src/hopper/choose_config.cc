@@ -77,20 +77,26 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   return planes;
 }
 
-// Registers that an epilogue may need beside its accumulators, roughly: 16-bit planes of a chunk,
-// values that live through a chunk, per-row and per-column values.
-int pressure(const SpaceAnalysis& space, const GemmConfig& config) {
+// Registers that a thread may need, roughly: accumulators, addresses and states, the planes of a
+// chunk, direct loads of a chunk, vectors, running reductions. Kernels at the limit are compiled in
+// tests.
+uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
+                      const GemmConfig& config) {
   const device::SpaceShape shape = space.shape();
-  int registers = 40 + 4 * static_cast<int>(shape.loads + shape.stores);
+  uint32_t registers = config.accumulators() + 24 + 4 * (shape.loads + shape.stores) +
+                       2 * config.blocks_m() * space.row_values + space.column_registers +
+                       10 * space.column_fields;
   for (const TileMove& load : space.loads) {
     if (load.movement == Movement::direct) registers += load.is_wide ? 16 : 8;
   }
-  registers += 2 * static_cast<int>(space.row_partials.size());
-  registers += 10 * static_cast<int>(space.column_partials.size());
-  return registers + static_cast<int>(config.accumulators());
+  for (int i : space.row_partials) {
+    const PartialKind kind = sizes.step(i).partial;
+    registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 14;
+  }
+  return registers;
 }
 
-constexpr int kMostRegisters = 232;
+constexpr uint32_t kMostRegisters = 232;
 
 double tile_cycles(const GemmConfig& c, const Tile& tile, int64_t k_blocks, double planes) {
   const double area = static_cast<double>(c.tile_m) * c.tile_n;
@@ -177,13 +183,14 @@ uint32_t usual_stages(const GemmConfig& config, const Tile& tile,
 
 }  // namespace
 
-bool is_legal(const KernelSpaces& kernel, const GemmChoice& choice) {
+bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice) {
   const GemmConfig config = with_kernel(choice, kernel);
   const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
-    const bool is_crowded = config.accumulators() > 128 && shapes[i].planes() > 2;
-    if (is_crowded || pressure(kernel.spaces[i], config) > kMostRegisters) return false;
+    // With 192 accumulators nothing but one space's values has room.
+    const bool is_crowded = config.accumulators() > 128 && (shapes[i].planes() > 2 || i > 0);
+    if (is_crowded || registers_of(sizes, kernel.spaces[i], config) > kMostRegisters) return false;
   }
   return device::shared_layout(config, ring_of(config, shapes)).fits();
 }
@@ -211,7 +218,7 @@ std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::T
       const uint32_t usual = usual_stages(config, tile, shapes);
       for (uint32_t stages = kFewestStages; stages <= tile.most_stages; ++stages) {
         config.stages = stages;
-        if (!is_legal(kernel, config)) continue;
+        if (!is_legal(sizes, kernel, config)) continue;
         const double off = 0.02 * std::abs(static_cast<int>(stages) - static_cast<int>(usual));
         ranked.push_back({config, cost(sizes, map, kernel, config, tile) * (1 + off)});
       }

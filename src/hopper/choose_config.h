@@ -23,7 +23,7 @@ std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::T
                                      const KernelSpaces& kernel);
 
 // Whether the kernel can be made so: tile shape, shared memory, registers.
-bool is_legal(const KernelSpaces& kernel, const GemmChoice& choice);
+bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice);
 
 // CTAs of the launch: persistent, and no more than give each the same number of tiles.
 uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map,

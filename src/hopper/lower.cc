@@ -43,7 +43,7 @@ std::vector<KernelLaunch> lower(const Program& given, const DimValues& sizes,
   const ProgramSizes as_emitted(renamed, sizes, options);
   std::vector<KernelLaunch> launches;
   for (const KernelSpaces& kernel : kernels) {
-    const bool takes_choice = options.choice && is_legal(kernel, *options.choice);
+    const bool takes_choice = options.choice && is_legal(as_given, kernel, *options.choice);
     require(takes_choice || !options.choice || &kernel != &kernels.front(),
             as_given.description() + ": its products cannot be made with " +
                 (options.choice ? text(*options.choice) : "") +

@@ -29,6 +29,7 @@ class Analyser {
     find_parts();
     find_effects();
     find_loads();
+    count_vectors();
     assign_planes();
     return std::move(result_);
   }
@@ -229,6 +230,18 @@ class Analyser {
           load.movement = Movement::nothing;
       }
       result_.loads.push_back(load);
+    }
+  }
+
+  void count_vectors() {
+    const int64_t base = sizes_.size(tile_space_.shape.cols);
+    for (int i : tile_space_.steps) {
+      if (!is_first(i)) continue;
+      if (step(i).kind == StepKind::load_per_row) ++result_.row_values;
+      if (step(i).kind != StepKind::load_per_column) continue;
+      const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
+      const bool packed = is_16_bit(sizes_.tensor(step(i).tensor).dtype);
+      result_.column_registers += planes * (packed ? 8 : 16);
     }
   }
 

@@ -59,6 +59,8 @@ struct SpaceAnalysis {
   uint32_t column_fields = 0;        // floats a column that these pass between warps
   std::vector<int> selections;       // store_vector steps of selected columns
   bool ragged_columns = false;       // base columns are no multiple of 64
+  uint32_t row_values = 0;           // per-row vectors that are loaded
+  uint32_t column_registers = 0;     // of a thread, for the per-column vectors of one sub-tile
 
   const TileMove* find_load(int step) const;
   device::SpaceShape shape() const;
