@@ -82,15 +82,12 @@ __device__ __forceinline__ void store_two(u64 tensor, u64 first, u64 second, u32
 template <Reduction kKind>
 __device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Elements<2>& x, u32 valid) {
   static_assert(kKind == Reduction::sum || kKind == Reduction::max);
-  const Reduced<kKind> nothing;
-#pragma unroll
-  for (u32 i = 0; i < 2; ++i) {
-    const float value = i < valid ? x.value[i] : nothing.field[0];
-    if constexpr (kKind == Reduction::sum) {
-      to.field[0] += value;
-    } else {
-      to.field[0] = maximum(to.field[0], value);
-    }
+  if constexpr (kKind == Reduction::sum) {
+    to.field[0] += valid >= 1 ? x.value[0] : 0.0f;
+    to.field[0] += valid >= 2 ? x.value[1] : 0.0f;
+  } else {
+    to.field[0] = maximum(to.field[0], valid >= 1 ? x.value[0] : -kInfinity);
+    to.field[0] = maximum(to.field[0], valid >= 2 ? x.value[1] : -kInfinity);
   }
 }
 

@@ -27,18 +27,57 @@ __device__ __forceinline__ float element_at(const Elements<N>& x, u32 i) {
   return x.value[i];
 }
 
-// `function` of the operands, element by element; at least one has elements.
+// `function` of the operands, element by element; at least one has elements. Written without a
+// loop: a kernel has thousands of these, and unrolling them is most of its compilation.
+template <u32 kIndex, class Function, class... Operands>
+__device__ __forceinline__ float one_of_each(Function function, const Operands&... operands) {
+  return function(element_at(operands, kIndex)...);
+}
 template <class Function, class... Operands>
 __device__ __forceinline__ auto each(Function function, const Operands&... operands) {
-  constexpr u32 kCount = [](auto... counts) {
-    u32 largest = 0;
-    ((largest = larger(largest, counts)), ...);
-    return largest;
-  }(kElementsOf<Operands>...);
-  Elements<kCount> result;
-#pragma unroll
-  for (u32 i = 0; i < kCount; ++i) result.value[i] = function(element_at(operands, i)...);
-  return result;
+  constexpr u32 kCount = (kElementsOf<Operands> | ...);
+  static_assert(((kElementsOf<Operands> == 0 || kElementsOf<Operands> == kCount) && ...));
+  if constexpr (kCount == 2) {
+    return Elements<2>{
+        {one_of_each<0>(function, operands...), one_of_each<1>(function, operands...)}};
+  } else {
+    static_assert(kCount == 8);
+    return Elements<8>{
+        {one_of_each<0>(function, operands...), one_of_each<1>(function, operands...),
+         one_of_each<2>(function, operands...), one_of_each<3>(function, operands...),
+         one_of_each<4>(function, operands...), one_of_each<5>(function, operands...),
+         one_of_each<6>(function, operands...), one_of_each<7>(function, operands...)}};
+  }
+}
+
+// Pairs, which kernels with products use by the thousand, are spelled out: what the compiler has to
+// inline for the general form is a fifth of its time.
+__device__ __forceinline__ Elements<2> operator+(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] + b.value[0], a.value[1] + b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator+(Elements<2> a, float b) {
+  return {{a.value[0] + b, a.value[1] + b}};
+}
+__device__ __forceinline__ Elements<2> operator+(float a, Elements<2> b) {
+  return {{a + b.value[0], a + b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator-(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] - b.value[0], a.value[1] - b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator-(Elements<2> a, float b) {
+  return {{a.value[0] - b, a.value[1] - b}};
+}
+__device__ __forceinline__ Elements<2> operator-(float a, Elements<2> b) {
+  return {{a - b.value[0], a - b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator*(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] * b.value[0], a.value[1] * b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator*(Elements<2> a, float b) {
+  return {{a.value[0] * b, a.value[1] * b}};
+}
+__device__ __forceinline__ Elements<2> operator*(float a, Elements<2> b) {
+  return {{a * b.value[0], a * b.value[1]}};
 }
 
 template <class... Operands>
