@@ -4,6 +4,7 @@
 // knows no backend by name.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -24,6 +25,16 @@ class Kernel {
   virtual void run(std::span<const TensorView> tensors) = 0;
 };
 
+// Bytes that a backend's kernels read and write, freed with the last copy. On a device the address
+// is the device's: only the backend may use it.
+using BackendMemory = std::shared_ptr<std::byte>;
+
+// A program that is about to be prepared, for the sizes given.
+struct AnnouncedProgram {
+  const Program* program = nullptr;
+  DimValues sizes;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -33,6 +44,18 @@ class Backend {
   virtual std::unique_ptr<Kernel> prepare(const OpaqueCall& call,
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) = 0;
+
+  // What follows is for backends whose memory, or time, is not the caller's; the defaults are the
+  // host's.
+
+  // Programs that will be prepared next: what compiles may compile all of them at once.
+  virtual void announce(std::span<const AnnouncedProgram> programs);
+  // At least `bytes`, aligned to cache lines; `what` names them in errors: "the saved tensors".
+  virtual BackendMemory allocate(size_t bytes, std::string_view what);
+  // Sets every byte of the matrix, after what was run before it.
+  virtual void fill(const TensorView& view, std::byte value);
+  // Waits until all that was run is done.
+  virtual void synchronize() {}
 };
 
 // Rows and columns of a declared tensor in memory, as one dense matrix: [rows, cols]; a row partial

@@ -3,7 +3,6 @@
 #include "runtime/session.h"
 
 #include <chrono>
-#include <cstring>
 #include <set>
 
 #include "coda/error.h"
@@ -22,16 +21,17 @@ bool is_callers(TensorRole role) {
   return role == TensorRole::input || role == TensorRole::parameter || role == TensorRole::output;
 }
 
-void poison(const TensorView& view) {
-  for (int64_t row = 0; row < view.rows; ++row)
-    std::memset(static_cast<std::byte*>(view.data) + row * view.row_stride * size_of(view.dtype),
-                0xff, static_cast<size_t>(view.cols * size_of(view.dtype)));
+constexpr std::byte kPoison{0xff};
+
+// Some bytes as a tensor.
+TensorView bytes_view(const BackendMemory& memory, int64_t bytes) {
+  return dense_view(memory.get(), DType::i32, 1, bytes / size_of(DType::i32));
 }
 
 }  // namespace
 
 Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
-    : plan_(std::move(plan)), sizes_(std::move(sizes)), options_(options) {
+    : plan_(std::move(plan)), backend_(backend), sizes_(std::move(sizes)), options_(options) {
   for (const PlanTensor& tensor : plan_.tensors) {
     const bool is_new = slots_.emplace(tensor.decl.name, static_cast<int>(memory_.size())).second;
     require(is_new, "the plan has two tensors named '" + tensor.decl.name + "'");
@@ -47,10 +47,11 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
     if (!tensor.view_of.empty()) check_view(memory);
   }
   arena_ = plan_arena(plan_, sizes_);
-  temporaries_ = AlignedBuffer(static_cast<size_t>(arena_.bytes));
-  saved_ = AlignedBuffer(static_cast<size_t>(arena_.saved_bytes));
+  temporaries_ = backend.allocate(static_cast<size_t>(arena_.bytes), "a plan's temporary tensors");
+  saved_ = backend.allocate(static_cast<size_t>(arena_.saved_bytes), "a plan's saved tensors");
   place(arena_.temporaries, temporaries_);
   place(arena_.saved, saved_);
+  announce(backend);
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
   std::set<int> of_forward;
@@ -102,9 +103,21 @@ int Session::owner_of(int slot) const {
   return slot;
 }
 
-void Session::place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer) {
+void Session::place(const std::map<std::string, ArenaSlot>& slots, const BackendMemory& memory) {
   for (const auto& [name, slot] : slots)
-    memory_[slot_of(name)].view.data = buffer.data() + slot.offset;
+    memory_[slot_of(name)].view.data = memory.get() + slot.offset;
+}
+
+void Session::announce(Backend& backend) const {
+  std::vector<AnnouncedProgram> programs;
+  for (const auto* steps : {&plan_.forward, &plan_.backward}) {
+    for (const PlanStep& step : *steps) {
+      if (const auto* program = std::get_if<Program>(&step.work))
+        programs.push_back({program, sizes_in(step.loop)});
+      if (step.later) programs.push_back({&*step.later, sizes_in(step.loop)});
+    }
+  }
+  backend.announce(programs);
 }
 
 void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase) {
@@ -225,9 +238,9 @@ void Session::run(PreparedPhase& phase, const char* name) {
     phase.is_stale = false;
   }
   if (options_.poison) {
-    std::memset(temporaries_.data(), 0xff, temporaries_.bytes());
-    if (&phase == &forward_) std::memset(saved_.data(), 0xff, saved_.bytes());
-    for (int slot : phase.overwritten) poison(resolve(slot));
+    backend_.fill(bytes_view(temporaries_, arena_.bytes), kPoison);
+    if (&phase == &forward_) backend_.fill(bytes_view(saved_, arena_.saved_bytes), kPoison);
+    for (int slot : phase.overwritten) backend_.fill(resolve(slot), kPoison);
   }
   phase.timings.clear();
   if (options_.timing) {
@@ -237,6 +250,7 @@ void Session::run(PreparedPhase& phase, const char* name) {
     const auto start = std::chrono::steady_clock::now();
     run_step(phase.steps[i], block);
     if (!options_.timing) return;
+    backend_.synchronize();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     phase.timings[i].seconds += seconds.count();
   };
@@ -281,7 +295,7 @@ TensorView Session::part(const TensorView& view, int slot, const RowLoop& loop,
 void Session::poison_block(int loop) {
   for (const Memory& memory : memory_) {
     const bool is_local = memory.tensor->loop == loop && memory.tensor->view_of.empty();
-    if (is_local && memory.view.data != nullptr) poison(memory.view);
+    if (is_local && memory.view.data != nullptr) backend_.fill(memory.view, kPoison);
   }
 }
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "coda/plan.h"
-#include "runtime/aligned_buffer.h"
 #include "runtime/arena.h"
 #include "runtime/backend.h"
 
@@ -33,7 +32,8 @@ struct SessionOptions {
 
 class Session {
  public:
-  // The backend is used here only. Throws Error if the plan does not fit itself, naming the step.
+  // The backend must outlive a session that measures or poisons. Throws Error if the plan does not
+  // fit itself, naming the step.
   Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options = {});
 
   // Inputs, parameters and outputs. Memory stays the caller's and must outlive its last run; it may
@@ -88,7 +88,8 @@ class Session {
   void poison_block(int loop);
   // The block's part of a tensor that block 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
-  void place(const std::map<std::string, ArenaSlot>& slots, const AlignedBuffer& buffer);
+  void place(const std::map<std::string, ArenaSlot>& slots, const BackendMemory& memory);
+  void announce(Backend& backend) const;
   void run(PreparedPhase& phase, const char* name);
   int slot_of(std::string_view name) const;
   // Views of other tensors: of the plan (see PlanTensor::view_of).
@@ -99,11 +100,12 @@ class Session {
   DimValues sizes_in(int loop) const;  // of a loop's first block; -1: sizes()
 
   Plan plan_;
+  Backend& backend_;
   DimValues sizes_;
   SessionOptions options_;
   ArenaPlan arena_;
-  AlignedBuffer temporaries_;
-  AlignedBuffer saved_;
+  BackendMemory temporaries_;
+  BackendMemory saved_;
   std::vector<Memory> memory_;                     // as plan_.tensors
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
   PreparedPhase forward_;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend does that works on the host's memory and finishes before it returns.
+#include "runtime/backend.h"
+
+#include <cstring>
+
+#include "runtime/aligned_buffer.h"
+
+namespace coda {
+
+void Backend::announce(std::span<const AnnouncedProgram> /*programs*/) {}
+
+BackendMemory Backend::allocate(size_t bytes, std::string_view /*what*/) {
+  const auto buffer = std::make_shared<AlignedBuffer>(bytes);
+  return {buffer, buffer->data()};
+}
+
+void Backend::fill(const TensorView& view, std::byte value) {
+  for (int64_t row = 0; row < view.rows; ++row) {
+    std::memset(static_cast<std::byte*>(view.data) + row * view.row_stride * size_of(view.dtype),
+                static_cast<int>(value), static_cast<size_t>(view.cols * size_of(view.dtype)));
+  }
+}
+
+}  // namespace coda
