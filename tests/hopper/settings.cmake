@@ -18,3 +18,10 @@ endif()
 
 # Emitted kernels are compiled for the CPU too.
 target_compile_definitions(hopper_test PRIVATE CODA_CXX_COMPILER="${CMAKE_CXX_COMPILER}")
+
+# A driver without a GPU, which tests of the backend open as they would open NVIDIA's.
+add_library(fake_cuda SHARED ${CMAKE_SOURCE_DIR}/tests/hopper/fake_cuda.cc)
+target_include_directories(fake_cuda PRIVATE
+  ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(hopper_test PRIVATE CODA_FAKE_CUDA="$<TARGET_FILE:fake_cuda>")
+add_dependencies(hopper_test fake_cuda)

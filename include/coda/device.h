@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors in a GPU's memory, and streams: what a program that runs plans on a GPU holds. CUDA is
+// opened when the first of them is made; Error says what is missing. Work on a stream is done in
+// order; nothing here waits for the GPU unless it says so.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "coda/tensor.h"
+
+namespace coda {
+
+namespace hopper {
+class Context;
+class DeviceMemory;
+}  // namespace hopper
+
+// Why there is no GPU that kernels can run on; empty: there is one.
+std::string why_no_gpu();
+// "NVIDIA H200, driver for CUDA 13.0". Throws Error if there is none.
+std::string describe_gpu();
+
+class Stream {
+ public:
+  // A new stream, of the device of the thread's current CUDA context, else of device 0.
+  static Stream make();
+  // A stream of somebody else (a cudaStream_t or CUstream; null: the default stream), who keeps it.
+  static Stream of(void* handle);
+
+  void* handle() const { return handle_.get(); }
+  // Waits until all work on it is done. Throws Error if a kernel has failed.
+  void synchronize() const;
+
+ private:
+  Stream() = default;
+
+  std::shared_ptr<const hopper::Context> context_;
+  std::shared_ptr<void> handle_;
+};
+
+// A dense matrix in device memory, not initialised. Its address is a multiple of 256 bytes.
+class DeviceTensor {
+ public:
+  DeviceTensor() = default;
+  // Valid on `stream` at once, on others when they have waited for it. Throws Error if memory is
+  // exhausted.
+  DeviceTensor(DType dtype, int64_t rows, int64_t cols, const Stream& stream);
+
+  // What sessions bind; the address is the device's.
+  TensorView view() const;
+
+  // `host` has the same type and size, and must stay as it is until the stream is done.
+  void upload(const TensorView& host, const Stream& stream);
+  // Waits until the copy is there.
+  void download(const TensorView& host, const Stream& stream) const;
+  void fill_bytes(unsigned char value, const Stream& stream);
+
+ private:
+  std::shared_ptr<hopper::DeviceMemory> memory_;
+  DType dtype_ = DType::f32;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+};
+
+}  // namespace coda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/hopper_backend.h"
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "coda/error.h"
+#include "hopper/launched_kernel.h"
+#include "hopper/opaque_kernels.h"
+#include "hopper/parallel_for.h"
+#include "plan/step_tensors.h"
+
+namespace coda::hopper {
+namespace {
+
+std::vector<KernelTensor> kernel_tensors(const PlanStep& step) {
+  std::vector<KernelTensor> tensors;
+  for (StepTensor& use : step_tensors(step))
+    tensors.push_back({std::move(use.name), use.read, use.written});
+  return tensors;
+}
+
+// `compile` is called once for each kernel text, from several threads.
+void compile_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
+                 const LowerOptions& options, unsigned threads,
+                 const std::function<void(const std::string&, const KernelLaunch&)>& compile) {
+  std::set<std::string> sources;
+  std::vector<std::pair<const Program*, KernelLaunch>> kernels;
+  for (const AnnouncedProgram& announced : programs) {
+    for (KernelLaunch& launch : lowering(*announced.program, announced.sizes, options)) {
+      if (sources.insert(launch.source).second)
+        kernels.emplace_back(announced.program, std::move(launch));
+    }
+  }
+  parallel_for(kernels.size(), threads,
+               [&](size_t i) { compile(kernels[i].first->name, kernels[i].second); });
+}
+
+class Hopper : public HopperBackend {
+ public:
+  explicit Hopper(const HopperOptions& options)
+      : lowering_(options.lowering ? options.lowering : Lowering(lower)),
+        compile_threads_(options.compile_threads),
+        state_(std::make_shared<HopperState>()) {
+    const auto context = std::make_shared<const Context>(options.device);
+    check_architecture(context->info());
+    lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
+    state_->context = context;
+    state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
+  }
+
+  std::string_view name() const override { return "hopper"; }
+
+  void use_stream(const Stream& stream) override {
+    stream_ = stream;
+    state_->stream = stream.handle();
+  }
+
+  void announce(std::span<const AnnouncedProgram> programs) override {
+    compile_all(programs, lowering_, lower_options_, compile_threads_,
+                [&](const std::string& program, const KernelLaunch& launch) {
+                  state_->kernels->compile(program, launch);
+                });
+  }
+
+  std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
+    verify(program);
+    // The kernel keeps what it needs to be lowered again, for tensors that are not dense.
+    auto relower = [lowering = lowering_, program, sizes,
+                    options = lower_options_](std::span<const int64_t> row_strides) {
+      LowerOptions strided = options;
+      strided.row_strides.assign(row_strides.begin(), row_strides.end());
+      return lowering(program, sizes, strided);
+    };
+    return std::make_unique<LaunchedKernel>(
+        state_, program.name, kernel_tensors({"", {}, program, {}}), std::move(relower));
+  }
+
+  std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                                  const DimValues& sizes) override {
+    auto relower = [call, decls = std::vector<TensorDecl>(tensors.begin(), tensors.end()), sizes,
+                    options = lower_options_](std::span<const int64_t> row_strides) {
+      LowerOptions strided = options;
+      strided.row_strides.assign(row_strides.begin(), row_strides.end());
+      return lower_opaque(call, decls, sizes, strided);
+    };
+    return std::make_unique<LaunchedKernel>(state_, call.function,
+                                            kernel_tensors({"", {}, call, {}}), std::move(relower));
+  }
+
+  BackendMemory allocate(size_t bytes, std::string_view what) override {
+    const auto memory =
+        std::make_shared<DeviceMemory>(state_->context, bytes, state_->stream, std::string(what));
+    return {memory, memory->data()};
+  }
+
+  void fill(const TensorView& view, std::byte value) override {
+    const Context::Scope scope(*state_->context);
+    fill_bytes(view, static_cast<unsigned char>(value), state_->stream);
+  }
+
+  void synchronize() override {
+    const Context::Scope scope(*state_->context);
+    check_driver(driver().stream_synchronize(state_->stream), "waiting for the GPU");
+  }
+
+ private:
+  Lowering lowering_;
+  LowerOptions lower_options_;
+  unsigned compile_threads_;
+  std::shared_ptr<HopperState> state_;
+  std::optional<Stream> stream_;  // kept alive
+};
+
+}  // namespace
+
+std::unique_ptr<HopperBackend> make_hopper_backend(const HopperOptions& options) {
+  return std::make_unique<Hopper>(options);
+}
+
+void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,
+                     const LowerOptions& options, unsigned threads) {
+  compile_all(programs, lower, options, threads,
+              [&](const std::string& program, const KernelLaunch& launch) {
+                builder.build(program, launch.source);
+              });
+}
+
+}  // namespace coda::hopper

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper backend: programs become kernels (lower), are compiled or found in the cache, and are
+// launched on the caller's stream. It never waits for the GPU, except in synchronize(); after one
+// run with the same tensors, runs may be captured into a CUDA graph. Tensors are in device memory.
+// Invariant: the same bits from run to run and for every tile configuration.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "coda/device.h"
+#include "hopper/cubin_cache.h"
+#include "hopper/kernel_builder.h"
+#include "hopper/kernel_launch.h"
+#include "runtime/backend.h"
+
+namespace coda::hopper {
+
+using Lowering =
+    std::function<std::vector<KernelLaunch>(const Program&, const DimValues&, const LowerOptions&)>;
+
+struct HopperOptions {
+  int device = -1;  // -1: of the thread's current CUDA context, else 0
+  CacheOptions cache;
+  unsigned compile_threads = 0;  // 0: as many as the machine has
+  Lowering lowering;             // empty: lower()
+};
+
+class HopperBackend : public Backend {
+ public:
+  // Kernels that run from now on, and memory allocated from now on, go to this stream, which must
+  // outlive them. Without: the default stream.
+  virtual void use_stream(const Stream& stream) = 0;
+};
+
+// Throws Error if there is no GPU of the right kind, or no driver.
+std::unique_ptr<HopperBackend> make_hopper_backend(const HopperOptions& options = {});
+
+// Fills the cache without a GPU: compiles the kernels of the programs for a GPU with as many
+// multiprocessors, several at once. Throws Error naming the first program that fails.
+void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,
+                     const LowerOptions& options = {}, unsigned threads = 0);
+
+}  // namespace coda::hopper

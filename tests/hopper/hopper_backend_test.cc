@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// From launches to the driver's calls, on a driver without a GPU: arguments are packed as
+// device/arguments.cuh says and made once for each set of places; what the copy engine cannot
+// address is copied; whatever fails is said with the program's name and a remedy.
+#include "hopper/hopper_backend.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "coda/error.h"
+#include "coda/program_builder.h"
+#include "device/arguments.cuh"
+#include "hopper/driver_api.h"
+#include "hopper/fake_cuda.h"
+#include "hopper/nvrtc.h"
+#include "io/temp_folder.h"
+#include "runtime/session.h"
+
+namespace coda::hopper {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// The kernel of a program reads its first tensor by a descriptor and writes its last one by
+// another.
+using Arguments = device::KernelArguments<2, 2, 3>;
+
+Program program_of(const std::string& name = "twice") {
+  ProgramBuilder p(name);
+  p.store("y:bf16", p.load_tile("x[M, N]:bf16") * 2.0);
+  return p.build();
+}
+
+class HopperBackendTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("CODA_CUDA_DRIVER", CODA_FAKE_CUDA, 1);
+    void* const library = dlopen(CODA_FAKE_CUDA, RTLD_NOW);
+    ASSERT_NE(library, nullptr) << dlerror();
+    fake_ = reinterpret_cast<FakeCuda* (*)()>(dlsym(library, "fake_cuda_state"))();
+    *fake_ = FakeCuda();
+    fake_->argument_bytes = sizeof(Arguments);
+  }
+  void TearDown() override {
+    if (fake_ != nullptr) *fake_ = FakeCuda();
+  }
+
+  HopperOptions options() {
+    HopperOptions result;
+    result.cache.folder = folder_.path();
+    result.lowering = [this](const Program& program, const DimValues& sizes,
+                             const LowerOptions& options) {
+      lowered_.push_back(options.row_strides);
+      EXPECT_EQ(options.multiprocessors, 132U);
+      const int64_t m = sizes.at("M");
+      const int64_t n = sizes.at("N");
+      KernelLaunch launch;
+      launch.function = "kernel_of_" + program.name;
+      launch.source = "extern \"C\" __global__ void kernel_of_" + program.name + "() {}";
+      launch.maps = {{.tensor = 0, .rows = m, .columns = n, .box_rows = 64, .box_columns = 64},
+                     {.tensor = 1,
+                      .column_offset = n / 2,
+                      .rows = m,
+                      .columns = n / 2,
+                      .box_rows = 32,
+                      .box_columns = 16}};
+      launch.pointers = {1, 0};
+      launch.numbers = {7, 8, 9};
+      launch.grid = 24;
+      launch.cluster = 2;
+      launch.threads = 384;
+      launch.shared_bytes = 200000;
+      return std::vector<KernelLaunch>{launch};
+    };
+    return result;
+  }
+
+  static Arguments arguments_of(const FakeLaunch& launch) {
+    Arguments arguments;
+    std::memcpy(&arguments, launch.arguments.data(), sizeof arguments);
+    return arguments;
+  }
+  static FakeTensorMap map_of(const FakeLaunch& launch, int i) {
+    FakeTensorMap map;
+    const Arguments arguments = arguments_of(launch);
+    std::memcpy(&map, &arguments.maps[i], sizeof map);
+    return map;
+  }
+
+  template <typename Call>
+  static std::string message_of(Call&& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TempFolder folder_;
+  FakeCuda* fake_ = nullptr;
+  std::vector<std::vector<int64_t>> lowered_;
+};
+
+TEST_F(HopperBackendTest, ALaunchHasDescriptorsAddressesAndNumbersInOrder) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());
+  const Stream stream = Stream::make();
+  backend->use_stream(stream);
+  const auto kernel = backend->prepare(program_of(), {{"M", 100}, {"N", 64}});
+  const DeviceTensor x(DType::bf16, 100, 64, stream);
+  const DeviceTensor y(DType::bf16, 100, 64, stream);
+  const std::vector<TensorView> views = {x.view(), y.view()};
+  kernel->run(views);
+  ASSERT_THAT(fake_->launches, SizeIs(1));
+  const FakeLaunch& launch = fake_->launches[0];
+  EXPECT_EQ(launch.function, "kernel_of_twice");
+  EXPECT_EQ(launch.grid, 24U);
+  EXPECT_EQ(launch.block, 384U);
+  EXPECT_EQ(launch.cluster, 2U);
+  EXPECT_EQ(launch.shared_bytes, 200000U);
+  EXPECT_EQ(launch.stream, stream.handle());
+  EXPECT_EQ(fake_->calls["cuFuncSetAttribute"], 1);  // for its shared memory
+  const Arguments arguments = arguments_of(launch);
+  EXPECT_EQ(arguments.pointers[0], reinterpret_cast<uint64_t>(y.view().data));
+  EXPECT_EQ(arguments.pointers[1], reinterpret_cast<uint64_t>(x.view().data));
+  EXPECT_EQ(arguments.numbers[0], 7U);
+  EXPECT_EQ(arguments.numbers[2], 9U);
+  const FakeTensorMap whole = map_of(launch, 0);
+  EXPECT_EQ(whole.address, reinterpret_cast<uint64_t>(x.view().data));
+  EXPECT_EQ(whole.columns, 64U);
+  EXPECT_EQ(whole.rows, 100U);
+  EXPECT_EQ(whole.pitch_bytes, 128U);
+  EXPECT_EQ(whole.box_rows, 64U);
+  EXPECT_EQ(whole.type, 9);  // bf16
+  const FakeTensorMap half = map_of(launch, 1);
+  EXPECT_EQ(half.address, reinterpret_cast<uint64_t>(y.view().data) + 64);
+  EXPECT_EQ(half.columns, 32U);
+  EXPECT_EQ(half.box_columns, 16U);
+  // Nothing waited for the GPU.
+  EXPECT_EQ(fake_->calls["cuStreamSynchronize"] + fake_->calls["cuCtxSynchronize"], 0);
+}
+
+TEST_F(HopperBackendTest, DescriptorsAreKeptForEachSetOfPlaces) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());
+  const Stream stream = Stream::of(nullptr);
+  const auto kernel = backend->prepare(program_of(), {{"M", 100}, {"N", 64}});
+  std::vector<DeviceTensor> tensors;
+  for (int i = 0; i < 3; ++i) tensors.emplace_back(DType::bf16, 100, 64, stream);
+  const auto run = [&](int from, int to) {
+    kernel->run(std::vector<TensorView>{tensors[from].view(), tensors[to].view()});
+    const FakeLaunch& launch = fake_->launches.back();
+    EXPECT_EQ(map_of(launch, 0).address, reinterpret_cast<uint64_t>(tensors[from].view().data));
+    EXPECT_EQ(arguments_of(launch).pointers[0],
+              reinterpret_cast<uint64_t>(tensors[to].view().data));
+  };
+  for (int i = 0; i < 3; ++i) {
+    run(0, 1);
+    run(1, 2);
+    run(2, 0);
+  }
+  EXPECT_THAT(fake_->launches, SizeIs(9));
+  EXPECT_EQ(fake_->calls["cuTensorMapEncodeTiled"], 3 * 2);
+  EXPECT_THAT(lowered_, SizeIs(1));
+}
+
+// The 65th set of places takes the place of another, and is right.
+TEST_F(HopperBackendTest, ManySetsOfPlacesAreServed) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());
+  const auto kernel = backend->prepare(program_of(), {{"M", 8}, {"N", 64}});
+  const DeviceTensor all(DType::bf16, 8 * 101, 64, Stream::of(nullptr));
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 100; ++i) {
+      TensorView x = all.view();
+      x.rows = 8;
+      x.data = static_cast<std::byte*>(x.data) + i * 1024;
+      TensorView y = x;
+      y.data = static_cast<std::byte*>(x.data) + 1024;
+      kernel->run(std::vector<TensorView>{x, y});
+      EXPECT_EQ(map_of(fake_->launches.back(), 0).address, reinterpret_cast<uint64_t>(x.data));
+    }
+  }
+}
+
+TEST_F(HopperBackendTest, TensorsThatAreNotDenseAreLoweredForTheirStrides) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());
+  const auto kernel = backend->prepare(program_of(), {{"M", 10}, {"N", 64}});
+  const DeviceTensor x(DType::bf16, 10, 96, Stream::of(nullptr));
+  const DeviceTensor y(DType::bf16, 10, 64, Stream::of(nullptr));
+  TensorView strided = x.view();
+  strided.cols = 64;
+  for (int i = 0; i < 2; ++i) kernel->run(std::vector<TensorView>{strided, y.view()});
+  EXPECT_THAT(lowered_, ElementsAre(IsEmpty(), ElementsAre(96, 64)));
+  EXPECT_EQ(map_of(fake_->launches.back(), 0).pitch_bytes, 192U);
+}
+
+// A row of 34 elements of bf16 is no multiple of 16 bytes; half of it is no multiple of 4.
+TEST_F(HopperBackendTest, WhatTheCopyEngineCannotAddressIsCopiedThereAndBack) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());
+  const Stream stream = Stream::of(nullptr);
+  const auto kernel = backend->prepare(program_of(), {{"M", 5}, {"N", 34}});
+  DeviceTensor x(DType::bf16, 5, 34, stream);
+  DeviceTensor y(DType::bf16, 5, 34, stream);
+  std::vector<uint16_t> values(5 * 34);
+  std::iota(values.begin(), values.end(), uint16_t{1});
+  x.upload(dense_view(values.data(), DType::bf16, 5, 34), stream);
+  y.fill_bytes(0, stream);
+  kernel->run(std::vector<TensorView>{x.view(), y.view()});
+  const FakeTensorMap in = map_of(fake_->launches.back(), 0);
+  const FakeTensorMap out = map_of(fake_->launches.back(), 1);
+  EXPECT_NE(in.address, reinterpret_cast<uint64_t>(x.view().data));
+  EXPECT_EQ(in.pitch_bytes, 128U);
+  EXPECT_EQ(in.address % 16 + out.address % 16, 0U);
+  EXPECT_EQ(in.columns, 34U);
+  EXPECT_EQ(out.columns, 17U);
+  for (size_t row = 0; row < 5; ++row) {
+    const auto* copied = reinterpret_cast<const uint16_t*>(in.address + row * in.pitch_bytes);
+    for (size_t column = 0; column < 34; ++column)
+      EXPECT_EQ(copied[column], values[row * 34 + column]);
+  }
+  // What the kernel would write to its copy arrives in the tensor, and nothing beside it.
+  for (size_t row = 0; row < 5; ++row) {
+    auto* written = reinterpret_cast<uint16_t*>(out.address + row * out.pitch_bytes);
+    for (size_t column = 0; column < 17; ++column) written[column] = 100 + row;
+  }
+  const int encoded = fake_->calls["cuTensorMapEncodeTiled"];
+  kernel->run(std::vector<TensorView>{x.view(), y.view()});
+  EXPECT_EQ(fake_->calls["cuTensorMapEncodeTiled"], encoded);
+  std::vector<uint16_t> result(5 * 34);
+  y.download(dense_view(result.data(), DType::bf16, 5, 34), stream);
+  for (size_t row = 0; row < 5; ++row) {
+    for (size_t column = 0; column < 34; ++column)
+      EXPECT_EQ(result[row * 34 + column], column < 17 ? 0 : 100 + row);
+  }
+}
+
+TEST_F(HopperBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const Program a = program_of("a");
+  const Program b = program_of("b");
+  const DimValues sizes = {{"M", 8}, {"N", 64}};
+  for (const int expected : {2, 0}) {
+    int compiled = 0;
+    HopperOptions o = options();
+    const auto backend = make_hopper_backend(o);
+    const std::vector<AnnouncedProgram> programs = {{&a, sizes}, {&b, sizes}, {&a, sizes}};
+    backend->announce(programs);
+    CubinCache cache({.folder = folder_.path(), .notice = {}});
+    const NvrtcCompiler compiler;
+    for (const char* name : {"a", "b"}) {
+      cache.get(cache_key(compiler,
+                          "extern \"C\" __global__ void kernel_of_" + std::string(name) + "() {}"),
+                [&] {
+                  ++compiled;
+                  return CompiledKernel();
+                });
+    }
+    EXPECT_EQ(compiled, 0) << expected;
+    EXPECT_EQ(fake_->calls["cuModuleLoadData"], 0);
+    backend->prepare(a, sizes);
+    backend->prepare(b, sizes);
+    backend->prepare(b, sizes);
+    EXPECT_EQ(fake_->calls["cuModuleLoadData"], 2);
+    fake_->calls.clear();
+  }
+}
+
+// The arena and saved tensors are the device's, and so are their addresses.
+TEST_F(HopperBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  Plan plan;
+  Program first = program_of("first");
+  Program second = program_of("second");
+  first.tensors[1].name = second.tensors[0].name = "t";
+  plan.tensors = {{.decl = first.tensors[0], .role = TensorRole::input},
+                  {.decl = first.tensors[1], .role = TensorRole::temporary},
+                  {.decl = second.tensors[1], .role = TensorRole::output}};
+  plan.forward.push_back({.name = "1", .role = StepRole::tile, .work = first, .reasons = {}});
+  plan.forward.push_back({.name = "2", .role = StepRole::tile, .work = second, .reasons = {}});
+  const auto backend = make_hopper_backend(options());
+  const Stream stream = Stream::make();
+  backend->use_stream(stream);
+  Session session(plan, *backend, {{"M", 16}, {"N", 64}}, {.poison = true});
+  const DeviceTensor x(DType::bf16, 16, 64, stream);
+  const DeviceTensor y(DType::bf16, 16, 64, stream);
+  session.bind("x", x.view());
+  session.bind("y", y.view());
+  session.forward();
+  ASSERT_THAT(fake_->launches, SizeIs(2));
+  const uint64_t between = map_of(fake_->launches[1], 0).address;
+  EXPECT_EQ(arguments_of(fake_->launches[0]).pointers[0], between);
+  EXPECT_TRUE(fake_->allocated.contains(between));
+  EXPECT_EQ(*static_cast<uint16_t*>(y.view().data), 0xffff);  // poisoned, and no kernel wrote it
+}
+
+TEST_F(HopperBackendTest, MemoryIsFreedAndWithoutAPoolAllocatedPlainly) {
+  for (const bool has_pools : {true, false}) {
+    fake_->has_pools = has_pools;
+    {
+      const Stream stream = Stream::make();
+      DeviceTensor tensor(DType::f32, 10, 10, stream);
+      EXPECT_THAT(fake_->allocated, SizeIs(1));
+      tensor = DeviceTensor(DType::f32, 20, 10, stream);
+      EXPECT_THAT(fake_->allocated, SizeIs(1));
+    }
+    EXPECT_THAT(fake_->allocated, IsEmpty());
+    EXPECT_EQ(fake_->calls["cuMemAllocAsync"], 2);
+    EXPECT_EQ(fake_->calls["cuMemAlloc_v2"], has_pools ? 0 : 2);
+  }
+}
+
+TEST_F(HopperBackendTest, ExhaustedMemorySaysWhatForAndHowMuchIsFree) {
+  fake_->fails["cuMemAllocAsync"] = 2;
+  EXPECT_THAT(
+      message_of([] { DeviceTensor(DType::f32, 1000, 1000, Stream::of(nullptr)); }),
+      AllOf(HasSubstr("allocating 4000000 bytes for a tensor f32 [1000, 1000]"),
+            HasSubstr("has 1000 of 2000 bytes free"), HasSubstr("Remedy: free memory of the GPU")));
+}
+
+TEST_F(HopperBackendTest, AMachineThatCannotRunKernelsIsSaidToBeSo) {
+  fake_->devices = 0;
+  EXPECT_THAT(why_no_gpu(),
+              AllOf(HasSubstr("looking for a GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
+  fake_->devices = 1;
+  fake_->major = 8;
+  fake_->minor = 6;
+  EXPECT_THAT(why_no_gpu(), AllOf(HasSubstr("GPU 0 (Fake GPU) has compute capability 8.6"),
+                                  HasSubstr("kernels are made for 9.0 (H100, H200)")));
+  EXPECT_THAT(message_of([&] { make_hopper_backend(options()); }), HasSubstr("capability 8.6"));
+  fake_->major = 9;
+  fake_->minor = 0;
+  EXPECT_EQ(why_no_gpu(), "");
+  EXPECT_EQ(describe_gpu(), "Fake GPU, driver for CUDA 13.0");
+  HopperOptions second = options();
+  second.device = 1;
+  EXPECT_THAT(message_of([&] { make_hopper_backend(second); }), HasSubstr("there is no GPU 1"));
+}
+
+TEST_F(HopperBackendTest, AnOldDriverIsCalledOne) {
+  fake_->version = 11080;
+  EXPECT_THAT(message_of([] { DriverApi(); }),
+              AllOf(HasSubstr("is too old: it runs CUDA 11.8, and 12.0 is the oldest that works"),
+                    HasSubstr("Remedy: update NVIDIA's driver")));
+}
+
+TEST_F(HopperBackendTest, WhatFailsIsSaidWithTheProgramAndARemedy) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const DimValues sizes = {{"M", 8}, {"N", 64}};
+  const auto backend = make_hopper_backend(options());
+  fake_->fails["cuModuleLoadData"] = 200;
+  EXPECT_THAT(message_of([&] { backend->prepare(program_of(), sizes); }),
+              AllOf(HasSubstr("loading the kernel of program 'twice', compiled by NVRTC"),
+                    HasSubstr("for a driver that runs CUDA 13.0"),
+                    HasSubstr("the driver is older than the compiler")));
+  fake_->fails.clear();
+  const auto kernel = backend->prepare(program_of(), sizes);
+  const DeviceTensor x(DType::bf16, 8, 64, Stream::of(nullptr));
+  const std::vector<TensorView> views = {x.view(), x.view()};
+  fake_->fails["cuLaunchKernelEx"] = 700;
+  EXPECT_THAT(message_of([&] { kernel->run(views); }),
+              AllOf(HasSubstr("running program twice"), HasSubstr("CUDA_ERROR_FAKE"),
+                    HasSubstr("start the process anew")));
+  fake_->fails["cuLaunchKernelEx"] = 900;
+  EXPECT_THAT(message_of([&] { kernel->run(views); }), HasSubstr("run everything once before"));
+  fake_->fails.clear();
+  kernel->run(views);  // the process goes on where the driver does
+  EXPECT_THAT(fake_->launches, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace coda::hopper
