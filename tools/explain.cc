@@ -24,6 +24,7 @@ struct ExplainFlags {
   std::string task = "train";
   int64_t batch = 1;
   int64_t sequence = 2048;
+  int64_t loss_rows = kAutomaticBlockRows;
   std::string dtype = "fp32";
   std::string objective = "memory";
   std::string rates = "cpu";
@@ -52,6 +53,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   source.options.objective = flags.objective == "speed" ? Objective::speed : Objective::memory;
   source.options.fuse = fuse;
+  source.options.block_rows = flags.task == "train" ? flags.loss_rows : 0;
   ExplainedPlan plan = explain(std::move(source));
   if (!flags.measure) return plan;
   const std::vector<double> seconds = measure_plan(plan.compiled.plan, plan.source.options.sizes);
@@ -115,6 +117,11 @@ void add_explain(CLI::App& app) {
   command.add_option("--sequence", flags->sequence, "Tokens of each")
       ->check(at_least_1)
       ->capture_default_str();
+  command
+      .add_option("--loss-rows", flags->loss_rows,
+                  "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
+                  "[all up to 256 MiB of logits, then 64 MiB or an eighth, whichever is more]")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();

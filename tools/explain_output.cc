@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "explained_plan.h"
+#include "plan/cost.h"
+#include "plan/row_loop.h"
 
 namespace coda::tools {
 namespace {
@@ -25,6 +27,22 @@ ordered_json json_of(const StepCost& cost) {
   return {{"flops", cost.flops}, {"bytes", cost.bytes}, {"predicted_seconds", cost.seconds}};
 }
 
+ordered_json loops_of(const ExplainedPlan& plan) {
+  const DimValues& sizes = plan.source.options.sizes;
+  ordered_json loops = ordered_json::array();
+  for (size_t i = 0; i < plan.compiled.plan.loops.size(); ++i) {
+    const RowLoop& loop = plan.compiled.plan.loops[i];
+    const LoopBytes bytes = loop_bytes(plan.compiled.plan, static_cast<int>(i), sizes);
+    loops.push_back({{"symbol", loop.symbol},
+                     {"rows", rows_of_block(loop, sizes)},
+                     {"blocks", blocks_of(loop, sizes)},
+                     {"bytes", bytes.block},
+                     {"bytes_without_blocks", bytes.whole},
+                     {"sums", loop.sums}});
+  }
+  return loops;
+}
+
 ordered_json json_of(const ExplainedPlan& plan) {
   ordered_json steps = ordered_json::array();
   for (const ExplainedStep& s : plan.steps) {
@@ -39,11 +57,15 @@ ordered_json json_of(const ExplainedPlan& plan) {
       step["function"] = std::get<OpaqueCall>(s.step->work).function;
     }
     step["reasons"] = s.step->reasons;
+    if (s.step->loop >= 0) step["loop"] = s.step->loop;
+    if (s.step->later) step["program_of_later_blocks"] = text(*s.step->later);
     steps.push_back(std::move(step));
   }
   ordered_json out = json_of(plan.total());
   if (const auto seconds = plan.measured()) out["measured_seconds"] = *seconds;
   out["saved_bytes"] = plan.saved();
+  out["loops"] = loops_of(plan);
+  out["notes"] = plan.compiled.plan.notes;
   out["steps"] = std::move(steps);
   return out;
 }
@@ -58,10 +80,16 @@ void print_steps(const ExplainedPlan& plan) {
              has_times ? "      measured" : "", "step");
   size_t i = 0;
   for (const ExplainedStep& s : plan.steps) {
-    fmt::print("{:4} {:10} {:10.3f} {:9.2f} MB {:9.3f} ms{}  {}{}\n", ++i, name_of(s.step->role),
+    fmt::print("{:4} {:10} {:10.3f} {:9.2f} MB {:9.3f} ms{}  {}{}{}\n", ++i, name_of(s.step->role),
                s.cost.flops / 1e9, s.cost.bytes / 1e6, s.cost.seconds * 1e3,
-               measured_text(s.measured), s.is_backward ? "backward " : "forward ", s.step->name);
+               measured_text(s.measured), s.is_backward ? "backward " : "forward ", s.step->name,
+               s.step->loop >= 0 ? "  (in blocks)" : "");
   }
+  const Plan& p = plan.compiled.plan;
+  for (size_t loop = 0; loop < p.loops.size(); ++loop) {
+    fmt::print("\nin {}\n", loop_text(p, static_cast<int>(loop), plan.source.options.sizes));
+  }
+  for (const std::string& note : p.notes) fmt::print("\n{}\n", note);
 }
 
 void print_total(const char* name, const ExplainedPlan& plan) {

@@ -116,7 +116,8 @@ void print_fusion(const train::TrainSettings& settings, train::Weights& weights,
                                                                   .storage = settings.storage,
                                                                   .batch = settings.batch,
                                                                   .sequence = settings.sequence,
-                                                                  .fuse = i == 0},
+                                                                  .fuse = i == 0,
+                                                                  .loss_rows = settings.loss_rows},
                                              backend);
     runners[i]->bind(weights);
     const Session& session = runners[i]->session();

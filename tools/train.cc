@@ -34,6 +34,7 @@ struct TrainFlags {
   int64_t batch = 4;
   int64_t accumulate = 1;
   int64_t sequence = 256;
+  int64_t loss_rows = kAutomaticBlockRows;
   std::string dtype = "fp32";
   uint64_t seed = 1;
   double rate = 4e-3;
@@ -82,6 +83,12 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   option("--batch", f.batch, "Sequences of a pass")->check(at_least_1);
   option("--accumulate", f.accumulate, "Passes of a step")->check(at_least_1);
   option("--sequence", f.sequence, "Tokens of a sequence")->check(at_least_1);
+  command
+      .add_option("--loss-rows", f.loss_rows,
+                  "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
+                  "[all up to 256 MiB of logits, then 64 MiB or an eighth, whichever is more]")
+      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
+      ->group("Training");
   option("--dtype", f.dtype, "fp32, or bf16 with fp32 master weights and gradients")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   option("--seed", f.seed, "Of initial weights and of the order of the data");
@@ -173,6 +180,7 @@ train::TrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) 
   s.batch = f.batch;
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;
+  s.loss_rows = f.loss_rows;
   s.seed = f.seed;
   s.schedule = {.peak = f.rate,
                 .floor = f.rate * f.final_rate,

@@ -12,6 +12,7 @@
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
 #include "model_flags.h"
+#include "plan/cost.h"
 #include "progress.h"
 #include "report.h"
 #include "train/evaluate.h"
@@ -87,6 +88,10 @@ class Run {
     fmt::print("{}: {} tokens to train on, {} held out; {} a step ({} sequences of {})\n",
                plan_.data.train.source, plan_.data.train.size(), plan_.data.held_out.size(),
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
+    const Session& session = trainer_.session();
+    if (!session.plan().loops.empty()) {
+      fmt::print("logits in {}\n", loop_text(session.plan(), 0, session.sizes()));
+    }
     if (plan_.resumed) {
       train::load_tensors(*plan_.resumed, tensors_of(trainer_));
       trainer_.step_count = plan_.state.step;

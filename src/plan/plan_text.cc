@@ -36,19 +36,19 @@ std::string call_text(const OpaqueCall& call) {
   return line + ")\n";
 }
 
+}  // namespace
+
 std::string loop_text(const Plan& plan, int index, const DimValues& sizes) {
   const RowLoop& loop = plan.loops[static_cast<size_t>(index)];
   const LoopBytes bytes = loop_bytes(plan, index, sizes);
-  std::string out = "for blocks of " + std::to_string(rows_of_block(loop, sizes)) + " rows of " +
+  std::string out = "blocks of " + std::to_string(rows_of_block(loop, sizes)) + " rows of " +
                     loop.symbol + " (" + std::to_string(blocks_of(loop, sizes)) + "), in " +
                     number("%.2f MB", bytes.block / 1e6) +
                     number(" instead of %.2f MB", bytes.whole / 1e6);
   for (size_t i = 0; i < loop.sums.size(); ++i)
     out += (i == 0 ? "; sums over all rows: " : ", ") + loop.sums[i];
-  return out + " {\n";
+  return out;
 }
-
-}  // namespace
 
 std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
   std::string out;
@@ -61,7 +61,7 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
     for (const PlanStep& step : *phase) {
       if (step.loop != loop) {
         if (loop >= 0) out += "}\n";
-        if (step.loop >= 0) out += loop_text(plan, step.loop, sizes);
+        if (step.loop >= 0) out += "for " + loop_text(plan, step.loop, sizes) + " {\n";
         loop = step.loop;
       }
       const StepCost cost = cost_of(step, plan, sizes, rates);

@@ -42,6 +42,7 @@ TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
     case Task::logits: task.request.outputs = {{"logits", model.logits}}; break;
     case Task::gradients:
       task.options.overwrite_saved = true;  // a step is one forward and one backward
+      task.options.block_rows = options.loss_rows;
       task.request.outputs = {{"loss", model.loss}};
       task.request.seeds = {{model.loss, model.graph.input(kScale, {1, 1})}};
       for (const ModelParameter& p : model.parameters) {

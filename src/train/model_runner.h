@@ -29,6 +29,8 @@ struct RunnerOptions {
   bool accumulate = false;     // gradients are added to what is there
   bool fuse = true;            // false: the unfused plan, to compare with
   bool timing = false;         // measure each step
+  // Task::gradients: rows of the logits that are made and consumed at once; 0: all of them.
+  int64_t loss_rows = kAutomaticBlockRows;
 };
 
 // A model's graph with what a task asks of it; compile() takes the two.

@@ -16,7 +16,8 @@ RunnerOptions runner_options(const TrainSettings& s) {
           .storage = s.storage,
           .batch = s.batch,
           .sequence = s.sequence,
-          .accumulate = s.accumulate > 1};
+          .accumulate = s.accumulate > 1,
+          .loss_rows = s.loss_rows};
 }
 
 void require_finite(double value, const char* what, int64_t step) {

@@ -20,7 +20,8 @@ struct TrainSettings {
   int64_t batch = 8;       // sequences of a pass
   int64_t accumulate = 1;  // passes of a step
   int64_t sequence = 256;
-  uint64_t seed = 1;  // of initial weights and of samples
+  int64_t loss_rows = kAutomaticBlockRows;  // of the logits at once; 0: all
+  uint64_t seed = 1;                        // of initial weights and of samples
   Schedule schedule;
   AdamWOptions adamw;
   double clip = 1;  // largest norm of a step's gradients; 0: no clipping

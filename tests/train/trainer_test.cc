@@ -80,6 +80,71 @@ TEST(Trainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
   }
 }
 
+// Logits in blocks of 64 of 96 tokens, in one pass and added up over two.
+TEST(Trainer, BlocksOfTheLogitsTrainAlike) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    for (const int64_t accumulate : {1, 2}) {
+      SCOPED_TRACE(std::string(name_of(storage)) + ", passes " + std::to_string(accumulate));
+      TrainSettings settings = tiny_settings();
+      settings.storage = storage;
+      settings.accumulate = accumulate;
+      settings.loss_rows = 0;
+      Trainer whole(settings, text, *backend);
+      settings.loss_rows = 64;
+      Trainer blocks(settings, text, *backend);
+      ASSERT_EQ(blocks.session().plan().loops.size(), 1U);
+      EXPECT_TRUE(whole.session().plan().loops.empty());
+      const double tolerance = storage == DType::f32 ? 1e-4 : 1e-2;
+      for (int i = 0; i < 5; ++i) {
+        const StepReport a = whole.step();
+        const StepReport b = blocks.step();
+        EXPECT_NEAR(a.loss, b.loss, tolerance * a.loss);
+        EXPECT_NEAR(a.norm, b.norm, 10 * tolerance * a.norm);
+      }
+    }
+  }
+}
+
+TEST(Trainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestoredState) {
+  const io::Tokens text = counting_text(500);
+  const auto one = cpu::make_cpu_backend({.threads = 1});
+  const auto three = cpu::make_cpu_backend({.threads = 3});
+  TrainSettings settings = tiny_settings();
+  settings.loss_rows = 64;
+  Trainer whole(settings, text, *one);
+  for (int i = 0; i < 3; ++i) whole.step();
+  Trainer resumed(settings, text, *three);
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
+  for (size_t i = 0; i < whole.weights.size(); ++i) {
+    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+  }
+}
+
+// Of 384 tokens' logits 64 lie in memory; the products that wait for the scale are kept.
+TEST(Trainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  TrainSettings settings = tiny_settings();
+  settings.batch = 16;
+  const int64_t tokens = settings.batch * settings.sequence;
+  const auto memory = [&](int64_t loss_rows) {
+    settings.loss_rows = loss_rows;
+    const Trainer trainer(settings, text, *backend);
+    return trainer.session().arena_bytes() + trainer.session().saved_bytes();
+  };
+  constexpr int64_t kHidden = 32;
+  constexpr int64_t kVocabulary = 256;
+  const int64_t logits = 4 * (tokens - 64) * kVocabulary;
+  const int64_t products = 4 * (tokens + kVocabulary) * kHidden;
+  EXPECT_GE(memory(0) - memory(64), logits - products);
+}
+
 TEST(Trainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
   const io::Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
