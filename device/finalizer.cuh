@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over vectors: who works on which line (an element of a vector), how the partials of a line
-// become one, and the sum of a vector. A line has one thread, neighbouring lanes of a warp (row
-// partials, which lie side by side), or every eighth thread of a block (column partials, which lie
-// below each other).
-// Invariant: which partials a thread reduces, and who merges with whom, depends on the number of
-// partials and on nothing else; so results repeat bitwise.
+// Kernels over vectors: who works on which line (an element of a vector), how the partials of a
+// line become one, and the sum of a vector. A line has one thread, neighbouring lanes of a warp
+// (row partials, which lie side by side), or every eighth thread of a block (column partials, which
+// lie below each other). Invariant: which partials a thread reduces, and who merges with whom,
+// depends on the number of partials and on nothing else; so results repeat bitwise.
 #pragma once
 
 #include "device/arguments.cuh"
@@ -48,7 +47,7 @@ constexpr LinePlace place_in_slots(u32 thread, u32 threads, u32 first, u32 lines
 // below each other in a column partial, [lanes][count][lines].
 struct Partials {
   u64 tensor = 0;
-  u32 pitch = 0;    // elements between rows in memory
+  u32 pitch = 0;  // elements between rows in memory
   u32 lines = 0;
   u32 count = 0;    // partials of a line
   u32 reduced = 0;  // values of a line, 64 a partial

@@ -11,8 +11,8 @@ namespace coda::device {
 
 enum class Reduction { sum, max, log_sum_exp, centred };
 
-// sum: total. max: largest. log_sum_exp: largest, sum of exp(x - largest). centred: count, mean, sum
-// of squares about it. Partials in memory are the same without the count.
+// sum: total. max: largest. log_sum_exp: largest, sum of exp(x - largest). centred: count, mean,
+// sum of squares about it. Partials in memory are the same without the count.
 constexpr u32 fields_of(Reduction kind) {
   return kind == Reduction::centred ? 3 : kind == Reduction::log_sum_exp ? 2 : 1;
 }
@@ -76,7 +76,8 @@ __device__ __forceinline__ void add(Reduced<kKind>& to, float x) {
   to = merge(to, Reduced<kKind>(x, kKind == Reduction::log_sum_exp ? 1.0f : 0.0f, 1.0f));
 }
 
-// With the lane whose number differs by `mask`; both get the same bits, the lower lane's part first.
+// With the lane whose number differs by `mask`; both get the same bits, the lower lane's part
+// first.
 template <Reduction kKind>
 __device__ __forceinline__ Reduced<kKind> merge_lanes(const Reduced<kKind>& own, u32 mask) {
   Reduced<kKind> other;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which values a thread of a kernel without a product holds: eight neighbouring base columns of one
 // row, or of a few rows below each other. Pure arithmetic, tested on the host.
-// Invariant: 64 base columns of a row, which one row partial covers, lie in eight neighbouring lanes
-// of one warp; groups of 128 and 256 columns that divide the width never straddle two warps.
+// Invariant: 64 base columns of a row, which one row partial covers, lie in eight neighbouring
+// lanes of one warp; groups of 128 and 256 columns that divide the width never straddle two warps.
 #pragma once
 
 #include "device/types.cuh"
@@ -33,9 +33,8 @@ constexpr TilePosition span_position(u32 block, u32 thread, u32 columns, u32 thr
   const u32 spans = ceil_div(columns, kPartialSpan);
   const u32 span = block * (kTileThreads / kSpanThreads) + thread / kSpanThreads;
   const u32 column = span % spans * kPartialSpan + thread % kSpanThreads * kThreadColumns;
-  return {.row = span / spans * thread_rows,
-          .column = column,
-          .valid = valid_columns(column, columns)};
+  return {
+      .row = span / spans * thread_rows, .column = column, .valid = valid_columns(column, columns)};
 }
 constexpr u64 span_blocks(u64 rows, u64 columns, u64 thread_rows) {
   const u64 spans = (columns + kPartialSpan - 1) / kPartialSpan;
@@ -53,12 +52,11 @@ constexpr TilePosition block_position(u32 block, u32 thread, u32 columns) {
           .valid = valid_columns(column, columns)};
 }
 constexpr u64 column_blocks(u64 rows, u64 columns) {
-  return (columns + kBlockColumns - 1) / kBlockColumns *
-         ((rows + kPartialSpan - 1) / kPartialSpan);
+  return (columns + kBlockColumns - 1) / kBlockColumns * ((rows + kPartialSpan - 1) / kPartialSpan);
 }
 
-// Where member `member` of base column `column` stands in a row of pairs: each 2 * half columns hold
-// half first members, then half second ones.
+// Where member `member` of base column `column` stands in a row of pairs: each 2 * half columns
+// hold half first members, then half second ones.
 constexpr u32 pair_column(u32 column, u32 half, u32 member) {
   return column / half * (2 * half) + member * half + column % half;
 }

@@ -124,7 +124,8 @@ __device__ __forceinline__ Elements<kThreadColumns> as_stored(const Elements<kTh
 }
 template <Stored kStored>
 __device__ __forceinline__ float as_stored(float x) {
-  if constexpr (bytes_of(kStored) == 2) return half_word_value<kStored>(half_words<kStored>(x, x), 0);
+  if constexpr (bytes_of(kStored) == 2)
+    return half_word_value<kStored>(half_words<kStored>(x, x), 0);
   return x;
 }
 

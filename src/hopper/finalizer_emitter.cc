@@ -16,6 +16,7 @@
 #include "device/tile_position.cuh"
 #include "hopper/argument_text.h"
 #include "hopper/expressions.h"
+#include "hopper/kernel_names.h"
 #include "program/vocabulary.h"
 
 namespace coda::hopper {
@@ -24,9 +25,10 @@ namespace {
 constexpr int64_t kBlockThreads = 256;   // device/finalizer.cuh: kFinalizerThreads
 constexpr int64_t kSingleThreads = 512;  // kSingleThreads
 constexpr int64_t kSlotLines = 8;
-constexpr int64_t kFewLanes = 8;             // of a line with few row partials: 32 bytes at a time
-constexpr int64_t kFewPartials = 128;        // so many are few
-constexpr int64_t kLinesOfOneBlock = 32768;  // so many elementwise lines are no work for two launches
+constexpr int64_t kFewLanes = 8;       // of a line with few row partials: 32 bytes at a time
+constexpr int64_t kFewPartials = 128;  // so many are few
+constexpr int64_t kLinesOfOneBlock =
+    32768;  // so many elementwise lines are no work for two launches
 
 std::string_view reduction_text(PartialKind kind) {
   switch (kind) {
@@ -191,8 +193,8 @@ class KernelWriter {
     }
   }
   bool reads_back(int i) const {
-    return reads_stored_back_ && !program::is_effect(step(i).kind) &&
-           Analysis::is_line(step(i)) && analysis_.exact_store(i) >= 0;
+    return reads_stored_back_ && !program::is_effect(step(i).kind) && Analysis::is_line(step(i)) &&
+           analysis_.exact_store(i) >= 0;
   }
 
   // An operand: a literal or a name.
@@ -246,8 +248,8 @@ class KernelWriter {
       }
       write_lines(length, roots, ends, "0", "1");
       for (int i : steps) {
-        body_ += "  const float " + name(i) + " = block_sum(sum" + std::to_string(i) +
-                 ", scratch);\n";
+        body_ +=
+            "  const float " + name(i) + " = block_sum(sum" + std::to_string(i) + ", scratch);\n";
       }
     }
   }
@@ -259,23 +261,22 @@ class KernelWriter {
       const Step& s = step(i);
       roots.push_back(s.operands[0]);
       ends += "        store_element<" + stored_type(s.tensor) + ">(" +
-              arguments_.pointer(s.tensor) + ", " + line_index(s) + ", " +
-              operand(s.operands[0]) + ");" + comment(s.tensor);
+              arguments_.pointer(s.tensor) + ", " + line_index(s) + ", " + operand(s.operands[0]) +
+              ");" + comment(s.tensor);
     }
     if (is_single_) return write_lines(length, roots, ends, "0", "1");
     const std::string id = length_id(length);
-    const int64_t own = (analysis_.size(length) + lines_of_block(roots) - 1) /
-                        lines_of_block(roots);
-    const std::string first =
-        is_only ? "" : arguments_.number("first_block_" + id, blocks_);
+    const int64_t own =
+        (analysis_.size(length) + lines_of_block(roots) - 1) / lines_of_block(roots);
+    const std::string first = is_only ? "" : arguments_.number("first_block_" + id, blocks_);
     const std::string count = arguments_.number("blocks_" + id, own);
     blocks_ += own;
     require(blocks_ < int64_t{1} << 31,
             "program '" + program_.name + "' has too many lines for one launch");
     if (is_only) return write_lines(length, roots, ends, "block_index()", count);
-    body_ += "  if (block_index() >= " + first + " && block_index() - " + first + " < " + count +
-             ")\n";
-    write_lines(length, roots, ends, "block_index() - " + first, count);
+    body_ +=
+        "  if (block_index() >= " + first + " && block_index() - " + first + " < " + count + ")\n";
+    write_lines(length, roots, ends, "(block_index() - " + first + ")", count);
   }
 
   // How many threads work on a line that the roots are made of, and how.
@@ -334,7 +335,8 @@ class KernelWriter {
                                 : std::string("at.line");
   }
 
-  // Walks over lines `block`, `block` + `blocks`, ... and does `ends` for each, by its first thread.
+  // Walks over lines `block`, `block` + `blocks`, ... and does `ends` for each, by its first
+  // thread.
   void write_lines(const Dim& length, const std::vector<int>& roots, const std::string& ends,
                    const std::string& block, const std::string& blocks) {
     const Work work = work_of(roots);
@@ -350,9 +352,10 @@ class KernelWriter {
                                   : "place_in_lanes(thread_index(), first, lines, members)";
     body_ += "  {  // " + length.text() + " lines\n    const u32 lines = " + lines + ";\n";
     if (work != Work::slots) body_ += "    const u32 members = " + members + ";\n";
-    body_ += "    const u32 own = " + own + ";\n    for (u32 first = (" + block +
-             ") * own; first < lines; first += " + blocks + " * own) {\n      const LinePlace at = " +
-             place + ";\n";
+    body_ += "    const u32 own = " + own +
+             ";\n    for (u32 first = " + (block == "0" ? block : block + " * own") +
+             "; first < lines; first += " + (blocks == "1" ? "" : blocks + " * ") +
+             "own) {\n      const LinePlace at = " + place + ";\n";
     combined_.clear();
     for (int i : lines_needed(roots)) write_line(i, work);
     body_ += "      if (at.is_first()) {\n" + ends + "      }\n    }\n  }\n";
@@ -380,8 +383,8 @@ class KernelWriter {
     } else {
       value = made(s);
     }
-    body_ += "      const float " + name(i) + " = " + value + ";" +
-             (from >= 0 ? comment(from) : "\n");
+    body_ +=
+        "      const float " + name(i) + " = " + value + ";" + (from >= 0 ? comment(from) : "\n");
   }
 
   // The name of a line's combined partials; both results of one reduction share it.
@@ -396,10 +399,10 @@ class KernelWriter {
     body_ += "      const auto " + result + " = combine_in_" +
              (work == Work::slots ? "slots" : "lanes") + "<" +
              std::string(reduction_text(s.partial)) + ", " + (rows ? "true" : "false") +
-             ">({.tensor = " + arguments_.pointer(s.tensor) + ", .pitch = " +
-             arguments_.pitch(s.tensor) + ", .lines = lines, .count = " +
-             arguments_.number("partials_" + id, spans(reduced)) + ", .reduced = " +
-             arguments_.number("reduced_" + id, reduced) + "}, at" +
+             ">({.tensor = " + arguments_.pointer(s.tensor) +
+             ", .pitch = " + arguments_.pitch(s.tensor) +
+             ", .lines = lines, .count = " + arguments_.number("partials_" + id, spans(reduced)) +
+             ", .reduced = " + arguments_.number("reduced_" + id, reduced) + "}, at" +
              (work == Work::slots ? ", scratch" : "") + ");" + comment(s.tensor);
     return result;
   }
@@ -411,9 +414,8 @@ class KernelWriter {
     body_ += "  if (block_index() == 0 && thread_index() == 0) {\n";
     for (int i : stores) {
       const Step& s = step(i);
-      body_ += "    store_element<" + stored_type(s.tensor) + ">(" +
-               arguments_.pointer(s.tensor) + ", 0, " + operand(s.operands[0]) + ");" +
-               comment(s.tensor);
+      body_ += "    store_element<" + stored_type(s.tensor) + ">(" + arguments_.pointer(s.tensor) +
+               ", 0, " + operand(s.operands[0]) + ");" + comment(s.tensor);
     }
     body_ += "  }\n";
   }
@@ -431,10 +433,8 @@ class KernelWriter {
   std::string body_;
 };
 
-}  // namespace
-
-std::vector<KernelLaunch> lower_finalizer(const Program& program, const DimValues& sizes,
-                                          const LowerOptions& options) {
+std::vector<KernelLaunch> lower_as_named(const Program& program, const DimValues& sizes,
+                                         const LowerOptions& options) {
   const Analysis analysis(program, sizes);
   const std::string function = identifier(program.name) + "_vectors";
   if (analysis.top == 0 && analysis.scalars_are_private()) {
@@ -448,6 +448,18 @@ std::vector<KernelLaunch> lower_finalizer(const Program& program, const DimValue
   }
   return {KernelWriter(analysis, options, true, false)
               .run(function, analysis.line_stores, analysis.scalar_stores)};
+}
+
+}  // namespace
+
+std::vector<KernelLaunch> lower_finalizer(const Program& program, const DimValues& sizes,
+                                          const LowerOptions& options) {
+  try {
+    return lower_as_named(with_kernel_names(program), sizes, options);
+  } catch (const Error&) {
+    lower_as_named(program, sizes, options);  // says it with the caller's names
+    throw;
+  }
 }
 
 }  // namespace coda::hopper

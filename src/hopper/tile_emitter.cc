@@ -8,6 +8,7 @@
 #include "device/tile_position.cuh"
 #include "hopper/argument_text.h"
 #include "hopper/expressions.h"
+#include "hopper/kernel_names.h"
 #include "hopper/tile_space_text.h"
 
 namespace coda::hopper {
@@ -25,8 +26,7 @@ KernelLaunch lower_tile_spaces(const Program& program, const std::vector<int>& s
     structs += space.text + "\n";
     reduces_columns = reduces_columns || space.reduces_columns;
     const std::string id = std::to_string(spaces[i]);
-    const std::string first =
-        i == 0 ? "" : " - " + arguments.number("first_block_" + id, blocks);
+    const std::string first = i == 0 ? "" : " - " + arguments.number("first_block_" + id, blocks);
     blocks += space.blocks;
     const std::string run =
         "run_space<" + space.name + ">(a, block_index()" + first + ", scratch);\n";
@@ -61,7 +61,12 @@ std::vector<KernelLaunch> lower_tiles(const Program& program, const DimValues& s
                                       const LowerOptions& options) {
   std::vector<int> spaces(program::map_tiles(program).spaces.size());
   std::iota(spaces.begin(), spaces.end(), 0);
-  return {lower_tile_spaces(program, spaces, sizes, options)};
+  try {
+    return {lower_tile_spaces(with_kernel_names(program), spaces, sizes, options)};
+  } catch (const Error&) {
+    lower_tile_spaces(program, spaces, sizes, options);  // says it with the caller's names
+    throw;
+  }
 }
 
 }  // namespace coda::hopper

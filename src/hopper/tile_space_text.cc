@@ -77,9 +77,9 @@ class SpaceWriter {
     const int64_t columns = size(space_.shape.cols);
     const uint64_t blocks = reduces_columns_ ? device::column_blocks(rows, columns)
                                              : device::span_blocks(rows, columns, thread_rows_);
-    require(blocks < uint64_t{1} << 31,
-            describe(space_.steps.front()) + " has too many tiles for one launch; run it on fewer "
-                                             "rows at a time");
+    require(blocks < uint64_t{1} << 31, describe(space_.steps.front()) +
+                                            " has too many tiles for one launch; run it on fewer "
+                                            "rows at a time");
     result.blocks = static_cast<int64_t>(blocks);
     return result;
   }
@@ -111,8 +111,8 @@ class SpaceWriter {
   // ---- Layouts.
 
   Layout plain_layout(int i) const {
-    return map_.pairing[i] == Dim(0) ? Layout{} : Layout{.kind = Layout::wide,
-                                                         .pairing = map_.pairing[i]};
+    return map_.pairing[i] == Dim(0) ? Layout{}
+                                     : Layout{.kind = Layout::wide, .pairing = map_.pairing[i]};
   }
 
   // Of what one column for each `group` columns of `from` is; `i` is the step that says so.
@@ -147,9 +147,10 @@ class SpaceWriter {
     }
     const auto learn = [&](int i, const Layout& layout) {
       const auto [found, is_new] = known.try_emplace(i, layout);
-      require(found->second == layout, describe(i) + " its columns stand for different groups of "
-                                                     "the tile; store it, and load it in another "
-                                                     "program");
+      require(found->second == layout, describe(i) +
+                                           " its columns stand for different groups of "
+                                           "the tile; store it, and load it in another "
+                                           "program");
       return is_new;
     };
     for (bool changed = true; changed;) {
@@ -225,9 +226,8 @@ class SpaceWriter {
     if (!(layout.pairing == Dim(0))) {
       const std::string pair = "pair" + pairing_suffix(layout.pairing);
       columns = pair + "_" + std::to_string(w);
-      declare_columns(columns,
-                      "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) +
-                          ")");
+      declare_columns(
+          columns, "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) + ")");
     }
     if (layout.kind != Layout::grouped) return columns;
     const std::string group = columns + "_of" + std::to_string(layout.group);
@@ -321,8 +321,8 @@ class SpaceWriter {
         const std::string raw = "c" + value.substr(1);
         before_ += "    const auto " + raw + " = load_eight<" + stored_type(s.tensor) +
                    ", Access::cached, " + is_vector_text(layout) + ">(" +
-                   arguments_.pointer(s.tensor) + ", 0, at.valid, " + columns_of(layout, w) +
-                   ");" + comment(s.tensor);
+                   arguments_.pointer(s.tensor) + ", 0, at.valid, " + columns_of(layout, w) + ");" +
+                   comment(s.tensor);
         if (layout.is_vector()) aligned_tensor(s.tensor, false);
         body_ += "        const auto " + value + " = values(" + raw + ");\n";
         return;
@@ -374,9 +374,7 @@ class SpaceWriter {
       case StepKind::load_tile: return load_tile(i);
       case StepKind::elementwise:
       case StepKind::as_stored: return elementwise(i);
-      case StepKind::split_pair:
-        values_[i] = {values_.at(s.operands[0])[s.which]};
-        return;
+      case StepKind::split_pair: values_[i] = {values_.at(s.operands[0])[s.which]}; return;
       case StepKind::merge_pairs:
         values_[i] = {values_.at(s.operands[0])[0], values_.at(s.operands[1])[0]};
         return;
@@ -398,8 +396,8 @@ class SpaceWriter {
     const Layout lies = layout(i);
     std::string row = "row";
     if (s.row_index >= 0) {
-      row = "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) +
-            ")";
+      row =
+          "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) + ")";
     }
     const bool is_table = s.row_index >= 0 || s.repeat > 1;
     const std::string access = is_stored(s.tensor) ? "in_place" : is_table ? "cached" : "streamed";
@@ -419,12 +417,12 @@ class SpaceWriter {
       const std::string raw = name('t', i, suffix);
       row_arrays_ += "      typename LoadedEight<" + is_vector_text(lies) + ", " +
                      stored_type(s.tensor) + ">::Type " + raw + "[kThreadRows];\n";
-      loads_ += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) + ", Access::" +
-                access + ", " + is_vector_text(lies) + ">(" + arguments_.pointer(s.tensor) + ", " +
-                arguments_.row_start(row, s.tensor) + ", valid[r], " + columns + ");" +
-                comment(s.tensor);
-      body_ += "        const auto " + planes.back() + " = values(" + raw + "[r]);" +
-               comment(s.tensor);
+      loads_ += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) +
+                ", Access::" + access + ", " + is_vector_text(lies) + ">(" +
+                arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) +
+                ", valid[r], " + columns + ");" + comment(s.tensor);
+      body_ +=
+          "        const auto " + planes.back() + " = values(" + raw + "[r]);" + comment(s.tensor);
     }
     values_[i] = planes;
   }
@@ -519,8 +517,8 @@ class SpaceWriter {
     const Planes planes = operand(s.operands[0], lies);
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string reduced = name('s', i, plane_suffix(lies.planes(), w));
-      before_ += "    ReducedColumns<" + std::string(reduction_text(s.partial)) + "> " + reduced +
-                 ";\n";
+      before_ +=
+          "    ReducedColumns<" + std::string(reduction_text(s.partial)) + "> " + reduced + ";\n";
       body_ += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
       const std::string natural =
           lies.kind == Layout::narrow
@@ -555,14 +553,14 @@ class SpaceWriter {
         ") %\n               16 ==\n           0;\n  }\n\n  template <bool kVector>\n"
         "  __device__ __forceinline__ static void run(const Arguments& a, u32 block, "
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = " +
-        rows_ + ";\n    const u32 columns = " + columns_ + ";\n    const TilePosition at = " +
-        position + ";\n    const auto base = [&](u32 i) { return at.column + i; };\n" +
-        columns_text_ + before_;
+        rows_ + ";\n    const u32 columns = " + columns_ +
+        ";\n    const TilePosition at = " + position +
+        ";\n    const auto base = [&](u32 i) { return at.column + i; };\n" + columns_text_ +
+        before_;
     text += "#pragma unroll 1\n    for (u32 first = 0; first < " +
             std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
-            "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ +
-            rows_loop + "        valid[r] = row < rows ? at.valid : 0;\n" + first_loads_ +
-            "      }\n";
+            "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ + rows_loop +
+            "        valid[r] = row < rows ? at.valid : 0;\n" + first_loads_ + "      }\n";
     if (!loads_.empty()) {
       text += rows_loop + loads_ + "      }\n";
     }
@@ -581,8 +579,8 @@ class SpaceWriter {
   int thread_rows_ = 1;
   std::vector<int> stored_;  // tensors that the program writes
   std::map<int, Layout> layouts_;
-  std::map<int, unsigned> needed_;  // of each step: planes, as bits
-  std::map<int, Planes> values_;    // of tiles
+  std::map<int, unsigned> needed_;                         // of each step: planes, as bits
+  std::map<int, Planes> values_;                           // of tiles
   std::map<std::pair<int, std::string>, Planes> vectors_;  // by the columns they lie in
   std::vector<Dim> pairings_;
   std::vector<std::string> column_names_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emitted kernels of programs over vectors: on the CPU they compute what their programs mean, in one
-// launch or two, for all plans and for random programs.
+// Emitted kernels of programs over vectors: on the CPU they compute what their programs mean, in
+// one launch or two, for all plans and for random programs.
 #include "hopper/finalizer_emitter.h"
 
 #include <gtest/gtest.h>
 
 #include "hopper/host_run.h"
+#include "hopper/vector_kernels.h"
 #include "hopper/vector_programs.h"
 
 namespace coda::hopper {
@@ -31,13 +32,65 @@ TEST(FinalizerEmitter, RandomProgramsComputeWhatTheyMean) {
 }
 
 TEST(FinalizerEmitter, ProgramsOfPlansComputeWhatTheyMean) {
-  const LlamaSizes sizes{.hidden = 144, .heads = 3, .kv_heads = 1, .head_dim = 48, .mlp = 80,
-                         .vocab = 137, .sequence = 35};
+  const LlamaSizes sizes{.hidden = 144,
+                         .heads = 3,
+                         .kv_heads = 1,
+                         .head_dim = 48,
+                         .mlp = 80,
+                         .vocab = 137,
+                         .sequence = 35};
   for (const PlanProgram& p : plan_programs(DType::bf16, sizes, 70)) {
     if (p.role != StepRole::finalizer) continue;
     SCOPED_TRACE(p.name);
     expect_right(p.program, p.sizes, 1);
   }
+}
+
+// As the loss of a large vocabulary: the rows by many blocks, their sum by one, which reads them
+// back.
+constexpr const char* kLoss = R"(program loss {
+  largest = combine_rows(log_sum_exp(p[M, V]), max)
+  log_sum = combine_rows(log_sum_exp(p), log_sum)
+  rows = select(per_row(counts[M]), largest + log_sum - per_row(target[M]), 0)
+  store(rows, rows)
+  store(mean, reduce_vector(rows) * scalar(factor))
+})";
+
+TEST(FinalizerEmitter, SumsOfStoredRowsAreASecondLaunch) {
+  const auto launches = lower_finalizer(parse_program(kLoss), {{"M", 16384}, {"V", 128256}}, {});
+  ASSERT_EQ(launches.size(), 2U);
+  EXPECT_EQ(launches[0].grid, 16384U / 8);
+  EXPECT_EQ(launches[1].grid, 1U);
+  EXPECT_EQ(launches[1].source.find("combine_in"), std::string::npos);
+}
+
+TEST(FinalizerEmitter, GoldenTexts) {
+  expect_golden("loss.cu", lower_finalizer(parse_program(kLoss), {{"M", 64}, {"V", 137}}, {}));
+}
+
+// What is stored in place is read before, also for a sum.
+TEST(FinalizerEmitter, StoresInPlaceAfterSums) {
+  const Program program = parse_program(R"(program in_place {
+    rows = combine_rows(sum(p[M, N]))
+    mean = reduce_vector(rows) * 0.5
+    store(v, per_row(v[M]) * mean + rows)
+    store(total, scalar(total) + mean)
+    store(w, per_column(w[N]) * mean)
+  })");
+  for (const int64_t rows : {1, 70, 1100}) expect_right(program, {{"M", rows}, {"N", 700}}, 1);
+}
+
+TEST(FinalizerEmitter, ManyPartials) {
+  for (const char* kind : {"sum", "max"}) {
+    const Program program =
+        parse_program("program many {\n  store(r, combine_rows(" + std::string(kind) +
+                      "(p[M, N])))\n" + "  store(c, combine_columns(" + kind + "(q[L, C])))\n}");
+    expect_right(program, {{"M", 5}, {"N", 8500}, {"L", 64 * 300}, {"C", 20}}, 2);
+  }
+}
+
+TEST(FinalizerEmitter, ProgramsOfPlansCompile) {
+  expect_compile(StepRole::finalizer, lower_finalizer);
 }
 
 }  // namespace

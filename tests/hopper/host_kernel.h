@@ -111,8 +111,8 @@ class HostKernel {
  public:
   explicit HostKernel(const KernelLaunch& launch) : launch_(launch) {
     static int count = 0;
-    const std::filesystem::path folder = std::filesystem::temp_directory_path() /
-                                         ("coda_host_kernel_" + std::to_string(getpid()));
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / ("coda_host_kernel_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
     const std::string stem = (folder / std::to_string(count++)).string();
     std::ofstream(stem + ".cc") << launch.source << R"(

@@ -41,8 +41,7 @@ class HostTensor {
   std::vector<double> values() {
     std::vector<double> result;
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
-      result.push_back(
-          testing::read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
+      result.push_back(testing::read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
     }
     return result;
   }

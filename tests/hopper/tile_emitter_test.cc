@@ -8,11 +8,21 @@
 
 #include "coda/error.h"
 #include "hopper/host_run.h"
-#include "hopper/nvrtc.h"
+#include "hopper/vector_kernels.h"
 #include "hopper/vector_programs.h"
 
 namespace coda::hopper {
 namespace {
+
+constexpr const char* kRotation = R"(program rotation_backward {
+  cos = tile(cos[16, 32], rows=position[M]:i32, repeat=3)
+  sin = tile(sin[16, 32], rows=position, repeat=3)
+  dq = tile(dq[M, 192]:bf16)
+  first, second = split_pairs(dq, 64)
+  rotated = merge_pairs(cos * first + sin * second, cos * second - sin * first, 64)
+  store(dq, rotated)
+  row_partial(p, sum(dq * tile(q[M, 192]:bf16)))
+})";
 
 // Widths of whole vectors make rows of whole vectors with a gap of 8, and none with a gap of 3.
 constexpr int64_t kGaps[] = {8, 3};
@@ -41,20 +51,57 @@ TEST(TileEmitter, RandomProgramsComputeWhatTheyMean) {
     } catch (const Error& error) {
       // The one thing that is refused: pairs that cut groups.
       EXPECT_NE(std::string(error.what()).find("cut each other"), std::string::npos)
-          << error.what() << "\n" << text(program);
+          << error.what() << "\n"
+          << text(program);
     }
   }
 }
 
 TEST(TileEmitter, ProgramsOfPlansComputeWhatTheyMean) {
-  const LlamaSizes sizes{.hidden = 144, .heads = 3, .kv_heads = 1, .head_dim = 48, .mlp = 80,
-                         .vocab = 137, .sequence = 35};
+  const LlamaSizes sizes{.hidden = 144,
+                         .heads = 3,
+                         .kv_heads = 1,
+                         .head_dim = 48,
+                         .mlp = 80,
+                         .vocab = 137,
+                         .sequence = 35};
   for (const PlanProgram& p : plan_programs(DType::bf16, sizes, 70)) {
     if (p.role != StepRole::tile) continue;
     SCOPED_TRACE(p.name);
     expect_right(p.program, p.sizes, 1);
   }
 }
+
+// Sizes of the text's numbers, not of the text: one text serves every number of rows.
+TEST(TileEmitter, TextDoesNotDependOnRows) {
+  const Program program = parse_program(kRotation);
+  const std::string text = lower_tiles(program, {{"M", 4096}}, {}).front().source;
+  for (const int64_t rows : {1, 3, 65536}) {
+    EXPECT_EQ(lower_tiles(program, {{"M", rows}}, {}).front().source, text);
+  }
+}
+
+TEST(TileEmitter, GoldenText) {
+  expect_golden("rotation_backward.cu", lower_tiles(parse_program(kRotation), {{"M", 64}}, {}));
+}
+
+TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
+  const Program program = parse_program(R"(program p {
+    x = tile(x[M, 192])
+    store(y, x * repeat_group(reduce_group(x, 96), 96))
+  })");
+  try {
+    lower_tiles(program, {{"M", 4}}, {});
+    FAIL() << "a group of 96 columns was not refused";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "program 'p', step 1, v1 = reduce_group(v0): a group of 96 base columns is "
+                 "not held by a warp; groups are powers of two up to 256 columns");
+  }
+}
+
+// Every kernel of the plans, as large models have them, compiles without a defect.
+TEST(TileEmitter, ProgramsOfPlansCompile) { expect_compile(StepRole::tile, lower_tiles); }
 
 }  // namespace
 }  // namespace coda::hopper

@@ -46,7 +46,8 @@ struct PlanProgram {
 };
 
 // All programs without products of LLaMA's and GPT-2's plans.
-inline std::vector<PlanProgram> plan_programs(DType storage, const LlamaSizes& sizes, int64_t rows) {
+inline std::vector<PlanProgram> plan_programs(DType storage, const LlamaSizes& sizes,
+                                              int64_t rows) {
   std::vector<PlanProgram> programs;
   for (const bool llama : {true, false}) {
     Block block;
@@ -68,8 +69,8 @@ inline std::vector<PlanProgram> plan_programs(DType storage, const LlamaSizes& s
       for (const PlanStep& step : *phase) {
         const Program* program = std::get_if<Program>(&step.work);
         if (program == nullptr || step.role == StepRole::gemm) continue;
-        programs.push_back({(llama ? "llama " : "gpt2 ") + step.name, *program, step.role,
-                            options.sizes});
+        programs.push_back(
+            {(llama ? "llama " : "gpt2 ") + step.name, *program, step.role, options.sizes});
       }
     }
   }

@@ -1,0 +1,135 @@
+// program rotation_backward {
+//   cos = tile(cos[16, 32], rows=position[M], repeat=3)
+//   sin = tile(sin[16, 32], rows=position, repeat=3)
+//   dq = tile(dq[M, 192]:bf16)
+//   first, second = split_pairs(dq, 64)
+//   v = cos * first
+//   store(dq, merge_pairs(v + sin * second, cos * second - sin * first, 64))
+//   row_partial(p, sum(dq * tile(q[M, 192]:bf16)))
+// }
+#include "device/tile_kernel.cuh"
+
+namespace coda::device {
+namespace {
+
+struct Pointer {
+  enum : u32 {
+    position,
+    cos,
+    sin,
+    dq,
+    q,
+    p,
+  };
+};
+struct Number {
+  enum : u32 {
+    rows_0,
+    columns_0,
+    rows_of_cos,
+    pitch_position,
+    pitch_cos,
+    columns_of_cos,
+    rows_of_sin,
+    pitch_sin,
+    columns_of_sin,
+    pitch_dq,
+    half_0_0,
+    pitch_q,
+    pitch_p,
+  };
+};
+using Arguments = KernelArguments<0, 6, 13>;
+
+// Tile space 0, [M, 96].
+struct Space0 {
+  static constexpr u32 kThreadRows = 1;
+
+  __device__ static bool is_vector(const Arguments& a) {
+    return (a.numbers[Number::columns_0] * 2 |
+            a.pointers[Pointer::cos] |
+            static_cast<u64>(a.numbers[Number::pitch_cos]) * 4 |
+            a.numbers[Number::columns_of_cos] * 2 |
+            a.pointers[Pointer::sin] |
+            static_cast<u64>(a.numbers[Number::pitch_sin]) * 4 |
+            a.numbers[Number::columns_of_sin] * 2 |
+            a.pointers[Pointer::dq] |
+            static_cast<u64>(a.numbers[Number::pitch_dq]) * 2 |
+            a.numbers[Number::half_0_0] * 2 |
+            a.pointers[Pointer::q] |
+            static_cast<u64>(a.numbers[Number::pitch_q]) * 2) %
+               16 ==
+           0;
+  }
+
+  template <bool kVector>
+  __device__ __forceinline__ static void run(const Arguments& a, u32 block, [[maybe_unused]] float* scratch) {
+    const u32 rows = a.numbers[Number::rows_0];
+    const u32 columns = a.numbers[Number::columns_0];
+    const TilePosition at = span_position(block, thread_index(), columns, kThreadRows);
+    const auto base = [&](u32 i) { return at.column + i; };
+    const auto table0 = [&](u32 i) { return base(i) % a.numbers[Number::columns_of_cos]; };
+    const auto table1 = [&](u32 i) { return base(i) % a.numbers[Number::columns_of_sin]; };
+    const auto pair0_0 = [&](u32 i) { return pair_column(base(i), a.numbers[Number::half_0_0], 0); };
+    const auto pair0_1 = [&](u32 i) { return pair_column(base(i), a.numbers[Number::half_0_0], 1); };
+#pragma unroll 1
+    for (u32 first = 0; first < kThreadRows; first += kThreadRows) {
+      u32 valid[kThreadRows];
+      u32 i1[kThreadRows];
+      typename LoadedEight<kVector, Stored::f32>::Type t0[kThreadRows];
+      typename LoadedEight<kVector, Stored::f32>::Type t1[kThreadRows];
+      typename LoadedEight<kVector, Stored::bf16>::Type t2_0[kThreadRows];
+      typename LoadedEight<kVector, Stored::bf16>::Type t2_1[kThreadRows];
+      typename LoadedEight<kVector, Stored::bf16>::Type t13_0[kThreadRows];
+      typename LoadedEight<kVector, Stored::bf16>::Type t13_1[kThreadRows];
+#pragma unroll
+      for (u32 r = 0; r < kThreadRows; ++r) {
+        const u32 row = at.row + first + r;
+        valid[r] = row < rows ? at.valid : 0;
+        i1[r] = row < rows ? load_index(a.pointers[Pointer::position], row_start(row, a.numbers[Number::pitch_position])) : 0;  // position
+      }
+#pragma unroll
+      for (u32 r = 0; r < kThreadRows; ++r) {
+        const u32 row = at.row + first + r;
+        t0[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[Pointer::cos], row_start(table_row(i1[r], a.numbers[Number::rows_of_cos]), a.numbers[Number::pitch_cos]), valid[r], table0);  // cos
+        t1[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[Pointer::sin], row_start(table_row(i1[r], a.numbers[Number::rows_of_sin]), a.numbers[Number::pitch_sin]), valid[r], table1);  // sin
+        t2_0[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_0);  // dq
+        t2_1[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_1);  // dq
+        t13_0[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[Pointer::q], row_start(row, a.numbers[Number::pitch_q]), valid[r], pair0_0);  // q
+        t13_1[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[Pointer::q], row_start(row, a.numbers[Number::pitch_q]), valid[r], pair0_1);  // q
+      }
+#pragma unroll
+      for (u32 r = 0; r < kThreadRows; ++r) {
+        const u32 row = at.row + first + r;
+        const auto v0 = values(t0[r]);  // cos
+        const auto v1 = values(t1[r]);  // sin
+        const auto v2_0 = values(t2_0[r]);  // dq
+        const auto v2_1 = values(t2_1[r]);  // dq
+        const auto v5 = v0 * v2_0;
+        const auto v6 = v1 * v2_1;
+        const auto v7 = v5 + v6;
+        const auto v8 = v0 * v2_1;
+        const auto v9 = v1 * v2_0;
+        const auto v10 = v8 - v9;
+        store_eight<Stored::bf16, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_0, v7);  // dq
+        store_eight<Stored::bf16, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_1, v10);  // dq
+        const auto v13_0 = values(t13_0[r]);  // q
+        const auto v13_1 = values(t13_1[r]);  // q
+        const auto v14_0 = v2_0 * v13_0;
+        const auto v14_1 = v2_1 * v13_1;
+        row_partial<Reduction::sum, kVector>(a.pointers[Pointer::p], a.numbers[Number::pitch_p], rows, row, columns, at, valid[r], v14_0, v14_1);  // p
+      }
+    }
+  }
+};
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kTileThreads, 1) rotation_backward_tiles(const __grid_constant__ Arguments a) {
+  float* const scratch = nullptr;
+  launch_dependents();
+  wait_for_predecessor();
+  run_space<Space0>(a, block_index(), scratch);
+}
+
+}  // namespace coda::device
