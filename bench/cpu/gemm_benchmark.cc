@@ -41,7 +41,7 @@ void in_cache(benchmark::State& state, DType type) {
     return state.SkipWithError("bf16 is widened on this processor");
   }
   constexpr int kRows = 128;
-  const int depth = static_cast<int>(block_depth(type));
+  const int depth = static_cast<int>(block_depth(type, 576));
   const std::vector<char> a = random_matrix(type, kRows * depth);
   const std::vector<char> b = random_matrix(type, kPanelColumns * depth);
   std::vector<float> c(kRows * kPanelColumns);

@@ -28,8 +28,8 @@ void pack_a(benchmark::State& state, DType stored, DType packed, bool k_along_ro
   std::vector<char> out(kRows * kDepth * 4);
   int64_t m0 = 0;
   for (auto _ : state) {
-    for (int64_t k0 = 0; k0 < kDepth; k0 += block_depth(packed)) {
-      pack_a_block(packed, a, m0, kRows, k0, block_depth(packed),
+    for (int64_t k0 = 0; k0 < kDepth; k0 += block_depth(packed, kDepth)) {
+      pack_a_block(packed, a, m0, kRows, k0, block_depth(packed, kDepth),
                    out.data() + k0 * kRows * size_of(packed));
     }
     m0 = (m0 + kRows) % kWidth;
@@ -45,8 +45,8 @@ void pack_b(benchmark::State& state, DType stored, DType packed, bool k_along_ro
   int64_t n0 = 0;
   for (auto _ : state) {
     for (int64_t j = 0; j < kPanelColumns; ++j) columns[j] = n0 + j;
-    for (int64_t k0 = 0; k0 < kDepth; k0 += block_depth(packed)) {
-      pack_b_block(packed, b, columns, k0, block_depth(packed),
+    for (int64_t k0 = 0; k0 < kDepth; k0 += block_depth(packed, kDepth)) {
+      pack_b_block(packed, b, columns, k0, block_depth(packed, kDepth),
                    out.data() + k0 * kPanelColumns * size_of(packed));
     }
     n0 = (n0 + kPanelColumns) % kWidth;

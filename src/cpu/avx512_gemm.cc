@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GEMM kernel for AVX-512 (fp32, and bf16 where the processor multiplies it): blocks of 6 rows
-// and 64 columns in 24 registers over the whole k. While it computes it asks for the operands of
+// and 64 columns in 24 registers over the whole k, added to C at its end. While it computes it asks for the operands of
 // the next call, one cache line a step of k, which hides the way from the last-level cache; and it
 // takes A as memory has it, by rows or by columns, so that no operand A is ever transposed.
 #include "cpu/tile_gemm.h"
@@ -26,18 +26,26 @@ struct Sums {
   __m512 v0, v1, v2, v3;
 };
 
-CODA_AVX512 inline void load(Sums& s, const float* c, __mmask16 mask) {
-  s.v0 = _mm512_maskz_loadu_ps(mask, c);
-  s.v1 = _mm512_maskz_loadu_ps(mask, c + 16);
-  s.v2 = _mm512_maskz_loadu_ps(mask, c + 32);
-  s.v3 = _mm512_maskz_loadu_ps(mask, c + 48);
+CODA_AVX512 inline Sums zeros() {
+  const __m512 zero = _mm512_setzero_ps();
+  return {zero, zero, zero, zero};
 }
 
-CODA_AVX512 inline void store(const Sums& s, float* c) {
-  _mm512_storeu_ps(c, s.v0);
-  _mm512_storeu_ps(c + 16, s.v1);
-  _mm512_storeu_ps(c + 32, s.v2);
-  _mm512_storeu_ps(c + 48, s.v3);
+CODA_AVX512 inline Sums load(const float* b) {
+  return {_mm512_loadu_ps(b), _mm512_loadu_ps(b + 16), _mm512_loadu_ps(b + 32),
+          _mm512_loadu_ps(b + 48)};
+}
+
+// c = s, or c + s with a full mask.
+CODA_AVX512 inline void store(__m512 s, float* c, __mmask16 mask) {
+  _mm512_storeu_ps(c, _mm512_mask_add_ps(s, mask, _mm512_maskz_loadu_ps(mask, c), s));
+}
+
+CODA_AVX512 inline void store(const Sums& s, float* c, __mmask16 mask) {
+  store(s.v0, c, mask);
+  store(s.v1, c + 16, mask);
+  store(s.v2, c + 32, mask);
+  store(s.v3, c + 48, mask);
 }
 
 template <bool kBf16>
@@ -60,19 +68,12 @@ template <int kRows, bool kBf16, bool kByColumns>
 CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t units, float* c,
                        int64_t c_stride, bool accumulate, const char* ahead) {
   const __mmask16 mask = accumulate ? 0xffff : 0;
-  Sums s0, s1, s2, s3, s4, s5;
-  load(s0, c, mask);
-  if constexpr (kRows > 1) load(s1, c + c_stride, mask);
-  if constexpr (kRows > 2) load(s2, c + 2 * c_stride, mask);
-  if constexpr (kRows > 3) load(s3, c + 3 * c_stride, mask);
-  if constexpr (kRows > 4) load(s4, c + 4 * c_stride, mask);
-  if constexpr (kRows > 5) load(s5, c + 5 * c_stride, mask);
+  Sums s0 = zeros(), s1 = zeros(), s2 = zeros(), s3 = zeros(), s4 = zeros(), s5 = zeros();
   const int64_t i_step = kByColumns ? 1 : a_step;
   for (int64_t k = 0; k < units; ++k) {
     _mm_prefetch(ahead, _MM_HINT_T1);
     ahead += 64;
-    Sums bk;
-    load(bk, reinterpret_cast<const float*>(b), 0xffff);
+    const Sums bk = load(reinterpret_cast<const float*>(b));
     b += kPanelColumns;
     step<kBf16>(s0, a[0], bk);
     if constexpr (kRows > 1) step<kBf16>(s1, a[i_step], bk);
@@ -82,12 +83,12 @@ CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t uni
     if constexpr (kRows > 5) step<kBf16>(s5, a[5 * i_step], bk);
     a += kByColumns ? a_step : 1;
   }
-  store(s0, c);
-  if constexpr (kRows > 1) store(s1, c + c_stride);
-  if constexpr (kRows > 2) store(s2, c + 2 * c_stride);
-  if constexpr (kRows > 3) store(s3, c + 3 * c_stride);
-  if constexpr (kRows > 4) store(s4, c + 4 * c_stride);
-  if constexpr (kRows > 5) store(s5, c + 5 * c_stride);
+  store(s0, c, mask);
+  if constexpr (kRows > 1) store(s1, c + c_stride, mask);
+  if constexpr (kRows > 2) store(s2, c + 2 * c_stride, mask);
+  if constexpr (kRows > 3) store(s3, c + 3 * c_stride, mask);
+  if constexpr (kRows > 4) store(s4, c + 4 * c_stride, mask);
+  if constexpr (kRows > 5) store(s5, c + 5 * c_stride, mask);
 }
 
 // Hands out the lines that a call asks for ahead, `units` of them to a block of rows.

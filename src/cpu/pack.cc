@@ -153,7 +153,6 @@ HWY_EXPORT(zip_rows);
 
 namespace {
 
-constexpr int64_t kMaxDepth = block_depth(DType::bf16);
 alignas(64) constexpr uint32_t kZeros[kMaxDepth] = {};
 constexpr int64_t kChunk = kPanelColumns;  // columns of B that are moved together
 

@@ -10,9 +10,15 @@
 
 namespace coda::cpu {
 
-// k of one packed block: a block of A and of a panel of B are contiguous. bf16 blocks hold twice as
-// many.
-constexpr int64_t block_depth(DType packed) { return packed == DType::bf16 ? 512 : 256; }
+// k of one packed block: a block of A and of a panel of B are contiguous. The products of a block
+// are summed by themselves before they join the sum: in fp32, where a long sum rounds as much as
+// all else together, blocks are short (docs/numerics.md) and of nearly one length.
+inline constexpr int64_t kMaxDepth = 512;
+constexpr int64_t block_depth(DType packed, int64_t k) {
+  if (packed == DType::bf16) return kMaxDepth;
+  const int64_t blocks = (k + 127) / 128;
+  return blocks == 0 ? 8 : ((k + blocks - 1) / blocks + 7) / 8 * 8;
+}
 
 // k as packed: even for bf16, whose panels hold pairs of k.
 constexpr int64_t packed_depth(DType packed, int64_t k) {

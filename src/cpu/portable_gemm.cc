@@ -31,8 +31,7 @@ HWY_INLINE void block(const TileKernel& kernel, const float* HWY_RESTRICT a,
   Vec acc[Rows][kVectors];
   for (int i = 0; i < Rows; ++i) {
     for (int v = 0; v < kVectors; ++v) {
-      acc[i][v] =
-          kernel.accumulate ? hn::LoadU(d, c + i * kernel.c_stride + v * lanes) : hn::Zero(d);
+      acc[i][v] = hn::Zero(d);
     }
   }
   for (int64_t k = 0; k < kernel.k; ++k) {
@@ -44,8 +43,10 @@ HWY_INLINE void block(const TileKernel& kernel, const float* HWY_RESTRICT a,
     }
   }
   for (int i = 0; i < Rows; ++i) {
-    for (int v = 0; v < kVectors; ++v)
-      hn::StoreU(acc[i][v], d, c + i * kernel.c_stride + v * lanes);
+    for (int v = 0; v < kVectors; ++v) {
+      float* civ = c + i * kernel.c_stride + v * lanes;
+      hn::StoreU(kernel.accumulate ? hn::Add(hn::LoadU(d, civ), acc[i][v]) : acc[i][v], d, civ);
+    }
   }
 }
 

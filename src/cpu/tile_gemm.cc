@@ -5,6 +5,8 @@
 
 #include <libxsmm.h>
 
+#include <vector>
+
 #include "coda/error.h"
 
 namespace coda::cpu {
@@ -24,6 +26,20 @@ void run_f32(const TileKernel& kernel, const void* a, const void* b, float* c, c
 void run_bf16(const TileKernel& kernel, const void* a, const void* b, float* c, const Ahead&) {
   reinterpret_cast<libxsmm_bsmmfunction>(kernel.code)(static_cast<const libxsmm_bfloat16*>(b),
                                                       static_cast<const libxsmm_bfloat16*>(a), c);
+}
+
+// libxsmm would begin its sums with c: a product of its own is made beside and added.
+template <TileKernel::Run run_kernel>
+void run_and_add(const TileKernel& kernel, const void* a, const void* b, float* c,
+                 const Ahead& ahead) {
+  thread_local std::vector<float> sums;
+  sums.resize(static_cast<size_t>(kernel.rows * kPanelColumns));
+  run_kernel(kernel, a, b, sums.data(), ahead);
+  for (int i = 0; i < kernel.rows; ++i) {
+    const float* row = sums.data() + i * kPanelColumns;
+    float* to = c + i * kernel.c_stride;
+    for (int64_t j = 0; j < kPanelColumns; ++j) to[j] += row[j];
+  }
 }
 
 }  // namespace
@@ -54,16 +70,16 @@ TileKernel make_tile_kernel(GemmLibrary library, DType operands, int rows, int k
   if (library == GemmLibrary::avx512) kernel.run = avx512_tile(operands, a_by_columns);
   if (library != GemmLibrary::libxsmm) return kernel;
   const libxsmm_blasint columns = static_cast<libxsmm_blasint>(kPanelColumns);
-  const libxsmm_blasint ldc = static_cast<libxsmm_blasint>(c_stride);
+  const auto ldc = static_cast<libxsmm_blasint>(accumulate ? kPanelColumns : c_stride);
   const float alpha = 1;
-  const float beta = accumulate ? 1 : 0;
+  const float beta = 0;
   if (operands == DType::bf16) {
     const int flags = LIBXSMM_GEMM_FLAG_VNNI_A;
-    kernel.run = run_bf16;
+    kernel.run = accumulate ? run_and_add<run_bf16> : run_bf16;
     kernel.code = reinterpret_cast<TileKernel::Function>(
         libxsmm_bsmmdispatch(columns, rows, k, &columns, &k, &ldc, &alpha, &beta, &flags, nullptr));
   } else {
-    kernel.run = run_f32;
+    kernel.run = accumulate ? run_and_add<run_f32> : run_f32;
     kernel.code = reinterpret_cast<TileKernel::Function>(
         libxsmm_smmdispatch(columns, rows, k, &columns, &k, &ldc, &alpha, &beta, nullptr, nullptr));
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one narrow interface to GEMM kernels: c[rows, 64] (+)= a[rows, k] · b[k, 64] on packed
 // operands in cache, by our own code for AVX-512, by libxsmm or by portable vector code. Every
-// kernel of one library adds products in the order of k with the same instructions, so that an
-// element's bits do not depend on rows, on where k is cut, or on its place.
+// kernel of one library adds products in the order of k with the same instructions, and adds what c
+// held last, so that an element's bits do not depend on rows or on its place.
 #pragma once
 
 #include <cstdint>

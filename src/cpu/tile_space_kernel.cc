@@ -67,7 +67,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     const int64_t panels = blocks_of(program_.cols, kPanelColumns);
     b_offsets_.push_back(
         layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
-    b_items_.push_back(b_items_.back() + panels * blocks_of(b.k, block_depth(b.packed)));
+    b_items_.push_back(b_items_.back() + panels * blocks_of(b.k, block_depth(b.packed, b.k)));
   }
   for (const AOperand& a : program_.a) {
     a_offsets_.push_back(a_block_bytes_);
@@ -87,7 +87,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   const int last_rows = static_cast<int>((program_.rows - 1) % shape_.rows + 1);
   const int full_rows = static_cast<int>(std::min(shape_.rows, program_.rows));
   for (const AOperand& a : program_.a) {
-    const int64_t depth = block_depth(a.packed);
+    const int64_t depth = block_depth(a.packed, a.k);
     const int full_k = static_cast<int>(packed_depth(a.packed, std::min(depth, a.k)));
     const int last_k = static_cast<int>(packed_depth(a.packed, (a.k - 1) % depth + 1));
     Kernels kernels;
@@ -106,7 +106,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   for (const PlaneGemm& gemm : program_.gemms) {
     for (const PlaneGemm::Segment& segment : gemm.segments) {
       const AOperand& a = program_.a[segment.a];
-      kernel_calls_ += blocks_of(a.k, block_depth(a.packed)) * (shape_.cols / kPanelColumns);
+      kernel_calls_ += blocks_of(a.k, block_depth(a.packed, a.k)) * (shape_.cols / kPanelColumns);
     }
   }
   find_streams();
@@ -176,7 +176,7 @@ void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
   size_t which = 0;
   while (item >= b_items_[which + 1]) ++which;
   const BOperand& b = program_.b[which];
-  const int64_t depth = block_depth(b.packed);
+  const int64_t depth = block_depth(b.packed, b.k);
   const int64_t k_blocks = blocks_of(b.k, depth);
   const int64_t panel = (item - b_items_[which]) / k_blocks;
   const int64_t k0 = (item - b_items_[which]) % k_blocks * depth;
@@ -198,7 +198,7 @@ void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
   for (size_t i = 0; i < program_.a.size(); ++i) {
     const AOperand& a = program_.a[i];
     if (is_in_place(a, tensors[a.tensor])) continue;
-    const int64_t depth = block_depth(a.packed);
+    const int64_t depth = block_depth(a.packed, a.k);
     char* out = dst + a_offsets_[i];
     for (int64_t k0 = 0; k0 < a.k; k0 += depth) {
       const int64_t k = std::min(depth, a.k - k0);
@@ -258,7 +258,7 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
     for (const PlaneGemm::Segment& segment : gemm.segments) {
       const AOperand& operand = program_.a[segment.a];
       const int64_t element = size_of(operand.packed);
-      const int64_t depth = block_depth(operand.packed);
+      const int64_t depth = block_depth(operand.packed, operand.k);
       const TensorView& view = tile.tensors[operand.tensor];
       const bool in_place = is_in_place(operand, view);
       const char* a =
@@ -286,8 +286,9 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
   Call beside{};
   beside.b = panels_of(tile.scratch, first.b,
                        tile.n0 + tile.cols < program_.cols ? first_panel + panels : 0, 0);
-  beside.b_bytes = packed_depth(operand.packed, std::min(block_depth(operand.packed), operand.k)) *
-                   kPanelColumns * size_of(operand.packed);
+  const int64_t depth = std::min(block_depth(operand.packed, operand.k), operand.k);
+  beside.b_bytes =
+      packed_depth(operand.packed, depth) * kPanelColumns * size_of(operand.packed);
   beside.a = pending.a;
   run_pending(beside);
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM kernels of all libraries on packed operands: products as in float64, and the property that
-// everything above relies on: an element's bits do not depend on the rows beside it, on where k is
-// cut, or on how A lies in memory. Packing, from each layout, against a plain loop.
+// GEMM kernels of all libraries on packed operands: products as in float64, and the properties that
+// everything above relies on: an element's bits do not depend on the rows beside it or on how A
+// lies in memory, and a block of k is a sum of its own. Packing, from each layout, against a plain
+// loop.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -99,7 +101,7 @@ std::vector<std::pair<GemmLibrary, DType>> kinds() {
   return result;
 }
 
-TEST(TileGemm, BitsDependNeitherOnTheOtherRowsNorOnCutsOfK) {
+TEST(TileGemm, BitsDoNotDependOnTheOtherRows) {
   for_each_instruction_set([] {
     for (const auto& [library, type] : kinds()) {
       const Matrix a(type, 70, 301, 1);
@@ -117,11 +119,15 @@ TEST(TileGemm, BitsDependNeitherOnTheOtherRowsNorOnCutsOfK) {
       }
       EXPECT_LE(std::sqrt(error / norm),
                 0x1p-23 * std::sqrt(301.0));  // as sums of random signs err
+      std::map<int64_t, std::vector<float>> of_depth{{302, all}};
+      for (int64_t depth : {2, 64, 256}) {
+        of_depth[depth] = product(library, type, a, b, 0, 70, depth);
+      }
       for (int64_t rows = 1; rows <= 40; rows += rows < 14 ? 1 : 7) {
         for (int64_t m0 : {int64_t{0}, int64_t{5}, 70 - rows}) {
-          for (int64_t depth : {2, 64, 256}) {
+          for (const auto& [depth, whole] : of_depth) {
             const std::vector<float> some = product(library, type, a, b, m0, rows, depth);
-            ASSERT_EQ(0, std::memcmp(some.data(), all.data() + m0 * kPanelColumns,
+            ASSERT_EQ(0, std::memcmp(some.data(), whole.data() + m0 * kPanelColumns,
                                      some.size() * sizeof(float)))
                 << name_of(type) << " rows " << m0 << " + " << rows << ", k in blocks of " << depth;
           }
@@ -129,6 +135,32 @@ TEST(TileGemm, BitsDependNeitherOnTheOtherRowsNorOnCutsOfK) {
       }
     }
   });
+}
+
+// Each addition rounds at the size of the sum so far: of n terms with random signs, n/2 roundings of
+// the result's size, rms 2^-25. A block begins with 0, so that they are those of a block and those
+// of a sum of blocks.
+TEST(TileGemm, TheErrorOfALongSumIsThatOfItsBlocks) {
+  constexpr int64_t k = 4096;
+  const Matrix a(DType::f32, 32, k, 1);
+  const Matrix b(DType::f32, k, kPanelColumns, 2);
+  for (const auto& [library, type] : kinds()) {
+    if (type != DType::f32) continue;
+    const int64_t depth = block_depth(type, k);
+    const std::vector<float> c = product(library, type, a, b, 0, 32, depth);
+    double error = 0;
+    double norm = 0;
+    for (int64_t i = 0; i < 32; ++i) {
+      for (int64_t j = 0; j < kPanelColumns; ++j) {
+        double exact = 0;
+        for (int64_t kk = 0; kk < k; ++kk) exact += a.at(i, kk) * b.at(kk, j);
+        error += std::pow(c[static_cast<size_t>(i * kPanelColumns + j)] - exact, 2);
+        norm += exact * exact;
+      }
+    }
+    const double roundings = static_cast<double>(depth + k / depth) / 2;
+    EXPECT_LE(std::sqrt(error / norm), 0x1p-25 * std::sqrt(roundings)) << static_cast<int>(library);
+  }
 }
 
 TEST(TileGemm, BitsDoNotDependOnHowALiesInMemory) {
