@@ -48,6 +48,27 @@ TEST(Explain, SumsAreThoseOfTheSteps) {
   }
 }
 
+// 128 tokens in blocks of 64: the same products, the weight read twice, a block's memory.
+TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
+  const json whole = explained(kModel + Words{"--loss-rows", "0"})["fused"];
+  const json blocks = explained(kModel + Words{"--loss-rows", "64"})["fused"];
+  EXPECT_TRUE(whole["loops"].empty());
+  ASSERT_EQ(blocks["loops"].size(), 1U);
+  const json& loop = blocks["loops"][0];
+  EXPECT_EQ(loop["rows"], 64);
+  EXPECT_EQ(loop["blocks"], 2);
+  EXPECT_EQ(2 * loop["bytes"].get<int64_t>(), loop["bytes_without_blocks"].get<int64_t>());
+  EXPECT_EQ(blocks["flops"], whole["flops"]);
+  int in_blocks = 0;
+  for (const json& step : blocks["steps"]) in_blocks += step.contains("loop") ? 1 : 0;
+  EXPECT_GE(in_blocks, 5);
+  const CommandResult text = run_coda(kModel + Words{"--loss-rows", "64"});
+  EXPECT_THAT(text.out, HasSubstr("for blocks of 64 rows of M (2), in "));
+  EXPECT_THAT(text.out, HasSubstr("in later blocks"));
+  const CommandResult small = run_coda(kModel);
+  EXPECT_THAT(small.out, HasSubstr("not in blocks of rows: [M, 256] takes 0.1 MB"));
+}
+
 TEST(Explain, ForAPersonItShowsEachProgramAndBothTotals) {
   const CommandResult result = run_coda(kModel);
   EXPECT_EQ(result.status, 0) << result.err;

@@ -26,10 +26,11 @@ class Resume : public testing::Test {
     data = folder.write("text.txt", text);
   }
   Words command(const std::string& out) const {
-    return {"train", "--data",     data,  "--out",   out,   "--layers",     "1", "--hidden",
-            "16",    "--heads",    "2",   "--mlp",   "24",  "--batch",      "2", "--accumulate",
-            "2",     "--sequence", "16",  "--steps", "120", "--save-every", "7", "--sample",
-            "0",     "--lr",       "1e-2"};
+    return {"train", "--data",   data,   "--out",        out, "--layers",
+            "1",     "--hidden", "16",   "--heads",      "2", "--mlp",
+            "24",    "--batch",  "5",    "--accumulate", "2", "--sequence",
+            "16",    "--steps",  "120",  "--save-every", "7", "--sample",
+            "0",     "--lr",     "1e-2", "--loss-rows",  "64"};  // two blocks
   }
   static Words resume(const std::string& out) {
     return {"train", "--out", out, "--resume", "--save-every", "7", "--sample", "0"};
