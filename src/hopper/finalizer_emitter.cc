@@ -271,8 +271,6 @@ class KernelWriter {
     const std::string first = is_only ? "" : arguments_.number("first_block_" + id, blocks_);
     const std::string count = arguments_.number("blocks_" + id, own);
     blocks_ += own;
-    require(blocks_ < int64_t{1} << 31,
-            "program '" + program_.name + "' has too many lines for one launch");
     if (is_only) return write_lines(length, roots, ends, "block_index()", count);
     body_ +=
         "  if (block_index() >= " + first + " && block_index() - " + first + " < " + count + ")\n";
@@ -340,6 +338,9 @@ class KernelWriter {
   void write_lines(const Dim& length, const std::vector<int>& roots, const std::string& ends,
                    const std::string& block, const std::string& blocks) {
     const Work work = work_of(roots);
+    require(analysis_.size(length) < int64_t{1} << 31,
+            "program '" + program_.name + "' has " + std::to_string(analysis_.size(length)) +
+                " lines, too many for one launch; run it on fewer rows at a time");
     const std::string lines =
         arguments_.number("lines_" + length_id(length), analysis_.size(length));
     std::string members = "1";
@@ -400,7 +401,7 @@ class KernelWriter {
              (work == Work::slots ? "slots" : "lanes") + "<" +
              std::string(reduction_text(s.partial)) + ", " + (rows ? "true" : "false") +
              ">({.tensor = " + arguments_.pointer(s.tensor) +
-             ", .pitch = " + arguments_.pitch(s.tensor) +
+             ", .pitch = " + arguments_.stride(s.tensor) +
              ", .lines = lines, .count = " + arguments_.number("partials_" + id, spans(reduced)) +
              ", .reduced = " + arguments_.number("reduced_" + id, reduced) + "}, at" +
              (work == Work::slots ? ", scratch" : "") + ");" + comment(s.tensor);
@@ -436,7 +437,7 @@ class KernelWriter {
 std::vector<KernelLaunch> lower_as_named(const Program& program, const DimValues& sizes,
                                          const LowerOptions& options) {
   const Analysis analysis(program, sizes);
-  const std::string function = identifier(program.name) + "_vectors";
+  const std::string function = identifier(program.name + "_vectors");
   if (analysis.top == 0 && analysis.scalars_are_private()) {
     return {KernelWriter(analysis, options, analysis.line_stores.empty(), false)
                 .run(function, analysis.line_stores, analysis.scalar_stores)};

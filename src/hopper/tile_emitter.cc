@@ -41,7 +41,7 @@ KernelLaunch lower_tile_spaces(const Program& program, const std::vector<int>& s
   require(blocks < int64_t{1} << 31, "program '" + program.name + "' has too many tiles for one " +
                                          "launch; run it on fewer rows at a time");
   KernelLaunch launch;
-  launch.function = identifier(program.name) + "_tiles";
+  launch.function = identifier(program.name + "_tiles");
   launch.source = program_comment(program) + "#include \"device/tile_kernel.cuh\"\n\n" +
                   "namespace coda::device {\nnamespace {\n\n" + arguments.declarations() + "\n" +
                   structs + "}  // namespace\n\nextern \"C\" __global__ void " +

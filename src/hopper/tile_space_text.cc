@@ -77,9 +77,10 @@ class SpaceWriter {
     const int64_t columns = size(space_.shape.cols);
     const uint64_t blocks = reduces_columns_ ? device::column_blocks(rows, columns)
                                              : device::span_blocks(rows, columns, thread_rows_);
-    require(blocks < uint64_t{1} << 31, describe(space_.steps.front()) +
-                                            " has too many tiles for one launch; run it on fewer "
-                                            "rows at a time");
+    require(blocks < uint64_t{1} << 26,  // spans are counted in 32 bits
+            describe(space_.steps.front()) +
+                " has too many tiles for one launch; run it on fewer "
+                "rows at a time");
     result.blocks = static_cast<int64_t>(blocks);
     return result;
   }
@@ -263,7 +264,7 @@ class SpaceWriter {
   void aligned_tensor(int t, bool has_rows) {
     aligned(arguments_.pointer(t));
     if (has_rows) {
-      aligned("static_cast<u64>(" + arguments_.pitch(t) + ") * " +
+      aligned("static_cast<u64>(" + arguments_.stride(t) + ") * " +
               std::to_string(size_of(tensor(t).dtype)));
     }
   }
@@ -507,7 +508,7 @@ class SpaceWriter {
     const Step& s = step(i);
     const Planes planes = operand(s.operands[0], layout(s.operands[0]));
     body_ += "        row_partial<" + std::string(reduction_text(s.partial)) + ", kVector>(" +
-             arguments_.pointer(s.tensor) + ", " + arguments_.pitch(s.tensor) +
+             arguments_.pointer(s.tensor) + ", " + arguments_.stride(s.tensor) +
              ", rows, row, columns, at, valid[r], " + join(planes) + ");" + comment(s.tensor);
   }
 
@@ -525,7 +526,7 @@ class SpaceWriter {
               ? "j"
               : "pair_column(j, " + half(lies.pairing) + ", " + std::to_string(w) + ")";
       after_ += "    store_column_partial(scratch, " + reduced + ", " +
-                arguments_.pointer(s.tensor) + ", " + arguments_.pitch(s.tensor) +
+                arguments_.pointer(s.tensor) + ", " + arguments_.stride(s.tensor) +
                 ", at.row / kPartialSpan, ceil_div(rows, kPartialSpan), columns, at, [&](u32 j) { "
                 "return " +
                 natural + "; });" + comment(s.tensor);

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -106,45 +108,16 @@ class HostBlock {
   std::vector<float> slots_;
 };
 
-// Emitted text as a loaded library.
+// Emitted text as a loaded library. A text is compiled once and stays loaded.
 class HostKernel {
  public:
   explicit HostKernel(const KernelLaunch& launch) : launch_(launch) {
-    static int count = 0;
-    const std::filesystem::path folder =
-        std::filesystem::temp_directory_path() / ("coda_host_kernel_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder);
-    const std::string stem = (folder / std::to_string(count++)).string();
-    std::ofstream(stem + ".cc") << launch.source << R"(
-namespace coda::device::precise {}
-using namespace coda::device;
-using namespace coda::device::precise;
-extern "C" void host_run(const void* arguments) {
-  )" << launch.function << R"((*static_cast<const Arguments*>(arguments));
-}
-extern "C" void host_threads(HostThreads* threads) { coda::device::host_threads = threads; }
-)";
-    const std::string root = CODA_SOURCE_DIR;
-    const std::string command =
-        std::string(CODA_CXX_COMPILER) +
-        " -std=c++20 -O1 -w -shared -fPIC '-D__global__=' '-D__grid_constant__=' '-D__device__='"
-        " '-D__forceinline__=inline' '-D__launch_bounds__(...)=' '-D__shared__=static' -I" +
-        root + "/tests/hopper/host_device -I" + root + " -I" + root + "/src " + stem + ".cc -o " +
-        stem + ".so 2> " + stem + ".log";
-    if (std::system(command.c_str()) != 0) {
-      std::ifstream log(stem + ".log");
-      throw std::runtime_error(std::string(std::istreambuf_iterator<char>(log), {}) + "\n" +
-                               launch.source);
-    }
-    library_ = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) throw std::runtime_error(dlerror());
-    run_ = reinterpret_cast<void (*)(const void*)>(dlsym(library_, "host_run"));
-    set_threads_ = reinterpret_cast<void (*)(HostThreads*)>(dlsym(library_, "host_threads"));
-    std::filesystem::remove_all(folder);
+    static std::map<std::string, void*> libraries;
+    void*& library = libraries[launch.source];
+    if (library == nullptr) library = compile(launch, "kernel" + std::to_string(libraries.size()));
+    run_ = reinterpret_cast<void (*)(const void*)>(dlsym(library, "host_run"));
+    set_threads_ = reinterpret_cast<void (*)(HostThreads*)>(dlsym(library, "host_threads"));
   }
-  HostKernel(const HostKernel&) = delete;
-  HostKernel& operator=(const HostKernel&) = delete;
-  ~HostKernel() { dlclose(library_); }
 
   // `addresses`: of the program's tensors.
   void run(const std::vector<void*>& addresses) {
@@ -171,8 +144,40 @@ extern "C" void host_threads(HostThreads* threads) { coda::device::host_threads 
   }
 
  private:
+  // The loader knows libraries by their names.
+  static void* compile(const KernelLaunch& launch, const std::string& name) {
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / ("coda_host_kernel_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder);
+    const std::string stem = (folder / name).string();
+    std::ofstream(stem + ".cc") << launch.source << R"(
+namespace coda::device::precise {}
+using namespace coda::device;
+using namespace coda::device::precise;
+extern "C" void host_run(const void* arguments) {
+  )" << launch.function << R"((*static_cast<const Arguments*>(arguments));
+}
+extern "C" void host_threads(HostThreads* threads) { coda::device::host_threads = threads; }
+)";
+    const std::string root = CODA_SOURCE_DIR;
+    const std::string command =
+        std::string(CODA_CXX_COMPILER) +
+        " -std=c++20 -O1 -w -shared -fPIC '-D__global__=' '-D__grid_constant__=' '-D__device__='"
+        " '-D__forceinline__=inline' '-D__launch_bounds__(...)=' '-D__shared__=static' -I" +
+        root + "/tests/hopper/host_device -I" + root + " -I" + root + "/src " + stem + ".cc -o " +
+        stem + ".so 2> " + stem + ".log";
+    if (std::system(command.c_str()) != 0) {
+      std::ifstream log(stem + ".log");
+      throw std::runtime_error(std::string(std::istreambuf_iterator<char>(log), {}) + "\n" +
+                               launch.source);
+    }
+    void* const library = dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    std::filesystem::remove_all(folder);
+    return library;
+  }
+
   const KernelLaunch launch_;
-  void* library_ = nullptr;
   void (*run_)(const void*) = nullptr;
   void (*set_threads_)(HostThreads*) = nullptr;
 };

@@ -10,26 +10,24 @@
 namespace coda::device::precise {
 namespace {
 
-struct Pointer {
-  enum : u32 {
-    rows,
-    p,
-    counts,
-    target,
-  };
+// Addresses.
+enum : u32 {
+  at_rows,
+  at_p,
+  at_counts,
+  at_target,
 };
-struct Number {
-  enum : u32 {
-    pitch_rows,
-    blocks_0,
-    lines_0,
-    lanes_0,
-    reduced_0,
-    partials_0,
-    pitch_p,
-    pitch_counts,
-    pitch_target,
-  };
+// Sizes, strides (elements between rows), tile orders.
+enum : u32 {
+  stride_rows,
+  blocks_0,
+  lines_0,
+  lanes_0,
+  reduced_0,
+  partials_0,
+  stride_p,
+  stride_counts,
+  stride_target,
 };
 using Arguments = KernelArguments<0, 4, 9>;
 
@@ -40,21 +38,21 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
   launch_dependents();
   wait_for_predecessor();
   {  // M lines
-    const u32 lines = a.numbers[Number::lines_0];
-    const u32 members = a.numbers[Number::lanes_0];
+    const u32 lines = a.numbers[lines_0];
+    const u32 members = a.numbers[lanes_0];
     const u32 own = block_threads() / members;
-    for (u32 first = block_index() * own; first < lines; first += a.numbers[Number::blocks_0] * own) {
+    for (u32 first = block_index() * own; first < lines; first += a.numbers[blocks_0] * own) {
       const LinePlace at = place_in_lanes(thread_index(), first, lines, members);
-      const auto p0_log_sum_exp = combine_in_lanes<Reduction::log_sum_exp, true>({.tensor = a.pointers[Pointer::p], .pitch = a.numbers[Number::pitch_p], .lines = lines, .count = a.numbers[Number::partials_0], .reduced = a.numbers[Number::reduced_0]}, at);  // p
+      const auto p0_log_sum_exp = combine_in_lanes<Reduction::log_sum_exp, true>({.tensor = a.pointers[at_p], .pitch = a.numbers[stride_p], .lines = lines, .count = a.numbers[partials_0], .reduced = a.numbers[reduced_0]}, at);  // p
       const float v0 = p0_log_sum_exp.lane(0);
       const float v1 = logarithm(p0_log_sum_exp.lane(1));
-      const float v2 = at.is_first() ? load_element<Stored::f32>(a.pointers[Pointer::counts], row_start(at.line, a.numbers[Number::pitch_counts])) : 0.0f;  // counts
+      const float v2 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_counts], row_start(at.line, a.numbers[stride_counts])) : 0.0f;  // counts
       const float v3 = v0 + v1;
-      const float v4 = at.is_first() ? load_element<Stored::f32>(a.pointers[Pointer::target], row_start(at.line, a.numbers[Number::pitch_target])) : 0.0f;  // target
+      const float v4 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_target], row_start(at.line, a.numbers[stride_target])) : 0.0f;  // target
       const float v5 = v3 - v4;
       const float v7 = select(v2, v5, (0.0f));
       if (at.is_first()) {
-        store_element<Stored::f32>(a.pointers[Pointer::rows], row_start(at.line, a.numbers[Number::pitch_rows]), v7);  // rows
+        store_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]), v7);  // rows
       }
     }
   }
@@ -73,18 +71,16 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
 namespace coda::device::precise {
 namespace {
 
-struct Pointer {
-  enum : u32 {
-    factor,
-    rows,
-    mean,
-  };
+// Addresses.
+enum : u32 {
+  at_factor,
+  at_rows,
+  at_mean,
 };
-struct Number {
-  enum : u32 {
-    lines_0,
-    pitch_rows,
-  };
+// Sizes, strides (elements between rows), tile orders.
+enum : u32 {
+  lines_0,
+  stride_rows,
 };
 using Arguments = KernelArguments<0, 3, 2>;
 
@@ -94,15 +90,15 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
   __shared__ float scratch[kFinalizerScratch];
   launch_dependents();
   wait_for_predecessor();
-  const float v10 = load_element<Stored::f32>(a.pointers[Pointer::factor], 0);  // factor
+  const float v10 = load_element<Stored::f32>(a.pointers[at_factor], 0);  // factor
   float sum9 = 0.0f;
   {  // M lines
-    const u32 lines = a.numbers[Number::lines_0];
+    const u32 lines = a.numbers[lines_0];
     const u32 members = 1;
     const u32 own = block_threads() / members;
     for (u32 first = 0; first < lines; first += own) {
       const LinePlace at = place_in_lanes(thread_index(), first, lines, members);
-      const float v7 = at.is_first() ? load_element<Stored::f32>(a.pointers[Pointer::rows], row_start(at.line, a.numbers[Number::pitch_rows])) : 0.0f;  // rows
+      const float v7 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows])) : 0.0f;  // rows
       if (at.is_first()) {
         sum9 += v7;
       }
@@ -112,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
   const float v11 = v9 * v10;
   synchronize_block();
   if (block_index() == 0 && thread_index() == 0) {
-    store_element<Stored::f32>(a.pointers[Pointer::mean], 0, v11);  // mean
+    store_element<Stored::f32>(a.pointers[at_mean], 0, v11);  // mean
   }
 }
 

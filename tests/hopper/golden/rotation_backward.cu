@@ -12,32 +12,30 @@
 namespace coda::device {
 namespace {
 
-struct Pointer {
-  enum : u32 {
-    position,
-    cos,
-    sin,
-    dq,
-    q,
-    p,
-  };
+// Addresses.
+enum : u32 {
+  at_position,
+  at_cos,
+  at_sin,
+  at_dq,
+  at_q,
+  at_p,
 };
-struct Number {
-  enum : u32 {
-    rows_0,
-    columns_0,
-    rows_of_cos,
-    pitch_position,
-    pitch_cos,
-    columns_of_cos,
-    rows_of_sin,
-    pitch_sin,
-    columns_of_sin,
-    pitch_dq,
-    half_0_0,
-    pitch_q,
-    pitch_p,
-  };
+// Sizes, strides (elements between rows), tile orders.
+enum : u32 {
+  rows_0,
+  columns_0,
+  rows_of_cos,
+  stride_position,
+  stride_cos,
+  columns_of_cos,
+  rows_of_sin,
+  stride_sin,
+  columns_of_sin,
+  stride_dq,
+  half_0_0,
+  stride_q,
+  stride_p,
 };
 using Arguments = KernelArguments<0, 6, 13>;
 
@@ -46,32 +44,32 @@ struct Space0 {
   static constexpr u32 kThreadRows = 1;
 
   __device__ static bool is_vector(const Arguments& a) {
-    return (a.numbers[Number::columns_0] * 2 |
-            a.pointers[Pointer::cos] |
-            static_cast<u64>(a.numbers[Number::pitch_cos]) * 4 |
-            a.numbers[Number::columns_of_cos] * 2 |
-            a.pointers[Pointer::sin] |
-            static_cast<u64>(a.numbers[Number::pitch_sin]) * 4 |
-            a.numbers[Number::columns_of_sin] * 2 |
-            a.pointers[Pointer::dq] |
-            static_cast<u64>(a.numbers[Number::pitch_dq]) * 2 |
-            a.numbers[Number::half_0_0] * 2 |
-            a.pointers[Pointer::q] |
-            static_cast<u64>(a.numbers[Number::pitch_q]) * 2) %
+    return (a.numbers[columns_0] * 2 |
+            a.pointers[at_cos] |
+            static_cast<u64>(a.numbers[stride_cos]) * 4 |
+            a.numbers[columns_of_cos] * 2 |
+            a.pointers[at_sin] |
+            static_cast<u64>(a.numbers[stride_sin]) * 4 |
+            a.numbers[columns_of_sin] * 2 |
+            a.pointers[at_dq] |
+            static_cast<u64>(a.numbers[stride_dq]) * 2 |
+            a.numbers[half_0_0] * 2 |
+            a.pointers[at_q] |
+            static_cast<u64>(a.numbers[stride_q]) * 2) %
                16 ==
            0;
   }
 
   template <bool kVector>
   __device__ __forceinline__ static void run(const Arguments& a, u32 block, [[maybe_unused]] float* scratch) {
-    const u32 rows = a.numbers[Number::rows_0];
-    const u32 columns = a.numbers[Number::columns_0];
+    const u32 rows = a.numbers[rows_0];
+    const u32 columns = a.numbers[columns_0];
     const TilePosition at = span_position(block, thread_index(), columns, kThreadRows);
     const auto base = [&](u32 i) { return at.column + i; };
-    const auto table0 = [&](u32 i) { return base(i) % a.numbers[Number::columns_of_cos]; };
-    const auto table1 = [&](u32 i) { return base(i) % a.numbers[Number::columns_of_sin]; };
-    const auto pair0_0 = [&](u32 i) { return pair_column(base(i), a.numbers[Number::half_0_0], 0); };
-    const auto pair0_1 = [&](u32 i) { return pair_column(base(i), a.numbers[Number::half_0_0], 1); };
+    const auto table0 = [&](u32 i) { return base(i) % a.numbers[columns_of_cos]; };
+    const auto table1 = [&](u32 i) { return base(i) % a.numbers[columns_of_sin]; };
+    const auto pair0_0 = [&](u32 i) { return pair_column(base(i), a.numbers[half_0_0], 0); };
+    const auto pair0_1 = [&](u32 i) { return pair_column(base(i), a.numbers[half_0_0], 1); };
 #pragma unroll 1
     for (u32 first = 0; first < kThreadRows; first += kThreadRows) {
       u32 valid[kThreadRows];
@@ -86,17 +84,17 @@ struct Space0 {
       for (u32 r = 0; r < kThreadRows; ++r) {
         const u32 row = at.row + first + r;
         valid[r] = row < rows ? at.valid : 0;
-        i1[r] = row < rows ? load_index(a.pointers[Pointer::position], row_start(row, a.numbers[Number::pitch_position])) : 0;  // position
+        i1[r] = row < rows ? load_index(a.pointers[at_position], row_start(row, a.numbers[stride_position])) : 0;  // position
       }
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
         const u32 row = at.row + first + r;
-        t0[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[Pointer::cos], row_start(table_row(i1[r], a.numbers[Number::rows_of_cos]), a.numbers[Number::pitch_cos]), valid[r], table0);  // cos
-        t1[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[Pointer::sin], row_start(table_row(i1[r], a.numbers[Number::rows_of_sin]), a.numbers[Number::pitch_sin]), valid[r], table1);  // sin
-        t2_0[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_0);  // dq
-        t2_1[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_1);  // dq
-        t13_0[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[Pointer::q], row_start(row, a.numbers[Number::pitch_q]), valid[r], pair0_0);  // q
-        t13_1[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[Pointer::q], row_start(row, a.numbers[Number::pitch_q]), valid[r], pair0_1);  // q
+        t0[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_cos], row_start(table_row(i1[r], a.numbers[rows_of_cos]), a.numbers[stride_cos]), valid[r], table0);  // cos
+        t1[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_sin], row_start(table_row(i1[r], a.numbers[rows_of_sin]), a.numbers[stride_sin]), valid[r], table1);  // sin
+        t2_0[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0);  // dq
+        t2_1[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1);  // dq
+        t13_0[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_0);  // q
+        t13_1[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_1);  // q
       }
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
@@ -111,13 +109,13 @@ struct Space0 {
         const auto v8 = v0 * v2_1;
         const auto v9 = v1 * v2_0;
         const auto v10 = v8 - v9;
-        store_eight<Stored::bf16, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_0, v7);  // dq
-        store_eight<Stored::bf16, kVector>(a.pointers[Pointer::dq], row_start(row, a.numbers[Number::pitch_dq]), valid[r], pair0_1, v10);  // dq
+        store_eight<Stored::bf16, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0, v7);  // dq
+        store_eight<Stored::bf16, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1, v10);  // dq
         const auto v13_0 = values(t13_0[r]);  // q
         const auto v13_1 = values(t13_1[r]);  // q
         const auto v14_0 = v2_0 * v13_0;
         const auto v14_1 = v2_1 * v13_1;
-        row_partial<Reduction::sum, kVector>(a.pointers[Pointer::p], a.numbers[Number::pitch_p], rows, row, columns, at, valid[r], v14_0, v14_1);  // p
+        row_partial<Reduction::sum, kVector>(a.pointers[at_p], a.numbers[stride_p], rows, row, columns, at, valid[r], v14_0, v14_1);  // p
       }
     }
   }
