@@ -120,7 +120,7 @@ void add_explain(CLI::App& app) {
   command
       .add_option("--loss-rows", flags->loss_rows,
                   "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
-                  "[all up to 256 MiB of logits, then 64 MiB or an eighth, whichever is more]")
+                  "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))

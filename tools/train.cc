@@ -86,7 +86,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   command
       .add_option("--loss-rows", f.loss_rows,
                   "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
-                  "[all up to 256 MiB of logits, then 64 MiB or an eighth, whichever is more]")
+                  "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
   option("--dtype", f.dtype, "fp32, or bf16 with fp32 master weights and gradients")

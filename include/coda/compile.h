@@ -53,7 +53,7 @@ struct CompileRequest {
 
 // Values as large as [rows, vocabulary] are not stored whole but made and consumed in blocks of
 // rows where they take more than 256 MiB and that lessens the memory: in the fewest rows that take
-// 64 MiB, or an eighth of all, whichever is more.
+// 128 MiB, or an eighth of all, whichever is more.
 inline constexpr int64_t kAutomaticBlockRows = -1;
 
 struct CompileOptions {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kWholeUpTo = 256 * kMiB;
-constexpr int64_t kBlock = 64 * kMiB;
+constexpr int64_t kBlock = 128 * kMiB;  // smaller ones read the weight too often
 constexpr int64_t kMostBlocks = 8;
 
 // Blocks end where partials along columns do, so that those are the same for any block.

@@ -112,9 +112,17 @@ void Session::announce(Backend& backend) const {
   std::vector<AnnouncedProgram> programs;
   for (const auto* steps : {&plan_.forward, &plan_.backward}) {
     for (const PlanStep& step : *steps) {
-      if (const auto* program = std::get_if<Program>(&step.work))
-        programs.push_back({program, sizes_in(step.loop)});
-      if (step.later) programs.push_back({&*step.later, sizes_in(step.loop)});
+      // A loop's last block may be shorter than the others.
+      std::set<DimValues> sizes{sizes_in(step.loop)};
+      if (step.loop >= 0) {
+        const RowLoop& loop = plan_.loops[step.loop];
+        sizes.insert(sizes_of_block(loop, sizes_, blocks_of(loop, sizes_) - 1));
+      }
+      for (const DimValues& values : sizes) {
+        if (const auto* program = std::get_if<Program>(&step.work))
+          programs.push_back({program, values});
+        if (step.later) programs.push_back({&*step.later, values});
+      }
     }
   }
   backend.announce(programs);
