@@ -21,7 +21,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # The folders whose tests also run under the sanitizers: the compiler, and what parses files.
 SANITIZED = base;ir;grad;rewrite;program;plan;io
 
-.PHONY: run test sanitize bench format lint clean build configure setup
+.PHONY: run test test-gpu sanitize bench format lint clean build configure setup
 
 build: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -41,7 +41,12 @@ run: configure
 test: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests
 	@scripts/setup.sh judges
-	scripts/run_tests.sh $(BUILD) $(JOBS)
+	scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
+
+# On a machine with a Hopper GPU; one test at a time has it.
+test-gpu: configure
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_gpu_test
+	scripts/run_tests.sh $(BUILD) 1 -L gpu
 
 sanitize: setup
 	@mkdir -p $(BUILD_SANITIZE)

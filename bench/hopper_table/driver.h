@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver API that a measurement needs, declared here and opened at run time,
-// so that no CUDA installation is needed to build. Every call is checked.
+// A GPU as the table's code sees it: one context, one stream, matrices of 16-bit elements. The
+// driver is the library's; every call is checked.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "device/types.cuh"
+#include "hopper/context.h"
 
 namespace coda::hopper_table {
 
-using DevicePointer = std::uint64_t;
-using Function = void*;
-using Stream = void*;
-using Event = void*;
+using DevicePointer = hopper::DeviceAddress;
+using Function = hopper::DriverHandle;
+using Stream = hopper::DriverHandle;
 
 struct LaunchShape {
   unsigned grid = 1;
@@ -35,9 +35,9 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  const std::string& name() const { return name_; }
-  int driver_version() const { return driver_version_; }
-  int multiprocessors() const { return multiprocessors_; }
+  const std::string& name() const { return context_.info().name; }
+  int driver_version() const { return hopper::driver().version; }
+  int multiprocessors() const { return context_.info().multiprocessors; }
   Stream stream() const { return stream_; }
 
   DevicePointer allocate(std::size_t bytes) const;
@@ -52,10 +52,6 @@ class Device {
   void launch(Function function, const LaunchShape& shape, void** arguments) const;
   void synchronize() const;
 
-  Event make_event() const;
-  void record(Event event) const;
-  float elapsed_ms(Event start, Event stop) const;  // waits for `stop`
-
   // A 2-D row-major tensor of 16-bit elements, loaded or stored in boxes of one 128-byte swizzle
   // row.
   device::TensorMap tensor_map(DevicePointer base, bool fp16, std::uint64_t rows,
@@ -63,11 +59,7 @@ class Device {
                                std::uint32_t box_rows, std::uint32_t box_columns) const;
 
  private:
-  void check(int result, const char* what) const;
-
-  std::string name_;
-  int driver_version_ = 0;
-  int multiprocessors_ = 0;
+  hopper::Context context_;  // the constructing thread's from then on
   Stream stream_ = nullptr;
 };
 

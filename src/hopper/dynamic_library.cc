@@ -81,7 +81,7 @@ LibraryQuery driver_library() {
           .names = {"libcuda.so.1"},
           .packages = {},
           .remedy =
-              "install NVIDIA's driver (550 or newer), which has it, or set CODA_CUDA_DRIVER "
+              "install NVIDIA's driver (525 or newer), which has it, or set CODA_CUDA_DRIVER "
               "to the file; in a container, start it with the GPU (--gpus all)"};
 }
 
