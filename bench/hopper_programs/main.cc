@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "block.h"
 #include "cases.h"
 #include "coda/error.h"
 #include "hopper/parallel_for.h"
@@ -203,6 +204,14 @@ int run(const Options& options) {
       measure_case(state, one, options, timer, json);
     } catch (const Error& error) {
       std::printf("%s, D %ld: %s\n", one.row.c_str(), one.hidden, error.what());
+    }
+  }
+  for (const auto& [hidden, mlp] :
+       {std::pair<int64_t, int64_t>{2048, 5632}, {4096, 11008}, {8192, 22016}}) {
+    if (std::string("block").find(options.rows) == std::string::npos) continue;
+    if (options.hidden != 0 && hidden != options.hidden) continue;
+    for (const bool backward : {false, true}) {
+      measure_block(state, {hidden, mlp, backward, options.seconds}, timer, json);
     }
   }
   return 0;

@@ -112,7 +112,7 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
       const auto start = Clock::now();
       const double joules = power_.joules();
       // What comes first runs at the clock of the candidate before.
-      const double settling = std::max(0.2, seconds / 5);
+      const double settling = std::max(std::min(0.2, seconds / 2), seconds / 5);
       while (seconds_since(start) < seconds) {
         enqueue(*candidate, calls[candidate]);
         const double mhz = power_.sm_clock_mhz();  // while it runs

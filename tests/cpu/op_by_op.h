@@ -110,7 +110,9 @@ class OpByOp {
 
   double stored(double x) const {
     const auto single = static_cast<float>(x);
-    return storage_ == DType::bf16 ? float_from_bf16(bf16_from_float(single)) : single;
+    return storage_ == DType::bf16  ? float_from_bf16(bf16_from_float(single))
+           : storage_ == DType::f16 ? float_from_f16(f16_from_float(single))
+                                    : single;
   }
 
   // Functions of one operand are the backend's own, a few ulp from exact. What sums sums in single

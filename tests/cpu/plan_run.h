@@ -3,6 +3,8 @@
 // plain computation one framework operation at a time.
 #pragma once
 
+#include <functional>
+
 #include "base/float16.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/op_by_op.h"
@@ -22,6 +24,7 @@ class Tensors {
       const auto x = static_cast<float>(data[i]);
       if (type == DType::f32) reinterpret_cast<float*>(bytes.data())[i] = x;
       if (type == DType::bf16) reinterpret_cast<uint16_t*>(bytes.data())[i] = bf16_from_float(x);
+      if (type == DType::f16) reinterpret_cast<uint16_t*>(bytes.data())[i] = f16_from_float(x);
       if (type == DType::i32)
         reinterpret_cast<int32_t*>(bytes.data())[i] = static_cast<int32_t>(data[i]);
     }
@@ -34,6 +37,8 @@ class Tensors {
       data[i] = type == DType::f32 ? reinterpret_cast<const float*>(bytes.data())[i]
                 : type == DType::bf16
                     ? float_from_bf16(reinterpret_cast<const uint16_t*>(bytes.data())[i])
+                : type == DType::f16
+                    ? float_from_f16(reinterpret_cast<const uint16_t*>(bytes.data())[i])
                     : reinterpret_cast<const int32_t*>(bytes.data())[i];
     }
     return data;
@@ -90,7 +95,9 @@ inline Values realistic_inputs(const Block& b, const DimValues& sizes, uint64_t 
       if (n.name == "scale") x = 1;
       if (n.dtype != DType::i32) {
         const auto single = static_cast<float>(x);
-        x = n.dtype == DType::bf16 ? float_from_bf16(bf16_from_float(single)) : single;
+        x = n.dtype == DType::bf16  ? float_from_bf16(bf16_from_float(single))
+            : n.dtype == DType::f16 ? float_from_f16(f16_from_float(single))
+                                    : single;
       }
     }
   }
@@ -99,12 +106,12 @@ inline Values realistic_inputs(const Block& b, const DimValues& sizes, uint64_t 
 
 // Of every result of the plan over the seeds whose inputs are given, by name. A loss is judged as
 // the vector of its rows, not as a number.
-inline std::map<std::string, Ratio> error_ratios(const Block& b, const Plan& plan,
-                                                 const OpByOp& op_by_op, const DimValues& sizes,
-                                                 const std::vector<Values>& inputs_of_seeds) {
+inline std::map<std::string, Ratio> error_ratios(
+    const Block& b, const std::function<Tensors(const Values&)>& run_plan, const OpByOp& op_by_op,
+    const DimValues& sizes, const std::vector<Values>& inputs_of_seeds) {
   std::map<std::string, Ratio> ratios;
   for (const Values& inputs : inputs_of_seeds) {
-    const Tensors results = run(plan, sizes, inputs, 2);
+    const Tensors results = run_plan(inputs);
     const Values plain = op_by_op.run(inputs, sizes);
     for (const auto& [name, value] : plain_values(b.graph, b.request, inputs, sizes)) {
       if (value.size() == 1) continue;
@@ -114,6 +121,13 @@ inline std::map<std::string, Ratio> error_ratios(const Block& b, const Plan& pla
     }
   }
   return ratios;
+}
+
+inline std::map<std::string, Ratio> error_ratios(const Block& b, const Plan& plan,
+                                                 const OpByOp& op_by_op, const DimValues& sizes,
+                                                 const std::vector<Values>& inputs_of_seeds) {
+  const auto on_cpu = [&](const Values& inputs) { return run(plan, sizes, inputs, 2); };
+  return error_ratios(b, on_cpu, op_by_op, sizes, inputs_of_seeds);
 }
 
 }  // namespace coda
