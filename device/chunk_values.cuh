@@ -36,24 +36,17 @@ struct ColumnValues {
   u32 packed[kIsPacked ? kChunks : 1][2];
   Elements<2> wide[kIsPacked ? 1 : kChunks][2];
 
-  // `at` is the sub-tile's first chunk; `place(column)` where a base column stands in the vector:
-  // an even place for an even column, if `kAligned`. Not `kRagged`: sub-tiles are wholly inside
-  // or wholly outside.
-  template <bool kRagged = true, bool kAligned = false, class Place>
+  // `at` is the sub-tile's first chunk; `place(column)` where a base column stands in the vector,
+  // neighbours for an even column and the next. A sub-tile that is wholly inside and a vector whose
+  // pairs are aligned, which is nearly all of them, take plain loads.
+  template <class Place>
   __device__ __forceinline__ void load(u64 vector, const Position& at, Place place) {
-    const u32 all = at.column < at.columns ? 2 : 0;
-#pragma unroll
-    for (u32 chunk = 0; chunk < kChunks; ++chunk) {
-#pragma unroll
-      for (u32 side = 0; side < 2; ++side) {
-        const u32 column = at.column + chunk * kChunkColumns + 8 * side;
-        const u32 inside = kRagged ? inside_pair(column, at.columns) : all;
-        if constexpr (kIsPacked) {
-          packed[chunk][side] = load_packed_pair<kAligned>(vector, place(column), inside);
-        } else {
-          wide[chunk][side] = load_pair<kStored, kAligned>(vector, place(column), inside);
-        }
-      }
+    constexpr u32 kBytes = kIsPacked ? 2 : 4;
+    const bool whole = (at.partial_column() + 1) * kSubTileColumns <= at.columns;
+    if (whole && (vector + place(at.column) * kBytes) % (2 * kBytes) == 0) {
+      load_pairs<true>(vector, at, place);
+    } else {
+      load_pairs<false>(vector, at, place);
     }
   }
   __device__ __forceinline__ Elements<2> at(u32 chunk, u32 pair) const {
@@ -61,6 +54,24 @@ struct ColumnValues {
       return unpack<kElement>(packed[chunk][pair / 2]);
     } else {
       return wide[chunk][pair / 2];
+    }
+  }
+
+ private:
+  template <bool kWhole, class Place>
+  __device__ __forceinline__ void load_pairs(u64 vector, const Position& at, Place place) {
+#pragma unroll
+    for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (u32 side = 0; side < 2; ++side) {
+        const u32 column = at.column + chunk * kChunkColumns + 8 * side;
+        const u32 inside = kWhole ? 2 : inside_pair(column, at.columns);
+        if constexpr (kIsPacked) {
+          packed[chunk][side] = load_packed_pair<kWhole>(vector, place(column), inside);
+        } else {
+          wide[chunk][side] = load_pair<kStored, kWhole>(vector, place(column), inside);
+        }
+      }
     }
   }
 };
@@ -96,7 +107,10 @@ __device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Elements<2>
 template <Reduction kKind>
 __device__ __forceinline__ void add_chunk(Reduced<kKind> (&rows)[2], const Elements<2> (&x)[kPairs],
                                           const Position& at, u32 columns) {
-  const u32 valid[2] = {inside_pair(at.column, columns), inside_pair(at.column + 8, columns)};
+  // A literal ~0u means that none is outside.
+  const bool all = columns == ~0u;
+  const u32 valid[2] = {all ? 2 : inside_pair(at.column, columns),
+                        all ? 2 : inside_pair(at.column + 8, columns)};
 #pragma unroll
   for (u32 row = 0; row < 2; ++row) {
     const auto fold = [&](float start, auto function) {
@@ -131,38 +145,50 @@ __device__ __forceinline__ void add_chunk(Reduced<kKind> (&rows)[2], const Eleme
   }
 }
 
-// The four lanes of a row join, and one writes the partial of the sub-tile's 64 columns. `at` is
-// the sub-tile's first chunk; `stride`: elements between rows of the partial.
+// The four lanes of two rows join: first each pair of lanes exchanges, so that the even lane goes
+// on with one row and the odd lane with the other; then both pairs. One lane a row writes the
+// partial of the sub-tile's 64 columns. `at` is the sub-tile's first chunk; `stride`: elements
+// between rows of the partial.
 template <Reduction kKind>
 __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
                                                   const Reduced<kKind> (&rows)[2],
                                                   const Position& at) {
+  const u32 side = at.thread % 2;
+  Reduced<kKind> lower;
+  Reduced<kKind> upper;
 #pragma unroll
-  for (u32 i = 0; i < 2; ++i) {
-    const Reduced<kKind> all = merge_lanes(merge_lanes(rows[i], 1), 2);
-    const u32 row = at.row + 8 * i;
-    if (at.thread % 4 != 0 || row >= at.rows || at.column >= at.columns) continue;
+  for (u32 i = 0; i < fields_of(kKind); ++i) {
+    const float kept = side == 0 ? rows[0].field[i] : rows[1].field[i];
+    const float received = exchange(side == 0 ? rows[1].field[i] : rows[0].field[i], 1);
+    lower.field[i] = side == 0 ? kept : received;
+    upper.field[i] = side == 0 ? received : kept;
+  }
+  const Reduced<kKind> all = merge_lanes(merge(lower, upper), 2);
+  const u32 row = at.row + 8 * side;
+  if (at.thread % 4 >= 2 || row >= at.rows || at.column >= at.columns) return;
 #pragma unroll
-    for (u32 lane = 0; lane < lanes_of(kKind); ++lane) {
-      const u64 line = static_cast<u64>(lane) * at.rows + row;
-      store_element<Stored::f32>(partial, line * stride + at.partial_column(), all.lane(lane));
-    }
+  for (u32 lane = 0; lane < lanes_of(kKind); ++lane) {
+    const u64 line = static_cast<u64>(lane) * at.rows + row;
+    store_element<Stored::f32>(partial, line * stride + at.partial_column(), all.lane(lane));
   }
 }
 
 // Stores the element of a pair that stands at column `index` of the row; the thread with column 0
-// stores 0 for an index outside [0, columns). `place` is where the row's result goes.
+// stores 0 for an index outside [0, columns). `place` is where the row's result goes. Nearly no
+// pair has it, so the others leave after one comparison.
 template <Stored kStored>
 __device__ __forceinline__ void store_selected(u64 tensor, u64 place, int index, int columns,
                                                u32 first, u32 second, u32 valid,
                                                const Elements<2>& x) {
-  const bool outside = index < 0 || index >= columns;
-  if (valid >= 1 && (static_cast<int>(first) == index || (outside && first == 0))) {
-    store_element<kStored>(tensor, place, outside ? 0.0f : x.value[0]);
-  }
-  if (valid >= 2 && static_cast<int>(second) == index) {
-    store_element<kStored>(tensor, place, x.value[1]);
-  }
+  const bool outside = static_cast<u32>(index) >= static_cast<u32>(columns);
+  const u32 wanted = outside ? 0 : static_cast<u32>(index);
+  const bool is_first = wanted == first;
+  // A vote, because the assembler would predicate the rest, for every pair.
+  if (!__any_sync(~0u, is_first || wanted == second)) return;
+  if (!is_first && (wanted != second || outside)) return;
+  if (valid < (is_first ? 1 : 2)) return;
+  const float value = is_first ? x.value[0] : x.value[1];
+  store_element<kStored>(tensor, place, outside ? 0.0f : value);
 }
 
 }  // namespace coda::device

@@ -184,14 +184,15 @@ struct EpilogueRing {
     Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     if constexpr (Space::kShape.staged()) receive(consumer.state);
     waited();
-    const u32 group = groups + consumer.state.stage * kGroupBytes;
+    const u32 first_chunk =
+        groups + consumer.state.stage * kGroupBytes + chunk_offset(tile.thread, 0);
     unrolled<kChunks>([&](auto chunk) {
       constexpr u32 kChunk = decltype(chunk)::value;
       constexpr u32 kHalf = Space::kShape.natural_half;
       // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
       const auto address = [&](u32 wide, u32 plane) {
         const PlanePlace place = plane_place(kHalf, wide, plane, kChunk);
-        return group + place.plane * kSubTileBytes + chunk_offset(tile.thread, place.chunk);
+        return (first_chunk ^ chunk_step(place.chunk)) + place.plane * kSubTileBytes;
       };
       u32 loaded[larger(1, Space::kShape.loads)][4];
       u32 stored[larger(1, Space::kShape.stores)][4];

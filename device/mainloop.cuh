@@ -14,6 +14,7 @@
 #include "device/shared_layout.cuh"
 #include "device/tile_order.cuh"
 #include "device/tma.cuh"
+#include "device/unrolled.cuh"
 #include "device/wgmma.cuh"
 #include "device/wgmma_descriptor.cuh"
 
@@ -58,7 +59,7 @@ struct Mainloop {
         barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
         load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
             stages_a + state.stage * kConfig.stage_bytes_a(), Space::a(arguments, segment), tile.m,
-            block * kBlockK, full_barrier, rank / kConfig.cluster_m,
+            block * kBlockK, full_barrier, rank_along_n(kConfig, rank),
             multicast_mask_a(kConfig, rank));
 #pragma unroll
         for (u32 part = 0; part < kParts; ++part) {
@@ -66,7 +67,7 @@ struct Mainloop {
               stages_b + state.stage * kConfig.stage_bytes_b() +
                   part * (kPartColumns * kBlockK * kElementBytes),
               Space::b(arguments, segment, part), column, block * kBlockK, full_barrier,
-              rank % kConfig.cluster_m, multicast_mask_b(kConfig, rank));
+              rank_along_m(kConfig, rank), multicast_mask_b(kConfig, rank));
         }
         state.advance();
       }
@@ -96,8 +97,11 @@ struct Mainloop {
         wgmma_descriptor(kMajorA, stages_a) + descriptor_step(kMajorA, warpgroup_row, 0);
     const u64 base_b = wgmma_descriptor(kMajorB, stages_b);
     const u32 release_to = release_target(rank);
-    u32 previous = 0;
-    for (u32 block = 0; block < k_blocks; ++block) {
+    // The position is the same in all lanes; a shuffle tells the assembler so, which then computes
+    // descriptors in uniform registers.
+    state.stage = __shfl_sync(~0u, state.stage, 0);
+    state.phase = __shfl_sync(~0u, state.phase, 0);
+    const auto multiply_block = [&](auto first) {
       barrier_wait(full + state.stage * kBarrierBytes, state.phase);
       const u64 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
       const u64 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
@@ -108,13 +112,22 @@ struct Mainloop {
         for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
           wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
               accumulators[m], a + descriptor_step(kMajorA, m * kWgmmaM, k),
-              b + descriptor_step(kMajorB, 0, k), block | k);
+              b + descriptor_step(kMajorB, 0, k), decltype(first)::value != 0 && k == 0 ? 0 : 1);
         }
       }
       wgmma_commit();
+    };
+    // The first block stands apart, so that the assembler sees that it does not read the
+    // accumulators: else they would be live from tile to tile, and no epilogue could use the
+    // registers of those that it has consumed.
+    multiply_block(Constant<1>{});
+    u32 previous = state.stage;
+    state.advance();
+    for (u32 block = 1; block < k_blocks; ++block) {
+      multiply_block(Constant<0>{});
       // One group stays in flight, so the tensor cores never wait for this warpgroup.
       wgmma_wait<1>();
-      if (block != 0) release(previous, release_to);
+      release(previous, release_to);
       previous = state.stage;
       state.advance();
     }

@@ -52,12 +52,21 @@ constexpr u32 cluster_rank(const GemmConfig& config, u32 rank_m, u32 rank_n) {
   return rank_m + rank_n * config.cluster_m;
 }
 
+// A CTA's place in its cluster. Where the cluster has one row or column the compiler need not
+// divide, nor keep the quotient.
+constexpr u32 rank_along_m(const GemmConfig& config, u32 rank) {
+  return config.cluster_n == 1 ? rank : rank % config.cluster_m;
+}
+constexpr u32 rank_along_n(const GemmConfig& config, u32 rank) {
+  return config.cluster_n == 1 ? 0 : rank / config.cluster_m;
+}
+
 // First row and base column of the tile that one CTA of the cluster computes. It may lie wholly
 // outside the space: TMA then loads zeros and stores nothing, and the cluster stays in step.
 constexpr TileCoord cta_tile(const GemmConfig& config, const SpaceShape& shape,
                              TileCoord cluster_tile, u32 rank) {
-  return {.m = (cluster_tile.m * config.cluster_m + rank % config.cluster_m) * config.tile_m,
-          .n = (cluster_tile.n * config.cluster_n + rank / config.cluster_m) *
+  return {.m = (cluster_tile.m * config.cluster_m + rank_along_m(config, rank)) * config.tile_m,
+          .n = (cluster_tile.n * config.cluster_n + rank_along_n(config, rank)) *
                base_columns(config, shape)};
 }
 
@@ -65,14 +74,14 @@ constexpr TileCoord cta_tile(const GemmConfig& config, const SpaceShape& shape,
 constexpr u16 multicast_mask_a(const GemmConfig& config, u32 rank) {
   u32 mask = 0;
   for (u32 rank_n = 0; rank_n < config.cluster_n; ++rank_n) {
-    mask |= 1u << cluster_rank(config, rank % config.cluster_m, rank_n);
+    mask |= 1u << cluster_rank(config, rank_along_m(config, rank), rank_n);
   }
   return static_cast<u16>(mask);
 }
 constexpr u16 multicast_mask_b(const GemmConfig& config, u32 rank) {
   u32 mask = 0;
   for (u32 rank_m = 0; rank_m < config.cluster_m; ++rank_m) {
-    mask |= 1u << cluster_rank(config, rank_m, rank / config.cluster_m);
+    mask |= 1u << cluster_rank(config, rank_m, rank_along_n(config, rank));
   }
   return static_cast<u16>(mask);
 }
@@ -83,8 +92,8 @@ constexpr u32 stage_writers(const GemmConfig& config) {
   return config.cluster_m + config.cluster_n - 1;
 }
 constexpr u32 stage_writer(const GemmConfig& config, u32 rank, u32 index) {
-  const u32 rank_m = rank % config.cluster_m;
-  const u32 rank_n = rank / config.cluster_m;
+  const u32 rank_m = rank_along_m(config, rank);
+  const u32 rank_n = rank_along_n(config, rank);
   if (index < config.cluster_n) return cluster_rank(config, rank_m, index);
   const u32 other = index - config.cluster_n;
   return cluster_rank(config, other < rank_m ? other : other + 1, rank_n);

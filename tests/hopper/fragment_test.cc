@@ -84,6 +84,17 @@ TEST(Fragment, StmatrixPutsAccumulatorsWhereTmaReadsThem) {
   }
 }
 
+TEST(Fragment, ChunksAreStepsFromTheFirst) {
+  for (const u32 plane : {0u, 8192u, 15u * 8192u + 1024u}) {
+    for (u32 thread = 0; thread < kWarpgroupSize; ++thread) {
+      for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+        EXPECT_EQ((plane + chunk_offset(thread, 0)) ^ chunk_step(chunk),
+                  plane + chunk_offset(thread, chunk));
+      }
+    }
+  }
+}
+
 // The eight rows of one matrix lie in different 16-byte bank groups.
 TEST(Fragment, StmatrixHasNoBankConflicts) {
   for (u32 warp = 0; warp < 4; ++warp) {

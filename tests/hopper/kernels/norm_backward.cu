@@ -87,7 +87,7 @@ struct Space0 {
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows&,
                                                         SubTile& sub, const Position& at) {
-    sub.norm.load<false, true>(a.pointers[2], at, [](u32 column) { return column; });
+    sub.norm.load(a.pointers[2], at, [](u32 column) { return column; });
   }
 
   template <u32 kBlock, u32 kChunk>
