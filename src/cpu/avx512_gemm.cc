@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GEMM kernel for AVX-512 (fp32, and bf16 where the processor multiplies it): blocks of 6 rows
-// and 64 columns in 24 registers over the whole k, added to C at its end. While it computes it asks for the operands of
-// the next call, one cache line a step of k, which hides the way from the last-level cache; and it
-// takes A as memory has it, by rows or by columns, so that no operand A is ever transposed.
+// and 64 columns in 24 registers over the whole k, added to C at its end. While it computes it asks
+// for the operands of the next call, one cache line a step of k, which hides the way from the
+// last-level cache; and it takes A as memory has it, by rows or by columns, so that no operand A is
+// ever transposed.
 #include "cpu/tile_gemm.h"
 
 #if defined(__x86_64__)

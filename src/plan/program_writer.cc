@@ -371,10 +371,21 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
 
 // ---- effects ----
 
+// id = (a value that this program has stored) ⊙ vectors.
+bool ProgramWriter::scales_stored(int id) const {
+  const Node& n = graph_.node(id);
+  if (n.op != Op::elementwise || n.fn != Elementwise::mul) return false;
+  const int of = graph_.node(n.operands[0]).shape.is_tensor() ? n.operands[0] : n.operands[1];
+  const int by = of == n.operands[0] ? n.operands[1] : n.operands[0];
+  if (!graph_.node(by).shape.is_vector()) return false;
+  return as_stored_.contains(of) || scales_stored(of);
+}
+
 void ProgramWriter::store_tile(int id) {
   const Node& n = graph_.node(id);
   const std::string name = names_.written(id, backward_);
-  int step = value(id);
+  // x ⊙ w is made of x as stored: the norm's r, which is of that x, cancels its rounding.
+  int step = scales_stored(id) ? rounded(id) : value(id);
   const std::string old_name = backward_ ? names_.added_to(id) : "";
   if (!old_name.empty()) {
     Step old;

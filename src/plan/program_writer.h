@@ -52,6 +52,7 @@ class ProgramWriter {
   int elementwise_value(const Node& node, const std::function<int(int)>& operand);
   int constant(double number);
   int rounded(int id);
+  bool scales_stored(int id) const;
   bool stores_below(int id);
   void reduce_members_apart(const program::TileMap& map);
   program::TileMap map_tiles() const;
