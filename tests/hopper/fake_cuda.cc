@@ -81,7 +81,9 @@ FAKE(cuModuleGetFunction, DriverHandle* function, DriverHandle module, const cha
 END
 FAKE(cuFuncGetAttribute, int* value, int, DriverHandle) *value = 0; END
 FAKE(cuFuncSetAttribute, DriverHandle, int, int) END
-FAKE(cuOccupancyMaxActiveClusters, int* count, DriverHandle, const cuda::LaunchConfig*) *count = 1; END
+FAKE(cuOccupancyMaxActiveClusters, int* count, DriverHandle, const cuda::LaunchConfig*)
+  *count = 1;
+END
 FAKE(cuLaunchKernelEx, const cuda::LaunchConfig* config, DriverHandle function, void** arguments,
      void**)
   const auto* first = static_cast<const unsigned char*>(arguments[0]);

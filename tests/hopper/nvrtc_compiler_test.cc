@@ -35,7 +35,9 @@ TEST(NvrtcCompiler, MakesACubinThatUsesDeviceCode) {
   EXPECT_GE(compiler->version(), kOldestNvrtc);
   const CompiledKernel kernel = compiler->compile(R"(
 #include "device/tile_order.cuh"
-extern "C" __global__ void kernel(unsigned* out) { out[threadIdx.x] = coda::device::ceil_div(7, 2); }
+extern "C" __global__ void kernel(unsigned* out) {
+  out[threadIdx.x] = coda::device::ceil_div(7, 2);
+}
 )");
   EXPECT_EQ(kernel.defect, "") << kernel.log;
   ASSERT_GT(kernel.cubin.size(), 4U);
