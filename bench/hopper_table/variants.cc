@@ -32,11 +32,8 @@ struct Cluster {
 
 constexpr std::array kClusters = {Cluster{1, 1}, Cluster{1, 2}, Cluster{2, 1}, Cluster{2, 2}};
 
-// Accumulators beyond 128 a thread leave no room for three planes' worth of epilogue registers:
-// such kernels spill.
 bool fits(const Variant& variant) {
-  const bool registers = variant.config.accumulators() <= 128 || variant.shape.planes() <= 2;
-  return registers && device::is_valid(variant.config) &&
+  return device::is_valid(variant.config) &&
          device::shared_layout(variant.config, variant.shape).fits();
 }
 
