@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend: programs as tiles over OpenMP threads, GEMMs by libxsmm, epilogues by vector
-// code picked at run time. The same bits for any number of threads and any tile shape; a row's
-// result does not depend on the other rows.
+// The CPU backend: programs as tiles over OpenMP threads, GEMMs by our own AVX-512 kernel or by
+// libxsmm, epilogues by vector code picked at run time. The same bits for any number of threads and
+// any tile shape; a row's result does not depend on the other rows.
 #pragma once
 
 #include <cstdint>

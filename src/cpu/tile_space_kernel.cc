@@ -20,8 +20,9 @@
 namespace coda::cpu {
 namespace {
 
-constexpr int64_t kAccumulatorBytes = 256 << 10;  // of a tile, in L2 beside blocks of A and B
-constexpr int64_t kStripBytes = 64 << 10;         // of a strip's planes: near the core, few calls
+constexpr int64_t kTileColumns = 128;      // of a product: what its epilogue moves fits L2 too
+constexpr int64_t kCopiedColumns = 256;    // where there is no product: fewer, longer rows
+constexpr int64_t kStripBytes = 64 << 10;  // of a strip's planes: near the core, few calls
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
@@ -37,11 +38,8 @@ TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options) {
   const int64_t all_columns = round_up(p.cols, kPanelColumns);
   shape.rows = options.tile_rows > 0 ? options.tile_rows
                                      : (p.accumulators > 0 && !p.needs_all_columns ? 128 : 64);
-  shape.cols = options.tile_cols > 0 ? options.tile_cols : 256;
-  if (options.tile_cols == 0 && p.accumulators > 0) {
-    const int64_t fits = kAccumulatorBytes / (shape.rows * 4 * p.accumulators);
-    shape.cols = std::clamp(fits / kPanelColumns * kPanelColumns, kPanelColumns, int64_t{256});
-  }
+  shape.cols = options.tile_cols > 0 ? options.tile_cols
+                                     : (p.accumulators > 0 ? kTileColumns : kCopiedColumns);
   const int64_t step = std::lcm(kPanelColumns, p.column_step);
   shape.cols =
       std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);
