@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "checkpoint.h"
 #include "coda/error.h"
@@ -14,6 +15,7 @@
 #include "data_flags.h"
 #include "io/model_config.h"
 #include "model_flags.h"
+#include "train/run_lock.h"
 #include "train_run.h"
 
 namespace coda::tools {
@@ -191,17 +193,23 @@ train::TrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) 
   return s;
 }
 
+void require_no_run(const TrainFlags& flags) {
+  const auto old = train::newest_checkpoint(flags.out);
+  require(!old || flags.overwrite,
+          flags.out + ": there is a run already, with " + (old ? old->string() : "") +
+              " (go on with --resume, start anew with --overwrite, or choose another --out)");
+}
+
 int run(const CLI::App& command, TrainFlags flags) {
   RunPlan plan;
   const auto given = given_options(command);
+  std::optional<train::RunLock> lock;
+  if (fs::is_directory(flags.out)) lock.emplace(flags.out);
   if (flags.resume) {
     require(!flags.overwrite, "--resume and --overwrite are both given: give one of them");
     resume(given, flags, plan);
   } else {
-    const auto old = train::newest_checkpoint(flags.out);
-    require(!old || flags.overwrite,
-            flags.out + ": there is a run already, with " + (old ? old->string() : "") +
-                " (go on with --resume, start anew with --overwrite, or choose another --out)");
+    require_no_run(flags);
     plan.state.options = given;
     plan.state.seed = flags.seed;
   }
@@ -230,6 +238,10 @@ int run(const CLI::App& command, TrainFlags flags) {
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
   plan.report = flags.report;
+  if (!lock) {  // the folder is made once all flags are known to be good
+    lock.emplace(flags.out);
+    require_no_run(flags);
+  }
   return run_training(std::move(plan));
 }
 

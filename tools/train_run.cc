@@ -109,11 +109,10 @@ class Run {
     save();
   }
 
-  void step() {
+  // A failure of a run that is under way says where to go on from.
+  void naming_the_last_checkpoint(const auto& action) {
     try {
-      const train::StepReport report = trainer_.step();
-      plan_.state.train_losses.push_back({trainer_.step_count, report.loss});
-      progress_.step(trainer_.step_count, report.loss);
+      action();
     } catch (const Error& error) {
       const auto last = train::newest_checkpoint(plan_.out);
       throw Error(std::string(error.what()) + "; the last good checkpoint is " +
@@ -121,11 +120,21 @@ class Run {
     }
   }
 
+  void step() {
+    naming_the_last_checkpoint([this] {
+      const train::StepReport report = trainer_.step();
+      plan_.state.train_losses.push_back({trainer_.step_count, report.loss});
+      progress_.step(trainer_.step_count, report.loss);
+    });
+  }
+
   void save() {
     const auto start = std::chrono::steady_clock::now();
     plan_.state.step = trainer_.step_count;
-    checkpoint_ =
-        train::save_checkpoint(plan_.out, plan_.settings.model, tensors_of(trainer_), plan_.state);
+    naming_the_last_checkpoint([this] {
+      checkpoint_ = train::save_checkpoint(plan_.out, plan_.settings.model, tensors_of(trainer_),
+                                           plan_.state);
+    });
     progress_.exclude(seconds_since(start));
   }
 

@@ -3,6 +3,9 @@
 // leaves nothing half written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -162,6 +165,48 @@ TEST_F(BadInput, AFullDiskKeepsTheLastCheckpoint) {
   EXPECT_EQ(names_in(folder / "new"), Words{});
   EXPECT_EQ(names_in(out()), names);
   EXPECT_EQ(read_bytes(fs::path(good) / "model.safetensors"), before);
+}
+
+// The disk fills up while a run is under way: after its first checkpoints no file can be written.
+TEST_F(BadInput, ADiskThatFillsUpStopsTheRunAndKeepsTheLastCheckpoint) {
+  const CommandResult result =
+      run_coda(Words{"train", "--out", out()} + kTiny +
+                   Words{"--data", text(), "--steps", "1000000", "--save-every", "1"},
+               {.file_limit = int64_t{1} << 40, .while_running = [this](pid_t child) {
+                  for (int i = 0; i < 10000 && !fs::exists(folder / "run/step-000002"); ++i)
+                    usleep(1000);
+                  const rlimit limit{1000, 1000};
+                  prlimit(child, RLIMIT_FSIZE, &limit, nullptr);
+                }});
+  expect_one_line(result, 1, {"run/step-", "File too large", "the last good checkpoint is"});
+  const size_t at = result.err.rfind(folder / "run/step-");
+  ASSERT_NE(at, std::string::npos);
+  const std::string last = result.err.substr(at, result.err.find('\n', at) - at);
+  for (const std::string& name : names_in(out())) EXPECT_EQ(name.find(".tmp"), std::string::npos);
+  const CommandResult eval = run_coda({"eval", last, "--data", folder / "text.txt"});
+  EXPECT_EQ(eval.status, 0) << eval.err;
+  const CommandResult resumed =
+      run_coda({"train", "--out", out(), "--resume"}, {.while_running = [](pid_t child) {
+                 usleep(300000);
+                 kill(child, SIGINT);
+               }});
+  EXPECT_TRUE(resumed.status == 130 || resumed.status == 128 + SIGINT) << resumed.err;
+}
+
+TEST_F(BadInput, TwoRunsInOneFolder) {
+  const std::string data = text();
+  CommandResult second;
+  CommandResult resumed;
+  run_coda(Words{"train", "--out", out()} + kTiny + Words{"--data", data, "--steps", "1000000"},
+           {.while_running = [&](pid_t child) {
+             for (int i = 0; i < 10000 && !fs::exists(folder / "run/latest"); ++i) usleep(1000);
+             second = train({"--data", data, "--steps", "2", "--overwrite"});
+             resumed = run_coda({"train", "--out", out(), "--resume"});
+             kill(child, SIGKILL);
+           }});
+  expect_one_line(second, 1, {folder / "run", "another coda train", "--out"});
+  expect_one_line(resumed, 1, {folder / "run", "another coda train"});
+  EXPECT_EQ(train({"--data", data, "--steps", "2", "--overwrite"}).status, 0);
 }
 
 TEST_F(BadInput, ALossThatIsNotFiniteStopsAndKeepsTheLastCheckpoint) {
