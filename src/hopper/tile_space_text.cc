@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <map>
 #include <vector>
 
 #include "coda/error.h"
 #include "device/tile_position.cuh"
 #include "hopper/expressions.h"
+#include "hopper/tile_layout.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"
 
@@ -20,18 +20,7 @@ namespace coda::hopper {
 namespace {
 
 using program::TileMap;
-
-// How a value lies in a thread's eight base columns.
-struct Layout {
-  enum Kind { narrow, wide, grouped } kind = narrow;
-  Dim pairing = 0;        // wide, and grouped from wide
-  int64_t group = 0;      // grouped: natural columns of a group
-  bool is_split = false;  // grouped: the members of a pair lie in different groups
-
-  int planes() const { return kind == wide || is_split ? 2 : 1; }
-  bool is_vector() const { return kind != grouped; }
-  friend bool operator==(const Layout&, const Layout&) = default;
-};
+using Layout = TileLayout;
 
 // What a thread holds of a step's value: names of planes, of a row's float, or a literal.
 using Planes = std::vector<std::string>;
@@ -62,7 +51,7 @@ class SpaceWriter {
       reduces_columns_ = reduces_columns_ || step(i).kind == StepKind::column_partial;
     }
     find_stored();
-    find_layouts();
+    layouts_ = tile_layouts(program_, map_, space_, sizes_);
     find_needed();
     choose_rows();
     rows_ = arguments_.number("rows_" + id_, size(space_.shape.rows));
@@ -109,75 +98,7 @@ class SpaceWriter {
     return std::find(stored_.begin(), stored_.end(), t) != stored_.end();
   }
 
-  // ---- Layouts.
-
-  Layout plain_layout(int i) const {
-    return map_.pairing[i] == Dim(0) ? Layout{}
-                                     : Layout{.kind = Layout::wide, .pairing = map_.pairing[i]};
-  }
-
-  // Of what one column for each `group` columns of `from` is; `i` is the step that says so.
-  Layout group_layout(int i, const Layout& from, const Dim& group) const {
-    Layout result{.kind = Layout::grouped, .pairing = from.pairing, .group = size(group)};
-    if (from.kind == Layout::wide) {
-      const int64_t pairs = size(from.pairing);
-      result.is_split = result.group % pairs != 0;
-      require(!result.is_split || pairs / 2 % result.group == 0,
-              describe(i) + " its groups of " + group.text() + " columns and the pairs within " +
-                  from.pairing.text() +
-                  " columns cut each other; store the value and group it in another program");
-    }
-    const int64_t base = base_group(result);
-    require(std::has_single_bit(static_cast<uint64_t>(base)) && base <= device::kBlockColumns,
-            describe(i) + " a group of " + std::to_string(base) +
-                " base columns is not held by a warp; groups are powers of two up to " +
-                std::to_string(device::kBlockColumns) + " columns");
-    return result;
-  }
-  int64_t base_group(const Layout& grouped) const {
-    const bool is_joined = !(grouped.pairing == Dim(0)) && !grouped.is_split;
-    return is_joined ? grouped.group / 2 : grouped.group;
-  }
-
-  // Values with one column a group learn how they lie from those whose columns they sum or repeat.
-  void find_layouts() {
-    std::map<int, Layout> known;
-    for (int i : space_.steps) {
-      if (!map_.on_tile[i] || map_.grouped[i]) continue;
-      known[i] = plain_layout(i);
-    }
-    const auto learn = [&](int i, const Layout& layout) {
-      const auto [found, is_new] = known.try_emplace(i, layout);
-      require(found->second == layout, describe(i) +
-                                           " its columns stand for different groups of "
-                                           "the tile; store it, and load it in another "
-                                           "program");
-      return is_new;
-    };
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (int i : space_.steps) {
-        const Step& s = step(i);
-        if (s.kind == StepKind::reduce_group) {
-          changed |= learn(i, group_layout(i, known.at(s.operands[0]), s.group));
-        } else if (s.kind == StepKind::repeat_group) {
-          changed |= learn(s.operands[0], group_layout(i, known.at(i), s.group));
-        } else if (map_.on_tile[i] && map_.grouped[i]) {
-          for (int operand : s.operands) {
-            if (!map_.on_tile[operand]) continue;
-            if (known.contains(operand)) changed |= learn(i, known.at(operand));
-            if (known.contains(i)) changed |= learn(operand, known.at(i));
-          }
-        }
-      }
-    }
-    layouts_ = std::move(known);
-  }
-  const Layout& layout(int i) const {
-    const auto found = layouts_.find(i);
-    invariant(found != layouts_.end(), "a value of a tile space has no layout");
-    return found->second;
-  }
+  const Layout& layout(int i) const { return layouts_.at(i); }
 
   // ---- Which planes are used: a member that nothing reads is not loaded.
 
@@ -447,7 +368,7 @@ class SpaceWriter {
   void reduce_group(int i) {
     const Layout lies = layout(i);
     const Planes from = values_.at(step(i).operands[0]);
-    const std::string call = " = group_sum<" + std::to_string(base_group(lies)) + ">(";
+    const std::string call = " = group_sum<" + std::to_string(lies.base_group()) + ">(";
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
       planes.push_back(name('v', i, plane_suffix(lies.planes(), w)));

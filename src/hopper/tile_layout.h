@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the values of a tile space without a product lie in a thread's eight base columns.
+// Invariant: a value with one column a group is kept as one of the base width whose columns repeat.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "program/tile_map.h"
+
+namespace coda::hopper {
+
+struct TileLayout {
+  enum Kind { narrow, wide, grouped } kind = narrow;
+  Dim pairing = 0;        // wide, and grouped from wide
+  int64_t group = 0;      // grouped: natural columns of a group
+  bool is_split = false;  // grouped: the members of a pair lie in different groups
+
+  // Values of eight columns that a thread holds of each row.
+  int planes() const { return kind == wide || is_split ? 2 : 1; }
+  // Its columns are neighbours in memory.
+  bool is_vector() const { return kind != grouped; }
+  // Base columns of a group.
+  int64_t base_group() const { return pairing == Dim(0) || is_split ? group : group / 2; }
+  friend bool operator==(const TileLayout&, const TileLayout&) = default;
+};
+
+// Of each step of the space that is a tile. Throws Error, naming the step, if a group of columns is
+// not what a warp can hold.
+std::map<int, TileLayout> tile_layouts(const Program& program, const program::TileMap& map,
+                                       const TileSpace& space, const DimValues& sizes);
+
+}  // namespace coda::hopper
