@@ -121,7 +121,7 @@ std::string environment(const char* name) {
 }  // namespace
 
 fs::path default_cache_folder() {
-  if (const std::string own = environment("CODA_CACHE_DIR"); !own.empty()) return own;
+  if (const std::string own = environment("CODA_CACHE_DIR"); !own.empty()) return fs::path(own);
   if (const std::string caches = environment("XDG_CACHE_HOME"); !caches.empty())
     return fs::path(caches) / "coda";
   if (const std::string home = environment("HOME"); !home.empty())

@@ -16,7 +16,7 @@ std::shared_ptr<const hopper::Context> shared_context() {
   static std::mutex mutex;
   static std::weak_ptr<const hopper::Context> latest;
   const std::lock_guard lock(mutex);
-  const auto wanted = std::make_shared<const hopper::Context>();
+  auto wanted = std::make_shared<const hopper::Context>();
   if (auto known = latest.lock(); known != nullptr && known->handle() == wanted->handle())
     return known;
   latest = wanted;

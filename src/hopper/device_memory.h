@@ -32,6 +32,7 @@ class DeviceMemory {
   }
 
   DeviceAddress address() const { return address_; }  // a multiple of 256
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): what tensors carry as their data
   std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
   size_t bytes() const { return bytes_; }
 
