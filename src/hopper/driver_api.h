@@ -18,6 +18,7 @@ using DriverHandle = void*;  // a context, module, function, stream, event, grap
 namespace cuda {
 
 inline constexpr int kClusterDimension = 4;  // launch attributes
+inline constexpr int kDependentLaunch = 6;
 inline constexpr int kMaxDynamicShared = 8;  // function attributes
 inline constexpr int kLocalBytes = 3;
 inline constexpr int kRegisters = 4;
@@ -34,7 +35,7 @@ inline constexpr int kNotReady = 600;
 struct LaunchAttribute {
   int id;
   int padding;
-  unsigned cluster[3];
+  unsigned cluster[3];  // of kDependentLaunch: whether it is allowed, 0, 0
   char rest[64 - 3 * sizeof(unsigned)];
 };
 static_assert(sizeof(LaunchAttribute) == 72);

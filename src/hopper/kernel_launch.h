@@ -46,6 +46,9 @@ struct KernelLaunch {
   uint32_t cluster = 1;
   uint32_t threads = 1;
   uint32_t shared_bytes = 0;  // dynamic
+  // It may start while the kernel before it ends: it waits before it touches memory, as
+  // device/dependent_launch.cuh says.
+  bool waits_for_predecessor = false;
 };
 
 struct LowerOptions {

@@ -50,14 +50,24 @@ void LaunchedKernel::run(std::span<const TensorView> tensors) {
   const Variant& variant = *binding.variant;
   for (size_t i = 0; i < variant.launches.size(); ++i) {
     const KernelLaunch& launch = variant.launches[i];
-    cuda::LaunchAttribute cluster = {
-        .id = cuda::kClusterDimension, .padding = 0, .cluster = {launch.cluster, 1, 1}, .rest = {}};
+    cuda::LaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (launch.cluster > 1) {
+      attributes[count++] = {.id = cuda::kClusterDimension,
+                             .padding = 0,
+                             .cluster = {launch.cluster, 1, 1},
+                             .rest = {}};
+    }
+    if (launch.waits_for_predecessor) {
+      attributes[count++] = {
+          .id = cuda::kDependentLaunch, .padding = 0, .cluster = {1, 0, 0}, .rest = {}};
+    }
     const cuda::LaunchConfig config = {.grid = {launch.grid, 1, 1},
                                        .block = {launch.threads, 1, 1},
                                        .shared_bytes = launch.shared_bytes,
                                        .stream = stream,
-                                       .attributes = &cluster,
-                                       .attribute_count = launch.cluster > 1 ? 1U : 0U};
+                                       .attributes = attributes,
+                                       .attribute_count = count};
     // The driver copies the arguments before it returns.
     void* arguments[] = {const_cast<ArgumentBlock*>(binding.arguments[i].data())};
     check_driver(driver().launch_kernel_ex(&config, variant.functions[i], arguments, nullptr),

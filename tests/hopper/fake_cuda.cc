@@ -87,14 +87,19 @@ END
 FAKE(cuLaunchKernelEx, const cuda::LaunchConfig* config, DriverHandle function, void** arguments,
      void**)
   const auto* first = static_cast<const unsigned char*>(arguments[0]);
-  state.launches.push_back(
-      {.function = *static_cast<std::string*>(function),
-       .grid = config->grid[0],
-       .block = config->block[0],
-       .cluster = config->attribute_count == 0 ? 1 : config->attributes[0].cluster[0],
-       .shared_bytes = config->shared_bytes,
-       .stream = config->stream,
-       .arguments = {first, first + state.argument_bytes}});
+  coda::hopper::FakeLaunch launch;
+  launch.function = *static_cast<std::string*>(function);
+  launch.grid = config->grid[0];
+  launch.block = config->block[0];
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const cuda::LaunchAttribute& attribute = config->attributes[i];
+    if (attribute.id == cuda::kClusterDimension) launch.cluster = attribute.cluster[0];
+    if (attribute.id == cuda::kDependentLaunch) launch.is_dependent = attribute.cluster[0] == 1;
+  }
+  launch.shared_bytes = config->shared_bytes;
+  launch.stream = config->stream;
+  launch.arguments.assign(first, first + state.argument_bytes);
+  state.launches.push_back(launch);
 END
 FAKE(cuStreamCreate, DriverHandle* stream, unsigned) *stream = new int; END
 FAKE(cuStreamDestroy_v2, DriverHandle stream) delete static_cast<int*>(stream); END

@@ -15,7 +15,8 @@ struct FakeLaunch {
   std::string function;
   unsigned grid = 0;
   unsigned block = 0;
-  unsigned cluster = 0;
+  unsigned cluster = 1;
+  bool is_dependent = false;
   unsigned shared_bytes = 0;
   void* stream = nullptr;
   std::vector<unsigned char> arguments;

@@ -78,6 +78,7 @@ class HopperBackendTest : public ::testing::Test {
       launch.cluster = 2;
       launch.threads = 384;
       launch.shared_bytes = 200000;
+      launch.waits_for_predecessor = program.name == "follower";
       return std::vector<KernelLaunch>{launch};
     };
     return result;
@@ -147,6 +148,19 @@ TEST_F(HopperBackendTest, ALaunchHasDescriptorsAddressesAndNumbersInOrder) {
   EXPECT_EQ(half.box_columns, 16U);
   // Nothing waited for the GPU.
   EXPECT_EQ(fake_->calls["cuStreamSynchronize"] + fake_->calls["cuCtxSynchronize"], 0);
+}
+
+TEST_F(HopperBackendTest, OnlyAKernelThatWaitsMayStartBeforeTheOneBeforeItHasEnded) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());
+  const DeviceTensor x(DType::bf16, 8, 64, Stream::of(nullptr));
+  for (const std::string name : {"first", "follower"}) {
+    const auto kernel = backend->prepare(program_of(name), {{"M", 8}, {"N", 64}});
+    kernel->run(std::vector<TensorView>{x.view(), x.view()});
+  }
+  EXPECT_FALSE(fake_->launches.at(0).is_dependent);
+  EXPECT_TRUE(fake_->launches.at(1).is_dependent);
+  EXPECT_EQ(fake_->launches.at(1).cluster, 2U);
 }
 
 TEST_F(HopperBackendTest, DescriptorsAreKeptForEachSetOfPlaces) {
