@@ -165,7 +165,9 @@ __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
   }
   const Reduced<kKind> all = merge_lanes(merge(lower, upper), 2);
   const u32 row = at.row + 8 * side;
-  if (at.thread % 4 >= 2 || row >= at.rows || at.column >= at.columns) return;
+  // The lane's own columns may lie outside where the partial's first ones do not.
+  const bool is_outside = at.partial_column() * kSubTileColumns >= at.columns;
+  if (at.thread % 4 >= 2 || row >= at.rows || is_outside) return;
 #pragma unroll
   for (u32 lane = 0; lane < lanes_of(kKind); ++lane) {
     const u64 line = static_cast<u64>(lane) * at.rows + row;
