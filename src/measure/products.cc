@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/products.h"
+
+namespace coda::measure {
+namespace {
+
+device::Layout layout_of(const GemmSegment& segment) {
+  using device::Layout;
+  return segment.transpose_a ? (segment.transpose_b ? Layout::tt : Layout::nt)
+                             : (segment.transpose_b ? Layout::tn : Layout::nn);
+}
+
+std::vector<int> operands(const Step& gemm, int GemmSegment::* which) {
+  std::vector<int> tensors;
+  for (const GemmSegment& segment : gemm.segments) tensors.push_back(segment.*which);
+  return tensors;
+}
+
+}  // namespace
+
+std::string ProductShape::text() const {
+  static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
+  static_assert(static_cast<int>(device::Layout::tn) == 0 &&
+                static_cast<int>(device::Layout::tt) == 3);
+  return std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + " " +
+         kLayouts[static_cast<int>(layout)] + " " + std::string(name_of(type));
+}
+
+std::vector<ProductShape> products_of(const Program& program, const DimValues& sizes) {
+  struct Product {
+    const Step* gemm;
+    ProductShape shape;
+  };
+  std::vector<Product> products;
+  for (const Step& step : program.steps) {
+    if (step.kind != StepKind::gemm) continue;
+    ProductShape shape{.m = step.shape.rows.evaluate(sizes),
+                       .n = step.shape.cols.evaluate(sizes),
+                       .k = 0,
+                       .layout = layout_of(step.segments.front()),
+                       .type = program.tensors[step.segments.front().a].dtype};
+    for (const GemmSegment& segment : step.segments) {
+      const Shape& a = program.tensors[segment.a].shape;
+      shape.k += (segment.transpose_a ? a.rows : a.cols).evaluate(sizes);
+    }
+    bool joined = false;
+    for (Product& other : products) {
+      if (other.shape.layout != shape.layout) continue;
+      if (operands(*other.gemm, &GemmSegment::a) == operands(step, &GemmSegment::a)) {
+        other.shape.n += shape.n;
+        joined = true;
+      } else if (operands(*other.gemm, &GemmSegment::b) == operands(step, &GemmSegment::b)) {
+        other.shape.m += shape.m;
+        joined = true;
+      }
+      if (joined) break;
+    }
+    if (!joined) products.push_back({&step, shape});
+  }
+  std::vector<ProductShape> shapes;
+  for (const Product& product : products) shapes.push_back(product.shape);
+  return shapes;
+}
+
+}  // namespace coda::measure

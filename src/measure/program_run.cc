@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/program_run.h"
+
+#include <algorithm>
+
+#include "measure/random_fill.h"
+
+namespace coda::measure {
+namespace {
+
+constexpr int64_t kPaddedRow = 128;  // bytes
+
+TensorView allocate(hopper::HopperState& state, DType type, int64_t rows, int64_t cols,
+                    const std::string& name, std::vector<hopper::DeviceMemory>& memory) {
+  const int64_t size = size_of(type);
+  const bool is_matrix = rows > 1 && cols > 1 && size == 2;
+  const int64_t stride =
+      is_matrix ? (cols * size + kPaddedRow - 1) / kPaddedRow * kPaddedRow / size : cols;
+  memory.emplace_back(state.context, static_cast<size_t>(rows * stride * size), state.stream, name,
+                      hopper::Allocation::plain);
+  return {memory.back().data(), type, rows, cols, stride};
+}
+
+// Row indices of a table are rows of it, columns to select are columns.
+uint32_t limit_of(const Program& program, const DimValues& sizes, int tensor) {
+  int64_t limit = 1;
+  for (const Step& step : program.steps) {
+    if (step.row_index == tensor) {
+      limit = program.tensors[step.tensor].shape.rows.evaluate(sizes);
+    }
+    if (step.kind == StepKind::select_column && program.steps[step.operands[1]].tensor == tensor) {
+      limit = program.steps[step.operands[0]].shape.cols.evaluate(sizes);
+    }
+  }
+  return static_cast<uint32_t>(limit);
+}
+
+}  // namespace
+
+ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& program,
+                               const DimValues& sizes, unsigned sets) {
+  uint64_t seed = 1;
+  for (unsigned set = 0; set < sets; ++set) {
+    std::vector<TensorView>& views = views_.emplace_back();
+    for (size_t t = 0; t < program.tensors.size(); ++t) {
+      const TensorDecl& decl = program.tensors[t];
+      const PhysicalShape shape = physical_shape(decl, sizes);
+      views.push_back(allocate(state, decl.dtype, shape.rows, shape.cols, decl.name, memory_));
+      fill_random(state, views.back(), seed++, 1.0F, limit_of(program, sizes, static_cast<int>(t)));
+    }
+  }
+}
+
+std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
+                                                const Program& program, const DimValues& sizes,
+                                                std::optional<hopper::GemmChoice> choice) {
+  std::vector<hopper::KernelTensor> tensors;
+  for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, true, true});
+  return std::make_unique<hopper::LaunchedKernel>(
+      std::move(state), program.name, std::move(tensors),
+      [program, sizes, choice](std::span<const int64_t> row_strides) {
+        hopper::LowerOptions options;
+        options.row_strides.assign(row_strides.begin(), row_strides.end());
+        options.choice = choice;
+        return hopper::lower(program, sizes, options);
+      });
+}
+
+ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets)
+    : shape_(shape) {
+  using device::Layout;
+  const bool a_turned = shape.layout == Layout::nt || shape.layout == Layout::tt;
+  const bool b_turned = shape.layout == Layout::tn || shape.layout == Layout::tt;
+  uint64_t seed = 1000;
+  for (unsigned set = 0; set < sets; ++set) {
+    const auto matrix = [&](int64_t rows, int64_t cols, const char* name) {
+      return allocate(state, shape.type, rows, cols, name, memory_);
+    };
+    sets_.push_back({.a = a_turned ? matrix(shape.k, shape.m, "a") : matrix(shape.m, shape.k, "a"),
+                     .b = b_turned ? matrix(shape.n, shape.k, "b") : matrix(shape.k, shape.n, "b"),
+                     .out = matrix(shape.m, shape.n, "out")});
+    fill_random(state, sets_.back().a, seed++);
+    fill_random(state, sets_.back().b, seed++);
+  }
+  algorithms_ = cublas_algorithms(sets_, shape.layout, state.stream);
+}
+
+}  // namespace coda::measure

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program with tensors of its own on the GPU, in several sets so that timing never measures the
+// L2 cache, and the products inside it on cuBLAS over tensors of the same shapes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hopper/choose_config.h"
+#include "hopper/launched_kernel.h"
+#include "measure/cublas.h"
+#include "measure/products.h"
+
+namespace coda::measure {
+
+// Rows of 16-bit tensors are padded to 128 bytes. What the program reads is random.
+class ProgramTensors {
+ public:
+  ProgramTensors(hopper::HopperState& state, const Program& program, const DimValues& sizes,
+                 unsigned sets);
+
+  unsigned sets() const { return static_cast<unsigned>(views_.size()); }
+  const std::vector<TensorView>& views(unsigned set) const { return views_[set % views_.size()]; }
+
+ private:
+  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<std::vector<TensorView>> views_;
+};
+
+// The program on its tensors with one configuration, or the chosen one.
+std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
+                                                const Program& program, const DimValues& sizes,
+                                                std::optional<hopper::GemmChoice> choice = {});
+
+// One product on cuBLAS: its operands, and its algorithms.
+class ProductPeer {
+ public:
+  ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets);
+
+  const ProductShape& shape() const { return shape_; }
+  const std::vector<std::function<void(unsigned set)>>& algorithms() const { return algorithms_; }
+
+ private:
+  ProductShape shape_;
+  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<GemmOperands> sets_;
+  std::vector<std::function<void(unsigned set)>> algorithms_;
+};
+
+}  // namespace coda::measure

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random tensors made on the GPU: what a kernel multiplies decides its power, so timings use normal
+// deviates, not zeros.
+#pragma once
+
+#include <cstdint>
+
+#include "coda/tensor.h"
+#include "hopper/launched_kernel.h"
+
+namespace coda::measure {
+
+// Normal deviates times `scale`; of an i32 tensor whole numbers from 0 to `limit` - 1. Enqueued on
+// the state's stream.
+void fill_random(hopper::HopperState& state, const TensorView& view, uint64_t seed,
+                 float scale = 1.0F, uint32_t limit = 1);
+
+}  // namespace coda::measure
