@@ -85,10 +85,7 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
   const device::SpaceShape shape = space.shape();
   uint32_t registers = config.accumulators() + 24 + 4 * (shape.loads + shape.stores) +
                        2 * config.blocks_m() * space.row_values + space.column_registers +
-                       10 * space.column_fields;
-  for (const TileMove& load : space.loads) {
-    if (load.movement == Movement::direct) registers += load.is_wide ? 16 : 8;
-  }
+                       space.direct_registers + 10 * space.column_fields;
   for (int i : space.row_partials) {
     const PartialKind kind = sizes.step(i).partial;
     registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 14;

@@ -31,6 +31,7 @@ class Analyser {
     find_loads();
     count_vectors();
     assign_planes();
+    count_direct_loads();
     return std::move(result_);
   }
 
@@ -234,15 +235,29 @@ class Analyser {
   }
 
   void count_vectors() {
+    constexpr uint32_t kMostRegisters = 16;
     const int64_t base = sizes_.size(tile_space_.shape.cols);
+    uint32_t packed = 0;
+    uint32_t wide = 0;
     for (int i : tile_space_.steps) {
       if (!is_first(i)) continue;
       if (step(i).kind == StepKind::load_per_row) ++result_.row_values;
       if (step(i).kind != StepKind::load_per_column) continue;
       const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
-      const bool packed = is_16_bit(sizes_.tensor(step(i).tensor).dtype);
-      result_.column_registers += planes * (packed ? 8 : 16);
+      (is_16_bit(sizes_.tensor(step(i).tensor).dtype) ? packed : wide) += planes;
     }
+    result_.loads_columns_by_chunk = 8 * packed + 16 * wide > kMostRegisters;
+    result_.column_registers = 8 * packed + (result_.loads_columns_by_chunk ? 4 : 16) * wide;
+  }
+
+  void count_direct_loads() {
+    constexpr uint32_t kMostRegisters = 32;
+    uint32_t planes = 0;
+    for (const TileMove& load : result_.loads) {
+      if (load.movement == Movement::direct) planes += load.is_wide ? 2 : 1;
+    }
+    result_.loads_early = 8 * planes <= kMostRegisters;
+    result_.direct_registers = result_.loads_early ? 8 * planes : 4;
   }
 
   // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.

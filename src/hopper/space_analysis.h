@@ -60,7 +60,13 @@ struct SpaceAnalysis {
   std::vector<int> selections;       // store_vector steps of selected columns
   bool ragged_columns = false;       // base columns are no multiple of 64
   uint32_t row_values = 0;           // per-row vectors that are loaded
-  uint32_t column_registers = 0;     // of a thread, for the per-column vectors of one sub-tile
+  // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of its
+  // planes; but those in fp32 for one chunk at a time if they would take too many.
+  uint32_t column_registers = 0;
+  bool loads_columns_by_chunk = false;
+  // Direct loads of a chunk are all issued before any is used, unless they would take too many.
+  uint32_t direct_registers = 0;
+  bool loads_early = true;
 
   const TileMove* find_load(int step) const;
   device::SpaceShape shape() const;

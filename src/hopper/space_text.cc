@@ -238,6 +238,16 @@ class SpaceWriter {
       body_.line("const Elements<2> " + made + "{{static_cast<float>(" +
                  natural(reader, plane, "column") + "), static_cast<float>(" +
                  natural(reader, plane, "(column + 1)") + ")}};");
+    } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_chunk &&
+               !is_16_bit(tensor(s.tensor).dtype)) {
+      const auto side = [&](const std::string& column) {
+        return "load_pair<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
+               arguments_.pointer(s.tensor) + ", " + natural(reader, plane, column) +
+               ", inside_pair(" + column + ", at.columns))";
+      };
+      before_.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
+      before_.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
+      name = made + "[pair / 2]";
     } else if (s.kind == StepKind::load_per_column) {
       sub_fields_.line("ColumnValues<" + std::string(stored_text(tensor(s.tensor).dtype)) + "> " +
                        made + ";");
@@ -248,12 +258,9 @@ class SpaceWriter {
     } else {
       std::vector<std::string> operands;
       for (int operand : s.operands) operands.push_back(column_value(operand, reader, plane));
-      body_.line("const auto " + made + " = " + column_step(s, operands) + ";");
+      body_.line("const auto " + made + " = " + vector_step(s, operands) + ";");
     }
     return name;
-  }
-  std::string column_step(const Step& s, const std::vector<std::string>& operands) const {
-    return vector_step(s, operands);
   }
 
   // ---- The chunk.
@@ -329,10 +336,16 @@ class SpaceWriter {
       return name;
     }
     const std::string row = s.row_index >= 0 ? kept_index(s.row_index) : "row";
+    const std::string value = std::string("load_") + pair_or_two(i) + "<" +
+                              std::string(stored_text(type)) + ">(" +
+                              arguments_.pointer(s.tensor) + ", " + pair_places(i, plane, row) +
+                              ", inside)";
+    if (!analysis_.loads_early) {
+      body_.line("const auto " + name + " = " + value + ";");
+      return name;
+    }
     before_.line("Elements<2> " + name + "[kPairs];");
-    early_.line(name + "[pair] = load_" + pair_or_two(i) + "<" + std::string(stored_text(type)) +
-                ">(" + arguments_.pointer(s.tensor) + ", " + pair_places(i, plane, row) +
-                ", inside);");
+    early_.line(name + "[pair] = " + value + ";");
     return name + "[pair]";
   }
 

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of programs with products: what their text looks like, that it serves all sizes and all
+// layers, and that every program of the plans of LLaMA and GPT-2 becomes kernels without a spill,
+// local memory or serialised wgmma.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "coda/error.h"
+#include "hopper/choose_config.h"
+#include "hopper/gemm_programs.h"
+#include "hopper/nvrtc.h"
+
+namespace coda::hopper {
+namespace {
+
+using ::testing::HasSubstr;
+
+// CODA_UPDATE_GOLDEN=1 writes the file anew: read the difference before it is committed.
+void expect_golden(const std::string& file, const std::vector<KernelLaunch>& launches) {
+  std::string now;
+  for (const KernelLaunch& launch : launches) now += launch.source;
+  const std::string path = std::string(CODA_SOURCE_DIR) + "/tests/hopper/golden/" + file;
+  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << now;
+    return;
+  }
+  std::ifstream golden(path);
+  ASSERT_TRUE(golden) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(golden), {}), now)
+      << "CODA_UPDATE_GOLDEN=1 writes the new text";
+}
+
+Program measured_program(const std::string& name) {
+  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
+  return parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}};
+
+TEST(GemmEmitter, GoldenTexts) {
+  for (const std::string name : {"residual_norm", "swiglu", "rope_2048", "norm_backward"}) {
+    expect_golden(name + ".cu", lower(measured_program(name), kSizes, {}));
+  }
+}
+
+// What is compiled for one batch serves every other: sizes are in the numbers only.
+TEST(GemmEmitter, TextDoesNotDependOnSizes) {
+  for (const std::string name : {"residual_norm", "swiglu", "swiglu_backward", "loss"}) {
+    const Program program = measured_program(name);
+    LowerOptions options;
+    options.choice = legal_choices(program, kSizes, {}).front();
+    const std::vector<KernelLaunch> launches = lower(program, kSizes, options);
+    for (const int64_t rows : {1, 100, 4096}) {
+      const DimValues other{{"M", rows}, {"N", 4096}, {"K", 1024}};
+      const std::vector<KernelLaunch> others = lower(program, other, options);
+      ASSERT_EQ(others.size(), launches.size());
+      EXPECT_EQ(others[0].source, launches[0].source) << name << " with " << rows << " rows";
+      EXPECT_NE(others[0].numbers, launches[0].numbers);
+      EXPECT_EQ(others[0].shared_bytes, launches[0].shared_bytes);
+    }
+  }
+}
+
+const LlamaSizes kLlama{.hidden = 2048,
+                        .heads = 16,
+                        .kv_heads = 4,
+                        .head_dim = 128,
+                        .mlp = 5632,
+                        .vocab = 32768,
+                        .sequence = 2048};
+
+// Of the kernels that make products: only they have descriptors.
+std::set<std::string> texts_of(const std::vector<SizedProgram>& programs) {
+  std::set<std::string> texts;
+  for (const SizedProgram& p : programs) {
+    for (const KernelLaunch& launch : lower(p.program, p.sizes, p.options)) {
+      if (!launch.maps.empty()) texts.insert(launch.source);
+    }
+  }
+  return texts;
+}
+
+// Layers differ in the names of their tensors only; texts must not, or each layer is compiled. (But
+// for the comment: a program of one layer may have tiles of all others in it.)
+TEST(GemmEmitter, FurtherLayersNeedNoFurtherKernels) {
+  for (const PlanSource source : {PlanSource::llama_model, PlanSource::gpt2_model}) {
+    LlamaSizes sizes = kLlama;
+    if (source == PlanSource::gpt2_model) sizes.kv_heads = sizes.heads;
+    const auto of_layers = [&](int layers) {
+      std::set<std::string> code;
+      for (const std::string& text : texts_of(gemm_programs(
+               source, sizes, 4096, DType::bf16, Objective::memory, DType::bf16, layers))) {
+        code.insert(text.substr(text.find("#include")));
+      }
+      return code;
+    };
+    EXPECT_EQ(of_layers(3), of_layers(5));
+  }
+}
+
+void expect_no_defects(const std::set<std::string>& texts) {
+  const auto compiler = find_nvrtc();
+  if (!compiler) GTEST_SKIP();
+  const std::vector<std::string> sources(texts.begin(), texts.end());
+  const std::vector<CompiledKernel> kernels = compiler->compile_all(sources);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << sources[i];
+  }
+  std::printf("%zu kernels compiled\n", sources.size());
+}
+
+// Large ones, in both storage types, for both objectives, with gradients stored or accumulated.
+TEST(GemmEmitter, ProgramsOfLlamaPlansCompile) {
+  std::set<std::string> texts;
+  for (const PlanSource source : {PlanSource::llama_model, PlanSource::llama_layer}) {
+    texts.merge(texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::memory,
+                                       DType::f32)));
+    texts.merge(texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::speed,
+                                       DType::bf16)));
+    texts.merge(texts_of(gemm_programs(source, kLlama, 16384, DType::f16, Objective::memory,
+                                       DType::f16)));
+  }
+  expect_no_defects(texts);
+}
+
+// GPT-2's vocabulary is odd, its products lie the other way round.
+TEST(GemmEmitter, ProgramsOfGpt2PlansCompile) {
+  const LlamaSizes sizes{.hidden = 768,
+                         .heads = 12,
+                         .kv_heads = 12,
+                         .head_dim = 64,
+                         .mlp = 3072,
+                         .vocab = 50257,
+                         .sequence = 1024};
+  std::set<std::string> texts;
+  texts.merge(texts_of(gemm_programs(PlanSource::gpt2_model, sizes, 4096, DType::bf16,
+                                     Objective::memory, DType::f32)));
+  texts.merge(texts_of(gemm_programs(PlanSource::gpt2_model, sizes, 4096, DType::f16,
+                                     Objective::speed, DType::f16)));
+  expect_no_defects(texts);
+}
+
+// Small and ragged ones, and other blocks: heads of 32 and 64, as many key-value heads as heads.
+TEST(GemmEmitter, ProgramsOfOtherPlansCompile) {
+  const LlamaSizes small{.hidden = 72,
+                         .heads = 3,
+                         .kv_heads = 3,
+                         .head_dim = 32,
+                         .mlp = 104,
+                         .vocab = 61,
+                         .sequence = 50};
+  std::set<std::string> texts;
+  for (const PlanSource source :
+       {PlanSource::llama_layer, PlanSource::parallel_block, PlanSource::sandwich_block}) {
+    texts.merge(texts_of(
+        gemm_programs(source, small, 100, DType::bf16, Objective::memory, DType::f32)));
+  }
+  expect_no_defects(texts);
+}
+
+struct RefusedProgram {
+  std::string text;
+  DimValues sizes;
+  std::string error;
+};
+
+TEST(GemmEmitter, RefusesWithTheRemedy) {
+  const RefusedProgram cases[] = {
+      {"program p { store(y, gemm(x[M, K], w[N, K])) }",
+       {{"M", 8}, {"N", 8}, {"K", 8}},
+       "product operand 'x' is f32; tensor cores here multiply bf16 or f16"},
+      {"program p { store(y, gemm(x[M, K]:bf16, w[N, K]:f16)) }",
+       {{"M", 8}, {"N", 8}, {"K", 8}},
+       "product operands 'x' and 'w' have different types; store them as one"},
+      {"program p { store(y, gemm(x[M, K]:bf16, w[N, K]:bf16) + gemm(z[M, K]:bf16, w)) }",
+       {{"M", 8}, {"N", 8}, {"K", 8}},
+       "write their sum as one product with K segments, or store one of them first"},
+      {"program p { a, b = split_pairs(gemm(x[M, K]:bf16, w[2*I, K]:bf16), interleaved)\n"
+       "store(y, a * b) }",
+       {{"M", 8}, {"I", 8}, {"K", 8}},
+       "has members of pairs 1 columns apart"},
+  };
+  for (const RefusedProgram& c : cases) {
+    try {
+      lower(parse_program(c.text), c.sizes, {});
+      ADD_FAILURE() << "not refused: " << c.text;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(c.error));
+      EXPECT_THAT(error.what(), HasSubstr("program 'p'"));
+    }
+  }
+}
+
+// Random programs whose products tensor cores can make: lowered, or refused for a documented
+// reason; of those that are lowered some are compiled.
+TEST(GemmEmitter, RandomPrograms) {
+  constexpr uint64_t kPrograms = 400;
+  constexpr size_t kCompiled = 16;
+  std::map<std::string, int> refused;
+  std::set<std::string> texts;
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const coda::testing::RandomProgram random = coda::testing::random_program(seed);
+    const Program program = with_products_for_tensor_cores(random.program, seed);
+    verify(program);
+    LowerOptions options;
+    options.row_strides = padded_strides(program, random.sizes);
+    try {
+      for (const KernelLaunch& launch : lower(program, random.sizes, options)) {
+        if (!launch.maps.empty() && texts.size() < kCompiled)
+          texts.insert(launch.source);
+      }
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      static constexpr const char* kReasons[] = {
+          "members of pairs", "sums over groups of columns", "only sums and maxima are reduced",
+          "do not read the same first operand", "second half of", "accumulators for each column",
+          "is not held by a warp", "cut each other", "fits into no tile"};
+      const char* found = nullptr;
+      for (const char* reason : kReasons) {
+        if (message.find(reason) != std::string::npos) found = reason;
+      }
+      ASSERT_NE(found, nullptr) << message;
+      ++refused[found];
+    }
+  }
+  int count = 0;
+  for (const auto& [reason, times] : refused) {
+    std::printf("refused, %s: %d\n", reason.c_str(), times);
+    count += times;
+  }
+  std::printf("%d of %d random programs refused\n", count, static_cast<int>(kPrograms));
+  EXPECT_LT(count, static_cast<int>(kPrograms) * 6 / 10);
+  expect_no_defects(texts);
+}
+
+}  // namespace
+}  // namespace coda::hopper
