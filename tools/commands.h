@@ -13,6 +13,7 @@ void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_emit(CLI::App& app);
 void add_info(CLI::App& app);
 
 }  // namespace coda::tools

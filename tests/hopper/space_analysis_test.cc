@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tile space is to a kernel, for programs that show each case: which products are parts, how
+// tensors are moved, in which planes; and that a tile is chosen for it as was measured to be best.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "hopper/choose_config.h"
+#include "hopper/separate_spaces.h"
+#include "hopper/space_analysis.h"
+
+namespace coda::hopper {
+namespace {
+
+std::string analysis_of(const std::string& program_text, const DimValues& sizes) {
+  const Program program = parse_program(program_text);
+  const LowerOptions options;
+  const ProgramSizes program_sizes(program, sizes, options);
+  return text(analyse_space(program_sizes, program::map_tiles(program), 0), program);
+}
+
+TEST(SpaceAnalysis, TwoProductsOfOneOperandAreTwoParts) {
+  EXPECT_EQ(analysis_of(R"(program p {
+    gate = gemm(h[M, D]:bf16, wg[I, D]:bf16)
+    store(gate:bf16, gate)
+    store(a:bf16, silu(gate) * gemm(h, wu[I, D]:bf16))
+  })",
+                        {{"M", 8}, {"D", 64}, {"I", 128}}),
+            "layout tn bf16\n"
+            "part: h x wg\n"
+            "part: h x wu\n"
+            "store gate: staged in plane 0\n"
+            "store a: staged in plane 1\n");
+}
+
+TEST(SpaceAnalysis, RotatedPairsAreAccumulatedInNaturalOrder) {
+  EXPECT_EQ(analysis_of(R"(program p {
+    first, second = split_pairs(gemm(x[M, D]:bf16, w[256, D]:bf16), 64)
+    cos = tile(cos[S, 32], rows=position[M], repeat=4)
+    store(y:bf16, merge_pairs(first * cos, second * cos, 64))
+  })",
+                        {{"M", 8}, {"D", 64}, {"S", 16}}),
+            "layout tn bf16\n"
+            "part member 0: x x w\n"
+            "part member 1: x x w\n"
+            "in natural order, half 32\n"
+            "load cos: direct\n"
+            "store y: staged in plane 0, 1 (permuted)\n");
+}
+
+TEST(SpaceAnalysis, ConcatenatedPairsAreTwoViewsOfOneTensor) {
+  EXPECT_EQ(analysis_of(R"(program p {
+    z = gemm(x[M, D]:f16, w[2*I, D]:f16)
+    store(z:f16, z)
+    gate, up = split_pairs(z, concatenated)
+    store(a:f16, gate * up)
+  })",
+                        {{"M", 8}, {"D", 64}, {"I", 72}}),
+            "layout tn f16, ragged columns\n"
+            "part member 0: x x w\n"
+            "part member 1: x x w\n"
+            "store z: staged in plane 0, 1\n"
+            "store a: staged in plane 2\n");
+}
+
+TEST(SpaceAnalysis, Fp32GradientsAreAddedAtTheMemory) {
+  EXPECT_EQ(analysis_of(R"(program p {
+    store(dw, tile(dw[N, K]) + gemm(g[M, N]:bf16, x[M, K]:bf16))
+  })",
+                        {{"M", 8}, {"N", 64}, {"K", 64}}),
+            "layout nt bf16\n"
+            "part: g x x\n"
+            "load dw: nothing\n"
+            "store dw: added\n");
+}
+
+// TMA clips what it stores to 16 bytes, and its rows begin at multiples of 16 bytes.
+TEST(SpaceAnalysis, WhatTmaCannotAddressIsDirect) {
+  EXPECT_EQ(analysis_of(R"(program p {
+    y = gemm(x[M, K]:bf16, w[K, N]:bf16) + tile(r[M, N]:bf16)
+    store(y:bf16, y)
+    row_partial(s, max(tile(t[M, N]) + y))
+  })",
+                        {{"M", 8}, {"N", 61}, {"K", 64}}),
+            "layout nn bf16, ragged columns\n"
+            "part: x x w\n"
+            "load r: direct\n"
+            "load t: direct\n"
+            "store y: direct\n"
+            "row partial s\n");
+}
+
+TEST(SpaceAnalysis, ProductsThatShareOnlyLoadsAreSeparated) {
+  const Program program = parse_program(R"(program p {
+    c = tile(c[M, 64]:bf16)
+    store(q:bf16, gemm(x[M, D]:bf16, wq[64, D]:bf16) * c)
+    store(k:bf16, gemm(x, wk[64, D]:bf16) * c)
+    store(twice:bf16, c + c)
+  })");
+  EXPECT_EQ(tile_spaces(program).size(), 1U);
+  const Program separate = with_separate_products(program);
+  verify(separate);
+  EXPECT_EQ(tile_spaces(separate).size(), 2U);
+}
+
+std::string chosen_for(const std::string& name, const DimValues& sizes) {
+  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
+  const std::string program_text(std::istreambuf_iterator<char>(file), {});
+  return text(legal_choices(parse_program(program_text), sizes, {}).front());
+}
+
+// docs/performance.md, "What it decides".
+TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
+  const DimValues small{{"M", 16384}, {"N", 2048}, {"K", 2048}};
+  const DimValues deep{{"M", 16384}, {"N", 2048}, {"K", 5632}};
+  EXPECT_EQ(chosen_for("product_tn", small), "128x256 cooperative, cluster 2x1, 3 stages");
+  EXPECT_EQ(chosen_for("product_tn", deep), "128x256 cooperative, cluster 2x1, 3 stages");
+  EXPECT_EQ(chosen_for("norm_backward", deep), "128x256 cooperative, cluster 2x1, 3 stages");
+  EXPECT_EQ(chosen_for("swiglu_backward", {{"M", 16384}, {"N", 5632}, {"K", 2048}}),
+            "128x128 ping-pong, cluster 2x1, 5 stages");
+}
+
+// A small output is cut into tiles enough for the processors.
+TEST(ChooseConfig, SmallOutputsHaveSmallTiles) {
+  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/product_tn.coda");
+  const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  for (const int64_t size : {256, 512, 1024}) {
+    const DimValues sizes{{"M", size}, {"N", size}, {"K", 2048}};
+    const KernelLaunch launch = lower(program, sizes, {}).front();
+    EXPECT_GE(launch.grid, std::min<int64_t>(size * size / (64 * 64), 48)) << size;
+    EXPECT_LE(launch.shared_bytes, device::kSharedMemoryPerBlock);
+  }
+}
+
+}  // namespace
+}  // namespace coda::hopper
