@@ -144,7 +144,8 @@ double cost(const ProgramSizes& sizes, const program::TileMap& map, const Kernel
   int64_t tiles = 0;
   for (const SpaceAnalysis& space : kernel.spaces) {
     const int64_t count = cluster_tiles(sizes, map, space, config);
-    const double one = tile_cycles(config, tile, k_blocks_of(sizes, space), planes_of(sizes, space));
+    const double one =
+        tile_cycles(config, tile, k_blocks_of(sizes, space), planes_of(sizes, space));
     cycles += static_cast<double>(count) * one;
     longest = std::max(longest, one);
     tiles += count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations, numbers and names as CUDA text: one table that all emitters share.
 // Every expression works alike on a float and on device/elements.cuh's Elements<N>, neighbouring
-// columns of one row, and on any mixture (a float is the same for all columns). So an emitter writes
+// columns of one row, and on any mixture (a float is the same for all columns). An emitter writes
 // straight-line code, one line a step: `const auto v = acc * r;`.
 #pragma once
 

@@ -35,13 +35,14 @@ std::vector<KernelSpaces> gemm_kernels(const ProgramSizes& sizes, const program:
     if (!has_gemm(sizes.program(), map.spaces[space])) continue;
     KernelSpaces kernel = alone(sizes, map, static_cast<int>(space));
     const SpaceAnalysis& own = kernel.spaces.front();
-    const auto joined = std::find_if(kernels.begin(), kernels.end(), [&](const KernelSpaces& other) {
+    const auto can_join = [&](const KernelSpaces& other) {
       if (other.spaces.front().layout != own.layout || other.spaces.front().element != own.element)
         return false;
       KernelSpaces together = other;
       together.spaces.push_back(own);
       return !rank_choices(sizes, map, together).empty();
-    });
+    };
+    const auto joined = std::find_if(kernels.begin(), kernels.end(), can_join);
     if (joined != kernels.end()) {
       joined->spaces.push_back(own);
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as launches: tile spaces with products together where they can be, those without by
-// kernels of their own, programs over vectors by finalizer kernels. Spaces are independent, so their
-// order is free.
+// kernels of their own, programs over vectors by finalizer kernels. Spaces are independent, so
+// their order is free.
 #include <algorithm>
 
 #include "coda/error.h"

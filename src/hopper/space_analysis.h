@@ -44,7 +44,7 @@ struct Part {
 struct SpaceAnalysis {
   int space = 0;  // in the TileMap
   std::vector<Part> parts;
-  uint32_t natural_half = 0;  // the wide product is accumulated in natural order, in pairs of 2 half
+  uint32_t natural_half = 0;  // not 0: the wide product is accumulated in natural order
   int segments = 1;
   device::Layout layout = device::Layout::tn;
   device::Element element = device::Element::bf16;
@@ -60,8 +60,8 @@ struct SpaceAnalysis {
   std::vector<int> selections;       // store_vector steps of selected columns
   bool ragged_columns = false;       // base columns are no multiple of 64
   uint32_t row_values = 0;           // per-row vectors that are loaded
-  // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of its
-  // planes; but those in fp32 for one chunk at a time if they would take too many.
+  // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of
+  // its planes; but those in fp32 for one chunk at a time if they would take too many.
   uint32_t column_registers = 0;
   bool loads_columns_by_chunk = false;
   // Direct loads of a chunk are all issued before any is used, unless they would take too many.

@@ -72,16 +72,16 @@ inline std::vector<SizedProgram> gemm_programs(PlanSource source, const LlamaSiz
   return programs;
 }
 
-// The same program with products that tensor cores can make: bf16 or f16 operands of one layout, and
+// The same program with products that tensor cores can make: bf16 or f16 operands of one layout;
 // several products read one A (with K segments only if there is one product).
 inline Program with_products_for_tensor_cores(Program program, uint64_t seed) {
   std::mt19937_64 random(seed);
   const DType type = random() % 2 == 0 ? DType::bf16 : DType::f16;
   const bool transpose_a = random() % 2 == 0;
   const bool transpose_b = random() % 2 == 0;
-  const auto products = std::count_if(program.steps.begin(), program.steps.end(), [](const Step& s) {
-    return s.kind == StepKind::gemm;
-  });
+  const auto products =
+      std::count_if(program.steps.begin(), program.steps.end(),
+                    [](const Step& s) { return s.kind == StepKind::gemm; });
   int a_of_all = -1;
   for (Step& step : program.steps) {
     if (step.kind == StepKind::gemm && products > 1) step.segments.resize(1);
