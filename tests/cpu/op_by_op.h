@@ -17,15 +17,12 @@ namespace coda {
 // The root mean square error of a result over seeds, as a multiple of the yardstick's.
 class Ratio {
  public:
-  explicit Ratio(DType storage = DType::bf16) : storage_(storage) {}
   void add(double squared_error, double yardstick, size_t elements) {
     errors_.push_back(squared_error);
     yardsticks_.push_back(yardstick);
     elements_ = elements;
   }
-  // In fp32 nothing is rounded less often by fusing: the two sides differ by the order of their
-  // sums (docs/numerics.md).
-  double bound() const { return elements_ < 1024 ? 1.25 : storage_ == DType::f32 ? 1.1 : 1.0; }
+  double bound() const { return elements_ < 1024 ? 1.25 : 1.0; }
   double value() const { return without(errors_.size()); }
   // Of the estimate, by leaving out one seed at a time.
   double standard_error() const {
@@ -47,7 +44,6 @@ class Ratio {
     return error > 0 ? std::sqrt(error / yardstick) : 0;
   }
 
-  DType storage_;
   std::vector<double> errors_;
   std::vector<double> yardsticks_;
   size_t elements_ = 0;
@@ -84,17 +80,14 @@ class OpByOp {
   }
 
   Values run(const Values& inputs, const DimValues& sizes) const {
-    std::map<int, Matrix> known;
     const auto after = [&](int id, const std::vector<const Matrix*>& operands,
                            std::vector<Matrix>& values) {
       const Node& n = block_.graph.node(id);
       if (n.name == "embedding_backward") scatter_in_single_precision(operands, values[0]);
       if (n.op == Op::opaque && attention_in_single_precision(n, sizes, operands, values)) return;
       in_single_precision(n, operands, values[0]);
-      if (storage_ == DType::f32) sum_of_products(id, known, values[0]);
       for (double& x : values[0].data)
         x = written_.contains(id) ? stored(x) : static_cast<float>(x);
-      known[id] = values[0];
     };
     const std::vector<Matrix> values = evaluate(block_.graph, roots_, inputs, sizes, after);
     Values out;
@@ -127,7 +120,7 @@ class OpByOp {
       cpu::elementwise(n.fn, &source, out.data(), count, 1, count);
       y.data.assign(out.begin(), out.begin() + count);
     }
-    if (n.op == Op::matmul) product(n.transposes, x, y);
+    if (n.op == Op::matmul) product(n.transposes[0], *x[0], *x[1], y);
     if (n.op == Op::row_sum || n.op == Op::col_sum) {
       const bool rows = n.op == Op::row_sum;
       for (int64_t i = 0; i < (rows ? y.rows : y.cols); ++i) {
@@ -160,66 +153,27 @@ class OpByOp {
     return total;
   }
 
-  // The summands of `id`, through the nodes that stand for an operation's operand.
-  void summands_of(int id, std::vector<int>& summands) const {
-    const Node& n = block_.graph.node(id);
-    const bool call = n.op == Op::elementwise && n.shape.is_tensor();
-    if (call && n.fn == Elementwise::select) return summands_of(n.operands[2], summands);
-    if (call && n.fn == Elementwise::max) return summands_of(n.operands[0], summands);
-    if (!call || n.fn != Elementwise::add) return summands.push_back(id);
-    for (int operand : n.operands) summands_of(operand, summands);
-  }
-
-  // Products that are summed are accumulated along their K as one, on both sides of the comparison:
-  // where accumulators and storage have one type, the order in which products add is no property of
-  // fusion.
-  void sum_of_products(int id, const std::map<int, Matrix>& known, Matrix& y) const {
-    const Node& n = block_.graph.node(id);
-    if (n.op != Op::elementwise || n.fn != Elementwise::add || !n.shape.is_tensor()) return;
-    std::vector<int> summands;
-    summands_of(id, summands);
-    std::vector<const Matrix*> operands;
-    std::vector<const Matrix*> others;
-    std::vector<Transposes> transposes;
-    for (int s : summands) {
-      const Node& term = block_.graph.node(s);
-      if (term.op != Op::matmul) {
-        others.push_back(&known.at(s));
-        continue;
-      }
-      for (int operand : term.operands) operands.push_back(&known.at(operand));
-      transposes.insert(transposes.end(), term.transposes.begin(), term.transposes.end());
-    }
-    if (transposes.size() < 2) return;
-    product(transposes, operands, y);
-    for (const Matrix* m : others) {
-      for (int64_t r = 0; r < y.rows; ++r) {
-        for (int64_t c = 0; c < y.cols; ++c) {
-          y.at(r, c) =
-              static_cast<float>(y.at(r, c) + m->at(m->rows == 1 ? 0 : r, m->cols == 1 ? 0 : c));
-        }
-      }
-    }
-  }
-
-  static void product(const std::vector<Transposes>& transposes,
-                      const std::vector<const Matrix*>& x, Matrix& y) {
+  // Summed along K in equal blocks of at most 192, each a sum of its own: as PyTorch's products on
+  // a CPU err (docs/numerics.md).
+  static void product(Transposes t, const Matrix& a, const Matrix& b, Matrix& y) {
+    const int64_t depth = t.a ? a.rows : a.cols;
+    const int64_t blocks = std::max<int64_t>(1, (depth + 191) / 192);
     std::vector<float> row(static_cast<size_t>(y.cols));
     for (int64_t i = 0; i < y.rows; ++i) {
-      std::fill(row.begin(), row.end(), 0.0F);
-      for (size_t s = 0; s < transposes.size(); ++s) {
-        const Matrix& a = *x[2 * s];
-        const Matrix& b = *x[2 * s + 1];
-        const Transposes t = transposes[s];
-        for (int64_t k = 0; k < (t.a ? a.rows : a.cols); ++k) {
+      for (int64_t block = 0; block < blocks; ++block) {
+        std::fill(row.begin(), row.end(), 0.0F);
+        for (int64_t k = depth * block / blocks; k < depth * (block + 1) / blocks; ++k) {
           const auto left = static_cast<float>(t.a ? a.at(k, i) : a.at(i, k));
           for (int64_t j = 0; j < y.cols; ++j) {
             const auto right = static_cast<float>(t.b ? b.at(j, k) : b.at(k, j));
             row[static_cast<size_t>(j)] = std::fma(left, right, row[static_cast<size_t>(j)]);
           }
         }
+        for (int64_t j = 0; j < y.cols; ++j) {
+          const float before = block == 0 ? 0 : static_cast<float>(y.at(i, j));
+          y.at(i, j) = before + row[static_cast<size_t>(j)];
+        }
       }
-      for (int64_t j = 0; j < y.cols; ++j) y.at(i, j) = row[static_cast<size_t>(j)];
     }
   }
 

@@ -115,9 +115,8 @@ inline std::map<std::string, Ratio> error_ratios(
     const Values plain = op_by_op.run(inputs, sizes);
     for (const auto& [name, value] : plain_values(b.graph, b.request, inputs, sizes)) {
       if (value.size() == 1) continue;
-      ratios.try_emplace(name, b.storage)
-          .first->second.add(squared_error(results.get(name), value),
-                             squared_error(plain.at(name), value), value.size());
+      ratios[name].add(squared_error(results.get(name), value),
+                       squared_error(plain.at(name), value), value.size());
     }
   }
   return ratios;
