@@ -13,6 +13,7 @@
 #include "plan/emit.h"
 #include "plan/equivalence.h"
 #include "plan/in_place.h"
+#include "plan/normed_again.h"
 
 namespace coda {
 namespace {
@@ -29,7 +30,8 @@ struct Attempt {
   Plan plan;
   Alternative alternative;
   size_t column_factors = 0;
-  std::vector<bool> row_affine;  // by column factor
+  std::vector<bool> row_affine;    // by column factor
+  std::vector<bool> normed_again;  // by column factor: is_normed_again
   size_t row_factors = 0;
   CandidateClasses classes;
   size_t dropped = 0;
@@ -88,7 +90,7 @@ class Search {
     const Attempt* a = &attempt(point);
     point.column_factors.assign(a->column_factors, 0);
     for (size_t i = 0; i < a->column_factors; ++i) {
-      point.column_factors[i] = legal_choices(*a, i).first;
+      point.column_factors[i] = legal_choices(*a, {i}).first;
       if (i < options_.fold.size() && options_.fold[i]) point.column_factors[i] = 1;
     }
     point.pinned.assign(a->row_factors, 0);
@@ -99,12 +101,20 @@ class Search {
     return point;
   }
 
-  // Which of h, F, n (0, 1, 2) a column factor may take (docs/numerics.md). Behind a mean's
-  // subtraction a stored x ⊙ w cancels against the mean's term; so does a product with a folded
-  // weight, which only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow.
-  std::pair<int, int> legal_choices(const Attempt& a, size_t i) const {
-    if (a.row_affine[i]) return {options_.storage == DType::f32 ? 2 : 1, 2};
-    return options_.storage == DType::f16 ? std::pair{1, 2} : std::pair{0, 1};
+  // Which of h, F, n (0, 1, 2) column factors that choose alike may take (docs/numerics.md). Behind
+  // a mean's subtraction a stored x ⊙ w cancels against the mean's term; so does a product with a
+  // folded weight, which only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow. In 16
+  // bits what a second norm takes out again is the rounding of h, not that of a folded weight.
+  std::pair<int, int> legal_choices(const Attempt& a, const std::vector<size_t>& factors) const {
+    const bool single = options_.storage == DType::f32;
+    std::pair<int, int> legal{0, 2};
+    for (size_t i : factors) {
+      const bool no_h = a.row_affine[i] || options_.storage == DType::f16;
+      const bool no_fold = single ? a.row_affine[i] : a.normed_again[i];
+      legal.first = std::max(legal.first, !no_h ? 0 : no_fold ? 2 : 1);
+      legal.second = std::min(legal.second, no_h ? 2 : no_fold ? 0 : 1);
+    }
+    return legal;
   }
 
   // One flip a class of candidates: layers that look alike choose alike.
@@ -122,7 +132,7 @@ class Search {
       for (int c = 0;; ++c) {
         const std::vector<size_t> same = members(classes.column_factors, c);
         if (same.empty()) break;
-        const auto [first, last] = legal_choices(attempt(point), same[0]);
+        const auto [first, last] = legal_choices(attempt(point), same);
         for (int choice = first; choice <= last; ++choice) {
           Point next = point;
           for (size_t i : same) next.column_factors[i] = choice;
@@ -217,6 +227,7 @@ class Search {
     for (int w : joint.candidates.column_factors) {
       const auto& affine = joint.candidates.row_affine;
       a.row_affine.push_back(std::find(affine.begin(), affine.end(), w) != affine.end());
+      a.normed_again.push_back(is_normed_again(graph_, w));
     }
     a.row_factors = joint.candidates.row_factors.size();
     a.classes = classify(joint);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "coda/error.h"
+#include "plan/normed_again.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 
@@ -15,10 +16,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// The letters of the norms and of their rows in the plan that was chosen.
+// The letters of the norms and of their rows in the plan that was chosen, and those of the norms in
+// all plans that the search looked at.
 struct Letters {
   std::string norms;
   std::string rows;
+  std::string tried;
 };
 
 Letters letters_of(const std::function<void(Block&)>& build, DType storage, Objective objective) {
@@ -31,8 +34,9 @@ Letters letters_of(const std::function<void(Block&)>& build, DType storage, Obje
   options.objective = objective;
   Letters letters;
   for (const Alternative& a : compile(b.graph, b.request, options).alternatives) {
-    if (!a.chosen) continue;
     const size_t space = a.choice.find(' ');
+    letters.tried += a.choice.substr(0, space);
+    if (!a.chosen) continue;
     letters.norms += a.choice.substr(0, space);
     letters.rows += a.choice.substr(space + 1, a.choice.find(' ', space + 1) - space - 1);
   }
@@ -68,6 +72,39 @@ TEST(RulesOfStorage, ANormThatSubtractsAMeanIsNeverAWeightedActivation) {
     // Where accumulators are no wider than storage, it is applied before its product.
     EXPECT_EQ(letters_of(gpt2, DType::f32, objective).norms, "nnnnn");
   }
+}
+
+// A second norm takes out the rounding of h, which is a scale of its row, and not that of W ⊙ w. A
+// residual sum between the two norms makes it a fold like others.
+TEST(RulesOfStorage, WhatIsNormedAgainIsNotFoldedIn16Bits) {
+  const auto sandwich = [](Block& b) { sandwich_block(b); };
+  const auto llama = [](Block& b) { llama_model(b, 2, false); };
+  for (const Objective objective : {Objective::memory, Objective::speed}) {
+    EXPECT_EQ(letters_of(sandwich, DType::bf16, objective).tried.find('F'), std::string::npos);
+    EXPECT_EQ(letters_of(sandwich, DType::f16, objective).norms, "n");
+    EXPECT_THAT(letters_of(sandwich, DType::f32, objective).tried, HasSubstr("F"));
+    EXPECT_THAT(letters_of(llama, DType::bf16, objective).tried, HasSubstr("F"));
+    EXPECT_EQ(letters_of(llama, DType::f16, objective).norms, "FFFFF");
+  }
+}
+
+// A norm of each head is a second norm too; one behind a sum with another tensor is not.
+TEST(RulesOfStorage, NormsOfHeadsNormAgainAndNormsOfSumsDoNot) {
+  enum class Second { none, of_heads, of_rows, of_a_sum };
+  const auto normed_again = [](Second second) {
+    Block b;
+    const Value x = b.graph.input("x", {"M", 8});
+    const Value w = b.parameter("n.w", {1, 8});
+    const Value p = linear(rms_norm(x, w, 1e-5), b.parameter("w", {8, 8}));
+    if (second == Second::of_heads) rsqrt(group_sum(p * p, 4) + 1e-3);
+    if (second == Second::of_rows) rms_reciprocal(silu(p), 1e-5);
+    if (second == Second::of_a_sum) rms_reciprocal(p + x, 1e-5);
+    return is_normed_again(b.graph, w.id);
+  };
+  EXPECT_FALSE(normed_again(Second::none));
+  EXPECT_TRUE(normed_again(Second::of_heads));
+  EXPECT_TRUE(normed_again(Second::of_rows));
+  EXPECT_FALSE(normed_again(Second::of_a_sum));
 }
 
 // ---- graphs whose reductions need more than a partial
