@@ -39,10 +39,12 @@ struct Cluster {
 constexpr Cluster kClusters[] = {{2, 1}, {1, 2}, {1, 1}};
 
 constexpr uint32_t kFewestStages = 3;
-constexpr double kOperandBytes = 48;    // a cycle and SM, from L2
-constexpr double kTileCycles = 480;     // what a tile costs besides
-constexpr double kExposedPlane = 380;   // cycles of a cooperative sub-tile for each plane
-constexpr double kHiddenPlane = 150;    // of a ping-pong one, and more where K is long: joules
+constexpr double kOperandBytes = 48;   // a cycle and SM, from L2
+constexpr double kTileCycles = 480;    // what a tile costs besides
+constexpr double kExposedPlane = 380;  // cycles of a cooperative sub-tile for each plane
+constexpr double kExposedWork = 18;    // of a cooperative sub-tile for each operation an element
+constexpr double kHiddenWork = 6;      // operations that cost nothing beside a plane's store
+constexpr double kHiddenPlane = 175;   // of a ping-pong one, and more where K is long: joules
 constexpr double kHiddenPlaneOfK = 0.03;
 
 std::vector<device::SpaceShape> shapes_of(const KernelSpaces& kernel) {
@@ -77,6 +79,24 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   return planes;
 }
 
+// Operations for each element of the epilogue beside planes, roughly: a transcendental function is
+// a few, a log-sum-exp an exponential and a running maximum.
+double work_of(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& space) {
+  double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
+  for (int i : map.spaces[space.space].steps) {
+    const Step& step = sizes.step(i);
+    if (step.kind != StepKind::elementwise || !map.on_tile[i]) continue;
+    const bool is_wide = !map.pairing[i].is(0);
+    work += (step.operands.size() == 1 ? 4 : 1) * (is_wide ? 2 : 1);
+  }
+  for (int i : space.row_partials) {
+    const PartialKind kind = sizes.step(i).partial;
+    work += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 20;
+  }
+  for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
+  return work;
+}
+
 // Registers that a thread may need, roughly: accumulators, addresses and states, the planes of a
 // chunk, direct loads of a chunk, vectors, running reductions. Kernels at the limit are compiled in
 // tests.
@@ -95,19 +115,22 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
 
 constexpr uint32_t kMostRegisters = 232;
 
-double tile_cycles(const GemmConfig& c, const Tile& tile, int64_t k_blocks, double planes) {
+double tile_cycles(const GemmConfig& c, const Tile& tile, int64_t k_blocks, double planes,
+                   double work) {
   const double area = static_cast<double>(c.tile_m) * c.tile_n;
   const double tensor_cores = area / 32 * tile.factor;
-  const double bytes = (static_cast<double>(c.tile_m) / c.cluster_n +
-                        static_cast<double>(c.tile_n) / c.cluster_m) *
-                       device::kBlockK * device::kElementBytes;
+  const double bytes =
+      (static_cast<double>(c.tile_m) / c.cluster_n + static_cast<double>(c.tile_n) / c.cluster_m) *
+      device::kBlockK * device::kElementBytes;
   const double unshared = c.cluster_size() == 1 ? 1.03 : 1.0;
-  const double mainloop = static_cast<double>(k_blocks) *
-                          std::max(tensor_cores * unshared, bytes / kOperandBytes);
+  const double mainloop =
+      static_cast<double>(k_blocks) * std::max(tensor_cores * unshared, bytes / kOperandBytes);
   const double sub_tiles = area / (64 * 64);
   const double extra = std::max(0.0, planes - 1);
   if (c.schedule == Schedule::cooperative)
-    return mainloop + kTileCycles + sub_tiles * (145 + kExposedPlane * extra);
+    return mainloop + kTileCycles +
+           sub_tiles *
+               (145 + kExposedPlane * extra + kExposedWork * std::max(0.0, work - kHiddenWork));
   const double plane = kHiddenPlane + kHiddenPlaneOfK * static_cast<double>(k_blocks * 64);
   const double epilogue = sub_tiles * (150 + 250 * extra);
   // The other warpgroup's mainloop hides an epilogue no longer than itself.
@@ -127,8 +150,7 @@ int64_t k_blocks_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
 int64_t cluster_tiles(const ProgramSizes& sizes, const program::TileMap& map,
                       const SpaceAnalysis& space, const GemmConfig& config) {
   const Shape& shape = map.spaces[space.space].shape;
-  return device::tile_order(config, space.shape(),
-                            static_cast<uint32_t>(sizes.size(shape.rows)),
+  return device::tile_order(config, space.shape(), static_cast<uint32_t>(sizes.size(shape.rows)),
                             static_cast<uint32_t>(sizes.size(shape.cols)), 1)
       .count();
 }
@@ -144,15 +166,18 @@ double cost(const ProgramSizes& sizes, const program::TileMap& map, const Kernel
   int64_t tiles = 0;
   for (const SpaceAnalysis& space : kernel.spaces) {
     const int64_t count = cluster_tiles(sizes, map, space, config);
-    const double one =
-        tile_cycles(config, tile, k_blocks_of(sizes, space), planes_of(sizes, space));
+    const double one = tile_cycles(config, tile, k_blocks_of(sizes, space), planes_of(sizes, space),
+                                   work_of(sizes, map, space));
     cycles += static_cast<double>(count) * one;
     longest = std::max(longest, one);
     tiles += count;
   }
   const int64_t clusters = clusters_of(sizes, config);
   const int64_t waves = (tiles + clusters - 1) / clusters;
-  return cycles / static_cast<double>(tiles) * static_cast<double>(waves) + 0.01 * longest;
+  // Square tiles share better along N (measured: 0.01 to 0.02 of the time behind most epilogues).
+  const double sharing = config.tile_m == config.tile_n && config.cluster_m == 2 ? 1.003 : 1.0;
+  return sharing * (cycles / static_cast<double>(tiles) * static_cast<double>(waves)) +
+         0.01 * longest;
 }
 
 GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
@@ -161,18 +186,21 @@ GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
   return choice;
 }
 
-// The deepest pipeline that leaves the ring two groups: one to transform and one to move.
+// The deepest pipeline that leaves the ring two groups, one to transform and one to load; where
+// nothing is loaded one is enough.
 uint32_t usual_stages(const GemmConfig& config, const Tile& tile,
                       const std::vector<device::SpaceShape>& shapes) {
+  const bool loads =
+      std::any_of(shapes.begin(), shapes.end(), [](const auto& shape) { return shape.loads != 0; });
   GemmConfig deeper = config;
   for (uint32_t stages = tile.most_stages; stages >= kFewestStages; --stages) {
     deeper.stages = stages;
     const device::RingShape ring = ring_of(deeper, shapes);
     const device::SharedLayout layout = device::shared_layout(deeper, ring);
-    const uint32_t groups = ring.planes == 0 ? 0 : 2;
+    const uint32_t groups = ring.planes == 0 ? 0 : loads ? 2 : 1;
     // A cooperative tile gains more from a ring that holds its output than from a fourth stage.
-    const bool is_deep = stages > kFewestStages && ring.planes != 0 &&
-                         config.schedule == Schedule::cooperative;
+    const bool is_deep =
+        stages > kFewestStages && ring.planes != 0 && config.schedule == Schedule::cooperative;
     if (layout.fits() && layout.groups >= std::min(groups, ring.sub_tiles) && !is_deep)
       return stages;
   }
@@ -229,8 +257,8 @@ std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::T
   return choices;
 }
 
-uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map,
-                 const KernelSpaces& kernel, const GemmChoice& choice) {
+uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
+                 const GemmChoice& choice) {
   int64_t tiles = 0;
   for (const SpaceAnalysis& space : kernel.spaces)
     tiles += cluster_tiles(sizes, map, space, with_kernel(choice, kernel));
