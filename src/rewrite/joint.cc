@@ -95,11 +95,12 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     claimed.insert(joint.blocks.early.begin(), joint.blocks.early.end());
   }
   // Each gradient has a tensor of its own: of two that are equal (biases side by side), and of one
-  // that equals an input or what runs early, a copy is written.
+  // that equals an input, a constant (a bias under a mean over rows) or what runs early, a copy is
+  // written.
   size_t next = 0;
   for (const Value& g : gradients) {
     int id = g.graph == nullptr ? -1 : gradient_roots[next++];
-    while (id >= 0 && (graph.node(id).op == Op::input || !claimed.insert(id).second)) {
+    while (id >= 0 && (graph.node(id).operands.empty() || !claimed.insert(id).second)) {
       id = copy_of(graph, id);
     }
     joint.gradients.push_back(id);

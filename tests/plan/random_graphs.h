@@ -18,6 +18,12 @@ class RandomGraph {
   }
 
   Block block;
+  // Seeds outputs with what is no input: gradients that are known as the backward begins.
+  void seed_constant(double number) { seed_all(block.graph.constant(number)); }
+  // The gradients of a mean over rows of each column; with it a bias at the end has ones for its
+  // gradient.
+  void seed_row_mean() { seed_all(block.graph.reciprocal_dim("M")); }
+
   DimValues sizes() const { return {{"M", rows_}}; }
   // Values of every input.
   std::map<std::string, std::vector<double>> inputs() {
@@ -41,6 +47,10 @@ class RandomGraph {
   }
 
  private:
+  void seed_all(Value cotangent) {
+    for (SeededOutput& s : block.request.seeds) s.cotangent = cotangent;
+  }
+
   static constexpr double kTypicalDepth = 12;
   static constexpr int64_t kPositions = 5;
 
