@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The named cases of plans: a LLaMA layer alone between two others, and two layers between
-// embedding and head, small in fp32 at a CPU's rates and large in bf16 at an H200's.
+// embedding and head; small and large; in fp32 at a CPU's rates and in bf16 at an H200's.
 #pragma once
 
 #include "plan/blocks.h"
@@ -11,6 +11,7 @@ struct LlamaCase {
   std::string name;
   bool whole = false;  // with embedding, head and loss
   bool large = false;
+  bool h200 = false;
   Objective objective = Objective::memory;
 };
 
@@ -18,11 +19,14 @@ inline std::vector<LlamaCase> llama_cases() {
   std::vector<LlamaCase> cases;
   for (const bool whole : {false, true}) {
     for (const bool large : {false, true}) {
-      for (const Objective objective : {Objective::memory, Objective::speed}) {
-        const std::string name = std::string(whole ? "model" : "layer") +
-                                 (large ? "_16384x4096_bf16_h200" : "_2048x576_f32_cpu") +
-                                 (objective == Objective::memory ? "_memory" : "_speed");
-        cases.push_back({name, whole, large, objective});
+      for (const bool h200 : {false, true}) {
+        for (const Objective objective : {Objective::memory, Objective::speed}) {
+          const std::string name = std::string(whole ? "model" : "layer") +
+                                   (large ? "_16384x4096" : "_2048x576") +
+                                   (h200 ? "_bf16_h200" : "_f32_cpu") +
+                                   (objective == Objective::memory ? "_memory" : "_speed");
+          cases.push_back({name, whole, large, h200, objective});
+        }
       }
     }
   }
@@ -44,7 +48,7 @@ inline void build(const LlamaCase& c, Block& b, CompileOptions& options) {
                          .mlp = 11008,
                          .vocab = 128256,
                          .sequence = 4096};
-  b.storage = c.large ? DType::bf16 : DType::f32;
+  b.storage = c.h200 ? DType::bf16 : DType::f32;
   if (c.whole) {
     llama_model(b, 2, false, c.large ? large : small);
   } else {
@@ -53,7 +57,7 @@ inline void build(const LlamaCase& c, Block& b, CompileOptions& options) {
   for (GradientRequest& g : b.request.gradients) g.dtype = b.storage;
   options.storage = b.storage;
   options.sizes = {{"M", c.large ? 16384 : 2048}};
-  options.rates = c.large ? h200_rates() : cpu_rates();
+  options.rates = c.h200 ? h200_rates() : cpu_rates();
   options.objective = c.objective;
 }
 
