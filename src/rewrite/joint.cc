@@ -40,6 +40,19 @@ int copy_of(Graph& graph, int id) {
   return graph.intern(std::move(copy));
 }
 
+// A gradient is written to a tensor of its own, a concatenation part by part: of a value that
+// another tensor takes already (biases side by side have equal gradients), and of an input or a
+// constant (a bias under a mean over rows), a copy is written.
+int claim(Graph& graph, int id, std::set<int>& claimed) {
+  if (graph.node(id).op == Op::concat_columns) {
+    Node whole = graph.node(id);
+    for (int& part : whole.operands) part = claim(graph, part, claimed);
+    id = graph.intern(std::move(whole));
+  }
+  while (graph.node(id).operands.empty() || !claimed.insert(id).second) id = copy_of(graph, id);
+  return id;
+}
+
 }  // namespace
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
@@ -94,16 +107,10 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     for (int id : joint.blocks.early) joint.forward[static_cast<size_t>(id)] = true;
     claimed.insert(joint.blocks.early.begin(), joint.blocks.early.end());
   }
-  // Each gradient has a tensor of its own: of two that are equal (biases side by side), and of one
-  // that equals an input, a constant (a bias under a mean over rows) or what runs early, a copy is
-  // written.
   size_t next = 0;
   for (const Value& g : gradients) {
-    int id = g.graph == nullptr ? -1 : gradient_roots[next++];
-    while (id >= 0 && (graph.node(id).operands.empty() || !claimed.insert(id).second)) {
-      id = copy_of(graph, id);
-    }
-    joint.gradients.push_back(id);
+    const bool found = g.graph != nullptr;
+    joint.gradients.push_back(found ? claim(graph, gradient_roots[next++], claimed) : -1);
   }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
   for (size_t i = 0; i < request.given.size(); ++i) {

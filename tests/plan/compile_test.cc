@@ -138,6 +138,27 @@ INSTANTIATE_TEST_SUITE_P(Compile, EveryBlock,
                                          "sandwich_block"),
                          [](const auto& info) { return info.param; });
 
+// One bias over two products: its gradient is a concatenation of parts that are equal, or ones.
+TEST(Compile, PartsOfAGradientAreStoredThoughTheyAreEqualOrConstant) {
+  for (const bool mean : {false, true}) {
+    for (const bool equal : {false, true}) {
+      SCOPED_TRACE(std::string(mean ? "mean over rows" : "upstream") + (equal ? ", equal" : ""));
+      Block b;
+      const Value x = b.graph.input("x", {"M", 8});
+      const Value bias = b.parameter("bias", {1, 24});
+      const Value y = linear(x, b.parameter("w0", {12, 8})) + slice_columns(bias, 0, 12);
+      const Value z = linear(x, b.parameter("w1", {12, 8})) + slice_columns(bias, 12, 12);
+      b.seed(y + (equal ? z : tanh(z)), "out");
+      if (mean) b.request.seeds[0].cotangent = b.graph.reciprocal_dim("M");
+      CompileOptions options;
+      options.sizes = {{"M", 5}};
+      expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 5);
+      for (GradientRequest& g : b.request.gradients) g.accumulate = true;
+      expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 5);
+    }
+  }
+}
+
 // ---- what is refused ----
 
 // What compile says of x [M, 8] · w [16, 8] under an operation.
