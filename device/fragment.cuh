@@ -31,8 +31,8 @@ constexpr u32 chunk_offset(u32 thread, u32 chunk) {
   return swizzle_128b(row * kSwizzleBytes + column_byte);
 }
 
-// Exclusive-ored with the offset of chunk 0 it gives that of `chunk`, also when the start of a plane
-// (a multiple of 1024) has been added: one register instead of four.
+// Exclusive-ored with the offset of chunk 0 it gives that of `chunk`, also when the start of a
+// plane (a multiple of 1024) has been added: one register instead of four.
 constexpr u32 chunk_step(u32 chunk) { return chunk * (kChunkColumns * kElementBytes); }
 
 // Sub-tiles of one tile, in the order in which the epilogue visits them. Cooperative warpgroups

@@ -285,8 +285,7 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
   beside.b = panels_of(tile.scratch, first.b,
                        tile.n0 + tile.cols < program_.cols ? first_panel + panels : 0, 0);
   const int64_t depth = std::min(block_depth(operand.packed, operand.k), operand.k);
-  beside.b_bytes =
-      packed_depth(operand.packed, depth) * kPanelColumns * size_of(operand.packed);
+  beside.b_bytes = packed_depth(operand.packed, depth) * kPanelColumns * size_of(operand.packed);
   beside.a = pending.a;
   run_pending(beside);
 }

@@ -26,8 +26,8 @@ std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::T
 bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice);
 
 // CTAs of the launch: persistent, and no more than give each the same number of tiles.
-uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map,
-                 const KernelSpaces& kernel, const GemmChoice& choice);
+uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
+                 const GemmChoice& choice);
 
 // Of the program's first kernel that has products. A choice that another of its kernels cannot take
 // is replaced there by the model's.

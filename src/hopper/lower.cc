@@ -46,8 +46,7 @@ std::vector<KernelLaunch> lower(const Program& given, const DimValues& sizes,
     const bool takes_choice = options.choice && is_legal(as_given, kernel, *options.choice);
     require(takes_choice || !options.choice || &kernel != &kernels.front(),
             as_given.description() + ": its products cannot be made with " +
-                (options.choice ? text(*options.choice) : "") +
-                "; choose one of legal_choices()");
+                (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
     launches.push_back(emit_gemm_kernel(
         as_emitted, map, kernel,
         takes_choice ? *options.choice : rank_choices(as_emitted, map, kernel).front()));

@@ -68,8 +68,9 @@ class Analyser {
     for (int i : tile_space_.steps) {
       const StepKind kind = step(i).kind;
       if (kind == StepKind::reduce_group || kind == StepKind::repeat_group) {
-        refuse("sums over groups of columns inside a product's epilogue are not made on a GPU yet; "
-               "store the product and reduce its groups in a program without one");
+        refuse(
+            "sums over groups of columns inside a product's epilogue are not made on a GPU yet; "
+            "store the product and reduce its groups in a program without one");
       }
     }
   }
@@ -147,13 +148,13 @@ class Analyser {
     using device::Layout;
     result_.layout = s.transpose_a ? (s.transpose_b ? Layout::tt : Layout::nt)
                                    : (s.transpose_b ? Layout::tn : Layout::nn);
-    result_.element = sizes_.tensor(s.a).dtype == DType::bf16 ? device::Element::bf16
-                                                              : device::Element::fp16;
+    result_.element =
+        sizes_.tensor(s.a).dtype == DType::bf16 ? device::Element::bf16 : device::Element::fp16;
   }
 
   void check_layout(int gemm, const GemmSegment& s) const {
-    const GemmSegment& first = step(result_.parts.empty() ? gemm : result_.parts.front().gemm)
-                                   .segments.front();
+    const GemmSegment& first =
+        step(result_.parts.empty() ? gemm : result_.parts.front().gemm).segments.front();
     if (s.transpose_a != first.transpose_a || s.transpose_b != first.transpose_b) {
       refuse("product " + product_text(gemm) +
              " mixes operands that are and are not stored transposed; on a GPU all products that "

@@ -62,9 +62,8 @@ class Body {
 
 class SpaceWriter {
  public:
-  SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map,
-              const SpaceAnalysis& analysis, const device::GemmConfig& config,
-              const std::string& name, LaunchArguments& arguments)
+  SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
+              const device::GemmConfig& config, const std::string& name, LaunchArguments& arguments)
       : sizes_(sizes),
         map_(map),
         analysis_(analysis),
@@ -105,7 +104,7 @@ class SpaceWriter {
     std::string& name = value_names_[i];
     if (!name.empty()) return name;
     const Step& s = step(i);
-    std::string wanted = s.tensor >= 0 ? tensor(s.tensor).name
+    std::string wanted = s.tensor >= 0                      ? tensor(s.tensor).name
                          : s.kind == StepKind::gemm         ? "acc"
                          : s.kind == StepKind::column_index ? "column_index"
                                                             : "v" + number(i);
@@ -285,7 +284,8 @@ class SpaceWriter {
     switch (s.kind) {
       case StepKind::gemm: {
         const int member = planes_of(i) == 1 ? -1 : plane;
-        const auto part = std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
+        const auto part =
+            std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
         body_.line("const auto " + name + " = pair_of(accumulators[" +
                    number(part - analysis_.parts.begin()) + "], pair);");
         return name;
@@ -337,9 +337,8 @@ class SpaceWriter {
     }
     const std::string row = s.row_index >= 0 ? kept_index(s.row_index) : "row";
     const std::string value = std::string("load_") + pair_or_two(i) + "<" +
-                              std::string(stored_text(type)) + ">(" +
-                              arguments_.pointer(s.tensor) + ", " + pair_places(i, plane, row) +
-                              ", inside)";
+                              std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
+                              ", " + pair_places(i, plane, row) + ", inside)";
     if (!analysis_.loads_early) {
       body_.line("const auto " + name + " = " + value + ";");
       return name;
@@ -349,8 +348,8 @@ class SpaceWriter {
     return name + "[pair]";
   }
 
-  // The values that effects need, directly or through others: a trial run that writes values as they
-  // are asked for.
+  // The values that effects need, directly or through others: a trial run that writes values as
+  // they are asked for.
   void find_needed() {
     LaunchArguments unused(sizes_);
     SpaceWriter trial(sizes_, map_, analysis_, config_, name_, unused);
@@ -469,8 +468,8 @@ class SpaceWriter {
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
       if (is_folded_by_pairs(s.partial)) {
         const bool is_sum = s.partial == PartialKind::sum;
-        for (const std::string& term : is_sum ? terms(s.operands[0], plane)
-                                              : Terms{tile_value(s.operands[0], plane)}) {
+        for (const std::string& term :
+             is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
           body_.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
         }
       } else {
@@ -548,8 +547,8 @@ class SpaceWriter {
   static std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
     std::string text;
     for (size_t k = 0; k + 1 < count; ++k)
-      text += "    if (" + variable + " == " + number(static_cast<int64_t>(k)) + ") " +
-              choose(k) + "\n";
+      text += "    if (" + variable + " == " + number(static_cast<int64_t>(k)) + ") " + choose(k) +
+              "\n";
     return text + "    " + choose(count - 1) + "\n";
   }
 
@@ -570,9 +569,10 @@ class SpaceWriter {
     const auto b_map = [&](size_t index) {
       return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
     };
-    const std::string b_index = segments == 1       ? "part"
-                                : loaded_parts == 1 ? "segment"
-                                                    : "segment * " + number(shape_.parts) + " + part";
+    const std::string b_index = segments == 1 ? "part"
+                                : loaded_parts == 1
+                                    ? "segment"
+                                    : "segment * " + number(shape_.parts) + " + part";
     const std::string a_text = chosen("segment", segments, a_map);
     const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
     const std::string k_text = chosen("segment", segments, blocks);
@@ -645,8 +645,8 @@ class SpaceWriter {
       if (move.movement != Movement::staged) continue;
       for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
         const auto [map, column] = plane_box(move, plane);
-        loads += "    if (plane == " + number(move.plane + plane) + ") tma_load_once(destination, " +
-                 map + ", " + column + ", row, barrier);\n";
+        loads += "    if (plane == " + number(move.plane + plane) +
+                 ") tma_load_once(destination, " + map + ", " + column + ", row, barrier);\n";
       }
     }
     std::string stores;
@@ -658,11 +658,12 @@ class SpaceWriter {
                   ", " + column + ", row, source);\n";
       }
     }
-    return (loads.empty() ? ""
-                          : function("void",
-                                     "load(const Arguments& a, u32 plane, u32 destination, u32 row, "
-                                     "u32 column,\n                              u32 barrier)",
-                                     loads)) +
+    return (loads.empty()
+                ? ""
+                : function("void",
+                           "load(const Arguments& a, u32 plane, u32 destination, u32 row, "
+                           "u32 column,\n                              u32 barrier)",
+                           loads)) +
            (stores.empty()
                 ? ""
                 : function("void",
@@ -673,14 +674,15 @@ class SpaceWriter {
   std::string rows_text() {
     std::string lines = scalar_lines_.text();
     if (!row_lines_.empty()) {
-      lines += "#pragma unroll\n"
-               "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
-               "#pragma unroll\n"
-               "      for (u32 side = 0; side < 2; ++side) {\n"
-               "        const u32 row = first_row + block * kWgmmaM + 8 * side;\n"
-               "        const bool is_inside = row < " +
-               arguments_.number(own("rows"), sizes_.size(tile_space().shape.rows)) + ";\n" +
-               row_lines_.text() + "      }\n    }\n";
+      lines +=
+          "#pragma unroll\n"
+          "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
+          "#pragma unroll\n"
+          "      for (u32 side = 0; side < 2; ++side) {\n"
+          "        const u32 row = first_row + block * kWgmmaM + 8 * side;\n"
+          "        const bool is_inside = row < " +
+          arguments_.number(own("rows"), sizes_.size(tile_space().shape.rows)) + ";\n" +
+          row_lines_.text() + "      }\n    }\n";
     }
     return "\n  struct Rows {\n" + row_fields_.text() + "  };\n" +
            function("void", "begin_tile(const Arguments& a, Rows& rows, u32 first_row)", lines);
@@ -714,7 +716,8 @@ class SpaceWriter {
     return function("void",
                     "chunk(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                             const float (&accumulators)[" +
-                        number(shape_.parts) + "][8],\n                             const u32 (&loaded)[" +
+                        number(shape_.parts) +
+                        "][8],\n                             const u32 (&loaded)[" +
                         number(std::max(1u, shape_.loads)) +
                         "][4],\n                             u32 (&stored)[" +
                         number(std::max(1u, shape_.stores)) + "][4], const Position& at)",
@@ -722,12 +725,12 @@ class SpaceWriter {
   }
 
   std::string end_text() const {
-    return function("void",
-                    "end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-                    "                                    const Position& at, u32 scratch)",
-                    staged_.text() +
-                        (staged_.empty() ? "" : "    synchronize_warpgroup();\n") + end_.text(),
-                    "  template <u32 kBlock>\n");
+    return function(
+        "void",
+        "end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
+        "                                    const Position& at, u32 scratch)",
+        staged_.text() + (staged_.empty() ? "" : "    synchronize_warpgroup();\n") + end_.text(),
+        "  template <u32 kBlock>\n");
   }
 
   const ProgramSizes& sizes_;
@@ -741,10 +744,10 @@ class SpaceWriter {
   UniqueNames names_;
   std::set<std::pair<int, int>> needed_;  // step, plane
   std::map<int, std::string> value_names_;
-  std::map<std::pair<int, int>, std::string> tile_names_;    // step, plane
-  std::map<std::pair<int, int>, std::string> packed_names_;  // step, plane
+  std::map<std::pair<int, int>, std::string> tile_names_;              // step, plane
+  std::map<std::pair<int, int>, std::string> packed_names_;            // step, plane
   std::map<std::tuple<int, int64_t, int>, std::string> column_names_;  // step, half, plane
-  std::map<int, std::string> index_names_;                   // tensor
+  std::map<int, std::string> index_names_;                             // tensor
   std::set<int> row_made_;
   std::set<int> rows_kept_;
   uint32_t column_fields_ = 0;

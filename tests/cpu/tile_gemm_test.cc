@@ -137,9 +137,9 @@ TEST(TileGemm, BitsDoNotDependOnTheOtherRows) {
   });
 }
 
-// Each addition rounds at the size of the sum so far: of n terms with random signs, n/2 roundings of
-// the result's size, rms 2^-25. A block begins with 0, so that they are those of a block and those
-// of a sum of blocks.
+// Each addition rounds at the size of the sum so far: of n terms with random signs, n/2 roundings
+// of the result's size, rms 2^-25. A block begins with 0, so that they are those of a block and
+// those of a sum of blocks.
 TEST(TileGemm, TheErrorOfALongSumIsThatOfItsBlocks) {
   constexpr int64_t k = 4096;
   const Matrix a(DType::f32, 32, k, 1);

@@ -118,12 +118,12 @@ void expect_no_defects(const std::set<std::string>& texts) {
 TEST(GemmEmitter, ProgramsOfLlamaPlansCompile) {
   std::set<std::string> texts;
   for (const PlanSource source : {PlanSource::llama_model, PlanSource::llama_layer}) {
-    texts.merge(texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::memory,
-                                       DType::f32)));
-    texts.merge(texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::speed,
-                                       DType::bf16)));
-    texts.merge(texts_of(gemm_programs(source, kLlama, 16384, DType::f16, Objective::memory,
-                                       DType::f16)));
+    texts.merge(
+        texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::memory, DType::f32)));
+    texts.merge(
+        texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::speed, DType::bf16)));
+    texts.merge(
+        texts_of(gemm_programs(source, kLlama, 16384, DType::f16, Objective::memory, DType::f16)));
   }
   expect_no_defects(texts);
 }
@@ -157,8 +157,8 @@ TEST(GemmEmitter, ProgramsOfOtherPlansCompile) {
   std::set<std::string> texts;
   for (const PlanSource source :
        {PlanSource::llama_layer, PlanSource::parallel_block, PlanSource::sandwich_block}) {
-    texts.merge(texts_of(
-        gemm_programs(source, small, 100, DType::bf16, Objective::memory, DType::f32)));
+    texts.merge(
+        texts_of(gemm_programs(source, small, 100, DType::bf16, Objective::memory, DType::f32)));
   }
   expect_no_defects(texts);
 }
@@ -212,15 +212,19 @@ TEST(GemmEmitter, RandomPrograms) {
     options.row_strides = padded_strides(program, random.sizes);
     try {
       for (const KernelLaunch& launch : lower(program, random.sizes, options)) {
-        if (!launch.maps.empty() && texts.size() < kCompiled)
-          texts.insert(launch.source);
+        if (!launch.maps.empty() && texts.size() < kCompiled) texts.insert(launch.source);
       }
     } catch (const Error& error) {
       const std::string message = error.what();
-      static constexpr const char* kReasons[] = {
-          "members of pairs", "sums over groups of columns", "only sums and maxima are reduced",
-          "do not read the same first operand", "second half of", "accumulators for each column",
-          "is not held by a warp", "cut each other", "fits into no tile"};
+      static constexpr const char* kReasons[] = {"members of pairs",
+                                                 "sums over groups of columns",
+                                                 "only sums and maxima are reduced",
+                                                 "do not read the same first operand",
+                                                 "second half of",
+                                                 "accumulators for each column",
+                                                 "is not held by a warp",
+                                                 "cut each other",
+                                                 "fits into no tile"};
       const char* found = nullptr;
       for (const char* reason : kReasons) {
         if (message.find(reason) != std::string::npos) found = reason;

@@ -79,9 +79,8 @@ inline Program with_products_for_tensor_cores(Program program, uint64_t seed) {
   const DType type = random() % 2 == 0 ? DType::bf16 : DType::f16;
   const bool transpose_a = random() % 2 == 0;
   const bool transpose_b = random() % 2 == 0;
-  const auto products =
-      std::count_if(program.steps.begin(), program.steps.end(),
-                    [](const Step& s) { return s.kind == StepKind::gemm; });
+  const auto products = std::count_if(program.steps.begin(), program.steps.end(),
+                                      [](const Step& s) { return s.kind == StepKind::gemm; });
   int a_of_all = -1;
   for (Step& step : program.steps) {
     if (step.kind == StepKind::gemm && products > 1) step.segments.resize(1);
