@@ -8,16 +8,13 @@
 #include <map>
 
 #include "coda/error.h"
-#include "device/tile_order.cuh"
 #include "hopper/expressions.h"
+#include "hopper/function_text.h"
+#include "hopper/space_operands.h"
 #include "program/vocabulary.h"
 
 namespace coda::hopper {
 namespace {
-
-using device::Major;
-
-constexpr int64_t kBandRows = 2048;  // rows of tiles that are walked together (docs/performance.md)
 
 std::string number(int64_t value) { return std::to_string(value); }
 
@@ -33,33 +30,6 @@ bool is_folded_by_pairs(PartialKind kind) {
   return kind == PartialKind::sum || kind == PartialKind::max;
 }
 
-// Lines of a function's body.
-class Body {
- public:
-  explicit Body(int indent) : indent_(indent) {}
-  void line(const std::string& text) {
-    if (!text.empty()) text_ += std::string(indent_, ' ') + text;
-    text_ += "\n";
-  }
-  bool mentions(const std::string& word) const {
-    const auto is_word = [](char c) {
-      return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    };
-    for (size_t at = text_.find(word); at != std::string::npos; at = text_.find(word, at + 1)) {
-      const bool begins = at == 0 || (!is_word(text_[at - 1]) && text_[at - 1] != '.');
-      const size_t end = at + word.size();
-      if (begins && (end == text_.size() || !is_word(text_[end]))) return true;
-    }
-    return false;
-  }
-  const std::string& text() const { return text_; }
-  bool empty() const { return text_.empty(); }
-
- private:
-  int indent_;
-  std::string text_;
-};
-
 class SpaceWriter {
  public:
   SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
@@ -70,7 +40,8 @@ class SpaceWriter {
         config_(config),
         shape_(analysis.shape()),
         name_(name),
-        arguments_(arguments) {}
+        arguments_(arguments),
+        operands_(sizes, map, analysis, config, name, arguments) {}
 
   std::string run() {
     for (const char* word : {"a", "at", "rows", "sub", "accumulators", "loaded", "stored", "pair",
@@ -79,8 +50,9 @@ class SpaceWriter {
     }
     find_needed();
     write_chunk();
-    return "struct " + name_ + " {\n" + shape_text() + extents() + operands() + planes() +
-           rows_text() + sub_tile_text() + chunk_text() + end_text() + "};\n";
+    return "struct " + name_ + " {\n" + operands_.shape_text() + operands_.extents() +
+           operands_.operands() + operands_.planes() + rows_text() + sub_tile_text() +
+           chunk_text() + end_text() + "};\n";
   }
 
  private:
@@ -88,14 +60,10 @@ class SpaceWriter {
   const TensorDecl& tensor(int t) const { return sizes_.tensor(t); }
   const TileSpace& tile_space() const { return map_.spaces[analysis_.space]; }
   int representative(int i) const { return analysis_.representative[i]; }
-  int64_t half(int i) const {
-    return map_.pairing[i] == Dim(0) ? 0 : sizes_.size(map_.pairing[i]) / 2;
-  }
-  bool is_concatenated(int i) const { return map_.pairing[i] == step(i).shape.cols; }
+  int64_t half(int i) const { return operands_.half(i); }
+  bool is_concatenated(int i) const { return operands_.is_concatenated(i); }
   int planes_of(int i) const { return half(i) == 0 ? 1 : 2; }
-  std::string own(const std::string& what) const {
-    return what + "_" + name_.substr(std::string("Space").size());
-  }
+  std::string own(const std::string& what) const { return operands_.own(what); }
 
   // ---- Names.
 
@@ -135,7 +103,7 @@ class SpaceWriter {
     return (half(i) == 0 || is_concatenated(i) || half(i) % 2 == 0) &&
            (step(i).repeat == 1 || stored_columns % 2 == 0);
   }
-  int64_t base() const { return sizes_.size(tile_space().shape.cols); }
+  int64_t base() const { return operands_.base(); }
   std::string stride(int t) {
     return arguments_.number("stride_" + tensor(t).name, sizes_.stride(t));
   }
@@ -292,7 +260,7 @@ class SpaceWriter {
       }
       case StepKind::load_tile: return load(i, plane, name);
       case StepKind::as_stored: {
-        const std::string operand = operand_value(i, 0, plane);
+        std::string operand = operand_value(i, 0, plane);
         if (!is_16_bit(s.dtype)) return operand;
         body_.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
                    packed_value(i, plane) + ");");
@@ -506,171 +474,6 @@ class SpaceWriter {
 
   // ---- The struct's parts.
 
-  std::string shape_text() const {
-    std::string text = "  static constexpr SpaceShape kShape{.parts = " + number(shape_.parts);
-    const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
-      if (value != standard) text += std::string(", .") + name + " = " + number(value);
-    };
-    field("natural_half", shape_.natural_half, 0);
-    field("segments", shape_.segments, 1);
-    text += ", .loads = " + number(shape_.loads) + ", .stores = " + number(shape_.stores);
-    field("wide_loads", shape_.wide_loads, 0);
-    field("wide_stores", shape_.wide_stores, 0);
-    field("column_partials", shape_.column_partials, 0);
-    return text + "};\n";
-  }
-
-  static std::string function(const std::string& type, const std::string& signature,
-                              const std::string& lines, const std::string& prefix = "") {
-    return "\n" + prefix + "  __device__ __forceinline__ static " + type + " " + signature +
-           (lines.empty() ? " {}\n" : " {\n" + lines + "  }\n");
-  }
-
-  std::string extents() {
-    const int64_t rows = sizes_.size(tile_space().shape.rows);
-    const std::string rows_text = arguments_.number(own("rows"), rows);
-    const std::string columns_text = arguments_.number(own("columns"), base());
-    const device::TileOrder order = device::tile_order(
-        config_, shape_, static_cast<uint32_t>(rows), static_cast<uint32_t>(base()),
-        static_cast<uint32_t>(kBandRows / (config_.tile_m * config_.cluster_m)));
-    const std::string order_text =
-        "{.rows = " + arguments_.number(own("tile_rows"), order.rows) +
-        ", .columns = " + arguments_.number(own("tile_columns"), order.columns) +
-        ", .band = " + arguments_.number(own("band"), order.band) + "}";
-    return function("u32", "rows(const Arguments& a)", "    return " + rows_text + ";\n") +
-           function("u32", "columns(const Arguments& a)", "    return " + columns_text + ";\n") +
-           function("TileOrder", "order(const Arguments& a)", "    return " + order_text + ";\n");
-  }
-
-  // `choose(k)` for k = 0, 1, ..., told apart by `variable`.
-  template <class Choose>
-  static std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
-    std::string text;
-    for (size_t k = 0; k + 1 < count; ++k)
-      text += "    if (" + variable + " == " + number(static_cast<int64_t>(k)) + ") " + choose(k) +
-              "\n";
-    return text + "    " + choose(count - 1) + "\n";
-  }
-
-  std::string operands() {
-    const auto segments = static_cast<size_t>(analysis_.segments);
-    const Step& first = step(analysis_.parts.front().gemm);
-    const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments[s]) + ";"; };
-    const auto blocks = [&](size_t s) {
-      const GemmSegment& segment = first.segments[s];
-      const Shape& shape = tensor(segment.a).shape;
-      const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
-      return "return " +
-             arguments_.number(own("k_blocks") + "_" + number(static_cast<int64_t>(s)),
-                               (k + device::kBlockK - 1) / device::kBlockK) +
-             ";";
-    };
-    const size_t loaded_parts = shape_.loaded_parts();
-    const auto b_map = [&](size_t index) {
-      return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
-    };
-    const std::string b_index = segments == 1 ? "part"
-                                : loaded_parts == 1
-                                    ? "segment"
-                                    : "segment * " + number(shape_.parts) + " + part";
-    const std::string a_text = chosen("segment", segments, a_map);
-    const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
-    const std::string k_text = chosen("segment", segments, blocks);
-    return function("const TensorMap*", "a(const Arguments& a, u32 segment)", a_text) +
-           function("const TensorMap*", "b(const Arguments& a, u32 segment, u32 part)", b_text) +
-           function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text);
-  }
-
-  std::string operand_a(const GemmSegment& segment) {
-    const device::OperandBox box = device::box_a(config_);
-    return operand(segment.a, 0, 0, sizes_.stored_rows(segment.a), sizes_.stored_columns(segment.a),
-                   config_.major_a(), box, "");
-  }
-
-  std::string operand_b(size_t part, size_t segment) {
-    const Part& p = analysis_.parts[part];
-    const GemmSegment& s = step(p.gemm).segments[segment];
-    const device::OperandBox box = device::box_b(config_, shape_);
-    int64_t rows = sizes_.stored_rows(s.b);
-    int64_t columns = sizes_.stored_columns(s.b);
-    int64_t row_offset = 0;
-    int64_t column_offset = 0;
-    std::string role;
-    if (p.member >= 0 && analysis_.natural_half == 0) {
-      int64_t& outer = s.transpose_b ? rows : columns;
-      outer /= 2;
-      (s.transpose_b ? row_offset : column_offset) = p.member * outer;
-      role = p.member == 0 ? "_first" : "_second";
-    }
-    return operand(s.b, row_offset, column_offset, rows, columns, config_.major_b(), box, role);
-  }
-
-  std::string operand(int t, int64_t row_offset, int64_t column_offset, int64_t rows,
-                      int64_t columns, Major major, const device::OperandBox& box,
-                      const std::string& role) {
-    const bool k_inner = major == Major::k;
-    return arguments_.map({.tensor = t,
-                           .row_offset = row_offset,
-                           .column_offset = column_offset,
-                           .rows = rows,
-                           .columns = columns,
-                           .box_rows = k_inner ? box.outer : box.k,
-                           .box_columns = k_inner ? box.k : box.outer},
-                          role);
-  }
-
-  // The descriptor of a staged tensor's plane, and where its box starts.
-  std::pair<std::string, std::string> plane_box(const TileMove& move, int plane) {
-    const int t = step(move.step).tensor;
-    TensorMapSpec spec{.tensor = t,
-                       .rows = sizes_.stored_rows(t),
-                       .columns = sizes_.stored_columns(t),
-                       .box_rows = device::kWgmmaM,
-                       .box_columns = device::kSubTileColumns};
-    std::string role = "_tile";
-    std::string column = "column";
-    if (move.is_wide && is_concatenated(move.step) && !move.is_permuted) {
-      spec.columns /= 2;
-      spec.column_offset = plane * spec.columns;
-      role = plane == 0 ? "_first" : "_second";
-    } else if (move.is_wide) {
-      column = "plane_column(" + number(half(move.step)) + ", " + number(plane) + ", column)";
-    }
-    return {"&" + arguments_.map(spec, role), column};
-  }
-
-  std::string planes() {
-    std::string loads;
-    for (const TileMove& move : analysis_.loads) {
-      if (move.movement != Movement::staged) continue;
-      for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
-        const auto [map, column] = plane_box(move, plane);
-        loads += "    if (plane == " + number(move.plane + plane) +
-                 ") tma_load_once(destination, " + map + ", " + column + ", row, barrier);\n";
-      }
-    }
-    std::string stores;
-    for (const TileMove& move : analysis_.stores) {
-      if (move.movement != Movement::staged) continue;
-      for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
-        const auto [map, column] = plane_box(move, plane);
-        stores += "    if (plane == " + number(move.plane + plane) + ") tma_store_once(" + map +
-                  ", " + column + ", row, source);\n";
-      }
-    }
-    return (loads.empty()
-                ? ""
-                : function("void",
-                           "load(const Arguments& a, u32 plane, u32 destination, u32 row, "
-                           "u32 column,\n                              u32 barrier)",
-                           loads)) +
-           (stores.empty()
-                ? ""
-                : function("void",
-                           "store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source)",
-                           stores));
-  }
-
   std::string rows_text() {
     std::string lines = scalar_lines_.text();
     if (!row_lines_.empty()) {
@@ -740,6 +543,7 @@ class SpaceWriter {
   const device::SpaceShape shape_;
   const std::string name_;
   LaunchArguments& arguments_;
+  SpaceOperands operands_;
 
   UniqueNames names_;
   std::set<std::pair<int, int>> needed_;  // step, plane

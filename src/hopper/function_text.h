@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of a struct's functions in CUDA, built line by line.
+#pragma once
+
+#include <string>
+
+namespace coda::hopper {
+
+// Lines of a function's body.
+class Body {
+ public:
+  explicit Body(int indent) : indent_(indent) {}
+  void line(const std::string& text) {
+    if (!text.empty()) text_ += std::string(indent_, ' ') + text;
+    text_ += "\n";
+  }
+  bool mentions(const std::string& word) const {
+    const auto is_word = [](char c) {
+      return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    };
+    for (size_t at = text_.find(word); at != std::string::npos; at = text_.find(word, at + 1)) {
+      const bool begins = at == 0 || (!is_word(text_[at - 1]) && text_[at - 1] != '.');
+      const size_t end = at + word.size();
+      if (begins && (end == text_.size() || !is_word(text_[end]))) return true;
+    }
+    return false;
+  }
+  const std::string& text() const { return text_; }
+  bool empty() const { return text_.empty(); }
+
+ private:
+  int indent_;
+  std::string text_;
+};
+
+// `lines` end with a newline each; `prefix` is a line before the signature: its template.
+inline std::string function(const std::string& type, const std::string& signature,
+                            const std::string& lines, const std::string& prefix = "") {
+  return "\n" + prefix + "  __device__ __forceinline__ static " + type + " " + signature +
+         (lines.empty() ? " {}\n" : " {\n" + lines + "  }\n");
+}
+
+}  // namespace coda::hopper
