@@ -233,7 +233,7 @@ std::string Labels::vector(int id) {
     if (!is_constant(operand)) given.push_back(operand);
   }
   if (given.empty()) return "constant";
-  const std::string label = of(*std::max_element(given.begin(), given.end(), [this](int a, int b) {
+  std::string label = of(*std::max_element(given.begin(), given.end(), [this](int a, int b) {
     return std::pair(!graph_.node(a).shape.is_scalar(), a) <
            std::pair(!graph_.node(b).shape.is_scalar(), b);
   }));
