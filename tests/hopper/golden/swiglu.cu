@@ -14,7 +14,7 @@
 
 namespace coda::device {
 
-constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 128, .cluster_m = 2, .cluster_n = 1, .stages = 5, 
+constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 128, .cluster_m = 1, .cluster_n = 2, .stages = 6, 
                              .schedule = Schedule::ping_pong, .layout = Layout::tn, .element = Element::bf16};
 
 // Descriptors.
