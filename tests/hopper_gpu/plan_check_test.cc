@@ -70,13 +70,13 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// Sizes of which none is a multiple of a tile, nor of what the copy engine addresses; and sizes
-// that a model has, with half a head as wide as a sub-tile.
+// Sizes of which none but the heads' is a multiple of a tile, nor of what the copy engine
+// addresses; and sizes that a model has.
 LlamaSizes sizes_of(bool ragged) {
   return ragged ? LlamaSizes{.hidden = 72,
-                             .heads = 6,
-                             .kv_heads = 2,
-                             .head_dim = 12,
+                             .heads = 3,
+                             .kv_heads = 1,
+                             .head_dim = 32,
                              .mlp = 100,
                              .vocab = 67,
                              .sequence = 10}
