@@ -41,7 +41,7 @@ run: configure
 test: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests
 	@scripts/setup.sh judges
-	scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
+	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
 
 # On a machine with a Hopper GPU; one test at a time has it.
 test-gpu: configure

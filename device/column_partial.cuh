@@ -5,13 +5,10 @@
 // and 18 instructions and 4 shuffles for 8 elements.
 // Invariant: the order is fixed by rows and columns alone, never by the tile.
 //
-// Use, in a space whose shape says how many `column_partials` it has:
-//   SubTile:       ColumnReduction<Reduction::sum> d;
-//   chunk:         sub.d.add<kChunk>(values, at);
-//   end_sub_tile:  sub.d.stage(scratch, at);               scratch + k * kColumnScratchBytes for
-//   the
-//                  synchronize_warpgroup();                k-th of them; one synchronisation for
-//                  all store_column_partial<Reduction::sum>(partial, stride, scratch, at, place);
+// A space whose shape says how many `column_partials` it has keeps a ColumnReduction for each in
+// its SubTile and adds every chunk to it. At the end of the sub-tile each is staged at its own
+// place of the scratch (kColumnScratchBytes apart), the warpgroup synchronises once for all of
+// them, and store_column_partial writes each.
 #pragma once
 
 #include "device/column_lanes.cuh"

@@ -105,7 +105,7 @@ TEST(GemmEmitter, FurtherLayersNeedNoFurtherKernels) {
 
 void expect_no_defects(const std::set<std::string>& texts) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   const std::vector<std::string> sources(texts.begin(), texts.end());
   const std::vector<CompiledKernel> kernels = compiler->compile_all(sources);
   for (size_t i = 0; i < sources.size(); ++i) {

@@ -18,7 +18,7 @@ namespace {
 
 TEST(HandWrittenKernels, CompileWithoutDefect) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   std::vector<std::string> names;
   for (const auto& entry :
        std::filesystem::directory_iterator(CODA_SOURCE_DIR "/tests/hopper/kernels")) {

@@ -37,7 +37,7 @@ inline void expect_golden(const std::string& file, const std::vector<KernelLaunc
 template <class Lower>
 void expect_compile(StepRole role, const Lower& lower) {
   const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
   const LlamaSizes sizes{.hidden = 4096,
                          .heads = 32,
                          .kv_heads = 8,
