@@ -11,6 +11,7 @@
 
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
+#include "coda/program.h"
 
 namespace coda::hopper {
 
@@ -23,6 +24,9 @@ std::string number_text(double number);
 // A C++ identifier from any name of a value or a tensor: dots and odd characters become "_", a
 // keyword, a reserved name or a leading digit is prefixed by "v_".
 std::string identifier(std::string_view name);
+
+// "Reduction::sum": the device's name of a kind of partial (device/reductions.cuh).
+std::string_view reduction_text(PartialKind kind);
 
 // How an element lies in memory, for templates over it: "Stored::bf16" (device/element.cuh).
 std::string_view stored_text(DType type);

@@ -30,16 +30,6 @@ constexpr int64_t kFewPartials = 128;  // so many are few
 constexpr int64_t kLinesOfOneBlock =
     32768;  // so many elementwise lines are no work for two launches
 
-std::string_view reduction_text(PartialKind kind) {
-  switch (kind) {
-    case PartialKind::sum: return "Reduction::sum";
-    case PartialKind::max: return "Reduction::max";
-    case PartialKind::log_sum_exp: return "Reduction::log_sum_exp";
-    case PartialKind::centred: return "Reduction::centred";
-  }
-  throw InternalError("unknown kind of partial");
-}
-
 int64_t spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
 
 // What is known of a program before any text is written.

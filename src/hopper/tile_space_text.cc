@@ -25,16 +25,6 @@ using Layout = TileLayout;
 // What a thread holds of a step's value: names of planes, of a row's float, or a literal.
 using Planes = std::vector<std::string>;
 
-std::string_view reduction_text(PartialKind kind) {
-  switch (kind) {
-    case PartialKind::sum: return "Reduction::sum";
-    case PartialKind::max: return "Reduction::max";
-    case PartialKind::log_sum_exp: return "Reduction::log_sum_exp";
-    case PartialKind::centred: return "Reduction::centred";
-  }
-  throw InternalError("unknown kind of partial");
-}
-
 class SpaceWriter {
  public:
   SpaceWriter(const Program& program, const TileMap& map, int space, const DimValues& sizes,
