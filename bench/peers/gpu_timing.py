@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times functions on a GPU in two regimes, because a GPU at its power limit has no single speed:
+
+sustained  each candidate alone for about a second on a hot chip, with its SM clock and watts
+cool       bursts of 2 ms after pauses of 40 ms, in random order: the full clock
+
+The same method, regime by regime, as src/measure/gpu_timer.cc, so that ratios of both stand in one
+table. A candidate's calls are captured into one CUDA graph that rotates through its sets of tensors
+(outputs too), so that neither the host nor the L2 cache is what is measured.
+"""
+
+import ctypes
+import dataclasses
+import random
+import statistics
+import time
+
+import torch
+
+HEAT_SECONDS = 1.0
+WARM_UP_CALLS = 3
+
+
+class PowerMeter:
+    """SM clock and energy of a device from NVML, which comes with the driver; NaN without it."""
+
+    CLOCK_SM = 1
+
+    def __init__(self, device: int = 0):
+        self.handle = ctypes.c_void_p()
+        try:
+            self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            uuid = str(torch.cuda.get_device_properties(device).uuid)
+            uuid = uuid if uuid.startswith("GPU-") else "GPU-" + uuid
+            is_open = self.nvml.nvmlInit_v2() == 0 and self.nvml.nvmlDeviceGetHandleByUUID(
+                uuid.encode(), ctypes.byref(self.handle)) == 0
+        except (OSError, AttributeError):
+            is_open = False
+        if not is_open:
+            self.nvml = None
+
+    def _read(self, value, function: str, *arguments) -> float:
+        if self.nvml is None:
+            return float("nan")
+        call = getattr(self.nvml, function)
+        failed = call(self.handle, *arguments, ctypes.byref(value)) != 0
+        return float("nan") if failed else value.value
+
+    def sm_mhz(self) -> float:
+        return self._read(ctypes.c_uint(), "nvmlDeviceGetClockInfo", ctypes.c_int(self.CLOCK_SM))
+
+    def joules(self) -> float:
+        return self._read(ctypes.c_ulonglong(), "nvmlDeviceGetTotalEnergyConsumption") * 1e-3
+
+
+@dataclasses.dataclass
+class Spread:
+    median_ms: float
+    low_ms: float  # 10th percentile
+    high_ms: float  # 90th percentile
+
+    @staticmethod
+    def of(samples: list[float]) -> "Spread":
+        ordered = sorted(samples)
+        low, median, high = (ordered[int(f * (len(ordered) - 1))] for f in (0.1, 0.5, 0.9))
+        return Spread(median, low, high)
+
+
+class Candidate:
+    """call(set) runs one call on one of `sets` sets of tensors and returns its outputs."""
+
+    def __init__(self, name: str, call, sets: int):
+        self.name = name
+        self.sustained = self.cool = None
+        self.sm_mhz = self.watts = float("nan")
+        start = time.perf_counter()
+        call(0)
+        torch.cuda.synchronize()
+        self.first_call_s = time.perf_counter() - start
+        self._capture(call, sets)
+
+    def _capture(self, call, sets: int) -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for i in range(max(WARM_UP_CALLS, sets)):
+                call(i % sets)
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for i in range(sets):
+                call(i)
+            stop.record()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        # Enough calls that launching the graph costs nothing beside them.
+        rounds = max(1, min(20, round(1.0 / max(start.elapsed_time(stop), 1e-3))))
+        self.calls = sets * rounds
+        self.graph = torch.cuda.CUDAGraph()
+        outputs = [None] * sets
+        with torch.cuda.graph(self.graph):
+            for i in range(self.calls):
+                outputs[i % sets] = None
+                outputs[i % sets] = call(i % sets)
+        self._outputs = outputs  # memory of the graph: the sets' outputs lie apart
+
+    def enqueue(self, replays: int) -> None:
+        for _ in range(replays):
+            self.graph.replay()
+
+
+class Timer:
+    def __init__(self):
+        self.power = PowerMeter(torch.cuda.current_device())
+        self.start, self.stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.random = random.Random(20)
+
+    def _enqueue(self, candidate: Candidate, replays: int) -> None:
+        self.start.record()
+        candidate.enqueue(replays)
+        self.stop.record()
+
+    def _elapsed_ms(self) -> float:
+        self.stop.synchronize()
+        return self.start.elapsed_time(self.stop)
+
+    def _burst(self, candidate: Candidate, replays: int) -> float:
+        self._enqueue(candidate, replays)
+        return self._elapsed_ms() / (replays * candidate.calls)
+
+    def _replays_for(self, candidate: Candidate, ms: float) -> int:
+        self._burst(candidate, 1)
+        return max(1, round(ms / (self._burst(candidate, 2) * candidate.calls)))
+
+    def sustained(self, candidates: list[Candidate], seconds: float, repetitions: int = 2,
+                  heat_seconds: float = HEAT_SECONDS) -> None:
+        replays = {c: self._replays_for(c, 20.0) for c in candidates}
+        heat_start = time.perf_counter()
+        while time.perf_counter() - heat_start < heat_seconds:
+            self._burst(candidates[0], replays[candidates[0]])
+        samples, clocks, watts = ({c: [] for c in candidates} for _ in range(3))
+        for repetition in range(repetitions):
+            turn = repetition % len(candidates)
+            for c in candidates[turn:] + candidates[:turn]:
+                begin, joules = time.perf_counter(), self.power.joules()
+                # What comes first runs at the clock of the candidate before.
+                settling = max(min(0.2, seconds / 2), seconds / 5)
+                while time.perf_counter() - begin < seconds:
+                    self._enqueue(c, replays[c])
+                    mhz = self.power.sm_mhz()  # while it runs
+                    ms = self._elapsed_ms() / (replays[c] * c.calls)
+                    if time.perf_counter() - begin >= settling:
+                        samples[c].append(ms)
+                        clocks[c].append(mhz)
+                watts[c].append((self.power.joules() - joules) / (time.perf_counter() - begin))
+        for c in candidates:
+            c.sustained = Spread.of(samples[c])
+            c.sm_mhz = statistics.median(clocks[c])
+            c.watts = statistics.median(watts[c])
+
+    def cool(self, candidates: list[Candidate], rounds: int) -> None:
+        replays = {c: self._replays_for(c, 2.0) for c in candidates}
+        samples = {c: [] for c in candidates}
+        for _ in range(rounds):
+            for c in self.random.sample(candidates, len(candidates)):
+                time.sleep(0.04)
+                samples[c].append(self._burst(c, replays[c]))
+        for c in candidates:
+            c.cool = Spread.of(samples[c])
