@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model: a tile's time is its mainloop (tensor cores or operand bandwidth, whichever is slower)
-// and as much of its epilogue as its schedule exposes; a launch's time is that of its tiles, dealt
-// out in whole waves. The constants are fitted to docs/performance.md; only ratios matter.
+// What is legal, and what the model is told of a kernel.
 #include "hopper/choose_config.h"
 
 #include <algorithm>
+#include <cstdio>
 
-#include "device/tile_order.cuh"
+#include "coda/error.h"
 #include "hopper/gemm_kernels.h"
 #include "hopper/separate_spaces.h"
 
@@ -16,22 +15,6 @@ namespace {
 using device::GemmConfig;
 using device::Schedule;
 
-struct Tile {
-  uint32_t m;
-  uint32_t n;
-  Schedule schedule;
-  uint32_t most_stages;
-  double factor;  // over the tensor cores' own time, in a long mainloop
-};
-
-constexpr Tile kTiles[] = {
-    {128, 256, Schedule::cooperative, 4, 1.02}, {256, 192, Schedule::cooperative, 3, 1.01},
-    {192, 128, Schedule::ping_pong, 5, 1.04},   {128, 192, Schedule::ping_pong, 5, 1.06},
-    {128, 128, Schedule::ping_pong, 6, 1.075},  {256, 128, Schedule::cooperative, 4, 1.05},
-    {128, 64, Schedule::ping_pong, 7, 1.12},    {64, 128, Schedule::ping_pong, 7, 1.12},
-    {64, 256, Schedule::ping_pong, 5, 1.10},    {64, 64, Schedule::ping_pong, 8, 1.20},
-};
-
 struct Cluster {
   uint32_t m;
   uint32_t n;
@@ -39,13 +22,6 @@ struct Cluster {
 constexpr Cluster kClusters[] = {{2, 1}, {1, 2}, {1, 1}};
 
 constexpr uint32_t kFewestStages = 3;
-constexpr double kOperandBytes = 48;   // a cycle and SM, from L2
-constexpr double kTileCycles = 480;    // what a tile costs besides
-constexpr double kExposedPlane = 380;  // cycles of a cooperative sub-tile for each plane
-constexpr double kExposedWork = 18;    // of a cooperative sub-tile for each operation an element
-constexpr double kHiddenWork = 6;      // operations that cost nothing beside a plane's store
-constexpr double kHiddenPlane = 175;   // of a ping-pong one, and more where K is long: joules
-constexpr double kHiddenPlaneOfK = 0.03;
 
 std::vector<device::SpaceShape> shapes_of(const KernelSpaces& kernel) {
   std::vector<device::SpaceShape> shapes;
@@ -81,7 +57,8 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
 
 // Operations for each element of the epilogue beside planes, roughly: a transcendental function is
 // a few, a log-sum-exp an exponential and a running maximum.
-double work_of(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& space) {
+double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
+                     const SpaceAnalysis& space) {
   double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
   for (int i : map.spaces[space.space].steps) {
     const Step& step = sizes.step(i);
@@ -115,71 +92,6 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
 
 constexpr uint32_t kMostRegisters = 232;
 
-double tile_cycles(const GemmConfig& c, const Tile& tile, int64_t k_blocks, double planes,
-                   double work) {
-  const double area = static_cast<double>(c.tile_m) * c.tile_n;
-  const double tensor_cores = area / 32 * tile.factor;
-  const double bytes =
-      (static_cast<double>(c.tile_m) / c.cluster_n + static_cast<double>(c.tile_n) / c.cluster_m) *
-      device::kBlockK * device::kElementBytes;
-  const double unshared = c.cluster_size() == 1 ? 1.03 : 1.0;
-  const double mainloop =
-      static_cast<double>(k_blocks) * std::max(tensor_cores * unshared, bytes / kOperandBytes);
-  const double sub_tiles = area / (64 * 64);
-  const double extra = std::max(0.0, planes - 1);
-  if (c.schedule == Schedule::cooperative)
-    return mainloop + kTileCycles +
-           sub_tiles *
-               (145 + kExposedPlane * extra + kExposedWork * std::max(0.0, work - kHiddenWork));
-  const double plane = kHiddenPlane + kHiddenPlaneOfK * static_cast<double>(k_blocks * 64);
-  const double epilogue = sub_tiles * (150 + 250 * extra);
-  // The other warpgroup's mainloop hides an epilogue no longer than itself.
-  return std::max(mainloop + sub_tiles * plane * extra, epilogue) + kTileCycles / 2;
-}
-
-int64_t k_blocks_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
-  int64_t blocks = 0;
-  for (const GemmSegment& s : sizes.step(space.parts.front().gemm).segments) {
-    const Shape& shape = sizes.tensor(s.a).shape;
-    const int64_t k = sizes.size(s.transpose_a ? shape.rows : shape.cols);
-    blocks += (k + device::kBlockK - 1) / device::kBlockK;
-  }
-  return blocks;
-}
-
-int64_t cluster_tiles(const ProgramSizes& sizes, const program::TileMap& map,
-                      const SpaceAnalysis& space, const GemmConfig& config) {
-  const Shape& shape = map.spaces[space.space].shape;
-  return device::tile_order(config, space.shape(), static_cast<uint32_t>(sizes.size(shape.rows)),
-                            static_cast<uint32_t>(sizes.size(shape.cols)), 1)
-      .count();
-}
-
-int64_t clusters_of(const ProgramSizes& sizes, const GemmConfig& config) {
-  return std::max<int64_t>(1, sizes.options().multiprocessors / config.cluster_size());
-}
-
-double cost(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
-            const GemmConfig& config, const Tile& tile) {
-  double cycles = 0;
-  double longest = 0;
-  int64_t tiles = 0;
-  for (const SpaceAnalysis& space : kernel.spaces) {
-    const int64_t count = cluster_tiles(sizes, map, space, config);
-    const double one = tile_cycles(config, tile, k_blocks_of(sizes, space), planes_of(sizes, space),
-                                   work_of(sizes, map, space));
-    cycles += static_cast<double>(count) * one;
-    longest = std::max(longest, one);
-    tiles += count;
-  }
-  const int64_t clusters = clusters_of(sizes, config);
-  const int64_t waves = (tiles + clusters - 1) / clusters;
-  // Square tiles share better along N (measured: 0.01 to 0.02 of the time behind most epilogues).
-  const double sharing = config.tile_m == config.tile_n && config.cluster_m == 2 ? 1.003 : 1.0;
-  return sharing * (cycles / static_cast<double>(tiles) * static_cast<double>(waves)) +
-         0.01 * longest;
-}
-
 GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
   choice.layout = kernel.spaces.front().layout;
   choice.element = kernel.spaces.front().element;
@@ -188,7 +100,7 @@ GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
 
 // The deepest pipeline that leaves the ring two groups, one to transform and one to load; where
 // nothing is loaded one is enough.
-uint32_t usual_stages(const GemmConfig& config, const Tile& tile,
+uint32_t usual_stages(const GemmConfig& config, const TileKind& tile,
                       const std::vector<device::SpaceShape>& shapes) {
   const bool loads =
       std::any_of(shapes.begin(), shapes.end(), [](const auto& shape) { return shape.loads != 0; });
@@ -209,6 +121,34 @@ uint32_t usual_stages(const GemmConfig& config, const Tile& tile,
 
 }  // namespace
 
+std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
+                               const KernelSpaces& kernel) {
+  std::vector<SpaceWork> spaces;
+  for (const SpaceAnalysis& space : kernel.spaces) {
+    const Shape& shape = map.spaces[space.space].shape;
+    SpaceWork work{.shape = space.shape(),
+                   .extents = {.rows = sizes.size(shape.rows), .columns = sizes.size(shape.cols)},
+                   .planes = planes_of(sizes, space),
+                   .operations = operations_of(sizes, map, space)};
+    for (const GemmSegment& s : sizes.step(space.parts.front().gemm).segments) {
+      const Shape& a = sizes.tensor(s.a).shape;
+      work.extents.k += sizes.size(s.transpose_a ? a.rows : a.cols);
+    }
+    spaces.push_back(work);
+  }
+  return spaces;
+}
+
+double model_cost(std::span<const SpaceWork> spaces, const GemmChoice& choice,
+                  uint32_t multiprocessors) {
+  const auto kinds = tile_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const TileKind& k) {
+    return k.m == choice.tile_m && k.n == choice.tile_n && k.schedule == choice.schedule;
+  });
+  invariant(kind != kinds.end(), "a tile that the model knows");
+  return model_cost(spaces, choice, *kind, multiprocessors);
+}
+
 bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice) {
   const GemmConfig config = with_kernel(choice, kernel);
   const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
@@ -221,15 +161,13 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
   return device::shared_layout(config, ring_of(config, shapes)).fits();
 }
 
-std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
-                                     const KernelSpaces& kernel) {
-  struct Ranked {
-    GemmChoice choice;
-    double cost;
-  };
-  std::vector<Ranked> ranked;
+std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
+                                       const KernelSpaces& kernel) {
+  std::vector<RankedChoice> ranked;
+  const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
+  const uint32_t multiprocessors = sizes.options().multiprocessors;
   const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
-  for (const Tile& tile : kTiles) {
+  for (const TileKind& tile : tile_kinds()) {
     for (const Cluster& cluster : kClusters) {
       GemmConfig config = with_kernel({.tile_m = tile.m,
                                        .tile_n = tile.n,
@@ -246,23 +184,21 @@ std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::T
         config.stages = stages;
         if (!is_legal(sizes, kernel, config)) continue;
         const double off = 0.02 * std::abs(static_cast<int>(stages) - static_cast<int>(usual));
-        ranked.push_back({config, cost(sizes, map, kernel, config, tile) * (1 + off)});
+        ranked.push_back({config, model_cost(work, config, tile, multiprocessors) * (1 + off)});
       }
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.cost < b.cost; });
-  std::vector<GemmChoice> choices;
-  for (const Ranked& one : ranked) choices.push_back(one.choice);
-  return choices;
+                   [](const RankedChoice& a, const RankedChoice& b) { return a.cost < b.cost; });
+  return ranked;
 }
 
 uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
                  const GemmChoice& choice) {
   int64_t tiles = 0;
-  for (const SpaceAnalysis& space : kernel.spaces)
-    tiles += cluster_tiles(sizes, map, space, with_kernel(choice, kernel));
-  const int64_t clusters = clusters_of(sizes, choice);
+  for (const SpaceWork& space : work_of(sizes, map, kernel))
+    tiles += cluster_tiles(space, with_kernel(choice, kernel));
+  const int64_t clusters = clusters_of(choice, sizes.options().multiprocessors);
   const int64_t waves = std::max<int64_t>(1, (tiles + clusters - 1) / clusters);
   return choice.cluster_size() * static_cast<uint32_t>((tiles + waves - 1) / waves);
 }
@@ -273,8 +209,37 @@ std::vector<GemmChoice> legal_choices(const Program& given, const DimValues& siz
   const ProgramSizes program_sizes(program, sizes, options);
   const program::TileMap map = program::map_tiles(program);
   const std::vector<KernelSpaces> kernels = gemm_kernels(program_sizes, map);
-  if (kernels.empty()) return {};
-  return rank_choices(program_sizes, map, kernels.front());
+  std::vector<GemmChoice> choices;
+  if (kernels.empty()) return choices;
+  for (const RankedChoice& one : rank_choices(program_sizes, map, kernels.front()))
+    choices.push_back(one.choice);
+  return choices;
+}
+
+std::string code(const GemmChoice& choice) {
+  return std::to_string(choice.tile_m) + "x" + std::to_string(choice.tile_n) +
+         (choice.schedule == Schedule::ping_pong ? "p" : "c") + std::to_string(choice.cluster_m) +
+         std::to_string(choice.cluster_n) + "s" + std::to_string(choice.stages);
+}
+
+std::optional<GemmChoice> parse_choice(const std::string& code_text) {
+  GemmChoice choice;
+  char schedule = 0;
+  uint32_t clusters = 0;
+  int used = 0;
+  const int fields = std::sscanf(code_text.c_str(), "%3ux%3u%c%2us%2u%n", &choice.tile_m,
+                                 &choice.tile_n, &schedule, &clusters, &choice.stages, &used);
+  if (fields != 5 || code_text.size() != static_cast<size_t>(used)) return std::nullopt;
+  choice.schedule = schedule == 'p' ? Schedule::ping_pong : Schedule::cooperative;
+  choice.cluster_m = clusters / 10;
+  choice.cluster_n = clusters % 10;
+  const auto kinds = tile_kinds();
+  const bool is_known = std::any_of(kinds.begin(), kinds.end(), [&](const TileKind& kind) {
+    return kind.m == choice.tile_m && kind.n == choice.tile_n && kind.schedule == choice.schedule &&
+           choice.stages <= kind.most_stages;
+  });
+  if (!is_known || code(choice) != code_text || choice.cluster_size() == 0) return std::nullopt;
+  return choice;
 }
 
 std::string text(const GemmChoice& choice) {

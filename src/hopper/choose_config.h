@@ -4,9 +4,13 @@
 // Invariant: every configuration gives the same bits.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "device/shared_layout.cuh"
+#include "hopper/config_model.h"
 #include "hopper/space_analysis.h"
 
 namespace coda::hopper {
@@ -18,9 +22,20 @@ struct KernelSpaces {
   std::vector<SpaceAnalysis> spaces;
 };
 
-// Best first; empty if nothing fits.
-std::vector<GemmChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
-                                     const KernelSpaces& kernel);
+struct RankedChoice {
+  GemmChoice choice;
+  double cost = 0;  // by the model; only ratios matter
+};
+
+// Best first by the model; empty if nothing fits.
+std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
+                                       const KernelSpaces& kernel);
+
+// What the model is told of the kernel, by space.
+std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
+                               const KernelSpaces& kernel);
+double model_cost(std::span<const SpaceWork> spaces, const GemmChoice& choice,
+                  uint32_t multiprocessors);
 
 // Whether the kernel can be made so: tile shape, shared memory, registers.
 bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice);
@@ -36,5 +51,9 @@ std::vector<GemmChoice> legal_choices(const Program& program, const DimValues& s
 
 // "128x256 cooperative, cluster 2x1, 3 stages".
 std::string text(const GemmChoice& choice);
+
+// The same in short, "128x256c21s3", and back; nothing if it is none that kernels may have.
+std::string code(const GemmChoice& choice);
+std::optional<GemmChoice> parse_choice(const std::string& code_text);
 
 }  // namespace coda::hopper

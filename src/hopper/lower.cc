@@ -49,7 +49,7 @@ std::vector<KernelLaunch> lower(const Program& given, const DimValues& sizes,
                 (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
     launches.push_back(emit_gemm_kernel(
         as_emitted, map, kernel,
-        takes_choice ? *options.choice : rank_choices(as_emitted, map, kernel).front()));
+        takes_choice ? *options.choice : rank_choices(as_emitted, map, kernel).front().choice));
   }
   if (!others.empty()) launches.push_back(lower_tile_spaces(renamed, others, sizes, options));
   return launches;
