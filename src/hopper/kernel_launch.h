@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,13 +52,17 @@ struct KernelLaunch {
   bool waits_for_predecessor = false;
 };
 
+class TunedRows;  // tuned_rows.h
+
 struct LowerOptions {
   // Elements between the starts of two rows of each tensor; empty: dense.
   std::vector<int64_t> row_strides;
   uint32_t multiprocessors = 132;
   // Tile, cluster, stages and schedule of the products, one of legal_choices() (choose_config.h);
-  // the program says its layout and element type. Empty: chosen by a model.
+  // the program says its layout and element type. Empty: as chosen_config.h says.
   std::optional<device::GemmConfig> choice;
+  std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
+  bool uses_table = true;                  // the table that is shipped
 };
 
 // A program as launches in order, mostly one. Throws Error, naming the program, what does not fit

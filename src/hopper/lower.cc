@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "hopper/chosen_config.h"
 #include "hopper/finalizer_emitter.h"
 #include "hopper/gemm_emitter.h"
 #include "hopper/gemm_kernels.h"
@@ -47,9 +48,8 @@ std::vector<KernelLaunch> lower(const Program& given, const DimValues& sizes,
     require(takes_choice || !options.choice || &kernel != &kernels.front(),
             as_given.description() + ": its products cannot be made with " +
                 (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
-    launches.push_back(emit_gemm_kernel(
-        as_emitted, map, kernel,
-        takes_choice ? *options.choice : rank_choices(as_emitted, map, kernel).front().choice));
+    launches.push_back(
+        emit_gemm_kernel(as_emitted, map, kernel, choose_config(as_given, map, kernel).choice));
   }
   if (!others.empty()) launches.push_back(lower_tile_spaces(renamed, others, sizes, options));
   return launches;

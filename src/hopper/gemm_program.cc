@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/gemm_program.h"
+
+#include "coda/error.h"
+#include "hopper/gemm_emitter.h"
+#include "hopper/gemm_kernels.h"
+#include "hopper/kernel_names.h"
+#include "hopper/separate_spaces.h"
+
+namespace coda::hopper {
+
+GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options)
+    : program_(with_separate_products(given)),
+      renamed_(with_kernel_names(program_)),
+      values_(sizes),
+      options_(options),
+      map_(program::map_tiles(program_)),
+      as_given_(program_, values_, options_),
+      as_emitted_(renamed_, values_, options_),
+      kernels_(gemm_kernels(as_given_, map_)) {
+  // A choice that another of its kernels cannot take is replaced there.
+  require(kernels_.empty() || !options.choice ||
+              is_legal(as_given_, kernels_.front(), *options.choice),
+          as_given_.description() + ": its products cannot be made with " +
+              (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
+}
+
+std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
+  return rank_choices(as_given_, map_, kernels_[kernel]);
+}
+
+ChosenConfig GemmProgram::chosen(size_t kernel) const {
+  return choose_config(as_given_, map_, kernels_[kernel]);
+}
+
+KernelClass GemmProgram::class_of(size_t kernel) const {
+  return hopper::class_of(as_given_, map_, kernels_[kernel]);
+}
+
+std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
+  return hopper::work_of(as_given_, map_, kernels_[kernel]);
+}
+
+KernelLaunch GemmProgram::emit(size_t kernel, const GemmChoice& choice) const {
+  return emit_gemm_kernel(as_emitted_, map_, kernels_[kernel], choice);
+}
+
+}  // namespace coda::hopper

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's kernels with products, ready to be made with any configuration: what lower() emits,
+// `coda tune` measures and `coda emit --choices` lists.
+#pragma once
+
+#include "hopper/chosen_config.h"
+
+namespace coda::hopper {
+
+class GemmProgram {
+ public:
+  // Throws Error, naming the program, where no kernel can be made.
+  GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options);
+  GemmProgram(const GemmProgram&) = delete;
+  GemmProgram& operator=(const GemmProgram&) = delete;
+
+  // Kernels with products; 0 for programs that have none.
+  size_t kernels() const { return kernels_.size(); }
+  // The program as kernels name it: with_kernel_names of one whose products are separate.
+  const Program& program() const { return renamed_; }
+
+  std::vector<RankedChoice> ranked(size_t kernel) const;
+  ChosenConfig chosen(size_t kernel) const;
+  KernelClass class_of(size_t kernel) const;
+  std::vector<SpaceWork> work_of(size_t kernel) const;
+  // `choice` is one of ranked().
+  KernelLaunch emit(size_t kernel, const GemmChoice& choice) const;
+
+ private:
+  Program program_;  // as the caller names it, for what is refused
+  Program renamed_;
+  DimValues values_;
+  LowerOptions options_;
+  program::TileMap map_;
+  ProgramSizes as_given_;
+  ProgramSizes as_emitted_;
+  std::vector<KernelSpaces> kernels_;
+};
+
+}  // namespace coda::hopper
