@@ -5,28 +5,16 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "coda/error.h"
 #include "cpu/program_run.h"
-#include "hopper/choose_config.h"
 #include "hopper/device_memory.h"
 #include "hopper/launched_kernel.h"
+#include "hopper/parallel_for.h"
 
 namespace coda::testing {
-
-// Empty where there is a GPU.
-inline std::string why_no_gpu() {
-  try {
-    const hopper::Context context;
-    hopper::check_architecture(context.info());
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 inline std::shared_ptr<hopper::HopperState> gpu() {
   static const std::shared_ptr<hopper::HopperState> state = [] {
@@ -62,18 +50,37 @@ inline std::vector<hopper::KernelTensor> kernel_tensors(const Program& program) 
   return tensors;
 }
 
-// The tensors that the program stores, after one run; with a given configuration, or the chosen
-// one.
+// Compiles what run_on_gpu will need, all of it at once.
+inline void compile_ahead(
+    const std::vector<std::pair<const Program*, hopper::LowerOptions>>& programs,
+    const DimValues& sizes, RowGaps gaps) {
+  hopper::parallel_for(programs.size(), 0, [&](size_t i) {
+    const Program& program = *programs[i].first;
+    hopper::LowerOptions options = programs[i].second;
+    for (const bool is_dense : {true, false}) {
+      if (!is_dense) {
+        for (const TensorDecl& decl : program.tensors) {
+          const TensorView view = GuardedTensor(decl, sizes, nullptr, gaps).view();
+          options.row_strides.push_back(view.rows == 1 ? view.cols : view.row_stride);
+        }
+      }
+      for (const hopper::KernelLaunch& launch : hopper::lower(program, sizes, options))
+        gpu()->kernels->compile(program.name, launch);
+    }
+  });
+}
+
+// The tensors that the program stores, after one run. `options` without strides, which are those of
+// the gaps.
 inline Values run_on_gpu(const Program& program, const DimValues& sizes, const Values& inputs,
-                         RowGaps gaps, std::optional<hopper::GemmChoice> choice = {}) {
+                         RowGaps gaps, const hopper::LowerOptions& options = {}) {
   const auto state = gpu();
   const hopper::Context::Scope scope(*state->context);
   hopper::LaunchedKernel kernel(
       state, program.name, kernel_tensors(program), [&](std::span<const int64_t> row_strides) {
-        hopper::LowerOptions options;
-        options.row_strides.assign(row_strides.begin(), row_strides.end());
-        options.choice = choice;
-        return hopper::lower(program, sizes, options);
+        hopper::LowerOptions strided = options;
+        strided.row_strides.assign(row_strides.begin(), row_strides.end());
+        return hopper::lower(program, sizes, strided);
       });
   std::vector<GuardedTensor> images;
   std::vector<hopper::DeviceMemory> memory;

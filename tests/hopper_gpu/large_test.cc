@@ -6,6 +6,7 @@
 
 #include "coda/program_builder.h"
 #include "hopper_gpu/device_run.h"
+#include "hopper_gpu/on_gpu.h"
 
 namespace coda::testing {
 namespace {
@@ -66,9 +67,9 @@ hopper::LaunchedKernel judge(const char* function, std::vector<hopper::KernelTen
           }};
 }
 
-TEST(LargeTensors, ProductsAndElementwiseProgramsBeyond32BitsOfElements) {
-  if (const std::string why = why_no_gpu(); !why.empty())
-    GTEST_SKIP() << "skipped, no GPU: " << why;
+using LargeTensors = OnGpu;
+
+TEST_F(LargeTensors, ProductsAndElementwiseProgramsBeyond32BitsOfElements) {
   constexpr int64_t kM = 32768;
   constexpr int64_t kN = 65672;  // ragged; M N = 2^31 + 4 456 448
   constexpr int64_t kK = 72;

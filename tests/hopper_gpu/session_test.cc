@@ -1,138 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole blocks and models on the GPU through a session, with the public device tensors: forward and
-// backward give the same bits at every run, with poisoned outputs and memory, and from a CUDA graph
-// that captured a run. (That they are right: plan_check_test.cc.)
+// backward give the same bits at every run, with poisoned outputs and memory, from a CUDA graph
+// that captured a run, and with other work on the GPU. (That they are right: plan_check_test.cc.)
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
-#include <map>
+#include <optional>
 
-#include "coda/device.h"
-#include "cpu/program_run.h"
-#include "hopper/context.h"
+#include "coda/program_builder.h"
 #include "hopper/dynamic_library.h"
 #include "hopper/hopper_backend.h"
-#include "plan/plain_graph.h"
-#include "runtime/session.h"
+#include "hopper_gpu/device_run.h"
+#include "hopper_gpu/on_gpu.h"
+#include "hopper_gpu/plan_cases.h"
 
-namespace coda {
+namespace coda::testing {
 namespace {
 
-struct Case {
-  const char* name;
-  std::function<void(Block&, const LlamaSizes&)> build;
-};
-
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all{
-      {"llama_block", [](Block& b, const LlamaSizes& s) { llama_block(b, s); }},
-      {"llama_model", [](Block& b, const LlamaSizes& s) { llama_model(b, 2, true, s); }},
-      {"gpt2_model", [](Block& b, const LlamaSizes& s) { gpt2_model(b, 2, s); }},
-  };
-  return all;
-}
+using ::testing::IsEmpty;
 
 // Nothing is a multiple of a tile; rows start at multiples of 16 bytes but for the logits'.
-constexpr int64_t kTokens = 70;
-LlamaSizes sizes_of_model() {
-  return {.hidden = 192,
-          .heads = 3,
-          .kv_heads = 1,
-          .head_dim = 64,
-          .mlp = 200,
-          .vocab = 131,
-          .sequence = 35};
+ModelSizes session_sizes() {
+  return {.model = {.hidden = 192,
+                    .heads = 3,
+                    .kv_heads = 1,
+                    .head_dim = 64,
+                    .mlp = 200,
+                    .vocab = 131,
+                    .sequence = 35},
+          .tokens = 70};
 }
 
-// Unit activations, weights scaled by their depth, norms near 1, rotation tables; numbers that the
-// storage type has.
-Values inputs_of(const Block& b, const DimValues& sizes, uint64_t seed) {
-  Values inputs = random_inputs(b.graph, sizes, seed, 16);  // GPT-2 has 16 positions here
-  for (int id = 0; id < b.graph.size(); ++id) {
-    const Node& n = b.graph.node(id);
-    if (n.op != Op::input || n.dtype == DType::i32) continue;
-    const bool is_parameter = n.kind == InputKind::parameter;
-    const double depth = std::sqrt(static_cast<double>(n.shape.cols.evaluate(sizes)));
-    std::vector<double>& data = inputs[n.name];
-    for (size_t i = 0; i < data.size(); ++i) {
-      double& x = data[i];
-      if (is_parameter) x = n.shape.is_vector() ? 1 + 0.1 * x : x / depth;
-      if (n.name == "cos") x = std::cos(0.37 * static_cast<double>(i));
-      if (n.name == "sin") x = std::sin(0.37 * static_cast<double>(i));
-      if (n.name == "scale") x = 1;
-      uint16_t narrow = 0;
-      testing::write_element(DType::bf16, &narrow, 0, x);
-      x = testing::read_element(DType::bf16, &narrow, 0);
-    }
-  }
-  return inputs;
-}
+using SessionOnGpu = OnGpuWith<size_t>;
 
-// The caller's tensors of a plan, on the device; outputs also on the host.
-class BoundTensors {
- public:
-  BoundTensors(Session& session, const Values& inputs, const Stream& stream) : stream_(stream) {
-    for (const PlanTensor& t : session.plan().tensors) {
-      const bool is_callers = t.role == TensorRole::input || t.role == TensorRole::parameter ||
-                              t.role == TensorRole::output;
-      if (!is_callers || !t.view_of.empty()) continue;
-      const PhysicalShape shape = physical_shape(t.decl, session.sizes());
-      std::vector<std::byte>& bytes = bytes_[t.decl.name];
-      bytes.resize(static_cast<size_t>(shape.rows * shape.cols * size_of(t.decl.dtype)));
-      const auto given = inputs.find(t.decl.name);
-      for (int64_t i = 0; i < shape.rows * shape.cols; ++i) {
-        testing::write_element(t.decl.dtype, bytes.data(), i,
-                               given == inputs.end() ? NAN : given->second[i]);
-      }
-      const TensorView view = dense_view(bytes.data(), t.decl.dtype, shape.rows, shape.cols);
-      if (t.role == TensorRole::output) outputs_[t.decl.name] = view;
-      DeviceTensor& on_device = on_device_[t.decl.name];
-      on_device = DeviceTensor(view.dtype, view.rows, view.cols, stream);
-      on_device.upload(view, stream);
-      session.bind(t.decl.name, on_device.view());
-    }
+// A session of a model with its tensors, on a stream of its own.
+struct ModelSession {
+  Block block;
+  Stream stream = Stream::make();
+  std::unique_ptr<hopper::HopperBackend> backend = hopper::make_hopper_backend();
+  std::optional<Session> session;
+  std::optional<BoundTensors> tensors;
+
+  explicit ModelSession(size_t which) {
+    const ModelSizes sizes = session_sizes();
+    const Plan plan = plan_of(plan_cases()[which], sizes, DType::bf16, block);
+    backend->use_stream(stream);
+    session.emplace(plan, *backend, dims_of(sizes),
+                    SessionOptions{.timing = false, .poison = true});
+    tensors.emplace(*session, model_inputs(block, sizes, 7), stream);
   }
 
-  void poison_outputs() {
-    for (const auto& [name, view] : outputs_) on_device_.at(name).fill_bytes(0xff, stream_);
-  }
-
-  // Outputs and gradients by name.
-  Values outputs() {
-    Values values;
-    for (const auto& [name, view] : outputs_) {
-      on_device_.at(name).download(view, stream_);
-      for (int64_t i = 0; i < view.size(); ++i)
-        values[name].push_back(testing::read_element(view.dtype, view.data, i));
-    }
-    return values;
-  }
-
- private:
-  const Stream& stream_;
-  std::map<std::string, std::vector<std::byte>> bytes_;
-  std::map<std::string, TensorView> outputs_;  // on the host
-  std::map<std::string, DeviceTensor> on_device_;
+  void run() { run_both_phases(*session); }
 };
 
-Plan plan_of(const Case& c, Block& b, const DimValues& sizes) {
-  b.storage = DType::bf16;
-  c.build(b, sizes_of_model());
-  CompileOptions options;
-  options.sizes = sizes;
-  options.storage = DType::bf16;
-  options.rates = h200_rates();
-  return compile(b.graph, b.request, options).plan;
+void expect_finite(const BoundTensors& tensors, const Tensors& values) {
+  for (const std::string& name : tensors.outputs())
+    for (const double x : values.get(name)) ASSERT_TRUE(std::isfinite(x)) << name;
 }
-
-class SessionOnGpu : public ::testing::TestWithParam<size_t> {
- protected:
-  void SetUp() override {
-    const std::string why = why_no_gpu();
-    if (!why.empty()) GTEST_SKIP() << "skipped, no GPU: " << why;
-  }
-};
 
 // The driver's calls for CUDA graphs, which the library leaves to its caller.
 struct GraphApi {
@@ -151,50 +76,90 @@ struct GraphApi {
 };
 
 TEST_P(SessionOnGpu, EveryRunAndACapturedOneGiveTheSameBits) {
-  const DimValues sizes{{"M", kTokens}};
-  Block b;
-  const Plan plan = plan_of(cases()[GetParam()], b, sizes);
-  const Stream stream = Stream::make();
-  const auto gpu = hopper::make_hopper_backend();
-  gpu->use_stream(stream);
-  Session session(plan, *gpu, sizes, {.timing = false, .poison = true});
-  BoundTensors tensors(session, inputs_of(b, sizes, 7), stream);
-  const auto run = [&] {
-    session.forward();
-    session.backward();
-  };
-  const auto expect_same = [&](const Values& first, const char* what) {
-    for (const auto& [name, values] : tensors.outputs())
-      EXPECT_EQ(values, first.at(name)) << name << " of " << what;
-  };
-  run();
-  const Values first = tensors.outputs();
-  for (const auto& [name, values] : first) {
-    for (const double x : values) ASSERT_TRUE(std::isfinite(x)) << name;
-  }
+  ModelSession model(GetParam());
+  model.run();
+  const Tensors first = model.tensors->download();
+  expect_finite(*model.tensors, first);
   for (int i = 0; i < 3; ++i) {
-    tensors.poison_outputs();
-    run();
-    expect_same(first, "a further run");
+    model.tensors->poison_outputs();
+    model.run();
+    EXPECT_THAT(different(first, model.tensors->download()), IsEmpty()) << "in run " << i;
   }
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
   const GraphApi api;
+  void* const stream = model.stream.handle();
   void* graph = nullptr;
   void* executable = nullptr;
-  hopper::check_driver(api.begin(stream.handle(), 0), "capturing");
-  run();
-  hopper::check_driver(api.end(stream.handle(), &graph), "capturing");
+  hopper::check_driver(api.begin(stream, 0), "capturing");
+  model.run();
+  hopper::check_driver(api.end(stream, &graph), "capturing");
   hopper::check_driver(api.instantiate(&executable, graph, 0), "making a graph");
   for (int i = 0; i < 3; ++i) {
-    tensors.poison_outputs();
-    hopper::check_driver(api.launch(executable, stream.handle()), "running a graph");
-    expect_same(first, "a captured run");
+    model.tensors->poison_outputs();
+    hopper::check_driver(api.launch(executable, stream), "running a graph");
+    EXPECT_THAT(different(first, model.tensors->download()), IsEmpty()) << "in captured run " << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SessionOnGpu, ::testing::Range(size_t{0}, cases().size()),
-                         [](const auto& info) { return cases()[info.param].name; });
+// Work of somebody else on another stream: products that fill the GPU, and copies.
+class OtherWork {
+ public:
+  OtherWork() {
+    const hopper::Context::Scope scope(*gpu()->context);
+    state_->context = gpu()->context;
+    state_->kernels =
+        std::make_unique<hopper::LoadedKernels>(gpu()->context, hopper::CacheOptions{});
+    state_->stream = stream_.handle();
+    ProgramBuilder p("other_product");
+    p.store("y:bf16", p.gemm("x[M, K]:bf16", "w[N, K]:bf16", "nt"));
+    const Program program = p.build();
+    const DimValues sizes{{"M", kSize}, {"N", kSize}, {"K", kSize}};
+    kernel_.emplace(state_, program.name, kernel_tensors(program),
+                    [=](std::span<const int64_t>) { return hopper::lower(program, sizes, {}); });
+    for (int i = 0; i < 4; ++i) {
+      tensors_.emplace_back(DType::bf16, kSize, kSize, stream_);
+      tensors_.back().fill_bytes(0x3c, stream_);
+    }
+  }
+
+  // Of about as many milliseconds.
+  void enqueue(int times) {
+    const hopper::Context::Scope scope(*gpu()->context);
+    for (int i = 0; i < times; ++i) {
+      kernel_->run(
+          std::vector<TensorView>{tensors_[0].view(), tensors_[1].view(), tensors_[2].view()});
+      hopper::copy_on_device(tensors_[2].view(), tensors_[3].view(), stream_.handle());
+    }
+  }
+  void wait() const { stream_.synchronize(); }
+
+ private:
+  static constexpr int64_t kSize = 8192;
+
+  Stream stream_ = Stream::make();
+  std::shared_ptr<hopper::HopperState> state_ = std::make_shared<hopper::HopperState>();
+  std::optional<hopper::LaunchedKernel> kernel_;
+  std::vector<DeviceTensor> tensors_;
+};
+
+TEST_P(SessionOnGpu, OtherWorkOnTheGpuChangesNoBit) {
+  ModelSession model(GetParam());
+  model.run();
+  const Tensors alone = model.tensors->download();
+  expect_finite(*model.tensors, alone);
+  OtherWork other;
+  for (int i = 0; i < 20; ++i) {
+    other.enqueue(4);
+    model.tensors->poison_outputs();
+    model.run();
+    ASSERT_THAT(different(alone, model.tensors->download()), IsEmpty()) << "in run " << i;
+  }
+  other.wait();
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SessionOnGpu, ::testing::Range<size_t>(0, 3),
+                         [](const auto& info) { return plan_cases()[info.param].name; });
 
 }  // namespace
-}  // namespace coda
+}  // namespace coda::testing

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fixtures of tests that need a GPU: elsewhere each says that it is skipped, and why.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "coda/device.h"
+
+namespace coda::testing {
+
+#define CODA_SKIP_WITHOUT_GPU() \
+  if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << "skipped, no GPU: " << why
+
+class OnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override { CODA_SKIP_WITHOUT_GPU(); }
+};
+
+template <typename Parameter>
+class OnGpuWith : public ::testing::TestWithParam<Parameter> {
+ protected:
+  void SetUp() override { CODA_SKIP_WITHOUT_GPU(); }
+};
+
+#undef CODA_SKIP_WITHOUT_GPU
+
+}  // namespace coda::testing

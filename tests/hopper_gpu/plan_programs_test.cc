@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every program of the LLaMA and GPT-2 plans alone, with rows apart as in a padded buffer and
+// dense, against its meaning in float64 (program_check.h). Needs a GPU; skipped elsewhere.
+#include "hopper_gpu/on_gpu.h"
+#include "hopper_gpu/plan_cases.h"
+#include "hopper_gpu/program_check.h"
+
+namespace coda::testing {
+namespace {
+
+using PlanPrograms = OnGpuWith<std::tuple<size_t, DType, bool>>;
+
+// Programs by their text, each once: layers of a model share them.
+std::map<std::string, Program> distinct_programs(const PlanCase& plan_case, const ModelSizes& sizes,
+                                                 DType storage) {
+  std::map<std::string, Program> programs;
+  for (const Objective objective : {Objective::memory, Objective::speed}) {
+    Block b;
+    for (Program& program : programs_of(plan_of(plan_case, sizes, storage, b, objective))) {
+      const std::string name = program.name;
+      program.name = "p";
+      std::string key = text(program);
+      program.name = name;
+      programs.emplace(std::move(key), std::move(program));
+    }
+  }
+  return programs;
+}
+
+TEST_P(PlanPrograms, AgreeWithFloat64) {
+  const auto [which, storage, ragged] = GetParam();
+  const ModelSizes sizes = ragged ? ragged_sizes() : even_sizes();
+  const RowGaps gaps = ragged ? RowGaps{.gap = 0, .multiple = 1} : RowGaps{.gap = 8, .multiple = 8};
+  const auto programs = distinct_programs(plan_cases()[which], sizes, storage);
+  std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
+  for (const auto& [key, program] : programs)
+    kernels.emplace_back(&program, hopper::LowerOptions());
+  try {
+    compile_ahead(kernels, dims_of(sizes), gaps);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  uint64_t seed = 1000;
+  for (const auto& [key, program] : programs)
+    check(program, dims_of(sizes), ++seed, gaps, kSinglePrecision);
+  std::cout << programs.size() << " programs\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PlanPrograms,
+                         ::testing::Combine(::testing::Values<size_t>(0, 1, 2),
+                                            ::testing::Values(DType::bf16, DType::f16),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(plan_cases()[std::get<0>(info.param)].name) + "_" +
+                                  std::string(name_of(std::get<1>(info.param))) +
+                                  (std::get<2>(info.param) ? "_ragged" : "");
+                         });
+
+}  // namespace
+}  // namespace coda::testing

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks a program on the GPU against its meaning in float64, from fresh random inputs and with
+// poisoned memory. The judge of an error is the program evaluated in float64 with every store
+// rounded to its type: a kernel's error against the exact result is at most that, and what fp32
+// arithmetic adds.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <string>
+
+#include "coda/error.h"
+#include "hopper_gpu/device_run.h"
+#include "hopper_gpu/program_cases.h"
+#include "program/evaluate.h"
+
+namespace coda::testing {
+
+// Sums of a few hundred products of numbers around 1 in fp32, and elementary functions of about
+// 1e-6: what a result may be off beside its rounding.
+inline constexpr double kSinglePrecision = 1e-5;
+// Random programs subtract values that are nearly equal, and round intermediate values to 16 bits,
+// where one that falls to the other side of a tie changes an element by a unit in the last place.
+inline constexpr double kRandomPrograms = 1e-3;
+
+inline DType type_of(const Program& program, const std::string& name) {
+  for (const TensorDecl& decl : program.tensors) {
+    if (decl.name == name) return decl.dtype;
+  }
+  throw InternalError("no tensor " + name);
+}
+
+inline std::string sizes_text(const DimValues& sizes) {
+  std::string text;
+  for (const auto& [name, value] : sizes) text += " " + name + "=" + std::to_string(value);
+  return text;
+}
+
+// Expects the same bits; NaN is NaN.
+inline void expect_same_bits(const Values& results, const Values& others, const std::string& what) {
+  for (const auto& [name, values] : results) {
+    int different = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double other = others.at(name)[i];
+      if (std::isnan(values[i]) && std::isnan(other)) continue;
+      different += std::bit_cast<uint64_t>(values[i]) != std::bit_cast<uint64_t>(other);
+    }
+    EXPECT_EQ(different, 0) << name << ": elements that differ " << what;
+  }
+}
+
+// Runs twice: the same bits.
+inline void check(const Program& program, const DimValues& sizes, uint64_t seed, RowGaps gaps,
+                  double single_precision) {
+  SCOPED_TRACE(program.name + " with" + sizes_text(sizes) + ", seed " + std::to_string(seed));
+  const Values inputs = random_inputs(program, sizes, seed);
+  Values results;
+  try {
+    results = run_on_gpu(program, sizes, inputs, gaps);
+    expect_same_bits(results, run_on_gpu(program, sizes, inputs, gaps), "from run to run");
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what() << "\n" << text(program);
+    return;
+  }
+  const Values exact = program::evaluate(program, sizes, inputs);
+  const Values rounded = program::evaluate(program, sizes, inputs, {.round_stored = true});
+  for (const auto& [name, expected] : exact) {
+    const double error = relative_error(results.at(name), expected);
+    const double allowed = relative_error(rounded.at(name), expected) + single_precision;
+    EXPECT_LE(error, allowed) << name << " (" << name_of(type_of(program, name)) << ")\n"
+                              << text(program);
+  }
+}
+
+// Of sizes those that the program names.
+inline DimValues bind(const Program& program, const DimValues& sizes) {
+  DimValues bound;
+  for (const TensorDecl& decl : program.tensors) {
+    for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
+      for (const auto& [symbol, factor] : dim.terms()) bound[symbol] = sizes.at(symbol);
+    }
+  }
+  return bound;
+}
+
+}  // namespace coda::testing

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every tile, cluster and schedule that a program can be made with gives the same bits, on a GPU of
+// any size: with 132 multiprocessors and with 4, where each takes many tiles one after another.
+// Needs a GPU; skipped elsewhere.
+#include <set>
+#include <tuple>
+
+#include "hopper/choose_config.h"
+#include "hopper_gpu/on_gpu.h"
+#include "hopper_gpu/program_check.h"
+
+namespace coda::testing {
+namespace {
+
+// One number of stages for each tile, cluster and schedule: the one that ranks first.
+std::vector<hopper::LowerOptions> configurations(const Program& program, const DimValues& sizes) {
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> seen;
+  std::vector<hopper::LowerOptions> all;
+  for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+    if (!seen.insert({choice.tile_m, choice.tile_n, choice.cluster_m, choice.cluster_n}).second)
+      continue;
+    for (const uint32_t multiprocessors : {132U, 4U}) {
+      hopper::LowerOptions& options = all.emplace_back();
+      options.multiprocessors = multiprocessors;
+      options.choice = choice;
+    }
+  }
+  return all;
+}
+
+using SameBits = OnGpu;
+
+TEST_F(SameBits, ForEveryTile) {
+  const DimValues all_sizes{{"M", 392}, {"N", 520}, {"K", 200}, {"S", 50}};
+  int runs = 0;
+  uint64_t seed = 500;
+  for (const Program& program : written_programs("bench/hopper_programs/programs")) {
+    const DimValues sizes = bind(program, all_sizes);
+    const auto options = configurations(program, sizes);
+    SCOPED_TRACE(program.name + " with" + sizes_text(sizes) + ", seed " + std::to_string(++seed));
+    const Values inputs = random_inputs(program, sizes, seed);
+    try {
+      std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels{{&program, {}}};
+      for (const hopper::LowerOptions& one : options) kernels.emplace_back(&program, one);
+      const RowGaps gaps{.gap = 0, .multiple = 8};
+      compile_ahead(kernels, sizes, gaps);
+      const Values chosen = run_on_gpu(program, sizes, inputs, gaps);
+      for (const hopper::LowerOptions& one : options) {
+        expect_same_bits(chosen, run_on_gpu(program, sizes, inputs, gaps, one),
+                         "with " + hopper::text(*one.choice) + " on " +
+                             std::to_string(one.multiprocessors) + " multiprocessors");
+        ++runs;
+      }
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+  std::cout << runs << " configurations\n";
+}
+
+}  // namespace
+}  // namespace coda::testing

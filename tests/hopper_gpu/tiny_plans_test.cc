@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small plans, forward and backward once, for compute-sanitizer: `compute-sanitizer --tool memcheck
+// hopper_gpu_test --gtest_filter='TinyPlans.*'`, and racecheck, synccheck, initcheck. Nothing is
+// initialised but inputs, so that reading what was not written shows. Needs a GPU; skipped
+// elsewhere.
+#include "hopper/hopper_backend.h"
+#include "hopper_gpu/on_gpu.h"
+#include "hopper_gpu/plan_cases.h"
+
+namespace coda::testing {
+namespace {
+
+using TinyPlans = OnGpu;
+
+// A few tiles and blocks of K, ragged in every dimension.
+ModelSizes tiny_sizes() {
+  return {.model = {.hidden = 136,
+                    .heads = 2,
+                    .kv_heads = 1,
+                    .head_dim = 64,
+                    .mlp = 100,
+                    .vocab = 67,
+                    .sequence = 10},
+          .tokens = 70};
+}
+
+// The same plan on the CPU is the reference: both store the same tensors in 16 bits, so that they
+// differ by about as much as each differs from the exact result.
+void run_once(const PlanCase& plan_case) {
+  const ModelSizes sizes = tiny_sizes();
+  const DimValues dims = dims_of(sizes);
+  Block b;
+  const Plan plan = plan_of(plan_case, sizes, DType::bf16, b);
+  const Values inputs = model_inputs(b, sizes, 3);
+  const Stream stream = Stream::make();
+  const auto backend = hopper::make_hopper_backend();
+  backend->use_stream(stream);
+  Session session(plan, *backend, dims);
+  BoundTensors tensors(session, inputs, stream);
+  run_both_phases(session);
+  const Tensors on_gpu = tensors.download();
+  const Tensors on_cpu = run(plan, dims, inputs, 2);
+  for (const auto& [name, exact] : plain_values(b.graph, b.request, inputs, dims)) {
+    const std::vector<double> reference = on_cpu.get(name);
+    EXPECT_LE(std::sqrt(squared_error(on_gpu.get(name), reference)),
+              4 * std::sqrt(squared_error(reference, exact)) + 1e-5)
+        << name;
+  }
+}
+
+TEST_F(TinyPlans, LlamaBlock) {
+  run_once({"llama_block", [](Block& b, const LlamaSizes& s) { llama_block(b, s); }});
+}
+
+TEST_F(TinyPlans, Gpt2OfOneBlock) {
+  run_once({"gpt2_model", [](Block& b, const LlamaSizes& s) { gpt2_model(b, 1, s); }});
+}
+
+}  // namespace
+}  // namespace coda::testing
