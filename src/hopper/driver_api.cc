@@ -113,6 +113,7 @@ DriverApi::DriverApi() {
   library.load(memset_d8_async, "cuMemsetD8Async");
   library.load(memset_d2d8_async, "cuMemsetD2D8Async");
   library.load(memcpy_2d_async, "cuMemcpy2DAsync_v2");
+  library.load(memcpy_dtod_async, "cuMemcpyDtoDAsync_v2");
   library.load(memcpy_htod_async, "cuMemcpyHtoDAsync_v2");
   library.load(memcpy_dtoh_async, "cuMemcpyDtoHAsync_v2");
   library.load(tensor_map_encode_tiled, "cuTensorMapEncodeTiled");

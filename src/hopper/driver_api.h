@@ -31,6 +31,8 @@ inline constexpr unsigned kNonBlocking = 1;  // streams
 inline constexpr int kOutOfMemory = 2;       // results
 inline constexpr int kNoDevice = 100;
 inline constexpr int kNotReady = 600;
+// The oldest driver that captures dependent launches into graphs.
+inline constexpr int kDependentLaunchInGraphs = 12030;
 
 struct LaunchAttribute {
   int id;
@@ -117,6 +119,7 @@ struct DriverApi {
   int (*memset_d8_async)(DeviceAddress, unsigned char, size_t, DriverHandle);
   int (*memset_d2d8_async)(DeviceAddress, size_t, unsigned char, size_t, size_t, DriverHandle);
   int (*memcpy_2d_async)(const cuda::Copy2D*, DriverHandle);
+  int (*memcpy_dtod_async)(DeviceAddress, DeviceAddress, size_t, DriverHandle);
   int (*memcpy_htod_async)(DeviceAddress, const void*, size_t, DriverHandle);
   int (*memcpy_dtoh_async)(void*, DeviceAddress, size_t, DriverHandle);
   int (*tensor_map_encode_tiled)(device::TensorMap*, int, unsigned, void*, const uint64_t*,

@@ -159,6 +159,7 @@ class KernelWriter {
         "  wait_for_predecessor();\n" + body_ + "}\n\n}  // namespace coda::device::precise\n";
     launch.grid = static_cast<uint32_t>(is_single_ ? 1 : std::max<int64_t>(1, blocks_));
     launch.threads = static_cast<uint32_t>(is_single_ ? kSingleThreads : kBlockThreads);
+    launch.waits_for_predecessor = true;
     arguments_.fill(launch);
     return launch;
   }

@@ -47,6 +47,8 @@ class Hopper : public HopperBackend {
     check_architecture(context->info());
     lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
     state_->context = context;
+    state_->dependent_launch =
+        options.dependent_launch && driver().version >= cuda::kDependentLaunchInGraphs;
     state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
   }
 

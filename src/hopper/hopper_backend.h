@@ -26,6 +26,9 @@ struct HopperOptions {
   CacheOptions cache;
   unsigned compile_threads = 0;  // 0: as many as the machine has
   Lowering lowering;             // empty: lower()
+  // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
+  // Never with a driver that cannot capture that into graphs.
+  bool dependent_launch = false;
 };
 
 class HopperBackend : public Backend {

@@ -13,14 +13,27 @@ namespace {
 constexpr size_t kMostBindings = 64;
 constexpr int64_t kPaddedRow = 128;  // bytes: rows of a copy start at multiples of them
 
-bool same_places(std::span<const TensorView> a, std::span<const TensorView> b) {
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].data != b[i].data || a[i].row_stride != b[i].row_stride) return false;
+bool same_places(std::span<const TensorView> places, std::span<const TensorView> tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (places[i].data != tensors[i].data || places[i].row_stride != tensors[i].row_stride)
+      return false;
+  }
   return true;
 }
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
+}
+
+// Where each starts in memory that they share, and the end.
+constexpr int64_t kScratchAlignment = 256;
+std::vector<size_t> offsets_of(const std::vector<ScratchTensor>& tensors) {
+  std::vector<size_t> offsets{0};
+  for (const ScratchTensor& t : tensors) {
+    const int64_t bytes = t.rows * t.row_stride * size_of(t.dtype);
+    offsets.push_back(offsets.back() + static_cast<size_t>(round_up(bytes, kScratchAlignment)));
+  }
+  return offsets;
 }
 
 // Whether two specs mean the same rectangle, whatever their boxes.
@@ -58,7 +71,7 @@ void LaunchedKernel::run(std::span<const TensorView> tensors) {
                              .cluster = {launch.cluster, 1, 1},
                              .rest = {}};
     }
-    if (launch.waits_for_predecessor) {
+    if (launch.waits_for_predecessor && state_->dependent_launch) {
       attributes[count++] = {
           .id = cuda::kDependentLaunch, .padding = 0, .cluster = {1, 0, 0}, .rest = {}};
     }
@@ -91,6 +104,7 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
   auto binding = std::make_unique<Binding>();
   binding->places.assign(tensors.begin(), tensors.end());
   binding->variant = &variant_for(tensors);
+  place_shared(*binding);
   stage(*binding);
   pack(*binding);
   if (bindings_.size() < kMostBindings) {
@@ -117,8 +131,48 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const Tenso
   variant->row_strides = std::move(row_strides);
   for (const KernelLaunch& launch : variant->launches)
     variant->functions.push_back(state_->kernels->load(name_, launch));
+  if (!variant->launches.empty())
+    variant->shared_bytes = offsets_of(variant->launches.front().scratch).back();
   variants_.push_back(std::move(variant));
   return *variants_.back();
+}
+
+size_t LaunchedKernel::scratch_bytes() const {
+  size_t bytes = 0;
+  for (const auto& variant : variants_) bytes = std::max(bytes, variant->shared_bytes);
+  return bytes;
+}
+
+// Other bindings point into the old memory.
+void LaunchedKernel::use_scratch(const BackendMemory& memory, size_t bytes) {
+  std::erase_if(bindings_,
+                [](const auto& other) { return other->variant->shared_bytes != 0; });
+  last_ = 0;
+  shared_ = memory;
+  shared_bytes_ = bytes;
+}
+
+void LaunchedKernel::place_shared(Binding& binding) {
+  const size_t bytes = binding.variant->shared_bytes;
+  if (bytes == 0) return;
+  if (bytes > shared_bytes_) {
+    const auto memory = std::make_shared<DeviceMemory>(
+        state_->context, bytes, state_->stream,
+        "what the kernels of program '" + name_ + "' pass on", Allocation::plain);
+    use_scratch({memory, memory->data()}, bytes);
+  }
+  const std::vector<ScratchTensor>& tensors = binding.variant->launches.front().scratch;
+  const std::vector<size_t> offsets = offsets_of(tensors);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const ScratchTensor& t = tensors[i];
+    binding.places.push_back(
+        {shared_.get() + offsets[i], t.dtype, t.rows, t.columns, t.row_stride});
+  }
+}
+
+std::string LaunchedKernel::name_of(int tensor) const {
+  const size_t i = static_cast<size_t>(tensor);
+  return i < tensors_.size() ? tensors_[i].name : "kept" + std::to_string(i - tensors_.size() + 1);
 }
 
 // Where a spec's rectangle lies: in the tensor, or in its copy.
@@ -190,7 +244,7 @@ void LaunchedKernel::pack(Binding& binding) const {
       const TensorMapSpec& spec = launch.maps[i];
       const device::TensorMap map = encode_tensor_map(
           rectangle_of(binding, spec), spec.box_rows, spec.box_columns,
-          "tensor '" + tensors_[spec.tensor].name + "' of program '" + name_ + "'");
+          "tensor '" + name_of(spec.tensor) + "' of program '" + name_ + "'");
       std::memcpy(data + i * sizeof map, &map, sizeof map);
     }
     for (size_t i = 0; i < launch.pointers.size(); ++i) {

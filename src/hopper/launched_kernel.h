@@ -23,6 +23,7 @@ struct HopperState {
   std::shared_ptr<const Context> context;
   std::unique_ptr<LoadedKernels> kernels;
   DriverHandle stream = nullptr;  // that kernels are launched on
+  bool dependent_launch = false;  // of kernels that wait for their predecessors
 };
 
 struct KernelTensor {
@@ -42,12 +43,16 @@ class LaunchedKernel : public Kernel {
 
   void run(std::span<const TensorView> tensors) override;
 
+  size_t scratch_bytes() const override;
+  void use_scratch(const BackendMemory& memory, size_t bytes) override;
+
  private:
   // Launches for one set of row strides.
   struct Variant {
     std::vector<int64_t> row_strides;  // empty: dense
     std::vector<KernelLaunch> launches;
     std::vector<DriverHandle> functions;
+    size_t shared_bytes = 0;  // of what its launches pass on
   };
   struct alignas(64) ArgumentBlock {
     std::byte bytes[64];
@@ -61,7 +66,7 @@ class LaunchedKernel : public Kernel {
   };
   // Tensors in one set of places.
   struct Binding {
-    std::vector<TensorView> places;
+    std::vector<TensorView> places;  // and behind them, of what the launches pass on
     const Variant* variant = nullptr;
     std::vector<Staged> staged;
     std::vector<std::vector<ArgumentBlock>> arguments;  // of each launch
@@ -69,10 +74,12 @@ class LaunchedKernel : public Kernel {
 
   const Binding& bind(std::span<const TensorView> tensors);
   const Variant& variant_for(std::span<const TensorView> tensors);
+  void place_shared(Binding& binding);
   void stage(Binding& binding);
   void pack(Binding& binding) const;
   Rectangle rectangle_of(const Binding& binding, const TensorMapSpec& spec) const;
   TensorView staged_view(const Staged& staged) const;
+  std::string name_of(int tensor) const;
 
   std::shared_ptr<HopperState> state_;
   std::string name_;
@@ -81,7 +88,9 @@ class LaunchedKernel : public Kernel {
   std::vector<std::unique_ptr<Variant>> variants_;
   std::vector<std::unique_ptr<Binding>> bindings_;
   size_t last_ = 0;  // the binding of the last run
-  DeviceMemory scratch_;
+  DeviceMemory scratch_;  // of copies
+  BackendMemory shared_;  // of what launches pass on
+  size_t shared_bytes_ = 0;
 };
 
 }  // namespace coda::hopper

@@ -68,16 +68,20 @@ KernelLaunch launch(const Call& call, const std::string& function, const std::st
   const std::string pointers = std::to_string(call.tensors.size());
   KernelLaunch result;
   result.function = function;
-  result.source = "#include \"device/arguments.cuh\"\n#include \"device/" + header +
-                  "\"\n\nusing namespace coda::device;\nusing Arguments = KernelArguments<0, " +
-                  pointers + ", " + std::to_string(numbers.size()) +
-                  ">;\n\nextern \"C\" __global__ void " + function +
-                  "(const __grid_constant__ Arguments arguments) {\n"
-                  "  const auto p = [&](u32 i) { return arguments.pointers[i]; };\n"
-                  "  const auto n = [&](u32 i) { return arguments.numbers[i]; };\n" +
-                  body + "}\n";
+  result.source =
+      "#include \"device/arguments.cuh\"\n#include \"device/dependent_launch.cuh\"\n"
+      "#include \"device/" +
+      header + "\"\n\nusing namespace coda::device;\nusing Arguments = KernelArguments<0, " +
+      pointers + ", " + std::to_string(numbers.size()) + ">;\n\nextern \"C\" __global__ void " +
+      function +
+      "(const __grid_constant__ Arguments arguments) {\n"
+      "  const auto p = [&](u32 i) { return arguments.pointers[i]; };\n"
+      "  const auto n = [&](u32 i) { return arguments.numbers[i]; };\n"
+      "  launch_dependents();\n  wait_for_predecessor();\n" +
+      body + "}\n";
   for (size_t i = 0; i < call.tensors.size(); ++i) result.pointers.push_back(static_cast<int>(i));
   result.numbers = std::move(numbers);
+  result.waits_for_predecessor = true;
   return result;
 }
 

@@ -53,6 +53,7 @@ KernelLaunch lower_tile_spaces(const Program& program, const std::vector<int>& s
                   "}\n\n}  // namespace coda::device\n";
   launch.grid = static_cast<uint32_t>(blocks);
   launch.threads = device::kTileThreads;
+  launch.waits_for_predecessor = true;
   arguments.fill(launch);
   return launch;
 }

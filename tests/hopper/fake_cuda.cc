@@ -135,6 +135,9 @@ FAKE(cuMemcpy2DAsync_v2, const cuda::Copy2D* copy, DriverHandle)
     std::memcpy(to + i * copy->target_pitch, from + i * copy->source_pitch, copy->width_bytes);
   }
 END
+FAKE(cuMemcpyDtoDAsync_v2, DeviceAddress to, DeviceAddress from, size_t bytes, DriverHandle)
+  std::memcpy(bytes_at(to), bytes_at(from), bytes);
+END
 FAKE(cuMemcpyHtoDAsync_v2, DeviceAddress to, const void* from, size_t bytes, DriverHandle)
   std::memcpy(bytes_at(to), from, bytes);
 END

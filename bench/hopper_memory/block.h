@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A LLaMA block without attention as its compiled plan runs it: with and without dependent launch,
+// and what its steps without a product take of the whole.
+#pragma once
+
+#include <fstream>
+#include <list>
+#include <memory>
+
+#include "coda/device.h"
+#include "coda/plan.h"
+#include "hopper/hopper_backend.h"
+#include "hopper/launched_kernel.h"
+#include "measure/gpu_timer.h"
+#include "runtime/session.h"
+
+namespace coda::hopper_memory {
+
+struct BlockPlan {
+  Plan plan;
+  DimValues sizes;
+  int64_t hidden = 0;
+  bool backward = false;
+
+  int launches() const;  // of kernels, in a run
+};
+BlockPlan block_plan(int64_t hidden, int64_t tokens, bool backward);
+
+// The plan with tensors of its own.
+class BlockRun {
+ public:
+  BlockRun(hopper::HopperState& state, const BlockPlan& block, bool dependent_launch);
+
+  void run();
+
+ private:
+  bool backward_;
+  std::unique_ptr<hopper::HopperBackend> backend_;
+  std::unique_ptr<Session> session_;
+  std::list<DeviceTensor> tensors_;
+};
+
+void measure_block(std::shared_ptr<hopper::HopperState> state, int64_t hidden, bool backward,
+                   double seconds, measure::Timer& timer, std::ofstream& json);
+
+}  // namespace coda::hopper_memory

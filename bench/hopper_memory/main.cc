@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bounds programs without a product, and what surrounds all programs: bytes a second against a
+// copy on the device, the host's time for a launch, dependent launches, the time to the first
+// result. A line a figure on the terminal, a JSON object in a file.
+#include <cstdio>
+#include <string>
+
+#include "bandwidth.h"
+#include "block.h"
+#include "coda/error.h"
+#include "launches.h"
+#include "ready.h"
+
+namespace coda::hopper_memory {
+namespace {
+
+struct Options {
+  std::string what;  // empty: all
+  std::string rows;  // of bandwidth: only cases whose row contains this
+  std::string json;
+  int64_t hidden = 0;  // only this one
+  double seconds = 0.2;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (!flag.starts_with("--")) {
+      options.what = flag;
+      continue;
+    }
+    require(i + 1 < argc, flag + " takes a value");
+    const std::string value = argv[++i];
+    if (flag == "--rows") {
+      options.rows = value;
+    } else if (flag == "--json") {
+      options.json = value;
+    } else if (flag == "--hidden") {
+      options.hidden = std::stoll(value);
+    } else if (flag == "--seconds") {
+      options.seconds = std::stod(value);
+    } else {
+      throw Error("unknown flag " + flag +
+                  "; after one of ready, launches, bandwidth, block there are --rows TEXT, "
+                  "--hidden D, --seconds S and --json FILE");
+    }
+  }
+  return options;
+}
+
+int run(const Options& options) {
+  auto state = std::make_shared<hopper::HopperState>();
+  state->context = std::make_shared<hopper::Context>();
+  const hopper::Context::Scope scope(*state->context);
+  hopper::check_architecture(state->context->info());
+  state->kernels = std::make_unique<hopper::LoadedKernels>(state->context, hopper::CacheOptions{});
+  hopper::check_driver(hopper::driver().stream_create(&state->stream, hopper::cuda::kNonBlocking),
+                       "making a stream");
+  std::ofstream json;
+  if (!options.json.empty()) json.open(options.json);
+  const auto wants = [&](const char* what) { return options.what.empty() || options.what == what; };
+  if (wants("ready")) measure_ready(state, json);
+  if (options.what == "ready") return 0;
+  const measure::PowerMeter power;
+  measure::Timer timer(state->stream, power);
+  std::printf("%s, driver API %s\n", state->context->info().name.c_str(),
+              hopper::cuda_version_text(hopper::driver().version).c_str());
+  if (wants("launches")) measure_launches(state, json);
+  if (wants("bandwidth")) {
+    std::vector<Case> cases;
+    for (const int64_t hidden : {2048, 4096}) {
+      if (options.hidden != 0 && options.hidden != hidden) continue;
+      for (Case& one : model_cases(hidden)) cases.push_back(std::move(one));
+    }
+    for (Case& one : other_cases()) cases.push_back(std::move(one));
+    std::erase_if(cases,
+                  [&](const Case& one) { return one.row.find(options.rows) == std::string::npos; });
+    measure_bandwidth(state, cases, options.seconds, timer, json);
+  }
+  if (wants("block")) {
+    for (const int64_t hidden : {2048, 4096, 8192}) {
+      if (options.hidden != 0 && options.hidden != hidden) continue;
+      for (const bool backward : {false, true}) {
+        measure_block(state, hidden, backward, options.seconds, timer, json);
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace coda::hopper_memory
+
+int main(int argc, char** argv) try {
+  return coda::hopper_memory::run(coda::hopper_memory::parse(argc, argv));
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "hopper_memory: %s\n", error.what());
+  return 2;
+}
