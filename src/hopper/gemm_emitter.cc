@@ -70,6 +70,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   launch.grid = grid_of(sizes, map, kernel, config);
   launch.cluster = config.cluster_size();
   launch.threads = device::kThreads;
+  launch.waits_for_predecessor = true;
   launch.shared_bytes = device::shared_layout(config, ring).bytes;
   return launch;
 }
