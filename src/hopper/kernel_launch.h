@@ -21,7 +21,7 @@ namespace coda::hopper {
 // rectangle is loaded as zero and never stored; so a view of half a tensor (one member of
 // concatenated pairs) never touches the other half.
 struct TensorMapSpec {
-  int tensor = -1;  // index into Program::tensors
+  int tensor = -1;  // index into Program::tensors, then KernelLaunch::scratch
   int64_t row_offset = 0;
   int64_t column_offset = 0;
   int64_t rows = 0;
@@ -30,6 +30,17 @@ struct TensorMapSpec {
   uint32_t box_columns = 0;  // with the 128-byte swizzle: 128 bytes of elements at most
 
   friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
+};
+
+// A matrix between the launches of one program, which nobody else sees; rows start at multiples of
+// 16 bytes if the first does.
+struct ScratchTensor {
+  DType dtype = DType::f32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t row_stride = 0;  // elements
+
+  friend bool operator==(const ScratchTensor&, const ScratchTensor&) = default;
 };
 
 // The kernel takes one argument, in this order and without gaps:
@@ -41,7 +52,7 @@ struct KernelLaunch {
   std::string function;  // the kernel's name in the text, `extern "C"`
   std::string source;    // CUDA C++; includes device/*.cuh and nothing else
   std::vector<TensorMapSpec> maps;
-  std::vector<int> pointers;      // tensors, by index
+  std::vector<int> pointers;      // tensors, by index as TensorMapSpec's
   std::vector<uint32_t> numbers;  // for the sizes the program was lowered for
   uint32_t grid = 1;              // CTAs
   uint32_t cluster = 1;
@@ -50,6 +61,10 @@ struct KernelLaunch {
   // It may start while the kernel before it ends: it waits before it touches memory, as
   // device/dependent_launch.cuh says.
   bool waits_for_predecessor = false;
+  // What the launches of a program that was split pass on: the same in all of them. An earlier one
+  // writes what a later one reads.
+  std::vector<ScratchTensor> scratch;
+  std::string note;  // for people: that and why the program was split, if it was
 };
 
 class TunedRows;  // tuned_rows.h
@@ -65,8 +80,8 @@ struct LowerOptions {
   bool uses_table = true;                  // the table that is shipped
 };
 
-// A program as launches in order, mostly one. Throws Error, naming the program, what does not fit
-// and the remedy.
+// A program as launches in order, mostly one. A program that no kernel holds is split. Throws
+// Error, naming the program, what does not fit and the remedy.
 std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
                                 const LowerOptions& options);
 

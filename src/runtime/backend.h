@@ -14,6 +14,10 @@
 
 namespace coda {
 
+// Bytes that a backend's kernels read and write, freed with the last copy. On a device the address
+// is the device's: only the backend may use it.
+using BackendMemory = std::shared_ptr<std::byte>;
+
 // A prepared program or call. run() is not reentrant: one Kernel is run by one thread at a time (it
 // may use many).
 class Kernel {
@@ -23,11 +27,13 @@ class Kernel {
   // Views have the physical shape (see physical_shape) and the declared dtype; the backend may
   // assume both.
   virtual void run(std::span<const TensorView> tensors) = 0;
-};
 
-// Bytes that a backend's kernels read and write, freed with the last copy. On a device the address
-// is the device's: only the backend may use it.
-using BackendMemory = std::shared_ptr<std::byte>;
+  // Bytes of memory that run() uses while it runs, and that keep nothing from one run to the next:
+  // kernels that never run at once may share it. A kernel that is given none allocates its own.
+  virtual size_t scratch_bytes() const { return 0; }
+  virtual void use_scratch([[maybe_unused]] const BackendMemory& memory,
+                           [[maybe_unused]] size_t bytes) {}
+};
 
 // A program that is about to be prepared, for the sizes given.
 struct AnnouncedProgram {
