@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GEMM kernel for AVX-512 (fp32, and bf16 where the processor multiplies it): blocks of 6 rows
-// and 64 columns in 24 registers over the whole k, added to C at its end. While it computes it asks
-// for the operands of the next call, one cache line a step of k, which hides the way from the
-// last-level cache; and it takes A as memory has it, by rows or by columns, so that no operand A is
-// ever transposed.
+// and 64 columns (32 at a narrow end) in 24 registers over the whole k, added to C at its end.
+// While it computes it asks for the operands of the next call, one cache line a step of k, which
+// hides the way from the last-level cache; and it takes A as memory has it, by rows or by columns,
+// so that no operand A is ever transposed.
 #include "cpu/tile_gemm.h"
 
 #if defined(__x86_64__)
@@ -32,9 +32,14 @@ CODA_AVX512 inline Sums zeros() {
   return {zero, zero, zero, zero};
 }
 
+template <int kVectors>
 CODA_AVX512 inline Sums load(const float* b) {
-  return {_mm512_loadu_ps(b), _mm512_loadu_ps(b + 16), _mm512_loadu_ps(b + 32),
-          _mm512_loadu_ps(b + 48)};
+  Sums s = zeros();
+  s.v0 = _mm512_loadu_ps(b);
+  s.v1 = _mm512_loadu_ps(b + 16);
+  if constexpr (kVectors > 2) s.v2 = _mm512_loadu_ps(b + 32);
+  if constexpr (kVectors > 2) s.v3 = _mm512_loadu_ps(b + 48);
+  return s;
 }
 
 // c = s, or c + s with a full mask.
@@ -42,11 +47,12 @@ CODA_AVX512 inline void store(__m512 s, float* c, __mmask16 mask) {
   _mm512_storeu_ps(c, _mm512_mask_add_ps(s, mask, _mm512_maskz_loadu_ps(mask, c), s));
 }
 
+template <int kVectors>
 CODA_AVX512 inline void store(const Sums& s, float* c, __mmask16 mask) {
   store(s.v0, c, mask);
   store(s.v1, c + 16, mask);
-  store(s.v2, c + 32, mask);
-  store(s.v3, c + 48, mask);
+  if constexpr (kVectors > 2) store(s.v2, c + 32, mask);
+  if constexpr (kVectors > 2) store(s.v3, c + 48, mask);
 }
 
 template <bool kBf16>
@@ -55,17 +61,18 @@ CODA_AVX512 inline __m512 multiply_add(__m512 a, __m512 b, __m512 c) {
   return _mm512_fmadd_ps(a, b, c);
 }
 
-template <bool kBf16>
+template <bool kBf16, int kVectors>
 CODA_AVX512 inline void step(Sums& s, Unit a, const Sums& b) {
   const __m512 ak = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a)));
   s.v0 = multiply_add<kBf16>(ak, b.v0, s.v0);
   s.v1 = multiply_add<kBf16>(ak, b.v1, s.v1);
-  s.v2 = multiply_add<kBf16>(ak, b.v2, s.v2);
-  s.v3 = multiply_add<kBf16>(ak, b.v3, s.v3);
+  if constexpr (kVectors > 2) s.v2 = multiply_add<kBf16>(ak, b.v2, s.v2);
+  if constexpr (kVectors > 2) s.v3 = multiply_add<kBf16>(ak, b.v3, s.v3);
 }
 
-// A's element (i, k) is a[i * a_step + k] or, by columns, a[k * a_step + i].
-template <int kRows, bool kBf16, bool kByColumns>
+// A's element (i, k) is a[i * a_step + k] or, by columns, a[k * a_step + i]. 16 kVectors columns of
+// C are made; rows of B have 64.
+template <int kRows, bool kBf16, bool kByColumns, int kVectors>
 CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t units, float* c,
                        int64_t c_stride, bool accumulate, const char* ahead) {
   const __mmask16 mask = accumulate ? 0xffff : 0;
@@ -74,22 +81,22 @@ CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t uni
   for (int64_t k = 0; k < units; ++k) {
     _mm_prefetch(ahead, _MM_HINT_T1);
     ahead += 64;
-    const Sums bk = load(reinterpret_cast<const float*>(b));
+    const Sums bk = load<kVectors>(reinterpret_cast<const float*>(b));
     b += kPanelColumns;
-    step<kBf16>(s0, a[0], bk);
-    if constexpr (kRows > 1) step<kBf16>(s1, a[i_step], bk);
-    if constexpr (kRows > 2) step<kBf16>(s2, a[2 * i_step], bk);
-    if constexpr (kRows > 3) step<kBf16>(s3, a[3 * i_step], bk);
-    if constexpr (kRows > 4) step<kBf16>(s4, a[4 * i_step], bk);
-    if constexpr (kRows > 5) step<kBf16>(s5, a[5 * i_step], bk);
+    step<kBf16, kVectors>(s0, a[0], bk);
+    if constexpr (kRows > 1) step<kBf16, kVectors>(s1, a[i_step], bk);
+    if constexpr (kRows > 2) step<kBf16, kVectors>(s2, a[2 * i_step], bk);
+    if constexpr (kRows > 3) step<kBf16, kVectors>(s3, a[3 * i_step], bk);
+    if constexpr (kRows > 4) step<kBf16, kVectors>(s4, a[4 * i_step], bk);
+    if constexpr (kRows > 5) step<kBf16, kVectors>(s5, a[5 * i_step], bk);
     a += kByColumns ? a_step : 1;
   }
-  store(s0, c, mask);
-  if constexpr (kRows > 1) store(s1, c + c_stride, mask);
-  if constexpr (kRows > 2) store(s2, c + 2 * c_stride, mask);
-  if constexpr (kRows > 3) store(s3, c + 3 * c_stride, mask);
-  if constexpr (kRows > 4) store(s4, c + 4 * c_stride, mask);
-  if constexpr (kRows > 5) store(s5, c + 5 * c_stride, mask);
+  store<kVectors>(s0, c, mask);
+  if constexpr (kRows > 1) store<kVectors>(s1, c + c_stride, mask);
+  if constexpr (kRows > 2) store<kVectors>(s2, c + 2 * c_stride, mask);
+  if constexpr (kRows > 3) store<kVectors>(s3, c + 3 * c_stride, mask);
+  if constexpr (kRows > 4) store<kVectors>(s4, c + 4 * c_stride, mask);
+  if constexpr (kRows > 5) store<kVectors>(s5, c + 5 * c_stride, mask);
 }
 
 // Hands out the lines that a call asks for ahead, `units` of them to a block of rows.
@@ -112,8 +119,9 @@ class AheadCursor {
   int64_t bytes_;
 };
 
-template <bool kBf16, bool kByColumns>
-void run(const TileKernel& kernel, const void* a, const void* b, float* c, const Ahead& ahead) {
+template <bool kBf16, bool kByColumns, int kVectors>
+void run_columns(const TileKernel& kernel, const void* a, const void* b, float* c,
+                 const Ahead& ahead) {
   const int64_t units = kBf16 ? kernel.k / 2 : kernel.k;
   const auto* from_a = static_cast<const Unit*>(a);
   const auto* from_b = static_cast<const Unit*>(b);
@@ -121,8 +129,8 @@ void run(const TileKernel& kernel, const void* a, const void* b, float* c, const
   for (int left = kernel.rows; left > 0;) {
     const char* next = cursor.next(static_cast<const char*>(b));
     const auto rows = [&]<int kRows>() {
-      block<kRows, kBf16, kByColumns>(from_a, kernel.a_step, from_b, units, c, kernel.c_stride,
-                                      kernel.accumulate, next);
+      block<kRows, kBf16, kByColumns, kVectors>(from_a, kernel.a_step, from_b, units, c,
+                                                kernel.c_stride, kernel.accumulate, next);
       from_a += kByColumns ? kRows : kRows * kernel.a_step;
       c += kRows * kernel.c_stride;
       left -= kRows;
@@ -139,6 +147,15 @@ void run(const TileKernel& kernel, const void* a, const void* b, float* c, const
         default: rows.template operator()<4>(); break;
       }
     }
+  }
+}
+
+template <bool kBf16, bool kByColumns>
+void run(const TileKernel& kernel, const void* a, const void* b, float* c, const Ahead& ahead) {
+  if (kernel.columns <= kPanelColumns / 2) {
+    run_columns<kBf16, kByColumns, 2>(kernel, a, b, c, ahead);
+  } else {
+    run_columns<kBf16, kByColumns, 4>(kernel, a, b, c, ahead);
   }
 }
 

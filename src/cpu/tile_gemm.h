@@ -56,6 +56,7 @@ struct TileKernel {
   int k = 0;
   int64_t c_stride = 0;
   bool accumulate = false;
+  int64_t columns = kPanelColumns;  // of c that are wanted; a kernel may make all 64
   int64_t a_step = 0;  // units of 4 bytes between the rows of A, or by columns between its k
 
   void operator()(const void* a, const void* b, float* c, const Ahead& ahead = {}) const {

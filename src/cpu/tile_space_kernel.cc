@@ -268,6 +268,7 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
         TileKernel kernel = kernels_[segment.a].kernel[is_last_rows][is_last_k][accumulate];
         if (in_place) kernel.a_step = view.row_stride * element / 4;
         for (int64_t j = 0; j < panels; ++j) {
+          kernel.columns = std::min(kPanelColumns, tile.cols - j * kPanelColumns);
           run_pending({kernel, a, panels_of(tile.scratch, segment.b, first_panel + j, k0),
                        c + j * kPanelColumns, in_place ? 0 : tile.rows * k * element,
                        k * kPanelColumns * element});

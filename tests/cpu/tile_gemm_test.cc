@@ -59,7 +59,8 @@ enum class Take { packed, by_columns, in_place };
 
 // c[rows, 64] = a[rows, k]·b[k, 64], with k in blocks of `depth`.
 std::vector<float> product(GemmLibrary library, DType packed, const Matrix& a, const Matrix& b,
-                           int64_t m0, int64_t rows, int64_t depth, Take take = Take::packed) {
+                           int64_t m0, int64_t rows, int64_t depth, Take take = Take::packed,
+                           int64_t wanted_columns = kPanelColumns) {
   const Matrix transposed = a.transposed();
   const int64_t k = a.view.cols;
   int64_t columns[kPanelColumns];
@@ -80,6 +81,7 @@ std::vector<float> product(GemmLibrary library, DType packed, const Matrix& a, c
     TileKernel kernel = make_tile_kernel(library, packed, static_cast<int>(rows),
                                          static_cast<int>(packed_depth(packed, n)), kPanelColumns,
                                          k0 > 0, take == Take::by_columns);
+    kernel.columns = wanted_columns;
     if (take == Take::in_place) kernel.a_step = k * size_of(packed) / 4;
     // What it is told to ask for ahead changes nothing.
     Ahead ahead;
@@ -176,6 +178,26 @@ TEST(TileGemm, BitsDoNotDependOnHowALiesInMemory) {
           const std::vector<float> c = product(library, type, a, b, 7, rows, depth, take);
           ASSERT_EQ(0, std::memcmp(c.data(), packed.data(), c.size() * sizeof(float)))
               << name_of(type) << ", " << rows << " rows, k in blocks of " << depth;
+        }
+      }
+    }
+  }
+}
+
+TEST(TileGemm, BitsDoNotDependOnHowManyColumnsAreWanted) {
+  for (const auto& [library, type] : kinds()) {
+    const Matrix a(type, 70, 302, 1);
+    const Matrix b(type, 302, kPanelColumns, 2);
+    for (int64_t rows : {1, 6, 7, 16}) {
+      const std::vector<float> all = product(library, type, a, b, 7, rows, 128);
+      for (int64_t columns : {1, 31, 32, 33}) {
+        const std::vector<float> some =
+            product(library, type, a, b, 7, rows, 128, Take::packed, columns);
+        for (int64_t i = 0; i < rows; ++i) {
+          const float* row = some.data() + i * kPanelColumns;
+          ASSERT_EQ(0, std::memcmp(row, all.data() + i * kPanelColumns,
+                                   static_cast<size_t>(columns) * sizeof(float)))
+              << name_of(type) << ", row " << i << " of " << rows << ", " << columns << " columns";
         }
       }
     }
