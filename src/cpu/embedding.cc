@@ -27,10 +27,11 @@ void check(const OpaqueCall& call, const TensorDecl& decl, const DimValues& size
   };
   require(decl.kind == TensorKind::dense && given.rows == want.rows && given.cols == want.cols,
           call.function + ": '" + decl.name + "' is " + shape(given) + ", not " + shape(want));
-  const bool is_float = decl.dtype == DType::f32 || decl.dtype == DType::bf16;
+  const bool is_float =
+      decl.dtype == DType::f32 || decl.dtype == DType::bf16 || decl.dtype == DType::f16;
   require(is_index ? decl.dtype == DType::i32 : is_float,
           call.function + ": '" + decl.name + "' is " + std::string(name_of(decl.dtype)) +
-              (is_index ? "; it must be i32" : "; it must be f32 or bf16"));
+              (is_index ? "; it must be i32" : "; it must be f32, bf16 or f16"));
 }
 
 int32_t id_of(const TensorView& ids, int64_t row) {
@@ -50,31 +51,37 @@ void* element(const TensorView& view, int64_t row, int64_t col) {
   return static_cast<std::byte*>(view.data) + (row * view.row_stride + col) * size_of(view.dtype);
 }
 
+float float_of_half(DType type, uint16_t half) {
+  return type == DType::bf16 ? float_from_bf16(half) : float_from_f16(half);
+}
+
 void load_row(const TensorView& view, int64_t row, int64_t col, int64_t count, float* to) {
-  if (view.dtype == DType::bf16) {
-    const auto* from = static_cast<const uint16_t*>(element(view, row, col));
-    for (int64_t c = 0; c < count; ++c) to[c] = float_from_bf16(from[c]);
-  } else {
+  if (view.dtype == DType::f32) {
     std::memcpy(to, element(view, row, col), count * sizeof(float));
+    return;
   }
+  const auto* from = static_cast<const uint16_t*>(element(view, row, col));
+  for (int64_t c = 0; c < count; ++c) to[c] = float_of_half(view.dtype, from[c]);
 }
 
 void add_row(const TensorView& view, int64_t row, int64_t col, int64_t count, float* to) {
-  if (view.dtype == DType::bf16) {
-    const auto* from = static_cast<const uint16_t*>(element(view, row, col));
-    for (int64_t c = 0; c < count; ++c) to[c] += float_from_bf16(from[c]);
-  } else {
+  if (view.dtype == DType::f32) {
     const auto* from = static_cast<const float*>(element(view, row, col));
     for (int64_t c = 0; c < count; ++c) to[c] += from[c];
+    return;
   }
+  const auto* from = static_cast<const uint16_t*>(element(view, row, col));
+  for (int64_t c = 0; c < count; ++c) to[c] += float_of_half(view.dtype, from[c]);
 }
 
 void store_row(const float* from, const TensorView& view, int64_t row, int64_t col, int64_t count) {
-  if (view.dtype == DType::bf16) {
-    auto* to = static_cast<uint16_t*>(element(view, row, col));
-    for (int64_t c = 0; c < count; ++c) to[c] = bf16_from_float(from[c]);
-  } else {
+  if (view.dtype == DType::f32) {
     std::memcpy(element(view, row, col), from, count * sizeof(float));
+    return;
+  }
+  auto* to = static_cast<uint16_t*>(element(view, row, col));
+  for (int64_t c = 0; c < count; ++c) {
+    to[c] = view.dtype == DType::bf16 ? bf16_from_float(from[c]) : f16_from_float(from[c]);
   }
 }
 

@@ -51,8 +51,8 @@ void run(const std::string& function, const std::vector<OwnedTensor*>& tensors, 
 }
 
 TEST(Embedding, CopiesTheRowsOfItsIdsRoundedToTheOutput) {
-  for (DType from : {DType::f32, DType::bf16})
-    for (DType to : {DType::f32, DType::bf16})
+  for (DType from : {DType::f32, DType::bf16, DType::f16})
+    for (DType to : {DType::f32, DType::bf16, DType::f16})
       for (auto [rows, vocabulary, cols] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1},
                                             {7, 5, 33},
                                             {300, 65, 576},
@@ -72,7 +72,7 @@ TEST(EmbeddingBackward, IsTheSumOfRowsInAscendingOrder) {
                                         {7, 5, 33},
                                         {900, 256, 40},
                                         {50, 1000, 1030}}) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (int mode = 0; mode < 3; ++mode) {  // nothing to add to; another tensor; in place
         OwnedTensor gradient = OwnedTensor(dtype, rows, cols, 3).randomise(rows + 1),
                     ids = random_ids(rows, vocabulary, 2);
@@ -100,15 +100,18 @@ TEST(EmbeddingBackward, IsTheSumOfRowsInAscendingOrder) {
   }
 }
 
-// Sums are fp32 whatever the storage: 4096 ones are 4096, where sums in bf16 would stop at 256.
-TEST(EmbeddingBackward, RoundsOnceToAbf16Table) {
-  OwnedTensor gradient(DType::bf16, 4096, 8), ids(DType::i32, 4096, 1), table(DType::bf16, 3, 8);
-  gradient.set(1.0);
-  ids.set(1.0);
-  run("embedding_backward", {&gradient, &ids, &table}, 2, 2);
-  EXPECT_EQ(table.values()[0], 0);
-  EXPECT_EQ(table.values()[8], 4096);
-  EXPECT_EQ(table.values()[16], 0);
+// Sums are fp32 whatever the storage: 4096 ones are 4096, where sums in bf16 would stop at 256 and
+// those in f16 at 2048.
+TEST(EmbeddingBackward, RoundsOnceToATableOf16Bits) {
+  for (DType dtype : {DType::bf16, DType::f16}) {
+    OwnedTensor gradient(dtype, 4096, 8), ids(DType::i32, 4096, 1), table(dtype, 3, 8);
+    gradient.set(1.0);
+    ids.set(1.0);
+    run("embedding_backward", {&gradient, &ids, &table}, 2, 2);
+    EXPECT_EQ(table.values()[0], 0);
+    EXPECT_EQ(table.values()[8], 4096);
+    EXPECT_EQ(table.values()[16], 0);
+  }
 }
 
 TEST(Embedding, AnIdOutsideTheTableIsAnErrorThatNamesRowAndId) {
@@ -135,10 +138,10 @@ TEST(Embedding, AnIdOutsideTheTableIsAnErrorThatNamesRowAndId) {
 
 TEST(Embedding, RefusesShapesAndTypesThatDoNotFit) {
   OwnedTensor table(DType::f32, 5, 4), ids(DType::i32, 3, 1), out(DType::f32, 3, 4);
-  OwnedTensor wide(DType::f32, 3, 5), float_ids(DType::f32, 3, 1), halves(DType::f16, 3, 4);
+  OwnedTensor wide(DType::f32, 3, 5), float_ids(DType::f32, 3, 1), doubles(DType::f64, 3, 4);
   EXPECT_THROW(run("embedding", {&table, &ids, &wide}, 2, 1), Error);
   EXPECT_THROW(run("embedding", {&table, &float_ids, &out}, 2, 1), Error);
-  EXPECT_THROW(run("embedding", {&table, &ids, &halves}, 2, 1), Error);
+  EXPECT_THROW(run("embedding", {&table, &ids, &doubles}, 2, 1), Error);
   EXPECT_THROW(run("embedding_backward", {&wide, &ids, &table}, 2, 1), Error);
 }
 
