@@ -59,9 +59,8 @@ std::optional<GemmChoice> from_row(const TunedRow& row, const KernelClass& kerne
           corrections[next_correction++] * model_cost(work, timed.choice, multiprocessors));
   }
   for (const RankedChoice& one : ranked) {
-    const bool is_timed = std::any_of(row.choices.begin(), row.choices.end(), [&](const auto& t) {
-      return same(t.choice, one.choice);
-    });
+    const bool is_timed = std::any_of(row.choices.begin(), row.choices.end(),
+                                      [&](const auto& t) { return same(t.choice, one.choice); });
     if (!is_timed) offer(one.choice, kUntimed * median * one.cost);
   }
   return best;

@@ -42,8 +42,8 @@ double tile_cycles(const GemmConfig& c, const TileKind& kind, int64_t k_blocks, 
   const double extra = std::max(0.0, planes - 1);
   if (c.schedule == Schedule::cooperative)
     return mainloop + kTileCycles +
-           sub_tiles *
-               (145 + kExposedPlane * extra + kExposedWork * std::max(0.0, operations - kHiddenWork));
+           sub_tiles * (145 + kExposedPlane * extra +
+                        kExposedWork * std::max(0.0, operations - kHiddenWork));
   const double plane = kHiddenPlane + kHiddenPlaneOfK * static_cast<double>(k_blocks * 64);
   const double epilogue = sub_tiles * (150 + 250 * extra);
   // The other warpgroup's mainloop hides an epilogue no longer than itself.

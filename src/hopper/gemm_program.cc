@@ -19,10 +19,10 @@ GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const Low
       as_emitted_(renamed_, values_, options_),
       kernels_(gemm_kernels(as_given_, map_)) {
   // A choice that another of its kernels cannot take is replaced there.
-  require(kernels_.empty() || !options.choice ||
-              is_legal(as_given_, kernels_.front(), *options.choice),
-          as_given_.description() + ": its products cannot be made with " +
-              (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
+  require(
+      kernels_.empty() || !options.choice || is_legal(as_given_, kernels_.front(), *options.choice),
+      as_given_.description() + ": its products cannot be made with " +
+          (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
 }
 
 std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {

@@ -171,9 +171,8 @@ void TunedRows::set(const KernelClass& kernel, std::vector<TimedChoice> choices)
     return a.microseconds < b.microseconds;
   });
   std::vector<TunedRow>& rows = rows_[kernel.name];
-  const auto same = std::find_if(rows.begin(), rows.end(), [&](const TunedRow& row) {
-    return row.extents == kernel.extents;
-  });
+  const auto same = std::find_if(
+      rows.begin(), rows.end(), [&](const TunedRow& row) { return row.extents == kernel.extents; });
   if (same != rows.end()) {
     same->choices = std::move(choices);
   } else {

@@ -21,8 +21,9 @@ TensorView allocate(hopper::HopperState& state, DType type, int64_t rows, int64_
   return {memory.back().data(), type, rows, cols, stride};
 }
 
-// Row indices of a table are rows of it, columns to select are columns.
-uint32_t limit_of(const Program& program, const DimValues& sizes, int tensor) {
+}  // namespace
+
+uint32_t index_limit(const Program& program, const DimValues& sizes, int tensor) {
   int64_t limit = 1;
   for (const Step& step : program.steps) {
     if (step.row_index == tensor) {
@@ -35,8 +36,6 @@ uint32_t limit_of(const Program& program, const DimValues& sizes, int tensor) {
   return static_cast<uint32_t>(limit);
 }
 
-}  // namespace
-
 ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& program,
                                const DimValues& sizes, unsigned sets) {
   uint64_t seed = 1;
@@ -46,7 +45,8 @@ ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& progra
       const TensorDecl& decl = program.tensors[t];
       const PhysicalShape shape = physical_shape(decl, sizes);
       views.push_back(allocate(state, decl.dtype, shape.rows, shape.cols, decl.name, memory_));
-      fill_random(state, views.back(), seed++, 1.0F, limit_of(program, sizes, static_cast<int>(t)));
+      fill_random(state, views.back(), seed++, 1.0F,
+                  index_limit(program, sizes, static_cast<int>(t)));
     }
   }
 }

@@ -15,6 +15,10 @@
 
 namespace coda::measure {
 
+// Indices of an i32 tensor are below it: row indices of a table are rows of it, columns to select
+// are columns.
+uint32_t index_limit(const Program& program, const DimValues& sizes, int tensor);
+
 // Rows of 16-bit tensors are padded to 128 bytes. What the program reads is random.
 class ProgramTensors {
  public:

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/tune.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "coda/error.h"
+#include "hopper/parallel_for.h"
+#include "measure/tune_tensors.h"
+#include "plan/step_tensors.h"
+
+namespace coda::measure {
+namespace {
+
+using hopper::GemmChoice;
+
+constexpr double kSampleMs = 15;
+constexpr int kMostCalls = 400;    // that the driver queues without waiting
+constexpr double kSettling = 0.3;  // of a visit: what comes first runs at the clock of those before
+constexpr int kHeaterCalls = 2;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Comments say sizes and names, which a kernel does not depend on: without them the kernels of
+// other sizes are the same text.
+std::string without_comments(const std::string& source) {
+  std::string result;
+  for (size_t begin = 0; begin < source.size();) {
+    const size_t end = std::min(source.find('\n', begin), source.size());
+    const std::string line = source.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t first = line.find_first_not_of(' ');
+    if (first == std::string::npos || line.compare(first, 2, "//") == 0) continue;
+    result += line.substr(0, line.find("  // ")) + "\n";
+  }
+  return result;
+}
+
+hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel,
+                               const GemmChoice& choice) {
+  hopper::KernelLaunch launch = program.emit(kernel, choice);
+  launch.source = without_comments(launch.source);
+  return launch;
+}
+
+// The model's best, and what would be taken without tuning; best first.
+std::vector<GemmChoice> candidates(const hopper::GemmProgram& program, size_t kernel,
+                                   const TuneOptions& options) {
+  // Of one tile shape's configurations so many are timed: clusters and stages differ by little.
+  constexpr int kOfBestShapes = 2;
+  constexpr size_t kBestShapes = 2;
+  std::vector<GemmChoice> result;
+  std::vector<std::pair<uint32_t, uint32_t>> shapes;  // by rank
+  std::map<std::pair<uint32_t, uint32_t>, int> taken;
+  for (const hopper::RankedChoice& one : program.ranked(kernel)) {
+    if (result.size() >= options.most) break;
+    const std::pair shape{one.choice.tile_m, one.choice.tile_n};
+    if (taken[shape] == 0) shapes.push_back(shape);
+    const size_t rank =
+        static_cast<size_t>(std::find(shapes.begin(), shapes.end(), shape) - shapes.begin());
+    if (options.is_diverse && taken[shape] >= (rank < kBestShapes ? kOfBestShapes : 1)) continue;
+    ++taken[shape];
+    result.push_back(one.choice);
+  }
+  const GemmChoice chosen = program.chosen(kernel).choice;
+  const bool is_there = std::any_of(result.begin(), result.end(), [&](const GemmChoice& choice) {
+    return hopper::code(choice) == hopper::code(chosen);
+  });
+  if (!is_there) result.push_back(chosen);
+  return result;
+}
+
+hopper::LowerOptions unchosen(hopper::LowerOptions options) {
+  options.choice.reset();
+  return options;
+}
+
+Program heating_program() {
+  return parse_program(
+      "program heat {\n"
+      "  acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)\n"
+      "  store(y:bf16, acc)\n"
+      "}\n");
+}
+
+}  // namespace
+
+std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
+                               const hopper::LowerOptions& options) {
+  const hopper::GemmProgram kernels(program, sizes, unchosen(options));
+  std::vector<TuneJob> jobs;
+  for (size_t kernel = 0; kernel < kernels.kernels(); ++kernel)
+    jobs.push_back({program, sizes, unchosen(options), kernel});
+  return jobs;
+}
+
+struct Tuner::Work {
+  struct Timed {
+    GemmChoice choice;
+    std::unique_ptr<hopper::LaunchedKernel> kernel;
+    double ms = 0;  // of a call, roughly
+    std::vector<double> samples;
+  };
+  using Views = std::vector<std::vector<TensorView>>;
+
+  explicit Work(std::shared_ptr<hopper::HopperState> shared)
+      : state(std::move(shared)), tensors(*state), heater_tensors(*state) {
+    const auto& driver = hopper::driver();
+    hopper::check_driver(driver.event_create(&start, 0), "making an event");
+    hopper::check_driver(driver.event_create(&stop, 0), "making an event");
+    const TuneJob heat{heating_program(), {{"M", 8192}, {"N", 4096}, {"K", 8192}}, {}, 0};
+    const hopper::GemmProgram program(heat.program, heat.sizes, {});
+    heater = prepare(heat, program.ranked(0).front().choice);
+    std::vector<int64_t> strides;
+    for (const TensorDecl& decl : heat.program.tensors)
+      strides.push_back(decl.shape.cols.evaluate(heat.sizes));
+    heater_views = heater_tensors.make(heat.program, heat.sizes, strides);
+  }
+  ~Work() {
+    if (ahead.joinable()) ahead.join();
+    hopper::driver().event_destroy(start);
+    hopper::driver().event_destroy(stop);
+  }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+  std::unique_ptr<hopper::LaunchedKernel> prepare(const TuneJob& job, const GemmChoice& choice) {
+    std::vector<hopper::KernelTensor> uses;
+    for (StepTensor& use : step_tensors({"", {}, job.program, {}}))
+      uses.push_back({std::move(use.name), use.read, use.written});
+    return std::make_unique<hopper::LaunchedKernel>(
+        state, job.program.name, std::move(uses),
+        [job, choice](std::span<const int64_t> row_strides) {
+          hopper::LowerOptions options = job.options;
+          if (!row_strides.empty())
+            options.row_strides.assign(row_strides.begin(), row_strides.end());
+          const hopper::GemmProgram program(job.program, job.sizes, options);
+          return std::vector{launch_of(program, job.kernel, choice)};
+        });
+  }
+
+  void heat(int calls) {
+    for (int i = 0; i < calls; ++i) heater->run(heater_views[heats++ % heater_views.size()]);
+  }
+
+  // Milliseconds a call, behind the heater.
+  double sample(Timed& timed, const Views& views, int calls) {
+    heat(kHeaterCalls);
+    const auto& driver = hopper::driver();
+    hopper::check_driver(driver.event_record(start, state->stream), "timing a kernel");
+    for (int i = 0; i < calls; ++i) timed.kernel->run(views[set++ % views.size()]);
+    hopper::check_driver(driver.event_record(stop, state->stream), "timing a kernel");
+    float ms = 0;
+    hopper::check_driver(driver.event_synchronize(stop), "waiting for a kernel");
+    hopper::check_driver(driver.event_elapsed_time(&ms, start, stop), "timing a kernel");
+    return ms / static_cast<float>(calls);
+  }
+
+  int calls_in(const Timed& timed, double ms) const {
+    return std::clamp(static_cast<int>(std::lround(ms / timed.ms)), 1, kMostCalls);
+  }
+
+  void visit(Timed& timed, const Views& views, double seconds) {
+    const auto begin = std::chrono::steady_clock::now();
+    const int calls = calls_in(timed, std::min(kSampleMs, seconds * 1e3));
+    do {
+      const double ms = sample(timed, views, calls);
+      if (seconds * 1e3 >= 4 * kSampleMs && seconds_since(begin) < kSettling * seconds) continue;
+      timed.samples.push_back(ms);
+    } while (seconds_since(begin) < seconds);
+  }
+
+  std::shared_ptr<hopper::HopperState> state;
+  TuneTensors tensors;
+  TuneTensors heater_tensors;
+  std::unique_ptr<hopper::LaunchedKernel> heater;
+  Views heater_views;
+  hopper::DriverHandle start = nullptr;
+  hopper::DriverHandle stop = nullptr;
+  size_t set = 0;
+  size_t heats = 0;
+  std::thread ahead;
+};
+
+Tuner::Tuner(std::shared_ptr<hopper::HopperState> state)
+    : work_(std::make_unique<Work>(std::move(state))) {}
+Tuner::~Tuner() = default;
+
+void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& options) {
+  invariant(!work_->ahead.joinable(), "kernels are compiled ahead once");
+  work_->ahead = std::thread([jobs, options, state = work_->state] {
+    std::set<std::string> sources;
+    std::vector<std::pair<std::string, hopper::KernelLaunch>> launches;
+    for (const TuneJob& job : jobs) {
+      const hopper::GemmProgram program(job.program, job.sizes, job.options);
+      for (const GemmChoice& choice : candidates(program, job.kernel, options)) {
+        hopper::KernelLaunch launch = launch_of(program, job.kernel, choice);
+        if (sources.insert(launch.source).second)
+          launches.emplace_back(job.program.name, std::move(launch));
+      }
+    }
+    const unsigned threads = std::max(2U, std::thread::hardware_concurrency()) - 1;
+    try {
+      hopper::parallel_for(launches.size(), threads, [&](size_t i) {
+        state->kernels->compile(launches[i].first, launches[i].second);
+      });
+    } catch (const Error&) {  // met again, and told, where the kernel is timed
+    }
+  });
+}
+
+TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
+  const hopper::GemmProgram program(job.program, job.sizes, job.options);
+  TunedKernel result{program.class_of(job.kernel), program.chosen(job.kernel), 0, {}};
+  const std::vector<GemmChoice> choices = candidates(program, job.kernel, options);
+  hopper::parallel_for(choices.size(), 0, [&](size_t i) {
+    work_->state->kernels->compile(job.program.name, launch_of(program, job.kernel, choices[i]));
+  });
+  const Work::Views views = work_->tensors.make(job.program, job.sizes, job.options.row_strides);
+
+  std::vector<Work::Timed> timed;
+  for (const GemmChoice& choice : choices)
+    timed.push_back({choice, work_->prepare(job, choice), 0, {}});
+  for (Work::Timed& one : timed) {
+    work_->sample(one, views, 1);
+    one.ms = std::max(1e-4, work_->sample(one, views, 2));
+  }
+  std::vector<Work::Timed*> order;
+  for (Work::Timed& one : timed) order.push_back(&one);
+  const auto sort = [&] {
+    std::stable_sort(order.begin(), order.end(),
+                     [](const auto* a, const auto* b) { return a->ms < b->ms; });
+  };
+  for (Work::Timed* one : order) {
+    work_->visit(*one, views, options.screen_seconds);
+    one->ms = median(one->samples);
+  }
+  sort();
+  // The chosen one is timed as long as those that it is compared with.
+  std::vector<Work::Timed*> finalists(
+      order.begin(),
+      order.begin() + static_cast<std::ptrdiff_t>(std::min(options.finalists, order.size())));
+  for (Work::Timed* one : order) {
+    const bool is_chosen = hopper::code(one->choice) == hopper::code(result.chosen.choice);
+    const bool is_final = std::find(finalists.begin(), finalists.end(), one) != finalists.end();
+    if (is_chosen && !is_final && options.finalists != 0) finalists.push_back(one);
+  }
+  if (finalists.size() > 1) {
+    for (Work::Timed* one : finalists) one->samples.clear();
+    for (int round = 0; round < 2; ++round) {
+      for (Work::Timed* one : finalists) work_->visit(*one, views, options.seconds);
+    }
+    for (Work::Timed* one : finalists) {
+      one->ms = median(one->samples);
+    }
+    // What was left out stays behind those that were timed for longer.
+    for (Work::Timed* one : order) {
+      if (std::find(finalists.begin(), finalists.end(), one) == finalists.end())
+        one->ms = std::max(one->ms, finalists.front()->ms);
+    }
+  }
+  sort();
+  for (const Work::Timed* one : order) {
+    result.choices.push_back({one->choice, one->ms * 1e3});
+    if (hopper::code(one->choice) == hopper::code(result.chosen.choice))
+      result.chosen_microseconds = one->ms * 1e3;
+  }
+  return result;
+}
+
+}  // namespace coda::measure

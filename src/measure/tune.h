@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the configurations of a program's kernels, each with its epilogue, alone on a hot chip: all
+// for a short while, then the fastest again for longer. (Configurations that take turns share one
+// clock, which flatters those that draw much power.)
+// Invariant: operands rotate past L2, and a large product runs before every sample, so that the
+// chip is hot and launches are queued: host time is never measured.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hopper/gemm_program.h"
+#include "hopper/launched_kernel.h"
+
+namespace coda::measure {
+
+struct TuneOptions {
+  size_t most = 24;             // configurations: the best by the model
+  bool is_diverse = false;      // of these: the best few of each tile shape
+  double screen_seconds = 0.1;  // each
+  size_t finalists = 3;
+  double seconds = 0.6;  // each finalist, twice
+};
+
+struct TunedKernel {
+  hopper::KernelClass kernel;
+  hopper::ChosenConfig chosen;               // without tuning
+  double chosen_microseconds = 0;            // timed as the others
+  std::vector<hopper::TimedChoice> choices;  // fastest first
+};
+
+// What is tuned: one kernel of a program.
+struct TuneJob {
+  Program program;
+  DimValues sizes;
+  hopper::LowerOptions options;  // with row strides; its choice is not looked at
+  size_t kernel = 0;             // of GemmProgram
+};
+// One for each of its kernels with products.
+std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
+                               const hopper::LowerOptions& options);
+
+class Tuner {
+ public:
+  // In the calling thread's context; the state's stream is used.
+  explicit Tuner(std::shared_ptr<hopper::HopperState> state);
+  ~Tuner();
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
+
+  // Compiles in parallel what is timed.
+  TunedKernel tune(const TuneJob& job, const TuneOptions& options);
+
+  // Starts to compile what the jobs will need, in their order, on all cores but one.
+  void compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& options);
+
+ private:
+  struct Work;
+  std::unique_ptr<Work> work_;
+};
+
+}  // namespace coda::measure

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model_programs.h"
+
+#include <CLI/CLI.hpp>
+
+#include "coda/error.h"
+#include "explained_plan.h"
+#include "io/mapped_file.h"
+#include "train/model_runner.h"
+
+namespace coda::tools {
+namespace {
+
+// Rows of a plan's matrices are padded to 16 bytes, as its own buffers are.
+std::vector<int64_t> row_strides(const Program& program, const DimValues& sizes, bool pads) {
+  std::vector<int64_t> strides;
+  for (const TensorDecl& tensor : program.tensors) {
+    int64_t columns = tensor.shape.cols.evaluate(sizes);
+    if (tensor.kind == TensorKind::row_partial)
+      columns = (columns + kPartialSpan - 1) / kPartialSpan;
+    const bool is_matrix = tensor.kind == TensorKind::dense && !tensor.shape.is_vector();
+    strides.push_back(pads && is_matrix ? (columns + 7) / 8 * 8 : columns);
+  }
+  return strides;
+}
+
+}  // namespace
+
+SizedProgram sized_program(const Program& program, const DimValues& sizes, bool pads) {
+  SizedProgram result{program, sizes, {}};
+  result.options.row_strides = row_strides(program, sizes, pads);
+  return result;
+}
+
+ModelPrograms model_programs(const ModelConfig& config, int64_t batch, int64_t sequence,
+                             Objective objective) {
+  train::TaskGraph task = train::make_task(config, {.task = train::Task::gradients,
+                                                    .storage = DType::bf16,
+                                                    .batch = batch,
+                                                    .sequence = sequence});
+  CompileOptions options = task.options;
+  options.rates = h200_rates();
+  options.objective = objective;
+  ModelPrograms result{compile(task.model->graph, task.request, options).plan, options.sizes, {}};
+  for (const RowLoop& loop : result.plan.loops) result.sizes[loop.symbol] = loop.rows;
+  for (const auto* phase : {&result.plan.forward, &result.plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      if (const Program* program = std::get_if<Program>(&step.work))
+        result.programs.push_back(sized_program(*program, result.sizes, true));
+      if (step.later) result.programs.push_back(sized_program(*step.later, result.sizes, true));
+    }
+  }
+  return result;
+}
+
+ProgramFlags::ProgramFlags() { model.sizes.layers = 1; }
+
+void ProgramFlags::add_to(CLI::App& command) {
+  command.add_option("programs", files, "Files of programs (.coda); none: a model")
+      ->type_name("FILE");
+  command.add_option("--sizes", sizes, "Sizes of the programs' symbols: M=2048,D=576")
+      ->delimiter(',')
+      ->type_name("LIST");
+  model.add_to(command);
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
+  command.add_option("--batch", batch, "Sequences")->check(at_least_1)->capture_default_str();
+  command.add_option("--sequence", sequence, "Tokens of each")
+      ->check(at_least_1)
+      ->capture_default_str();
+  command.add_option("--objective", objective, "What comes first, saved memory or speed")
+      ->check(CLI::IsMember({"memory", "speed"}))
+      ->capture_default_str();
+}
+
+std::vector<SizedProgram> ProgramFlags::programs() const {
+  if (is_model()) return of_model().programs;
+  const DimValues values = parse_sizes(sizes);
+  std::vector<SizedProgram> result;
+  for (const std::string& file : files) {
+    try {
+      result.push_back(sized_program(parse_program(io::read_file(file)), values, false));
+    } catch (const Error& error) {
+      throw Error(file + ": " + error.what());
+    }
+  }
+  return result;
+}
+
+ModelPrograms ProgramFlags::of_model() const {
+  require(sizes.empty(), "--sizes are those of program files: name some, or leave it out");
+  return model_programs(model.build(sequence), batch, sequence,
+                        objective == "speed" ? Objective::speed : Objective::memory);
+}
+
+}  // namespace coda::tools

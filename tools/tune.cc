@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda tune: times the configurations of programs' kernels on this GPU, and keeps the result for
+// whoever makes these kernels here afterwards. `--table` makes the table that is shipped.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/atomic_file.h"
+#include "coda/error.h"
+#include "commands.h"
+#include "hopper/tuned_file.h"
+#include "hopper/tuned_table.h"
+#include "measure/tune.h"
+#include "model_programs.h"
+#include "table_cases.h"
+
+namespace coda::tools {
+namespace {
+
+struct TuneFlags {
+  ProgramFlags programs;
+  measure::TuneOptions options;
+  bool as_json = false;
+  bool keeps = true;
+  std::string table;
+  std::string benchmarks = "bench/hopper_programs/programs";
+  double limit = 150;  // seconds, of the table
+};
+
+struct Gpu {
+  Gpu() {
+    state = std::make_shared<hopper::HopperState>();
+    state->context = std::make_shared<const hopper::Context>();
+    hopper::check_architecture(state->context->info());
+    scope = std::make_unique<hopper::Context::Scope>(*state->context);
+    state->kernels =
+        std::make_unique<hopper::LoadedKernels>(state->context, hopper::CacheOptions{});
+    hopper::check_driver(hopper::driver().stream_create(&state->stream, hopper::cuda::kNonBlocking),
+                         "making a stream");
+    file = hopper::tuned_file(hopper::default_cache_folder(), state->context->info(),
+                              state->kernels->builder().compiler().version());
+  }
+
+  std::shared_ptr<hopper::HopperState> state;
+  std::unique_ptr<hopper::Context::Scope> scope;
+  std::filesystem::path file;  // of what is tuned
+};
+
+std::vector<measure::TuneJob> jobs_of(const std::vector<SizedProgram>& programs,
+                                      const hopper::LowerOptions& common) {
+  std::vector<measure::TuneJob> jobs;
+  std::set<std::string> seen;
+  for (const SizedProgram& one : programs) {
+    hopper::LowerOptions options = common;
+    options.row_strides = one.options.row_strides;
+    try {
+      const hopper::GemmProgram kernels(one.program, one.sizes, options);
+      for (measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, options)) {
+        const hopper::KernelClass own = kernels.class_of(job.kernel);
+        if (seen.insert(own.name + hopper::text(own.extents)).second)
+          jobs.push_back(std::move(job));
+      }
+    } catch (const Error& error) {
+      fmt::print(stderr, "coda: not tuned: {}\n", error.what());
+    }
+  }
+  return jobs;
+}
+
+nlohmann::ordered_json json_of(const measure::TuneJob& job, const measure::TunedKernel& tuned) {
+  nlohmann::ordered_json choices = nlohmann::json::array();
+  for (const hopper::TimedChoice& one : tuned.choices) {
+    choices.push_back(
+        {{"configuration", hopper::code(one.choice)}, {"microseconds", one.microseconds}});
+  }
+  return {{"program", job.program.name},
+          {"class", tuned.kernel.name},
+          {"extents", hopper::text(tuned.kernel.extents)},
+          {"chosen", hopper::code(tuned.chosen.choice)},
+          {"chosen_by", hopper::text(tuned.chosen)},
+          {"chosen_microseconds", tuned.chosen_microseconds},
+          {"choices", choices}};
+}
+
+void print_header(const Gpu& gpu) {
+  fmt::print("{}, driver {}, NVRTC {}\n", gpu.state->context->info().name,
+             hopper::driver_version_text(),
+             gpu.state->kernels->builder().compiler().version().text());
+  fmt::print("{:44} {:>26}  {:15} {:>10}  {:15} {:>10} {:>6}  {}\n", "program", "extents", "chosen",
+             "us", "fastest", "us", "gain", "chosen by");
+}
+
+void print_line(const measure::TuneJob& job, const measure::TunedKernel& tuned) {
+  const hopper::TimedChoice& best = tuned.choices.front();
+  fmt::print("{:44} {:>26}  {:15} {:10.2f}  {:15} {:10.2f} {:5.1f}%  {}\n",
+             job.program.name.substr(0, 44), hopper::text(tuned.kernel.extents),
+             hopper::code(tuned.chosen.choice), tuned.chosen_microseconds,
+             hopper::code(best.choice), best.microseconds,
+             100 * (tuned.chosen_microseconds / best.microseconds - 1), hopper::text(tuned.chosen));
+  std::fflush(stdout);
+}
+
+void tune_programs(const TuneFlags& flags, Gpu& gpu) {
+  hopper::LowerOptions common;
+  common.multiprocessors = static_cast<uint32_t>(gpu.state->context->info().multiprocessors);
+  common.tuned = hopper::load_tuned_rows(gpu.file);
+  const std::vector<measure::TuneJob> jobs = jobs_of(flags.programs.programs(), common);
+  require(!jobs.empty(), "none of the programs has a product: there is nothing to tune");
+  measure::Tuner tuner(gpu.state);
+  hopper::TunedRows rows;
+  nlohmann::ordered_json all = nlohmann::json::array();
+  if (!flags.as_json) print_header(gpu);
+  for (const measure::TuneJob& job : jobs) {
+    const measure::TunedKernel tuned = tuner.tune(job, flags.options);
+    rows.set(tuned.kernel, tuned.choices);
+    if (flags.as_json) {
+      all.push_back(json_of(job, tuned));
+    } else {
+      print_line(job, tuned);
+    }
+  }
+  if (flags.as_json) fmt::print("{}\n", all.dump(2));
+  if (!flags.keeps) return;
+  require(!gpu.file.empty(), "what was measured is not kept: set CODA_CACHE_DIR to a folder");
+  hopper::save_tuned_rows(gpu.file, rows);
+  if (!flags.as_json) fmt::print("kept in {}\n", gpu.file.string());
+}
+
+// What matters most comes first, because time may run out.
+std::vector<measure::TuneJob> table_jobs(const TuneFlags& flags) {
+  std::vector<SizedProgram> programs = benchmark_programs(flags.benchmarks);
+  for (const int64_t tokens : table_tokens()) {
+    for (SizedProgram& one : table_programs(tokens)) programs.push_back(std::move(one));
+  }
+  hopper::LowerOptions common;
+  common.uses_table = false;
+  return jobs_of(programs, common);
+}
+
+void make_table(const TuneFlags& flags, Gpu& gpu) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const std::vector<measure::TuneJob> jobs = table_jobs(flags);
+  measure::TuneOptions options = flags.options;
+  options.is_diverse = true;
+  measure::Tuner tuner(gpu.state);
+  tuner.compile_ahead(jobs, options);
+  hopper::TunedRows rows;
+  size_t done = 0;
+  double regret = 0;
+  std::ofstream log(flags.table + ".jsonl");
+  const auto save = [&] {
+    const std::string measured_on = fmt::format(
+        "Measured on {}, driver {}, NVRTC {}.", gpu.state->context->info().name,
+        hopper::driver_version_text(), gpu.state->kernels->builder().compiler().version().text());
+    write_file_atomically(flags.table, hopper::tuned_table_source(rows, measured_on));
+  };
+  for (const measure::TuneJob& job : jobs) {
+    if (seconds() > flags.limit) break;
+    try {
+      const measure::TunedKernel tuned = tuner.tune(job, options);
+      log << json_of(job, tuned).dump() << "\n";
+      rows.set(tuned.kernel, tuned.choices);
+      regret += tuned.chosen_microseconds / tuned.choices.front().microseconds - 1;
+      ++done;
+    } catch (const Error& error) {
+      fmt::print(stderr, "coda: not tuned: {}\n", error.what());
+    }
+    if (done % 50 == 0) save();
+  }
+  save();
+  fmt::print("{} of {} kernels in {:.0f} s; the model's choice is {:.2f}% slower on average\n",
+             done, jobs.size(), seconds(),
+             done == 0 ? 0 : 100 * regret / static_cast<double>(done));
+}
+
+void run(const TuneFlags& flags) {
+  Gpu gpu;
+  if (flags.table.empty()) {
+    tune_programs(flags, gpu);
+  } else {
+    make_table(flags, gpu);
+  }
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app) {
+  auto flags = std::make_shared<TuneFlags>();
+  CLI::App& command = *app.add_subcommand(
+      "tune", "Time configurations of kernels on this GPU, and keep the fastest for later runs");
+  flags->programs.add_to(command);
+  command.add_option("--most", flags->options.most, "Configurations: the best by the model")
+      ->check(CLI::Range(1, 200))
+      ->capture_default_str();
+  command
+      .add_option("--seconds", flags->options.seconds,
+                  "For each of the three fastest, twice; a sixth of it for the others")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  command.add_flag("--json", flags->as_json, "Print one JSON object a kernel");
+  command.add_flag("!--no-keep", flags->keeps, "Only print what was measured");
+  command.add_option("--table", flags->table, "Make the table that is shipped, as this file")
+      ->type_name("FILE")
+      ->group("For the project");
+  command.add_option("--benchmarks", flags->benchmarks, "The benchmarks' programs, for the table")
+      ->type_name("FOLDER")
+      ->capture_default_str()
+      ->group("For the project");
+  command.add_option("--limit", flags->limit, "Seconds for the table")
+      ->capture_default_str()
+      ->group("For the project");
+  command.callback([flags] {
+    flags->options.screen_seconds = flags->options.seconds / 6;
+    run(*flags);
+  });
+}
+
+}  // namespace coda::tools
