@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "coda/error.h"
 #include "plan/block_rows.h"
+#include "plan/check_reads.h"
 #include "plan/emit.h"
 #include "plan/equivalence.h"
 #include "plan/in_place.h"
@@ -79,11 +81,22 @@ class Search {
     }
     compiled.plan = best.plan;
     verify_programs(compiled.plan);
+    verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
+    verify_reads(compiled.plan);
     return compiled;
   }
 
  private:
+  // Gradients that are added to are the caller's before they are ours.
+  void verify_reads(const Plan& plan) const {
+    std::set<std::string> given;
+    for (const GradientRequest& g : request_.gradients) {
+      if (g.accumulate) given.insert(g.name);
+    }
+    check_reads(plan, given, options_.sizes);
+  }
+
   // The first plan tells how many choices there are; forced ones are taken as given.
   Point start() {
     Point point;
