@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM kernel's own rate on operands in cache, and whole GEMMs (packing, tiles, a plain store)
-// of a LLaMA block's shapes beside it, in each layout that the block has: the ratio is what packing
-// and memory cost. Rates are of processor time on one thread, and of wall time on all.
+// Whole GEMMs (packing, tiles, a plain store) of a LLaMA block's shapes, in each layout that the
+// block has, beside the GEMM kernel's own rate on operands in cache. The machine is seldom alone
+// and its clock moves, so that the kernel's rate is taken anew before and after every product, by
+// the same clock: `of_in_cache` is the median of the products' ratios. On one thread that clock is
+// the thread's processor time, on all it is wall time.
 #include <benchmark/benchmark.h>
+#include <omp.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +19,8 @@
 #include "coda/program_builder.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/pack.h"
+#include "cpu/tile_gemm.h"
+#include "runtime/aligned_buffer.h"
 
 namespace coda::cpu {
 namespace {
@@ -30,51 +38,105 @@ std::vector<char> random_matrix(DType type, int64_t count) {
   return bytes;
 }
 
-void set_rate(benchmark::State& state, double flops) {
-  state.counters["flops"] =
-      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
-}
-
-void in_cache(benchmark::State& state, DType type) {
-  const GemmLibrary library = resolve(GemmLibrary::best);
-  if (type == DType::bf16 && !multiplies_bf16(library)) {
-    return state.SkipWithError("bf16 is widened on this processor");
+double now(bool one_thread) {
+  if (one_thread) {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
-  constexpr int kRows = 128;
-  const int depth = static_cast<int>(block_depth(type, 576));
-  const std::vector<char> a = random_matrix(type, kRows * depth);
-  const std::vector<char> b = random_matrix(type, kPanelColumns * depth);
-  std::vector<float> c(kRows * kPanelColumns);
-  const TileKernel kernel = make_tile_kernel(library, type, kRows, depth, kPanelColumns, true);
-  for (auto _ : state) kernel(a.data(), b.data(), c.data());
-  set_rate(state, 2.0 * kRows * kPanelColumns * depth);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void whole(benchmark::State& state, DType type, const std::string& layout, int64_t m, int64_t n,
-           int64_t k, int threads) {
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// The kernel that a product with this k runs, on operands that stay in each thread's own cache.
+class InCache {
+ public:
+  InCache(DType type, int64_t k, int threads)
+      : threads_(threads > 0 ? threads : omp_get_max_threads()) {
+    // As a program does: without the processor's products, bf16 is widened when it is packed.
+    const GemmLibrary library = resolve(GemmLibrary::best);
+    const DType packed = type == DType::bf16 && !multiplies_bf16(library) ? DType::f32 : type;
+    depth_ = block_depth(packed, k);
+    a_ = random_matrix(packed, kRows * depth_);
+    b_ = random_matrix(packed, kPanelColumns * depth_);
+    c_.resize(static_cast<size_t>(threads_));
+    for (auto& c : c_) c.resize(kRows * kPanelColumns);
+    kernel_ =
+        make_tile_kernel(library, packed, kRows, static_cast<int>(depth_), kPanelColumns, true);
+  }
+
+  // flops a second of all threads together, over about this many flops each.
+  double rate(double flops) {
+    const double flops_of_call = 2.0 * kRows * kPanelColumns * static_cast<double>(depth_);
+    const auto calls = std::max<int64_t>(8, static_cast<int64_t>(flops / flops_of_call));
+    const double start = now(threads_ == 1);
+#pragma omp parallel num_threads(threads_)
+    {
+      float* c = c_[static_cast<size_t>(omp_get_thread_num())].data();
+      for (int64_t i = 0; i < calls; ++i) kernel_(a_.data(), b_.data(), c);
+    }
+    return static_cast<double>(calls * threads_) * flops_of_call / (now(threads_ == 1) - start);
+  }
+
+ private:
+  static constexpr int kRows = 128;
+  int threads_;
+  int64_t depth_ = 0;
+  std::vector<char> a_;
+  std::vector<char> b_;
+  std::vector<std::vector<float>> c_;
+  TileKernel kernel_;
+};
+
+void product(benchmark::State& state, DType type, const std::string& layout, int64_t m, int64_t n,
+             int64_t k, int threads) {
   const std::string suffix = ":" + std::string(name_of(type));
   ProgramBuilder p("gemm");
   p.store("c" + suffix, p.gemm((layout[0] == 't' ? "a[K, M]" : "a[M, K]") + suffix,
                                (layout[1] == 't' ? "b[N, K]" : "b[K, N]") + suffix, layout));
   const Program program = p.build();
   const DimValues sizes = {{"M", m}, {"N", n}, {"K", k}};
-  std::vector<std::vector<char>> memory;
+  std::vector<AlignedBuffer> memory;
   std::vector<TensorView> tensors;
   for (const TensorDecl& decl : program.tensors) {
     const PhysicalShape shape = physical_shape(decl, sizes);
-    memory.push_back(random_matrix(type, shape.rows * shape.cols));
+    const std::vector<char> values = random_matrix(type, shape.rows * shape.cols);
+    memory.emplace_back(values.size());
+    std::copy(values.begin(), values.end(), memory.back().as<char>());
     tensors.push_back(dense_view(memory.back().data(), type, shape.rows, shape.cols));
   }
   const auto backend = make_cpu_backend({.threads = threads});
   const auto kernel = backend->prepare(program, sizes);
-  for (auto _ : state) kernel->run(tensors);
-  set_rate(state, 2.0 * m * n * k);
+  InCache in_cache(type, k, threads);
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const double sample = std::max(1e8, 0.05 * flops);  // a millisecond, or a twentieth
+  kernel->run(tensors);
+  std::vector<double> rates;
+  std::vector<double> yardsticks{in_cache.rate(sample)};
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double start = now(threads == 1);
+    kernel->run(tensors);
+    const double seconds = now(threads == 1) - start;
+    yardsticks.push_back(in_cache.rate(sample));
+    rates.push_back(flops / seconds);
+    ratios.push_back(rates.back() * 2 / (yardsticks.end()[-1] + yardsticks.end()[-2]));
+    state.SetIterationTime(seconds);
+  }
+  state.counters["GFLOP/s"] = median(rates) / 1e9;
+  state.counters["in_cache"] = median(yardsticks) / 1e9;
+  state.counters["of_in_cache"] = median(ratios);
 }
 
 void register_all() {
   for (DType type : {DType::f32, DType::bf16}) {
     const std::string name(name_of(type));
-    benchmark::RegisterBenchmark(("in_cache/" + name).c_str(), in_cache, type);
     for (const auto& [m, d, i] : std::vector<std::array<int64_t, 3>>{
              {2048, 576, 1536}, {4096, 1024, 2816}, {2048, 2048, 5632}}) {
       struct Product {
@@ -90,10 +152,12 @@ void register_all() {
           const std::string full = "gemm/" + name + "/" + p.layout + "/" + std::to_string(p.m) +
                                    "x" + std::to_string(p.n) + "x" + std::to_string(p.k) +
                                    (threads == 1 ? "/one" : "/all");
-          auto* b = benchmark::RegisterBenchmark(full.c_str(), whole, type, p.layout, p.m, p.n, p.k,
-                                                 threads);
-          if (threads == 0) b->UseRealTime();
-          b->Unit(benchmark::kMillisecond);
+          const double flops = 2.0 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k);
+          benchmark::RegisterBenchmark(full.c_str(), product, type, p.layout, p.m, p.n, p.k,
+                                       threads)
+              ->UseManualTime()
+              ->Iterations(std::clamp<int64_t>(static_cast<int64_t>(5e10 / flops), 3, 31))
+              ->Unit(benchmark::kMillisecond);
         }
       }
     }

@@ -134,6 +134,7 @@ struct Options {
   std::string json;
   std::vector<std::string> sizes{"2048,576,1536", "4096,1024,2816", "2048,2048,5632"};
   std::vector<std::string> types{"f32", "bf16"};
+  std::string only;
   int rounds = 15;
   bool steps = false;
   bool plan = false;
@@ -177,6 +178,14 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
   Runner unfused(plan_of(false), backend, sizes);
   Runner op_by_op(op_by_op_plan(size, type, backward, sizes), backend, sizes);
   Runner products(products_alone(fused_plan), backend, sizes);
+  for (const auto& [name, runner] :
+       std::initializer_list<std::pair<const char*, Runner*>>{{"fused", &fused},
+                                                              {"op_by_op", &op_by_op},
+                                                              {"unfused", &unfused},
+                                                              {"products", &products}}) {
+    if (settings.only == name) print_steps(name, *runner, settings.rounds);
+  }
+  if (!settings.only.empty()) return {};
   std::vector<Candidate> candidates{{"fused", [&] { return fused.seconds(); }, {}},
                                     {"op_by_op", [&] { return op_by_op.seconds(); }, {}},
                                     {"unfused", [&] { return unfused.seconds(); }, {}},
@@ -284,6 +293,10 @@ int main(int argc, char** argv) {
   app.add_option("--type", options.types, "f32 or bf16; may be repeated");
   app.add_option("--rounds", options.rounds, "rounds of interleaved runs")
       ->check(CLI::PositiveNumber);
+  app.add_option("--only", options.only,
+                 "the steps of one of our plans, nothing else (for a profiler): fused, op_by_op, "
+                 "unfused or products")
+      ->check(CLI::IsMember({"fused", "op_by_op", "unfused", "products"}));
   app.add_flag("--steps", options.steps, "also the time of each step of our plans");
   app.add_flag("--plan", options.plan, "also the fused plans as text");
   CLI11_PARSE(app, argc, argv);
