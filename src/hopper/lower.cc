@@ -1,58 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as launches: tile spaces with products together where they can be, those without by
-// kernels of their own, programs over vectors by finalizer kernels. Spaces are independent, so
-// their order is free.
+// A program as launches: as it is if it can be, else split into parts that can.
 #include <algorithm>
 
 #include "coda/error.h"
-#include "hopper/chosen_config.h"
-#include "hopper/finalizer_emitter.h"
-#include "hopper/gemm_emitter.h"
 #include "hopper/gemm_kernels.h"
 #include "hopper/kernel_launch.h"
-#include "hopper/kernel_names.h"
+#include "hopper/lower_parts.h"
+#include "hopper/lower_whole.h"
 #include "hopper/separate_spaces.h"
-#include "hopper/tile_emitter.h"
 
 namespace coda::hopper {
 namespace {
 
-void check_options(const Program& program, const LowerOptions& options) {
-  invariant(options.row_strides.empty() || options.row_strides.size() == program.tensors.size(),
-            "a row stride for each tensor");
+void require_choice(bool takes_choice, const Program& program, const DimValues& sizes,
+                    const LowerOptions& options) {
+  if (!options.choice) return;
+  require(takes_choice, ProgramSizes(program, sizes, options).description() +
+                            ": its products cannot be made with " + text(*options.choice) +
+                            "; choose one of legal_choices()");
+}
+
+std::string split_note(const Program& program, size_t parts, const std::string& why) {
+  return "program '" + program.name + "' is made of " + std::to_string(parts) +
+         " programs, because as one it is refused: " + why;
+}
+
+// Throws what the whole program is refused with if no split helps.
+std::vector<KernelLaunch> lower_split(const Program& program, const DimValues& sizes,
+                                      const LowerOptions& options, const Error& whole) {
+  const LoweredParts parts = split_to_fit(program, sizes, options);
+  if (parts.parts.empty()) throw whole;
+  std::vector<KernelLaunch> launches;
+  const std::string note = split_note(program, parts.parts.size(), whole.what());
+  bool has_products = false;
+  for (const LoweredPart& one : parts.parts) {
+    WholeProgram made = lower_whole(one.part.program, sizes, one.options);
+    if (made.has_products && !has_products) {
+      has_products = true;
+      require_choice(made.takes_choice, program, sizes, options);
+    }
+    for (KernelLaunch& launch : made.launches) {
+      for (TensorMapSpec& map : launch.maps) map.tensor = one.part.tensors[map.tensor];
+      for (int& tensor : launch.pointers) tensor = one.part.tensors[tensor];
+      launch.scratch = parts.scratch;
+      launch.note = note;
+      launches.push_back(std::move(launch));
+    }
+  }
+  return launches;
 }
 
 }  // namespace
 
-std::vector<KernelLaunch> lower(const Program& given, const DimValues& sizes,
+std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
                                 const LowerOptions& options) {
-  check_options(given, options);
-  const Program program = with_separate_products(given);
-  const program::TileMap map = program::map_tiles(program);
-  const bool has_tiles = std::find(map.on_tile.begin(), map.on_tile.end(), 1) != map.on_tile.end();
-  if (!has_tiles) return lower_finalizer(program, sizes, options);
-  std::vector<int> others;
-  for (size_t i = 0; i < map.spaces.size(); ++i) {
-    if (!has_gemm(program, map.spaces[i])) others.push_back(static_cast<int>(i));
+  invariant(options.row_strides.empty() || options.row_strides.size() == program.tensors.size(),
+            "a row stride for each tensor");
+  WholeProgram whole;
+  try {
+    whole = lower_whole(program, sizes, options);
+  } catch (const Error& error) {
+    return lower_split(program, sizes, options, error);
   }
-  if (others.size() == map.spaces.size()) return lower_tiles(program, sizes, options);
-
-  // What is refused is named as the caller named it; text has names that layers share.
-  const ProgramSizes as_given(program, sizes, options);
-  const std::vector<KernelSpaces> kernels = gemm_kernels(as_given, map);
-  const Program renamed = with_kernel_names(program);
-  const ProgramSizes as_emitted(renamed, sizes, options);
-  std::vector<KernelLaunch> launches;
-  for (const KernelSpaces& kernel : kernels) {
-    const bool takes_choice = options.choice && is_legal(as_given, kernel, *options.choice);
-    require(takes_choice || !options.choice || &kernel != &kernels.front(),
-            as_given.description() + ": its products cannot be made with " +
-                (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
-    launches.push_back(
-        emit_gemm_kernel(as_emitted, map, kernel, choose_config(as_given, map, kernel).choice));
-  }
-  if (!others.empty()) launches.push_back(lower_tile_spaces(renamed, others, sizes, options));
-  return launches;
+  if (whole.has_products) require_choice(whole.takes_choice, program, sizes, options);
+  return std::move(whole.launches);
 }
 
 }  // namespace coda::hopper

@@ -177,13 +177,6 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
       {"program p { store(y, gemm(x[M, K]:bf16, w[N, K]:f16)) }",
        {{"M", 8}, {"N", 8}, {"K", 8}},
        "product operands 'x' and 'w' have different types; store them as one"},
-      {"program p { store(y, gemm(x[M, K]:bf16, w[N, K]:bf16) + gemm(z[M, K]:bf16, w)) }",
-       {{"M", 8}, {"N", 8}, {"K", 8}},
-       "write their sum as one product with K segments, or store one of them first"},
-      {"program p { a, b = split_pairs(gemm(x[M, K]:bf16, w[2*I, K]:bf16), interleaved)\n"
-       "store(y, a * b) }",
-       {{"M", 8}, {"I", 8}, {"K", 8}},
-       "has members of pairs 1 columns apart"},
   };
   for (const RefusedProgram& c : cases) {
     try {
@@ -196,13 +189,13 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
   }
 }
 
-// Random programs whose products tensor cores can make: lowered, or refused for a documented
-// reason; of those that are lowered some are compiled.
+// Random programs whose products tensor cores can make are all lowered, whole or split; some of
+// their kernels are compiled.
 TEST(GemmEmitter, RandomPrograms) {
   constexpr uint64_t kPrograms = 400;
   constexpr size_t kCompiled = 16;
-  std::map<std::string, int> refused;
   std::set<std::string> texts;
+  std::set<std::string> texts_of_parts;
   for (uint64_t seed = 0; seed < kPrograms; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const coda::testing::RandomProgram random = coda::testing::random_program(seed);
@@ -210,36 +203,12 @@ TEST(GemmEmitter, RandomPrograms) {
     verify(program);
     LowerOptions options;
     options.row_strides = padded_strides(program, random.sizes);
-    try {
-      for (const KernelLaunch& launch : lower(program, random.sizes, options)) {
-        if (!launch.maps.empty() && texts.size() < kCompiled) texts.insert(launch.source);
-      }
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      static constexpr const char* kReasons[] = {"members of pairs",
-                                                 "sums over groups of columns",
-                                                 "only sums and maxima are reduced",
-                                                 "do not read the same first operand",
-                                                 "second half of",
-                                                 "accumulators for each column",
-                                                 "is not held by a warp",
-                                                 "cut each other",
-                                                 "fits into no tile"};
-      const char* found = nullptr;
-      for (const char* reason : kReasons) {
-        if (message.find(reason) != std::string::npos) found = reason;
-      }
-      ASSERT_NE(found, nullptr) << message;
-      ++refused[found];
+    for (const KernelLaunch& launch : lower(program, random.sizes, options)) {
+      std::set<std::string>& some = launch.note.empty() ? texts : texts_of_parts;
+      if (!launch.maps.empty() && some.size() < kCompiled / 2) some.insert(launch.source);
     }
   }
-  int count = 0;
-  for (const auto& [reason, times] : refused) {
-    std::printf("refused, %s: %d\n", reason.c_str(), times);
-    count += times;
-  }
-  std::printf("%d of %d random programs refused\n", count, static_cast<int>(kPrograms));
-  EXPECT_LT(count, static_cast<int>(kPrograms) * 6 / 10);
+  texts.merge(texts_of_parts);
   expect_no_defects(texts);
 }
 
