@@ -2,6 +2,7 @@
 // All checks happen when a session is made and when memory is bound; a run only calls kernels.
 #include "runtime/session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -54,6 +55,7 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
   announce(backend);
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
+  share_scratch();
   std::set<int> of_forward;
   for (const PlanStep& step : plan_.forward) {
     for (const StepTensor& use : step_tensors(step))
@@ -66,6 +68,24 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
       if (use.written && !is_temporary && of_forward.contains(slot)) spends_saved_ = true;
     }
   }
+}
+
+// Steps run one after another.
+void Session::share_scratch() {
+  std::vector<Kernel*> kernels;
+  for (PreparedPhase* phase : {&forward_, &backward_}) {
+    for (PreparedStep& step : phase->steps) {
+      for (const auto* kernel : {&step.kernel, &step.later, &step.shorter, &step.later_shorter}) {
+        if (*kernel != nullptr) kernels.push_back(kernel->get());
+      }
+    }
+  }
+  size_t bytes = 0;
+  for (const Kernel* kernel : kernels) bytes = std::max(bytes, kernel->scratch_bytes());
+  if (bytes == 0) return;
+  scratch_ = backend_.allocate(bytes, "what a plan's programs pass between their kernels");
+  scratch_bytes_ = static_cast<int64_t>(bytes);
+  for (Kernel* kernel : kernels) kernel->use_scratch(scratch_, bytes);
 }
 
 DimValues Session::sizes_in(int loop) const {
@@ -248,6 +268,7 @@ void Session::run(PreparedPhase& phase, const char* name) {
   if (options_.poison) {
     backend_.fill(bytes_view(temporaries_, arena_.bytes), kPoison);
     if (&phase == &forward_) backend_.fill(bytes_view(saved_, arena_.saved_bytes), kPoison);
+    if (scratch_ != nullptr) backend_.fill(bytes_view(scratch_, scratch_bytes_), kPoison);
     for (int slot : phase.overwritten) backend_.fill(resolve(slot), kPoison);
   }
   phase.timings.clear();

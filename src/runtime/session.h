@@ -58,6 +58,8 @@ class Session {
   const ArenaPlan& arena() const { return arena_; }
   int64_t arena_bytes() const { return arena_.bytes; }
   int64_t saved_bytes() const { return arena_.saved_bytes; }
+  // What kernels use while they run; all of them the same.
+  int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
   struct PreparedStep {
@@ -84,6 +86,7 @@ class Session {
 
   void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
   void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
+  void share_scratch();
   void run_step(PreparedStep& step, int64_t block);
   void poison_block(int loop);
   // The block's part of a tensor that block 0 sees as `view`.
@@ -106,6 +109,8 @@ class Session {
   ArenaPlan arena_;
   BackendMemory temporaries_;
   BackendMemory saved_;
+  BackendMemory scratch_;
+  int64_t scratch_bytes_ = 0;
   std::vector<Memory> memory_;                     // as plan_.tensors
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
   PreparedPhase forward_;
