@@ -9,14 +9,10 @@
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
+#include "runtime/check_view.h"
 
 namespace coda {
 namespace {
-
-std::string describe(DType dtype, int64_t rows, int64_t cols) {
-  return std::string(name_of(dtype)) + " [" + std::to_string(rows) + ", " + std::to_string(cols) +
-         "]";
-}
 
 bool is_callers(TensorRole role) {
   return role == TensorRole::input || role == TensorRole::parameter || role == TensorRole::output;
@@ -43,7 +39,11 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
     memory_.push_back({&tensor, {}, {}});
     Memory& memory = memory_.back();
     const PlanTensor& owner = *memory_[owner_of(static_cast<int>(memory_.size()) - 1)].tensor;
-    memory.shape = physical_shape(tensor.decl, sizes_in(owner.loop));
+    try {
+      memory.shape = physical_shape(tensor.decl, sizes_in(owner.loop));
+    } catch (const Error& error) {
+      throw Error("tensor '" + tensor.decl.name + "': " + error.what());
+    }
     memory.view = dense_view(nullptr, tensor.decl.dtype, memory.shape.rows, memory.shape.cols);
     if (!tensor.view_of.empty()) check_view(memory);
   }
@@ -161,6 +161,7 @@ void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, Prep
       const TensorRole role = memory_[owner_of(slot)].tensor->role;
       require(!use.written || (role != TensorRole::input && role != TensorRole::parameter),
               "step '" + step.name + "' writes '" + use.name + "', which the caller gives");
+      if (is_callers(role)) phase.given[owner_of(slot)] |= use.written;
       if (use.read) read.insert(owner_of(slot));
       if (use.written && role == TensorRole::output) overwritten.insert(slot);
       prepared.tensors.push_back(slot);
@@ -220,16 +221,8 @@ void Session::bind(std::string_view name, const TensorView& view) {
   require(is_callers(memory.tensor->role) && memory.tensor->view_of.empty(),
           "tensor '" + std::string(name) +
               "' is the plan's own; only inputs, parameters and outputs are bound");
-  const PhysicalShape want = memory.shape;
-  const DType dtype = memory.tensor->decl.dtype;
-  const std::string subject =
-      "tensor '" + std::string(name) + "' is " + describe(dtype, want.rows, want.cols);
-  require(view.rows == want.rows && view.cols == want.cols && view.dtype == dtype,
-          subject + ", but " + describe(view.dtype, view.rows, view.cols) + " was given");
-  require(
-      view.rows == 1 || view.row_stride >= view.cols,
-      subject + ", but the rows given are " + std::to_string(view.row_stride) + " elements apart");
-  require(view.data != nullptr, subject + ", but the memory given is null");
+  coda::check_view("tensor '" + std::string(name) + "'", memory.tensor->decl.dtype, memory.shape,
+                   view);
   memory.view = view;
   forward_.is_stale = backward_.is_stale = true;
 }
@@ -252,6 +245,13 @@ TensorView Session::resolve(int slot) const {
   return base;
 }
 
+std::vector<GivenTensor> Session::given_tensors(const PreparedPhase& phase) const {
+  std::vector<GivenTensor> given;
+  for (const auto& [slot, is_written] : phase.given)
+    given.push_back({memory_[slot].tensor->decl.name, memory_[slot].view, is_written});
+  return given;
+}
+
 void Session::run(PreparedPhase& phase, const char* name) {
   if (phase.is_stale) {
     for (PreparedStep& step : phase.steps) {
@@ -263,6 +263,7 @@ void Session::run(PreparedPhase& phase, const char* name) {
         step.views[i] = view;
       }
     }
+    check_overlaps(given_tensors(phase));
     phase.is_stale = false;
   }
   if (options_.poison) {

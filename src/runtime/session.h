@@ -15,6 +15,7 @@
 #include "coda/plan.h"
 #include "runtime/arena.h"
 #include "runtime/backend.h"
+#include "runtime/overlap.h"
 
 namespace coda {
 
@@ -41,8 +42,9 @@ class Session {
   // read from the same memory.
   void bind(std::string_view name, const TensorView& view);
 
-  // Throw Error if a tensor of the phase is not bound. backward() follows a forward(), and may
-  // follow it again unless the plan stores over what the forward saved.
+  // Throw Error if a tensor of the phase is not bound, or its memory overlaps that of another which
+  // is written. backward() follows a forward(), and may follow it again unless the plan stores over
+  // what the forward saved.
   void forward();
   void backward();
 
@@ -74,6 +76,7 @@ class Session {
   };
   struct PreparedPhase {
     std::vector<PreparedStep> steps;
+    std::map<int, bool> given;     // slots of what the caller binds, and whether it is written
     std::vector<int> overwritten;  // slots of outputs that are written and not read before
     std::vector<StepTiming> timings;
     bool is_stale = true;  // a binding has changed since `views` was filled
@@ -94,6 +97,7 @@ class Session {
   void place(const std::map<std::string, ArenaSlot>& slots, const BackendMemory& memory);
   void announce(Backend& backend) const;
   void run(PreparedPhase& phase, const char* name);
+  std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
   int slot_of(std::string_view name) const;
   // Views of other tensors: of the plan (see PlanTensor::view_of).
   void check_view(const Memory& view) const;

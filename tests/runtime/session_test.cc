@@ -204,6 +204,33 @@ TEST(Session, WrongBindingsAreRefusedWithWhatIsExpected) {
   narrow.row_stride = 2;
   EXPECT_THAT(bind("x", narrow), HasSubstr("2 elements apart"));
   EXPECT_THAT(bind("x", dense_view(nullptr, DType::f32, 2, 3)), HasSubstr("null"));
+  TensorView odd = f.x.view();
+  odd.data = static_cast<std::byte*>(odd.data) + 2;
+  EXPECT_THAT(bind("x", odd), HasSubstr("starts 2 bytes behind a multiple of an element's 4"));
+}
+
+TEST(Session, WhatIsWrittenMustNotOverlapWhatElseThePhaseUses) {
+  using testing::HasSubstr;
+  Fixture f;
+  f.bind();
+  f.session.forward();
+  f.session.bind("y", f.w.view());
+  EXPECT_THAT(message([&] { f.session.forward(); }),
+              HasSubstr("tensor 'y' is written, but its memory overlaps that of tensor 'w'"));
+  // The same memory may be read under two names, and an output of the forward be given to the
+  // backward as an input.
+  f.session.bind("w", f.x.view());
+  f.session.bind("y", f.dy.view());
+  EXPECT_EQ(message([&] { f.session.forward(); }), "accepted");
+  EXPECT_EQ(message([&] { f.session.backward(); }), "accepted");
+  f.session.bind("dw", f.dy.view());
+  EXPECT_THAT(message([&] { f.session.backward(); }), HasSubstr("tensor 'dw' is written"));
+}
+
+TEST(Session, SizesMustBePositive) {
+  ToyBackend backend;
+  EXPECT_THAT(message([&] { Session(toy_plan(), backend, {{"M", 0}}); }),
+              testing::HasSubstr("tensor 'x': size M is 0 with M = 0; sizes must be positive"));
 }
 
 TEST(Session, RunsOnlyWithEverythingBoundAndInOrder) {
