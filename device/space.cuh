@@ -112,6 +112,13 @@ constexpr u32 base_columns(const GemmConfig& config, const SpaceShape& shape) {
   return config.tile_n / shape.parts;
 }
 
+// Whether a chunk's pairs are made one after another where registers are scarcest, in a tile's
+// first chunks, before epilogues have consumed accumulators: else the assembler works on all of
+// them at once, and spills (after_pair in device/chunk_values.cuh).
+constexpr bool takes_turns(const GemmConfig& config, const SpaceShape& shape) {
+  return config.accumulators() > 128 && shape.loads != 0 && shape.planes() > 2;
+}
+
 // One TMA box of B: of each loaded part of a tile, the CTAs of a cluster that share it load a slice
 // each.
 constexpr OperandBox box_b(const GemmConfig& config, const SpaceShape& shape) {

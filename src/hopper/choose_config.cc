@@ -75,17 +75,18 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
 }
 
 // Registers that a thread may need, roughly: accumulators, addresses and states, the planes of a
-// chunk, direct loads of a chunk, vectors, running reductions. Kernels at the limit are compiled in
-// tests.
+// chunk, direct loads of a chunk, vectors, running reductions (values that wait for a sub-tile's
+// end take those of its accumulators). Kernels at the limit are compiled in tests.
 uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                       const GemmConfig& config) {
   const device::SpaceShape shape = space.shape();
-  uint32_t registers = config.accumulators() + 24 + 4 * (shape.loads + shape.stores) +
-                       2 * config.blocks_m() * space.row_values + space.column_registers +
-                       space.direct_registers + 10 * space.column_fields;
+  const uint32_t chunk = device::takes_turns(config, shape) ? 16 + 4 * shape.planes()
+                                                            : 24 + 4 * (shape.loads + shape.stores);
+  uint32_t registers = config.accumulators() + chunk + 2 * config.blocks_m() * space.row_values +
+                       space.column_registers + space.direct_registers + 10 * space.column_fields;
   for (int i : space.row_partials) {
     const PartialKind kind = sizes.step(i).partial;
-    registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 14;
+    registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 4;
   }
   return registers;
 }
@@ -155,7 +156,7 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
     // With 192 accumulators nothing but one space's values has room.
-    const bool is_crowded = config.accumulators() > 128 && (shapes[i].planes() > 2 || i > 0);
+    const bool is_crowded = config.accumulators() > 128 && (shapes[i].planes() > 3 || i > 0);
     if (is_crowded || registers_of(sizes, kernel.spaces[i], config) > kMostRegisters) return false;
   }
   return device::shared_layout(config, ring_of(config, shapes)).fits();

@@ -26,9 +26,6 @@ bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
 std::string reduction_name(PartialKind kind) {
   return "Reduction::" + std::string(program::name_of(kind));
 }
-bool is_folded_by_pairs(PartialKind kind) {
-  return kind == PartialKind::sum || kind == PartialKind::max;
-}
 
 class SpaceWriter {
  public:
@@ -39,6 +36,7 @@ class SpaceWriter {
         analysis_(analysis),
         config_(config),
         shape_(analysis.shape()),
+        takes_turns_(device::takes_turns(config, shape_)),
         name_(name),
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments) {}
@@ -66,7 +64,6 @@ class SpaceWriter {
   std::string own(const std::string& what) const { return operands_.own(what); }
 
   // ---- Names.
-
   // Of a step's value: the tensor that it is stored in or loaded from, or what it is.
   const std::string& value_name(int i) {
     std::string& name = value_names_[i];
@@ -187,7 +184,7 @@ class SpaceWriter {
       row_lines_.line("rows." + name + "[block][side] = is_inside ? reinterpret_cast<const int*>(" +
                       arguments_.pointer(t) + ")[" + row_place(t) + "] : 0;");
     }
-    return "rows." + name + "[kBlock][pair % 2]";
+    return "rows." + name;
   }
 
   // A per-column value in plane `plane` of a value that lies in the tile as step `reader` does.
@@ -299,11 +296,15 @@ class SpaceWriter {
     const TileMove& move = *analysis_.find_load(i);
     const DType type = tensor(s.tensor).dtype;
     if (move.movement == Movement::staged) {
-      body_.line("const auto " + name + " = unpack<" + element_name(type) + ">(loaded[" +
-                 number(move.plane + plane) + "][pair]);");
+      std::string bits = "loaded[" + number(move.plane + plane) + "][pair]";
+      if (takes_turns_ && shape_.stores != 0)
+        bits = "after_pair<kBlock, kChunk>(" + bits + ", stored, pair, at)";
+      takes_turns_ = false;
+      body_.line("const auto " + name + " = unpack<" + element_name(type) + ">(" + bits + ");");
       return name;
     }
-    const std::string row = s.row_index >= 0 ? kept_index(s.row_index) : "row";
+    const std::string row =
+        s.row_index >= 0 ? kept_index(s.row_index) + "[kBlock][pair % 2]" : "row";
     const std::string value = std::string("load_") + pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
                               ", " + pair_places(i, plane, row) + ", inside)";
@@ -390,25 +391,41 @@ class SpaceWriter {
     return "pack<" + element_name(type) + ">(" + tile_value(operand, plane) + ")";
   }
 
+  // All planes of a value, kept until the sub-tile's end, by whoever needs them there.
+  const std::string& kept_values(int i) {
+    i = representative(i);
+    std::string& name = kept_values_[i];
+    if (!name.empty()) return name;
+    const std::string made = names_.make(value_name(i) + "_values");
+    sub_fields_.line("Elements<2> " + made + "[" + number(planes_of(i)) + "][kChunks][kPairs];");
+    name = "sub." + made;
+    for (int p = 0; p < planes_of(i); ++p)
+      body_.line(name + "[" + number(p) + "][kChunk][pair] = " + tile_value(i, p) + ";");
+    return name;
+  }
+
+  // Where column `column` of step i's value stands, as text: the inverse of natural().
+  std::string plane_column(int i) {
+    if (half(i) == 0) return "PlaneColumn{0, column}";
+    const std::string h = number(half(i));
+    const std::string n = is_concatenated(i) ? arguments_.number(own("columns"), base()) : h;
+    if (is_concatenated(i)) return "PlaneColumn{column / " + n + ", column % " + n + "}";
+    return "PlaneColumn{column / " + h + " % 2, column / (2 * " + h + ") * " + h + " + column % " +
+           h + "}";
+  }
+
   void select(int i) {
     const Step& s = step(i);
     const Step& selection = step(s.operands[0]);
     const int source = selection.operands[0];
-    const std::string index = kept_index(step(selection.operands[1]).tensor);
     const std::string columns =
         arguments_.number(own("selected_columns"), sizes_.size(step(source).shape.cols));
-    for (int plane = 0; plane < planes_of(source); ++plane) {
-      const std::string value = tile_value(source, plane);
-      const std::string place =
-          sizes_.stride(s.tensor) == 1 ? "row" : "static_cast<u64>(row) * " + stride(s.tensor);
-      body_.line("store_selected<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
-                 arguments_.pointer(s.tensor) + ", " + place + ", " + index + ", " + columns +
-                 ", " + natural(source, plane, "column") + ", " +
-                 natural(source, plane, "(column + 1)") + ", inside, " + value + ");");
-    }
+    end_.line("store_selected<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
+              arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
+              kept_index(step(selection.operands[1]).tensor) + "[kBlock], " + columns + ", " +
+              kept_values(source) + ", at, [&](u32 column) { return " + plane_column(source) +
+              "; });");
   }
-
-  std::string partial_name(int i) { return names_.make(tensor(step(i).tensor).name); }
 
   // A sum that only its reduction reads is added term by term: fewer values live at one time.
   using Terms = std::vector<std::string>;
@@ -430,27 +447,28 @@ class SpaceWriter {
 
   void row_partial(int i) {
     const Step& s = step(i);
-    const std::string name = partial_name(i);
+    if (s.partial != PartialKind::sum && s.partial != PartialKind::max) return row_reduction(i);
+    const std::string name = names_.make(tensor(step(i).tensor).name);
     const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
     sub_fields_.line("Reduced<" + reduction_name(s.partial) + "> " + name + "[2];");
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
-      if (is_folded_by_pairs(s.partial)) {
-        const bool is_sum = s.partial == PartialKind::sum;
-        for (const std::string& term :
-             is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
-          body_.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
-        }
-      } else {
-        const std::string value = tile_value(s.operands[0], plane);
-        const std::string all = names_.make(name + (plane == 0 ? "_values" : "_values_second"));
-        before_.line("Elements<2> " + all + "[kPairs];");
-        body_.line(all + "[pair] = " + value + ";");
-        after_.line("add_chunk(sub." + name + ", " + all + ", at, " +
-                    (analysis_.ragged_columns ? "at.columns" : "~0u") + ");");
+      const bool is_sum = s.partial == PartialKind::sum;
+      for (const std::string& term :
+           is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
+        body_.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
       }
     }
     end_.line("store_row_partial(" + arguments_.pointer(s.tensor) + ", " + stride(s.tensor) +
               ", sub." + name + ", at);");
+  }
+
+  // Of values that are read twice: when all are made.
+  void row_reduction(int i) {
+    const Step& s = step(i);
+    end_.line("store_row_reduction<" + reduction_name(s.partial) + ">(" +
+              arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
+              kept_values(s.operands[0]) + ", at, " +
+              (analysis_.ragged_columns ? "at.columns" : "~0u") + ");");
   }
 
   void column_partial(int i) {
@@ -458,7 +476,7 @@ class SpaceWriter {
     const int source = s.operands[0];
     for (int plane = 0; plane < planes_of(source); ++plane) {
       const std::string value = tile_value(source, plane);
-      const std::string name = partial_name(i);
+      const std::string name = names_.make(tensor(step(i).tensor).name);
       const std::string all = names_.make(name + "_values");
       sub_fields_.line("ColumnReduction<" + reduction_name(s.partial) + "> " + name + ";");
       before_.line("Elements<2> " + all + "[kPairs];");
@@ -541,6 +559,7 @@ class SpaceWriter {
   const SpaceAnalysis& analysis_;
   const device::GemmConfig& config_;
   const device::SpaceShape shape_;
+  bool takes_turns_;  // and no load has been made to wait yet
   const std::string name_;
   LaunchArguments& arguments_;
   SpaceOperands operands_;
@@ -552,6 +571,7 @@ class SpaceWriter {
   std::map<std::pair<int, int>, std::string> packed_names_;            // step, plane
   std::map<std::tuple<int, int64_t, int>, std::string> column_names_;  // step, half, plane
   std::map<int, std::string> index_names_;                             // tensor
+  std::map<int, std::string> kept_values_;                             // step
   std::set<int> row_made_;
   std::set<int> rows_kept_;
   uint32_t column_fields_ = 0;
