@@ -5,6 +5,7 @@
 
 #include "coda/error.h"
 #include "explained_plan.h"
+#include "hopper/opaque_kernels.h"
 #include "io/mapped_file.h"
 #include "train/model_runner.h"
 
@@ -51,6 +52,22 @@ ModelPrograms model_programs(const ModelConfig& config, int64_t batch, int64_t s
     }
   }
   return result;
+}
+
+std::vector<hopper::KernelLaunch> opaque_launches(const ModelPrograms& model) {
+  std::vector<hopper::KernelLaunch> launches;
+  for (const auto* phase : {&model.plan.forward, &model.plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const auto* call = std::get_if<OpaqueCall>(&step.work);
+      if (call == nullptr) continue;
+      std::vector<TensorDecl> tensors;
+      for (const auto* names : {&call->inputs, &call->outputs})
+        for (const std::string& name : *names) tensors.push_back(model.plan.tensor(name).decl);
+      for (hopper::KernelLaunch& launch : hopper::lower_opaque(*call, tensors, model.sizes, {}))
+        launches.push_back(std::move(launch));
+    }
+  }
+  return launches;
 }
 
 ProgramFlags::ProgramFlags() { model.sizes.layers = 1; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "coda/plan.h"
 #include "hopper/kernel_launch.h"
 #include "model_flags.h"
 
@@ -25,12 +26,14 @@ struct SizedProgram {
 // `pads`: rows of matrices are padded to 16 bytes, as a plan's own buffers are; else dense.
 SizedProgram sized_program(const Program& program, const DimValues& sizes, bool pads);
 
-// Opaque calls of the plan are listed apart.
 struct ModelPrograms {
   Plan plan;
-  DimValues sizes;
+  DimValues sizes;  // of its symbols
   std::vector<SizedProgram> programs;
 };
+// The launches of the plan's opaque calls.
+std::vector<hopper::KernelLaunch> opaque_launches(const ModelPrograms& model);
+
 ModelPrograms model_programs(const ModelConfig& config, int64_t batch, int64_t sequence,
                              Objective objective);
 

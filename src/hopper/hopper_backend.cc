@@ -9,6 +9,7 @@
 #include "hopper/launched_kernel.h"
 #include "hopper/opaque_kernels.h"
 #include "hopper/parallel_for.h"
+#include "hopper/tuned_file.h"
 #include "plan/step_tensors.h"
 
 namespace coda::hopper {
@@ -50,6 +51,8 @@ class Hopper : public HopperBackend {
     state_->dependent_launch =
         options.dependent_launch && driver().version >= cuda::kDependentLaunchInGraphs;
     state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
+    lower_options_.tuned =
+        tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
   }
 
   std::string_view name() const override { return "hopper"; }

@@ -15,6 +15,7 @@
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "coda/error.h"
 
 namespace coda::hopper {
 namespace fs = std::filesystem;
@@ -89,6 +90,17 @@ fs::path latest_tuned_file(const fs::path& cache_folder) {
     time = written;
   }
   return latest;
+}
+
+std::shared_ptr<const TunedRows> tuned_rows_of(const fs::path& cache_folder,
+                                               const DeviceInfo& device, KernelBuilder& builder) {
+  std::error_code error;
+  if (cache_folder.empty() || !fs::is_directory(cache_folder / "tuned", error)) return nullptr;
+  try {
+    return load_tuned_rows(tuned_file(cache_folder, device, builder.version()));
+  } catch (const Error&) {  // no compiler: told where a kernel is made
+    return nullptr;
+  }
 }
 
 std::shared_ptr<const TunedRows> load_tuned_rows(const fs::path& file) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "hopper/context.h"
-#include "hopper/nvrtc_compiler.h"
+#include "hopper/kernel_builder.h"
 #include "hopper/tuned_rows.h"
 
 namespace coda::hopper {
@@ -22,6 +22,10 @@ std::filesystem::path tuned_file(const std::filesystem::path& cache_folder,
                                  const DeviceInfo& device, CompilerVersion compiler);
 // Where no GPU says which: the one that was written last; empty if there is none.
 std::filesystem::path latest_tuned_file(const std::filesystem::path& cache_folder);
+
+// What was tuned on this device; null if nothing was.
+std::shared_ptr<const TunedRows> tuned_rows_of(const std::filesystem::path& cache_folder,
+                                               const DeviceInfo& device, KernelBuilder& builder);
 
 // Null if there is no such file.
 std::shared_ptr<const TunedRows> load_tuned_rows(const std::filesystem::path& file);

@@ -32,21 +32,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Comments say sizes and names, which a kernel does not depend on: without them the kernels of
-// other sizes are the same text.
-std::string without_comments(const std::string& source) {
-  std::string result;
-  for (size_t begin = 0; begin < source.size();) {
-    const size_t end = std::min(source.find('\n', begin), source.size());
-    const std::string line = source.substr(begin, end - begin);
-    begin = end + 1;
-    const size_t first = line.find_first_not_of(' ');
-    if (first == std::string::npos || line.compare(first, 2, "//") == 0) continue;
-    result += line.substr(0, line.find("  // ")) + "\n";
-  }
-  return result;
-}
-
 hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel,
                                const GemmChoice& choice) {
   hopper::KernelLaunch launch = program.emit(kernel, choice);
@@ -95,6 +80,19 @@ Program heating_program() {
 }
 
 }  // namespace
+
+std::string without_comments(const std::string& source) {
+  std::string result;
+  for (size_t begin = 0; begin < source.size();) {
+    const size_t end = std::min(source.find('\n', begin), source.size());
+    const std::string line = source.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t first = line.find_first_not_of(' ');
+    if (first == std::string::npos || line.compare(first, 2, "//") == 0) continue;
+    result += line.substr(0, line.find("  // ")) + "\n";
+  }
+  return result;
+}
 
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
                                const hopper::LowerOptions& options) {

@@ -30,6 +30,10 @@ struct TunedKernel {
   std::vector<hopper::TimedChoice> choices;  // fastest first
 };
 
+// A kernel's text. Comments say sizes and names, which a kernel does not depend on: without them
+// the kernels of other sizes are the same text.
+std::string without_comments(const std::string& source);
+
 // What is tuned: one kernel of a program.
 struct TuneJob {
   Program program;
