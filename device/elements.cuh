@@ -248,17 +248,25 @@ __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 vali
   if constexpr (kStored == Stored::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
     Elements<2> x;
+    // Each load has its own registers: into shared ones it would wait for the one before.
     asm volatile(
         "{\n"
         ".reg .pred both, first, second;\n"
+        ".reg .b32 left, right, alone, last;\n"
         "setp.ne.u32 both, %3, 0;\n"
         "setp.ne.u32 first, %4, 0;\n"
         "setp.ne.u32 second, %5, 0;\n"
-        "mov.f32 %0, 0f00000000;\n"
-        "mov.f32 %1, 0f00000000;\n"
-        "@both ld.global.v2.f32 {%0, %1}, [%2];\n"
-        "@first ld.global.f32 %0, [%2];\n"
-        "@second ld.global.f32 %1, [%2+4];\n"
+        "mov.b32 left, 0;\n"
+        "mov.b32 right, 0;\n"
+        "mov.b32 alone, 0;\n"
+        "mov.b32 last, 0;\n"
+        "@both ld.global.v2.b32 {left, right}, [%2];\n"
+        "@first ld.global.b32 alone, [%2];\n"
+        "@second ld.global.b32 last, [%2+4];\n"
+        "or.b32 left, left, alone;\n"
+        "or.b32 right, right, last;\n"
+        "mov.b32 %0, left;\n"
+        "mov.b32 %1, right;\n"
         "}\n"
         : "=&f"(x.value[0]), "=&f"(x.value[1])
         : "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)

@@ -46,6 +46,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   std::string names;
   device::RingShape ring;
   bool has_column_partials = false;
+  bool has_direct_loads = false;
   for (size_t i = 0; i < kernel.spaces.size(); ++i) {
     const SpaceAnalysis& space = kernel.spaces[i];
     const std::string name = "Space" + std::to_string(i);
@@ -53,6 +54,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
     names += ", " + name;
     ring = device::merged(ring, device::ring_shape(config, space.shape()));
     has_column_partials = has_column_partials || !space.column_partials.empty();
+    has_direct_loads = has_direct_loads || space.direct_registers != 0;
   }
 
   KernelLaunch launch;
@@ -60,6 +62,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   launch.source = comment(coda::text(sizes.program())) +
                   "#include \"device/arguments.cuh\"\n#include \"device/chunk_values.cuh\"\n" +
                   (has_column_partials ? "#include \"device/column_partial.cuh\"\n" : "") +
+                  (has_direct_loads ? "#include \"device/direct_pairs.cuh\"\n" : "") +
                   "#include \"device/program_kernel.cuh\"\n\nnamespace coda::device {\n\n" +
                   config_text(config) + "\n" + arguments.text() + "\n" + structs +
                   "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"

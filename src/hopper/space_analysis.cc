@@ -258,7 +258,10 @@ class Analyser {
       if (load.movement == Movement::direct) planes += load.is_wide ? 2 : 1;
     }
     result_.loads_early = 8 * planes <= kMostRegisters;
-    result_.direct_registers = result_.loads_early ? 8 * planes : 4;
+    result_.loads_ahead = 2 * 8 * planes <= kMostRegisters;
+    result_.direct_registers = result_.loads_ahead   ? 20 * planes
+                               : result_.loads_early ? 8 * planes
+                                                     : 4;
   }
 
   // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.

@@ -67,6 +67,7 @@ struct SpaceAnalysis {
   // Direct loads of a chunk are all issued before any is used, unless they would take too many.
   uint32_t direct_registers = 0;
   bool loads_early = true;
+  bool loads_ahead = true;  // and a chunk before they are used, into registers of their own
 
   const TileMove* find_load(int step) const;
   device::SpaceShape shape() const;

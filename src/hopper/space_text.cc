@@ -8,9 +8,11 @@
 #include <map>
 
 #include "coda/error.h"
+#include "hopper/direct_loads.h"
 #include "hopper/expressions.h"
 #include "hopper/function_text.h"
 #include "hopper/space_operands.h"
+#include "hopper/space_places.h"
 #include "program/vocabulary.h"
 
 namespace coda::hopper {
@@ -39,7 +41,9 @@ class SpaceWriter {
         takes_turns_(device::takes_turns(config, shape_)),
         name_(name),
         arguments_(arguments),
-        operands_(sizes, map, analysis, config, name, arguments) {}
+        operands_(sizes, map, analysis, config, name, arguments),
+        places_(sizes, operands_, arguments),
+        direct_loads_(sizes, places_, arguments) {}
 
   std::string run() {
     for (const char* word : {"a", "at", "rows", "sub", "accumulators", "loaded", "stored", "pair",
@@ -86,41 +90,8 @@ class SpaceWriter {
 
   // ---- Places in memory.
 
-  // Where base column `column` of plane `plane` of step i's tensor stands, as text.
-  std::string natural(int i, int plane, const std::string& column) {
-    const int64_t h = half(i);
-    if (h == 0) return column;
-    if (is_concatenated(i)) {
-      return plane == 0 ? column : column + " + " + arguments_.number(own("columns"), base());
-    }
-    return "wide_column(" + number(h) + ", " + number(plane) + ", " + column + ")";
-  }
-  // Whether two neighbouring base columns from an even one on are neighbours in memory.
-  bool are_neighbours(int i, int64_t stored_columns) const {
-    return (half(i) == 0 || is_concatenated(i) || half(i) % 2 == 0) &&
-           (step(i).repeat == 1 || stored_columns % 2 == 0);
-  }
   int64_t base() const { return operands_.base(); }
-  std::string stride(int t) {
-    return arguments_.number("stride_" + tensor(t).name, sizes_.stride(t));
-  }
-
-  // "first place[, second place]" of the pair's two columns.
-  std::string pair_places(int i, int plane, const std::string& row) {
-    const int t = step(i).tensor;
-    const int64_t columns = sizes_.size(tensor(t).shape.cols);
-    const auto place = [&](const std::string& column) {
-      std::string at = natural(i, plane, column);
-      if (step(i).repeat != 1) at = "(" + at + ") % " + number(columns);
-      return "static_cast<u64>(" + row + ") * " + stride(t) + " + " + at;
-    };
-    std::string text = place("column");
-    if (!are_neighbours(i, columns)) text += ", " + place("(column + 1)");
-    return text;
-  }
-  const char* pair_or_two(int i) const {
-    return are_neighbours(i, sizes_.size(tensor(step(i).tensor).shape.cols)) ? "pair" : "two";
-  }
+  std::string stride(int t) { return places_.stride(t); }
 
   // ---- Vectors: rows and scalars before the tile, columns before the sub-tile.
 
@@ -200,13 +171,13 @@ class SpaceWriter {
     name = made;
     if (s.kind == StepKind::column_index) {
       body_.line("const Elements<2> " + made + "{{static_cast<float>(" +
-                 natural(reader, plane, "column") + "), static_cast<float>(" +
-                 natural(reader, plane, "(column + 1)") + ")}};");
+                 places_.natural(reader, plane, "column") + "), static_cast<float>(" +
+                 places_.natural(reader, plane, "(column + 1)") + ")}};");
     } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_chunk &&
                !is_16_bit(tensor(s.tensor).dtype)) {
       const auto side = [&](const std::string& column) {
         return "load_pair<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
-               arguments_.pointer(s.tensor) + ", " + natural(reader, plane, column) +
+               arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, column) +
                ", inside_pair(" + column + ", at.columns))";
       };
       before_.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
@@ -216,7 +187,7 @@ class SpaceWriter {
       sub_fields_.line("ColumnValues<" + std::string(stored_text(tensor(s.tensor).dtype)) + "> " +
                        made + ";");
       sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor) +
-                      ", at, [&](u32 column) { return " + natural(reader, plane, "column") +
+                      ", at, [&](u32 column) { return " + places_.natural(reader, plane, "column") +
                       "; });");
       name = "sub." + made + ".at(kChunk, pair)";
     } else {
@@ -305,12 +276,20 @@ class SpaceWriter {
     }
     const std::string row =
         s.row_index >= 0 ? kept_index(s.row_index) + "[kBlock][pair % 2]" : "row";
-    const std::string value = std::string("load_") + pair_or_two(i) + "<" +
+    const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
-                              ", " + pair_places(i, plane, row) + ", inside)";
+                              ", " + places_.pair(i, plane, row) + ", inside)";
     if (!analysis_.loads_early) {
       body_.line("const auto " + name + " = " + value + ";");
       return name;
+    }
+    if (analysis_.loads_ahead && places_.is_contiguous(i)) {
+      std::string rows[2] = {"at.row", "(at.row + 8)"};
+      if (s.row_index >= 0) {
+        for (const int side : {0, 1})
+          rows[side] = kept_index(s.row_index) + "[kBlock][" + number(side) + "]";
+      }
+      return direct_loads_.add(i, plane, name, value, rows);
     }
     before_.line("Elements<2> " + name + "[kPairs];");
     early_.line(name + "[pair] = " + value + ";");
@@ -350,31 +329,42 @@ class SpaceWriter {
     const auto found = std::find_if(analysis_.stores.begin(), analysis_.stores.end(),
                                     [&](const TileMove& move) { return move.step == i; });
     const DType type = tensor(s.tensor).dtype;
+    if (found->movement == Movement::added && places_.is_contiguous(i)) return add_sub_tile(i);
     for (int plane = 0; plane < planes_of(i); ++plane) {
       if (found->movement == Movement::staged) {
         const std::string bits = bits_to_store(s.operands[0], plane, type);
         body_.line("stored[" + number(found->plane + plane) + "][pair] = " + bits + ";");
       } else if (found->movement == Movement::added) {
-        const Step& sum = step(s.operands[0]);
-        const int load = step(sum.operands[0]).tensor == s.tensor &&
-                                 step(sum.operands[0]).kind == StepKind::load_tile
-                             ? 0
-                             : 1;
-        const std::string value = operand_value(s.operands[0], 1 - load, plane);
-        add_in_memory(i, plane, value);
+        add_in_memory(i, plane);
       } else {
         const std::string value = tile_value(s.operands[0], plane);
-        body_.line(std::string("store_") + pair_or_two(i) + "<" + std::string(stored_text(type)) +
-                   ">(" + arguments_.pointer(s.tensor) + ", " + pair_places(i, plane, "row") +
-                   ", inside, " + value + ");");
+        body_.line(std::string("store_") + places_.pair_or_two(i) + "<" +
+                   std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) + ", " +
+                   places_.pair(i, plane, "row") + ", inside, " + value + ");");
       }
     }
   }
 
-  void add_in_memory(int i, int plane, const std::string& value) {
-    const std::string at = arguments_.pointer(step(i).tensor);
-    body_.line(std::string("add_") + pair_or_two(i) + "(" + at + ", " +
-               pair_places(i, plane, "row") + ", inside, Elements<2>(" + value + "));");
+  // Which operand of the stored sum is added to memory: not the load of what is there.
+  int added_operand(int i) const {
+    const Step& first = step(step(step(i).operands[0]).operands[0]);
+    return first.kind == StepKind::load_tile && first.tensor == step(i).tensor ? 1 : 0;
+  }
+  void add_in_memory(int i, int plane) {
+    const std::string value = operand_value(step(i).operands[0], added_operand(i), plane);
+    body_.line(std::string("add_") + places_.pair_or_two(i) + "(" +
+               arguments_.pointer(step(i).tensor) + ", " + places_.pair(i, plane, "row") +
+               ", inside, Elements<2>(" + value + "));");
+  }
+  void add_sub_tile(int i) {
+    const std::string first = places_.natural(i, 0, "at.column");
+    const std::string values = kept_values(step(step(i).operands[0]).operands[added_operand(i)]);
+    end_.line("add_sub_tile(" + arguments_.pointer(step(i).tensor) + ", " + stride(step(i).tensor) +
+              ", " + values + ", at, [&](u32 plane) { return " +
+              (planes_of(i) == 1
+                   ? first
+                   : "plane == 0 ? " + first + " : " + places_.natural(i, 1, "at.column")) +
+              "; });");
   }
 
   // A value packed for a store to `type`: an as_stored value to the same type is packed already.
@@ -404,16 +394,6 @@ class SpaceWriter {
     return name;
   }
 
-  // Where column `column` of step i's value stands, as text: the inverse of natural().
-  std::string plane_column(int i) {
-    if (half(i) == 0) return "PlaneColumn{0, column}";
-    const std::string h = number(half(i));
-    const std::string n = is_concatenated(i) ? arguments_.number(own("columns"), base()) : h;
-    if (is_concatenated(i)) return "PlaneColumn{column / " + n + ", column % " + n + "}";
-    return "PlaneColumn{column / " + h + " % 2, column / (2 * " + h + ") * " + h + " + column % " +
-           h + "}";
-  }
-
   void select(int i) {
     const Step& s = step(i);
     const Step& selection = step(s.operands[0]);
@@ -423,8 +403,8 @@ class SpaceWriter {
     end_.line("store_selected<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
               arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
               kept_index(step(selection.operands[1]).tensor) + "[kBlock], " + columns + ", " +
-              kept_values(source) + ", at, [&](u32 column) { return " + plane_column(source) +
-              "; });");
+              kept_values(source) + ", at, [&](u32 column) { return " +
+              places_.plane_column(source) + "; });");
   }
 
   // A sum that only its reduction reads is added term by term: fewer values live at one time.
@@ -486,7 +466,8 @@ class SpaceWriter {
       staged_.line("sub." + name + ".stage(" + place + ", at);");
       end_.line("store_column_partial<" + reduction_name(s.partial) + ">(" +
                 arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " + place +
-                ", at, [&](u32 column) { return " + natural(source, plane, "column") + "; });");
+                ", at, [&](u32 column) { return " + places_.natural(source, plane, "column") +
+                "; });");
     }
   }
 
@@ -510,11 +491,12 @@ class SpaceWriter {
   }
 
   std::string sub_tile_text() const {
-    return "\n  struct SubTile {\n" + sub_fields_.text() + "  };\n" +
+    return "\n  struct SubTile {\n" + sub_fields_.text() + direct_loads_.fields() + "  };\n" +
+           direct_loads_.function_text() +
            function("void",
                     "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                                      const Position& at)",
-                    sub_lines_.text(), "  template <u32 kBlock>\n");
+                    sub_lines_.text() + direct_loads_.begin(), "  template <u32 kBlock>\n");
   }
 
   std::string chunk_text() const {
@@ -531,7 +513,7 @@ class SpaceWriter {
         text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
       return text;
     };
-    std::string lines = before_.text();
+    std::string lines = before_.text() + direct_loads_.ahead();
     if (!early_.empty()) lines += head(early_) + early_.text() + "    }\n";
     lines += head(body_) + body_.text() + "    }\n" + after_.text();
     return function("void",
@@ -563,6 +545,8 @@ class SpaceWriter {
   const std::string name_;
   LaunchArguments& arguments_;
   SpaceOperands operands_;
+  SpacePlaces places_;
+  DirectLoads direct_loads_;
 
   UniqueNames names_;
   std::set<std::pair<int, int>> needed_;  // step, plane

@@ -9,6 +9,7 @@
 // }
 #include "device/arguments.cuh"
 #include "device/chunk_values.cuh"
+#include "device/direct_pairs.cuh"
 #include "device/program_kernel.cuh"
 
 namespace coda::device {
@@ -94,26 +95,50 @@ struct Space0 {
   }
 
   struct SubTile {
+    bool is_plain;
+    DirectPairs<Stored::f32> cos;
+    DirectPairs<Stored::f32> sin;
   };
+
+  template <u32 kBlock, u32 kChunk>
+  __device__ __forceinline__ static void load_ahead(const Arguments& a, const Rows& rows, SubTile& sub,
+                                  const Position& at) {
+    if (sub.is_plain) {
+      sub.cos.template load<kChunk>();
+      sub.sin.template load<kChunk>();
+    } else {
+#pragma unroll
+      for (u32 pair = 0; pair < kPairs; ++pair) {
+        const u32 row = at.row + 8 * (pair % 2);
+        const u32 column = at.column + 8 * (pair / 2);
+        const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;
+        sub.cos.chunk[kChunk % 2][pair] = load_pair<Stored::f32>(a.pointers[at_cos], static_cast<u64>(rows.position_index[kBlock][pair % 2]) * a.numbers[stride_cos] + (column) % 64, inside);
+        sub.sin.chunk[kChunk % 2][pair] = load_pair<Stored::f32>(a.pointers[at_sin], static_cast<u64>(rows.position_index[kBlock][pair % 2]) * a.numbers[stride_sin] + (column) % 64, inside);
+      }
+    }
+  }
 
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                      const Position& at) {}
+                                      const Position& at) {
+    sub.is_plain = is_whole(at) && has_aligned_pairs<Stored::f32>(a.pointers[at_cos], a.numbers[stride_cos]);
+    sub.cos.begin(a.pointers[at_cos], static_cast<u64>(rows.position_index[kBlock][0]) * a.numbers[stride_cos] + (at.column) % 64,
+                  static_cast<u64>(rows.position_index[kBlock][1]) * a.numbers[stride_cos] + (at.column) % 64);
+    sub.is_plain = sub.is_plain && has_aligned_pairs<Stored::f32>(a.pointers[at_sin], a.numbers[stride_sin]);
+    sub.sin.begin(a.pointers[at_sin], static_cast<u64>(rows.position_index[kBlock][0]) * a.numbers[stride_sin] + (at.column) % 64,
+                  static_cast<u64>(rows.position_index[kBlock][1]) * a.numbers[stride_sin] + (at.column) % 64);
+    load_ahead<kBlock, 0>(a, rows, sub, at);
+  }
 
   template <u32 kBlock, u32 kChunk>
   __device__ __forceinline__ static void chunk(const Arguments& a, const Rows& rows, SubTile& sub,
                              const float (&accumulators)[2][8],
                              const u32 (&loaded)[1][4],
                              u32 (&stored)[2][4], const Position& at) {
-    Elements<2> cos[kPairs];
-    Elements<2> sin[kPairs];
-#pragma unroll
-    for (u32 pair = 0; pair < kPairs; ++pair) {
-      const u32 row = at.row + 8 * (pair % 2);
-      const u32 column = at.column + 8 * (pair / 2);
-      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;
-      cos[pair] = load_pair<Stored::f32>(a.pointers[at_cos], static_cast<u64>(rows.position_index[kBlock][pair % 2]) * a.numbers[stride_cos] + (column) % 64, inside);
-      sin[pair] = load_pair<Stored::f32>(a.pointers[at_sin], static_cast<u64>(rows.position_index[kBlock][pair % 2]) * a.numbers[stride_sin] + (column) % 64, inside);
+    if constexpr (kChunk + 1 < kChunks) {
+      Position next = at;
+      next.column += kChunkColumns;
+      load_ahead<kBlock, kChunk + 1>(a, rows, sub, next);
     }
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
@@ -121,11 +146,11 @@ struct Space0 {
       const auto acc_second = pair_of(accumulators[1], pair);
       const auto v2_first = acc_first * rows.r[kBlock][pair % 2];
       const auto v2_second = acc_second * rows.r[kBlock][pair % 2];
-      const auto v7 = v2_first * cos[pair];
-      const auto v8 = v2_second * sin[pair];
+      const auto v7 = v2_first * sub.cos.chunk[kChunk % 2][pair];
+      const auto v8 = v2_second * sub.sin.chunk[kChunk % 2][pair];
       const auto v9 = v7 - v8;
-      const auto v10 = v2_second * cos[pair];
-      const auto v11 = v2_first * sin[pair];
+      const auto v10 = v2_second * sub.cos.chunk[kChunk % 2][pair];
+      const auto v11 = v2_first * sub.sin.chunk[kChunk % 2][pair];
       const auto v12 = v10 + v11;
       stored[0][pair] = pack<Element::bf16>(v9);
       stored[1][pair] = pack<Element::bf16>(v12);
