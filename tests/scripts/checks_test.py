@@ -107,6 +107,14 @@ class Checks(unittest.TestCase):
         for name in ("include/coda/dim.h", "src/base/size.h", "src/ir/node.h"):
             self.assertIn(name + ": does not compile alone", said)
 
+    def test_headers_leaves_to_the_build_what_its_own_source_includes_first(self):
+        self.write("build/CMakeCache.txt", "")
+        self.write("src/plan/order.h", _LICENCE + "#pragma once\nusing Text = std::string;\n")
+        for first, status in (("plan/order.h", 0), ("ir/node.h", 1), ("plan/order.h", 0)):
+            self.write("src/plan/order.cc",
+                       _LICENCE + f'#include "{first}"\n#include "plan/order.h"\n')
+            self.assertEqual(self.run_check("check_headers.py", "build")[0], status, first)
+
 
 if __name__ == "__main__":
     unittest.main()
