@@ -19,6 +19,10 @@ __device__ __forceinline__ float exchange(float value, u32 mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
 
+// A number of its own for each call, from a counter in shared memory: no two the same, in any
+// order.
+__device__ __forceinline__ u32 take_place(u32& counter) { return atomicAdd(&counter, 1u); }
+
 __device__ __forceinline__ void synchronize_block() { __syncthreads(); }
 
 }  // namespace coda::device

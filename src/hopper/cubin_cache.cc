@@ -129,18 +129,29 @@ fs::path default_cache_folder() {
   return {};
 }
 
-std::string cache_key(const NvrtcCompiler& compiler, const std::string& source) {
+std::string digest_of(const NvrtcCompiler::Headers& headers) {
   Sha256 hash;
-  hash.add_field(kMagic);
-  hash.add_field(kArchitecture);
-  hash.add_field(compiler.version().text());
-  for (const char* option : NvrtcCompiler::options()) hash.add_field(option);
-  for (const auto& [name, text] : compiler.headers()) {
+  for (const auto& [name, text] : headers) {
     hash.add_field(name);
     hash.add_field(text);
   }
+  return hash.digest();
+}
+
+std::string cache_key(CompilerVersion version, const std::string& headers_digest,
+                      const std::string& source) {
+  Sha256 hash;
+  hash.add_field(kMagic);
+  hash.add_field(kArchitecture);
+  hash.add_field(version.text());
+  for (const char* option : NvrtcCompiler::options()) hash.add_field(option);
+  hash.add_field(headers_digest);
   hash.add_field(source);
   return hash.digest();
+}
+
+std::string cache_key(const NvrtcCompiler& compiler, const std::string& source) {
+  return cache_key(compiler.version(), digest_of(compiler.headers()), source);
 }
 
 CubinCache::CubinCache(CacheOptions options) : options_(std::move(options)) {
@@ -162,6 +173,13 @@ CubinCache::CubinCache(CacheOptions options) : options_(std::move(options)) {
 
 fs::path CubinCache::path_of(const std::string& key) const {
   return folder_ / (key + std::string(kSuffix));
+}
+
+std::optional<CompiledKernel> CubinCache::find(const std::string& key) {
+  if (folder_.empty()) return std::nullopt;
+  std::optional<CompiledKernel> found = load(key);
+  if (found) ++hits_;
+  return found;
 }
 
 CompiledKernel CubinCache::get(const std::string& key,

@@ -38,6 +38,9 @@ class CubinCache {
   // several threads at once.
   CompiledKernel get(const std::string& key, const std::function<CompiledKernel()>& compile);
 
+  // The entry, if there is one.
+  std::optional<CompiledKernel> find(const std::string& key);
+
   int64_t hits() const { return hits_; }
   int64_t misses() const { return misses_; }
   // Where entries lie: cubins/ in the cache's folder.
@@ -59,7 +62,11 @@ class CubinCache {
   int64_t bytes_ = -1;             // of all entries; -1: not yet counted
 };
 
-// The name of a kernel that `compiler` makes of `source`.
+// The name of a kernel that a compiler of this version makes of `source` with headers of this
+// digest.
+std::string cache_key(CompilerVersion version, const std::string& headers_digest,
+                      const std::string& source);
 std::string cache_key(const NvrtcCompiler& compiler, const std::string& source);
+std::string digest_of(const NvrtcCompiler::Headers& headers);
 
 }  // namespace coda::hopper

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiler behind a cache: from the text of a kernel to its cubin, with no GPU.
+// A compiler behind a cache: from the text of a kernel to its cubin, with no GPU. The compiler is
+// opened when the first kernel is not in the cache.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "hopper/cubin_cache.h"
@@ -20,12 +22,18 @@ class KernelBuilder {
   CompiledKernel build(const std::string& program, const std::string& source);
 
   CubinCache& cache() { return cache_; }
-  const NvrtcCompiler& compiler();  // throws Error if there is none
+  // Opens the compiler. Throws Error if there is none.
+  const NvrtcCompiler& compiler();
+  // Its version, without opening it if the cache knows which one this environment has.
+  CompilerVersion version();
 
  private:
+  const NvrtcCompiler& open();  // mutex_ is held
+
   CubinCache cache_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of what follows
   std::unique_ptr<NvrtcCompiler> compiler_;
+  std::optional<CompilerVersion> recorded_;
 };
 
 }  // namespace coda::hopper

@@ -38,10 +38,11 @@ DriverHandle LoadedKernels::load(const std::string& program, const KernelLaunch&
   Entry& entry = entries_.at(launch.source);
   const Context::Scope scope(*context_);
   if (entry.function == nullptr) {
-    check_driver(driver().module_load_data(&entry.module, entry.cubin.data()),
-                 "loading the kernel of program '" + program + "', compiled by NVRTC " +
-                     builder_.compiler().version().text() + " for a driver that runs CUDA " +
-                     cuda_version_text(driver().version));
+    if (const int result = driver().module_load_data(&entry.module, entry.cubin.data())) {
+      check_driver(result, "loading the kernel of program '" + program + "', compiled by NVRTC " +
+                               builder_.version().text() + " for a driver that runs CUDA " +
+                               cuda_version_text(driver().version));
+    }
     check_driver(
         driver().module_get_function(&entry.function, entry.module, launch.function.c_str()),
         "finding '" + launch.function + "' in the kernel of program '" + program + "'");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/nvrtc_compiler.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <iterator>
 #include <regex>
@@ -77,13 +79,6 @@ std::string find_defect(const std::string& log) {
   return "";
 }
 
-NvrtcCompiler::Headers embedded_headers() {
-  NvrtcCompiler::Headers headers;
-  for (const DeviceText& text : device_texts())
-    headers.emplace(std::string(text.name), std::string(text.text));
-  return headers;
-}
-
 struct ProgramHandle {
   Handle handle = nullptr;
   ProgramHandle() = default;
@@ -96,6 +91,13 @@ struct ProgramHandle {
 
 }  // namespace
 
+NvrtcCompiler::Headers embedded_headers() {
+  NvrtcCompiler::Headers headers;
+  for (const DeviceText& text : device_texts())
+    headers.emplace(std::string(text.name), std::string(text.text));
+  return headers;
+}
+
 NvrtcCompiler::NvrtcCompiler() : NvrtcCompiler(embedded_headers()) {}
 
 NvrtcCompiler::NvrtcCompiler(Headers headers) : headers_(std::move(headers)) {
@@ -107,6 +109,12 @@ NvrtcCompiler::NvrtcCompiler(Headers headers) : headers_(std::move(headers)) {
 }
 
 const std::string& NvrtcCompiler::location() const { return api().location; }
+
+std::string NvrtcCompiler::file() const {
+  Dl_info info = {};
+  const bool known = dladdr(reinterpret_cast<void*>(api().version), &info) != 0;
+  return known && info.dli_fname != nullptr ? info.dli_fname : api().location;
+}
 
 std::span<const char* const> NvrtcCompiler::options() { return kOptions; }
 

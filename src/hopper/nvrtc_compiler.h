@@ -42,6 +42,7 @@ class NvrtcCompiler {
 
   CompilerVersion version() const { return version_; }
   const std::string& location() const;
+  std::string file() const;  // the library that the loader opened
   const Headers& headers() const { return headers_; }
   static std::span<const char* const> options();
 
@@ -55,5 +56,8 @@ class NvrtcCompiler {
   Headers headers_;
   CompilerVersion version_;
 };
+
+// The device code that the library has in it.
+NvrtcCompiler::Headers embedded_headers();
 
 }  // namespace coda::hopper

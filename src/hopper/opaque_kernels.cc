@@ -15,9 +15,12 @@ namespace {
 
 constexpr uint32_t kWarpSize = 32;
 constexpr uint32_t kAttentionThreads = 128;
+// device/embedding.cuh has the same.
 constexpr uint32_t kEmbeddingThreads = 256;
-constexpr uint32_t kEmbeddingRows = 8;
-constexpr uint32_t kEmbeddingColumns = 4 * kEmbeddingThreads;
+constexpr int64_t kEmbeddingColumns = 8;  // of a thread
+constexpr int64_t kEmbeddingPieces = 4;
+constexpr int64_t kGradientRows = 64;
+constexpr int64_t kMostTokens = int64_t{1} << 26;
 constexpr int64_t kLargestHead = 256;
 
 // What every function needs of its call.
@@ -193,12 +196,15 @@ std::vector<KernelLaunch> embedding(const Call& call) {
   KernelLaunch forward =
       launch(call, "embedding", "embedding.cuh",
              "  embedding_forward<" + call.stored(0) + ", " + call.stored(2) +
-                 ">(n(0), n(1), MatrixRows{p(0), n(2)},\n      reinterpret_cast<const int*>(p(1)), "
-                 "MatrixRows{p(2), n(3)});\n",
+                 ">(n(0), n(1), n(2), MatrixRows{p(0), n(3)}, p(1), MatrixRows{p(2), n(4)});\n",
              {static_cast<uint32_t>(out.cols), static_cast<uint32_t>(call.shape(0).rows),
-              call.stride(0), call.stride(2)});
+              static_cast<uint32_t>(out.rows), call.stride(0), call.stride(2)});
+  const int64_t pieces = out.rows * ceil_div(out.cols, kEmbeddingColumns);
+  call.check(pieces < int64_t{1} << 32, std::to_string(out.rows) + " tokens of " +
+                                            std::to_string(out.cols) +
+                                            " columns are too many for one launch; look up fewer");
   forward.threads = kEmbeddingThreads;
-  forward.grid = static_cast<uint32_t>(out.rows);
+  forward.grid = ceil_div(pieces, kEmbeddingThreads * kEmbeddingPieces);
   return {forward};
 }
 
@@ -210,20 +216,22 @@ std::vector<KernelLaunch> embedding_backward(const Call& call) {
   const size_t added = adds ? 2 : out;
   const PhysicalShape table = call.shape(out);
   const uint32_t columns = static_cast<uint32_t>(table.cols);
-  const uint32_t column_blocks = ceil_div(table.cols, kEmbeddingColumns);
+  const uint32_t column_blocks = ceil_div(table.cols, kEmbeddingThreads * kEmbeddingColumns);
+  call.check(call.shape(0).rows <= kMostTokens,
+             std::to_string(call.shape(0).rows) + " tokens are more than a kernel counts to (" +
+                 std::to_string(kMostTokens) + "); run it on fewer and add up");
   const std::string p_out = std::to_string(out);
   const std::string p_added = std::to_string(added);
-  KernelLaunch backward =
-      launch(call, "embedding_backward", "embedding.cuh",
-             "  embedding_backward<" + call.stored(0) + ", " + call.stored(added) + ", " +
-                 call.stored(out) + ", " + (adds ? "true" : "false") +
-                 ">(n(0), n(1), n(2), n(3),\n      MatrixRows{p(0), n(4)}, "
-                 "reinterpret_cast<const int*>(p(1)),\n      MatrixRows{p(" +
-                 p_added + "), n(5)}, MatrixRows{p(" + p_out + "), n(6)});\n",
-             {columns, static_cast<uint32_t>(table.rows), static_cast<uint32_t>(call.shape(0).rows),
-              column_blocks, call.stride(0), call.stride(added), call.stride(out)});
+  KernelLaunch backward = launch(
+      call, "embedding_backward", "embedding.cuh",
+      "  __shared__ TokenMatches matches;\n  embedding_backward<" + call.stored(0) + ", " +
+          call.stored(added) + ", " + call.stored(out) + ", " + (adds ? "true" : "false") +
+          ">(matches, n(0), n(1), n(2), n(3),\n      MatrixRows{p(0), n(4)}, p(1), MatrixRows{p(" +
+          p_added + "), n(5)}, MatrixRows{p(" + p_out + "), n(6)});\n",
+      {columns, static_cast<uint32_t>(table.rows), static_cast<uint32_t>(call.shape(0).rows),
+       column_blocks, call.stride(0), call.stride(added), call.stride(out)});
   backward.threads = kEmbeddingThreads;
-  backward.grid = ceil_div(table.rows, kEmbeddingRows) * column_blocks;
+  backward.grid = ceil_div(table.rows, kGradientRows) * column_blocks;
   return {backward};
 }
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedding's kernels, compiled for the CPU: rows are looked up as they are, and each row of
+// the gradient is the sum of what its tokens received, in their order, bit by bit.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "hopper/host_run.h"
+#include "hopper/opaque_kernels.h"
+
+namespace coda::hopper {
+namespace {
+
+struct Sizes {
+  int64_t table_rows;
+  int64_t columns;
+  int64_t tokens;
+  int64_t used_rows;  // tokens name these, the first of the table
+  int64_t gap;        // elements between rows
+};
+
+class Embedding : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    RecordProperty("seed", 3);
+    random_.seed(3);
+  }
+
+  static TensorDecl decl(const std::string& name, int64_t rows, int64_t cols, DType type) {
+    return {name, {rows, cols}, type, TensorKind::dense, 1};
+  }
+  std::vector<double> values(int64_t count) {
+    std::uniform_int_distribution<int> small(-64, 64);
+    std::vector<double> result;
+    for (int64_t i = 0; i < count; ++i) result.push_back(small(random_) / 16.0);
+    return result;
+  }
+  std::vector<double> ids(const Sizes& s) {
+    std::uniform_int_distribution<int64_t> row(0, s.used_rows - 1);
+    std::vector<double> result;
+    for (int64_t i = 0; i < s.tokens; ++i) result.push_back(static_cast<double>(row(random_)));
+    return result;
+  }
+
+  // Fills the tensors, runs the call, and returns what its output holds.
+  static std::vector<double> run(const OpaqueCall& call, const std::vector<TensorDecl>& decls,
+                                 const std::vector<std::vector<double>>& inputs, int64_t gap,
+                                 bool in_place = false) {
+    std::vector<HostTensor> tensors;
+    LowerOptions options;
+    std::vector<void*> addresses;
+    for (const TensorDecl& d : decls) {
+      tensors.emplace_back(d, DimValues{}, gap);
+      options.row_strides.push_back(tensors.back().stride());
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (i < inputs.size()) tensors[i].fill(inputs[i]);
+      addresses.push_back(tensors[i].data());
+    }
+    if (in_place) addresses.back() = addresses[addresses.size() - 2];
+    for (const KernelLaunch& launch : lower_opaque(call, decls, {}, options)) {
+      HostKernel(launch).run(addresses);
+    }
+    for (HostTensor& tensor : tensors) tensor.check_guards();
+    return tensors[tensors.size() - (in_place ? 2 : 1)].values();
+  }
+
+  std::vector<double> backward(const Sizes& s, DType stored, const std::vector<double>& dx,
+                               const std::vector<double>& tokens, const std::vector<double>* added,
+                               bool in_place = false) {
+    std::vector<TensorDecl> decls = {decl("dx", s.tokens, s.columns, DType::bf16),
+                                     decl("ids", s.tokens, 1, DType::i32)};
+    OpaqueCall call{"embedding_backward", {}, {}, {"dx", "ids"}, {"table"}};
+    std::vector<std::vector<double>> inputs = {dx, tokens};
+    if (added != nullptr) {
+      decls.push_back(decl("before", s.table_rows, s.columns, stored));
+      call.inputs.push_back("before");
+      inputs.push_back(*added);
+    }
+    decls.push_back(decl("table", s.table_rows, s.columns, stored));
+    return run(call, decls, inputs, s.gap, in_place);
+  }
+  // In fp32, token by token; what is stored is exact where the numbers are few and small.
+  static std::vector<double> expected(const Sizes& s, const std::vector<double>& dx,
+                                      const std::vector<double>& tokens,
+                                      const std::vector<double>* added) {
+    std::vector<double> sums(s.table_rows * s.columns);
+    if (added != nullptr) sums = *added;
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      for (int64_t j = 0; j < s.columns; ++j) {
+        sums[static_cast<int64_t>(tokens[t]) * s.columns + j] += dx[t * s.columns + j];
+      }
+    }
+    return sums;
+  }
+
+  std::mt19937_64 random_;
+};
+
+TEST_F(Embedding, LooksUpRowsAsTheyAre) {
+  for (const Sizes& s : {Sizes{37, 72, 50, 37, 0}, {37, 72, 50, 37, 8}, {5, 70, 9, 5, 3}}) {
+    const std::vector<double> table = values(s.table_rows * s.columns);
+    std::vector<double> tokens = ids(s);
+    tokens[4] = static_cast<double>(s.table_rows);  // outside: NaN
+    const std::vector<double> found =
+        run({"embedding", {}, {}, {"table", "ids"}, {"out"}},
+            {decl("table", s.table_rows, s.columns, DType::bf16),
+             decl("ids", s.tokens, 1, DType::i32), decl("out", s.tokens, s.columns, DType::bf16)},
+            {table, tokens}, s.gap);
+    for (int64_t i = 0; i < s.tokens * s.columns; ++i) {
+      const int64_t token = i / s.columns;
+      if (token == 4) {
+        EXPECT_TRUE(std::isnan(found[i])) << i;
+      } else {
+        EXPECT_EQ(found[i], table[static_cast<int64_t>(tokens[token]) * s.columns + i % s.columns])
+            << i;
+      }
+    }
+  }
+}
+
+TEST_F(Embedding, EachRowOfTheGradientIsTheSumOfItsTokens) {
+  for (const Sizes& s : {Sizes{150, 72, 300, 150, 0}, {70, 70, 90, 20, 3}, {1, 8, 3, 1, 8}}) {
+    const std::vector<double> dx = values(s.tokens * s.columns);
+    const std::vector<double> tokens = ids(s);
+    EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, dx, tokens, nullptr));
+    const std::vector<double> added = values(s.table_rows * s.columns);
+    for (const bool in_place : {false, true}) {
+      EXPECT_EQ(backward(s, DType::f32, dx, tokens, &added, in_place),
+                expected(s, dx, tokens, &added));
+    }
+  }
+}
+
+TEST_F(Embedding, MoreTokensThanABlockListsAreSummedRowByRow) {
+  const Sizes s{66, 8, 4500, 3, 0};
+  const std::vector<double> dx = values(s.tokens * s.columns);
+  const std::vector<double> tokens = ids(s);
+  EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, dx, tokens, nullptr));
+  const std::vector<double> added = values(s.table_rows * s.columns);
+  EXPECT_EQ(backward(s, DType::f32, dx, tokens, &added, true), expected(s, dx, tokens, &added));
+}
+
+}  // namespace
+}  // namespace coda::hopper
