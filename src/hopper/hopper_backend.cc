@@ -15,10 +15,20 @@
 namespace coda::hopper {
 namespace {
 
-std::vector<KernelTensor> kernel_tensors(const PlanStep& step) {
+// `decls` in the order of the step's tensors.
+std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep& step,
+                                         std::span<const TensorDecl> decls,
+                                         const DimValues& sizes) {
   std::vector<KernelTensor> tensors;
-  for (StepTensor& use : step_tensors(step))
-    tensors.push_back({std::move(use.name), use.read, use.written});
+  for (StepTensor& use : step_tensors(step)) {
+    const TensorDecl& decl = decls[tensors.size()];
+    try {
+      tensors.push_back(
+          {std::move(use.name), use.read, use.written, decl.dtype, physical_shape(decl, sizes)});
+    } catch (const Error& error) {
+      throw Error("program '" + name + "': tensor '" + decl.name + "': " + error.what());
+    }
+  }
   return tensors;
 }
 
@@ -71,6 +81,7 @@ class Hopper : public HopperBackend {
 
   std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
     verify(program);
+    auto tensors = kernel_tensors(program.name, {"", {}, program, {}}, program.tensors, sizes);
     // The kernel keeps what it needs to be lowered again, for tensors that are not dense.
     auto relower = [lowering = lowering_, program, sizes,
                     options = lower_options_](std::span<const int64_t> row_strides) {
@@ -78,20 +89,21 @@ class Hopper : public HopperBackend {
       strided.row_strides.assign(row_strides.begin(), row_strides.end());
       return lowering(program, sizes, strided);
     };
-    return std::make_unique<LaunchedKernel>(
-        state_, program.name, kernel_tensors({"", {}, program, {}}), std::move(relower));
+    return std::make_unique<LaunchedKernel>(state_, program.name, std::move(tensors),
+                                            std::move(relower));
   }
 
   std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                   const DimValues& sizes) override {
+    auto checked = kernel_tensors(call.function, {"", {}, call, {}}, tensors, sizes);
     auto relower = [call, decls = std::vector<TensorDecl>(tensors.begin(), tensors.end()), sizes,
                     options = lower_options_](std::span<const int64_t> row_strides) {
       LowerOptions strided = options;
       strided.row_strides.assign(row_strides.begin(), row_strides.end());
       return lower_opaque(call, decls, sizes, strided);
     };
-    return std::make_unique<LaunchedKernel>(state_, call.function,
-                                            kernel_tensors({"", {}, call, {}}), std::move(relower));
+    return std::make_unique<LaunchedKernel>(state_, call.function, std::move(checked),
+                                            std::move(relower));
   }
 
   BackendMemory allocate(size_t bytes, std::string_view what) override {

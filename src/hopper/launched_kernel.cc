@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "coda/error.h"
+#include "runtime/check_view.h"
 
 namespace coda::hopper {
 namespace {
@@ -101,6 +102,12 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
     last_ = at;
     return *bindings_[at];
   }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const KernelTensor& tensor = tensors_[i];
+    if (tensor.shape.rows == 0) continue;
+    check_view("program '" + name_ + "': tensor '" + tensor.name + "'", tensor.dtype, tensor.shape,
+               tensors[i]);
+  }
   auto binding = std::make_unique<Binding>();
   binding->places.assign(tensors.begin(), tensors.end());
   binding->variant = &variant_for(tensors);
@@ -145,8 +152,7 @@ size_t LaunchedKernel::scratch_bytes() const {
 
 // Other bindings point into the old memory.
 void LaunchedKernel::use_scratch(const BackendMemory& memory, size_t bytes) {
-  std::erase_if(bindings_,
-                [](const auto& other) { return other->variant->shared_bytes != 0; });
+  std::erase_if(bindings_, [](const auto& other) { return other->variant->shared_bytes != 0; });
   last_ = 0;
   shared_ = memory;
   shared_bytes_ = bytes;
@@ -242,9 +248,9 @@ void LaunchedKernel::pack(Binding& binding) const {
     auto* const data = reinterpret_cast<std::byte*>(blocks.data());
     for (size_t i = 0; i < launch.maps.size(); ++i) {
       const TensorMapSpec& spec = launch.maps[i];
-      const device::TensorMap map = encode_tensor_map(
-          rectangle_of(binding, spec), spec.box_rows, spec.box_columns,
-          "tensor '" + name_of(spec.tensor) + "' of program '" + name_ + "'");
+      const device::TensorMap map =
+          encode_tensor_map(rectangle_of(binding, spec), spec.box_rows, spec.box_columns,
+                            "tensor '" + name_of(spec.tensor) + "' of program '" + name_ + "'");
       std::memcpy(data + i * sizeof map, &map, sizeof map);
     }
     for (size_t i = 0; i < launch.pointers.size(); ++i) {

@@ -30,6 +30,9 @@ struct KernelTensor {
   std::string name;
   bool read = false;
   bool written = false;
+  // What is checked when memory is seen for the first time; no rows: nothing is.
+  DType dtype = DType::f32;
+  PhysicalShape shape{};
 };
 
 class LaunchedKernel : public Kernel {
@@ -87,7 +90,7 @@ class LaunchedKernel : public Kernel {
   Lowering lowering_;
   std::vector<std::unique_ptr<Variant>> variants_;
   std::vector<std::unique_ptr<Binding>> bindings_;
-  size_t last_ = 0;  // the binding of the last run
+  size_t last_ = 0;       // the binding of the last run
   DeviceMemory scratch_;  // of copies
   BackendMemory shared_;  // of what launches pass on
   size_t shared_bytes_ = 0;
