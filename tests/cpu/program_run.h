@@ -47,10 +47,12 @@ inline double read_element(DType type, const void* data, int64_t i) {
   return 0;
 }
 
-// Elements between rows: at least `gap`, and rows start at multiples of `multiple` elements.
+// Elements between rows: at least `gap`, and rows start at multiples of `multiple` elements, behind
+// the first `offset`.
 struct RowGaps {
   int64_t gap = 3;
   int64_t multiple = 1;
+  int64_t offset = 0;
 };
 
 // Memory of one tensor.
@@ -58,16 +60,14 @@ class GuardedTensor {
  public:
   GuardedTensor(const TensorDecl& decl, const DimValues& sizes, const std::vector<double>* values,
                 RowGaps gaps = {})
-      : name_(decl.name), dtype_(decl.dtype) {
+      : name_(decl.name), dtype_(decl.dtype), start_(kGuard + gaps.offset) {
     const PhysicalShape shape = physical_shape(decl, sizes);
     rows_ = shape.rows;
     cols_ = shape.cols;
     stride_ =
         cols_ == 1 ? 1 : (cols_ + gaps.gap + gaps.multiple - 1) / gaps.multiple * gaps.multiple;
-    bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(dtype_));
-    for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
-      write_element(dtype_, bytes_.data(), i, kPoison);
-    }
+    bytes_.resize(total() * size_of(dtype_));
+    for (int64_t i = 0; i < total(); ++i) write_element(dtype_, bytes_.data(), i, kPoison);
     if (values == nullptr) return;
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
       write_element(dtype_, data(), i / cols_ * stride_ + i % cols_, (*values)[i]);
@@ -77,15 +77,14 @@ class GuardedTensor {
   TensorView view() { return {data(), dtype_, rows_, cols_, stride_}; }
   // The same in a copy of `bytes` that starts at `base`.
   TensorView view_at(char* base) const {
-    return {base + kGuard * size_of(dtype_), dtype_, rows_, cols_, stride_};
+    return {base + start_ * size_of(dtype_), dtype_, rows_, cols_, stride_};
   }
   std::vector<char>& bytes() { return bytes_; }
 
   // Checks that gaps and guards are as they were.
   void check_guards() const {
-    const int64_t total = 2 * kGuard + rows_ * stride_;
-    for (int64_t i = 0; i < total; ++i) {
-      const int64_t at = i - kGuard;
+    for (int64_t i = 0; i < total(); ++i) {
+      const int64_t at = i - start_;
       const bool inside = at >= 0 && at < rows_ * stride_ && at % stride_ < cols_;
       if (inside) continue;
       const double value = read_element(dtype_, bytes_.data(), i);
@@ -97,7 +96,7 @@ class GuardedTensor {
   std::vector<double> values() const {
     std::vector<double> result(rows_ * cols_);
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
-      result[i] = read_element(dtype_, bytes_.data(), kGuard + i / cols_ * stride_ + i % cols_);
+      result[i] = read_element(dtype_, bytes_.data(), start_ + i / cols_ * stride_ + i % cols_);
     }
     return result;
   }
@@ -106,10 +105,12 @@ class GuardedTensor {
   static constexpr int64_t kGuard = 64;
   static constexpr double kPoison = std::numeric_limits<double>::quiet_NaN();
 
-  char* data() { return bytes_.data() + kGuard * size_of(dtype_); }
+  int64_t total() const { return start_ + rows_ * stride_ + kGuard; }
+  char* data() { return bytes_.data() + start_ * size_of(dtype_); }
 
   std::string name_;
   DType dtype_;
+  int64_t start_ = 0;  // of the first row, in elements
   int64_t rows_ = 0;
   int64_t cols_ = 0;
   int64_t stride_ = 0;

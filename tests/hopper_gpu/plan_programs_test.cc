@@ -10,20 +10,24 @@ namespace {
 
 using PlanPrograms = OnGpuWith<std::tuple<size_t, DType, bool>>;
 
-// Programs by their text, each once: layers of a model share them.
-std::map<std::string, Program> distinct_programs(const PlanCase& plan_case, const ModelSizes& sizes,
-                                                 DType storage) {
-  std::map<std::string, Program> programs;
+// Each once: layers of a model share them. `dims` gets the blocks of the plans' loops.
+std::vector<Program> distinct_programs(const PlanCase& plan_case, const ModelSizes& sizes,
+                                       DType storage, DimValues& dims) {
+  std::map<std::string, Program> by_text;
   for (const Objective objective : {Objective::memory, Objective::speed}) {
     Block b;
-    for (Program& program : programs_of(plan_of(plan_case, sizes, storage, b, objective))) {
+    const Plan plan = plan_of(plan_case, sizes, storage, b, objective);
+    for (const RowLoop& loop : plan.loops) dims[loop.symbol] = std::min(loop.rows, sizes.tokens);
+    for (Program& program : programs_of(plan)) {
       const std::string name = program.name;
       program.name = "p";
       std::string key = text(program);
       program.name = name;
-      programs.emplace(std::move(key), std::move(program));
+      by_text.emplace(std::move(key), std::move(program));
     }
   }
+  std::vector<Program> programs;
+  for (auto& [key, program] : by_text) programs.push_back(std::move(program));
   return programs;
 }
 
@@ -31,18 +35,9 @@ TEST_P(PlanPrograms, AgreeWithFloat64) {
   const auto [which, storage, ragged] = GetParam();
   const ModelSizes sizes = ragged ? ragged_sizes() : even_sizes();
   const RowGaps gaps = ragged ? RowGaps{.gap = 0, .multiple = 1} : RowGaps{.gap = 8, .multiple = 8};
-  const auto programs = distinct_programs(plan_cases()[which], sizes, storage);
-  std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
-  for (const auto& [key, program] : programs)
-    kernels.emplace_back(&program, hopper::LowerOptions());
-  try {
-    compile_ahead(kernels, dims_of(sizes), gaps);
-  } catch (const Error& error) {
-    ADD_FAILURE() << error.what();
-  }
-  uint64_t seed = 1000;
-  for (const auto& [key, program] : programs)
-    check(program, dims_of(sizes), ++seed, gaps, kSinglePrecision);
+  DimValues dims = dims_of(sizes);
+  const auto programs = distinct_programs(plan_cases()[which], sizes, storage, dims);
+  check_all(programs, dims, 1000, gaps, kSinglePrecision);
   std::cout << programs.size() << " programs\n";
 }
 

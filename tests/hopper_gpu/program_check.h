@@ -84,4 +84,18 @@ inline DimValues bind(const Program& program, const DimValues& sizes) {
   return bound;
 }
 
+// Each program with the sizes that it names; compiles all of them at once.
+inline void check_all(const std::vector<Program>& programs, const DimValues& sizes, uint64_t seed,
+                      RowGaps gaps, double single_precision) {
+  std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
+  for (const Program& program : programs) kernels.emplace_back(&program, hopper::LowerOptions());
+  try {
+    compile_ahead(kernels, sizes, gaps);
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  for (const Program& program : programs)
+    check(program, bind(program, sizes), seed++, gaps, single_precision);
+}
+
 }  // namespace coda::testing

@@ -16,33 +16,29 @@ TEST_F(WrittenPrograms, OfTheBenchmark) {
       {{"M", 1}, {"N", 8}, {"K", 8}, {"S", 3}},
       {{"M", 520}, {"N", 1000}, {"K", 136}, {"S", 50}},
   };
-  for (const Program& program : written_programs("bench/hopper_programs/programs")) {
-    uint64_t seed = 1;
-    for (const DimValues& sizes : shapes) {
-      check(program, bind(program, sizes), seed++, {.gap = 0, .multiple = 8}, kSinglePrecision);
-    }
-  }
+  const auto programs = written_programs("bench/hopper_programs/programs");
+  uint64_t seed = 1;
+  for (const DimValues& sizes : shapes)
+    check_all(programs, sizes, 100 * seed++, {.gap = 0, .multiple = 8}, kSinglePrecision);
 }
 
 // Sizes and pitches that the copy engine cannot address.
 TEST_F(WrittenPrograms, WithUnalignedRows) {
   const std::vector<DimValues> shapes{{{"M", 77}, {"N", 129}, {"K", 65}, {"S", 50}},
                                       {{"M", 130}, {"N", 67}, {"K", 31}, {"S", 9}}};
-  for (const Program& program : written_programs("bench/hopper_programs/programs")) {
-    uint64_t seed = 11;
-    for (const DimValues& sizes : shapes) {
-      check(program, bind(program, sizes), seed++, {.gap = 3, .multiple = 1}, kSinglePrecision);
-    }
-  }
+  const auto programs = written_programs("bench/hopper_programs/programs");
+  uint64_t seed = 11;
+  for (const DimValues& sizes : shapes)
+    check_all(programs, sizes, 100 * seed++, {.gap = 3, .multiple = 1}, kSinglePrecision);
 }
 
 TEST_F(WrittenPrograms, OfTheExamplesIn16Bits) {
   const DimValues sizes{{"M", 200}, {"D", 328}, {"I", 264}};
   for (const DType type : {DType::bf16, DType::f16}) {
-    for (const Program& program : written_programs("examples/programs")) {
-      check(with_storage(program, type), bind(program, sizes), 21, {.gap = 0, .multiple = 8},
-            kSinglePrecision);
-    }
+    std::vector<Program> programs;
+    for (const Program& program : written_programs("examples/programs"))
+      programs.push_back(with_storage(program, type));
+    check_all(programs, sizes, 21, {.gap = 0, .multiple = 8}, kSinglePrecision);
   }
 }
 

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says what the tests ran on, for the report of the run. Needs a GPU; skipped elsewhere.
+#include <iostream>
+
+#include "hopper/driver_api.h"
+#include "hopper/nvrtc_compiler.h"
+#include "hopper_gpu/on_gpu.h"
+
+namespace coda::testing {
+namespace {
+
+using Device = OnGpu;
+
+TEST_F(Device, IsNamed) {
+  const std::string name = describe_gpu() + ", NVRTC " + hopper::NvrtcCompiler().version().text();
+  std::cout << "device: " << name << "\n";
+  RecordProperty("device", name);
+  EXPECT_NE(name.find("driver for CUDA"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace coda::testing
