@@ -43,10 +43,11 @@ test: configure
 	@scripts/setup.sh judges
 	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
 
-# On a machine with a Hopper GPU; one test at a time has it.
+# On a machine with a Hopper GPU; one test at a time has it. The last run is kept in docs/results.
 test-gpu: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_gpu_test
-	scripts/run_tests.sh $(BUILD) 1 -L gpu
+	@scripts/run_tests.sh $(BUILD) 1 -L gpu; status=$$?; \
+		python3 scripts/gpu_results.py $(BUILD)/test_report.xml; exit $$status
 
 sanitize: setup
 	@mkdir -p $(BUILD_SANITIZE)

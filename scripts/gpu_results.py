@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/results/hopper_gpu.md, the last run of the GPU tests: device, date, commit, counts.
+
+Reads the reports of the run, of ctest (JUnit) or of the test program itself (--gtest_output=xml:,
+one for each shard), and summaries of compute-sanitizer if there are any. Writes nothing where no
+test ran: there was no GPU.
+Usage: gpu_results.py REPORT.xml... [--out FILE] [--commit TEXT] [--date DATE] [--sanitizer LOG...]
+"""
+
+import argparse
+import datetime
+import pathlib
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# What the suites check, in the order of the document; others follow by name.
+ABOUT = {
+    "WrittenPrograms": "programs of the benchmark and the examples at aligned, ragged and tiny sizes",
+    "PlanPrograms": "every program of the LLaMA and GPT-2 plans, alone",
+    "RandomPrograms": "random programs and shapes",
+    "LargeTensors": "beyond 2^31 elements",
+    "PlansOnGpu": "blocks and models, forward and backward, against the error contract",
+    "TinyPlans": "small plans, for compute-sanitizer",
+    "SessionOnGpu": "the same bits from run to run, from a CUDA graph, beside other work",
+    "SameBits": "the same bits for every tile, on GPUs of several sizes",
+    "BadInput": "what a caller may get wrong",
+}
+
+
+def suite_of(case):
+    """Of gpu.Models/PlanPrograms.AgreeWithFloat64/llama: PlanPrograms."""
+    name = case.get("name", "")
+    if not name.startswith("gpu."):
+        name = case.get("classname", "") + "." + name
+    name = name.removeprefix("gpu.")
+    before, dot, rest = name.partition(".")
+    return before.rpartition("/")[2]
+
+
+def outcome_of(case):
+    if case.find("failure") is not None or case.get("status") == "fail":
+        return "failed"
+    if case.get("result") == "skipped" or case.find("skipped") is not None:
+        return "skipped"
+    return "passed" if case.get("status") == "run" else "skipped"
+
+
+def device_of(root):
+    """What the test Device.IsNamed says, as a property or in its output."""
+    for prop in root.iter("property"):
+        if prop.get("name") == "device":
+            return prop.get("value")
+    for output in root.iter("system-out"):
+        found = re.search(r"^device: (.+)$", output.text or "", re.MULTILINE)
+        if found:
+            return found[1]
+    return "unknown"
+
+
+def commit_of():
+    def git(*words):
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("rev-parse", "--short", "HEAD") or "unknown"
+    changed = [line for line in git("status", "--porcelain", "-uno").splitlines()
+               if not line.endswith("docs/results/hopper_gpu.md")]
+    return commit + (" with changes" if changed else "")
+
+
+def sanitizer_lines(logs):
+    lines = []
+    for log in logs:
+        found = re.findall(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (.+)$",
+                           pathlib.Path(log).read_text(errors="replace"), re.MULTILINE)
+        lines.append(f"| {pathlib.Path(log).stem} | {found[-1] if found else 'no summary'} |")
+    return lines
+
+
+def document(root, commit, date, logs):
+    counts = {}
+    for case in root.iter("testcase"):
+        if case.get("status") == "notrun" and case.find("skipped") is None:
+            continue  # of another shard
+        suite = counts.setdefault(suite_of(case), {"passed": 0, "failed": 0, "skipped": 0})
+        suite[outcome_of(case)] += 1
+    total = {key: sum(c[key] for c in counts.values()) for key in ("passed", "failed", "skipped")}
+    if total["passed"] + total["failed"] == 0:
+        return None
+    result = f"{total['passed']} passed, {total['failed']} failed"
+    if total["skipped"]:
+        result += f", {total['skipped']} skipped"
+    order = [name for name in ABOUT if name in counts]
+    order += sorted(name for name in counts if name not in ABOUT and name != "Device")
+    lines = ["# The last run of the GPU tests", "",
+             "Written by `scripts/gpu_results.py`, which `make test-gpu` runs.", "",
+             "| | |", "|---|---|",
+             f"| device | {device_of(root)} |", f"| date | {date} |", f"| commit | {commit} |",
+             f"| result | {result} |", "",
+             "| tests | passed | failed | of |", "|---|---|---|---|"]
+    lines += [f"| {name} | {counts[name]['passed']} | {counts[name]['failed']} | "
+              f"{ABOUT.get(name, '')} |" for name in order]
+    if logs:
+        lines += ["", "| compute-sanitizer over TinyPlans | |", "|---|---|", *sanitizer_lines(logs)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("reports", nargs="+")
+    parser.add_argument("--out", default=str(ROOT / "docs/results/hopper_gpu.md"))
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--date", default=datetime.date.today().isoformat())
+    parser.add_argument("--sanitizer", nargs="*", default=[])
+    arguments = parser.parse_args()
+    root = ElementTree.Element("reports")
+    for report in arguments.reports:
+        try:
+            root.append(ElementTree.parse(report).getroot())
+        except (OSError, ElementTree.ParseError) as error:
+            sys.exit(f"gpu_results: {report}: {error}")
+    text = document(root, arguments.commit or commit_of(), arguments.date, arguments.sanitizer)
+    if text is not None:
+        pathlib.Path(arguments.out).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
