@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # What the suites check, in the order of the document; others follow by name.
 ABOUT = {
-    "WrittenPrograms": "programs of the benchmark and the examples at aligned, ragged and tiny sizes",
+    "WrittenPrograms": "the benchmark's and the examples' programs, aligned, ragged and tiny",
     "PlanPrograms": "every program of the LLaMA and GPT-2 plans, alone",
     "RandomPrograms": "random programs and shapes",
     "LargeTensors": "beyond 2^31 elements",
