@@ -27,6 +27,7 @@ struct TuneFlags {
   measure::TuneOptions options;
   bool as_json = false;
   bool keeps = true;
+  bool lists = false;
   std::string table;
   std::string benchmarks = "bench/hopper_programs/programs";
   double limit = 150;  // seconds, of the table
@@ -78,9 +79,19 @@ nlohmann::ordered_json json_of(const measure::TuneJob& job, const measure::Tuned
     choices.push_back(
         {{"configuration", hopper::code(one.choice)}, {"microseconds", one.microseconds}});
   }
+  nlohmann::ordered_json spaces = nlohmann::json::array();
+  for (const hopper::SpaceWork& space : tuned.work) {
+    spaces.push_back({{"rows", space.extents.rows},
+                      {"columns", space.extents.columns},
+                      {"k", space.extents.k},
+                      {"parts", space.shape.parts},
+                      {"planes", space.planes},
+                      {"operations", space.operations}});
+  }
   return {{"program", job.program.name},
           {"class", tuned.kernel.name},
           {"extents", hopper::text(tuned.kernel.extents)},
+          {"spaces", spaces},
           {"chosen", hopper::code(tuned.chosen.choice)},
           {"chosen_by", hopper::text(tuned.chosen)},
           {"chosen_microseconds", tuned.chosen_microseconds},
@@ -181,7 +192,28 @@ void make_table(const TuneFlags& flags, Gpu& gpu) {
              done == 0 ? 0 : 100 * regret / static_cast<double>(done));
 }
 
+void list(const TuneFlags& flags) {
+  measure::TuneOptions options = flags.options;
+  options.is_diverse = !flags.table.empty();
+  const std::vector<measure::TuneJob> jobs =
+      flags.table.empty() ? jobs_of(flags.programs.programs(), {}) : table_jobs(flags);
+  std::set<std::string> sources;
+  size_t candidates = 0;
+  for (const measure::TuneJob& job : jobs) {
+    const hopper::GemmProgram program(job.program, job.sizes, job.options);
+    const hopper::KernelClass own = program.class_of(job.kernel);
+    fmt::print("{} | {} | {}\n", own.name, hopper::text(own.extents), job.program.name);
+    for (const hopper::KernelLaunch& launch : measure::tuned_launches(job, options)) {
+      sources.insert(launch.source);
+      ++candidates;
+    }
+  }
+  fmt::print("{} kernels, {} configurations of them, {} to compile\n", jobs.size(), candidates,
+             sources.size());
+}
+
 void run(const TuneFlags& flags) {
+  if (flags.lists) return list(flags);
   Gpu gpu;
   if (flags.table.empty()) {
     tune_programs(flags, gpu);
@@ -207,6 +239,7 @@ void add_tune(CLI::App& app) {
       ->capture_default_str();
   command.add_flag("--json", flags->as_json, "Print one JSON object a kernel");
   command.add_flag("!--no-keep", flags->keeps, "Only print what was measured");
+  command.add_flag("--list", flags->lists, "Only list what would be timed; needs no GPU");
   command.add_option("--table", flags->table, "Make the table that is shipped, as this file")
       ->type_name("FILE")
       ->group("For the project");

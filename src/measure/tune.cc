@@ -103,11 +103,20 @@ std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
   return jobs;
 }
 
+std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options) {
+  const hopper::GemmProgram program(job.program, job.sizes, job.options);
+  std::vector<hopper::KernelLaunch> launches;
+  for (const GemmChoice& choice : candidates(program, job.kernel, options))
+    launches.push_back(launch_of(program, job.kernel, choice));
+  return launches;
+}
+
 struct Tuner::Work {
   struct Timed {
     GemmChoice choice;
     std::unique_ptr<hopper::LaunchedKernel> kernel;
-    double ms = 0;  // of a call, roughly
+    bool is_well = true;  // it compiles without a defect
+    double ms = 0;        // of a call, roughly
     std::vector<double> samples;
   };
   using Views = std::vector<std::vector<TensorView>>;
@@ -201,35 +210,47 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& o
     std::set<std::string> sources;
     std::vector<std::pair<std::string, hopper::KernelLaunch>> launches;
     for (const TuneJob& job : jobs) {
-      const hopper::GemmProgram program(job.program, job.sizes, job.options);
-      for (const GemmChoice& choice : candidates(program, job.kernel, options)) {
-        hopper::KernelLaunch launch = launch_of(program, job.kernel, choice);
+      for (hopper::KernelLaunch& launch : tuned_launches(job, options)) {
         if (sources.insert(launch.source).second)
           launches.emplace_back(job.program.name, std::move(launch));
       }
     }
     const unsigned threads = std::max(2U, std::thread::hardware_concurrency()) - 1;
-    try {
-      hopper::parallel_for(launches.size(), threads, [&](size_t i) {
+    hopper::parallel_for(launches.size(), threads, [&](size_t i) {
+      try {
         state->kernels->compile(launches[i].first, launches[i].second);
-      });
-    } catch (const Error&) {  // met again, and told, where the kernel is timed
-    }
+      } catch (const Error&) {  // met again where the kernel is timed
+      }
+    });
   });
 }
 
 TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
   const hopper::GemmProgram program(job.program, job.sizes, job.options);
-  TunedKernel result{program.class_of(job.kernel), program.chosen(job.kernel), 0, {}};
+  TunedKernel result{
+      program.class_of(job.kernel), program.work_of(job.kernel), program.chosen(job.kernel), 0, {}};
   const std::vector<GemmChoice> choices = candidates(program, job.kernel, options);
+  std::vector<std::string> defects(choices.size());
   hopper::parallel_for(choices.size(), 0, [&](size_t i) {
-    work_->state->kernels->compile(job.program.name, launch_of(program, job.kernel, choices[i]));
+    try {
+      const hopper::KernelLaunch launch = launch_of(program, job.kernel, choices[i]);
+      work_->state->kernels->compile(job.program.name, launch);
+      defects[i] = work_->state->kernels->builder().build(job.program.name, launch.source).defect;
+    } catch (const Error& error) {
+      defects[i] = error.what();
+    }
   });
+  const auto is_chosen = [&](const GemmChoice& choice) {
+    return hopper::code(choice) == hopper::code(result.chosen.choice);
+  };
   const Work::Views views = work_->tensors.make(job.program, job.sizes, job.options.row_strides);
 
   std::vector<Work::Timed> timed;
-  for (const GemmChoice& choice : choices)
-    timed.push_back({choice, work_->prepare(job, choice), 0, {}});
+  // One with a defect is no choice; it is only timed if it would be taken without tuning.
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (defects[i].empty() || is_chosen(choices[i]))
+      timed.push_back({choices[i], work_->prepare(job, choices[i]), defects[i].empty(), 0, {}});
+  }
   for (Work::Timed& one : timed) {
     work_->sample(one, views, 1);
     one.ms = std::max(1e-4, work_->sample(one, views, 2));
@@ -250,30 +271,33 @@ TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
       order.begin(),
       order.begin() + static_cast<std::ptrdiff_t>(std::min(options.finalists, order.size())));
   for (Work::Timed* one : order) {
-    const bool is_chosen = hopper::code(one->choice) == hopper::code(result.chosen.choice);
     const bool is_final = std::find(finalists.begin(), finalists.end(), one) != finalists.end();
-    if (is_chosen && !is_final && options.finalists != 0) finalists.push_back(one);
+    if (is_chosen(one->choice) && !is_final && options.finalists != 0) finalists.push_back(one);
   }
   if (finalists.size() > 1) {
+    const double screened = finalists.front()->ms;
     for (Work::Timed* one : finalists) one->samples.clear();
     for (int round = 0; round < 2; ++round) {
       for (Work::Timed* one : finalists) work_->visit(*one, views, options.seconds);
     }
-    for (Work::Timed* one : finalists) {
-      one->ms = median(one->samples);
-    }
-    // What was left out stays behind those that were timed for longer.
+    for (Work::Timed* one : finalists) one->ms = median(one->samples);
+    // What was left out is as far behind the first as it was; and behind those timed for longer.
+    const double change = finalists.front()->ms / screened;
+    double least = finalists.front()->ms;
+    for (const Work::Timed* one : finalists) least = std::min(least, one->ms);
     for (Work::Timed* one : order) {
       if (std::find(finalists.begin(), finalists.end(), one) == finalists.end())
-        one->ms = std::max(one->ms, finalists.front()->ms);
+        one->ms = std::max(one->ms * change, 1.001 * least);
     }
   }
   sort();
   for (const Work::Timed* one : order) {
-    result.choices.push_back({one->choice, one->ms * 1e3});
-    if (hopper::code(one->choice) == hopper::code(result.chosen.choice))
-      result.chosen_microseconds = one->ms * 1e3;
+    if (one->is_well) result.choices.push_back({one->choice, one->ms * 1e3});
+    if (is_chosen(one->choice)) result.chosen_microseconds = one->ms * 1e3;
   }
+  require(!result.choices.empty(),
+          "program '" + job.program.name +
+              "': no configuration compiles without a defect: " + defects.front());
   return result;
 }
 

@@ -25,6 +25,7 @@ struct TuneOptions {
 
 struct TunedKernel {
   hopper::KernelClass kernel;
+  std::vector<hopper::SpaceWork> work;       // what the model is told of it
   hopper::ChosenConfig chosen;               // without tuning
   double chosen_microseconds = 0;            // timed as the others
   std::vector<hopper::TimedChoice> choices;  // fastest first
@@ -44,6 +45,9 @@ struct TuneJob {
 // One for each of its kernels with products.
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
                                const hopper::LowerOptions& options);
+
+// What is compiled to tune it: a launch for each configuration that is timed.
+std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options);
 
 class Tuner {
  public:
