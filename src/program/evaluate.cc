@@ -101,8 +101,11 @@ class Evaluator {
         map_(map_tiles(program)) {}
 
   TensorValues run() {
-    for (size_t i = 0; i < program_.steps.size(); ++i)
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
       values_.push_back(value_of(static_cast<int>(i)));
+      if (!options_.single_precision) continue;
+      for (double& x : values_.back().values) x = round_to(x, DType::f32);
+    }
     return std::move(outputs_);
   }
 

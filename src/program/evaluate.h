@@ -20,6 +20,9 @@ struct EvaluateOptions {
   // Round what is stored (as_stored, and stores to dense tensors) to its type, by way of float as
   // kernels do. Otherwise both are exact.
   bool round_stored = false;
+  // Round the value of every step to fp32: what arithmetic in single precision costs, but for the
+  // order of its sums.
+  bool single_precision = false;
 };
 
 // What the program stores. Throws Error if an input is missing or has a wrong number of elements.
