@@ -14,6 +14,8 @@ void add_eval(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_emit(CLI::App& app);
+void add_check(CLI::App& app);
+void add_bench(CLI::App& app);
 void add_compile(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_info(CLI::App& app);

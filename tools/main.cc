@@ -107,6 +107,8 @@ int main(int argc, char** argv) {
   coda::tools::add_sample(app);
   coda::tools::add_explain(app);
   coda::tools::add_emit(app);
+  coda::tools::add_check(app);
+  coda::tools::add_bench(app);
   coda::tools::add_compile(app);
   coda::tools::add_tune(app);
   coda::tools::add_info(app);

@@ -2,26 +2,37 @@
 #include "cases.h"
 
 namespace coda::hopper_programs {
+namespace {
 
-std::vector<Case> all_cases() {
-  constexpr int64_t kTokens = 16384;
-  constexpr int64_t kPositions = 4096;
+constexpr int64_t kPositions = 4096;
+
+std::string rope(int64_t hidden) { return "rope_" + std::to_string(hidden); }
+
+}  // namespace
+
+const std::vector<Width>& widths() {
+  static const std::vector<Width> all{{2048, 5632}, {4096, 11008}, {8192, 22016}};
+  return all;
+}
+
+std::vector<Case> block_cases(int64_t tokens) {
   std::vector<Case> cases;
-  for (const auto& [d, i] :
-       {std::pair<int64_t, int64_t>{2048, 5632}, {4096, 11008}, {8192, 22016}}) {
-    const auto add = [&](const std::string& row, const std::string& file, int64_t n, int64_t k) {
-      cases.push_back({row, file, d, {{"M", kTokens}, {"N", n}, {"K", k}}});
+  for (const auto& [d, i] : widths()) {
+    const auto add = [&, d = d](const std::string& row, const std::string& file, int64_t n,
+                                int64_t k) {
+      cases.push_back({row, file, d, tokens, {{"M", tokens}, {"N", n}, {"K", k}}});
+    };
+    const auto add_weight_gradient = [&, d = d](const std::string& row, const std::string& file) {
+      cases.push_back({row, file, d, tokens, {{"M", d}, {"N", d}, {"K", tokens}}});
     };
     add("bare product, TN", "product_tn", d, d);
     add("bare product, NN", "product_nn", d, d);
-    cases.push_back({"bare product, NT", "product_nt", d, {{"M", d}, {"N", d}, {"K", kTokens}}});
+    add_weight_gradient("bare product, NT", "product_nt");
     add("residual + norm, K = D", "residual_norm", d, d);
     add("residual + norm, K = I", "residual_norm", d, i);
     add("rstd + SwiGLU", "swiglu", i, d);
-    cases.push_back({"rstd + RoPE",
-                     "rope_" + std::to_string(d),
-                     d,
-                     {{"M", kTokens}, {"K", d}, {"S", kPositions}}});
+    cases.push_back(
+        {"rstd + RoPE", rope(d), d, tokens, {{"M", tokens}, {"K", d}, {"S", kPositions}}});
     if (d <= 4096) {
       add("rstd + LSE + target, V = 32768", "loss", 32768, d);
       add("rstd + LSE + target, V = 128256", "loss", 128256, d);
@@ -30,8 +41,26 @@ std::vector<Case> all_cases() {
     add("norm backward, K = 3D", "norm_backward", d, 3 * d);
     add("norm backward, K = 2I", "norm_backward", d, 2 * i);
     add("SwiGLU backward", "swiglu_backward", i, d);
-    cases.push_back(
-        {"weight gradient into fp32", "weight_gradient", d, {{"M", d}, {"N", d}, {"K", kTokens}}});
+    add_weight_gradient("weight gradient into fp32", "weight_gradient");
+  }
+  return cases;
+}
+
+std::vector<Case> square_cases() {
+  std::vector<Case> cases;
+  for (const Width& width : widths()) {
+    const int64_t d = width.hidden;
+    const auto add = [&](const std::string& row, const std::string& file, int64_t n) {
+      cases.push_back({row, file, d, d, {{"M", d}, {"N", n}, {"K", d}}});
+    };
+    add("bare product, TN", "product_tn", d);
+    add("residual + norm", "residual_norm", d);
+    add("rstd + SwiGLU", "swiglu", d / 2);
+    cases.push_back({"rstd + RoPE", rope(d), d, d, {{"M", d}, {"K", d}, {"S", kPositions}}});
+    add("rstd + LSE + target", "loss", d);
+    add("norm backward", "norm_backward", d);
+    add("SwiGLU backward", "swiglu_backward", d);
+    add("weight gradient into fp32", "weight_gradient", d);
   }
   return cases;
 }

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of each program of a block against the bare product inside it on cuBLAS (the best of its
-// heuristics' first 16), sustained and cool. A line a case on the terminal, a JSON object a
-// candidate in a file. With --tune the configurations that the model ranks first are timed too.
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
+// The table of docs/performance.md: the time of each program of a block, and of whole blocks,
+// against the bare products inside them on cuBLAS (the best of its heuristics' first 16). A line a
+// case on the terminal, a JSON object a candidate in a file. With --tune the configurations that
+// the model ranks first are timed too. (`coda bench` measures any one program or block.)
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
-#include <list>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
-#include "block.h"
+#include "bench/llama_block/block_graph.h"
 #include "cases.h"
+#include "coda/compile.h"
 #include "coda/error.h"
-#include "hopper/parallel_for.h"
-#include "measure/gpu_timer.h"
-#include "measure/program_run.h"
+#include "measure/measure_program.h"
 
 namespace coda::hopper_programs {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using measure::Candidate;
 
 struct Options {
@@ -29,46 +27,20 @@ struct Options {
   std::string rows;  // only cases whose row contains this
   std::string json;
   int64_t hidden = 0;  // only this one
+  std::vector<int64_t> tokens{16384};
+  bool square = false;
   bool tune = false;
+  bool no_cool = false;
+  bool interleaved = false;
   size_t most = 32;  // configurations that are tuned: the best by the model
-  bool cool = true;
-  double seconds = 1.2;  // sustained, each
-};
+  double seconds = 1.2;
 
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--tune") {
-      options.tune = true;
-      continue;
-    }
-    if (flag == "--no-cool") {
-      options.cool = false;
-      continue;
-    }
-    require(i + 1 < argc, flag + " takes a value");
-    const std::string value = argv[++i];
-    if (flag == "--programs") {
-      options.folder = value;
-    } else if (flag == "--rows") {
-      options.rows = value;
-    } else if (flag == "--json") {
-      options.json = value;
-    } else if (flag == "--hidden") {
-      options.hidden = std::stoll(value);
-    } else if (flag == "--most") {
-      options.most = std::stoul(value);
-    } else if (flag == "--seconds") {
-      options.seconds = std::stod(value);
-    } else {
-      throw Error("unknown flag " + flag +
-                  "; there are --programs FOLDER, --rows TEXT, --hidden D, --tune, --most N, "
-                  "--no-cool, --seconds S and --json FILE");
-    }
+  measure::Regimes regimes() const {
+    return {.seconds = seconds,
+            .cool_rounds = no_cool ? 0 : 15,
+            .interleaved_rounds = interleaved ? 9 : 0};
   }
-  return options;
-}
+};
 
 Program read_program(const std::string& path) {
   std::ifstream file(path);
@@ -78,151 +50,152 @@ Program read_program(const std::string& path) {
   return parse_program(text.str());
 }
 
-Candidate* best(std::list<Candidate>& candidates, measure::Spread Candidate::* regime) {
-  return &*std::min_element(candidates.begin(), candidates.end(),
-                            [&](const Candidate& a, const Candidate& b) {
-                              return (a.*regime).median_ms < (b.*regime).median_ms;
-                            });
-}
-
-std::vector<Candidate*> all_of(std::list<Candidate>& candidates) {
-  std::vector<Candidate*> result;
-  for (Candidate& candidate : candidates) result.push_back(&candidate);
-  return result;
-}
-
-// All kernels that a case may time, compiled at once.
-void compile(hopper::HopperState& state, const Program& program, const DimValues& sizes,
-             const std::vector<std::optional<hopper::GemmChoice>>& choices) {
-  hopper::parallel_for(choices.size(), 0, [&](size_t i) {
-    hopper::LowerOptions options;
-    options.choice = choices[i];
-    for (const hopper::KernelLaunch& launch : hopper::lower(program, sizes, options)) {
-      state.kernels->compile(program.name, launch);
-    }
-  });
-}
-
-void measure_case(std::shared_ptr<hopper::HopperState> state, const Case& one,
-                  const Options& options, measure::Timer& timer, std::ofstream& json) {
-  const Program program = read_program(options.folder + "/" + one.file + ".coda");
-  const std::vector<measure::ProductShape> products = measure::products_of(program, one.sizes);
-  const unsigned sets = products.front().flops() > 4e12 ? 2 : 3;
-
-  std::list<Candidate> peers;
-  const measure::ProductPeer peer(*state, products.front(), sets);
-  for (const auto& launch : peer.algorithms()) {
-    Candidate& candidate = peers.emplace_back();
-    candidate.name = "cuBLAS heuristic " + std::to_string(peers.size() - 1);
-    candidate.launch = launch;
+class Table {
+ public:
+  explicit Table(const Options& options) : options_(options) {
+    if (!options.json.empty()) json_.open(options.json);
+    std::printf("%s\n", gpu_.text().c_str());
   }
-  const auto screen = [&](std::list<Candidate>& group) {
-    timer.sustained(all_of(group), 0.12, 1, 0.1);
-    return best(group, &Candidate::sustained);
-  };
 
-  const measure::ProgramTensors tensors(*state, program, one.sizes, sets);
-  std::vector<std::optional<hopper::GemmChoice>> choices{std::nullopt};
-  if (options.tune) {
-    for (const hopper::GemmChoice& choice : hopper::legal_choices(program, one.sizes, {})) {
-      if (choices.size() <= options.most) choices.push_back(choice);
-    }
-  }
-  compile(*state, program, one.sizes, choices);
-  std::vector<std::unique_ptr<hopper::LaunchedKernel>> kernels;
-  std::list<Candidate> ours;
-  for (const auto& choice : choices) {
-    kernels.push_back(measure::prepare(state, program, one.sizes, choice));
-    Candidate& candidate = ours.emplace_back();
-    candidate.name = choice ? hopper::text(*choice) : "chosen";
-    candidate.launch = [kernel = kernels.back().get(), &tensors](unsigned set) {
-      kernel->run(tensors.views(set));
+  void measure_case(const Case& one) {
+    const Program program = read_program(options_.folder + "/" + one.file + ".coda");
+    const measure::MeasuredProgram result = measure::measure_program(
+        gpu_, program, one.sizes,
+        {.regimes = options_.regimes(), .tuned = options_.tune ? options_.most : 0});
+    print_peer(one.row, one.tokens, one.hidden, result.peer, result.product->flops());
+    for (const Candidate& candidate : result.ours) print(candidate, result.peer);
+    end_line();
+    const auto write = [&](const Candidate& candidate, bool screened) {
+      Json line{{"row", one.row},
+                {"hidden", one.hidden},
+                {"tokens", one.tokens},
+                {"product", result.product->text()}};
+      line.update(measure::to_json(candidate));
+      if (screened) line["screened"] = true;
+      json_ << line.dump() << "\n";
     };
+    write(result.peer, false);
+    for (const Candidate& candidate : result.ours) write(candidate, false);
+    for (const Candidate& candidate : result.screened) write(candidate, true);
   }
-  std::vector<Candidate*> last{screen(peers), &ours.front()};
-  if (options.tune) {
-    Candidate* const winner = screen(ours);
-    if (winner != last.back()) last.push_back(winner);
-  }
-  std::map<Candidate*, double> screened;
-  for (Candidate& candidate : ours) screened[&candidate] = candidate.sustained.median_ms;
-  timer.sustained(last, options.seconds, 2, 1.0);
-  if (options.cool) timer.cool(last, 15);
 
-  const double peer_sustained = last.front()->sustained.median_ms;
-  const double peer_cool = last.front()->cool.median_ms;
-  std::printf("%-34s D %5ld  cuBLAS %8.3f ms %6.0f TF %4.0f MHz", one.row.c_str(), one.hidden,
-              peer_sustained, products.front().flops() / peer_sustained * 1e-9,
-              last.front()->clock_mhz);
-  for (size_t i = 1; i < last.size(); ++i) {
-    std::printf("  |  %s %.3f", last[i]->name.c_str(),
-                last[i]->sustained.median_ms / peer_sustained);
-    if (options.cool) std::printf(" cool %.3f", last[i]->cool.median_ms / peer_cool);
-    std::printf(" %4.0f MHz", last[i]->clock_mhz);
+  void measure_block(int64_t tokens, const Width& width, bool backward) {
+    const bench::BlockSize size{.tokens = tokens,
+                                .width = width.hidden,
+                                .mlp = width.mlp,
+                                .heads = width.hidden / 128,
+                                .kv_heads = width.hidden / 128};
+    Graph graph;
+    const CompileRequest request = bench::add_block(graph, size, DType::bf16, backward);
+    CompileOptions options;
+    options.rates = h200_rates();
+    options.storage = DType::bf16;
+    options.objective = Objective::speed;
+    options.sizes = {{"M", tokens}};
+    const measure::MeasuredPlan result = measure::measure_plan(
+        gpu_, compile(graph, request, options).plan, options.sizes, options_.regimes());
+    const std::string row = std::string("block, ") + (backward ? "forward + backward" : "forward");
+    print_peer(row, tokens, width.hidden, result.peer, result.flops);
+    print(result.ours, result.peer);
+    const int64_t bytes = result.session_bytes + result.bound_bytes;
+    const auto joules_a_token = [&](const Candidate& candidate) {
+      return candidate.watts * candidate.sustained.median_ms * 1e-3 / static_cast<double>(tokens);
+    };
+    std::printf(", %.0f W, %.3f mJ a token, %.0f MB (%.0f of them the session's)",
+                result.ours.watts, joules_a_token(result.ours) * 1e3,
+                static_cast<double>(bytes) * 1e-6,
+                static_cast<double>(result.session_bytes) * 1e-6);
+    end_line();
+    for (const Candidate* candidate : {&result.peer, &result.ours}) {
+      Json line{{"row", row}, {"hidden", width.hidden}, {"tokens", tokens}};
+      line.update(measure::to_json(*candidate));
+      line["joules_a_token"] = joules_a_token(*candidate);
+      if (candidate == &result.ours) {
+        line["peak_bytes"] = bytes;
+        line["session_bytes"] = result.session_bytes;
+      }
+      json_ << line.dump() << "\n";
+    }
   }
-  std::printf("\n");
-  std::fflush(stdout);
-  const auto write = [&](const Candidate& candidate, double screened_ms) {
-    json << nlohmann::json{{"row", one.row},
-                           {"hidden", one.hidden},
-                           {"product", products.front().text()},
-                           {"candidate", candidate.name},
-                           {"sustained_ms", candidate.sustained.median_ms},
-                           {"sustained_low_ms", candidate.sustained.low_ms},
-                           {"sustained_high_ms", candidate.sustained.high_ms},
-                           {"cool_ms", candidate.cool.median_ms},
-                           {"screened_ms", screened_ms},
-                           {"sm_mhz", candidate.clock_mhz},
-                           {"watts", candidate.watts}}
-                .dump()
-         << "\n";
-  };
-  for (Candidate& candidate : peers) {
-    if (&candidate == last.front()) write(candidate, 0);
-  }
-  for (Candidate& candidate : ours) write(candidate, screened[&candidate]);
-}
 
-int run(const Options& options) {
-  auto state = std::make_shared<hopper::HopperState>();
-  state->context = std::make_shared<hopper::Context>();
-  const hopper::Context::Scope scope(*state->context);
-  hopper::check_architecture(state->context->info());
-  state->kernels = std::make_unique<hopper::LoadedKernels>(state->context, hopper::CacheOptions{});
-  const measure::PowerMeter power;
-  std::printf("%s, driver API %s, power limit %.0f W\n", state->context->info().name.c_str(),
-              hopper::cuda_version_text(hopper::driver().version).c_str(), power.limit_watts());
-  hopper::check_driver(hopper::driver().stream_create(&state->stream, hopper::cuda::kNonBlocking),
-                       "making a stream");
-  measure::Timer timer(state->stream, power);
-  std::ofstream json;
-  if (!options.json.empty()) json.open(options.json);
-  for (const Case& one : all_cases()) {
-    if (one.row.find(options.rows) == std::string::npos) continue;
-    if (options.hidden != 0 && one.hidden != options.hidden) continue;
+  // An error of one case does not end the others.
+  void attempt(const std::string& row, int64_t hidden, const std::function<void()>& action) {
+    if (row.find(options_.rows) == std::string::npos) return;
+    if (options_.hidden != 0 && hidden != options_.hidden) return;
     try {
-      measure_case(state, one, options, timer, json);
+      action();
     } catch (const Error& error) {
-      std::printf("%s, D %ld: %s\n", one.row.c_str(), one.hidden, error.what());
+      std::printf("%s, D %ld: %s\n", row.c_str(), hidden, error.what());
+    }
+    json_.flush();
+  }
+
+ private:
+  static void print_peer(const std::string& row, int64_t tokens, int64_t hidden,
+                         const Candidate& peer, double flops) {
+    std::printf("%-34s M %5ld D %5ld  cuBLAS %9.4f ms %4.0f TF %4.0f MHz", row.c_str(), tokens,
+                hidden, peer.sustained.median_ms, flops / peer.sustained.median_ms * 1e-9,
+                peer.clock_mhz);
+  }
+  void print(const Candidate& candidate, const Candidate& peer) const {
+    std::printf("  |  %s %.3f", candidate.name.c_str(),
+                candidate.sustained.median_ms / peer.sustained.median_ms);
+    if (!options_.no_cool)
+      std::printf(" cool %.3f", candidate.cool.median_ms / peer.cool.median_ms);
+    if (options_.interleaved)
+      std::printf(" interleaved %.3f",
+                  candidate.interleaved.median_ms / peer.interleaved.median_ms);
+    std::printf(" %4.0f MHz", candidate.clock_mhz);
+  }
+  static void end_line() {
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  measure::Gpu gpu_;
+  std::ofstream json_;
+};
+
+void run(const Options& options) {
+  Table table(options);
+  const auto measure_all = [&](const std::vector<Case>& cases) {
+    for (const Case& one : cases)
+      table.attempt(one.row, one.hidden, [&] { table.measure_case(one); });
+  };
+  if (options.square) return measure_all(square_cases());
+  for (const int64_t tokens : options.tokens) {
+    measure_all(block_cases(tokens));
+    for (const Width& width : widths()) {
+      for (const bool backward : {false, true}) {
+        table.attempt("block", width.hidden, [&] { table.measure_block(tokens, width, backward); });
+      }
     }
   }
-  for (const auto& [hidden, mlp] :
-       {std::pair<int64_t, int64_t>{2048, 5632}, {4096, 11008}, {8192, 22016}}) {
-    if (std::string("block").find(options.rows) == std::string::npos) continue;
-    if (options.hidden != 0 && hidden != options.hidden) continue;
-    for (const bool backward : {false, true}) {
-      measure_block(state, {hidden, mlp, backward, options.seconds}, timer, json);
-    }
-  }
-  return 0;
 }
 
 }  // namespace
 }  // namespace coda::hopper_programs
 
-int main(int argc, char** argv) try {
-  return coda::hopper_programs::run(coda::hopper_programs::parse(argc, argv));
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "hopper_programs: %s\n", error.what());
-  return 2;
+int main(int argc, char** argv) {
+  coda::hopper_programs::Options options;
+  CLI::App app("Programs of a block, and blocks, on a GPU against the bare products on cuBLAS");
+  app.add_option("--programs", options.folder, "folder of the programs")->capture_default_str();
+  app.add_option("--rows", options.rows, "only rows that contain this; blocks are \"block\"");
+  app.add_option("--hidden", options.hidden, "only 2048, 4096 or 8192");
+  app.add_option("--tokens", options.tokens, "rows, M")->delimiter(',')->capture_default_str();
+  app.add_flag("--square", options.square, "M = N = K, programs only");
+  app.add_flag("--tune", options.tune, "also time the configurations that the model ranks first");
+  app.add_option("--most", options.most, "configurations that are tuned")->capture_default_str();
+  app.add_flag("--no-cool", options.no_cool, "without the cool regime");
+  app.add_flag("--interleaved", options.interleaved, "also the interleaved regime");
+  app.add_option("--seconds", options.seconds, "sustained, each, twice")->capture_default_str();
+  app.add_option("--json", options.json, "file for the results");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    coda::hopper_programs::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hopper_programs: %s\n", error.what());
+    return 2;
+  }
 }

@@ -295,7 +295,8 @@ def host_times() -> list[dict]:
     a, b = FORMULAS["residual_norm"].product(tensors)
     out = torch.empty(128, 256, device="cuda", dtype=torch.bfloat16)
     function = compiled(FORMULAS["residual_norm"].compute)
-    calls = {"torch.mm": lambda: torch.mm(a, b, out=out), "torch.compile": lambda: function(tensors)}
+    calls = {"torch.mm": lambda: torch.mm(a, b, out=out),
+             "torch.compile": lambda: function(tensors)}
     results = []
     for name, call in calls.items():
         start = time.perf_counter()
@@ -318,7 +319,7 @@ def host_times() -> list[dict]:
 
 
 def load(path: str) -> dict:
-    """(row, hidden, tokens) -> candidate -> the measured object. Lines without tokens have 16384."""
+    """(row, hidden, tokens) -> candidate -> the object. Lines without tokens have 16384."""
     rows = {}
     with open(path) as file:
         for line in file:

@@ -18,14 +18,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Spread spread(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const auto at = [&](double fraction) {
-    return samples[static_cast<std::size_t>(fraction * static_cast<double>(samples.size() - 1))];
-  };
-  return {.median_ms = at(0.5), .low_ms = at(0.1), .high_ms = at(0.9)};
-}
-
 void shuffle(std::vector<Candidate*>& candidates) {
   static std::mt19937 random(20);
   std::shuffle(candidates.begin(), candidates.end(), random);

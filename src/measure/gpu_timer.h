@@ -7,30 +7,13 @@
 // L2.
 #pragma once
 
-#include <functional>
-#include <string>
 #include <vector>
 
 #include "hopper/driver_api.h"
+#include "measure/candidate.h"
 #include "measure/power_meter.h"
 
 namespace coda::measure {
-
-struct Spread {
-  double median_ms = 0;
-  double low_ms = 0;   // 10th percentile
-  double high_ms = 0;  // 90th percentile
-};
-
-struct Candidate {
-  std::string name;
-  std::function<void(unsigned set)> launch;
-  Spread interleaved;
-  Spread cool;
-  Spread sustained;
-  double clock_mhz = 0;  // the next two in the sustained regime
-  double watts = 0;
-};
 
 class Timer {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors made on the GPU: what a kernel multiplies decides its power, so timings use normal
-// deviates, not zeros.
+// Random tensors, made where they lie: what a kernel multiplies decides its power, so timings use
+// normal deviates, not zeros.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,9 @@ namespace coda::measure {
 // the state's stream.
 void fill_random(hopper::HopperState& state, const TensorView& view, uint64_t seed,
                  float scale = 1.0F, uint32_t limit = 1);
+
+// The same of a tensor in the host's memory, other numbers.
+void fill_random_on_host(const TensorView& view, uint64_t seed, float scale = 1.0F,
+                         uint32_t limit = 1);
 
 }  // namespace coda::measure

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "measure/candidate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace coda::measure {
+namespace {
+
+struct Regime {
+  const char* name;
+  Spread Candidate::* times;
+};
+constexpr Regime kRegimes[] = {{"sustained", &Candidate::sustained},
+                               {"cool", &Candidate::cool},
+                               {"interleaved", &Candidate::interleaved}};
+
+}  // namespace
+
+Spread spread(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double fraction) {
+    return samples[static_cast<std::size_t>(fraction * static_cast<double>(samples.size() - 1))];
+  };
+  return {.median_ms = at(0.5), .low_ms = at(0.1), .high_ms = at(0.9)};
+}
+
+nlohmann::ordered_json to_json(const Candidate& candidate) {
+  nlohmann::ordered_json json{{"candidate", candidate.name}};
+  for (const Regime& regime : kRegimes) {
+    const Spread& times = candidate.*regime.times;
+    if (times.median_ms == 0) continue;
+    const std::string name = regime.name;
+    json[name + "_ms"] = times.median_ms;
+    json[name + "_low_ms"] = times.low_ms;
+    json[name + "_high_ms"] = times.high_ms;
+  }
+  if (candidate.clock_mhz > 0) json["sm_mhz"] = candidate.clock_mhz;
+  if (candidate.watts > 0) json["watts"] = candidate.watts;
+  return json;
+}
+
+std::string ratios(const Candidate& candidate, const Candidate& to) {
+  std::string text;
+  for (const Regime& regime : kRegimes) {
+    const double time = (candidate.*regime.times).median_ms;
+    const double other = (to.*regime.times).median_ms;
+    if (time == 0 || other == 0) continue;
+    char field[64];
+    std::snprintf(field, sizeof field, "%s%.3f (%s)", text.empty() ? "" : "  ", time / other,
+                  regime.name);
+    text += field;
+  }
+  return text;
+}
+
+}  // namespace coda::measure

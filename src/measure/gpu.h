@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU that a benchmark measures on: its context (that of the calling thread while this lives),
+// kernels, a stream of its own, clocks and power.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "hopper/launched_kernel.h"
+#include "measure/gpu_timer.h"
+#include "measure/power_meter.h"
+
+namespace coda::measure {
+
+class Gpu {
+ public:
+  Gpu();  // throws Error if there is none that kernels run on
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  const std::shared_ptr<hopper::HopperState>& state() const { return state_; }
+  const PowerMeter& power() const { return power_; }
+  Timer& timer() { return timer_; }
+  // "NVIDIA H200, driver for CUDA 13.0, power limit 700 W".
+  std::string text() const;
+
+ private:
+  std::shared_ptr<hopper::HopperState> state_;
+  hopper::Context::Scope scope_;
+  PowerMeter power_;
+  Timer timer_;
+};
+
+}  // namespace coda::measure

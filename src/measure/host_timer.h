@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times on the host's processor, which has one speed as long as nothing else runs: candidates are
+// run in turns, in random order, so that what disturbs one disturbs all.
+#pragma once
+
+#include <vector>
+
+#include "measure/candidate.h"
+
+namespace coda::measure {
+
+// Fills Candidate::interleaved. Each runs once before, then in every round as often as takes
+// `round_ms`, at least once; `launch` must return when the work is done.
+void time_on_host(const std::vector<Candidate*>& candidates, int rounds, double round_ms = 20.0);
+
+// "AMD EPYC 9355, 2 threads": the model that the system names.
+std::string processor_text(int threads);
+
+}  // namespace coda::measure

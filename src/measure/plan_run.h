@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan that is ready to run on a backend, with memory of its own for everything that a caller
+// binds, filled once.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "coda/plan.h"
+#include "runtime/session.h"
+
+namespace coda::measure {
+
+class PlanRun {
+ public:
+  // Fills a tensor with random numbers; whole ones (rows of tables, columns) are below `limit`.
+  using Fill = std::function<void(const TensorView& view, uint64_t seed, uint32_t limit)>;
+
+  // The backend must outlive this.
+  PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill);
+
+  // The forward, and the backward if the plan has one.
+  void run();
+
+  int64_t session_bytes() const { return session_.arena_bytes() + session_.saved_bytes(); }
+  int64_t bound_bytes() const { return bound_bytes_; }
+
+ private:
+  Session session_;
+  std::vector<BackendMemory> memory_;
+  int64_t bound_bytes_ = 0;
+};
+
+}  // namespace coda::measure

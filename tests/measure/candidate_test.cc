@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a figure is made of: medians and percentiles of samples, only the regimes that were measured
+// in JSON and in ratios, and random tensors that are as they say.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/float16.h"
+#include "measure/candidate.h"
+#include "measure/random_fill.h"
+
+namespace coda::measure {
+namespace {
+
+TEST(Spread, IsTheMedianAndTheTenthAndNinetiethPercentile) {
+  std::vector<double> samples;
+  for (int i = 100; i >= 0; --i) samples.push_back(i);
+  const Spread times = spread(samples);
+  EXPECT_EQ(times.median_ms, 50);
+  EXPECT_EQ(times.low_ms, 10);
+  EXPECT_EQ(times.high_ms, 90);
+  EXPECT_EQ(spread({3.0}).low_ms, 3);
+  EXPECT_EQ(spread({}).median_ms, 0);
+}
+
+TEST(CandidateJson, HasTheRegimesThatWereMeasured) {
+  Candidate candidate{.name = "plan"};
+  candidate.cool = {.median_ms = 2, .low_ms = 1, .high_ms = 4};
+  const nlohmann::ordered_json json = to_json(candidate);
+  EXPECT_EQ(json["candidate"], "plan");
+  EXPECT_EQ(json["cool_ms"], 2);
+  EXPECT_EQ(json["cool_low_ms"], 1);
+  EXPECT_EQ(json["cool_high_ms"], 4);
+  for (const char* key : {"sustained_ms", "interleaved_ms", "sm_mhz", "watts"})
+    EXPECT_FALSE(json.contains(key)) << key;
+  candidate.sustained.median_ms = 3;
+  candidate.clock_mhz = 1500;
+  candidate.watts = 690;
+  const nlohmann::ordered_json hot = to_json(candidate);
+  EXPECT_EQ(hot["sustained_ms"], 3);
+  EXPECT_EQ(hot["sm_mhz"], 1500);
+  EXPECT_EQ(hot["watts"], 690);
+}
+
+class RandomTensors : public ::testing::TestWithParam<DType> {};
+
+double element(const TensorView& view, int64_t i) {
+  switch (view.dtype) {
+    case DType::f32: return static_cast<const float*>(view.data)[i];
+    case DType::bf16: return float_from_bf16(static_cast<const uint16_t*>(view.data)[i]);
+    case DType::f16: return float_from_f16(static_cast<const uint16_t*>(view.data)[i]);
+    default: return static_cast<const double*>(view.data)[i];
+  }
+}
+
+TEST_P(RandomTensors, HaveMeanZeroAndTheDeviationAskedForAndLeaveGapsAlone) {
+  constexpr int64_t kRows = 100;
+  constexpr int64_t kCols = 200;
+  constexpr int64_t kStride = 204;
+  std::vector<double> memory(kRows * kStride, -77);
+  TensorView view{memory.data(), GetParam(), kRows, kCols, kStride};
+  std::vector<double> before;
+  for (int64_t i = 0; i < kRows * kStride; ++i) before.push_back(element(view, i));
+  fill_random_on_host(view, 5, 0.5F);
+  double sum = 0;
+  double squares = 0;
+  for (int64_t i = 0; i < kRows * kStride; ++i) {
+    const double x = element(view, i);
+    if (i % kStride >= kCols) {
+      if (!std::isnan(x)) EXPECT_EQ(x, before[static_cast<size_t>(i)]);
+      continue;
+    }
+    sum += x;
+    squares += x * x;
+  }
+  constexpr double kCount = kRows * kCols;
+  EXPECT_NEAR(sum / kCount, 0, 4 * 0.5 / std::sqrt(kCount));
+  EXPECT_NEAR(std::sqrt(squares / kCount), 0.5, 0.01);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RandomTensors,
+                         ::testing::Values(DType::f32, DType::bf16, DType::f16, DType::f64),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(RandomTensors, WholeNumbersAreBelowTheirLimitAndReachIt) {
+  std::vector<int32_t> numbers(1000);
+  fill_random_on_host(dense_view(numbers.data(), DType::i32, 1000, 1), 1, 1.0F, 7);
+  std::vector<int> counts(7);
+  for (const int32_t n : numbers) {
+    ASSERT_GE(n, 0);
+    ASSERT_LT(n, 7);
+    ++counts[static_cast<size_t>(n)];
+  }
+  for (const int count : counts) EXPECT_GT(count, 0);
+}
+
+}  // namespace
+}  // namespace coda::measure

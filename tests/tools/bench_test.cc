@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coda bench` on the CPU: what is measured stands beside its products alone, each figure with its
+// spread; and what is asked for wrongly is one clear line. (No figure is judged.)
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const std::string kExamples = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
+
+json measured(Words command) {
+  command.insert(command.end(), {"--backend", "cpu", "--rounds", "3", "--json"});
+  const CommandResult result = run_coda(command);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return json::parse(result.out);
+}
+
+void expect_figures(const json& result, const std::vector<std::string>& names) {
+  ASSERT_EQ(result["candidates"].size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const json& one = result["candidates"][i];
+    EXPECT_EQ(one["candidate"], names[i]);
+    EXPECT_GT(one["interleaved_low_ms"], 0);
+    EXPECT_LE(one["interleaved_low_ms"], one["interleaved_ms"]);
+    EXPECT_LE(one["interleaved_ms"], one["interleaved_high_ms"]);
+    EXPECT_FALSE(one.contains("sm_mhz"));
+  }
+  EXPECT_EQ(result["candidates"][0]["ratio"], 1);
+  EXPECT_THAT(result["device"], HasSubstr("thread"));
+}
+
+TEST(Bench, AProgramStandsBesideItsProductAlone) {
+  const json result =
+      measured({"bench", "program", kExamples + "out_projection.coda", "--sizes", "M=64,D=96"});
+  expect_figures(result, {"products alone", "program"});
+  EXPECT_EQ(result["flops"], 2.0 * 64 * 96 * 96);
+  EXPECT_EQ(result["sizes"]["D"], 96);
+}
+
+TEST(Bench, AProgramWithoutAProductStandsAlone) {
+  const json result =
+      measured({"bench", "program", kExamples + "norm_finalizer.coda", "--sizes", "M=64,D=96"});
+  expect_figures(result, {"program"});
+  EXPECT_FALSE(result.contains("flops"));
+  EXPECT_GT(result["bytes"], 0);
+}
+
+TEST(Bench, ABlockStandsBesideItsProductsAloneAndUnfused) {
+  for (const char* phase : {"forward", "both"}) {
+    const json result = measured({"bench", "block", "--tokens", "64", "--hidden", "64", "--mlp",
+                                  "96", "--heads", "2", "--kv-heads", "1", "--phase", phase});
+    expect_figures(result, {"products alone", "fused", "unfused"});
+    // Out, gate, up, down, q; k and v of one head of two. Backward twice that.
+    const double weights = 64.0 * (64 + 3 * 96 + 64 + 2 * 32);
+    EXPECT_EQ(result["flops"], (result["phase"] == "forward" ? 2 : 6) * 64 * weights);
+    EXPECT_EQ(result["tokens"], 64);
+    EXPECT_GT(result["peak_bytes"], result["session_bytes"]);
+  }
+}
+
+TEST(Bench, ForAPersonItIsATable) {
+  const CommandResult result =
+      run_coda({"bench", "block", "--backend", "cpu", "--tokens", "64", "--hidden", "64", "--mlp",
+                "64", "--heads", "1", "--dtype", "fp32", "--rounds", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const char* part : {"a LLaMA block", "interleaved", "products alone", "fused", "unfused",
+                           "ratio", "MB of the plan's own"}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+}
+
+struct Refusal {
+  const char* name;
+  Words command;
+  int status;
+  const char* message;
+};
+
+class BenchRefuses : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(BenchRefuses, WithOneLine) {
+  const CommandResult result = run_coda(GetParam().command);
+  EXPECT_EQ(result.status, GetParam().status);
+  EXPECT_THAT(result.err, HasSubstr(GetParam().message));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, BenchRefuses,
+    ::testing::Values(
+        Refusal{"nothing", {"bench"}, 2, "bench --help"},
+        Refusal{"sizes_missing",
+                {"bench", "program", kExamples + "out_projection.coda", "--sizes", "M=64"},
+                1,
+                "the size D of program 'out_projection' is not known: give it, as in --sizes D="},
+        Refusal{"no_file", {"bench", "program", "/nowhere/p.coda"}, 1, "/nowhere/p.coda"},
+        Refusal{"heads",
+                {"bench", "block", "--backend", "cpu", "--hidden", "100", "--heads", "3"},
+                1,
+                "--hidden 100 does not divide into 3 heads"},
+        Refusal{"regime", {"bench", "block", "--regimes", "warm"}, 2, "--regimes"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace coda

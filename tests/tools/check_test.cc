@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coda check`: programs that are right pass with an error below its bound at all usual sizes, the
+// same bits in every configuration, and their mathematics; what is not well formed fails with a
+// line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+Words programs_of(const std::string& folder) {
+  Words files;
+  for (const auto& entry : std::filesystem::directory_iterator(CODA_SOURCE_DIR + folder)) {
+    if (entry.path().extension() == ".coda") files.push_back(entry.path());
+  }
+  return files;
+}
+
+TEST(Check, TheExamplesAreRightAtSizesThatFillTilesRaggedAndTiny) {
+  for (const std::string& file : programs_of("/examples/programs")) {
+    const CommandResult result = run_coda({"check", file, "--backend", "cpu"});
+    EXPECT_EQ(result.status, 0) << file << "\n" << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("well formed"));
+    EXPECT_THAT(result.out, HasSubstr("as mathematics:"));
+    EXPECT_THAT(result.out, HasSubstr("the same bits in two runs and 4 configurations"));
+    EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
+    size_t sizes = 0;
+    for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
+    EXPECT_EQ(sizes, 3U) << result.out;
+  }
+}
+
+TEST(Check, GivenSizesAreUsedAndEachStoredTensorHasALine) {
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
+  const CommandResult result = run_coda({"check", file, "--backend", "cpu", "--sizes", "M=30,D=70",
+                                         "--configurations", "2", "--brief"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("sizes D=70 M=30"));
+  for (const char* tensor : {"cpu: x1 ", "cpu: h1 ", "cpu: x1_squares "})
+    EXPECT_THAT(result.out, HasSubstr(tensor));
+  EXPECT_THAT(result.out, HasSubstr("partials by rows"));
+  EXPECT_THAT(result.out, HasSubstr("2 configurations"));
+  EXPECT_THAT(result.out, Not(HasSubstr("as mathematics")));
+}
+
+// Rows are gathered, a column is selected by indices of which some lie outside, and differences
+// cancel: the bound is that of single precision on these very numbers.
+TEST(Check, IndicesAndCancellationAreWithinTheBound) {
+  const TestFolder folder;
+  const std::string file = folder.write("p.coda", R"(program p {
+  acc = gemm(h[M, K]:bf16, w[N, K]:bf16, nt)
+  x = acc + tile(table[T, N], rows=ids[M])
+  store(y, (x + 1000) - 1000)
+  store(chosen, select_column(x, per_row(target[M]:i32)))
+  row_partial(sums, log_sum_exp(x))
+})");
+  const CommandResult result = run_coda({"check", file, "--backend", "cpu"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
+}
+
+TEST(Check, WhatIsNotWellFormedFailsWithTheFileAndTheLine) {
+  const TestFolder folder;
+  const CommandResult result =
+      run_coda({"check", folder.write("bad.coda", "program p {\n  store(x\n}\n")});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("bad.coda"));
+  EXPECT_THAT(result.err, HasSubstr("line 3"));
+}
+
+}  // namespace
+}  // namespace coda

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda bench: the time of a program, or of a LLaMA block without attention, beside that of the
+// products inside it alone; on the GPU where there is one, else on the CPU.
+#include "bench.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "bench/llama_block/block_graph.h"
+#include "checkpoint.h"
+#include "coda/device.h"
+#include "coda/error.h"
+#include "commands.h"
+#include "explained_plan.h"
+#include "program_file.h"
+
+namespace coda::tools {
+namespace {
+
+struct BenchFlags {
+  std::string backend;  // empty: the GPU where there is one
+  double seconds = 1.0;
+  std::vector<std::string> regimes{"sustained", "cool", "interleaved"};
+  int rounds = 15;
+  bool json = false;
+
+  bool on_gpu() const {
+    if (backend == "cpu") return false;
+    const std::string why = why_no_gpu();
+    require(backend.empty() || why.empty(), "--backend gpu: " + why);
+    return why.empty();
+  }
+  measure::Regimes measured() const {
+    const auto has = [&](const char* name) {
+      return std::find(regimes.begin(), regimes.end(), name) != regimes.end();
+    };
+    return {.seconds = has("sustained") ? seconds : 0,
+            .repetitions = 2,
+            .heat_seconds = 1.0,
+            .cool_rounds = has("cool") ? rounds : 0,
+            .interleaved_rounds = has("interleaved") ? rounds : 0};
+  }
+  void add_to(CLI::App& command) {
+    command.add_option("--backend", backend, "cpu or gpu [the GPU where there is one]")
+        ->check(CLI::IsMember({"cpu", "gpu"}));
+    command
+        .add_option("--regimes", regimes,
+                    "On a GPU: sustained (each alone on a hot chip), cool (bursts after pauses), "
+                    "interleaved (bursts in turns)")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"sustained", "cool", "interleaved"}))
+        ->capture_default_str();
+    command.add_option("--seconds", seconds, "On a GPU: of each candidate, sustained, twice")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    command.add_option("--rounds", rounds, "Of the other regimes, and on a CPU")
+        ->check(CLI::Range(1, 10000))
+        ->capture_default_str();
+    command.add_flag("--json", json, "Print one JSON object");
+  }
+};
+
+struct ProgramFlags {
+  BenchFlags bench;
+  std::string file;
+  std::vector<std::string> sizes;
+  size_t tune = 0;
+};
+
+struct BlockFlags {
+  BenchFlags bench;
+  std::optional<int64_t> tokens;
+  std::optional<int64_t> mlp;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> kv_heads;
+  int64_t hidden = 2048;
+  std::string dtype = "bf16";
+  std::string phase = "both";
+};
+
+void show(const Measured& measured, bool json) {
+  if (json) {
+    print_json(measured);
+  } else {
+    print_table(measured);
+  }
+}
+
+void bench_program(const ProgramFlags& flags) {
+  const DimValues sizes = parse_sizes(flags.sizes);
+  const Program program = read_program(flags.file);
+  require_sizes(program, sizes);
+  Measured measured =
+      flags.bench.on_gpu()
+          ? bench_program_on_gpu(program, sizes,
+                                 {.regimes = flags.bench.measured(), .tuned = flags.tune})
+          : bench_program_on_cpu(program, sizes, {.rounds = flags.bench.rounds});
+  measured.title = program.name + text_of(sizes);
+  measured.about["program"] = program.name;
+  measured.about["sizes"] = sizes;
+  show(measured, flags.bench.json);
+}
+
+void bench_block(const BlockFlags& flags) {
+  const bool on_gpu = flags.bench.on_gpu();
+  const DType storage = storage_type(flags.dtype);
+  require(!on_gpu || storage == DType::bf16,
+          "products on a GPU have 16-bit operands: leave --dtype out, or add --backend cpu");
+  const int64_t heads = flags.heads.value_or(std::max<int64_t>(1, flags.hidden / 128));
+  const bench::BlockSize size{.tokens = flags.tokens.value_or(on_gpu ? 16384 : 1024),
+                              .width = flags.hidden,
+                              .mlp = flags.mlp.value_or((flags.hidden * 11 / 4 + 63) / 64 * 64),
+                              .heads = heads,
+                              .kv_heads = flags.kv_heads.value_or(heads)};
+  require(size.width % size.heads == 0 && size.head_dim() % 2 == 0,
+          fmt::format("--hidden {} does not divide into {} heads of an even size", size.width,
+                      size.heads));
+  require(size.heads % size.kv_heads == 0,
+          fmt::format("--heads {} must be a multiple of --kv-heads {}", size.heads, size.kv_heads));
+  const bool backward = flags.phase == "both";
+  CompileOptions options;
+  options.rates = on_gpu ? h200_rates() : cpu_rates();
+  options.storage = storage;
+  options.objective = Objective::speed;
+  options.sizes = {{"M", size.tokens}};
+  const auto plan = [&](bool fuse) {
+    Graph graph;
+    options.fuse = fuse;
+    const CompileRequest request = bench::add_block(graph, size, storage, backward);
+    return compile(graph, request, options).plan;
+  };
+  Measured measured = on_gpu ? bench_plan_on_gpu(plan(true), options.sizes, flags.bench.measured())
+                             : bench_plan_on_cpu(plan(true), plan(false), options.sizes,
+                                                 {.rounds = flags.bench.rounds});
+  measured.tokens = size.tokens;
+  measured.title = fmt::format(
+      "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads "
+      "of {}, {} of keys and values",
+      backward ? "forward + backward" : "forward", flags.dtype, size.tokens, size.width, size.mlp,
+      size.heads, size.head_dim(), size.kv_heads);
+  measured.about.update({{"phase", backward ? "forward + backward" : "forward"},
+                         {"dtype", flags.dtype},
+                         {"hidden", size.width},
+                         {"mlp", size.mlp},
+                         {"heads", size.heads},
+                         {"kv_heads", size.kv_heads}});
+  show(measured, flags.bench.json);
+}
+
+void add_program(CLI::App& bench) {
+  auto flags = std::make_shared<ProgramFlags>();
+  CLI::App& command = *bench.add_subcommand(
+      "program", "A program's time beside that of its product alone (on a GPU: by cuBLAS)");
+  command.add_option("file", flags->file, "The program (.coda)")->required()->type_name("FILE");
+  command.add_option("--sizes", flags->sizes, "Sizes of its symbols: M=16384,N=2048,K=2048")
+      ->delimiter(',')
+      ->type_name("LIST");
+  command
+      .add_option("--tune", flags->tune,
+                  "On a GPU: also time so many other tile configurations, and show the fastest")
+      ->capture_default_str();
+  flags->bench.add_to(command);
+  command.callback([flags] { bench_program(*flags); });
+}
+
+void add_block(CLI::App& bench) {
+  auto flags = std::make_shared<BlockFlags>();
+  CLI::App& command = *bench.add_subcommand(
+      "block",
+      "A LLaMA block without attention, beside its products alone (on a CPU: and unfused)");
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
+  command.add_option("--tokens", flags->tokens, "Rows [16384 on a GPU, 1024 on a CPU]")
+      ->check(at_least_1);
+  command.add_option("--hidden", flags->hidden, "Width of the residual stream")
+      ->check(at_least_1)
+      ->capture_default_str();
+  command.add_option("--mlp", flags->mlp, "Width of the MLP [2.75 times the hidden one]")
+      ->check(at_least_1);
+  command.add_option("--heads", flags->heads, "Heads [of 128]")->check(at_least_1);
+  command.add_option("--kv-heads", flags->kv_heads, "Of keys and values [all]")->check(at_least_1);
+  command.add_option("--dtype", flags->dtype, "Storage: bf16, or fp32 on a CPU")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command.add_option("--phase", flags->phase, "forward, or both with the backward")
+      ->check(CLI::IsMember({"forward", "both"}))
+      ->capture_default_str();
+  flags->bench.add_to(command);
+  command.callback([flags] { bench_block(*flags); });
+}
+
+void add_start(CLI::App& bench) {
+  auto as_json = std::make_shared<bool>(false);
+  CLI::App& command = *bench.add_subcommand(
+      "start", "On a GPU: a new program's first call, a warm start of a block, a launch");
+  command.add_flag("--json", *as_json, "Print one JSON object");
+  command.callback([as_json] { bench_start(*as_json); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App& command =
+      *app.add_subcommand("bench", "Times of a program or of a block beside its products alone");
+  command.require_subcommand(1);
+  add_program(command);
+  add_block(command);
+  add_start(command);
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda bench start: what starting costs. Each part runs in a process of its own with a cache folder
+// of its own, first with nothing in it and then with all kernels, because a process that has
+// compiled once is warm. Times begin when the driver's context exists.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "bench.h"
+#include "bench/llama_block/block_graph.h"
+#include "coda/error.h"
+#include "hopper/hopper_backend.h"
+#include "measure/plan_run.h"
+
+namespace coda::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kTokens = 16384;
+constexpr int64_t kHidden = 4096;
+constexpr int64_t kMlp = 11008;
+
+constexpr const char* kFirst = R"(program first {
+  acc = gemm(y[M, K]:bf16, w[N, K]:bf16, nt)
+  x = as_stored(tile(x0[M, N]:bf16) + acc, bf16)
+  store(x:bf16, x)
+  store(h:bf16, x * per_column(norm[N]:bf16))
+  row_partial(squares, sum(x * x))
+})";
+constexpr const char* kSecond = R"(program second {
+  gate = gemm(h[M, K]:bf16, w_gate[N, K]:bf16, nt)
+  up = gemm(h, w_up[N, K]:bf16, nt)
+  r = per_row(r[M])
+  store(a:bf16, silu(gate * r) * (up * r))
+})";
+constexpr const char* kTiny = "program tiny { store(y:bf16, tile(x[M, N]:bf16)) }";
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// What `part` returns, from a process of its own.
+Json in_its_own_process(const std::function<Json()>& part) {
+  int ends[2];
+  require(pipe(ends) == 0, "cannot make a pipe for a process of its own");
+  std::fflush(stdout);
+  const pid_t child = fork();
+  require(child >= 0, "cannot start a process of its own");
+  if (child == 0) {
+    close(ends[0]);
+    Json result;
+    try {
+      result = part();
+    } catch (const std::exception& error) {
+      result = {{"error", error.what()}};
+    }
+    const std::string text = result.dump();
+    for (size_t done = 0; done < text.size();) {
+      const ssize_t written = write(ends[1], text.data() + done, text.size() - done);
+      if (written <= 0) _exit(1);
+      done += static_cast<size_t>(written);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  require(!text.empty(), "a measuring process ended without a result");
+  Json result = Json::parse(text);
+  if (result.contains("error")) throw Error(result["error"].get<std::string>());
+  return result;
+}
+
+class Part {
+ public:
+  explicit Part(const std::string& cache) : cache_(cache), stream_(Stream::make()) {}
+
+  std::unique_ptr<hopper::HopperBackend> backend() const {
+    hopper::HopperOptions options;
+    options.cache.folder = cache_;
+    auto made = hopper::make_hopper_backend(options);
+    made->use_stream(stream_);
+    return made;
+  }
+
+  // Milliseconds from its text to its first result.
+  double first_call(Backend& backend, const char* text, const DimValues& sizes) {
+    const Program parsed = parse_program(text);
+    std::vector<TensorView> views = tensors(backend, parsed, sizes);
+    const auto start = Clock::now();
+    const Program program = parse_program(text);
+    const std::unique_ptr<Kernel> kernel = backend.prepare(program, sizes);
+    kernel->run(views);
+    backend.synchronize();
+    return ms_since(start);
+  }
+
+  std::vector<TensorView> tensors(Backend& backend, const Program& program,
+                                  const DimValues& sizes) {
+    std::vector<TensorView> views;
+    for (const TensorDecl& decl : program.tensors) {
+      const PhysicalShape shape = physical_shape(decl, sizes);
+      memory_.push_back(backend.allocate(
+          static_cast<size_t>(shape.rows * shape.cols * size_of(decl.dtype)), decl.name));
+      views.push_back(dense_view(memory_.back().get(), decl.dtype, shape.rows, shape.cols));
+      backend.fill(views.back(), std::byte{0});
+    }
+    backend.synchronize();
+    return views;
+  }
+
+ private:
+  std::string cache_;
+  Stream stream_;
+  std::vector<BackendMemory> memory_;
+};
+
+Plan block_plan(int64_t tokens, int64_t hidden, int64_t mlp) {
+  const bench::BlockSize size{.tokens = tokens,
+                              .width = hidden,
+                              .mlp = mlp,
+                              .heads = hidden / 128,
+                              .kv_heads = hidden / 128};
+  Graph graph;
+  const CompileRequest request = bench::add_block(graph, size, DType::bf16, true);
+  CompileOptions options;
+  options.rates = h200_rates();
+  options.storage = DType::bf16;
+  options.objective = Objective::speed;
+  options.sizes = {{"M", tokens}};
+  return compile(graph, request, options).plan;
+}
+
+// A block's plan, backend and session, and its first run.
+Json block_start(Part& part) {
+  Json times;
+  auto start = Clock::now();
+  const Plan plan = block_plan(kTokens, kHidden, kMlp);
+  times["plan_ms"] = ms_since(start);
+  start = Clock::now();
+  const auto backend = part.backend();
+  const auto zero = [&](const TensorView& view, uint64_t, uint32_t) {
+    backend->fill(view, std::byte{0});
+  };
+  {
+    const Session session(plan, *backend, {{"M", kTokens}});
+  }
+  times["ready_ms"] = ms_since(start);
+  measure::PlanRun run(plan, *backend, {{"M", kTokens}}, zero);
+  backend->synchronize();
+  start = Clock::now();
+  run.run();
+  times["first_run_enqueued_ms"] = ms_since(start);
+  backend->synchronize();
+  return times;
+}
+
+Json cold(const std::string& cache) {
+  Part part(cache);
+  Json times;
+  const auto start = Clock::now();
+  const auto backend = part.backend();
+  times["backend_ms"] = ms_since(start);
+  const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
+  times["first_program_ms"] = part.first_call(*backend, kFirst, sizes);
+  times["next_program_ms"] = part.first_call(*backend, kSecond, sizes);
+  times["block"] = block_start(part);
+  return times;
+}
+
+// Microseconds of the host, the median of rounds that begin with an idle GPU.
+double host_us(Backend& backend, int calls, const std::function<void()>& call) {
+  constexpr int kRounds = 21;
+  std::vector<double> rounds;
+  call();
+  for (int round = 0; round < kRounds; ++round) {
+    backend.synchronize();
+    const auto start = Clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    rounds.push_back(ms_since(start) * 1e3 / calls);
+  }
+  backend.synchronize();
+  return measure::spread(rounds).median_ms;  // it only sorts
+}
+
+Json warm(const std::string& cache) {
+  Part part(cache);
+  Json times;
+  times["block"] = block_start(part);
+  const auto backend = part.backend();
+  const DimValues sizes{{"M", 128}, {"N", 256}, {"K", 64}};
+  const auto launch_us = [&](const char* text) {
+    const Program program = parse_program(text);
+    const std::vector<TensorView> views = part.tensors(*backend, program, sizes);
+    const std::unique_ptr<Kernel> kernel = backend->prepare(program, sizes);
+    return host_us(*backend, 500, [&] { kernel->run(views); });
+  };
+  times["launch_us"] = launch_us(kTiny);
+  times["gemm_launch_us"] = launch_us(kFirst);
+  const Plan plan = block_plan(128, 256, 512);
+  measure::PlanRun run(
+      plan, *backend, {{"M", 128}},
+      [&](const TensorView& view, uint64_t, uint32_t) { backend->fill(view, std::byte{0}); });
+  int launches = 0;
+  for (const auto* steps : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *steps)
+      launches +=
+          static_cast<int>(hopper::lower(std::get<Program>(step.work), {{"M", 128}}, {}).size());
+  }
+  times["block_launches"] = launches;
+  times["block_launch_us"] = host_us(*backend, 20, [&] { run.run(); }) / launches;
+  return times;
+}
+
+}  // namespace
+
+void bench_start(bool as_json) {
+  // No context in this process: the driver's does not outlive a fork.
+  std::string folder = (fs::temp_directory_path() / "coda-start-XXXXXX").string();
+  require(mkdtemp(folder.data()) != nullptr, "cannot make a folder for a cache at " + folder);
+  Json result;
+  try {
+    result["device"] = in_its_own_process([] { return Json{{"gpu", describe_gpu()}}; })["gpu"];
+    result["cold"] = in_its_own_process([&] { return cold(folder); });
+    result["warm"] = in_its_own_process([&] { return warm(folder); });
+  } catch (...) {
+    fs::remove_all(folder);
+    throw;
+  }
+  fs::remove_all(folder);
+  if (as_json) {
+    fmt::print("{}\n", result.dump(2));
+    return;
+  }
+  const Json& cold = result["cold"];
+  const Json& warm = result["warm"];
+  const auto row = [](const char* what, const Json& value, const char* unit) {
+    fmt::print("{:66} {:9.2f} {}\n", what, value.get<double>(), unit);
+  };
+  fmt::print("{}\n", result["device"].get<std::string>());
+  row("a new program's first call, the first of a process", cold["first_program_ms"], "ms");
+  row("a new program's first call, a further one", cold["next_program_ms"], "ms");
+  row("a block ready to run, forward + backward, nothing in the cache", cold["block"]["ready_ms"],
+      "ms");
+  row("the same in a process that finds all in the cache", warm["block"]["ready_ms"], "ms");
+  row("its plan, compiled from the graph", warm["block"]["plan_ms"], "ms");
+  row("the host's time for its first run", warm["block"]["first_run_enqueued_ms"], "ms");
+  row("the host's time for a launch without a product", warm["launch_us"], "us");
+  row("the host's time for a launch with a product", warm["gemm_launch_us"], "us");
+  row(fmt::format("the host's time for a launch of a block ({} of them)",
+                  warm["block_launches"].get<int>())
+          .c_str(),
+      warm["block_launch_us"], "us");
+}
+
+}  // namespace coda::tools

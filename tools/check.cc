@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda check: whether a program is well formed, and whether the backends compute what it says: on
+// random inputs against float64, at sizes that fill tiles and at ragged ones, with poisoned memory,
+// and with the same bits whatever the configuration.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "check_run.h"
+#include "coda/device.h"
+#include "coda/error.h"
+#include "coda/graph.h"
+#include "commands.h"
+#include "cpu/cpu_backend.h"
+#include "explained_plan.h"
+#include "hopper/choose_config.h"
+#include "hopper/device_memory.h"
+#include "hopper/hopper_backend.h"
+#include "program/lift.h"
+#include "program_file.h"
+
+namespace coda::tools {
+namespace {
+
+struct CheckFlags {
+  std::vector<std::string> files;
+  std::vector<std::string> sizes;
+  std::string backend;  // empty: all that there are
+  size_t configurations = 4;
+  uint64_t seed = 1;
+  bool brief = false;
+};
+
+// A backend with one way to cut a program into tiles.
+struct Configuration {
+  std::string name;
+  std::shared_ptr<Backend> backend;
+  Runner runner;
+};
+
+std::vector<Configuration> cpu_configurations(size_t count) {
+  std::vector<Configuration> made;
+  const auto add = [&](const char* name, const cpu::CpuOptions& options) {
+    if (made.size() >= std::max<size_t>(count, 1)) return;
+    std::shared_ptr<Backend> backend = cpu::make_cpu_backend(options);
+    made.push_back({name, backend, runner_on_host(*backend)});
+  };
+  add("as chosen", {});
+  add("one thread", {.threads = 1});
+  add("tiles of 64 x 64", {.tile_rows = 64, .tile_cols = 64});
+  add("tiles of 128 x 256", {.tile_rows = 128, .tile_cols = 256});
+  return made;
+}
+
+Runner runner_on_gpu(hopper::HopperBackend& backend, const Stream& stream) {
+  const auto words = [](const std::vector<std::byte>& image) {
+    return dense_view(const_cast<std::byte*>(image.data()), DType::i32, 1,
+                      static_cast<int64_t>(image.size() / 4));
+  };
+  return {.backend = &backend,
+          .upload = [=](const std::vector<std::byte>& image) -> BackendMemory {
+            const auto tensor = std::make_shared<DeviceTensor>(
+                DType::i32, 1, static_cast<int64_t>(image.size() / 4), stream);
+            tensor->upload(words(image), stream);
+            stream.synchronize();
+            return {tensor, static_cast<std::byte*>(tensor->view().data)};
+          },
+          .download =
+              [=](const BackendMemory& memory, std::vector<std::byte>& image) {
+                hopper::copy_to_host(
+                    dense_view(memory.get(), DType::i32, 1, static_cast<int64_t>(image.size() / 4)),
+                    words(image), stream.handle());
+                stream.synchronize();
+              }};
+}
+
+std::vector<Configuration> gpu_configurations(const Program& program, const DimValues& sizes,
+                                              size_t count) {
+  std::vector<std::optional<hopper::GemmChoice>> choices{std::nullopt};
+  for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+    if (choices.size() < count) choices.emplace_back(choice);
+  }
+  const Stream stream = Stream::make();
+  std::vector<Configuration> made;
+  for (const auto& choice : choices) {
+    hopper::HopperOptions options;
+    options.lowering = [choice](const Program& lowered, const DimValues& of,
+                                const hopper::LowerOptions& asked) {
+      hopper::LowerOptions with = asked;
+      if (choice) with.choice = choice;
+      return hopper::lower(lowered, of, with);
+    };
+    std::shared_ptr<hopper::HopperBackend> backend = hopper::make_hopper_backend(options);
+    backend->use_stream(stream);
+    made.push_back(
+        {choice ? hopper::text(*choice) : "as chosen", backend, runner_on_gpu(*backend, stream)});
+  }
+  return made;
+}
+
+// Sizes that fill tiles, ragged ones, and ones smaller than any tile.
+std::vector<DimValues> usual_sizes(const Program& program) {
+  constexpr int64_t kRagged[] = {77, 131, 203, 67, 95, 149};
+  std::vector<DimValues> all(3);
+  int64_t i = 0;
+  for (const std::string& symbol : symbols_of(program)) {
+    all[0][symbol] = 128 + 64 * i;
+    all[1][symbol] = kRagged[i % 6];
+    all[2][symbol] = 1 + 7 * i;
+    ++i;
+  }
+  if (i == 0) all.resize(1);
+  return all;
+}
+
+void print_graph(const Program& program) {
+  fmt::print("{}: well formed; {} tensors, {} steps\n", program.name, program.tensors.size(),
+             program.steps.size());
+  try {
+    Graph graph;
+    program::LiftedTensors lifted;
+    program::lift(program, graph, lifted);
+    std::vector<int> roots;
+    for (const auto* group : {&lifted.values, &lifted.reduced}) {
+      for (const auto& [name, value] : *group) {
+        if (graph.node(value.id).op != Op::input) roots.push_back(value.id);
+      }
+    }
+    fmt::print("as mathematics:\n{}", text(graph, roots));
+    for (const auto* group : {&lifted.values, &lifted.reduced}) {
+      for (const auto& [name, value] : *group) {
+        if (graph.node(value.id).op != Op::input)
+          fmt::print("{} is {}%{}\n", name, group == &lifted.reduced ? "reduced from " : "",
+                     value.id);
+      }
+    }
+  } catch (const Error& error) {
+    fmt::print("no graph: {}\n", error.what());
+  }
+}
+
+class Checker {
+ public:
+  explicit Checker(const CheckFlags& flags) : flags_(flags) {
+    if (flags.backend == "cpu") return;
+    const std::string why = why_no_gpu();
+    require(flags.backend.empty() || why.empty(), "--backend gpu: " + why);
+    has_gpu_ = why.empty();
+    fmt::print("{}\n", has_gpu_ ? describe_gpu() : "no GPU: " + why);
+  }
+
+  bool check(const Program& program, const DimValues& sizes) {
+    fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
+    const TensorValues inputs = random_inputs(program, sizes, flags_.seed);
+    exact_ = program::evaluate(program, sizes, inputs);
+    const TensorValues stored = program::evaluate(program, sizes, inputs, {.round_stored = true});
+    const TensorValues single =
+        program::evaluate(program, sizes, inputs, {.single_precision = true});
+    bounds_.clear();
+    for (const auto& [name, values] : exact_) {
+      bounds_[name] = relative_error(stored.at(name), values) +
+                      std::max(1e-5, 16 * relative_error(single.at(name), values));
+    }
+    bool is_right = true;
+    if (flags_.backend != "gpu") {
+      is_right = check(program, sizes, inputs, "cpu", 1, cpu_configurations(flags_.configurations));
+    }
+    if (!has_gpu_) return is_right;
+    std::vector<Configuration> configurations;
+    try {
+      configurations = gpu_configurations(program, sizes, flags_.configurations);
+      hopper::lower(program, sizes, {});
+    } catch (const Error& error) {
+      fmt::print("  gpu: refused: {}\n", error.what());
+      return is_right;
+    }
+    return check(program, sizes, inputs, "gpu", 8, configurations) && is_right;
+  }
+
+ private:
+  bool check(const Program& program, const DimValues& sizes, const TensorValues& inputs,
+             const char* backend, int64_t row_multiple,
+             const std::vector<Configuration>& configurations) {
+    const auto run = [&](const Configuration& configuration) {
+      return run_between_guards(configuration.runner, program, sizes, inputs, row_multiple);
+    };
+    const CheckedRun first = run(configurations.front());
+    bool is_right = first.outside.empty();
+    if (!is_right)
+      fmt::print("  {}: WRONG: memory outside was written, beside {}\n", backend, first.outside);
+    for (const TensorDecl& decl : program.tensors) {
+      const auto expected = exact_.find(decl.name);
+      if (expected == exact_.end()) continue;
+      const double error = relative_error(first.results.at(decl.name), expected->second);
+      const bool is_close = error <= bounds_.at(decl.name);
+      is_right = is_right && is_close;
+      const auto odd = std::count_if(expected->second.begin(), expected->second.end(),
+                                     [](double x) { return !std::isfinite(x); });
+      fmt::print("  {}: {:20} {:4} {:24} error {:.2e}, bound {:.2e}  {}{}\n", backend, decl.name,
+                 name_of(decl.dtype), kind_of(decl), error, bounds_.at(decl.name),
+                 is_close ? "ok" : "WRONG",
+                 odd > 0 ? fmt::format(" ({} elements are not finite)", odd) : "");
+    }
+    std::string different;
+    if (run(configurations.front()).bits != first.bits) different = "a second run";
+    for (size_t i = 1; i < configurations.size(); ++i) {
+      if (run(configurations[i]).bits != first.bits)
+        different += (different.empty() ? "" : ", ") + configurations[i].name;
+    }
+    if (different.empty()) {
+      fmt::print("  {}: the same bits in two runs and {} configurations\n", backend,
+                 configurations.size());
+    } else {
+      fmt::print("  {}: WRONG: other bits in: {}\n", backend, different);
+    }
+    return is_right && different.empty();
+  }
+
+  static std::string kind_of(const TensorDecl& decl) {
+    const char* kind = decl.kind == TensorKind::row_partial      ? " by rows"
+                       : decl.kind == TensorKind::column_partial ? " by columns"
+                                                                 : "";
+    return decl.shape.text() + (*kind != 0 ? " partials" : "") + kind;
+  }
+
+  const CheckFlags& flags_;
+  bool has_gpu_ = false;
+  TensorValues exact_;
+  std::map<std::string, double> bounds_;
+};
+
+void run(const CheckFlags& flags) {
+  const DimValues given = parse_sizes(flags.sizes);
+  std::vector<Program> programs;
+  for (const std::string& file : flags.files) programs.push_back(read_program(file));
+  Checker checker(flags);
+  bool is_right = true;
+  for (const Program& program : programs) {
+    if (!flags.brief) fmt::print("\n");
+    if (!flags.brief) print_graph(program);
+    std::vector<DimValues> all = usual_sizes(program);
+    if (!given.empty()) {
+      require_sizes(program, given);
+      all = {given};
+    }
+    fmt::print("{}{}", flags.brief ? "\n" : "", flags.brief ? program.name : "");
+    for (const DimValues& sizes : all) is_right = checker.check(program, sizes) && is_right;
+  }
+  if (!is_right) throw Error("a backend does not compute what the program says: see WRONG above");
+}
+
+}  // namespace
+
+void add_check(CLI::App& app) {
+  auto flags = std::make_shared<CheckFlags>();
+  CLI::App& command = *app.add_subcommand(
+      "check",
+      "Whether programs are well formed, and whether the backends compute what they say: random "
+      "inputs against float64");
+  command.add_option("programs", flags->files, "Files of programs (.coda)")
+      ->required()
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--sizes", flags->sizes,
+          "Sizes of the programs' symbols, as in M=256,N=512 [sizes that fill tiles, ragged "
+          "ones and tiny ones]")
+      ->delimiter(',')
+      ->type_name("LIST");
+  command.add_option("--backend", flags->backend, "cpu or gpu [all that there are]")
+      ->check(CLI::IsMember({"cpu", "gpu"}));
+  command
+      .add_option("--configurations", flags->configurations,
+                  "Ways to cut it into tiles whose bits are compared")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command.add_option("--seed", flags->seed, "Of the inputs")->capture_default_str();
+  command.add_flag("--brief", flags->brief, "Leave the mathematics out");
+  command.callback([flags] { run(*flags); });
+}
+
+}  // namespace coda::tools

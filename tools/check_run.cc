@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check_run.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "base/float16.h"
+#include "measure/program_run.h"
+#include "plan/step_tensors.h"
+
+namespace coda::tools {
+namespace {
+
+constexpr int64_t kGuard = 64;  // elements before and behind a tensor
+
+double rounded(double value, DType type) {
+  const float narrow = static_cast<float>(value);
+  switch (type) {
+    case DType::f32: return narrow;
+    case DType::bf16: return float_from_bf16(bf16_from_float(narrow));
+    case DType::f16: return float_from_f16(f16_from_float(narrow));
+    default: return value;
+  }
+}
+
+void write_element(DType type, std::byte* data, int64_t i, double value) {
+  const float narrow = static_cast<float>(value);
+  switch (type) {
+    case DType::f32: reinterpret_cast<float*>(data)[i] = narrow; break;
+    case DType::bf16: reinterpret_cast<uint16_t*>(data)[i] = bf16_from_float(narrow); break;
+    case DType::f16: reinterpret_cast<uint16_t*>(data)[i] = f16_from_float(narrow); break;
+    case DType::f64: reinterpret_cast<double*>(data)[i] = value; break;
+    case DType::i32:
+      reinterpret_cast<int32_t*>(data)[i] =
+          std::isnan(value) ? std::numeric_limits<int32_t>::min() : static_cast<int32_t>(value);
+      break;
+  }
+}
+
+double read_element(DType type, const std::byte* data, int64_t i) {
+  switch (type) {
+    case DType::f32: return reinterpret_cast<const float*>(data)[i];
+    case DType::bf16: return float_from_bf16(reinterpret_cast<const uint16_t*>(data)[i]);
+    case DType::f16: return float_from_f16(reinterpret_cast<const uint16_t*>(data)[i]);
+    case DType::f64: return reinterpret_cast<const double*>(data)[i];
+    case DType::i32: return reinterpret_cast<const int32_t*>(data)[i];
+  }
+  return 0;
+}
+
+// A tensor between its guards.
+class Image {
+ public:
+  Image(const TensorDecl& decl, const DimValues& sizes, const std::vector<double>* values,
+        int64_t row_multiple)
+      : dtype_(decl.dtype), shape_(physical_shape(decl, sizes)) {
+    stride_ = shape_.cols == 1 ? 1 : (shape_.cols / row_multiple + 1) * row_multiple;
+    const int64_t count = 2 * kGuard + shape_.rows * stride_;
+    bytes_.resize(static_cast<size_t>(count * size_of(dtype_) + 7) / 8 * 8);
+    for (int64_t i = 0; i < count; ++i)
+      write_element(dtype_, bytes_.data(), i, std::numeric_limits<double>::quiet_NaN());
+    if (values == nullptr) return;
+    for (int64_t i = 0; i < shape_.rows * shape_.cols; ++i)
+      write_element(dtype_, bytes_.data(), place(i), (*values)[static_cast<size_t>(i)]);
+  }
+
+  std::vector<std::byte>& bytes() { return bytes_; }
+  TensorView view_at(std::byte* base) const {
+    return {base + kGuard * size_of(dtype_), dtype_, shape_.rows, shape_.cols, stride_};
+  }
+  std::vector<double> values() const {
+    std::vector<double> result(static_cast<size_t>(shape_.rows * shape_.cols));
+    for (size_t i = 0; i < result.size(); ++i)
+      result[i] = read_element(dtype_, bytes_.data(), place(static_cast<int64_t>(i)));
+    return result;
+  }
+  bool guards_are_whole() const {
+    const int64_t count = 2 * kGuard + shape_.rows * stride_;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = i - kGuard;
+      const bool inside = at >= 0 && at < shape_.rows * stride_ && at % stride_ < shape_.cols;
+      const double value = read_element(dtype_, bytes_.data(), i);
+      const bool is_poison =
+          dtype_ == DType::i32 ? value == std::numeric_limits<int32_t>::min() : std::isnan(value);
+      if (!inside && !is_poison) return false;
+    }
+    return true;
+  }
+
+ private:
+  int64_t place(int64_t i) const { return kGuard + i / shape_.cols * stride_ + i % shape_.cols; }
+
+  DType dtype_;
+  PhysicalShape shape_;
+  int64_t stride_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+bool is_selected(const Program& program, size_t tensor) {
+  for (const Step& step : program.steps) {
+    if (step.kind == StepKind::select_column &&
+        program.steps[step.operands[1]].tensor == static_cast<int>(tensor))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  TensorValues inputs;
+  const std::vector<StepTensor> uses = step_tensors({program.name, {}, program, {}});
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    if (!uses[t].read) continue;
+    const TensorDecl& decl = program.tensors[t];
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    std::vector<double>& values = inputs[decl.name];
+    values.resize(static_cast<size_t>(shape.rows * shape.cols));
+    const int64_t outside = is_selected(program, t) ? 1 : 0;
+    const int64_t limit = measure::index_limit(program, sizes, static_cast<int>(t));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (decl.dtype == DType::i32) {
+        values[i] = static_cast<double>(
+            static_cast<int64_t>(random() % static_cast<uint64_t>(limit + 2 * outside)) - outside);
+        continue;
+      }
+      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
+      // The second lane of a partial is a sum of positive terms.
+      const bool is_positive = decl.lanes == 2 && i >= values.size() / 2;
+      values[i] = rounded(is_positive ? 1 + unit : 2 * unit - 1, decl.dtype);
+    }
+  }
+  return inputs;
+}
+
+Runner runner_on_host(Backend& backend) {
+  return {.backend = &backend,
+          .upload =
+              [&backend](const std::vector<std::byte>& image) {
+                BackendMemory memory = backend.allocate(image.size(), "a tensor");
+                std::memcpy(memory.get(), image.data(), image.size());
+                return memory;
+              },
+          .download =
+              [](const BackendMemory& memory, std::vector<std::byte>& image) {
+                std::memcpy(image.data(), memory.get(), image.size());
+              }};
+}
+
+CheckedRun run_between_guards(const Runner& runner, const Program& program, const DimValues& sizes,
+                              const TensorValues& inputs, int64_t row_multiple) {
+  std::vector<Image> images;
+  std::vector<BackendMemory> memory;
+  std::vector<TensorView> views;
+  for (const TensorDecl& decl : program.tensors) {
+    const auto given = inputs.find(decl.name);
+    images.emplace_back(decl, sizes, given == inputs.end() ? nullptr : &given->second,
+                        row_multiple);
+    memory.push_back(runner.upload(images.back().bytes()));
+    views.push_back(images.back().view_at(memory.back().get()));
+  }
+  runner.backend->prepare(program, sizes)->run(views);
+  runner.backend->synchronize();
+  CheckedRun run;
+  const std::vector<StepTensor> uses = step_tensors({program.name, {}, program, {}});
+  for (size_t t = 0; t < images.size(); ++t) {
+    runner.download(memory[t], images[t].bytes());
+    const std::string& name = program.tensors[t].name;
+    if (!images[t].guards_are_whole()) run.outside += (run.outside.empty() ? "" : ", ") + name;
+    if (!uses[t].written) continue;
+    run.results[name] = images[t].values();
+    run.bits[name] = images[t].bytes();
+  }
+  return run;
+}
+
+double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (std::isinf(b[i]) && a[i] == b[i]) continue;
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program in a file, and the sizes that it is run with.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "coda/program.h"
+
+namespace coda::tools {
+
+// Parsed and verified. Throws Error naming the file and the line.
+Program read_program(const std::string& file);
+
+// The symbols of its tensors' shapes.
+std::set<std::string> symbols_of(const Program& program);
+
+// Throws Error naming a symbol that has no size.
+void require_sizes(const Program& program, const DimValues& sizes);
+
+// " M=16384 N=2048".
+std::string text_of(const DimValues& sizes);
+
+}  // namespace coda::tools
