@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "hopper/gemm_program.h"
+#include "hopper/lower_parts.h"
 #include "hopper/tuned_file.h"
 #include "model_programs.h"
 
@@ -21,13 +22,13 @@ struct EmitFlags {
 };
 
 // The choice of each kernel with products and why, then all others, as the model ranks them.
-void list_choices(const SizedProgram& one) {
-  const hopper::GemmProgram program(one.program, one.sizes, one.options);
+void list_choices(const Program& whole, const DimValues& sizes,
+                  const hopper::LowerOptions& options) {
+  const hopper::GemmProgram program(whole, sizes, options);
   for (size_t kernel = 0; kernel < program.kernels(); ++kernel) {
     const hopper::ChosenConfig chosen = program.chosen(kernel);
     const hopper::KernelClass own = program.class_of(kernel);
-    fmt::print("{}: {}, from {}\n", one.program.name, hopper::text(chosen.choice),
-               hopper::text(chosen));
+    fmt::print("{}: {}, from {}\n", whole.name, hopper::text(chosen.choice), hopper::text(chosen));
     fmt::print("  class {}, extents {}\n", own.name, hopper::text(own.extents));
     for (const hopper::RankedChoice& ranked : program.ranked(kernel))
       fmt::print("  {}\n", hopper::text(ranked.choice));
@@ -41,10 +42,15 @@ void run(const EmitFlags& flags) {
   for (SizedProgram& one : flags.programs.programs()) {
     one.options.tuned = tuned;
     if (flags.choices) {
-      list_choices(one);
+      for (const hopper::LoweredPart& part :
+           hopper::parts_of(one.program, one.sizes, one.options)) {
+        list_choices(part.part.program, one.sizes, part.options);
+      }
       continue;
     }
+    std::string note;
     for (const hopper::KernelLaunch& launch : hopper::lower(one.program, one.sizes, one.options)) {
+      if (launch.note != note) fmt::print("// {}\n", note = launch.note);
       if (!seen.insert(launch.source).second) continue;
       fmt::print("// {}: {} CTAs of {} threads in clusters of {}, {} bytes of shared memory\n{}\n",
                  one.program.name, launch.grid, launch.threads, launch.cluster, launch.shared_bytes,

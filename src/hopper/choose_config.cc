@@ -6,8 +6,6 @@
 #include <cstdio>
 
 #include "coda/error.h"
-#include "hopper/gemm_kernels.h"
-#include "hopper/separate_spaces.h"
 
 namespace coda::hopper {
 namespace {
@@ -202,19 +200,6 @@ uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const K
   const int64_t clusters = clusters_of(choice, sizes.options().multiprocessors);
   const int64_t waves = std::max<int64_t>(1, (tiles + clusters - 1) / clusters);
   return choice.cluster_size() * static_cast<uint32_t>((tiles + waves - 1) / waves);
-}
-
-std::vector<GemmChoice> legal_choices(const Program& given, const DimValues& sizes,
-                                      const LowerOptions& options) {
-  const Program program = with_separate_products(given);
-  const ProgramSizes program_sizes(program, sizes, options);
-  const program::TileMap map = program::map_tiles(program);
-  const std::vector<KernelSpaces> kernels = gemm_kernels(program_sizes, map);
-  std::vector<GemmChoice> choices;
-  if (kernels.empty()) return choices;
-  for (const RankedChoice& one : rank_choices(program_sizes, map, kernels.front()))
-    choices.push_back(one.choice);
-  return choices;
 }
 
 std::string code(const GemmChoice& choice) {

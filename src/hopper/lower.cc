@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as launches: as it is if it can be, else split into parts that can.
-#include <algorithm>
-
 #include "coda/error.h"
-#include "hopper/gemm_kernels.h"
+#include "hopper/gemm_program.h"
 #include "hopper/kernel_launch.h"
 #include "hopper/lower_parts.h"
 #include "hopper/lower_whole.h"
-#include "hopper/separate_spaces.h"
 
 namespace coda::hopper {
 namespace {
@@ -34,7 +31,9 @@ std::vector<KernelLaunch> lower_split(const Program& program, const DimValues& s
   const std::string note = split_note(program, parts.parts.size(), whole.what());
   bool has_products = false;
   for (const LoweredPart& one : parts.parts) {
-    WholeProgram made = lower_whole(one.part.program, sizes, one.options);
+    LowerOptions own = one.options;
+    if (has_products) own.choice.reset();
+    WholeProgram made = lower_whole(one.part.program, sizes, own);
     if (made.has_products && !has_products) {
       has_products = true;
       require_choice(made.takes_choice, program, sizes, options);
@@ -64,6 +63,20 @@ std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
   }
   if (whole.has_products) require_choice(whole.takes_choice, program, sizes, options);
   return std::move(whole.launches);
+}
+
+std::vector<GemmChoice> legal_choices(const Program& program, const DimValues& sizes,
+                                      const LowerOptions& options) {
+  std::vector<GemmChoice> choices;
+  for (const LoweredPart& one : parts_of(program, sizes, options)) {
+    LowerOptions unchosen = one.options;
+    unchosen.choice.reset();
+    const GemmProgram part(one.part.program, sizes, unchosen);
+    if (part.kernels() == 0) continue;
+    for (const RankedChoice& ranked : part.ranked(0)) choices.push_back(ranked.choice);
+    break;
+  }
+  return choices;
 }
 
 }  // namespace coda::hopper

@@ -20,6 +20,10 @@ struct LoweredParts {
   std::vector<ScratchTensor> scratch;
 };
 
+// The program as it is if it can be made so; else its parts; none if no split helps.
+std::vector<LoweredPart> parts_of(const Program& program, const DimValues& sizes,
+                                  const LowerOptions& options);
+
 // None if no split helps.
 LoweredParts split_to_fit(const Program& program, const DimValues& sizes,
                           const LowerOptions& options);

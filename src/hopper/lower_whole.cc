@@ -17,6 +17,10 @@
 namespace coda::hopper {
 namespace {
 
+bool has_tiles(const program::TileMap& map) {
+  return std::find(map.on_tile.begin(), map.on_tile.end(), 1) != map.on_tile.end();
+}
+
 std::vector<int> spaces_without_products(const Program& program, const program::TileMap& map) {
   std::vector<int> spaces;
   for (size_t i = 0; i < map.spaces.size(); ++i) {
@@ -32,8 +36,7 @@ WholeProgram lower_whole(const Program& given, const DimValues& sizes,
   WholeProgram result;
   const Program program = with_separate_products(given);
   const program::TileMap map = program::map_tiles(program);
-  const bool has_tiles = std::find(map.on_tile.begin(), map.on_tile.end(), 1) != map.on_tile.end();
-  if (!has_tiles) {
+  if (!has_tiles(map)) {
     result.launches = lower_finalizer(program, sizes, options);
     return result;
   }
@@ -66,6 +69,10 @@ std::string why_not_whole(const Program& given, const DimValues& sizes,
   try {
     const Program program = with_separate_products(given);
     const program::TileMap map = program::map_tiles(program);
+    if (!has_tiles(map)) {
+      lower_finalizer(program, sizes, options);
+      return "";
+    }
     const std::vector<int> others = spaces_without_products(program, map);
     gemm_kernels(ProgramSizes(program, sizes, options), map);
     if (!others.empty()) lower_tile_spaces(program, others, sizes, options);

@@ -328,6 +328,62 @@ TEST_F(HopperBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
   EXPECT_EQ(*static_cast<uint16_t*>(y.view().data), 0xffff);  // poisoned, and no kernel wrote it
 }
 
+// What the launches of a split program pass on is no tensor of the program: a kernel by itself has
+// memory for it, which stays where it is; the kernels of a session share one.
+TEST_F(HopperBackendTest, LaunchesPassOnScratchTensors) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  HopperOptions split = options();
+  split.lowering = [whole = split.lowering](const Program& program, const DimValues& sizes,
+                                            const LowerOptions& options) {
+    std::vector<KernelLaunch> launches = whole(program, sizes, options);
+    launches.push_back(launches.front());
+    const int64_t rows = program.name == "second" ? 300 : 100;
+    for (KernelLaunch& launch : launches) {
+      launch.scratch = {{DType::f32, rows, 60, 64}, {DType::bf16, rows, 64, 64}};
+      launch.maps[0].tensor = 3;
+    }
+    launches[0].pointers = {2, 0};
+    launches[1].pointers = {1, 2};
+    return launches;
+  };
+  const auto backend = make_hopper_backend(split);
+  const Stream stream = Stream::make();
+  backend->use_stream(stream);
+  const DimValues sizes{{"M", 100}, {"N", 64}};
+  const DeviceTensor x(DType::bf16, 100, 64, stream);
+  const DeviceTensor y(DType::bf16, 100, 64, stream);
+  const auto kernel = backend->prepare(program_of("first"), sizes);
+  EXPECT_EQ(kernel->scratch_bytes(), 100U * 64 * 4 + 100 * 64 * 2);
+  for (int run = 0; run < 2; ++run) kernel->run(std::vector<TensorView>{x.view(), y.view()});
+  ASSERT_THAT(fake_->launches, SizeIs(4));
+  const uint64_t passed_on = arguments_of(fake_->launches[0]).pointers[0];
+  EXPECT_EQ(fake_->allocated.at(passed_on), kernel->scratch_bytes());
+  EXPECT_EQ(arguments_of(fake_->launches[1]).pointers[1], passed_on);
+  EXPECT_EQ(arguments_of(fake_->launches[2]).pointers[0], passed_on);
+  EXPECT_EQ(map_of(fake_->launches[0], 0).address, passed_on + 100 * 64 * 4);
+
+  Plan plan;
+  Program first = program_of("first");
+  Program second = program_of("second");
+  first.tensors[1].name = second.tensors[0].name = "t";
+  plan.tensors = {{.decl = first.tensors[0], .role = TensorRole::input},
+                  {.decl = first.tensors[1], .role = TensorRole::temporary},
+                  {.decl = second.tensors[1], .role = TensorRole::output}};
+  plan.forward.push_back({.name = "1", .role = StepRole::tile, .work = first, .reasons = {}});
+  plan.forward.push_back({.name = "2", .role = StepRole::tile, .work = second, .reasons = {}});
+  Session session(plan, *backend, sizes, {.poison = true});
+  EXPECT_EQ(session.scratch_bytes(), 3 * static_cast<int64_t>(kernel->scratch_bytes()));
+  session.bind("x", x.view());
+  session.bind("y", y.view());
+  fake_->launches.clear();
+  session.forward();
+  ASSERT_THAT(fake_->launches, SizeIs(4));
+  const uint64_t shared = arguments_of(fake_->launches[0]).pointers[0];
+  EXPECT_EQ(static_cast<int64_t>(fake_->allocated.at(shared)), session.scratch_bytes());
+  EXPECT_EQ(arguments_of(fake_->launches[2]).pointers[0], shared);
+  EXPECT_EQ(arguments_of(fake_->launches[3]).pointers[1], shared);
+}
+
 TEST_F(HopperBackendTest, MemoryIsFreedAndWithoutAPoolAllocatedPlainly) {
   for (const bool has_pools : {true, false}) {
     fake_->has_pools = has_pools;
