@@ -157,3 +157,14 @@ FAKE(cuTensorMapEncodeTiled, coda::device::TensorMap* map, int type, unsigned, v
   std::memset(map, 0, sizeof *map);
   std::memcpy(map, &fake, sizeof fake);
 END
+
+// An NVRTC that is too old.
+FAKE(nvrtcVersion, int* major, int* minor) *major = 11; *minor = 8; END
+FAKE(nvrtcGetErrorString) END
+FAKE(nvrtcCreateProgram) END
+FAKE(nvrtcCompileProgram) END
+FAKE(nvrtcGetProgramLogSize) END
+FAKE(nvrtcGetProgramLog) END
+FAKE(nvrtcGetCUBINSize) END
+FAKE(nvrtcGetCUBIN) END
+FAKE(nvrtcDestroyProgram) END

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA driver without a GPU, for tests: memory is the host's, copies and fills work, launches are
-// recorded, and any call can be made to fail.
+// recorded, and any call can be made to fail. The same library is an NVRTC that is too old.
 #pragma once
 
 #include <cstdint>

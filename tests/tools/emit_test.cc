@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coda emit`: the CUDA text of programs in files and of a model's plan, each text once; the tiles
+// that a product can be made with; what cannot be done says why. No GPU, no compiler.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+constexpr const char* kProduct = R"(program product {
+  store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16))
+})";
+
+TEST(Emit, AFileIsOneKernelThatBeginsWithItsProgram) {
+  const TestFolder folder;
+  const CommandResult result =
+      run_coda({"emit", folder.write("product.coda", kProduct), "--sizes", "M=4096,N=4096,K=4096"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(lines_of(result.out).front(),
+              AllOf(StartsWith("// product: "), ContainsRegex("[0-9]+ CTAs of 384 threads"),
+                    HasSubstr("bytes of shared memory")));
+  EXPECT_THAT(result.out, HasSubstr("// program product {"));
+  EXPECT_THAT(result.out, HasSubstr("#include \"device/"));
+  EXPECT_EQ(count(result.out, "extern \"C\""), 1U);
+}
+
+// The text does not depend on sizes: the second file gives the same, and is left out.
+TEST(Emit, EachTextIsPrintedOnce) {
+  const TestFolder folder;
+  const std::string file = folder.write("product.coda", kProduct);
+  const std::string again = folder.write("again.coda", kProduct);
+  const CommandResult one = run_coda({"emit", file, "--sizes", "M=4096,N=4096,K=4096"});
+  const CommandResult two = run_coda({"emit", file, again, "--sizes", "M=4096,N=4096,K=4096"});
+  EXPECT_EQ(two.status, 0) << two.err;
+  EXPECT_EQ(two.out, one.out);
+}
+
+TEST(Emit, AModelsKernelsAreThoseOfItsForwardAndBackward) {
+  const CommandResult result =
+      run_coda({"emit", "--layers", "2", "--hidden", "512", "--heads", "4", "--head-size", "128",
+                "--mlp", "1024", "--vocab", "2048", "--sequence", "512"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const size_t kernels = count(result.out, "extern \"C\"");
+  EXPECT_GE(kernels, 15U);
+  EXPECT_LE(kernels, 80U);  // two layers share theirs
+  EXPECT_THAT(result.out, HasSubstr("log_sum_exp"));
+  // Each text is there once.
+  std::set<std::string> texts;
+  std::string text;
+  for (const std::string& line : lines_of(result.out)) {
+    if (line.find(" CTAs of ") != std::string::npos) {
+      EXPECT_TRUE(text.empty() || texts.insert(text).second) << line;
+      text.clear();
+    } else {
+      text += line + "\n";
+    }
+  }
+}
+
+TEST(Emit, ChoicesAreTheOneThatIsTakenAndThenAllOfThem) {
+  const TestFolder folder;
+  const CommandResult result = run_coda({"emit", folder.write("product.coda", kProduct),
+                                         "--choices", "--sizes", "M=16384,N=4096,K=4096"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string choice =
+      "[0-9]+x[0-9]+ (ping-pong|cooperative), cluster [12]x[12], [0-9] stages";
+  std::set<std::string> listed;
+  std::string taken;
+  for (const std::string& line : lines_of(result.out)) {
+    if (line.starts_with("product: ")) {
+      EXPECT_THAT(line, ContainsRegex("^product: " + choice + ", from [a-z ]+"));
+      EXPECT_EQ(taken, "");
+      taken = line.substr(9, line.find(", from ") - 9);
+    } else if (!line.starts_with("  class ")) {
+      EXPECT_THAT(line, ContainsRegex("^  " + choice + "$"));
+      EXPECT_TRUE(listed.insert(line.substr(2)).second) << line;
+    }
+  }
+  EXPECT_GE(listed.size(), 20U);
+  EXPECT_TRUE(listed.contains(taken)) << taken;
+  EXPECT_THAT(result.out, Not(HasSubstr("extern")));
+}
+
+TEST(Emit, WhatCannotBeDoneSaysWhy) {
+  const TestFolder folder;
+  const std::string product = folder.write("product.coda", kProduct);
+  const auto error_of = [](const std::vector<std::string>& arguments) {
+    const CommandResult result = run_coda(arguments);
+    EXPECT_NE(result.status, 0);
+    EXPECT_LE(lines_of(result.err).size(), 2U) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(error_of({"emit", folder / "nothing.coda"}), HasSubstr("nothing.coda"));
+  EXPECT_THAT(error_of({"emit", folder.write("bad.coda", "program p {\n  store(x\n}\n")}),
+              AllOf(HasSubstr("bad.coda"), HasSubstr("line")));
+  EXPECT_THAT(error_of({"emit", product, "--sizes", "M=16,K=16"}),
+              AllOf(HasSubstr("product.coda"), HasSubstr("'N' has no value")));
+  EXPECT_THAT(error_of({"emit", product, "--sizes", "M=0,N=16,K=16"}),
+              HasSubstr("'M=0' is no size"));
+  EXPECT_THAT(error_of({"emit", product, "--sizes", "M"}), HasSubstr("'M' is no size"));
+  EXPECT_THAT(error_of({"emit", "--sizes", "M=16"}),
+              HasSubstr("--sizes are those of program files"));
+  const std::string other = folder.write("double.coda", R"(program double {
+  store(y, gemm(x[M, K]:f64, w[N, K]:f64))
+})");
+  EXPECT_THAT(error_of({"emit", other, "--sizes", "M=64,N=64,K=64"}),
+              AllOf(HasSubstr("program 'double'"), HasSubstr("bf16")));
+}
+
+}  // namespace
+}  // namespace coda
