@@ -7,6 +7,7 @@
 
 #include "device/elements.cuh"
 #include "device/space.cuh"
+#include "device/sub_tile_adds.cuh"
 #include "device/sub_tile_rows.cuh"
 
 namespace coda::device {
