@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <omp.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "bench.h"
@@ -10,29 +9,13 @@
 #include "measure/host_timer.h"
 #include "measure/plan_run.h"
 #include "measure/random_fill.h"
-#include "plan/step_tensors.h"
+#include "plan/one_step_plan.h"
 
 namespace coda::tools {
 namespace {
 
 using measure::Candidate;
 using measure::PlanRun;
-
-// The program as a plan of one step, whose tensors are all the caller's.
-Plan plan_of(const Program& program) {
-  Plan plan;
-  const bool has_product =
-      std::any_of(program.steps.begin(), program.steps.end(),
-                  [](const Step& step) { return step.kind == StepKind::gemm; });
-  plan.forward.push_back(
-      {program.name, has_product ? StepRole::gemm : StepRole::tile, program, {}});
-  const std::vector<StepTensor> uses = step_tensors(plan.forward.front());
-  for (size_t t = 0; t < program.tensors.size(); ++t) {
-    plan.tensors.push_back({.decl = program.tensors[t],
-                            .role = uses[t].written ? TensorRole::output : TensorRole::input});
-  }
-  return plan;
-}
 
 // Weights and the like are small, as a model's are: then activations keep their size.
 void fill(const TensorView& view, uint64_t seed, uint32_t limit) {
@@ -110,7 +93,7 @@ Measured bench_program_on_gpu(const Program& program, const DimValues& sizes,
 
 Measured bench_program_on_cpu(const Program& program, const DimValues& sizes,
                               const CpuTimes& times) {
-  const Plan plan = plan_of(program);
+  const Plan plan = one_step_plan(program);
   const Plan products = bench::products_alone(plan);
   std::vector<NamedPlan> plans;
   if (!products.forward.empty()) plans.push_back({"products alone", &products});
