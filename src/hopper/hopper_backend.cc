@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/hopper_backend.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "coda/error.h"
@@ -32,20 +34,35 @@ std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep
   return tensors;
 }
 
-// `compile` is called once for each kernel text, from several threads.
-void compile_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
-                 const LowerOptions& options, unsigned threads,
-                 const std::function<void(const std::string&, const KernelLaunch&)>& compile) {
-  std::set<std::string> sources;
-  std::vector<std::pair<const Program*, KernelLaunch>> kernels;
+// A program's launches for dense tensors.
+struct Lowered {
+  Program program;
+  DimValues sizes;
+  std::vector<KernelLaunch> launches;
+};
+
+std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
+                               const LowerOptions& options) {
+  std::vector<Lowered> all;
   for (const AnnouncedProgram& announced : programs) {
-    for (KernelLaunch& launch : lowering(*announced.program, announced.sizes, options)) {
-      if (sources.insert(launch.source).second)
-        kernels.emplace_back(announced.program, std::move(launch));
+    all.push_back({*announced.program, announced.sizes,
+                   lowering(*announced.program, announced.sizes, options)});
+  }
+  return all;
+}
+
+// `compile` is called once for each kernel text, from several threads.
+void compile_all(const std::vector<Lowered>& programs, unsigned threads,
+                 const std::function<void(const std::string&, const KernelLaunch&)>& compile) {
+  std::set<std::string_view> sources;
+  std::vector<std::pair<const Program*, const KernelLaunch*>> kernels;
+  for (const Lowered& lowered : programs) {
+    for (const KernelLaunch& launch : lowered.launches) {
+      if (sources.insert(launch.source).second) kernels.emplace_back(&lowered.program, &launch);
     }
   }
   parallel_for(kernels.size(), threads,
-               [&](size_t i) { compile(kernels[i].first->name, kernels[i].second); });
+               [&](size_t i) { compile(kernels[i].first->name, *kernels[i].second); });
 }
 
 class Hopper : public HopperBackend {
@@ -73,7 +90,8 @@ class Hopper : public HopperBackend {
   }
 
   void announce(std::span<const AnnouncedProgram> programs) override {
-    compile_all(programs, lowering_, lower_options_, compile_threads_,
+    announced_ = lower_all(programs, lowering_, lower_options_);
+    compile_all(announced_, compile_threads_,
                 [&](const std::string& program, const KernelLaunch& launch) {
                   state_->kernels->compile(program, launch);
                 });
@@ -83,12 +101,14 @@ class Hopper : public HopperBackend {
     verify(program);
     auto tensors = kernel_tensors(program.name, {"", {}, program, {}}, program.tensors, sizes);
     // The kernel keeps what it needs to be lowered again, for tensors that are not dense.
-    auto relower = [lowering = lowering_, program, sizes,
-                    options = lower_options_](std::span<const int64_t> row_strides) {
-      LowerOptions strided = options;
-      strided.row_strides.assign(row_strides.begin(), row_strides.end());
-      return lowering(program, sizes, strided);
-    };
+    auto relower =
+        [lowering = lowering_, program, sizes, options = lower_options_,
+         dense = take_announced(program, sizes)](std::span<const int64_t> row_strides) mutable {
+          if (row_strides.empty() && !dense.empty()) return std::exchange(dense, {});
+          LowerOptions strided = options;
+          strided.row_strides.assign(row_strides.begin(), row_strides.end());
+          return lowering(program, sizes, strided);
+        };
     return std::make_unique<LaunchedKernel>(state_, program.name, std::move(tensors),
                                             std::move(relower));
   }
@@ -123,6 +143,18 @@ class Hopper : public HopperBackend {
   }
 
  private:
+  // What was lowered when the program was announced; empty: it was not.
+  std::vector<KernelLaunch> take_announced(const Program& program, const DimValues& sizes) {
+    const auto found =
+        std::find_if(announced_.begin(), announced_.end(), [&](const Lowered& lowered) {
+          return !lowered.launches.empty() && lowered.program.name == program.name &&
+                 lowered.sizes == sizes && lowered.program == program;
+        });
+    if (found == announced_.end()) return {};
+    return std::exchange(found->launches, {});
+  }
+
+  std::vector<Lowered> announced_;
   Lowering lowering_;
   LowerOptions lower_options_;
   unsigned compile_threads_;
@@ -138,7 +170,7 @@ std::unique_ptr<HopperBackend> make_hopper_backend(const HopperOptions& options)
 
 void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,
                      const LowerOptions& options, unsigned threads) {
-  compile_all(programs, lower, options, threads,
+  compile_all(lower_all(programs, lower, options), threads,
               [&](const std::string& program, const KernelLaunch& launch) {
                 builder.build(program, launch.source);
               });
