@@ -187,6 +187,9 @@ void check_embedding(const Call& call, size_t most_inputs, size_t ids) {
                  call.tensors.size() == inputs + 1,
              "takes 2" + std::string(most_inputs > 2 ? " or 3" : "") + " tensors and makes 1");
   call.check(call.tensors[ids].dtype == DType::i32, "ids are i32");
+  call.check(call.shape(ids).rows == 1 || call.stride(ids) == 1,
+             "'" + call.tensors[ids].name + "' lie " + std::to_string(call.stride(ids)) +
+                 " apart; they must lie side by side");
 }
 
 // table [V, D], ids [M] -> [M, D].

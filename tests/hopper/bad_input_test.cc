@@ -126,6 +126,30 @@ TEST_F(BadInput, TensorsThatDoNotFitAreRefusedAndAProgramGoesOn) {
   EXPECT_THAT(fake_->launches, SizeIs(1));
 }
 
+TEST_F(BadInput, IndicesLieSideBySide) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const std::vector<TensorDecl> decls{{.name = "table", .shape = {7, 24}},
+                                      {.name = "ids", .shape = {"M", 1}, .dtype = DType::i32},
+                                      {.name = "out", .shape = {"M", 24}}};
+  const auto backend = make_hopper_backend(options());
+  const auto kernel = backend->prepare(OpaqueCall{"embedding", {}, {}, {"table", "ids"}, {"out"}},
+                                       decls, {{"M", kRows}});
+  const Stream stream = Stream::of(nullptr);
+  const DeviceTensor table(DType::f32, 7, 24, stream);
+  const DeviceTensor ids(DType::i32, kRows, 2, stream);
+  const DeviceTensor out(DType::f32, kRows, 24, stream);
+  TensorView every_other = ids.view();
+  every_other.cols = 1;
+  EXPECT_THAT(message_of([&] {
+                kernel->run(std::vector<TensorView>{table.view(), every_other, out.view()});
+              }),
+              HasSubstr("embedding: 'ids' lie 2 apart; they must lie side by side"));
+  TensorView dense = every_other;
+  dense.row_stride = 1;
+  kernel->run(std::vector<TensorView>{table.view(), dense, out.view()});
+  EXPECT_THAT(fake_->launches, SizeIs(1));
+}
+
 TEST_F(BadInput, SizesMustBePositiveAndKnown) {
   const auto backend = make_hopper_backend(options());
   EXPECT_THAT(message_of([&] { backend->prepare(twice(), {{"M", 0}, {"N", 64}}); }),
