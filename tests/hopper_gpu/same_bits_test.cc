@@ -28,13 +28,17 @@ std::vector<hopper::LowerOptions> configurations(const Program& program, const D
   return all;
 }
 
-using SameBits = OnGpu;
+// The programs of the benchmark, a quarter of them each.
+constexpr size_t kParts = 4;
+using SameBits = OnGpuWith<size_t>;
 
-TEST_F(SameBits, ForEveryTile) {
+TEST_P(SameBits, ForEveryTile) {
   const DimValues all_sizes{{"M", 392}, {"N", 520}, {"K", 200}, {"S", 50}};
   int runs = 0;
   uint64_t seed = 500;
-  for (const Program& program : written_programs("bench/hopper_programs/programs")) {
+  const auto programs = written_programs("bench/hopper_programs/programs");
+  for (size_t i = GetParam(); i < programs.size(); i += kParts) {
+    const Program& program = programs[i];
     const DimValues sizes = bind(program, all_sizes);
     const auto options = configurations(program, sizes);
     SCOPED_TRACE(program.name + " with" + sizes_text(sizes) + ", seed " + std::to_string(++seed));
@@ -57,6 +61,8 @@ TEST_F(SameBits, ForEveryTile) {
   }
   std::cout << runs << " configurations\n";
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, SameBits, ::testing::Range<size_t>(0, kParts));
 
 }  // namespace
 }  // namespace coda::testing
