@@ -17,9 +17,12 @@ void require_choice(bool takes_choice, const Program& program, const DimValues& 
                             "; choose one of legal_choices()");
 }
 
-std::string split_note(const Program& program, size_t parts, const std::string& why) {
-  return "program '" + program.name + "' is made of " + std::to_string(parts) +
-         " programs, because as one it is refused: " + why;
+// What is wrong with the whole, without the program's name before it and the remedy behind it.
+std::string split_note(const Program& program, size_t parts, const std::string& refusal) {
+  const size_t begin = refusal.find(": ");
+  const std::string why = begin == std::string::npos ? refusal : refusal.substr(begin + 2);
+  return "program '" + program.name + "' is split into " + std::to_string(parts) +
+         ", since no kernel holds it: " + why.substr(0, why.find("; "));
 }
 
 // Throws what the whole program is refused with if no split helps.
