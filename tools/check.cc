@@ -143,6 +143,13 @@ void print_graph(const Program& program) {
   }
 }
 
+bool is_finite(const TensorValues& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return std::all_of(tensor.second.begin(), tensor.second.end(),
+                       [](double x) { return std::isfinite(x); });
+  });
+}
+
 class Checker {
  public:
   explicit Checker(const CheckFlags& flags) : flags_(flags) {
@@ -155,8 +162,16 @@ class Checker {
 
   bool check(const Program& program, const DimValues& sizes) {
     fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
-    const TensorValues inputs = random_inputs(program, sizes, flags_.seed);
+    TensorValues inputs = random_inputs(program, sizes, flags_.seed);
     exact_ = program::evaluate(program, sizes, inputs);
+    if (!is_finite(exact_)) {
+      // A root of a sum of squares, say, which negative numbers are not.
+      for (auto& [name, values] : inputs) {
+        for (double& x : values) x = std::abs(x);
+      }
+      exact_ = program::evaluate(program, sizes, inputs);
+      fmt::print("  inputs are positive: of negative ones not all results are finite\n");
+    }
     const TensorValues stored = program::evaluate(program, sizes, inputs, {.round_stored = true});
     const TensorValues single =
         program::evaluate(program, sizes, inputs, {.single_precision = true});
