@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs ctest in a build folder and closes with "N passed, N failed[, N skipped]" from its counts.
-# Fails if a test failed, or if there was none to run.
+# Runs ctest in a build folder and closes with why tests were skipped, each reason once, and "N
+# passed, N failed[, N skipped]" from its counts. Fails if a test failed, or if there was none to
+# run; where all are skipped with a reason (no GPU), that is no failure.
 # Usage: run_tests.sh BUILD [JOBS [CTEST ARGUMENTS...]]
 set -euo pipefail
 build=$1
@@ -22,6 +23,7 @@ status=0
   --output-junit "$report" "$@" | shorten || status=$?
 
 python3 - "$report" "$status" <<'PY'
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -33,6 +35,11 @@ except (OSError, ElementTree.ParseError) as error:
 cases = [case.get("status") for case in suite.iter("testcase")]
 passed, failed = cases.count("run"), cases.count("fail")
 others = len(cases) - passed - failed
+reasons = set()
+for case in suite.iter("testcase"):
+    if case.get("status") not in ("run", "fail"):
+        reasons.update(re.findall(r"^skipped, .*$", case.findtext("system-out", ""), re.MULTILINE))
+print(*sorted(reasons), sep="\n", end="\n" if reasons else "")
 print(f"{passed} passed, {failed} failed" + (f", {others} skipped" if others else ""))
-sys.exit(status or (1 if failed or not passed else 0))
+sys.exit(status or (1 if failed or not (passed or reasons) else 0))
 PY
