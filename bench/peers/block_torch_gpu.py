@@ -170,7 +170,8 @@ class BlockCase(Case):
         phase = "fwdbwd" if backward else "fwd"
 
         def variant(problem, function):
-            return lambda i: block_torch.run(problem, phase, function)
+            # Detached, so that no call's graph outlives it.
+            return lambda i: tuple(t.detach() for t in block_torch.run(problem, phase, function))
 
         self.variants["torch.compile"] = variant(self.plain, compiled(block_torch.block))
         packed = self.plain.packed()

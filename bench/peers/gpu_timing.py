@@ -53,6 +53,28 @@ class PowerMeter:
         return self._read(ctypes.c_ulonglong(), "nvmlDeviceGetTotalEnergyConsumption") * 1e-3
 
 
+class Energy:
+    """Watts between the first and the last time that the counter was seen to move: it moves about
+    ten times a second, so that its values at any two moments would be up to a tenth too old."""
+
+    def __init__(self, power: PowerMeter):
+        self.power = power
+        self.latest = power.joules()
+        self.moves = []  # (seconds, joules)
+
+    def sample(self) -> None:
+        joules = self.power.joules()
+        if joules != self.latest:
+            self.moves.append((time.perf_counter(), joules))
+            self.latest = joules
+
+    def watts(self) -> float:
+        if len(self.moves) < 2:
+            return float("nan")
+        (start, before), (stop, after) = self.moves[0], self.moves[-1]
+        return (after - before) / (stop - start)
+
+
 @dataclasses.dataclass
 class Spread:
     median_ms: float
@@ -95,17 +117,25 @@ class Candidate:
         # Enough calls that launching the graph costs nothing beside them.
         rounds = max(1, min(20, round(1.0 / max(start.elapsed_time(stop), 1e-3))))
         self.calls = sets * rounds
-        self.graph = torch.cuda.CUDAGraph()
-        outputs = [None] * sets
-        with torch.cuda.graph(self.graph):
+        outputs = [None] * sets  # kept, so that those of the sets lie apart
+
+        def all_calls():
             for i in range(self.calls):
                 outputs[i % sets] = None
                 outputs[i % sets] = call(i % sets)
-        self._outputs = outputs  # memory of the graph: the sets' outputs lie apart
+
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                all_calls()
+            self.replay = graph.replay
+        except RuntimeError as error:
+            print(f"{self.name}: not captured, timed call by call: {error}")
+            self.replay = all_calls
 
     def enqueue(self, replays: int) -> None:
         for _ in range(replays):
-            self.graph.replay()
+            self.replay()
 
 
 class Timer:
@@ -141,17 +171,20 @@ class Timer:
         for repetition in range(repetitions):
             turn = repetition % len(candidates)
             for c in candidates[turn:] + candidates[:turn]:
-                begin, joules = time.perf_counter(), self.power.joules()
+                begin, energy = time.perf_counter(), None
                 # What comes first runs at the clock of the candidate before.
                 settling = max(min(0.2, seconds / 2), seconds / 5)
                 while time.perf_counter() - begin < seconds:
                     self._enqueue(c, replays[c])
                     mhz = self.power.sm_mhz()  # while it runs
                     ms = self._elapsed_ms() / (replays[c] * c.calls)
-                    if time.perf_counter() - begin >= settling:
-                        samples[c].append(ms)
-                        clocks[c].append(mhz)
-                watts[c].append((self.power.joules() - joules) / (time.perf_counter() - begin))
+                    if time.perf_counter() - begin < settling:
+                        continue
+                    energy = energy or Energy(self.power)
+                    energy.sample()
+                    samples[c].append(ms)
+                    clocks[c].append(mhz)
+                watts[c].append(energy.watts() if energy else float("nan"))
         for c in candidates:
             c.sustained = Spread.of(samples[c])
             c.sm_mhz = statistics.median(clocks[c])

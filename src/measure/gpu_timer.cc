@@ -14,6 +14,38 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Samples = std::map<Candidate*, std::vector<double>>;
 
+// Watts between the first and the last time that the counter was seen to move: it moves about ten
+// times a second, so that its values at any two moments would be up to a tenth too old.
+class EnergyWatch {
+ public:
+  explicit EnergyWatch(const PowerMeter& power) : power_(power), latest_(power.joules()) {}
+
+  void sample() {
+    const double joules = power_.joules();
+    if (joules == latest_) return;
+    latest_ = joules;
+    last_ = {Clock::now(), joules};
+    if (!has_first_) first_ = last_;
+    has_first_ = true;
+  }
+  double watts() const {
+    const double seconds = std::chrono::duration<double>(last_.at - first_.at).count();
+    return seconds > 0 ? (last_.joules - first_.joules) / seconds : power_.watts();
+  }
+
+ private:
+  struct Move {
+    Clock::time_point at;
+    double joules = 0;
+  };
+
+  const PowerMeter& power_;
+  double latest_;
+  Move first_;
+  Move last_;
+  bool has_first_ = false;
+};
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -102,7 +134,7 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
                 candidates.end());
     for (Candidate* candidate : candidates) {
       const auto start = Clock::now();
-      const double joules = power_.joules();
+      EnergyWatch energy(power_);
       // What comes first runs at the clock of the candidate before.
       const double settling = std::max(std::min(0.2, seconds / 2), seconds / 5);
       while (seconds_since(start) < seconds) {
@@ -110,11 +142,11 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
         const double mhz = power_.sm_clock_mhz();  // while it runs
         const double ms = elapsed_ms() / calls[candidate];
         if (seconds_since(start) < settling) continue;
+        energy.sample();
         samples[candidate].push_back(ms);
         clocks[candidate].push_back(mhz);
       }
-      const double used = power_.joules() - joules;
-      watts[candidate].push_back(used > 0 ? used / seconds_since(start) : power_.watts());
+      watts[candidate].push_back(energy.watts());
     }
   }
   for (auto& [candidate, times] : samples) {
