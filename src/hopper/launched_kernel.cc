@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "coda/error.h"
-#include "runtime/check_view.h"
+#include "runtime/why_unfit.h"
 
 namespace coda::hopper {
 namespace {
@@ -105,8 +105,8 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
   for (size_t i = 0; i < tensors.size(); ++i) {
     const KernelTensor& tensor = tensors_[i];
     if (tensor.shape.rows == 0) continue;
-    check_view("program '" + name_ + "': tensor '" + tensor.name + "'", tensor.dtype, tensor.shape,
-               tensors[i]);
+    if (const std::string why = why_unfit(tensor.dtype, tensor.shape, tensors[i]); !why.empty())
+      throw Error("program '" + name_ + "': tensor '" + tensor.name + "' " + why);
   }
   auto binding = std::make_unique<Binding>();
   binding->places.assign(tensors.begin(), tensors.end());

@@ -9,7 +9,7 @@
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
-#include "runtime/check_view.h"
+#include "runtime/why_unfit.h"
 
 namespace coda {
 namespace {
@@ -221,8 +221,8 @@ void Session::bind(std::string_view name, const TensorView& view) {
   require(is_callers(memory.tensor->role) && memory.tensor->view_of.empty(),
           "tensor '" + std::string(name) +
               "' is the plan's own; only inputs, parameters and outputs are bound");
-  coda::check_view("tensor '" + std::string(name) + "'", memory.tensor->decl.dtype, memory.shape,
-                   view);
+  const std::string why = why_unfit(memory.tensor->decl.dtype, memory.shape, view);
+  require(why.empty(), "tensor '" + std::string(name) + "' " + why);
   memory.view = view;
   forward_.is_stale = backward_.is_stale = true;
 }

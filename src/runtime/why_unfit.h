@@ -13,9 +13,9 @@ namespace coda {
 // "bf16 [128, 64]".
 std::string describe(DType dtype, int64_t rows, int64_t cols);
 
-// Throws Error, which begins with `subject` ("tensor 'x'"), unless the view has the shape and type,
-// its rows do not overlap, and it starts at a multiple of its elements' size.
-void check_view(const std::string& subject, DType dtype, const PhysicalShape& shape,
-                const TensorView& view);
+// What is wrong with a view unless it has the shape and type, its rows do not overlap, and it
+// starts at a multiple of its elements' size: "is bf16 [128, 64], but ...", to stand behind the
+// tensor's name. Empty if nothing is.
+std::string why_unfit(DType dtype, const PhysicalShape& shape, const TensorView& view);
 
 }  // namespace coda
