@@ -2,6 +2,7 @@
 #include "measure/tune.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -97,9 +98,13 @@ std::string without_comments(const std::string& source) {
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
                                const hopper::LowerOptions& options) {
   const hopper::GemmProgram kernels(program, sizes, unchosen(options));
+  Program renamed = program;
+  renamed.name = "tuned";
+  for (size_t t = 0; t < renamed.tensors.size(); ++t)
+    renamed.tensors[t].name = "t" + std::to_string(t);
   std::vector<TuneJob> jobs;
   for (size_t kernel = 0; kernel < kernels.kernels(); ++kernel)
-    jobs.push_back({program, sizes, unchosen(options), kernel});
+    jobs.push_back({program.name, renamed, sizes, unchosen(options), kernel});
   return jobs;
 }
 
@@ -126,7 +131,7 @@ struct Tuner::Work {
     const auto& driver = hopper::driver();
     hopper::check_driver(driver.event_create(&start, 0), "making an event");
     hopper::check_driver(driver.event_create(&stop, 0), "making an event");
-    const TuneJob heat{heating_program(), {{"M", 8192}, {"N", 4096}, {"K", 8192}}, {}, 0};
+    const TuneJob heat{"heat", heating_program(), {{"M", 8192}, {"N", 4096}, {"K", 8192}}, {}, 0};
     const hopper::GemmProgram program(heat.program, heat.sizes, {});
     heater = prepare(heat, program.ranked(0).front().choice);
     std::vector<int64_t> strides;
@@ -135,6 +140,7 @@ struct Tuner::Work {
     heater_views = heater_tensors.make(heat.program, heat.sizes, strides);
   }
   ~Work() {
+    stops = true;
     if (ahead.joinable()) ahead.join();
     hopper::driver().event_destroy(start);
     hopper::driver().event_destroy(stop);
@@ -147,8 +153,7 @@ struct Tuner::Work {
     for (StepTensor& use : step_tensors({"", {}, job.program, {}}))
       uses.push_back({std::move(use.name), use.read, use.written});
     return std::make_unique<hopper::LaunchedKernel>(
-        state, job.program.name, std::move(uses),
-        [job, choice](std::span<const int64_t> row_strides) {
+        state, job.name, std::move(uses), [job, choice](std::span<const int64_t> row_strides) {
           hopper::LowerOptions options = job.options;
           if (!row_strides.empty())
             options.row_strides.assign(row_strides.begin(), row_strides.end());
@@ -197,6 +202,7 @@ struct Tuner::Work {
   hopper::DriverHandle stop = nullptr;
   size_t set = 0;
   size_t heats = 0;
+  std::atomic<bool> stops = false;  // compiling ahead
   std::thread ahead;
 };
 
@@ -206,17 +212,18 @@ Tuner::~Tuner() = default;
 
 void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& options) {
   invariant(!work_->ahead.joinable(), "kernels are compiled ahead once");
-  work_->ahead = std::thread([jobs, options, state = work_->state] {
+  work_->ahead = std::thread([jobs, options, state = work_->state, &stops = work_->stops] {
     std::set<std::string> sources;
     std::vector<std::pair<std::string, hopper::KernelLaunch>> launches;
     for (const TuneJob& job : jobs) {
       for (hopper::KernelLaunch& launch : tuned_launches(job, options)) {
         if (sources.insert(launch.source).second)
-          launches.emplace_back(job.program.name, std::move(launch));
+          launches.emplace_back(job.name, std::move(launch));
       }
     }
     const unsigned threads = std::max(2U, std::thread::hardware_concurrency()) - 1;
     hopper::parallel_for(launches.size(), threads, [&](size_t i) {
+      if (stops) return;
       try {
         state->kernels->compile(launches[i].first, launches[i].second);
       } catch (const Error&) {  // met again where the kernel is timed
@@ -234,8 +241,8 @@ TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
   hopper::parallel_for(choices.size(), 0, [&](size_t i) {
     try {
       const hopper::KernelLaunch launch = launch_of(program, job.kernel, choices[i]);
-      work_->state->kernels->compile(job.program.name, launch);
-      defects[i] = work_->state->kernels->builder().build(job.program.name, launch.source).defect;
+      work_->state->kernels->compile(job.name, launch);
+      defects[i] = work_->state->kernels->builder().build(job.name, launch.source).defect;
     } catch (const Error& error) {
       defects[i] = error.what();
     }
@@ -295,9 +302,9 @@ TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
     if (one->is_well) result.choices.push_back({one->choice, one->ms * 1e3});
     if (is_chosen(one->choice)) result.chosen_microseconds = one->ms * 1e3;
   }
-  require(!result.choices.empty(),
-          "program '" + job.program.name +
-              "': no configuration compiles without a defect: " + defects.front());
+  require(
+      !result.choices.empty(),
+      "program '" + job.name + "': no configuration compiles without a defect: " + defects.front());
   return result;
 }
 

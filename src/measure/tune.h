@@ -35,8 +35,10 @@ struct TunedKernel {
 // the kernels of other sizes are the same text.
 std::string without_comments(const std::string& source);
 
-// What is tuned: one kernel of a program.
+// What is tuned: one kernel of a program. Its tensors have no names of their own, so that programs
+// that differ in names only are compiled once.
 struct TuneJob {
+  std::string name;  // of the program
   Program program;
   DimValues sizes;
   hopper::LowerOptions options;  // with row strides; its choice is not looked at

@@ -45,7 +45,7 @@ std::vector<Place> places(const Program& program, const DimValues& sizes,
 void TuneTensors::reserve(Region& region, size_t bytes) {
   region.used = 0;
   if (region.memory.bytes() >= bytes) return;
-  const size_t size = std::max(bytes, kSmallest);
+  const size_t size = std::max({bytes, 2 * region.memory.bytes(), kSmallest});
   region.memory = {};
   region.memory = {state_.context, size, state_.stream, "tensors to tune with",
                    hopper::Allocation::plain};
