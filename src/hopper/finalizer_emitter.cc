@@ -344,13 +344,26 @@ class KernelWriter {
                                   : "place_in_lanes(thread_index(), first, lines, members)";
     body_ += "  {  // " + length.text() + " lines\n    const u32 lines = " + lines + ";\n";
     if (work != Work::slots) body_ += "    const u32 members = " + members + ";\n";
-    body_ += "    const u32 own = " + own +
-             ";\n    for (u32 first = " + (block == "0" ? block : block + " * own") +
+    body_ += "    const u32 own = " + own + ";\n" +
+             (work == Work::alone && is_single_ ? "#pragma unroll 8\n" : "") +
+             "    for (u32 first = " + (block == "0" ? block : block + " * own") +
              "; first < lines; first += " + (blocks == "1" ? "" : blocks + " * ") +
              "own) {\n      const LinePlace at = " + place + ";\n";
     combined_.clear();
-    for (int i : lines_needed(roots)) write_line(i, work);
+    // What is loaded for the line's first thread does not wait for partials.
+    const std::set<int> needed = lines_needed(roots);
+    for (int i : needed) {
+      if (is_loaded(i)) write_line(i, work);
+    }
+    for (int i : needed) {
+      if (!is_loaded(i)) write_line(i, work);
+    }
     body_ += "      if (at.is_first()) {\n" + ends + "      }\n    }\n  }\n";
+  }
+
+  bool is_loaded(int i) const {
+    const StepKind kind = step(i).kind;
+    return reads_back(i) || kind == StepKind::load_per_row || kind == StepKind::load_per_column;
   }
 
   void write_line(int i, Work work) {

@@ -312,7 +312,11 @@ class SpaceWriter {
           "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) + ")";
     }
     const bool is_table = s.row_index >= 0 || s.repeat > 1;
-    const std::string access = is_stored(s.tensor) ? "in_place" : is_table ? "cached" : "streamed";
+    // A thread reads four bytes an element in two halves of a sector: the second finds it in L1.
+    const bool is_halved = size_of(tensor(s.tensor).dtype) > 2;
+    const std::string access = is_stored(s.tensor)     ? "in_place"
+                               : is_table || is_halved ? "cached"
+                                                       : "streamed";
     if (lies.is_vector()) aligned_tensor(s.tensor, true);
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
@@ -329,10 +333,11 @@ class SpaceWriter {
       const std::string raw = name('t', i, suffix);
       row_arrays_ += "      typename LoadedEight<" + is_vector_text(lies) + ", " +
                      stored_type(s.tensor) + ">::Type " + raw + "[kThreadRows];\n";
-      loads_ += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) +
-                ", Access::" + access + ", " + is_vector_text(lies) + ">(" +
-                arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) +
-                ", valid[r], " + columns + ");" + comment(s.tensor);
+      std::string& loads = s.row_index >= 0 ? gathers_ : loads_;
+      loads += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) +
+               ", Access::" + access + ", " + is_vector_text(lies) + ">(" +
+               arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) +
+               ", valid[r], " + columns + ");" + comment(s.tensor);
       body_ +=
           "        const auto " + planes.back() + " = values(" + raw + "[r]);" + comment(s.tensor);
     }
@@ -473,8 +478,8 @@ class SpaceWriter {
             std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
             "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ + rows_loop +
             "        valid[r] = row < rows ? at.valid : 0;\n" + first_loads_ + "      }\n";
-    if (!loads_.empty()) {
-      text += rows_loop + loads_ + "      }\n";
+    if (!loads_.empty() || !gathers_.empty()) {
+      text += rows_loop + loads_ + gathers_ + "      }\n";
     }
     text += rows_loop + body_ + "      }\n    }\n" + after_ + "  }\n};\n";
     return text;
@@ -507,8 +512,9 @@ class SpaceWriter {
   std::string row_arrays_;   // what is loaded of each row
   std::string first_loads_;  // what other loads need
   std::string loads_;
-  std::string body_;   // of one row
-  std::string after_;  // all rows
+  std::string gathers_;  // loads that wait for an index: behind those that wait for nothing
+  std::string body_;     // of one row
+  std::string after_;    // all rows
 };
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 // Addresses.
 enum : u32 {
   at_rows,
-  at_p,
   at_counts,
   at_target,
+  at_p,
 };
 // Sizes, strides (elements between rows), tile orders.
 enum : u32 {
@@ -23,11 +23,11 @@ enum : u32 {
   blocks_0,
   lines_0,
   lanes_0,
+  stride_counts,
+  stride_target,
   reduced_0,
   partials_0,
   stride_p,
-  stride_counts,
-  stride_target,
 };
 using Arguments = KernelArguments<0, 4, 9>;
 
@@ -43,12 +43,12 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
     const u32 own = block_threads() / members;
     for (u32 first = block_index() * own; first < lines; first += a.numbers[blocks_0] * own) {
       const LinePlace at = place_in_lanes(thread_index(), first, lines, members);
+      const float v2 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_counts], row_start(at.line, a.numbers[stride_counts])) : 0.0f;  // counts
+      const float v4 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_target], row_start(at.line, a.numbers[stride_target])) : 0.0f;  // target
       const auto p0_log_sum_exp = combine_in_lanes<Reduction::log_sum_exp, true>({.tensor = a.pointers[at_p], .pitch = a.numbers[stride_p], .lines = lines, .count = a.numbers[partials_0], .reduced = a.numbers[reduced_0]}, at);  // p
       const float v0 = p0_log_sum_exp.lane(0);
       const float v1 = logarithm(p0_log_sum_exp.lane(1));
-      const float v2 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_counts], row_start(at.line, a.numbers[stride_counts])) : 0.0f;  // counts
       const float v3 = v0 + v1;
-      const float v4 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_target], row_start(at.line, a.numbers[stride_target])) : 0.0f;  // target
       const float v5 = v3 - v4;
       const float v7 = select(v2, v5, (0.0f));
       if (at.is_first()) {
@@ -96,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
     const u32 lines = a.numbers[lines_0];
     const u32 members = 1;
     const u32 own = block_threads() / members;
+#pragma unroll 8
     for (u32 first = 0; first < lines; first += own) {
       const LinePlace at = place_in_lanes(thread_index(), first, lines, members);
       const float v7 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows])) : 0.0f;  // rows

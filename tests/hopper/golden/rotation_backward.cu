@@ -89,12 +89,12 @@ struct Space0 {
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
         const u32 row = at.row + first + r;
-        t0[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_cos], row_start(table_row(i1[r], a.numbers[rows_of_cos]), a.numbers[stride_cos]), valid[r], table0);  // cos
-        t1[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_sin], row_start(table_row(i1[r], a.numbers[rows_of_sin]), a.numbers[stride_sin]), valid[r], table1);  // sin
         t2_0[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0);  // dq
         t2_1[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1);  // dq
         t13_0[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_0);  // q
         t13_1[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_1);  // q
+        t0[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_cos], row_start(table_row(i1[r], a.numbers[rows_of_cos]), a.numbers[stride_cos]), valid[r], table0);  // cos
+        t1[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_sin], row_start(table_row(i1[r], a.numbers[rows_of_sin]), a.numbers[stride_sin]), valid[r], table1);  // sin
       }
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
