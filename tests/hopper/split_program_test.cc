@@ -12,6 +12,7 @@
 #include "coda/error.h"
 #include "hopper/choose_config.h"
 #include "hopper/gemm_programs.h"
+#include "hopper/head_norm_block.h"
 #include "hopper/lower_parts.h"
 #include "program/evaluate.h"
 #include "program/random_program.h"
@@ -20,6 +21,8 @@ namespace coda::hopper {
 namespace {
 
 using program::TensorValues;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // Every part sees the inputs and what the parts before it store.
 TensorValues evaluate_parts(const std::vector<Program>& parts, const DimValues& sizes,
@@ -158,6 +161,40 @@ program heads_part2 {
   store(q:bf16, kept1 * repeat_group(rsqrt(reduce_group(kept1 * kept1, 64) + 1e-06), 64))
 }
 )");
+}
+
+// Plans whose blocks norm each head: every program becomes kernels, some by a split.
+TEST(SplitProgram, PlansWithNormsOfHeadsRun) {
+  for (const DType storage : {DType::bf16, DType::f16}) {
+    Block b;
+    b.storage = storage;
+    testing::head_norm_block(b, {.hidden = 256,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 64,
+                                 .mlp = 344,
+                                 .vocab = 504,
+                                 .sequence = 20});
+    CompileOptions options;
+    options.sizes = {{"M", 160}};
+    options.storage = storage;
+    options.rates = h200_rates();
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    int split = 0;
+    for (const auto* steps : {&plan.forward, &plan.backward}) {
+      for (const PlanStep& step : *steps) {
+        const auto* program = std::get_if<Program>(&step.work);
+        if (program == nullptr) continue;
+        const std::vector<KernelLaunch> launches = lower(*program, options.sizes, {});
+        if (launches.front().note.empty()) continue;
+        ++split;
+        EXPECT_THAT(launches.front().note,
+                    AllOf(HasSubstr("is split into 2, since no kernel holds it: sums over groups"),
+                          HasSubstr(program->name)));
+      }
+    }
+    EXPECT_GT(split, 0);
+  }
 }
 
 // Whatever a program has of products, layouts, pairs, groups and reductions, it becomes kernels.

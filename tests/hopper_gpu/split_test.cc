@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that no kernel holds, as several: right, with the same bits for every tile of their
+// products, and in a session whose kernels share one scratch memory, from a CUDA graph too. Needs a
+// GPU; skipped elsewhere.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "hopper/choose_config.h"
+#include "hopper/dynamic_library.h"
+#include "hopper/head_norm_block.h"
+#include "hopper/hopper_backend.h"
+#include "hopper_gpu/on_gpu.h"
+#include "hopper_gpu/plan_cases.h"
+#include "hopper_gpu/program_check.h"
+
+namespace coda::testing {
+namespace {
+
+constexpr const char* kPrograms[] = {
+    R"(program head_norm {
+  q = as_stored(gemm(x[M, K]:bf16, w[64*H, K]:bf16) * per_row(rstd[M]), bf16)
+  store(q[M, 64*H]:bf16, q)
+  n = q * repeat_group(rsqrt(reduce_group(q * q, 64) * 0.015625 + 1e-6), 64) * per_column(g[64*H])
+  a, b = split_pairs(n, 64)
+  cos = tile(cos[M, 32*H]:bf16)
+  sin = tile(sin[M, 32*H]:bf16)
+  store(rotated:bf16, merge_pairs(a * cos - b * sin, b * cos + a * sin, 64))
+})",
+    R"(program gated {
+  a = gemm(x[M, K]:bf16, w[N, K]:bf16)
+  b = gemm(z[M, K]:bf16, v[K, N]:bf16; u[M, K]:bf16, t[N, K]:bf16)
+  store(y:bf16, silu(a) * b + tile(r[M, N]:bf16))
+})",
+    R"(program heads_of_96 {
+  a, b = split_pairs(gemm(x[M, K]:bf16, w[96*H, K]:bf16), 96)
+  store(rotated:bf16, merge_pairs(a * 0.75 - b * 0.5, b * 0.75 + a * 0.5, 96))
+})",
+    R"(program logits {
+  l = as_stored(gemm(x[M, K]:bf16, w[N, K]:bf16), bf16)
+  store(logits[M, N]:bf16, l)
+  row_partial(rows, log_sum_exp(l))
+  column_partial(columns, log_sum_exp(l))
+})"};
+
+using SplitPrograms = OnGpu;
+
+TEST_F(SplitPrograms, AreRightWithTheSameBitsForEveryTile) {
+  for (const DimValues& all : {DimValues{{"M", 392}, {"N", 520}, {"K", 200}, {"H", 5}},
+                               DimValues{{"M", 77}, {"N", 131}, {"K", 65}, {"H", 3}}}) {
+    uint64_t seed = 40;
+    for (const char* program_text : kPrograms) {
+      const Program program = parse_program(program_text);
+      const DimValues sizes = bind(program, all);
+      const RowGaps gaps{.gap = 0, .multiple = 8};
+      check(program, sizes, ++seed, gaps, kSinglePrecision);
+      const Values inputs = random_inputs(program, sizes, seed);
+      std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
+      std::set<std::pair<uint32_t, uint32_t>> seen;
+      for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+        if (!seen.insert({choice.tile_m, choice.tile_n}).second) continue;
+        hopper::LowerOptions options;
+        options.choice = choice;
+        kernels.emplace_back(&program, options);
+      }
+      compile_ahead(kernels, sizes, gaps);
+      const Values chosen = run_on_gpu(program, sizes, inputs, gaps);
+      for (const auto& [same, options] : kernels) {
+        expect_same_bits(chosen, run_on_gpu(program, sizes, inputs, gaps, options),
+                         program.name + " with " + hopper::text(*options.choice));
+      }
+    }
+  }
+}
+
+// Forward and backward of a block with norms of heads: as on the CPU within what both round, and
+// the same bits when a graph that captured them runs.
+TEST_F(SplitPrograms, ShareTheScratchOfASession) {
+  const ModelSizes sizes = even_sizes();
+  const DimValues dims = dims_of(sizes);
+  Block b;
+  const Plan plan = plan_of({"head_norm_block", head_norm_block}, sizes, DType::bf16, b);
+  const Values inputs = model_inputs(b, sizes, 3);
+  const Stream stream = Stream::make();
+  const auto backend = hopper::make_hopper_backend();
+  backend->use_stream(stream);
+  Session session(plan, *backend, dims, {.timing = false, .poison = true});
+  EXPECT_GT(session.scratch_bytes(), 0);
+  BoundTensors tensors(session, inputs, stream);
+  run_both_phases(session);
+  const Tensors first = tensors.download();
+  const Tensors on_cpu = run(plan, dims, inputs, 2);
+  for (const auto& [name, exact] : plain_values(b.graph, b.request, inputs, dims)) {
+    const std::vector<double> reference = on_cpu.get(name);
+    EXPECT_LE(std::sqrt(squared_error(first.get(name), reference)),
+              4 * std::sqrt(squared_error(reference, exact)) + 1e-5)
+        << name;
+  }
+
+  const hopper::Context context;
+  const hopper::Context::Scope scope(context);
+  const hopper::DynamicLibrary library(hopper::driver_library());
+  int (*begin)(void*, int);
+  int (*end)(void*, void**);
+  int (*instantiate)(void**, void*, unsigned long long);
+  int (*launch)(void*, void*);
+  library.load(begin, "cuStreamBeginCapture_v2");
+  library.load(end, "cuStreamEndCapture");
+  library.load(instantiate, "cuGraphInstantiateWithFlags");
+  library.load(launch, "cuGraphLaunch");
+  void* graph = nullptr;
+  void* executable = nullptr;
+  hopper::check_driver(begin(stream.handle(), 0), "capturing");
+  run_both_phases(session);
+  hopper::check_driver(end(stream.handle(), &graph), "capturing");
+  hopper::check_driver(instantiate(&executable, graph, 0), "making a graph");
+  for (int i = 0; i < 2; ++i) {
+    tensors.poison_outputs();
+    hopper::check_driver(launch(executable, stream.handle()), "running a graph");
+    EXPECT_THAT(different(first, tensors.download()), ::testing::IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace coda::testing
