@@ -222,6 +222,7 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
     std::printf("  %s %.1f ms (%.0f GFLOP/s)", c.name.c_str(), c.median() * 1e3,
                 flops / c.median() / 1e9);
     result[c.name + "_seconds"] = c.median();
+    result[c.name + "_fastest_seconds"] = *std::min_element(c.times.begin(), c.times.end());
     result[c.name + "_gflops"] = flops / c.median() / 1e9;
   }
   const Candidate& ours = candidates[0];
