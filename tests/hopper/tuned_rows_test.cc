@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of measured configurations: that text is read as it was written, what cannot be read is left
+// out, the nearest row is found, and which of several sources decides.
+#include "hopper/tuned_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "hopper/gemm_program.h"
+#include "hopper/tuned_file.h"
+#include "hopper/tuned_table.h"
+
+namespace coda::hopper {
+namespace {
+
+GemmChoice choice(const std::string& code) { return parse_choice(code).value(); }
+
+constexpr const char* kProgram = R"(program rows {
+  acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)
+  x0 = tile(x0[M, N]:bf16)
+  store(y:bf16, x0 + acc)
+})";
+const DimValues kSizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
+
+ChosenConfig chosen(const DimValues& sizes, const std::string& tuned) {
+  LowerOptions options;
+  options.uses_table = false;
+  options.tuned = std::make_shared<const TunedRows>(tuned);
+  return GemmProgram(parse_program(kProgram), sizes, options).chosen(0);
+}
+
+KernelClass own_class(const DimValues& sizes) {
+  return GemmProgram(parse_program(kProgram), sizes, {}).class_of(0);
+}
+
+TEST(TunedRows, EveryConfigurationHasACodeThatIsReadBack) {
+  for (const RankedChoice& one : GemmProgram(parse_program(kProgram), kSizes, {}).ranked(0)) {
+    const auto parsed = parse_choice(code(one.choice));
+    ASSERT_TRUE(parsed) << code(one.choice);
+    EXPECT_EQ(text(*parsed), text(one.choice));
+  }
+  for (const char* bad : {"", "128x256", "128x256c21s3 ", "128x256p21s3", "128x256c00s3",
+                          "100x100c11s3", "128x256c21s9", "x", "128x256c21s3x", "128x256c2111s3"}) {
+    EXPECT_FALSE(parse_choice(bad)) << bad;
+  }
+}
+
+TEST(TunedRows, TextIsReadAsItWasWritten) {
+  TunedRows rows;
+  rows.set({"tn p1 l1 s2 w1 rs", {{16384, 4096, 2048}}},
+           {{choice("128x256c21s3"), 812.5}, {choice("128x128p12s6"), 800.25}});
+  rows.set({"nt 3(p1 s1)", {{4096, 64, 2048}, {1, 2, 3}, {5, 6, 7}}}, {{choice("64x64p11s8"), 3}});
+  EXPECT_EQ(rows.text(),
+            "nt 3(p1 s1) | 4096x64x2048+1x2x3+5x6x7 | 64x64p11s8 3.00\n"
+            "tn p1 l1 s2 w1 rs | 16384x4096x2048 | 128x128p12s6 800.25 128x256c21s3 812.50\n");
+  EXPECT_EQ(TunedRows(rows.text()).text(), rows.text());
+}
+
+TEST(TunedRows, WhatCannotBeReadIsLeftOut) {
+  const TunedRows rows(
+      "# a comment\n\nno row\n"
+      "a | 1x2 | 128x256c21s3 1\n"
+      "a | 1x2x0 | 128x256c21s3 1\n"
+      "a | 1x2x3x | 128x256c21s3 1\n"
+      "a | 1x2x99999999999999999999 | 128x256c21s3 1\n"
+      "a | 1x2x3 | 100x256c21s3 1\n"
+      "a | 1x2x3 |\n"
+      "b | 1x2x3 | 128x256c21s3 -4 128x128p12s6 2 64x64p11s8 nonsense\n");
+  EXPECT_EQ(rows.text(), "b | 1x2x3 | 128x128p12s6 2.00\n");
+}
+
+TEST(TunedRows, ARowOfTheSameKernelIsReplaced) {
+  TunedRows rows("a | 1x2x3 | 128x256c21s3 1\na | 4x5x6 | 128x256c21s3 2\n");
+  rows.add(TunedRows("a | 4x5x6 | 128x128p12s6 3\nb | 4x5x6 | 128x128p12s6 4\n"));
+  EXPECT_EQ(rows.text(),
+            "a | 1x2x3 | 128x256c21s3 1.00\na | 4x5x6 | 128x128p12s6 3.00\n"
+            "b | 4x5x6 | 128x128p12s6 4.00\n");
+  EXPECT_EQ(rows.size(), 3U);
+}
+
+TEST(TunedRows, TheNearestRowIsFoundAndNoneThatIsFar) {
+  const TunedRows rows("a | 1024x2048x2048 | 128x256c21s3 1\na | 16384x2048x2048 | 64x64p11s8 2\n");
+  const auto found = [&](const std::string& name, SpaceExtents extents) -> std::string {
+    const TunedRow* row = rows.nearest({name, {extents}});
+    return row == nullptr ? "none" : text(row->extents);
+  };
+  EXPECT_EQ(found("a", {1024, 2048, 2048}), "1024x2048x2048");
+  EXPECT_EQ(found("a", {2048, 2048, 2048}), "1024x2048x2048");
+  EXPECT_EQ(found("a", {8192, 2048, 2048}), "16384x2048x2048");
+  EXPECT_EQ(found("a", {65536, 2048, 2048}), "16384x2048x2048");
+  EXPECT_EQ(found("a", {65536, 8192, 8192}), "none");
+  EXPECT_EQ(found("b", {1024, 2048, 2048}), "none");
+  EXPECT_EQ(rows.nearest({"a", {{1024, 2048, 2048}, {1024, 2048, 2048}}}), nullptr);
+}
+
+// Names, sizes and the arrangement of what is elementwise do not matter; what is moved and reduced
+// does.
+TEST(TunedRows, ClassesAreThoseOfEpilogues) {
+  const auto name_of = [](const std::string& body) {
+    const DimValues sizes{{"M", 512}, {"N", 256}, {"K", 128}};
+    return GemmProgram(parse_program("program p {\n" + body + "}\n"), sizes, {}).class_of(0).name;
+  };
+  const std::string product = "  acc = gemm(a[M, K]:bf16, b[N, K]:bf16, nt)\n";
+  const std::string plain = name_of(product + "  store(y:bf16, acc)\n");
+  EXPECT_EQ(plain, "tn p1 s1");
+  EXPECT_EQ(name_of("  q = gemm(u[M, K]:f16, v[N, K]:f16, nt)\n  store(z:f16, q)\n"), plain);
+  EXPECT_NE(name_of("  acc = gemm(a[M, K]:bf16, b[K, N]:bf16)\n  store(y:bf16, acc)\n"), plain);
+  EXPECT_NE(name_of(product + "  store(y:bf16, acc + tile(r[M, N]:bf16))\n"), plain);
+  EXPECT_NE(name_of(product + "  store(y:bf16, acc)\n  row_partial(s, sum(acc * acc))\n"), plain);
+  EXPECT_NE(name_of(product + "  store(y, tile(y[M, N]) + acc)\n"), plain);
+}
+
+TEST(ChosenConfig, WithoutRowsTheModelDecides) {
+  const ChosenConfig here = chosen(kSizes, "");
+  EXPECT_EQ(here.source, ChoiceSource::model);
+  EXPECT_EQ(text(here), "the model");
+}
+
+// The slowest by the model, to be sure that it was not its choice.
+TEST(ChosenConfig, ARowAtTheseSizesDecides) {
+  const KernelClass own = own_class(kSizes);
+  const GemmProgram program(parse_program(kProgram), kSizes, {});
+  const std::string last = code(program.ranked(0).back().choice);
+  const std::string row = own.name + " | " + text(own.extents) + " | " + last + " 1 ";
+  const ChosenConfig here = chosen(kSizes, row + code(program.ranked(0).front().choice) + " 2");
+  EXPECT_EQ(code(here.choice), last);
+  EXPECT_EQ(here.source, ChoiceSource::tuned);
+  EXPECT_EQ(text(here), "tuned at 4096x2048x2048");
+  LowerOptions options;
+  options.tuned = std::make_shared<const TunedRows>(row);
+  options.choice = program.ranked(0)[1].choice;
+  const ChosenConfig asked = GemmProgram(parse_program(kProgram), kSizes, options).chosen(0);
+  EXPECT_EQ(code(asked.choice), code(*options.choice));
+  EXPECT_EQ(asked.source, ChoiceSource::asked);
+}
+
+// What a kernel cannot be made with is passed over.
+TEST(ChosenConfig, AnIllegalConfigurationIsNeverTaken) {
+  const KernelClass own = own_class(kSizes);
+  const ChosenConfig here =
+      chosen(kSizes, own.name + " | " + text(own.extents) + " | 64x64p11s3 1 256x192c12s9 1");
+  EXPECT_EQ(here.source, ChoiceSource::tuned);
+  const ChosenConfig none =
+      chosen(kSizes, own.name + " | " + text(own.extents) + " | 256x192c11s2 1");
+  EXPECT_EQ(none.source, ChoiceSource::model);
+}
+
+// A row at 4096 rows where a tile shape was far better than the model thinks: so it is at 8192. But
+// waves are counted anew: at 512 rows there are so few large tiles that most processors idle.
+TEST(ChosenConfig, ARowAtOtherSizesCorrectsTheModel) {
+  const KernelClass own = own_class(kSizes);
+  const GemmProgram program(parse_program(kProgram), kSizes, {});
+  const std::string best = code(program.ranked(0).front().choice);
+  const std::string large = best == "256x128c21s3" ? "256x128c12s3" : "256x128c21s3";
+  const std::string rows =
+      own.name + " | " + text(own.extents) + " | " + large + " 100 " + best + " 150\n";
+  DimValues twice = kSizes;
+  twice["M"] = 8192;
+  EXPECT_EQ(code(chosen(twice, rows).choice), large);
+  EXPECT_EQ(text(chosen(twice, rows)), "tuned at 4096x2048x2048");
+  DimValues small = kSizes;
+  small["M"] = 512;
+  EXPECT_NE(code(chosen(small, rows).choice), large);
+}
+
+TEST(TunedTable, EveryLineIsARowWithTheFastestFirst) {
+  const std::string lines = tuned_table().text();
+  EXPECT_EQ(TunedRows(lines).text(), lines);
+  std::istringstream stream(tuned_table_source(tuned_table(), "x"));
+  size_t rows = 0;
+  for (std::string line; std::getline(stream, line);) {
+    rows += line.find(" | ") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(rows, tuned_table().size());
+}
+
+TEST(TunedFile, RowsAreAddedToThoseOfOtherKernels) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("coda_tuned_" + std::to_string(::getpid()));
+  const std::filesystem::path file = folder / "tuned" / "some GPU.txt";
+  EXPECT_EQ(load_tuned_rows(file), nullptr);
+  EXPECT_EQ(latest_tuned_file(folder), "");
+  save_tuned_rows(file, TunedRows("a | 1x2x3 | 128x256c21s3 1\n"));
+  save_tuned_rows(file, TunedRows("b | 1x2x3 | 128x256c21s3 2\n"));
+  EXPECT_EQ(load_tuned_rows(file)->text(),
+            "a | 1x2x3 | 128x256c21s3 1.00\nb | 1x2x3 | 128x256c21s3 2.00\n");
+  EXPECT_EQ(latest_tuned_file(folder), file);
+  std::ofstream(file) << "something else";
+  EXPECT_EQ(load_tuned_rows(file), nullptr);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace coda::hopper
