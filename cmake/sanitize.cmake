@@ -7,6 +7,7 @@ if(CODA_SANITIZE)
   # sanitizers' extra branches; the ordinary build has them, as errors.
   set(CMAKE_CXX_FLAGS_RELEASE "-Og -g1")
   set(CMAKE_C_FLAGS_RELEASE "-Og -g1")
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
