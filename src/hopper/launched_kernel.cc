@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "coda/error.h"
+#include "hopper/device_pointer.h"
 #include "runtime/why_unfit.h"
 
 namespace coda::hopper {
@@ -105,8 +106,13 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
   for (size_t i = 0; i < tensors.size(); ++i) {
     const KernelTensor& tensor = tensors_[i];
     if (tensor.shape.rows == 0) continue;
-    if (const std::string why = why_unfit(tensor.dtype, tensor.shape, tensors[i]); !why.empty())
-      throw Error("program '" + name_ + "': tensor '" + tensor.name + "' " + why);
+    std::string why = why_unfit(tensor.dtype, tensor.shape, tensors[i]);
+    if (why.empty()) {
+      why = why_not_on_device(tensors[i]);
+      if (!why.empty())
+        why = "is " + describe(tensor.dtype, tensor.shape.rows, tensor.shape.cols) + ", " + why;
+    }
+    if (!why.empty()) throw Error("program '" + name_ + "': tensor '" + tensor.name + "' " + why);
   }
   auto binding = std::make_unique<Binding>();
   binding->places.assign(tensors.begin(), tensors.end());

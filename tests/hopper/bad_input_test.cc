@@ -121,6 +121,14 @@ TEST_F(BadInput, TensorsThatDoNotFitAreRefusedAndAProgramGoesOn) {
   TensorView nowhere = x.view();
   nowhere.data = nullptr;
   EXPECT_THAT(run_with(nowhere), HasSubstr("the memory given is null"));
+  std::vector<uint16_t> host(kRows * kColumns);
+  EXPECT_THAT(run_with(dense_view(host.data(), DType::bf16, kRows, kColumns)),
+              AllOf(HasSubstr("program 'twice': tensor 'x' is bf16 [16, 64], but its memory is not "
+                              "the GPU's. Remedy: give a tensor in the GPU's memory")));
+  const DeviceTensor short_one(DType::bf16, kRows - 1, kColumns, Stream::of(nullptr));
+  EXPECT_THAT(run_with(dense_view(short_one.view().data, DType::bf16, kRows, kColumns)),
+              HasSubstr("its memory ends 128 bytes before the tensor does. Remedy: allocate 2048 "
+                        "bytes"));
   EXPECT_THAT(fake_->launches, IsEmpty());
   EXPECT_EQ(run_with(x.view()), "no error");
   EXPECT_THAT(fake_->launches, SizeIs(1));

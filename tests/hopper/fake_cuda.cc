@@ -2,6 +2,7 @@
 #include "hopper/fake_cuda.h"
 
 #include <cstdlib>
+#include <iterator>
 
 #include "hopper/driver_api.h"
 
@@ -117,6 +118,19 @@ FAKE(cuMemAllocAsync, DeviceAddress* address, size_t bytes, DriverHandle)
   return allocate(address, bytes);
 END
 FAKE(cuMemFreeAsync, DeviceAddress address, DriverHandle) return release(address); END
+FAKE(cuPointerGetAttribute, void* value, int attribute, DeviceAddress address)
+  const auto after = state.allocated.upper_bound(address);
+  if (after == state.allocated.begin()) return 1;
+  const auto [start, size] = *std::prev(after);
+  if (address >= start + size) return 1;
+  switch (attribute) {
+    case 2: *static_cast<unsigned*>(value) = 2; break;  // device memory
+    case 10: *static_cast<bool*>(value) = true; break;  // of one piece
+    case 11: *static_cast<uint64_t*>(value) = start; break;
+    case 12: *static_cast<uint64_t*>(value) = size; break;
+    default: return 1;
+  }
+END
 FAKE(cuMemGetInfo_v2, size_t* free, size_t* total) *free = 1000; *total = 2000; END
 FAKE(cuMemsetD8Async, DeviceAddress address, unsigned char value, size_t count, DriverHandle)
   std::memset(bytes_at(address), value, count);

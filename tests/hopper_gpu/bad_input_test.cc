@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "coda/program_builder.h"
 #include "hopper/hopper_backend.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/program_check.h"
@@ -37,6 +38,31 @@ TEST_F(BadInput, TensorsMayStartAtAnyElement) {
   check_all(programs, sizes, 3000, {.gap = 0, .multiple = 8, .offset = 1}, kSinglePrecision);
   check_all(programs, sizes, 3100, {.gap = 1, .multiple = 1, .offset = 3}, kSinglePrecision);
   check_all(programs, sizes, 3200, {.gap = 8, .multiple = 8, .offset = 8}, kSinglePrecision);
+}
+
+// The driver knows what is its memory, and where it ends.
+TEST_F(BadInput, MemoryOfTheHostAndMemoryThatIsTooSmallAreRefused) {
+  ProgramBuilder p("twice");
+  p.store("y:bf16", p.load_tile("x[M, N]:bf16") * 2.0);
+  const Stream stream = Stream::make();
+  const auto backend = hopper::make_hopper_backend();
+  backend->use_stream(stream);
+  const auto kernel = backend->prepare(p.build(), {{"M", 1024}, {"N", 1024}});
+  const DeviceTensor y(DType::bf16, 1024, 1024, stream);
+  const auto run_with = [&](void* data) {
+    return message_of([&] {
+      kernel->run(std::vector<TensorView>{dense_view(data, DType::bf16, 1024, 1024), y.view()});
+    });
+  };
+  std::vector<uint16_t> host(1024 * 1024);
+  EXPECT_THAT(run_with(host.data()), HasSubstr("its memory is not the GPU's"));
+  const hopper::DeviceMemory half(gpu()->context, 512 * 1024 * 2, nullptr, "half a tensor",
+                                  hopper::Allocation::plain);
+  EXPECT_THAT(run_with(half.data()), HasSubstr("its memory ends 1048576 bytes before"));
+  DeviceTensor x(DType::bf16, 1024, 1024, stream);
+  x.fill_bytes(0, stream);
+  EXPECT_EQ(run_with(x.view().data), "no error");
+  stream.synchronize();
 }
 
 TEST_F(BadInput, ExhaustedMemoryIsSaidToBeSoAndTheProcessGoesOn) {
