@@ -222,13 +222,20 @@ class Checker {
     }
     std::string different;
     if (run(configurations.front()).bits != first.bits) different = "a second run";
+    size_t ran = 1;
     for (size_t i = 1; i < configurations.size(); ++i) {
-      if (run(configurations[i]).bits != first.bits)
-        different += (different.empty() ? "" : ", ") + configurations[i].name;
+      const std::string& name = configurations[i].name;
+      try {
+        if (run(configurations[i]).bits != first.bits)
+          different += (different.empty() ? "" : ", ") + name;
+        ++ran;
+      } catch (const Error& error) {
+        fmt::print("  {}: {}: refused: {}\n", backend, name, error.what());
+      }
     }
     if (different.empty()) {
-      fmt::print("  {}: the same bits in two runs and {} configurations\n", backend,
-                 configurations.size());
+      fmt::print("  {}: the same bits in two runs and {} configuration{}\n", backend, ran,
+                 ran == 1 ? "" : "s");
     } else {
       fmt::print("  {}: WRONG: other bits in: {}\n", backend, different);
     }
