@@ -25,11 +25,14 @@ std::string split_note(const Program& program, size_t parts, const std::string& 
          ", since no kernel holds it: " + why.substr(0, why.find("; "));
 }
 
-// Throws what the whole program is refused with if no split helps.
+// Throws what the whole program is refused with if no split helps, and why none does.
 std::vector<KernelLaunch> lower_split(const Program& program, const DimValues& sizes,
                                       const LowerOptions& options, const Error& whole) {
   const LoweredParts parts = split_to_fit(program, sizes, options);
-  if (parts.parts.empty()) throw whole;
+  if (parts.parts.empty()) {
+    if (parts.refusal.empty() || parts.refusal == whole.what()) throw whole;
+    throw Error(std::string(whole.what()) + "; but a split does not help: " + parts.refusal);
+  }
   std::vector<KernelLaunch> launches;
   const std::string note = split_note(program, parts.parts.size(), whole.what());
   bool has_products = false;

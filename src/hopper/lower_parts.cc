@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/lower_parts.h"
 
+#include <algorithm>
+
 #include "hopper/fit_program.h"
 #include "hopper/lower_whole.h"
 #include "hopper/program_sizes.h"
@@ -38,11 +40,15 @@ std::vector<LoweredPart> parts_of(const Program& program, const DimValues& sizes
 LoweredParts split_to_fit(const Program& given, const DimValues& sizes,
                           const LowerOptions& options) {
   const Program program = with_uniform_products(given);
+  LoweredParts result;
   const auto refusal = [&](const SplitProgram&, const ProgramPart& part) {
-    return why_not_whole(part.program, sizes, options_of(part, program, sizes, options));
+    const auto is_product = [](const Step& step) { return step.kind == StepKind::gemm; };
+    const std::vector<Step>& steps = part.program.steps;
+    std::string why = why_not_whole(part.program, sizes, options_of(part, program, sizes, options));
+    if (!why.empty() && std::none_of(steps.begin(), steps.end(), is_product)) result.refusal = why;
+    return why;
   };
   const std::vector<PartPlan> plans = fit_program(program, sizes, refusal);
-  LoweredParts result;
   if (plans.empty()) return result;
   SplitProgram split = split_program(program, plans);
   for (const TensorDecl& decl : split.scratch) {

@@ -18,6 +18,7 @@ struct LoweredPart {
 struct LoweredParts {
   std::vector<LoweredPart> parts;
   std::vector<ScratchTensor> scratch;
+  std::string refusal;  // where there are no parts: why what has no product cannot be made either
 };
 
 // The program as it is if it can be made so; else its parts; none if no split helps.

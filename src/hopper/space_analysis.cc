@@ -69,8 +69,9 @@ class Analyser {
       const StepKind kind = step(i).kind;
       if (kind == StepKind::reduce_group || kind == StepKind::repeat_group) {
         refuse(
-            "sums over groups of columns inside a product's epilogue are not made on a GPU yet; "
-            "store the product and reduce its groups in a program without one");
+            "sums over groups of columns are not made in a product's epilogue; store the product "
+            "and "
+            "reduce its groups in a program without one");
       }
     }
   }
