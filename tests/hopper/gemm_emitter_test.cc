@@ -177,6 +177,10 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
       {"program p { store(y, gemm(x[M, K]:bf16, w[N, K]:f16)) }",
        {{"M", 8}, {"N", 8}, {"K", 8}},
        "product operands 'x' and 'w' have different types; store them as one"},
+      {"program p { y = gemm(x[M, K]:bf16, w[192, K]:bf16)\n"
+       "store(z, y * repeat_group(reduce_group(y, 96), 96)) }",
+       {{"M", 8}, {"K", 8}},
+       "a group of 96 base columns is not held by a warp; groups are powers of two"},
   };
   for (const RefusedProgram& c : cases) {
     try {
