@@ -128,6 +128,22 @@ TEST(GemmEmitter, ProgramsOfLlamaPlansCompile) {
   expect_no_defects(texts);
 }
 
+// Tiles of 192 accumulators leave an epilogue few registers: what is legal has room.
+TEST(GemmEmitter, ManyAccumulatorsLeaveRoomForWhatIsLegal) {
+  std::set<std::string> texts;
+  for (const std::string name : {"swiglu_backward", "loss"}) {
+    const Program program = measured_program(name);
+    LowerOptions options;
+    for (const GemmChoice& choice : legal_choices(program, kSizes, {})) {
+      if (choice.accumulators() <= 128 || choice.stages != 4 || choice.cluster_m != 2) continue;
+      options.choice = choice;
+      texts.insert(lower(program, kSizes, options).front().source);
+    }
+  }
+  EXPECT_GE(texts.size(), 3u) << "both tiles for SwiGLU's backward, one for the loss";
+  expect_no_defects(texts);
+}
+
 // GPT-2's vocabulary is odd, its products lie the other way round.
 TEST(GemmEmitter, ProgramsOfGpt2PlansCompile) {
   const LlamaSizes sizes{.hidden = 768,
