@@ -70,7 +70,7 @@ class Fitter {
     plans.push_back(whole);
     const std::optional<SplitProgram> split = split_into(plans);
     if (!split) return std::nullopt;
-    if (refusal_(*split, split->parts.back()).empty()) return Plans{whole};
+    if (refusal_(split->parts.back()).empty()) return Plans{whole};
     if (cuts == 0) return std::nullopt;
     std::vector<Cut> candidates = cuts_of(before, whole, split->parts.back());
     std::stable_sort(candidates.begin(), candidates.end(),
@@ -298,7 +298,7 @@ class Fitter {
         bytes += width(s.shape) / static_cast<double>(s.repeat) *
                  static_cast<double>(size_of(part.program.tensors[s.tensor].dtype));
       }
-      if (!refusal_(split, part).empty()) bytes += products + kLaunchBytes;
+      if (!refusal_(part).empty()) bytes += products + kLaunchBytes;
     }
     return bytes;
   }

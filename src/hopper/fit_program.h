@@ -15,7 +15,7 @@
 namespace coda::hopper {
 
 // Why a part cannot be made; empty if it can.
-using Refusal = std::function<std::string(const SplitProgram&, const ProgramPart&)>;
+using Refusal = std::function<std::string(const ProgramPart&)>;
 
 // The plan of parts that each can be made; empty if there is none.
 std::vector<PartPlan> fit_program(const Program& program, const DimValues& sizes,

@@ -70,8 +70,7 @@ class Analyser {
       if (kind == StepKind::reduce_group || kind == StepKind::repeat_group) {
         refuse(
             "sums over groups of columns are not made in a product's epilogue; store the product "
-            "and "
-            "reduce its groups in a program without one");
+            "and reduce its groups in a program without one");
       }
     }
   }
