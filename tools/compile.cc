@@ -68,16 +68,15 @@ Sources sources_of(const CompileFlags& flags) {
   return sources;
 }
 
-// One text for all sizes of a kernel.
+// Of products only: nothing else has a configuration. One text for all sizes and names.
 Sources sources_of_table() {
   Sources sources;
-  for (const int64_t tokens : {1024, 2048, 4096, 8192, 16384, 32768, 65536}) {
+  for (const int64_t tokens : {1024, 4096, 16384, 65536}) {
     for (const SizedProgram& one : table_programs(tokens)) {
-      for (const hopper::KernelLaunch& launch :
-           hopper::lower(one.program, one.sizes, one.options)) {
-        // Only those of products have a configuration.
-        if (!launch.maps.empty())
-          sources.add(one.program.name, measure::without_comments(launch.source));
+      for (const measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, one.options)) {
+        const hopper::GemmProgram program(job.program, job.sizes, job.options);
+        const hopper::GemmChoice choice = program.chosen(job.kernel).choice;
+        sources.add(job.name, measure::without_comments(program.emit(job.kernel, choice).source));
       }
     }
   }

@@ -154,7 +154,11 @@ std::string text(const std::vector<SpaceExtents>& extents) {
 }
 
 TunedRows::TunedRows(std::string_view text) {
-  for (std::string_view line : split(text, '\n')) {
+  // What starts with a blank goes on with the line before.
+  std::string joined(text);
+  for (size_t at = joined.find("\n "); at != std::string::npos; at = joined.find("\n ", at))
+    joined[at] = ' ';
+  for (std::string_view line : split(joined, '\n')) {
     line = trimmed(line);
     if (line.empty() || line.front() == '#') continue;
     const std::vector<std::string_view> fields = split(line, '|');

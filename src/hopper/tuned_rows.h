@@ -38,7 +38,8 @@ struct TunedRow {
 class TunedRows {
  public:
   TunedRows() = default;
-  // Lines that are empty or start with '#' are skipped.
+  // Lines that are empty or start with '#' are skipped; one that starts with a blank goes on with
+  // the line before.
   explicit TunedRows(std::string_view text);
 
   // Replaces the row of the same class and extents.

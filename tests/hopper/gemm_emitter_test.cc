@@ -44,7 +44,9 @@ const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}};
 
 TEST(GemmEmitter, GoldenTexts) {
   for (const std::string name : {"residual_norm", "swiglu", "rope_2048", "norm_backward"}) {
-    expect_golden(name + ".cu", lower(measured_program(name), kSizes, {}));
+    LowerOptions options;
+    options.uses_table = false;  // which is measured anew from time to time
+    expect_golden(name + ".cu", lower(measured_program(name), kSizes, options));
   }
 }
 

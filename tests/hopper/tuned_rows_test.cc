@@ -62,6 +62,12 @@ TEST(TunedRows, TextIsReadAsItWasWritten) {
   EXPECT_EQ(TunedRows(rows.text()).text(), rows.text());
 }
 
+TEST(TunedRows, ALineThatStartsWithABlankGoesOnWithTheLineBefore) {
+  EXPECT_EQ(TunedRows("a | 1x2x3 |\n  128x256c21s3 1\n  128x128p12s6\n 2\nb | 1x2x3 | 64x64p11s8 1")
+                .text(),
+            "a | 1x2x3 | 128x256c21s3 1.00 128x128p12s6 2.00\nb | 1x2x3 | 64x64p11s8 1.00\n");
+}
+
 TEST(TunedRows, WhatCannotBeReadIsLeftOut) {
   const TunedRows rows(
       "# a comment\n\nno row\n"
@@ -175,6 +181,7 @@ TEST(TunedTable, EveryLineIsARowWithTheFastestFirst) {
   std::istringstream stream(tuned_table_source(tuned_table(), "x"));
   size_t rows = 0;
   for (std::string line; std::getline(stream, line);) {
+    EXPECT_LE(line.size(), 100U) << line;
     rows += line.find(" | ") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(rows, tuned_table().size());
