@@ -16,6 +16,7 @@ namespace coda::device {
 
 inline constexpr u32 kFinalizerThreads = 256;  // of one block among many
 inline constexpr u32 kSingleThreads = 512;     // of a block that does all
+inline constexpr u32 kLineBatch = 8;           // lines of such a block's thread in flight
 inline constexpr u32 kSlotLines = 8;           // lines of a block that works by slots
 inline constexpr u32 kFinalizerScratch =
     fields_of(Reduction::centred) * (kSingleThreads / 32) * kSlotLines;  // floats

@@ -344,11 +344,22 @@ class KernelWriter {
                                   : "place_in_lanes(thread_index(), first, lines, members)";
     body_ += "  {  // " + length.text() + " lines\n    const u32 lines = " + lines + ";\n";
     if (work != Work::slots) body_ += "    const u32 members = " + members + ";\n";
-    body_ += "    const u32 own = " + own + ";\n" +
-             (work == Work::alone && is_single_ ? "#pragma unroll 8\n" : "") +
-             "    for (u32 first = " + (block == "0" ? block : block + " * own") +
-             "; first < lines; first += " + (blocks == "1" ? "" : blocks + " * ") +
-             "own) {\n      const LinePlace at = " + place + ";\n";
+    body_ += "    const u32 own = " + own + ";\n";
+    // One block alone has many lines of a thread in flight.
+    is_batched_ = work == Work::alone && is_single_;
+    if (is_batched_) {
+      body_ +=
+          "    for (u32 batch = 0; batch < lines; batch += kLineBatch * own) {\n#pragma unroll\n"
+          "      for (u32 i = 0; i < kLineBatch; ++i) {\n      const u32 first = batch + i * "
+          "own;\n";
+    } else {
+      body_ += "    for (u32 first = " + (block == "0" ? block : block + " * own") +
+               "; first < lines; first += " + (blocks == "1" ? "" : blocks + " * ") + "own) {\n";
+    }
+    // In a batch nothing branches: who has no line reads the last one, and drops it.
+    body_ += is_batched_ ? "      LinePlace at = " + place +
+                               ";\n      at.line = smaller(at.line, lines - 1);\n"
+                         : "      const LinePlace at = " + place + ";\n";
     combined_.clear();
     // What is loaded for the line's first thread does not wait for partials.
     const std::set<int> needed = lines_needed(roots);
@@ -358,12 +369,20 @@ class KernelWriter {
     for (int i : needed) {
       if (!is_loaded(i)) write_line(i, work);
     }
-    body_ += "      if (at.is_first()) {\n" + ends + "      }\n    }\n  }\n";
+    body_ += "      if (at.is_first()) {\n" + ends + "      }\n    }\n" +
+             (is_batched_ ? "    }\n" : "") + "  }\n";
   }
 
   bool is_loaded(int i) const {
     const StepKind kind = step(i).kind;
     return reads_back(i) || kind == StepKind::load_per_row || kind == StepKind::load_per_column;
+  }
+
+  // An element of a vector, for the line's first thread.
+  std::string loaded(int t, const Step& s) {
+    const std::string load = "load_element<" + stored_type(t) + ">(" + arguments_.pointer(t) +
+                             ", " + line_index(s) + ")";
+    return is_batched_ ? load : "at.is_first() ? " + load + " : 0.0f";
   }
 
   void write_line(int i, Work work) {
@@ -374,12 +393,10 @@ class KernelWriter {
     if (reads_back(i)) {
       const Step& store = step(analysis_.exact_store(i));
       from = store.tensor;
-      value = "at.is_first() ? load_element<" + stored_type(from) + ">(" +
-              arguments_.pointer(from) + ", " + line_index(store) + ") : 0.0f";
+      value = loaded(from, store);
     } else if (s.kind == StepKind::load_per_row || s.kind == StepKind::load_per_column) {
       from = s.tensor;
-      value = "at.is_first() ? load_element<" + stored_type(from) + ">(" +
-              arguments_.pointer(from) + ", " + line_index(s) + ") : 0.0f";
+      value = loaded(from, s);
     } else if (s.kind == StepKind::column_index) {
       value = "static_cast<float>(at.line)";
     } else if (s.kind == StepKind::combine) {
@@ -434,6 +451,7 @@ class KernelWriter {
   std::map<Dim, size_t> length_ids_;
   std::set<std::string> combined_;  // in the walk that is being written
   int walks_ = 0;
+  bool is_batched_ = false;  // the walk that is being written
   int64_t blocks_ = 0;
   std::string body_;
 };

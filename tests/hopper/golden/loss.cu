@@ -96,13 +96,17 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
     const u32 lines = a.numbers[lines_0];
     const u32 members = 1;
     const u32 own = block_threads() / members;
-#pragma unroll 8
-    for (u32 first = 0; first < lines; first += own) {
-      const LinePlace at = place_in_lanes(thread_index(), first, lines, members);
-      const float v7 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows])) : 0.0f;  // rows
+    for (u32 batch = 0; batch < lines; batch += kLineBatch * own) {
+#pragma unroll
+      for (u32 i = 0; i < kLineBatch; ++i) {
+      const u32 first = batch + i * own;
+      LinePlace at = place_in_lanes(thread_index(), first, lines, members);
+      at.line = smaller(at.line, lines - 1);
+      const float v7 = load_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]));  // rows
       if (at.is_first()) {
         sum9 += v7;
       }
+    }
     }
   }
   const float v9 = block_sum(sum9, scratch);
