@@ -82,17 +82,19 @@ void measure_block(std::shared_ptr<hopper::HopperState> state, int64_t hidden, b
     dependent.launch = [&](unsigned) { with.run(); };
     timer.sustained({&ordinary, &dependent}, seconds, 3, 0.5);
     timer.cool({&ordinary, &dependent}, 15);
+    timer.interleaved({&ordinary, &dependent}, 15, 20.0);  // one clock for both
   }
   const std::vector<double> steps =
       measure_bandwidth(state, cases_of(block.plan, block.sizes, hidden), 0.05, timer, json);
   const double sum = std::accumulate(steps.begin(), steps.end(), 0.0);
   std::printf(
-      "block D %ld%s: %d launches, %.4f ms, cool %.4f; dependent %.4f (%.4f), cool %.4f (%.4f); "
-      "%zu steps without a product %.4f ms (%.4f)\n",
+      "block D %ld%s: %d launches, %.4f ms, cool %.4f; dependent %.4f (%.4f), cool %.4f (%.4f), "
+      "in turns (%.4f); %zu steps without a product %.4f ms (%.4f)\n",
       hidden, backward ? " forward + backward" : " forward", block.launches(),
       ordinary.sustained.median_ms, ordinary.cool.median_ms, dependent.sustained.median_ms,
       dependent.sustained.median_ms / ordinary.sustained.median_ms, dependent.cool.median_ms,
-      dependent.cool.median_ms / ordinary.cool.median_ms, steps.size(), sum,
+      dependent.cool.median_ms / ordinary.cool.median_ms,
+      dependent.interleaved.median_ms / ordinary.interleaved.median_ms, steps.size(), sum,
       sum / ordinary.sustained.median_ms);
   std::fflush(stdout);
   json << nlohmann::json{{"row", "block"},
@@ -102,6 +104,8 @@ void measure_block(std::shared_ptr<hopper::HopperState> state, int64_t hidden, b
                          {"cool_ms", ordinary.cool.median_ms},
                          {"dependent_sustained_ms", dependent.sustained.median_ms},
                          {"dependent_cool_ms", dependent.cool.median_ms},
+                         {"interleaved_ms", ordinary.interleaved.median_ms},
+                         {"dependent_interleaved_ms", dependent.interleaved.median_ms},
                          {"launches", block.launches()},
                          {"without_product_ms", sum}}
               .dump()
