@@ -126,9 +126,10 @@ __device__ __forceinline__ void sort_matches(TokenMatches& matches, u32 count) {
     for (u32 distance = run / 2; distance != 0; distance /= 2) {
       for (u32 i = thread_index(); i < size; i += kEmbeddingThreads) {
         const u32 other = i ^ distance;
+        if (other < i) continue;  // the pair is its first one's
         const u32 a = matches.match[i];
         const u32 b = matches.match[other];
-        if (other > i && (a > b) == ((i & run) == 0)) {
+        if ((a > b) == ((i & run) == 0)) {
           matches.match[i] = b;
           matches.match[other] = a;
         }
