@@ -78,10 +78,17 @@ void run() {
   session.forward();
   session.backward();
 
-  std::vector<uint16_t> result(static_cast<size_t>(kTokens * kHidden));
+  // Each in its own type: gradients may be fp32.
   for (const char* name : {"y", "dx"}) {
-    tensors.at(name).download(coda::dense_view(result.data(), kStorage, kTokens, kHidden), stream);
-    std::printf("%s[0, 0] = %g\n", name, coda::float_from_bf16(result[0]));
+    coda::TensorView result = tensors.at(name).view();
+    std::vector<char> bytes(static_cast<size_t>(result.size() * coda::size_of(result.dtype)));
+    result.data = bytes.data();
+    tensors.at(name).download(result, stream);
+    const float first =
+        result.dtype == kStorage
+            ? coda::float_from_bf16(reinterpret_cast<const uint16_t*>(bytes.data())[0])
+            : reinterpret_cast<const float*>(bytes.data())[0];
+    std::printf("%s[0, 0] = %g\n", name, first);
   }
 }
 
