@@ -148,7 +148,8 @@ struct ReceivedRows {
   // Adds those of matches begin to end, in their order.
   __device__ __forceinline__ void add(Elements<kThreadColumns>& sum, const TokenMatches& matches,
                                       u32 begin, u32 end) const {
-    constexpr u32 kBatch = 4;  // rows in flight
+    // Rows in flight: a token that every tenth of a text is has one block for all its rows.
+    constexpr u32 kBatch = 16 / bytes_of(kIn);
     for (u32 first = begin; first < end; first += kBatch) {
       typename LoadedEight<kVector, kIn>::Type loaded[kBatch];
 #pragma unroll
