@@ -20,6 +20,7 @@
 #include "hopper/choose_config.h"
 #include "hopper/device_memory.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/parallel_for.h"
 #include "program/lift.h"
 #include "program_file.h"
 
@@ -99,6 +100,14 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
     made.push_back(
         {choice ? hopper::text(*choice) : "as chosen", backend, runner_on_gpu(*backend, stream)});
   }
+  // At once; what cannot be compiled says so when it is run.
+  hopper::parallel_for(made.size(), 0, [&](size_t i) {
+    const AnnouncedProgram announced{&program, sizes};
+    try {
+      made[i].backend->announce({&announced, 1});
+    } catch (const Error&) {
+    }
+  });
   return made;
 }
 

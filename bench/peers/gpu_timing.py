@@ -52,6 +52,10 @@ class PowerMeter:
     def joules(self) -> float:
         return self._read(ctypes.c_ulonglong(), "nvmlDeviceGetTotalEnergyConsumption") * 1e-3
 
+    def watts(self) -> float:
+        """Averaged by the driver over about a second."""
+        return self._read(ctypes.c_uint(), "nvmlDeviceGetPowerUsage") * 1e-3
+
 
 class Energy:
     """Watts between the first and the last time that the counter was seen to move: it moves about
@@ -69,10 +73,11 @@ class Energy:
             self.latest = joules
 
     def watts(self) -> float:
-        if len(self.moves) < 2:
-            return float("nan")
+        if not self.moves:
+            return self.power.watts()
         (start, before), (stop, after) = self.moves[0], self.moves[-1]
-        return (after - before) / (stop - start)
+        is_long = stop - start > 0.4  # good to a few per cent
+        return (after - before) / (stop - start) if is_long else self.power.watts()
 
 
 @dataclasses.dataclass
@@ -117,7 +122,9 @@ class Candidate:
         # Enough calls that launching the graph costs nothing beside them.
         rounds = max(1, min(20, round(1.0 / max(start.elapsed_time(stop), 1e-3))))
         self.calls = sets * rounds
-        outputs = [None] * sets  # kept, so that those of the sets lie apart
+        outputs = [None] * sets
+        # What a graph reads and writes must live as long as the graph.
+        self.kept = call, outputs
 
         def all_calls():
             for i in range(self.calls):

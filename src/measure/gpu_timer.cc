@@ -30,10 +30,12 @@ class EnergyWatch {
   }
   double watts() const {
     const double seconds = std::chrono::duration<double>(last_.at - first_.at).count();
-    return seconds > 0 ? (last_.joules - first_.joules) / seconds : power_.watts();
+    return seconds > kLeastSeconds ? (last_.joules - first_.joules) / seconds : power_.watts();
   }
 
  private:
+  static constexpr double kLeastSeconds = 0.4;  // that are good to a few per cent
+
   struct Move {
     Clock::time_point at;
     double joules = 0;
