@@ -2,6 +2,7 @@
 #include "model_programs.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "coda/error.h"
 #include "explained_plan.h"
@@ -43,12 +44,16 @@ ModelPrograms model_programs(const ModelConfig& config, int64_t batch, int64_t s
   options.rates = h200_rates();
   options.objective = objective;
   ModelPrograms result{compile(task.model->graph, task.request, options).plan, options.sizes, {}};
-  for (const RowLoop& loop : result.plan.loops) result.sizes[loop.symbol] = loop.rows;
   for (const auto* phase : {&result.plan.forward, &result.plan.backward}) {
     for (const PlanStep& step : *phase) {
+      DimValues sizes = result.sizes;
+      if (step.loop >= 0) {
+        const RowLoop& loop = result.plan.loops[step.loop];
+        sizes[loop.symbol] = std::min(loop.rows, sizes[loop.symbol]);
+      }
       if (const Program* program = std::get_if<Program>(&step.work))
-        result.programs.push_back(sized_program(*program, result.sizes, true));
-      if (step.later) result.programs.push_back(sized_program(*step.later, result.sizes, true));
+        result.programs.push_back(sized_program(*program, sizes, true));
+      if (step.later) result.programs.push_back(sized_program(*step.later, sizes, true));
     }
   }
   return result;
