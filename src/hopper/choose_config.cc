@@ -154,7 +154,14 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
     // With 192 accumulators nothing but one space's values has room.
-    const bool is_crowded = config.accumulators() > 128 && (shapes[i].planes() > 3 || i > 0);
+    const auto& stores = kernel.spaces[i].stores;
+    const bool stores_directly = std::any_of(stores.begin(), stores.end(), [](const TileMove& m) {
+      return m.movement != Movement::staged;
+    });
+    // Weight gradients in fp32 spilled.
+    const bool is_strided = stores_directly && config.major_a() == device::Major::outer;
+    const bool is_crowded =
+        config.accumulators() > 128 && (is_strided || shapes[i].planes() > 3 || i > 0);
     if (is_crowded || registers_of(sizes, kernel.spaces[i], config) > kMostRegisters) return false;
   }
   return device::shared_layout(config, ring_of(config, shapes)).fits();
