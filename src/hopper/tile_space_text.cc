@@ -117,17 +117,27 @@ class SpaceWriter {
   }
   bool is_needed(int i, int w) const { return (needed_.at(i) >> w & 1) != 0; }
 
-  // About eight 16-byte loads of a thread are in flight.
+  // Rows that a thread has in flight. Few rows mean few registers, so that more blocks share a
+  // multiprocessor and some compute while others load: that was worth more than loads in flight
+  // within a thread (docs/performance.md). Where columns are reduced a warp walks down its rows,
+  // and about eight 16-byte loads of a thread are in flight.
   void choose_rows() {
-    int pieces = 0;
+    int pieces = 0;  // 16-byte loads of a row
+    bool is_wide = false;
     for (int i : space_.steps) {
       const Step& s = step(i);
       if (s.kind != StepKind::load_tile) continue;
+      const int bytes = static_cast<int>(size_of(tensor(s.tensor).dtype));
+      is_wide = is_wide || bytes > 2;
       for (int w = 0; w < layout(i).planes(); ++w) {
-        if (is_needed(i, w)) pieces += static_cast<int>(size_of(tensor(s.tensor).dtype) / 2);
+        if (is_needed(i, w)) pieces += bytes / 2;
       }
     }
-    thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
+    if (reduces_columns_) {
+      thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
+    } else {
+      thread_rows_ = is_wide || pieces > 4 ? 1 : 2;
+    }
   }
 
   // ---- Where columns stand.
