@@ -61,7 +61,7 @@ class Reads {
                         " reads '" + name + "', which " + why);
   }
 
-  const std::string& owner(const std::string& name) const {
+  std::string owner(const std::string& name) const {
     const PlanTensor& t = *tensors_.at(name);
     return t.view_of.empty() ? name : owner(t.view_of);
   }
