@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made by `coda tune --table`, less a row that a longer run contradicted (the loss at V = 128256, D =
-// 4096: 256x192 1.05, 128x192 1.01). It is not edited otherwise. tuned_rows.h says what a row is.
+// Made by `coda tune --table`, less a row that a longer run contradicted (the loss at V = 128256,
+// D = 4096: 256x192 1.05, 128x192 1.01). Not edited otherwise. tuned_rows.h says what a row is.
 // Measured on NVIDIA H200, driver 580.159.04, NVRTC 13.0.
 namespace coda::hopper {
 
