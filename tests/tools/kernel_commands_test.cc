@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -31,14 +30,6 @@ Words operator+(Words a, const Words& b) {
   return a;
 }
 
-// False, and the test is skipped, where NVRTC is not installed.
-bool has_nvrtc() {
-  const json info = json::parse(run_coda({"info", "--json"}).out);
-  const bool has = !info["nvrtc"].get<std::string>().starts_with("none");
-  EXPECT_TRUE(has || std::getenv("CODA_REQUIRE_NVRTC") == nullptr) << info["nvrtc"];
-  return has;
-}
-
 // A cache of its own, no GPU even where there is one, and NVRTC where `make setup` puts it.
 class KernelCommands : public testing::Test {
  protected:
@@ -51,6 +42,14 @@ class KernelCommands : public testing::Test {
   ~KernelCommands() override {
     for (const char* name : {"CODA_CACHE_DIR", "CODA_CUDA_DRIVER", "VIRTUAL_ENV", "CODA_NVRTC"})
       unsetenv(name);
+  }
+
+  // False, and the test is skipped, where NVRTC is not installed.
+  static bool has_nvrtc() {
+    const json info = json::parse(run_coda({"info", "--json"}).out);
+    const bool has = !info["nvrtc"].get<std::string>().starts_with("none");
+    EXPECT_TRUE(has || std::getenv("CODA_REQUIRE_NVRTC") == nullptr) << info["nvrtc"];
+    return has;
   }
 
   TestFolder folder_;
@@ -129,21 +128,6 @@ TEST_F(KernelCommands, InfoAnswersWithoutAGpu) {
   }
   EXPECT_THAT(info["gpu"].get<std::string>(), StartsWith("none: "));
   EXPECT_THAT(info["gpu"].get<std::string>(), HasSubstr("no_driver.so"));
-}
-
-// What the table leads to in all models that it covers, from 1k to 64k tokens. They are kept in the
-// usual cache: the test takes minutes once.
-TEST(ShippedTable, ItsKernelsHaveNoDefects) {
-  setenv("VIRTUAL_ENV", CODA_SOURCE_DIR "/.venv", 1);
-  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
-  const CommandResult result = run_coda({"compile", "--table", "--json"});
-  const json done = json::parse(result.out);
-  for (const json& defect : done["defects"]) ADD_FAILURE() << defect;
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_GT(done["kernels"], 50);
-  std::printf("%d kernels, %d compiled, in %.0f s\n", done["kernels"].get<int>(),
-              done["compiled"].get<int>(), done["seconds"].get<double>());
-  unsetenv("VIRTUAL_ENV");
 }
 
 }  // namespace
