@@ -20,9 +20,9 @@
 //     // Tiles, in cluster tiles of tile_m rows and base_columns(kConfig, kShape) base columns.
 //     static TileOrder order(const Arguments&);
 //
-//     // Operands of K segment `segment`: boxes are box_a(kConfig) and box_b(kConfig, kShape). B
-//     has
-//     // one descriptor a loaded part (one in natural order). The contraction in blocks of kBlockK.
+//     // Operands of K segment `segment`: boxes are box_a(kConfig) and box_b(kConfig, kShape).
+//     // B has one descriptor a loaded part (one in natural order). The contraction in blocks of
+//     // kBlockK.
 //     static const TensorMap* a(const Arguments&, u32 segment);
 //     static const TensorMap* b(const Arguments&, u32 segment, u32 part);
 //     static u32 k_blocks(const Arguments&, u32 segment);

@@ -128,27 +128,12 @@ class Part {
   std::vector<BackendMemory> memory_;
 };
 
-Plan block_plan(int64_t tokens, int64_t hidden, int64_t mlp) {
-  const bench::BlockSize size{.tokens = tokens,
-                              .width = hidden,
-                              .mlp = mlp,
-                              .heads = hidden / 128,
-                              .kv_heads = hidden / 128};
-  Graph graph;
-  const CompileRequest request = bench::add_block(graph, size, DType::bf16, true);
-  CompileOptions options;
-  options.rates = h200_rates();
-  options.storage = DType::bf16;
-  options.objective = Objective::speed;
-  options.sizes = {{"M", tokens}};
-  return compile(graph, request, options).plan;
-}
-
 // A block's plan, backend and session, and its first run.
 Json block_start(Part& part) {
   Json times;
   auto start = Clock::now();
-  const Plan plan = block_plan(kTokens, kHidden, kMlp);
+  const Plan plan = bench::block_plan(bench::wide_headed(kTokens, kHidden, kMlp), DType::bf16,
+                                      h200_rates(), true);
   times["plan_ms"] = ms_since(start);
   start = Clock::now();
   const auto backend = part.backend();
@@ -210,7 +195,8 @@ Json warm(const std::string& cache) {
   };
   times["launch_us"] = launch_us(kTiny);
   times["gemm_launch_us"] = launch_us(kFirst);
-  const Plan plan = block_plan(128, 256, 512);
+  const Plan plan =
+      bench::block_plan(bench::wide_headed(128, 256, 512), DType::bf16, h200_rates(), true);
   measure::PlanRun run(
       plan, *backend, {{"M", 128}},
       [&](const TensorView& view, uint64_t, uint32_t) { backend->fill(view, std::byte{0}); });

@@ -26,21 +26,12 @@ int BlockPlan::launches() const {
 }
 
 BlockPlan block_plan(int64_t hidden, int64_t tokens, bool backward) {
-  const bench::BlockSize size{.tokens = tokens,
-                              .width = hidden,
-                              .mlp = hidden == 2048   ? 5632
-                                     : hidden == 4096 ? 11008
-                                                      : hidden * 11 / 4,
-                              .heads = hidden / 128,
-                              .kv_heads = hidden / 128};
-  Graph graph;
-  const CompileRequest request = bench::add_block(graph, size, DType::bf16, backward);
-  CompileOptions options;
-  options.rates = h200_rates();
-  options.storage = DType::bf16;
-  options.objective = Objective::speed;
-  options.sizes = {{"M", tokens}};
-  return {compile(graph, request, options).plan, options.sizes, hidden, backward};
+  const int64_t mlp = hidden == 2048 ? 5632 : hidden == 4096 ? 11008 : hidden * 11 / 4;
+  return {bench::block_plan(bench::wide_headed(tokens, hidden, mlp), DType::bf16, h200_rates(),
+                            backward),
+          {{"M", tokens}},
+          hidden,
+          backward};
 }
 
 BlockRun::BlockRun(hopper::HopperState& state, const BlockPlan& block, bool dependent_launch)

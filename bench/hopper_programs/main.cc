@@ -80,20 +80,10 @@ class Table {
   }
 
   void measure_block(int64_t tokens, const Width& width, bool backward) {
-    const bench::BlockSize size{.tokens = tokens,
-                                .width = width.hidden,
-                                .mlp = width.mlp,
-                                .heads = width.hidden / 128,
-                                .kv_heads = width.hidden / 128};
-    Graph graph;
-    const CompileRequest request = bench::add_block(graph, size, DType::bf16, backward);
-    CompileOptions options;
-    options.rates = h200_rates();
-    options.storage = DType::bf16;
-    options.objective = Objective::speed;
-    options.sizes = {{"M", tokens}};
-    const measure::MeasuredPlan result = measure::measure_plan(
-        gpu_, compile(graph, request, options).plan, options.sizes, options_.regimes());
+    const Plan plan = bench::block_plan(bench::wide_headed(tokens, width.hidden, width.mlp),
+                                        DType::bf16, h200_rates(), backward);
+    const measure::MeasuredPlan result =
+        measure::measure_plan(gpu_, plan, {{"M", tokens}}, options_.regimes());
     const std::string row = std::string("block, ") + (backward ? "forward + backward" : "forward");
     print_peer(row, tokens, width.hidden, result.peer, result.flops);
     print(result.ours, result.peer);

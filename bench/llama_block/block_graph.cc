@@ -12,6 +12,10 @@ BlockSize block_size(int64_t tokens, int64_t width, int64_t mlp) {
   return {tokens, width, mlp, heads, kv_heads};
 }
 
+BlockSize wide_headed(int64_t tokens, int64_t width, int64_t mlp) {
+  return {tokens, width, mlp, width / 128, width / 128};
+}
+
 CompileRequest add_block(Graph& graph, const BlockSize& size, DType storage, bool backward) {
   CompileRequest request;
   const int64_t d = size.width;
@@ -48,6 +52,17 @@ CompileRequest add_block(Graph& graph, const BlockSize& size, DType storage, boo
     }
   }
   return request;
+}
+
+Plan block_plan(const BlockSize& size, DType storage, const Rates& rates, bool backward) {
+  Graph graph;
+  const CompileRequest request = add_block(graph, size, storage, backward);
+  CompileOptions options;
+  options.rates = rates;
+  options.storage = storage;
+  options.objective = Objective::speed;
+  options.sizes = {{"M", size.tokens}};
+  return compile(graph, request, options).plan;
 }
 
 Plan products_alone(const Plan& plan) {

@@ -27,9 +27,15 @@ struct BlockSize {
 // Heads of 64, a third of them for keys and values, or else a quarter.
 BlockSize block_size(int64_t tokens, int64_t width, int64_t mlp);
 
+// Heads of 128, as many for keys and values.
+BlockSize wide_headed(int64_t tokens, int64_t width, int64_t mlp);
+
 // Adds the block to an empty graph; with `backward`, gradients of x0, y0 and all weights from d_x2,
 // d_q, d_k, d_v.
 CompileRequest add_block(Graph& graph, const BlockSize& size, DType storage, bool backward);
+
+// The block compiled for speed at the rates of a machine; its only size is M, the tokens.
+Plan block_plan(const BlockSize& size, DType storage, const Rates& rates, bool backward);
 
 // Only the products of a plan: each GEMM program without its epilogue, its accumulators stored.
 Plan products_alone(const Plan& plan);

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "bench/llama_block/op_by_op.h"
 #include "cpu/plan_run.h"
-#include "llama_block/op_by_op.h"
 
 namespace coda {
 namespace {

@@ -4,9 +4,7 @@
 target_link_libraries(cpu_test PRIVATE ${CODA_HWY} OpenMP::OpenMP_CXX)
 target_compile_definitions(cpu_test PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
 # The plans that the block benchmark compares are tested here.
-target_sources(cpu_test PRIVATE ${CMAKE_SOURCE_DIR}/bench/llama_block/block_graph.cc
-                                ${CMAKE_SOURCE_DIR}/bench/llama_block/op_by_op.cc)
-target_include_directories(cpu_test PRIVATE ${CMAKE_SOURCE_DIR}/bench)
+target_link_libraries(cpu_test PRIVATE coda_block)
 gtest_discover_tests(cpu_test DISCOVERY_MODE PRE_TEST TEST_PREFIX avx2.
                      TEST_FILTER "CpuProgram.*:TileGemm.*" TEST_LIST cpu_avx2_tests
                      PROPERTIES ENVIRONMENT LIBXSMM_TARGET=hsw)

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "hopper/context.h"
-#include "hopper/dynamic_library.h"
 #include "hopper/hopper_backend.h"
+#include "hopper_gpu/captured_graph.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 
@@ -63,28 +63,12 @@ TEST_P(DependentLaunch, IsCapturedIntoAGraph) {
   Model model(plan_cases()[GetParam()], sizes, true, true);
   model.run();
   const Tensors expected = model.tensors->download();
-  const hopper::DynamicLibrary library(hopper::driver_library());
-  int (*begin)(void*, int);
-  int (*end)(void*, void**);
-  int (*instantiate)(void**, void*, unsigned long long);
-  int (*launch)(void*, void*);
-  library.load(begin, "cuStreamBeginCapture_v2");
-  library.load(end, "cuStreamEndCapture");
-  library.load(instantiate, "cuGraphInstantiateWithFlags");
-  library.load(launch, "cuGraphLaunch");
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  void* graph = nullptr;
-  void* executable = nullptr;
-  hopper::check_driver(begin(model.stream.handle(), 0), "capturing");
-  model.run();
-  hopper::check_driver(end(model.stream.handle(), &graph), "capturing");
-  hopper::check_driver(instantiate(&executable, graph, 0), "making a graph");
+  const CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
   for (int i = 0; i < 4; ++i) {
     model.tensors->poison_outputs();
-    for (int k = 0; k < 5; ++k) {
-      hopper::check_driver(launch(executable, model.stream.handle()), "running a graph");
-    }
+    for (int k = 0; k < 5; ++k) graph.run();
     ASSERT_THAT(different(expected, model.tensors->download()), IsEmpty()) << "in run " << i;
   }
 }

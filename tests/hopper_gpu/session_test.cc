@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "coda/program_builder.h"
-#include "hopper/dynamic_library.h"
 #include "hopper/hopper_backend.h"
+#include "hopper_gpu/captured_graph.h"
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
@@ -59,22 +59,6 @@ void expect_finite(const BoundTensors& tensors, const Tensors& values) {
     for (const double x : values.get(name)) ASSERT_TRUE(std::isfinite(x)) << name;
 }
 
-// The driver's calls for CUDA graphs, which the library leaves to its caller.
-struct GraphApi {
-  int (*begin)(void*, int);
-  int (*end)(void*, void**);
-  int (*instantiate)(void**, void*, unsigned long long);
-  int (*launch)(void*, void*);
-
-  GraphApi() {
-    const hopper::DynamicLibrary library(hopper::driver_library());
-    library.load(begin, "cuStreamBeginCapture_v2");
-    library.load(end, "cuStreamEndCapture");
-    library.load(instantiate, "cuGraphInstantiateWithFlags");
-    library.load(launch, "cuGraphLaunch");
-  }
-};
-
 TEST_P(SessionOnGpu, EveryRunAndACapturedOneGiveTheSameBits) {
   ModelSession model(GetParam());
   model.run();
@@ -87,17 +71,10 @@ TEST_P(SessionOnGpu, EveryRunAndACapturedOneGiveTheSameBits) {
   }
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const GraphApi api;
-  void* const stream = model.stream.handle();
-  void* graph = nullptr;
-  void* executable = nullptr;
-  hopper::check_driver(api.begin(stream, 0), "capturing");
-  model.run();
-  hopper::check_driver(api.end(stream, &graph), "capturing");
-  hopper::check_driver(api.instantiate(&executable, graph, 0), "making a graph");
+  const CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
   for (int i = 0; i < 3; ++i) {
     model.tensors->poison_outputs();
-    hopper::check_driver(api.launch(executable, stream), "running a graph");
+    graph.run();
     EXPECT_THAT(different(first, model.tensors->download()), IsEmpty()) << "in captured run " << i;
   }
 }

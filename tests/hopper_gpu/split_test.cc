@@ -8,9 +8,9 @@
 #include <set>
 
 #include "hopper/choose_config.h"
-#include "hopper/dynamic_library.h"
 #include "hopper/head_norm_block.h"
 #include "hopper/hopper_backend.h"
+#include "hopper_gpu/captured_graph.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 #include "hopper_gpu/program_check.h"
@@ -100,24 +100,10 @@ TEST_F(SplitPrograms, ShareTheScratchOfASession) {
 
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const hopper::DynamicLibrary library(hopper::driver_library());
-  int (*begin)(void*, int);
-  int (*end)(void*, void**);
-  int (*instantiate)(void**, void*, unsigned long long);
-  int (*launch)(void*, void*);
-  library.load(begin, "cuStreamBeginCapture_v2");
-  library.load(end, "cuStreamEndCapture");
-  library.load(instantiate, "cuGraphInstantiateWithFlags");
-  library.load(launch, "cuGraphLaunch");
-  void* graph = nullptr;
-  void* executable = nullptr;
-  hopper::check_driver(begin(stream.handle(), 0), "capturing");
-  run_both_phases(session);
-  hopper::check_driver(end(stream.handle(), &graph), "capturing");
-  hopper::check_driver(instantiate(&executable, graph, 0), "making a graph");
+  const CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
   for (int i = 0; i < 2; ++i) {
     tensors.poison_outputs();
-    hopper::check_driver(launch(executable, stream.handle()), "running a graph");
+    graph.run();
     EXPECT_THAT(different(first, tensors.download()), ::testing::IsEmpty());
   }
 }

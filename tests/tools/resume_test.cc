@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 
@@ -17,6 +18,11 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 constexpr const char* kLast = "step-000120";
+
+// A checkpoint is there once its folder has its name; the link `latest` follows a moment later.
+bool is_checkpoint(const std::string& name) {
+  return name.starts_with("step-") && !name.ends_with(".tmp");
+}
 
 class Resume : public testing::Test {
  protected:
@@ -56,7 +62,7 @@ TEST_F(Resume, AfterKillsAtRandomMoments) {
   std::mt19937 random(seed);
   int kills = 0;
   for (int attempt = 0; attempt < 200; ++attempt) {
-    const bool has_checkpoint = !names_in(broken).empty() && fs::exists(broken + "/latest");
+    const bool has_checkpoint = std::ranges::any_of(names_in(broken), is_checkpoint);
     const auto delay = static_cast<useconds_t>(5000 + random() % 120000);
     const CommandResult result = run_coda(has_checkpoint ? resume(broken) : command(broken),
                                           {.while_running = [&](pid_t child) {
@@ -70,6 +76,16 @@ TEST_F(Resume, AfterKillsAtRandomMoments) {
   }
   EXPECT_GT(kills, 0);
   expect_same_end(whole, broken);
+}
+
+TEST_F(Resume, AfterAKillBetweenACheckpointAndTheLinkToIt) {
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_coda(command(out)).status, 0);
+  ASSERT_TRUE(fs::remove(out + "/latest"));
+  EXPECT_NE(run_coda(command(out)).status, 0) << "a run is there: it must not be started anew";
+  const CommandResult resumed = run_coda(resume(out));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(fs::exists(out + "/" + kLast + "/model.safetensors"));
 }
 
 TEST_F(Resume, AfterCtrlC) {
