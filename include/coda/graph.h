@@ -123,8 +123,8 @@ class Graph {
   int find_input(std::string_view name) const;
 
  private:
-  std::deque<Node> nodes_;  // a node stays where it is while the graph grows
-  std::unordered_map<std::string, int> index_;
+  std::deque<Node> nodes_;                      // a node stays where it is while the graph grows
+  std::unordered_multimap<size_t, int> index_;  // hash of a node -> its id
   std::map<std::string, int, std::less<>> inputs_;
 };
 

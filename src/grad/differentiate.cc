@@ -94,7 +94,7 @@ class Reverse {
   }
 
   void propagate(int id, Value g) {
-    const Node n = graph_.node(id);  // a copy: the graph grows
+    const Node& n = graph_.node(id);
     switch (n.op) {
       case Op::elementwise: return through_elementwise(id, n, g);
       case Op::matmul: return through_matmul(n, broadcast_to(g, n.shape));
@@ -193,7 +193,7 @@ class Reverse {
   }
 
   void call(int id) {
-    const Node n = graph_.node(id);
+    const Node& n = graph_.node(id);
     auto found = results_.find(id);
     if (found == results_.end()) return;
     const OpaqueInfo& row = opaque_info(n.name);

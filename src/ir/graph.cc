@@ -11,35 +11,31 @@
 namespace coda {
 namespace {
 
-// A text that is equal for equal nodes: the key of the hash-consing index.
-std::string key_of(const Node& n) {
-  std::string key = std::to_string(static_cast<int>(n.op));
-  auto put = [&key](const std::string& part) {
-    key += '|';
-    key += part;
+uint64_t bits_of(double number) { return std::bit_cast<uint64_t>(number); }
+
+// Equal nodes are one object. Constants by their bits: 0 and -0 are two, NaN is itself. What an
+// input or a call is besides follows from its name.
+bool is_same(const Node& a, const Node& b) {
+  return a.op == b.op && a.fn == b.fn && a.operands == b.operands &&
+         bits_of(a.number) == bits_of(b.number) && a.which == b.which && a.repeat == b.repeat &&
+         a.dim == b.dim && a.shape == b.shape && a.transposes == b.transposes && a.name == b.name &&
+         a.attributes == b.attributes && a.sizes == b.sizes;
+}
+
+size_t hash_of(const Node& n) {
+  size_t hash = std::hash<std::string>()(n.name);
+  const auto mix = [&hash](uint64_t part) {
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 32;
   };
-  for (int id : n.operands) put(std::to_string(id));
-  switch (n.op) {
-    case Op::elementwise: put("f" + std::to_string(static_cast<int>(n.fn))); break;
-    case Op::constant: put(std::to_string(std::bit_cast<uint64_t>(n.number))); break;
-    case Op::input: put(n.name); break;
-    case Op::matmul:
-      for (const Transposes& t : n.transposes)
-        put((t.a ? "t" : "n") + std::string(t.b ? "t" : "n"));
-      break;
-    case Op::opaque:
-      put(n.name);
-      for (const auto& [name, value] : n.attributes) put(name + "=" + std::to_string(value));
-      for (const auto& [name, size] : n.sizes) put(name + "=" + size.text());
-      break;
-    default:
-      put(n.dim.text());
-      put(std::to_string(n.which));
-      put(std::to_string(n.repeat));
-      put(n.shape.text());
-      break;
-  }
-  return key;
+  mix(static_cast<uint64_t>(n.op) << 8 | static_cast<uint64_t>(n.fn));
+  for (int operand : n.operands) mix(static_cast<uint64_t>(operand));
+  for (const Transposes& t : n.transposes) mix((t.a ? 2U : 0U) + (t.b ? 1U : 0U));
+  mix(bits_of(n.number));
+  mix(static_cast<uint64_t>(n.which));
+  mix(static_cast<uint64_t>(n.dim.constant()));
+  mix(static_cast<uint64_t>(n.shape.cols.constant()));
+  return hash;
 }
 
 }  // namespace
@@ -47,9 +43,14 @@ std::string key_of(const Node& n) {
 const Shape& Value::shape() const { return graph->node(id).shape; }
 
 int Graph::intern(Node node) {
-  auto [entry, is_new] = index_.try_emplace(key_of(node), size());
-  if (is_new) nodes_.push_back(std::move(node));
-  return entry->second;
+  const size_t hash = hash_of(node);
+  const auto [first, last] = index_.equal_range(hash);
+  for (auto entry = first; entry != last; ++entry) {
+    if (is_same(nodes_[static_cast<size_t>(entry->second)], node)) return entry->second;
+  }
+  index_.emplace(hash, size());
+  nodes_.push_back(std::move(node));
+  return size() - 1;
 }
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind kind, Where where) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/rebuild.h"
 
+#include <algorithm>
+
 #include "coda/error.h"
 
 namespace coda {
@@ -67,6 +69,22 @@ std::vector<bool> reached_from(const Graph& graph, const std::vector<int>& roots
     for (int operand : graph.node(id).operands) reached[static_cast<size_t>(operand)] = true;
   }
   return reached;
+}
+
+std::vector<int> newly_reached(const Graph& graph, int root, std::vector<bool>& seen) {
+  seen.resize(static_cast<size_t>(graph.size()), false);
+  std::vector<int> found;
+  const auto visit = [&](int id) {
+    if (seen[static_cast<size_t>(id)]) return;
+    seen[static_cast<size_t>(id)] = true;
+    found.push_back(id);
+  };
+  visit(root);
+  for (size_t i = 0; i < found.size(); ++i) {
+    for (int operand : graph.node(found[i]).operands) visit(operand);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace coda

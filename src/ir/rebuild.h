@@ -9,8 +9,8 @@
 
 namespace coda {
 
-// Inputs and constants are made in operands' graph if it differs (see clone); `like` is the node's
-// copy.
+// Inputs and constants are made in operands' graph if it differs (see clone); `like` may be a node
+// of it.
 Value rebuild(Graph& graph, const Node& like, const std::vector<Value>& operands);
 
 // Every node of `from` in `into`, an empty graph, with the same ids.
@@ -18,5 +18,8 @@ void clone(const Graph& from, Graph& into);
 
 // The nodes that the roots reach, roots included.
 std::vector<bool> reached_from(const Graph& graph, const std::vector<int>& roots);
+// Those that `root` reaches and no earlier call with the same `seen` has listed, operands first: a
+// pass that goes from root to root visits each node once.
+std::vector<int> newly_reached(const Graph& graph, int root, std::vector<bool>& seen);
 
 }  // namespace coda

@@ -2,7 +2,7 @@
 #include "rewrite/defer.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 
 #include "ir/rebuild.h"
 #include "rewrite/form.h"
@@ -15,6 +15,8 @@ class Defer {
  public:
   Defer(Graph& graph, const DeferOptions& options, Candidates& candidates)
       : graph_(graph), options_(options), candidates_(candidates), readiness_(graph) {
+    values_.resize(static_cast<size_t>(graph.size()));
+    forms_.resize(values_.size());
     for (size_t i = 0; i < candidates.row_factors.size(); ++i) {
       if (options.choices->is_pinned(i)) pinned_.push_back(candidates.row_factors[i]);
     }
@@ -22,10 +24,7 @@ class Defer {
 
   // The rewritten node; operands are visited first, so the recursion is only as deep as one node.
   int rewrite(int root) {
-    const std::vector<bool> needed = reached_from(graph_, {root});
-    for (int id = 0; id <= root; ++id) {
-      if (needed[static_cast<size_t>(id)]) value(id);
-    }
+    for (int id : newly_reached(graph_, root, seen_)) value(id);
     return value(root).id;
   }
 
@@ -36,27 +35,24 @@ class Defer {
   }
 
   Value value(int id) {
-    auto known = values_.find(id);
-    if (known != values_.end()) return known->second;
-    Value v;
+    Value& v = values_[static_cast<size_t>(id)];
+    if (v.graph != nullptr) return v;
     if (is_frozen(id)) {
       v = graph_.value(id);
     } else if (graph_.node(id).shape.is_vector() || graph_.node(id).op == Op::opaque) {
       v = vector(id);
     } else {
       // A scaled forward value is no gradient: nothing of it is shared with dz'.
-      const Form f = form(id);
+      const Form& f = form(id);
       v = materialise(f, is_frozen(strip(f.core).id) ? std::vector<int>{} : pinned_);
     }
-    return values_[id] = v;
+    return v;
   }
 
-  Form form(int id) {
-    auto known = forms_.find(id);
-    if (known != forms_.end()) return known->second;
-    Form f = is_frozen(id) ? peel(graph_.value(id)) : compute(graph_.node(id));
-    forms_.emplace(id, f);
-    return f;
+  const Form& form(int id) {
+    std::optional<Form>& f = forms_[static_cast<size_t>(id)];
+    if (!f) f = is_frozen(id) ? peel(graph_.value(id)) : compute(graph_.node(id));
+    return *f;
   }
 
   std::vector<Value> values(const Node& n) {
@@ -67,7 +63,7 @@ class Defer {
 
   // Vectors are not deferred; a reduction of a deferred tensor lets its factors out.
   Value vector(int id) {
-    const Node n = graph_.node(id);
+    const Node& n = graph_.node(id);
     if (n.op == Op::slice_columns) return slice(value(n.operands[0]), n.dim, n.shape.cols);
     const bool reduces = (n.op == Op::row_sum || n.op == Op::col_sum) &&
                          graph_.node(n.operands[0]).shape.is_tensor();
@@ -176,7 +172,7 @@ class Defer {
     const int b = n.operands[1];
     if (is_tensor(a) && is_tensor(b)) {
       Form fa = form(a);
-      Form fb = form(b);
+      const Form& fb = form(b);
       if (fa.factors != fb.factors) return plain(add(value(a), value(b)));
       fa.core = add(fa.core, fb.core);
       fa.inner.insert(fa.inner.end(), fb.inner.begin(), fb.inner.end());
@@ -207,7 +203,7 @@ class Defer {
 
   Form merged(const Node& n) {
     Form a = form(n.operands[0]);
-    const Form b = form(n.operands[1]);
+    const Form& b = form(n.operands[1]);
     if (a.has_terms() || b.has_terms() || a.factors != b.factors)
       return plain(rebuild(graph_, n, values(n)));
     a.core = merge_pairs(a.core, b.core, n.dim);
@@ -220,7 +216,7 @@ class Defer {
   Value slice(Value x, const Dim& offset, const Dim& cols) {
     if (x.shape().cols.is(1) || is_frozen(x.id))
       return x.shape().cols.is(1) ? x : slice_columns(x, offset, cols);
-    const Node n = graph_.node(x.id);
+    const Node& n = graph_.node(x.id);
     if (n.op == Op::elementwise) {
       std::vector<Value> operands;
       for (int operand : n.operands) operands.push_back(slice(graph_.value(operand), offset, cols));
@@ -416,8 +412,10 @@ class Defer {
   Candidates& candidates_;
   Readiness readiness_;
   std::vector<int> pinned_;
-  std::map<int, Form> forms_;
-  std::map<int, Value> values_;
+  // By node: what was made of it. The nodes that the pass itself adds are not visited.
+  std::vector<std::optional<Form>> forms_;
+  std::vector<Value> values_;
+  std::vector<bool> seen_;
 };
 
 }  // namespace

@@ -3,8 +3,9 @@
 // (not "is it a norm").
 #pragma once
 
-#include <set>
+#include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "coda/graph.h"
 
@@ -19,11 +20,16 @@ class Readiness {
   bool is_ready(int v, int x);
 
  private:
-  const std::set<int>& products(int id);
+  // A set of products, by the order in which they were met: bit i % 64 of word i / 64.
+  using Products = std::vector<uint64_t>;
+
+  const Products& products(int id);
   bool has_row_reduction(int id);
 
   const Graph& graph_;
-  std::unordered_map<int, std::set<int>> products_;
+  size_t met_ = 0;
+  std::unordered_map<int, Products> products_;  // at or below a node
+  std::unordered_map<int, bool> has_row_reduction_;
 };
 
 }  // namespace coda

@@ -20,7 +20,10 @@ struct Summand {
 class Sums {
  public:
   Sums(Graph& graph, const std::vector<int>& roots, const std::vector<bool>& frozen)
-      : graph_(graph), frozen_(frozen), uses_(static_cast<size_t>(graph.size()), 0) {
+      : graph_(graph),
+        frozen_(frozen),
+        uses_(static_cast<size_t>(graph.size()), 0),
+        values_(uses_.size()) {
     const std::vector<bool> reached = reached_from(graph, roots);
     for (int id = 0; id < graph.size(); ++id) {
       if (!reached[static_cast<size_t>(id)]) continue;
@@ -30,10 +33,7 @@ class Sums {
   }
 
   int rewrite(int root) {
-    const std::vector<bool> needed = reached_from(graph_, {root});
-    for (int id = 0; id <= root; ++id) {
-      if (needed[static_cast<size_t>(id)]) value(id);
-    }
+    for (int id : newly_reached(graph_, root, seen_)) value(id);
     return value(root).id;
   }
 
@@ -48,13 +48,13 @@ class Sums {
   Value operand(Value v, size_t i) const { return {v.graph, node(v).operands[i]}; }
 
   Value value(int id) {
-    auto known = values_.find(id);
-    if (known != values_.end()) return known->second;
-    return values_[id] = is_frozen(id) ? graph_.value(id) : compute(id);
+    Value& v = values_[static_cast<size_t>(id)];
+    if (v.graph == nullptr) v = is_frozen(id) ? graph_.value(id) : compute(id);
+    return v;
   }
 
   Value compute(int id) {
-    const Node n = graph_.node(id);
+    const Node& n = graph_.node(id);
     if (n.op == Op::elementwise && n.fn == Elementwise::add) {
       std::vector<Value> terms;
       flatten(id, true, terms);
@@ -75,8 +75,7 @@ class Sums {
       terms.push_back(value(id));
       return;
     }
-    const std::vector<int> operands = n.operands;
-    for (int operand : operands) flatten(operand, false, terms);
+    for (int operand : n.operands) flatten(operand, false, terms);
   }
 
   // Small terms first: what is itself a sum or lies in memory (the residual stream, its gradient)
@@ -426,7 +425,8 @@ class Sums {
   Graph& graph_;
   const std::vector<bool>& frozen_;
   std::vector<int> uses_;
-  std::map<int, Value> values_;
+  std::vector<Value> values_;  // by node: what was made of it
+  std::vector<bool> seen_;
 };
 
 }  // namespace
