@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "coda/error.h"
@@ -28,16 +29,32 @@ struct Point {
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
+// What one set of choices of the rewriting leads to; which dropped operands are saved is another
+// matter.
+struct Rewritten {
+  BlockRows blocks;  // no rows: everything is stored whole
+  JointGraph joint;
+  Partition parts;  // nothing saved besides
+};
+
 struct Attempt {
+  Point point;
+  std::shared_ptr<const Rewritten> from;
   Plan plan;
   Alternative alternative;
-  size_t column_factors = 0;
-  std::vector<bool> row_affine;    // by column factor
-  std::vector<bool> normed_again;  // by column factor: is_normed_again
-  size_t row_factors = 0;
-  CandidateClasses classes;
-  size_t dropped = 0;
+
+  const Candidates& candidates() const { return from->joint.candidates; }
 };
+
+// Whether the graph is rewritten in the same way: choices that a point does not name are 0.
+bool rewrite_alike(const Point& p, const Point& q) {
+  const auto same = [](std::vector<int> a, std::vector<int> b) {
+    a.resize(std::max(a.size(), b.size()), 0);
+    b.resize(a.size(), 0);
+    return a == b;
+  };
+  return same(p.column_factors, q.column_factors) && same(p.pinned, q.pinned);
+}
 
 // A graph that cannot be planned is refused before: what is wrong with a program here is ours.
 void verify_programs(const Plan& plan) {
@@ -70,16 +87,14 @@ class Search {
       : graph_(graph), request_(request), options_(options) {}
 
   Compiled run() {
-    Point point = start();
-    if (options_.fuse && options_.fold.empty() && options_.pin.empty()) point = descend(point);
+    start();
+    if (options_.fuse && options_.fold.empty() && options_.pin.empty()) descend();
     Compiled compiled;
-    const Attempt& best = attempt(point);
-    for (auto& [p, a] : attempts_) {
-      if (p.column_factors.size() != a->column_factors) continue;  // only asked for what there is
-      a->alternative.chosen = p == point;
-      compiled.alternatives.push_back(a->alternative);
+    for (const auto& [p, tried] : tried_) {
+      compiled.alternatives.push_back(tried);
+      compiled.alternatives.back().chosen = p == best_.point;
     }
-    compiled.plan = best.plan;
+    compiled.plan = std::move(best_.plan);
     verify_programs(compiled.plan);
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
@@ -98,32 +113,41 @@ class Search {
   }
 
   // The first plan tells how many choices there are; forced ones are taken as given.
-  Point start() {
+  void start() {
+    best_ = make({});
+    classes_ = classify(best_.from->joint);
+    for (int w : best_.candidates().column_factors)
+      normed_again_.push_back(is_normed_again(graph_, w));
     Point point;
-    const Attempt* a = &attempt(point);
-    point.column_factors.assign(a->column_factors, 0);
-    for (size_t i = 0; i < a->column_factors; ++i) {
-      point.column_factors[i] = legal_choices(*a, {i}).first;
+    point.column_factors.assign(classes_.column_factors.size(), 0);
+    for (size_t i = 0; i < point.column_factors.size(); ++i) {
+      point.column_factors[i] = legal_choices({i}).first;
       if (i < options_.fold.size() && options_.fold[i]) point.column_factors[i] = 1;
     }
-    point.pinned.assign(a->row_factors, 0);
+    point.pinned.assign(classes_.row_factors.size(), 0);
     for (size_t i = 0; i < std::min(options_.pin.size(), point.pinned.size()); ++i)
       point.pinned[i] = options_.pin[i];
-    a = &attempt(point);
-    if (options_.objective == Objective::speed) point.also_saved.assign(a->dropped, 0);
-    return point;
+    if (!rewrite_alike(point, best_.point)) best_ = make(point);
+    if (options_.objective == Objective::speed)
+      point.also_saved.assign(best_.from->parts.dropped.size(), 0);
+    best_.point = point;
+    best_.alternative.choice = describe(point);
+    tried_[point] = best_.alternative;
   }
 
   // Which of h, F, n (0, 1, 2) column factors that choose alike may take (docs/numerics.md). Behind
   // a mean's subtraction a stored x ⊙ w cancels against the mean's term; so does a product with a
   // folded weight, which only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow. In 16
   // bits what a second norm takes out again is the rounding of h, not that of a folded weight.
-  std::pair<int, int> legal_choices(const Attempt& a, const std::vector<size_t>& factors) const {
+  std::pair<int, int> legal_choices(const std::vector<size_t>& factors) const {
     const bool single = options_.storage == DType::f32;
     std::pair<int, int> legal{0, 2};
+    const Candidates& found = best_.candidates();
     for (size_t i : factors) {
-      const bool no_h = a.row_affine[i] || options_.storage == DType::f16;
-      const bool no_fold = single ? a.row_affine[i] : a.normed_again[i];
+      const bool row_affine = std::find(found.row_affine.begin(), found.row_affine.end(),
+                                        found.column_factors[i]) != found.row_affine.end();
+      const bool no_h = row_affine || options_.storage == DType::f16;
+      const bool no_fold = single ? row_affine : normed_again_[i];
       legal.first = std::max(legal.first, !no_h ? 0 : no_fold ? 2 : 1);
       legal.second = std::min(legal.second, no_h ? 2 : no_fold ? 0 : 1);
     }
@@ -131,8 +155,7 @@ class Search {
   }
 
   // One flip a class of candidates: layers that look alike choose alike.
-  Point descend(Point point) {
-    const CandidateClasses classes = attempt({}).classes;
+  void descend() {
     auto members = [](const std::vector<int>& numbers, int number) {
       std::vector<size_t> found;
       for (size_t i = 0; i < numbers.size(); ++i) {
@@ -143,38 +166,41 @@ class Search {
     for (bool better = true; better;) {
       better = false;
       for (int c = 0;; ++c) {
-        const std::vector<size_t> same = members(classes.column_factors, c);
+        const std::vector<size_t> same = members(classes_.column_factors, c);
         if (same.empty()) break;
-        const auto [first, last] = legal_choices(attempt(point), same);
+        const auto [first, last] = legal_choices(same);
         for (int choice = first; choice <= last; ++choice) {
-          Point next = point;
+          Point next = best_.point;
           for (size_t i : same) next.column_factors[i] = choice;
-          better = keep_better(point, next) || better;
+          better = keep_better(next) || better;
         }
       }
       // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
       // (docs/numerics.md).
       for (int c = 0; options_.storage != DType::f16; ++c) {
-        const std::vector<size_t> same = members(classes.row_factors, c);
+        const std::vector<size_t> same = members(classes_.row_factors, c);
         if (same.empty()) break;
-        Point next = point;
+        Point next = best_.point;
         for (size_t i : same) next.pinned[i] ^= 1;
-        better = keep_better(point, next) || better;
+        better = keep_better(next) || better;
       }
       // Operands that would be made again are few kinds too; all of them are saved, or none.
-      if (!point.also_saved.empty()) {
-        Point next = point;
+      if (!best_.point.also_saved.empty()) {
+        Point next = best_.point;
         for (int& saved : next.also_saved) saved ^= 1;
-        better = keep_better(point, next) || better;
+        better = keep_better(next) || better;
       }
     }
-    return point;
   }
 
-  bool keep_better(Point& point, const Point& next) {
-    if (next == point || !cheaper(attempt(next).alternative, attempt(point).alternative))
-      return false;
-    point = next;
+  bool keep_better(const Point& next) {
+    if (next == best_.point) return false;
+    const auto known = tried_.find(next);
+    if (known != tried_.end() && !cheaper(known->second, best_.alternative)) return false;
+    Attempt a = make(next);
+    tried_[next] = a.alternative;
+    if (!cheaper(a.alternative, best_.alternative)) return false;
+    best_ = std::move(a);
     return true;
   }
 
@@ -188,63 +214,61 @@ class Search {
     return a.moved_bytes < b.moved_bytes;
   }
 
-  const Attempt& attempt(const Point& point) {
-    std::unique_ptr<Attempt>& entry = attempts_[point];
-    if (entry == nullptr) entry = std::make_unique<Attempt>(make(point));
-    return *entry;
+  Attempt make(const Point& point) const {
+    const bool known = best_.from != nullptr && rewrite_alike(point, best_.point);
+    Attempt a = plan(point, known ? best_.from : rewrite(point, options_.block_rows != 0));
+    if (a.from->blocks.rows > 0 &&
+        a.plan.loops.empty()) {  // a program turned out to be of all rows
+      std::shared_ptr<Rewritten> whole = rewrite(point, false);
+      whole->blocks.why_whole = a.plan.notes.front();
+      a = plan(point, std::move(whole));
+    }
+    const std::string& why_whole = a.from->blocks.why_whole;
+    if (!why_whole.empty()) a.plan.notes = {"not in blocks of rows: " + why_whole};
+    return a;
   }
 
-  Attempt make(const Point& point) const {
+  std::shared_ptr<Rewritten> rewrite(const Point& point, bool in_blocks) const {
     Choices choices;
     for (int c : point.column_factors)
       choices.column_factors.push_back(static_cast<ColumnFactor>(c));
     for (int p : point.pinned) choices.pinned.push_back(p != 0);
-    BlockRows blocks;
-    const auto accept = [&](const JointGraph& joint) {
-      blocks = choose_block_rows(joint, options_);
-      return blocks.rows > 0;
-    };
-    if (options_.block_rows == 0) {
-      return make(point, rewrite_jointly(graph_, request_, choices, options_.fuse), 0);
+    auto made = std::make_shared<Rewritten>();
+    AcceptBlocks accept;
+    if (in_blocks) {
+      accept = [&](const JointGraph& joint) {
+        made->blocks = choose_block_rows(joint, options_);
+        return made->blocks.rows > 0;
+      };
     }
-    const JointGraph joint =
-        rewrite_jointly(graph_, request_, choices, options_.fuse, options_.sizes, accept);
-    Attempt a = make(point, joint, blocks.rows);
-    if (!a.plan.loops.empty()) return a;
-    if (blocks.rows > 0) {  // a program turned out to be of all rows
-      blocks.why_whole = a.plan.notes.front();
-      a = make(point, rewrite_jointly(graph_, request_, choices, options_.fuse), 0);
-    }
-    a.plan.notes = {"not in blocks of rows: " + blocks.why_whole};
-    return a;
+    made->joint = rewrite_jointly(graph_, request_, choices, options_.fuse, options_.sizes, accept);
+    made->parts = partition(partition_request(made->joint));
+    return made;
   }
 
-  Attempt make(const Point& point, const JointGraph& joint, int64_t block_rows) const {
-    CompileOptions options = options_;
-    options.block_rows = block_rows;
-    PartitionRequest partition_request;
-    partition_request.joint = &joint;
-    partition_request.sizes = options_.sizes;
-    partition_request.storage_bytes = static_cast<double>(size_of(options_.storage));
-    partition_request.fuse = options_.fuse;
-    Partition parts = partition(partition_request);
-    const std::vector<int> dropped = parts.dropped;
-    for (size_t i = 0; i < std::min(point.also_saved.size(), dropped.size()); ++i) {
-      if (point.also_saved[i] != 0) partition_request.also_saved.insert(dropped[i]);
-    }
-    if (!partition_request.also_saved.empty()) parts = partition(partition_request);
+  PartitionRequest partition_request(const JointGraph& joint) const {
+    PartitionRequest request;
+    request.joint = &joint;
+    request.sizes = options_.sizes;
+    request.storage_bytes = static_cast<double>(size_of(options_.storage));
+    request.fuse = options_.fuse;
+    return request;
+  }
 
-    Attempt a;
-    a.plan = emit(joint, parts, request_, options);
-    a.column_factors = joint.candidates.column_factors.size();
-    for (int w : joint.candidates.column_factors) {
-      const auto& affine = joint.candidates.row_affine;
-      a.row_affine.push_back(std::find(affine.begin(), affine.end(), w) != affine.end());
-      a.normed_again.push_back(is_normed_again(graph_, w));
+  Attempt plan(const Point& point, std::shared_ptr<const Rewritten> from) const {
+    CompileOptions options = options_;
+    options.block_rows = from->blocks.rows;
+    PartitionRequest request = partition_request(from->joint);
+    const std::vector<int>& dropped = from->parts.dropped;
+    for (size_t i = 0; i < std::min(point.also_saved.size(), dropped.size()); ++i) {
+      if (point.also_saved[i] != 0) request.also_saved.insert(dropped[i]);
     }
-    a.row_factors = joint.candidates.row_factors.size();
-    a.classes = classify(joint);
-    a.dropped = dropped.size();
+    std::optional<Partition> saving;
+    if (!request.also_saved.empty()) saving = partition(request);
+    Attempt a;
+    a.point = point;
+    a.plan = emit(from->joint, saving ? *saving : from->parts, request_, options);
+    a.from = std::move(from);
     a.alternative.choice = describe(point);
     a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);
     for (const auto* phase : {&a.plan.forward, &a.plan.backward}) {
@@ -260,7 +284,10 @@ class Search {
   const Graph& graph_;
   const CompileRequest& request_;
   const CompileOptions& options_;
-  std::map<Point, std::unique_ptr<Attempt>> attempts_;
+  CandidateClasses classes_;
+  std::vector<bool> normed_again_;  // by column factor: is_normed_again
+  Attempt best_;
+  std::map<Point, Alternative> tried_;
 };
 
 }  // namespace

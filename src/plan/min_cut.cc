@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dinic's algorithm over the split graph: vertex v is an edge from 2v to 2v + 1 of its capacity.
+// Vertices that nothing names (most, where a cut is of one phase) are left out.
 #include "plan/min_cut.h"
 
 #include <algorithm>
@@ -10,18 +11,16 @@ namespace {
 
 class Network {
  public:
-  explicit Network(int nodes) : heads_(static_cast<size_t>(nodes)) {}
+  explicit Network(int nodes) : first_(static_cast<size_t>(nodes), -1) {}
 
   void connect(int from, int to, double capacity) {
-    heads_[static_cast<size_t>(from)].push_back(static_cast<int>(edges_.size()));
-    edges_.push_back({to, capacity});
-    heads_[static_cast<size_t>(to)].push_back(static_cast<int>(edges_.size()));
-    edges_.push_back({from, 0});
+    add(from, to, capacity);
+    add(to, from, 0);
   }
 
   void saturate(int source, int sink) {
     while (find_levels(source, sink)) {
-      next_.assign(heads_.size(), 0);
+      next_ = first_;
       while (push(source, sink, kNever) > 0) {
       }
     }
@@ -29,16 +28,16 @@ class Network {
 
   // Nodes that can still reach the sink.
   std::vector<bool> reaching(int sink) const {
-    std::vector<bool> reached(heads_.size(), false);
+    std::vector<bool> reached(first_.size(), false);
     std::queue<int> pending;
     reached[static_cast<size_t>(sink)] = true;
     pending.push(sink);
     while (!pending.empty()) {
       const int node = pending.front();
       pending.pop();
-      for (int e : heads_[static_cast<size_t>(node)]) {
-        const int from = edges_[static_cast<size_t>(e)].to;
-        const bool open = edges_[static_cast<size_t>(e ^ 1)].capacity > kTiny;
+      for (int e = first_[static_cast<size_t>(node)]; e >= 0; e = edge(e).next) {
+        const int from = edge(e).to;
+        const bool open = edge(e ^ 1).capacity > kTiny;
         if (open && !reached[static_cast<size_t>(from)]) {
           reached[static_cast<size_t>(from)] = true;
           pending.push(from);
@@ -51,23 +50,31 @@ class Network {
  private:
   struct Edge {
     int to;
+    int next;  // edge of the same node, or -1
     double capacity;
   };
   static constexpr double kTiny = 1e-6;  // bytes
 
+  void add(int from, int to, double capacity) {
+    int& first = first_[static_cast<size_t>(from)];
+    edges_.push_back({to, first, capacity});
+    first = static_cast<int>(edges_.size()) - 1;
+  }
+  const Edge& edge(int e) const { return edges_[static_cast<size_t>(e)]; }
+
   bool find_levels(int source, int sink) {
-    level_.assign(heads_.size(), -1);
+    level_.assign(first_.size(), -1);
     level_[static_cast<size_t>(source)] = 0;
     std::queue<int> pending;
     pending.push(source);
     while (!pending.empty()) {
       const int node = pending.front();
       pending.pop();
-      for (int e : heads_[static_cast<size_t>(node)]) {
-        const Edge& edge = edges_[static_cast<size_t>(e)];
-        if (edge.capacity > kTiny && level_[static_cast<size_t>(edge.to)] < 0) {
-          level_[static_cast<size_t>(edge.to)] = level_[static_cast<size_t>(node)] + 1;
-          pending.push(edge.to);
+      for (int e = first_[static_cast<size_t>(node)]; e >= 0; e = edge(e).next) {
+        const int to = edge(e).to;
+        if (edge(e).capacity > kTiny && level_[static_cast<size_t>(to)] < 0) {
+          level_[static_cast<size_t>(to)] = level_[static_cast<size_t>(node)] + 1;
+          pending.push(to);
         }
       }
     }
@@ -76,9 +83,7 @@ class Network {
 
   double push(int node, int sink, double flow) {
     if (node == sink) return flow;
-    size_t& i = next_[static_cast<size_t>(node)];
-    for (; i < heads_[static_cast<size_t>(node)].size(); ++i) {
-      const int e = heads_[static_cast<size_t>(node)][i];
+    for (int& e = next_[static_cast<size_t>(node)]; e >= 0; e = edge(e).next) {
       Edge& edge = edges_[static_cast<size_t>(e)];
       if (edge.capacity <= kTiny ||
           level_[static_cast<size_t>(edge.to)] != level_[static_cast<size_t>(node)] + 1) {
@@ -93,30 +98,45 @@ class Network {
     return 0;
   }
 
-  std::vector<std::vector<int>> heads_;
+  std::vector<int> first_;  // edge of a node, or -1
   std::vector<Edge> edges_;
   std::vector<int> level_;
-  std::vector<size_t> next_;
+  std::vector<int> next_;  // edge of a node that is tried next
 };
 
 }  // namespace
 
 std::vector<int> minimum_cut(const CutProblem& p) {
-  const int source = 2 * p.vertices;
+  std::vector<int> number(static_cast<size_t>(p.vertices), -1);  // among the named vertices
+  std::vector<int> named;
+  const auto enter = [&](int v) {
+    int& n = number[static_cast<size_t>(v)];
+    if (n < 0) {
+      n = static_cast<int>(named.size());
+      named.push_back(v);
+    }
+  };
+  for (auto [from, to] : p.edges) enter(from), enter(to);
+  for (int v : p.sources) enter(v);
+  for (int v : p.needs) enter(v);
+
+  const auto in = [&](int v) { return 2 * number[static_cast<size_t>(v)]; };
+  const auto out = [&](int v) { return in(v) + 1; };
+  const int source = 2 * static_cast<int>(named.size());
   const int sink = source + 1;
   Network network(sink + 1);
-  for (int v = 0; v < p.vertices; ++v)
-    network.connect(2 * v, 2 * v + 1, p.capacity[static_cast<size_t>(v)]);
-  for (auto [from, to] : p.edges) network.connect(2 * from + 1, 2 * to, kNever);
-  for (int v : p.sources) network.connect(source, 2 * v, kNever);
-  for (int v : p.needs) network.connect(2 * v + 1, sink, kNever);
+  for (int v : named) network.connect(in(v), out(v), p.capacity[static_cast<size_t>(v)]);
+  for (auto [from, to] : p.edges) network.connect(out(from), in(to), kNever);
+  for (int v : p.sources) network.connect(source, in(v), kNever);
+  for (int v : p.needs) network.connect(out(v), sink, kNever);
   network.saturate(source, sink);
   const std::vector<bool> near_needs = network.reaching(sink);
   std::vector<int> cut;
-  for (int v = 0; v < p.vertices; ++v) {
-    if (near_needs[static_cast<size_t>(2 * v + 1)] && !near_needs[static_cast<size_t>(2 * v)])
+  for (int v : named) {
+    if (near_needs[static_cast<size_t>(out(v))] && !near_needs[static_cast<size_t>(in(v))])
       cut.push_back(v);
   }
+  std::sort(cut.begin(), cut.end());
   return cut;
 }
 

@@ -28,13 +28,13 @@ class Partitioner {
       if (g >= 0) roots.push_back(g);
     }
     live_ = reached_from(graph_, roots);
-    out_.order = order_units(joint_, live_, request.fuse);
     readers_.resize(static_cast<size_t>(graph_.size()));
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id)) continue;
       for (int operand : graph_.node(id).operands)
         readers_[static_cast<size_t>(operand)].push_back(id);
     }
+    out_.order = order_units(joint_, live_, readers_, request.fuse);
     schedule_ = std::make_unique<Schedule>(joint_, out_.order, request.fuse);
     schedule_->compute(live_, out_.reduced);
     for (int id = 0; id < graph_.size(); ++id) classes_.add(id, live(id));

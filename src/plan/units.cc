@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "coda/error.h"
 
@@ -21,10 +23,72 @@ std::string operands_key(const Node& n, size_t side) {
   return key;
 }
 
+// How far a run through the units is: a unit is ready when all that its nodes are made of is done,
+// and what stands between units is done as soon as it can be.
+class Progress {
+ public:
+  Progress(const Graph& graph, const std::vector<std::vector<int>>& readers,
+           const std::vector<Unit>& units, const std::vector<bool>& live)
+      : readers_(readers),
+        units_(units),
+        unit_of_(readers.size(), -1),
+        missing_(readers.size(), 0),
+        missing_of_unit_(units.size(), 0) {
+    for (size_t u = 0; u < units.size(); ++u) {
+      for (int id : units[u].nodes) unit_of_[static_cast<size_t>(id)] = static_cast<int>(u);
+    }
+    std::vector<int> given;
+    for (int id = 0; id < graph.size(); ++id) {
+      if (!live[static_cast<size_t>(id)]) continue;
+      const auto count = static_cast<int>(graph.node(id).operands.size());
+      (is_of_unit(id) ? missing_of_unit(id) : missing_[static_cast<size_t>(id)]) += count;
+      if (count == 0 && !is_of_unit(id)) given.push_back(id);
+    }
+    for (size_t u = 0; u < units.size(); ++u) {
+      if (missing_of_unit_[u] == 0) became_ready_.push_back(static_cast<int>(u));
+    }
+    spread(std::move(given));
+  }
+
+  bool is_ready(int unit) const { return missing_of_unit_[static_cast<size_t>(unit)] == 0; }
+  void finish(int unit) { spread(units_[static_cast<size_t>(unit)].nodes); }
+  // The units that became ready since the last call.
+  std::vector<int> take_ready() { return std::exchange(became_ready_, {}); }
+
+ private:
+  bool is_of_unit(int id) const { return unit_of_[static_cast<size_t>(id)] >= 0; }
+  int& missing_of_unit(int id) {
+    return missing_of_unit_[static_cast<size_t>(unit_of_[static_cast<size_t>(id)])];
+  }
+
+  void spread(std::vector<int> done) {
+    while (!done.empty()) {
+      const int id = done.back();
+      done.pop_back();
+      for (int reader : readers_[static_cast<size_t>(id)]) {
+        if (is_of_unit(reader)) {
+          if (--missing_of_unit(reader) == 0)
+            became_ready_.push_back(unit_of_[static_cast<size_t>(reader)]);
+        } else if (--missing_[static_cast<size_t>(reader)] == 0) {
+          done.push_back(reader);
+        }
+      }
+    }
+  }
+
+  const std::vector<std::vector<int>>& readers_;
+  const std::vector<Unit>& units_;
+  std::vector<int> unit_of_;
+  std::vector<int> missing_;          // of a node: operands that are not done
+  std::vector<int> missing_of_unit_;  // of a unit: those of all its nodes
+  std::vector<int> became_ready_;
+};
+
 class Ordering {
  public:
-  Ordering(const JointGraph& joint, const std::vector<bool>& live, bool join)
-      : joint_(joint), graph_(*joint.graph), live_(live) {
+  Ordering(const JointGraph& joint, const std::vector<bool>& live,
+           const std::vector<std::vector<int>>& readers, bool join)
+      : joint_(joint), graph_(*joint.graph), live_(live), readers_(readers) {
     collect();
     if (join) {
       join_by(0);
@@ -69,32 +133,7 @@ class Ordering {
     }
   }
 
-  // Units that unit u needs, directly: through any chain of other nodes.
-  std::vector<std::set<int>> dependencies() const {
-    std::vector<int> owner(static_cast<size_t>(graph_.size()), -1);
-    for (size_t u = 0; u < units_.size(); ++u) {
-      for (int id : units_[u].nodes) owner[static_cast<size_t>(id)] = static_cast<int>(u);
-    }
-    std::vector<std::set<int>> below(
-        static_cast<size_t>(graph_.size()));  // of a node: the nearest units under it
-    std::vector<std::set<int>> needs(units_.size());
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (!live_[static_cast<size_t>(id)]) continue;
-      std::set<int>& mine = below[static_cast<size_t>(id)];
-      for (int operand : graph_.node(id).operands) {
-        const int unit = owner[static_cast<size_t>(operand)];
-        if (unit >= 0) {
-          mine.insert(unit);
-        } else {
-          mine.insert(below[static_cast<size_t>(operand)].begin(),
-                      below[static_cast<size_t>(operand)].end());
-        }
-      }
-      const int own = owner[static_cast<size_t>(id)];
-      if (own >= 0) needs[static_cast<size_t>(own)].insert(mine.begin(), mine.end());
-    }
-    return needs;
-  }
+  Progress progress() const { return {graph_, readers_, units_, live_}; }
 
   // All products with equal operands on one side at once; where that makes a cycle (one of a group
   // depends on another), one by one, leaving out those that do.
@@ -146,29 +185,18 @@ class Ordering {
 
   // Topological, smallest first node first; empty if there is a cycle.
   std::vector<int> sort() const {
-    const std::vector<std::set<int>> needs = dependencies();
-    std::vector<std::set<int>> readers(units_.size());
-    std::vector<size_t> missing(units_.size(), 0);
-    for (size_t u = 0; u < units_.size(); ++u) {
-      if (needs[u].contains(static_cast<int>(u))) return {};
-      missing[u] = needs[u].size();
-      for (int need : needs[u]) readers[static_cast<size_t>(need)].insert(static_cast<int>(u));
-    }
     auto later = [this](int a, int b) {
       return units_[static_cast<size_t>(a)].nodes[0] < units_[static_cast<size_t>(b)].nodes[0];
     };
+    Progress done = progress();
     std::set<int, decltype(later)> ready(later);
-    for (size_t u = 0; u < units_.size(); ++u) {
-      if (missing[u] == 0) ready.insert(static_cast<int>(u));
-    }
     std::vector<int> sorted;
-    while (!ready.empty()) {
-      const int u = *ready.begin();
+    for (;;) {
+      for (int u : done.take_ready()) ready.insert(u);
+      if (ready.empty()) break;
+      sorted.push_back(*ready.begin());
       ready.erase(ready.begin());
-      sorted.push_back(u);
-      for (int reader : readers[static_cast<size_t>(u)]) {
-        if (--missing[static_cast<size_t>(reader)] == 0) ready.insert(reader);
-      }
+      done.finish(sorted.back());
     }
     if (sorted.size() != units_.size()) sorted.clear();
     return sorted;
@@ -186,46 +214,41 @@ class Ordering {
   // come too late; all at the end, and every gradient of an activation would live to the end.
   void append_backward(UnitOrder& order, const std::vector<int>& main,
                        std::vector<int> weights) const {
-    const std::vector<std::set<int>> needs = dependencies();
-    std::set<int> done;  // units of the forward count as done
+    Progress done = progress();
     for (size_t u = 0; u < units_.size(); ++u) {
-      if (!units_[u].is_backward) done.insert(static_cast<int>(u));
+      if (!units_[u].is_backward) done.finish(static_cast<int>(u));
     }
-    auto ready = [&](int u) {
-      const auto& mine = needs[static_cast<size_t>(u)];
-      return std::all_of(mine.begin(), mine.end(), [&](int need) { return done.contains(need); });
-    };
     auto flush = [&](const std::vector<int>& candidates) {
       for (int u : candidates) {
         append(order, u);
-        done.insert(u);
+        done.finish(u);
         std::erase(weights, u);
       }
     };
     for (size_t i = 0; i < main.size(); ++i) {
       // A main unit that itself needs a weight's gradient (a scatter into a tied embedding's) pulls
       // it forward.
-      for (bool again = true; again && !ready(main[i]);) {
+      for (bool again = true; again && !done.is_ready(main[i]);) {
         std::vector<int> pulled;
         for (int u : weights) {
-          if (ready(u)) pulled.push_back(u);
+          if (done.is_ready(u)) pulled.push_back(u);
         }
         again = !pulled.empty();
         flush(pulled);
       }
       std::vector<int> waiting;
       for (int u : weights) {
-        if (ready(u)) waiting.push_back(u);
+        if (done.is_ready(u)) waiting.push_back(u);
       }
       append(order, main[i]);
-      done.insert(main[i]);
+      done.finish(main[i]);
       flush(waiting);
     }
     while (!weights.empty()) {
       const size_t before = weights.size();
       std::vector<int> rest;
       for (int u : weights) {
-        if (ready(u)) rest.push_back(u);
+        if (done.is_ready(u)) rest.push_back(u);
       }
       flush(rest);
       invariant(weights.size() < before, "weight gradients cannot be ordered");
@@ -235,13 +258,15 @@ class Ordering {
   const JointGraph& joint_;
   const Graph& graph_;
   const std::vector<bool>& live_;
+  const std::vector<std::vector<int>>& readers_;
   std::vector<Unit> units_;
 };
 
 }  // namespace
 
-UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live, bool join) {
-  return Ordering(joint, live, join).run();
+UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live,
+                      const std::vector<std::vector<int>>& readers, bool join) {
+  return Ordering(joint, live, readers, join).run();
 }
 
 }  // namespace coda

@@ -24,7 +24,9 @@ struct UnitOrder {
   std::vector<int> unit_of;  // by node; -1 where the node is no unit's
 };
 
-// `live`: nodes that the roots reach.
-UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live, bool join);
+// `live`: nodes that the roots reach; `readers`, by node: those of them that have it as an operand,
+// once for each time.
+UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live,
+                      const std::vector<std::vector<int>>& readers, bool join);
 
 }  // namespace coda

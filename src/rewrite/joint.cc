@@ -53,6 +53,24 @@ int claim(Graph& graph, int id, std::set<int>& claimed) {
   return id;
 }
 
+// A call writes all of its results, read or not: each is a node.
+void add_results(JointGraph& joint) {
+  Graph& graph = *joint.graph;
+  for (int id = 0, size = graph.size(); id < size; ++id) {
+    const Node& call = graph.node(id);
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      Node result;
+      result.op = Op::result;
+      result.shape = call.results[i];
+      result.operands = {id};
+      result.which = static_cast<int>(i);
+      graph.intern(std::move(result));
+      joint.forward.resize(static_cast<size_t>(graph.size()),
+                           joint.forward[static_cast<size_t>(id)]);
+    }
+  }
+}
+
 }  // namespace
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
@@ -113,6 +131,7 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     joint.gradients.push_back(found ? claim(graph, gradient_roots[next++], claimed) : -1);
   }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
+  add_results(joint);
   for (size_t i = 0; i < request.given.size(); ++i) {
     const size_t root = roots.size() - request.given.size() + i;
     graph.become_input(roots[root], request.given[i].name);
