@@ -103,10 +103,16 @@ class Run {
       trainer_.weights = train::load_weights(trainer_.model(), io::open_model_weights(plan_.init));
       trainer_.restored();
     }
-    if (plan_.overwrite) {
-      while (const auto old = train::newest_checkpoint(plan_.out)) fs::remove_all(*old);
-    }
     save();
+    if (plan_.overwrite) remove_the_run_before();
+  }
+
+  // Once the new run has a checkpoint; its step is 0, so others are newer.
+  void remove_the_run_before() const {
+    for (auto old = train::newest_checkpoint(plan_.out); old && *old != checkpoint_;
+         old = train::newest_checkpoint(plan_.out)) {
+      fs::remove_all(*old);
+    }
   }
 
   // A failure of a run that is under way says where to go on from.
@@ -132,6 +138,7 @@ class Run {
     const auto start = std::chrono::steady_clock::now();
     plan_.state.step = trainer_.step_count;
     naming_the_last_checkpoint([this] {
+      trainer_.require_sound();
       checkpoint_ = train::save_checkpoint(plan_.out, plan_.settings.model, tensors_of(trainer_),
                                            plan_.state);
     });

@@ -44,7 +44,9 @@ struct Block {
   size_t begin;
 };
 
-void check(const AdamWOptions& options, double learning_rate, int64_t step) {
+}  // namespace
+
+void check_adamw(const AdamWOptions& options) {
   const auto is_share = [](double x) { return x >= 0 && x < 1; };
   require(is_share(options.beta1) && is_share(options.beta2),
           "AdamW: beta1 and beta2 must be at least 0 and below 1, not " +
@@ -54,16 +56,14 @@ void check(const AdamWOptions& options, double learning_rate, int64_t step) {
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0,
           "AdamW: the weight decay must be a number from 0, not " +
               std::to_string(options.weight_decay));
-  require(std::isfinite(learning_rate) && learning_rate >= 0,
-          "AdamW: the learning rate must be a number from 0, not " + std::to_string(learning_rate));
-  invariant(step >= 1, "adamw_step: steps count from 1");
 }
-
-}  // namespace
 
 void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
                 double learning_rate, int64_t step, double gradient_scale) {
-  check(options, learning_rate, step);
+  check_adamw(options);
+  require(std::isfinite(learning_rate) && learning_rate >= 0,
+          "AdamW: the learning rate must be a number from 0, not " + std::to_string(learning_rate));
+  invariant(step >= 1, "adamw_step: steps count from 1");
   std::vector<Block> blocks;
   for (const AdamWTensor& tensor : tensors) {
     const size_t count = tensor.weights.size();

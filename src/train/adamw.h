@@ -26,8 +26,11 @@ struct AdamWTensor {
   bool decay = true;         // false for norms and biases
 };
 
-// Step `step` (1, 2, ...) with gradients times `gradient_scale` (see clip_scale). Throws Error for
-// options that have no meaning: betas outside [0, 1), a negative eps, decay or rate.
+// Throws Error for options that have no meaning: betas outside [0, 1), a negative eps or decay.
+void check_adamw(const AdamWOptions& options);
+
+// Step `step` (1, 2, ...) with gradients times `gradient_scale` (see clip_scale). Throws Error as
+// check_adamw does, and for a negative rate.
 void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
                 double learning_rate, int64_t step, double gradient_scale = 1);
 

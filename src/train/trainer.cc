@@ -20,10 +20,10 @@ RunnerOptions runner_options(const TrainSettings& s) {
           .loss_rows = s.loss_rows};
 }
 
+constexpr const char* kRemedy = " not finite (lower --lr, raise --warmup, or look at the data)";
+
 void require_finite(double value, const char* what, int64_t step) {
-  require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what +
-                                    " is not finite (lower --lr, raise --warmup, or look at the "
-                                    "data)");
+  require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
 }
 
 }  // namespace
@@ -35,6 +35,9 @@ Trainer::Trainer(const TrainSettings& settings, const io::Tokens& tokens, Backen
       ids_(static_cast<size_t>(settings.batch * settings.sequence)),
       targets_(ids_.size()) {
   check_schedule(settings.schedule);
+  check_adamw(settings.adamw);
+  require(settings.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
+                                  std::to_string(settings.clip));
   weights = initial_weights(runner_.model(), settings.seed);
   for (const WeightTensor& w : weights) {
     moments.push_back(
@@ -46,6 +49,18 @@ Trainer::Trainer(const TrainSettings& settings, const io::Tokens& tokens, Backen
 void Trainer::restored() {
   for (WeightTensor& w : weights) w.round();
   runner_.bind(weights);
+}
+
+void Trainer::require_sound() {
+  const std::string when = "after step " + std::to_string(step_count) + ": ";
+  for (const WeightTensor& w : weights) {
+    const bool is_finite = std::all_of(w.values.begin(), w.values.end(),
+                                       [](float value) { return std::isfinite(value); });
+    require(is_finite, when + "the values of " + w.name + " are" + kRemedy);
+  }
+  io::sample_batch(tokens_, settings_.seed, step_count, 0, settings_.sequence, ids_, targets_);
+  runner_.forward(ids_, targets_);
+  require(std::isfinite(runner_.loss()), when + "the loss is" + kRemedy);
 }
 
 StepReport Trainer::step() {

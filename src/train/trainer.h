@@ -50,6 +50,11 @@ class Trainer {
   // are not finite.
   StepReport step();
 
+  // Throws Error, naming the step, unless the weights and the loss that they give on the next
+  // step's first batch are finite. A state is worth keeping only if it passes: an update of finite
+  // gradients may end in weights from which no run can go on.
+  void require_sound();
+
   // Steps done. Who restores a saved state sets it with weights and moments, then calls restored().
   int64_t step_count = 0;
   Weights weights;

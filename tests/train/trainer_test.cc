@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
@@ -143,6 +144,34 @@ TEST(Trainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
   const int64_t logits = 4 * (tokens - 64) * kVocabulary;
   const int64_t products = 4 * (tokens + kVocabulary) * kHidden;
   EXPECT_GE(memory(0) - memory(64), logits - products);
+}
+
+// What an update left behind: a weight that no batch may ever show, or finite ones that overflow.
+TEST(Trainer, ASoundStateHasFiniteWeightsAndAFiniteLossAndStaysAsItIs) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  Trainer plain(tiny_settings(), text, *backend);
+  Trainer checked(tiny_settings(), text, *backend);
+  for (int i = 0; i < 3; ++i) {
+    checked.require_sound();
+    EXPECT_EQ(plain.step().loss, checked.step().loss);
+  }
+  const auto message = [&](size_t tensor, size_t element, float value) {
+    const float kept = std::exchange(checked.weights[tensor].values[element], value);
+    try {
+      checked.require_sound();
+    } catch (const Error& error) {
+      checked.weights[tensor].values[element] = kept;
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const size_t unused = 32 * 'z' + 5;  // of a token that the text does not have
+  EXPECT_EQ(message(0, unused, std::numeric_limits<float>::infinity())
+                .find("after step 3: the values of " + checked.weights[0].name + " are not finite"),
+            0U);
+  EXPECT_EQ(message(0, 32 * '1', 3e38F).find("after step 3: the loss is not finite"), 0U);
+  EXPECT_EQ(plain.step().loss, checked.step().loss);
 }
 
 TEST(Trainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
