@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 
 #include "io/model_config.h"
+#include "models/build_model.h"
 #include "train/checkpoint.h"
 
 namespace coda::tools {
@@ -14,8 +15,10 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder) {
 LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions& options,
                        Backend& backend) {
   LoadedModel loaded;
+  // Before a plan is made, which may take long: weights that are missing or do not fit are found.
+  const auto model = build_model(checkpoint.config, {.storage = options.storage, .positions = 1});
+  loaded.weights = train::load_weights(*model, checkpoint.stored);
   loaded.runner = std::make_unique<train::ModelRunner>(checkpoint.config, options, backend);
-  loaded.weights = train::load_weights(loaded.runner->model(), checkpoint.stored);
   loaded.runner->bind(loaded.weights);
   return loaded;
 }

@@ -7,6 +7,7 @@
 
 #include "base/file_error.h"
 #include "coda/error.h"
+#include "models/build_model.h"
 
 namespace coda::io {
 namespace {
@@ -15,7 +16,23 @@ using nlohmann::ordered_json;
 
 // Names in messages are config.json's.
 struct Checker {
+  // A graph has tens of nodes a layer; no model has a hundredth of these.
+  static constexpr int64_t kMostLayers = 10000;
+  static constexpr int64_t kMostWeights = int64_t{1} << 40;
+
   const std::string& source;
+
+  void layers(const char* name, int64_t value) const {
+    if (value >= 1 && value <= kMostLayers) return;
+    throw Error(source + ": " + name + " is " + std::to_string(value) + ", but must be from 1 to " +
+                std::to_string(kMostLayers));
+  }
+  // Once the sizes of each tensor are known to be good.
+  void weights(const ModelConfig& config) const {
+    if (parameter_count_of(config) <= kMostWeights) return;
+    throw Error(source + ": the model has " + std::to_string(parameter_count_of(config)) +
+                " weights, more than 2^40: make it smaller");
+  }
 
   void size(const char* name, int64_t value) const {
     if (value >= 1 && value <= INT32_MAX) return;
@@ -35,7 +52,7 @@ struct Checker {
   // Weights of [rows, columns] are addressed in bytes with 64 bits; more than 2^40 elements is a
   // mistake.
   void product(const char* a, int64_t x, const char* b, int64_t y) const {
-    if (x <= (int64_t{1} << 40) / y) return;
+    if (x <= kMostWeights / y) return;
     throw Error(source + ": " + a + " (" + std::to_string(x) + ") times " + b + " (" +
                 std::to_string(y) + ") is more than 2^40 weights in one tensor: make one smaller");
   }
@@ -43,7 +60,7 @@ struct Checker {
 
 void check(const LlamaConfig& config, const std::string& source) {
   const Checker must{source};
-  must.size("num_hidden_layers", config.layers);
+  must.layers("num_hidden_layers", config.layers);
   must.size("hidden_size", config.hidden);
   must.size("num_attention_heads", config.heads);
   must.size("num_key_value_heads", config.kv_heads);
@@ -61,6 +78,7 @@ void check(const LlamaConfig& config, const std::string& source) {
                config.hidden);
   must.product("intermediate_size", config.mlp, "hidden_size", config.hidden);
   must.product("vocab_size", config.vocab, "hidden_size", config.hidden);
+  must.weights(config);
   must.positive("rms_norm_eps", config.eps);
   must.positive("rope_theta", config.rope_theta);
   if (!config.rope_scaling) return;
@@ -83,7 +101,7 @@ void check(const LlamaConfig& config, const std::string& source) {
 
 void check(const Gpt2Config& config, const std::string& source) {
   const Checker must{source};
-  must.size("n_layer", config.layers);
+  must.layers("n_layer", config.layers);
   must.size("n_embd", config.hidden);
   must.size("n_head", config.heads);
   must.size("vocab_size", config.vocab);
@@ -94,6 +112,7 @@ void check(const Gpt2Config& config, const std::string& source) {
   must.product("vocab_size", config.vocab, "n_embd", config.hidden);
   must.product("n_positions", config.positions, "n_embd", config.hidden);
   must.product("n_embd * 3", 3 * config.hidden, "n_embd", config.hidden);
+  must.weights(config);
   must.positive("layer_norm_epsilon", config.eps);
 }
 

@@ -12,6 +12,7 @@ namespace coda {
 std::unique_ptr<ModelGraph> build_model(const ModelConfig& config, const ModelOptions& options);
 
 // What the rest of the program asks of any config.
+int64_t parameter_count_of(const ModelConfig& config);
 int64_t vocabulary_of(const ModelConfig& config);
 int64_t longest_sequence_of(const ModelConfig& config);
 

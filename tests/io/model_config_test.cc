@@ -211,7 +211,7 @@ TEST(ModelConfig, WhatIsWrittenIsReadBack) {
     llama.layers = size();
     llama.hidden = size();
     llama.kv_heads = size();
-    llama.heads = llama.kv_heads * size();
+    llama.heads = llama.kv_heads * (1 + size() % 8);
     llama.head_dim = 2 * size();
     llama.mlp = size();
     llama.vocab = size();
@@ -226,7 +226,7 @@ TEST(ModelConfig, WhatIsWrittenIsReadBack) {
     Gpt2Config gpt2;
     gpt2.layers = size();
     gpt2.heads = size();
-    gpt2.hidden = gpt2.heads * size();
+    gpt2.hidden = gpt2.heads * (1 + size() % 8);
     gpt2.vocab = size();
     gpt2.positions = size();
     gpt2.mlp = size();
@@ -305,7 +305,7 @@ TEST(ModelConfig, RefusesValuesOfNoSense) {
   const std::vector<std::pair<json, std::string>> bad_sizes = {
       {0, "is 0, but must be from 1"},
       {-8, "is -8, but must be from 1"},
-      {4294967296, "is 4294967296, but must be from 1 to 2147483647"},
+      {4294967296, "is 4294967296, but must be from 1 to "},
       {UINT64_MAX, "is '18446744073709551615', but must be a whole number"},
       {8.5, "is '8.5', but must be a whole number"},
       {"8", "must be a whole number"},
@@ -343,6 +343,22 @@ TEST(ModelConfig, RefusesValuesOfNoSense) {
   huge["vocab_size"] = 2147483647;
   huge["hidden_size"] = 2147483646;
   EXPECT_THAT(error_message([&] { parse_llama(huge); }), HasSubstr("more than 2^40 weights"));
+}
+
+TEST(ModelConfig, RefusesMoreLayersAndWeightsThanAnyModelHas) {
+  EXPECT_THAT(message_with("/vocab_size", 4294967296), HasSubstr("from 1 to 2147483647"));
+  EXPECT_THAT(message_with("/num_hidden_layers", 10001), HasSubstr("from 1 to 10000"));
+  EXPECT_THAT(message_with("/n_layer", 2000000000, kGpt2), HasSubstr("from 1 to 10000"));
+  // Each tensor may be that large, all of them together may not.
+  json object = json::parse(kLlama4);
+  object["num_hidden_layers"] = 10000;
+  EXPECT_EQ(parse_llama(object).layers, 10000);
+  object["hidden_size"] = 100000;
+  object["intermediate_size"] = 1000;
+  EXPECT_THAT(error_message([&] { parse_llama(object); }),
+              AllOf(HasSubstr("weights, more than 2^40"), HasSubstr("make it smaller")));
+  object["num_hidden_layers"] = 1;
+  EXPECT_EQ(error_message([&] { parse_llama(object); }), "");
 }
 
 TEST(ModelConfig, ReadsAFolder) {

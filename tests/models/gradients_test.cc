@@ -94,6 +94,10 @@ TEST(Models, ATiedHeadIsNoParameterOfItsOwn) {
   EXPECT_EQ(untied->parameter_count() - shared->parameter_count(), 17 * 12);
 }
 
+TEST_P(Models, ParametersAreAsManyAsTheConfigSays) {
+  EXPECT_EQ(parameter_count_of(GetParam()), build_model(GetParam(), {})->parameter_count());
+}
+
 TEST(Models, NormsAndBiasesDoNotDecayAndStayFp32) {
   const auto model = build_model(tiny_gpt2(), {.storage = DType::bf16});
   for (const ModelParameter& p : model->parameters) {
