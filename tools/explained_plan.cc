@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 #include <random>
+#include <set>
 
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
@@ -18,6 +19,13 @@ namespace {
 
 bool is_callers(TensorRole role) {
   return role == TensorRole::input || role == TensorRole::parameter || role == TensorRole::output;
+}
+
+// " D, M".
+std::string listed(const std::set<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? " " : ", ") + name;
+  return list.empty() ? " none" : list;
 }
 
 }  // namespace
@@ -119,14 +127,21 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
     result.request.seeds.push_back({value, graph.input("grad_of_" + name, value.shape())});
   }
   require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
+  std::set<std::string> symbols;
   for (int id = 0; id < inputs_end; ++id) {
     for (const Dim& dim : {graph.node(id).shape.rows, graph.node(id).shape.cols}) {
       for (const auto& [symbol, count] : dim.terms()) {
+        symbols.insert(symbol);
         require(sizes.contains(symbol), files.front() + ": the size " + symbol +
                                             " is not known: give it, as in --sizes " + symbol +
                                             "=1024");
       }
     }
+  }
+  for (const auto& [symbol, value] : sizes) {
+    require(symbols.contains(symbol), "--sizes: " + symbol +
+                                          " is no size of the programs, they have" +
+                                          listed(symbols) + ": check the name");
   }
   for (int id = 0; with_gradients && id < inputs_end; ++id) {
     const Node& node = graph.node(id);
@@ -146,7 +161,12 @@ DimValues parse_sizes(const std::vector<std::string>& sizes) {
                            std::from_chars(word.data() + equals + 1, end, value).ptr == end &&
                            value > 0;
     require(is_number, "--sizes: '" + word + "' is no size; write NAME=NUMBER, as in M=2048,D=576");
-    values[word.substr(0, equals)] = value;
+    require(value <= INT32_MAX,
+            "--sizes: '" + word + "' is too large; sizes are at most 2147483647");
+    const auto [known, is_new] = values.emplace(word.substr(0, equals), value);
+    require(is_new || known->second == value, "--sizes: " + known->first + " is given twice, as " +
+                                                  std::to_string(known->second) + " and " +
+                                                  std::to_string(value) + ": give it once");
   }
   return values;
 }

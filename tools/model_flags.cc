@@ -72,6 +72,8 @@ ModelConfig ModelFlags::build(int64_t sequence) const {
   if (model == "gpt2") {
     require(!kv_heads && !head_dim && sizes.tied,
             "gpt2 has no --kv-heads, --head-size or --untied: leave them out");
+    require(sizes.rope_theta == LlamaConfig().rope_theta,
+            "gpt2 has no --rope-theta, its positions are learned: leave it out");
     result = Gpt2Config{.layers = sizes.layers,
                         .hidden = sizes.hidden,
                         .heads = sizes.heads,

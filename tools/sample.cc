@@ -11,6 +11,7 @@
 #include "coda/error.h"
 #include "commands.h"
 #include "cpu/cpu_backend.h"
+#include "flag_values.h"
 #include "train/generate.h"
 
 namespace coda::tools {
@@ -81,12 +82,13 @@ void add_sample(CLI::App& app) {
                   "Tokens that the model sees [its longest sequence, at most 512]")
       ->check(at_least_1);
   command.add_option("--temperature", flags->options.temperature, "0: always the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_within(0, 100))
       ->capture_default_str();
   command.add_option("--top-k", flags->options.top_k, "Only among the k likeliest; 0: among all")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str();
   command.add_option("--seed", flags->options.seed, "Another seed, another text")
+      ->check(whole_number())
       ->capture_default_str();
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))

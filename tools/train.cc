@@ -2,6 +2,7 @@
 // coda train: the flags of a training run. They are kept in its checkpoints, so that --resume needs
 // no other flag than --out.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,8 +14,10 @@
 #include "coda/error.h"
 #include "commands.h"
 #include "data_flags.h"
+#include "flag_values.h"
 #include "io/model_config.h"
 #include "model_flags.h"
+#include "models/build_model.h"
 #include "train/run_lock.h"
 #include "train_run.h"
 
@@ -77,7 +80,7 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
 
 void add_training_flags(CLI::App& command, TrainFlags& f) {
   const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
-  const auto not_negative = CLI::Range(0.0, 1e6);
+  const auto not_negative = number_within(0, 1e6);
   auto option = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->capture_default_str()->group("Training");
   };
@@ -93,22 +96,23 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       ->group("Training");
   option("--dtype", f.dtype, "fp32, or bf16 with fp32 master weights and gradients")
       ->check(CLI::IsMember({"fp32", "bf16"}));
-  option("--seed", f.seed, "Of initial weights and of the order of the data");
+  option("--seed", f.seed, "Of initial weights and of the order of the data")
+      ->check(whole_number());
   option("--lr", f.rate, "Peak learning rate")->check(not_negative);
   option("--final-lr", f.final_rate, "Share of it that is left at the last step")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(number_within(0, 1));
   command
       .add_option("--warmup", f.warmup,
                   "Steps to the peak; then half a cosine down [a tenth of all, at most 100]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
   option("--decay", f.adamw.weight_decay, "Weight decay of matrices")->check(not_negative);
-  option("--beta1", f.adamw.beta1, "AdamW: memory of gradients")->check(CLI::Range(0.0, 1.0));
-  option("--beta2", f.adamw.beta2, "AdamW: memory of their squares")->check(CLI::Range(0.0, 1.0));
+  option("--beta1", f.adamw.beta1, "AdamW: memory of gradients")->check(number_within(0, 1));
+  option("--beta2", f.adamw.beta2, "AdamW: memory of their squares")->check(number_within(0, 1));
   option("--adam-eps", f.adamw.eps, "AdamW: added to the root")->check(not_negative);
   option("--clip", f.clip, "Largest norm of the gradients; 0: any")->check(not_negative);
   option("--held-out", f.held_out, "Share of the data, from its end, that is not trained on")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(number_within(0, 0.9));
   command
       .add_option("--eval-every", f.eval_every,
                   "Steps from one held-out loss to the next [a tenth of all]")
@@ -127,7 +131,8 @@ std::map<std::string, std::string> given_options(const CLI::App& command) {
     const std::string name = option->get_single_name();
     if (option->count() == 0 || is_of_this_start(name)) continue;
     std::string value = option->results().back();
-    if (name == "data" || name == "ids") value = fs::absolute(value).lexically_normal().string();
+    if ((name == "data" || name == "ids") && !value.empty())
+      value = fs::absolute(value).lexically_normal().string();
     options[name] = value;
   }
   return options;
@@ -193,6 +198,30 @@ train::TrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) 
   return s;
 }
 
+// A checkpoint to start from has sizes of its own.
+void require_no_sizes(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_single_name();
+    require(option->count() == 0 || option->get_group() != "Model" || name == "init",
+            "--init and --" + name +
+                " are both given: the model has the sizes of the checkpoint that it starts from "
+                "(leave --" +
+                name + " out)");
+  }
+}
+
+// More than the machine has would not fail at once: the process would be killed, without a word.
+void require_memory(const ModelConfig& model) {
+  constexpr double kBytes = 16;  // weight, gradient and two moments, each fp32
+  const auto weights = static_cast<double>(parameter_count_of(model));
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  require(weights * kBytes <= memory,
+          fmt::format("the model has {:.4g} weights and training takes {:.0f} bytes of memory for "
+                      "each, {:.0f} GB; this machine has {:.0f} GB: make the model smaller",
+                      weights, kBytes, weights * kBytes / 1e9, memory / 1e9));
+}
+
 void require_no_run(const TrainFlags& flags) {
   const auto old = train::newest_checkpoint(flags.out);
   require(!old || flags.overwrite,
@@ -201,6 +230,7 @@ void require_no_run(const TrainFlags& flags) {
 }
 
 int run(const CLI::App& command, TrainFlags flags) {
+  require(!flags.out.empty(), "--out is empty: name the run's folder");
   RunPlan plan;
   const auto given = given_options(command);
   std::optional<train::RunLock> lock;
@@ -214,11 +244,13 @@ int run(const CLI::App& command, TrainFlags flags) {
     plan.state.seed = flags.seed;
   }
   if (!flags.init.empty()) {
+    if (!flags.resume) require_no_sizes(command);
     plan.init = train::find_model_folder(flags.init);
     flags.model.config = plan.init.string();
   }
   const ModelConfig model =
       plan.resumed ? io::read_model_config(*plan.resumed) : flags.model.build(flags.sequence);
+  require_memory(model);
   const io::Tokens tokens = flags.data.load(vocabulary_of(model));
   plan.data = io::split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);

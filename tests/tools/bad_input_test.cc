@@ -75,6 +75,40 @@ TEST_F(BadInput, WrongFlags) {
   expect_train_refuses({"--data", text(), "--dtype", "fp8"}, 2, {"--dtype"});
   expect_train_refuses({"--data", text(), "--model", "bert"}, 2, {"--model"});
   expect_train_refuses({"--data", text(), "--warmup", "9", "--steps", "3"}, 1, {"warm"});
+  expect_train_refuses({"--data", text(), "--seed", "-1"}, 2, {"--seed", "'-1'"});
+  expect_train_refuses({"--data", text(), "--seed", "18446744073709551616"}, 2, {"2^64 - 1"});
+  expect_train_refuses({"--data", text(), "--beta2", "1"}, 1, {"beta2", "below 1"});
+  expect_train_refuses({"--data", ""}, 1, {"--data"});
+  expect_one_line(run_coda({"train", "--out", "", "--data", text()}), 1, {"--out is empty"});
+}
+
+TEST_F(BadInput, NumbersThatAreNone) {
+  for (const char* flag : {"--lr", "--final-lr", "--decay", "--beta1", "--beta2", "--adam-eps",
+                           "--clip", "--held-out"}) {
+    for (const char* value : {"nan", "-1", "inf", "1e-3x", ""}) {
+      expect_train_refuses({"--data", text(), flag, value}, 2, {flag});
+    }
+  }
+  for (const char* flag : {"--eps", "--rope-theta"}) {
+    for (const char* value : {"nan", "0", "inf"}) {
+      expect_train_refuses({"--data", text(), flag, value}, 1, {"positive number"});
+    }
+  }
+}
+
+TEST_F(BadInput, FlagsThatContradictOneAnother) {
+  const std::string good = checkpoint();
+  const auto start = [&](const Words& flags) {
+    return run_coda(Words{"train", "--out", folder / "new", "--data", text(), "--steps", "1",
+                          "--sequence", "8"} +
+                    flags);
+  };
+  expect_one_line(start({"--init", good, "--hidden", "16"}), 1, {"--init", "--hidden"});
+  expect_one_line(start({"--init", good, "--config", good}), 1, {"--init", "--config"});
+  expect_one_line(start({"--config", good, "--hidden", "16"}), 2, {"--config", "--hidden"});
+  expect_one_line(start({"--model", "gpt2", "--kv-heads", "2"}), 1, {"gpt2", "--kv-heads"});
+  expect_one_line(start({"--model", "gpt2", "--rope-theta", "5"}), 1, {"gpt2", "--rope-theta"});
+  EXPECT_EQ(names_in(folder / "new"), Words{});
 }
 
 TEST_F(BadInput, MissingOrEmptyData) {
@@ -108,6 +142,15 @@ TEST_F(BadInput, SizesBeyondWhatCanBeCounted) {
   expect_train_refuses({"--data", data, "--batch", "2000000000"}, 1, {"2^31", "--batch"});
   expect_train_refuses({"--data", data, "--hidden", "2000000000"}, 1, {"2^40"});
   expect_train_refuses({"--data", data, "--vocab", "3000000000"}, 1, {"2147483647"});
+  expect_train_refuses({"--data", data, "--layers", "2000000000"}, 1, {"from 1 to 10000"});
+  // Not refused by the size of any tensor, but by that of all: 13 TB.
+  expect_train_refuses({"--data", data, "--layers", "10000", "--hidden", "2048", "--mlp", "8192"},
+                       1, {"weights", "GB", "make the model smaller"});
+  const std::string program = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection";
+  expect_one_line(run_coda({"explain", program + ".coda", "--sizes", "M=4294967296,D=64"}), 1,
+                  {"M=4294967296", "2147483647"});
+  EXPECT_EQ(run_coda({"explain", program + ".coda", "--sizes", "M=2147483647,D=2147483647"}).status,
+            0);
 }
 
 TEST_F(BadInput, AVocabularyTooSmallForTheData) {
@@ -209,14 +252,43 @@ TEST_F(BadInput, TwoRunsInOneFolder) {
   EXPECT_EQ(train({"--data", data, "--steps", "2", "--overwrite"}).status, 0);
 }
 
-TEST_F(BadInput, ALossThatIsNotFiniteStopsAndKeepsTheLastCheckpoint) {
-  const CommandResult result = train({"--data", text(), "--steps", "50", "--lr", "1e6", "--decay",
-                                      "1e6", "--clip", "0", "--save-every", "1"});
-  expect_one_line(result, 1, {"step ", "not finite", "step-0000"});
-  const CommandResult eval = run_coda({"info"});
-  EXPECT_EQ(eval.status, 0);
-  for (const std::string& name : names_in(out())) EXPECT_EQ(name.find(".tmp"), std::string::npos);
-  EXPECT_FALSE(names_in(out()).empty());
+// Whether weights overflow at once or it takes a few steps until the loss does, or an update makes
+// weights of 0 / 0: what is kept gives a finite loss.
+TEST_F(BadInput, ALossThatIsNotFiniteStopsAndKeepsTheLastGoodCheckpoint) {
+  const std::string data = text();
+  const std::vector<Words> runs{{"--lr", "1e6", "--decay", "1e6", "--clip", "0"},
+                                {"--lr", "1e4", "--decay", "3e-2", "--clip", "0"},
+                                {"--untied", "--adam-eps", "0"}};
+  for (const Words& flags : runs) {
+    const CommandResult result =
+        train(Words{"--data", data, "--steps", "2000", "--save-every", "1", "--overwrite"} + flags);
+    expect_one_line(result, 1, {"step ", "not finite", "the last good checkpoint is "});
+    for (const std::string& name : names_in(out())) {
+      EXPECT_EQ(name.find(".tmp"), std::string::npos);
+    }
+    const size_t at = result.err.rfind(folder / "run/step-");
+    ASSERT_NE(at, std::string::npos) << result.err;
+    const std::string last = result.err.substr(at, result.err.find('\n', at) - at);
+    const CommandResult eval = run_coda({"eval", last, "--data", data});
+    EXPECT_EQ(eval.status, 0) << eval.err;
+  }
+}
+
+// A damaged checkpoint to start from; the run that is there stays.
+TEST_F(BadInput, WeightsThatGiveNoFiniteLossStartNoRun) {
+  const std::string good = checkpoint();
+  const std::string config = read_bytes(fs::path(good) / "config.json");
+  std::string weights = read_bytes(fs::path(good) / "model.safetensors");
+  weights.replace(weights.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
+  folder.write("bad/config.json", config);
+  folder.write("bad/model.safetensors", weights);
+  const Words names = names_in(out());
+  const CommandResult result =
+      run_coda({"train", "--out", out(), "--overwrite", "--init", folder / "bad", "--data",
+                folder / "text.txt", "--steps", "2", "--sequence", "8"});
+  expect_one_line(result, 1, {"after step 0", "not finite", good});
+  EXPECT_EQ(names_in(out()), names);
+  EXPECT_EQ(read_bytes(fs::path(good) / "config.json"), config);
 }
 
 TEST_F(BadInput, ARunIsNeitherOverwrittenNorResumedByMistake) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of numbers on the command line. CLI11's own pass "nan" through every range, and take
+// whole numbers that are negative or too large modulo 2^64.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace coda::tools {
+
+// A number from `low` to `high`, both of them allowed.
+CLI::Validator number_within(double low, double high);
+
+// A whole number from 0 to 2^64 - 1.
+CLI::Validator whole_number();
+
+}  // namespace coda::tools
