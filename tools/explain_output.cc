@@ -70,6 +70,16 @@ ordered_json json_of(const ExplainedPlan& plan) {
   return out;
 }
 
+constexpr const char* kRule =
+    "An operation stands in the epilogue of the product that makes its latest operand, unless a\n"
+    "line `why` says what stopped it or that memory is shared.\n\n";
+
+constexpr const char* kLetters =
+    "  A letter for each norm, where its weight goes: h into the activations (x * w is stored), F\n"
+    "  into the next weight (folded), n nowhere: the norm is applied before its product. A letter\n"
+    "  for each row scale, of what weight gradients are made: u of the scaled activations, d of\n"
+    "  the scaled gradient. s or - for what need not be saved and saves time: it is, or is not.\n";
+
 std::string measured_text(std::optional<double> seconds) {
   return seconds ? fmt::format("{:11.3f} ms", *seconds * 1e3) : std::string();
 }
@@ -121,6 +131,7 @@ void print_text(const Explanation& what, bool brief) {
   fmt::print("{}\n{}\n\n", what.title, what.how);
   if (!brief) {
     const CompileOptions& options = fused.source.options;
+    fmt::print(kRule);
     fmt::print("{}", text(fused.compiled.plan, options.sizes, options.rates));
   }
   print_steps(fused);
@@ -134,6 +145,7 @@ void print_text(const Explanation& what, bool brief) {
     fmt::print("  {} {:9.3f} ms {:9.2f} MB moved {:9.2f} MB saved  {}\n", a.chosen ? '*' : ' ',
                a.seconds * 1e3, a.moved_bytes / 1e6, a.saved_bytes / 1e6, a.choice);
   }
+  fmt::print(kLetters);
 }
 
 }  // namespace coda::tools

@@ -24,6 +24,8 @@ Examples:
   coda eval out/book --data other.txt              loss, perplexity, bits a byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
 
+Threads: one a core, or as many as OMP_NUM_THREADS says; results do not depend on it.
+Exit status: 0 done, 1 it failed, 2 the command line was wrong, 130 stopped by Ctrl-C.
 `coda COMMAND --help` says everything about a command.)";
 
 // Help of options as a person reads it: names, the kind of value, wrapped text, [the default].
@@ -98,6 +100,7 @@ std::string parsed_command(const CLI::App& app) {
 int main(int argc, char** argv) {
   CLI::App app(kAbout, "coda");
   app.footer(kExamples);
+  app.set_version_flag("--version", "coda " CODA_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   // Of a flag given twice the last counts, as in `coda train $USUAL_FLAGS --steps 10`.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tools/run_command.h"
 
@@ -72,8 +73,9 @@ TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
 TEST(Explain, ForAPersonItShowsEachProgramAndBothTotals) {
   const CommandResult result = run_coda(kModel);
   EXPECT_EQ(result.status, 0) << result.err;
-  for (const char* part : {"self_attn.q_proj.weight", "= gemm(", "store(", "fused", "unfused",
-                           "forward", "backward", "plans compared"}) {
+  for (const char* part :
+       {"self_attn.q_proj.weight", "= gemm(", "store(", "fused", "unfused", "forward", "backward",
+        "plans compared", "latest operand", "why: ", "A letter for each norm"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
 }
@@ -89,6 +91,12 @@ TEST(Explain, ProgramsInFilesAreLiftedDifferentiatedAndPlanned) {
   const CommandResult unsized = run_coda(files);
   EXPECT_EQ(unsized.status, 1);
   EXPECT_THAT(unsized.err, HasSubstr("--sizes"));
+  const CommandResult other = run_coda(files + Words{"--sizes", "M=128,D=64,I=96,K=3"});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("K is no size of the programs, they have D, I, M"));
+  const CommandResult twice = run_coda(files + Words{"--sizes", "M=128,D=64,I=96,M=3"});
+  EXPECT_EQ(twice.status, 1);
+  EXPECT_THAT(twice.err, HasSubstr("M is given twice"));
   const TestFolder folder;
   const CommandResult broken =
       run_coda({"explain", folder.write("bad.coda", "program p {\n  store(x\n}\n")});
@@ -110,7 +118,21 @@ TEST(Help, IsThereForEveryCommand) {
     const CommandResult result = run_coda({command, "--help"});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.out, HasSubstr("Usage: coda " + std::string(command)));
+    EXPECT_THAT(result.out, HasSubstr("Exit status"));
+    EXPECT_THAT(result.out, HasSubstr("OMP_NUM_THREADS"));
+    // Each flag is said to do something: its name is followed by words.
+    std::istringstream lines(result.out);
+    std::string line;
+    while (std::getline(lines, line)) {
+      if (!line.starts_with("  -")) continue;
+      std::string next;
+      if (line.size() <= 28) std::getline(lines, next);
+      const std::string words = line.size() > 28 ? line.substr(28) : next;
+      EXPECT_NE(words.find_first_not_of(' '), std::string::npos) << command << ": " << line;
+    }
   }
+  EXPECT_EQ(run_coda({"--version"}).status, 0);
+  EXPECT_THAT(run_coda({"--version"}).out, testing::StartsWith("coda "));
 }
 
 }  // namespace
