@@ -39,17 +39,28 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
   const std::string words_file = folder.write("ids.txt", words + "\n");
   const std::string ids_file = folder.write("ids.bin", bytes);
 
-  const std::vector<std::vector<std::string>> models{
-      {"--model", "llama", "--kv-heads", "2", "--untied", "--dtype", "bf16"}, {"--model", "gpt2"}};
+  // RoPE as LLaMA 3.1 stretches it, from a config.json.
+  folder.write("llama3/config.json", R"({"architectures": ["LlamaForCausalLM"],
+      "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 256,
+      "num_attention_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": false,
+      "rope_theta": 100.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+      "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}})");
+  const std::vector<std::string> sizes{"--layers", "2", "--hidden", "16", "--heads", "4"};
+  std::vector<std::vector<std::string>> models{
+      {"--model", "llama", "--kv-heads", "2", "--untied", "--dtype", "bf16"},
+      {"--model", "llama", "--kv-heads", "1", "--head-size", "6"},  // tied
+      {"--model", "gpt2"}};
+  for (auto& model : models) model.insert(model.end(), sizes.begin(), sizes.end());
+  models.push_back({"--config", folder / "llama3"});
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string run = folder / ("run" + std::to_string(i));
-    std::vector<std::string> command{"train", "--data", data, "--out", run, "--layers", "2"};
-    for (const char* word : {"--hidden", "16", "--heads", "4", "--sequence", "48", "--batch", "2",
-                             "--steps", "20", "--lr", "1e-2", "--sample", "0"}) {
+    std::vector<std::string> command{"train", "--data", data, "--out", run};
+    for (const char* word :
+         {"--sequence", "48", "--batch", "2", "--steps", "20", "--lr", "1e-2", "--sample", "0"}) {
       command.emplace_back(word);
     }
     command.insert(command.end(), models[i].begin(), models[i].end());
-    SCOPED_TRACE(models[i][1] + " " + models[i].back());
+    SCOPED_TRACE("model " + std::to_string(i) + ": " + models[i][1]);
     const CommandResult trained = run_coda(command);
     ASSERT_EQ(trained.status, 0) << trained.err;
     const CommandResult eval =
