@@ -174,18 +174,19 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
     return compile(graph, request, options).plan;
   };
   const Plan fused_plan = plan_of(true);
+  if (!settings.only.empty()) {
+    Runner runner(settings.only == "fused"      ? fused_plan
+                  : settings.only == "op_by_op" ? op_by_op_plan(size, type, backward, sizes)
+                  : settings.only == "unfused"  ? plan_of(false)
+                                                : products_alone(fused_plan),
+                  backend, sizes);
+    print_steps(settings.only.c_str(), runner, settings.rounds);
+    return {};
+  }
   Runner fused(fused_plan, backend, sizes);
   Runner unfused(plan_of(false), backend, sizes);
   Runner op_by_op(op_by_op_plan(size, type, backward, sizes), backend, sizes);
   Runner products(products_alone(fused_plan), backend, sizes);
-  for (const auto& [name, runner] :
-       std::initializer_list<std::pair<const char*, Runner*>>{{"fused", &fused},
-                                                              {"op_by_op", &op_by_op},
-                                                              {"unfused", &unfused},
-                                                              {"products", &products}}) {
-    if (settings.only == name) print_steps(name, *runner, settings.rounds);
-  }
-  if (!settings.only.empty()) return {};
   std::vector<Candidate> candidates{{"fused", [&] { return fused.seconds(); }, {}},
                                     {"op_by_op", [&] { return op_by_op.seconds(); }, {}},
                                     {"unfused", [&] { return unfused.seconds(); }, {}},

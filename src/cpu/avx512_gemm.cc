@@ -74,13 +74,13 @@ CODA_AVX512 inline void step(Sums& s, Unit a, const Sums& b) {
 // C are made; rows of B have 64.
 template <int kRows, bool kBf16, bool kByColumns, int kVectors>
 CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t units, float* c,
-                       int64_t c_stride, bool accumulate, const char* ahead) {
+                       int64_t c_stride, bool accumulate, Lines ahead) {
   const __mmask16 mask = accumulate ? 0xffff : 0;
   Sums s0 = zeros(), s1 = zeros(), s2 = zeros(), s3 = zeros(), s4 = zeros(), s5 = zeros();
   const int64_t i_step = kByColumns ? 1 : a_step;
   for (int64_t k = 0; k < units; ++k) {
-    _mm_prefetch(ahead, _MM_HINT_T1);
-    ahead += 64;
+    _mm_prefetch(ahead.data, _MM_HINT_T1);
+    ahead.data += ahead.step;
     const Sums bk = load<kVectors>(reinterpret_cast<const float*>(b));
     b += kPanelColumns;
     step<kBf16, kVectors>(s0, a[0], bk);
@@ -102,21 +102,21 @@ CODA_AVX512 void block(const Unit* a, int64_t a_step, const Unit* b, int64_t uni
 // Hands out the lines that a call asks for ahead, `units` of them to a block of rows.
 class AheadCursor {
  public:
-  AheadCursor(const Ahead& ahead, int64_t units) : ahead_(ahead), bytes_(units * 64) {}
-  const char* next(const char* none) {
-    for (Ahead::Range& range : ahead_.ranges) {
-      if (range.bytes <= 0) continue;
-      const char* at = range.data;
-      range.data += bytes_;
-      range.bytes -= bytes_;
-      return at;
+  AheadCursor(const Ahead& ahead, int64_t units) : ahead_(ahead), units_(units) {}
+  Lines next(Lines none) {
+    for (Lines& range : ahead_.lines) {
+      if (range.count <= 0) continue;
+      const Lines now = range;
+      range.data += units_ * range.step;
+      range.count -= units_;
+      return now;
     }
     return none;
   }
 
  private:
   Ahead ahead_;
-  int64_t bytes_;
+  int64_t units_;
 };
 
 template <bool kBf16, bool kByColumns, int kVectors>
@@ -127,7 +127,7 @@ void run_columns(const TileKernel& kernel, const void* a, const void* b, float* 
   const auto* from_b = static_cast<const Unit*>(b);
   AheadCursor cursor(ahead, units);
   for (int left = kernel.rows; left > 0;) {
-    const char* next = cursor.next(static_cast<const char*>(b));
+    const Lines next = cursor.next({static_cast<const char*>(b)});
     const auto rows = [&]<int kRows>() {
       block<kRows, kBf16, kByColumns, kVectors>(from_a, kernel.a_step, from_b, units, c,
                                                 kernel.c_stride, kernel.accumulate, next);

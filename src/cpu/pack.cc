@@ -114,14 +114,17 @@ HWY_INLINE int64_t zip_vectors(const uint16_t*, const uint16_t*, int64_t, uint16
 
 #endif
 
-// dst[j][i] = src[i][j]; the rows of src are given by their addresses.
-void transpose(const uint32_t* const* src, int64_t rows, int64_t cols, uint32_t* dst,
-               int64_t dst_stride) {
+// dst[j][i] = src[i][j]; the rows of src are given by their addresses. The same columns of other
+// rows, `ahead` (or null), are asked for meanwhile.
+void transpose(const uint32_t* const* src, const uint32_t* const* ahead, int64_t rows, int64_t cols,
+               uint32_t* dst, int64_t dst_stride) {
   for (int64_t i = 0; i < rows; i += kSquare) {
     const int64_t height = HWY_MIN(kSquare, rows - i);
     for (int64_t j = 0; j < cols; j += kSquare) {
       const int64_t width = HWY_MIN(kSquare, cols - j);
       uint32_t* out = dst + j * dst_stride + i;
+      for (int64_t r = 0; ahead != nullptr && r < height; ++r)
+        __builtin_prefetch(ahead[i + r] + j, 0, 2);
       if (height == kSquare && width == kSquare) {
         transpose_square(src + i, j, out, dst_stride);
         continue;
@@ -142,6 +145,16 @@ void zip_rows(const uint16_t* row0, const uint16_t* row1, int64_t cols, uint16_t
   }
 }
 
+// As zip_rows, 64 columns to each panel of B.
+void zip_panels(const uint16_t* row0, const uint16_t* row1, int64_t panels, uint16_t* dst,
+                int64_t panel_elements) {
+  for (int64_t p = 0; p < panels; ++p) {
+    const int64_t at = p * kPanelColumns;
+    zip_rows(row0 + at, row1 != nullptr ? row1 + at : nullptr, kPanelColumns,
+             dst + p * panel_elements);
+  }
+}
+
 }  // namespace coda::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -150,6 +163,7 @@ namespace coda::cpu {
 
 HWY_EXPORT(transpose);
 HWY_EXPORT(zip_rows);
+HWY_EXPORT(zip_panels);
 
 namespace {
 
@@ -168,8 +182,9 @@ const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t co
   return buffer;
 }
 
+constexpr int64_t kSquareRows = 16;
 // Rows of memory far apart defeat the hardware's prefetchers: this many rows ahead, what will be
-// read is asked for.
+// read is asked for (of several panels, as many lines).
 constexpr int64_t kRowsAhead = 24;
 
 void prefetch_row(const TensorView& view, int64_t row, int64_t col, int64_t count) {
@@ -181,8 +196,23 @@ void prefetch_row(const TensorView& view, int64_t row, int64_t col, int64_t coun
   __builtin_prefetch(last, 0, 2);
 }
 
-bool is_run(const int64_t* columns) {
-  return columns[0] >= 0 && columns[kPanelColumns - 1] == columns[0] + kPanelColumns - 1;
+bool is_run(const int64_t* columns, int64_t count) {
+  return columns[0] >= 0 && columns[count - 1] == columns[0] + count - 1;
+}
+
+// Where the row is that follows row i of n in transposing: 16 rows on, or behind the last of them
+// in the next block of k, or in the next panel.
+const uint32_t* row_ahead(const TensorView& view, const int64_t* row, int64_t n, int64_t i,
+                          int64_t k0, int64_t k) {
+  int64_t next = row[(i + kSquareRows) % n];
+  int64_t col = k0;
+  if (i + kSquareRows >= n) {
+    col = k0 + k < view.cols ? k0 + k : 0;
+    if (col == 0) next += n;
+  }
+  if (next < 0 || next >= view.rows) return kZeros;
+  return reinterpret_cast<const uint32_t*>(static_cast<const char*>(view.data) +
+                                           (next * view.row_stride + col) * size_of(view.dtype));
 }
 
 // Operands whose k runs along columns: rows `row[0 .. n)` (-1: zeros) of the view become columns of
@@ -207,14 +237,15 @@ void transpose_rows(DType packed, const TensorView& view, const int64_t* row, in
     }
     rows[i] = static_cast<const uint32_t*>(data);
   }
-  transpose(rows, n, units, dst, n);
+  const uint32_t* ahead[kChunk];
+  for (int64_t i = 0; i < n; ++i) ahead[i] = row_ahead(view, row, n, i, k0, k);
+  transpose(rows, ahead, n, units, dst, n);
 }
 
 // Columns `columns[0 .. 64)` (-1: zeros) of row `row`, as the packed type.
 void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t* columns,
                 void* dst) {
-  prefetch_row(view, row + kRowsAhead, columns[0], kPanelColumns);
-  if (is_run(columns)) {
+  if (is_run(columns, kPanelColumns)) {
     const void* in = row_as(packed, view, row, columns[0], kPanelColumns, dst);
     if (in != dst) std::memcpy(dst, in, static_cast<size_t>(kPanelColumns * size_of(packed)));
     return;
@@ -278,7 +309,7 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
         }
         sources[u] = static_cast<const uint32_t*>(in);
       }
-      transpose(sources, count, n, columns + u0, units);
+      transpose(sources, nullptr, count, n, columns + u0, units);
     }
   }
 }
@@ -307,36 +338,51 @@ void pack_a_block_by_columns(DType packed, const GemmOperand& a, int64_t m0, int
   }
 }
 
-void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k,
-                  void* dst) {
+void pack_b_blocks(DType packed, const GemmOperand& b, const int64_t* columns, int64_t panels,
+                   int64_t k0, int64_t k, void* dst, int64_t panel_bytes) {
   if (!b.k_along_rows) {
-    transpose_rows(packed, b.view, columns, kPanelColumns, k0, k, static_cast<uint32_t*>(dst));
-    return;
-  }
-  if (packed == DType::f32) {
-    for (int64_t kk = 0; kk < k; ++kk) {
-      gather_row(packed, b.view, k0 + kk, columns, static_cast<float*>(dst) + kk * kPanelColumns);
+    for (int64_t p = 0; p < panels; ++p) {
+      transpose_rows(packed, b.view, columns + p * kPanelColumns, kPanelColumns, k0, k,
+                     reinterpret_cast<uint32_t*>(static_cast<char*>(dst) + p * panel_bytes));
     }
     return;
   }
-  const auto zip_rows = HWY_DYNAMIC_DISPATCH(zip_rows);
-  auto* out = static_cast<uint16_t*>(dst);
-  uint16_t row0[kPanelColumns];
-  uint16_t row1[kPanelColumns];
-  if (is_run(columns)) {
-    for (int64_t kk = 0; kk < k; kk += 2, out += 2 * kPanelColumns) {
-      prefetch_row(b.view, k0 + kk + kRowsAhead, columns[0], kPanelColumns);
-      prefetch_row(b.view, k0 + kk + kRowsAhead + 1, columns[0], kPanelColumns);
-      const auto* in = static_cast<const uint16_t*>(
-          row_as(packed, b.view, k0 + kk, columns[0], kPanelColumns, nullptr));
-      zip_rows(in, kk + 1 < k ? in + b.view.row_stride : nullptr, kPanelColumns, out);
+  const auto zip_panels = HWY_DYNAMIC_DISPATCH(zip_panels);
+  const int64_t count = panels * kPanelColumns;
+  const bool run = is_run(columns, count);
+  const int64_t rows_of_unit = packed == DType::bf16 ? 2 : 1;
+  const int64_t rows_ahead = std::max(kRowsAhead / panels, 2 * rows_of_unit);
+  for (int64_t kk = 0; kk < k; kk += rows_of_unit) {
+    const int64_t row = k0 + kk;
+    const bool is_pair = kk + 1 < k;
+    char* out = static_cast<char*>(dst) + kk * kPanelColumns * size_of(packed);
+    if (run) {
+      for (int64_t r = 0; r < rows_of_unit; ++r) {
+        prefetch_row(b.view, row + rows_ahead + r, columns[0], count);
+      }
     }
-    return;
-  }
-  for (int64_t kk = 0; kk < k; kk += 2, out += 2 * kPanelColumns) {
-    gather_row(packed, b.view, k0 + kk, columns, row0);
-    if (kk + 1 < k) gather_row(packed, b.view, k0 + kk + 1, columns, row1);
-    zip_rows(row0, kk + 1 < k ? row1 : nullptr, kPanelColumns, out);
+    if (run && packed == DType::bf16) {
+      const auto* in =
+          static_cast<const uint16_t*>(row_as(packed, b.view, row, columns[0], count, nullptr));
+      zip_panels(in, is_pair ? in + b.view.row_stride : nullptr, panels,
+                 reinterpret_cast<uint16_t*>(out), panel_bytes / 2);
+      continue;
+    }
+    for (int64_t p = 0; p < panels; ++p, out += panel_bytes) {
+      const int64_t* own = columns + p * kPanelColumns;
+      for (int64_t r = 0; r < rows_of_unit && !run; ++r) {
+        prefetch_row(b.view, row + rows_ahead + r, own[0], kPanelColumns);
+      }
+      if (packed == DType::f32) {
+        gather_row(packed, b.view, row, own, out);
+        continue;
+      }
+      uint16_t row0[kPanelColumns];
+      uint16_t row1[kPanelColumns];
+      gather_row(packed, b.view, row, own, row0);
+      if (is_pair) gather_row(packed, b.view, row + 1, own, row1);
+      zip_panels(row0, is_pair ? row1 : nullptr, 1, reinterpret_cast<uint16_t*>(out), 0);
+    }
   }
 }
 

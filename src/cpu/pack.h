@@ -40,9 +40,14 @@ void pack_a_block_by_columns(DType packed, const GemmOperand& a, int64_t m0, int
 void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, int64_t k0,
                   int64_t k, void* dst);
 
-// The columns named by `columns` (64 entries, -1: zeros) of B, k from k0 to k0 + k (k0 even): f32
-// dst[k][64], bf16 dst[packed_depth(k) / 2][64][2].
-void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0, int64_t k,
-                  void* dst);
+// The columns named by `columns` (64 entries a panel, -1: zeros) of B, k from k0 to k0 + k (k0
+// even), into panels that are `panel_bytes` apart: f32 dst[k][64], bf16 dst[packed_depth(k) /
+// 2][64][2]. Where k runs along rows, each visit of a row serves all of these panels.
+void pack_b_blocks(DType packed, const GemmOperand& b, const int64_t* columns, int64_t panels,
+                   int64_t k0, int64_t k, void* dst, int64_t panel_bytes);
+inline void pack_b_block(DType packed, const GemmOperand& b, const int64_t* columns, int64_t k0,
+                         int64_t k, void* dst) {
+  pack_b_blocks(packed, b, columns, 1, k0, k, dst, 0);
+}
 
 }  // namespace coda::cpu

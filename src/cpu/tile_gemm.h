@@ -33,14 +33,18 @@ bool takes_a_by_columns(GemmLibrary library);
 // Whether TileKernel::a_step may be set: rows of A are read where they lie.
 bool takes_a_in_place(GemmLibrary library);
 
-// What a kernel may ask for while it computes: ranges that the next calls will read, in their
-// order.
+// Cache lines of memory, `step` bytes apart.
+inline constexpr int64_t kLine = 64;
+struct Lines {
+  const char* data = nullptr;
+  int64_t count = 0;
+  int64_t step = kLine;
+};
+
+// What a kernel may ask for while it computes, in this order: what the next calls will read, and
+// what will be packed or moved by an epilogue later.
 struct Ahead {
-  struct Range {
-    const char* data = nullptr;
-    int64_t bytes = 0;
-  };
-  Range ranges[2] = {};
+  Lines lines[4];
 };
 
 // a: row-major [rows, k], or by columns. b: f32 [k, 64]; bf16 [k / 2, 64, 2] (k even). c: stride

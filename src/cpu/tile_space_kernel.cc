@@ -22,6 +22,8 @@ namespace {
 
 constexpr int64_t kTileColumns = 128;      // of a product: what its epilogue moves fits L2 too
 constexpr int64_t kCopiedColumns = 256;    // where there is no product: fewer, longer rows
+constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
+constexpr int64_t kRowsAtOnce = 32;        // of B, packed by one task
 constexpr int64_t kStripBytes = 64 << 10;  // of a strip's planes: near the core, few calls
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -29,6 +31,17 @@ int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
 
 int64_t bytes_of_a(const AOperand& a, int64_t rows) {
   return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
+}
+
+// What one task of packing takes of B. Where k runs along rows, these are long pieces of few rows:
+// a row that is visited panel by panel is a cache line or two of a new page each time.
+struct PackedAtOnce {
+  int64_t panels = 1;
+  int64_t k = 0;
+};
+PackedAtOnce packed_at_once(const BOperand& b, int64_t panels) {
+  if (b.transposed) return {1, block_depth(b.packed, b.k)};
+  return {blocks_of(panels, blocks_of(panels, kPanelsAtOnce)), kRowsAtOnce};
 }
 
 }  // namespace
@@ -65,7 +78,9 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     const int64_t panels = blocks_of(program_.cols, kPanelColumns);
     b_offsets_.push_back(
         layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
-    b_items_.push_back(b_items_.back() + panels * blocks_of(b.k, block_depth(b.packed, b.k)));
+    const PackedAtOnce at_once = packed_at_once(b, panels);
+    b_items_.push_back(b_items_.back() +
+                       blocks_of(panels, at_once.panels) * blocks_of(b.k, at_once.k));
   }
   for (const AOperand& a : program_.a) {
     a_offsets_.push_back(a_block_bytes_);
@@ -153,6 +168,26 @@ void TileSpaceKernel::prefetch(const TileContext& tile, int64_t part, int64_t pa
   }
 }
 
+SpreadLines TileSpaceKernel::packed_next(const TileContext& tile) const {
+  SpreadLines next;
+  const int64_t m0 = tile.m0 + shape_.rows;
+  const int64_t rows = std::min(shape_.rows, program_.rows - m0);
+  if (rows <= 0) return next;
+  for (const AOperand& a : program_.a) {
+    const TensorView& view = tile.tensors[a.tensor];
+    if (is_in_place(a, view)) continue;
+    const int64_t element = size_of(view.dtype);
+    const int64_t stride = view.row_stride * element;
+    const char* data = static_cast<const char*>(view.data);
+    if (a.transposed) {
+      next.add(data + m0 * element, a.k, rows * element, stride);
+    } else {
+      next.add(data + m0 * stride, rows, a.k * element, stride);
+    }
+  }
+  return next;
+}
+
 void TileSpaceKernel::check_row_indices(std::span<const TensorView> tensors) const {
   for (const TileOp& op : program_.ops) {
     const bool gathers = op.kind == TileOpKind::load || op.kind == TileOpKind::load_pairs;
@@ -174,19 +209,21 @@ void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
   size_t which = 0;
   while (item >= b_items_[which + 1]) ++which;
   const BOperand& b = program_.b[which];
-  const int64_t depth = block_depth(b.packed, b.k);
-  const int64_t k_blocks = blocks_of(b.k, depth);
-  const int64_t panel = (item - b_items_[which]) / k_blocks;
-  const int64_t k0 = (item - b_items_[which]) % k_blocks * depth;
-  int64_t columns[kPanelColumns];
-  for (int64_t j = 0; j < kPanelColumns; ++j) {
+  const PackedAtOnce at_once = packed_at_once(b, blocks_of(program_.cols, kPanelColumns));
+  const int64_t k_blocks = blocks_of(b.k, at_once.k);
+  const int64_t panel = (item - b_items_[which]) / k_blocks * at_once.panels;
+  const int64_t panels = std::min(at_once.panels, blocks_of(program_.cols, kPanelColumns) - panel);
+  const int64_t k0 = (item - b_items_[which]) % k_blocks * at_once.k;
+  int64_t columns[kPanelsAtOnce * kPanelColumns];
+  for (int64_t j = 0; j < panels * kPanelColumns; ++j) {
     const int64_t column = panel * kPanelColumns + j;
     columns[j] = column < program_.cols ? b.map.at(column, b.plane) : -1;
   }
-  char* dst = scratch + b_offsets_[which] +
-              (panel * packed_depth(b.packed, b.k) + k0) * kPanelColumns * size_of(b.packed);
-  pack_b_block(b.packed, {tensors[b.tensor], !b.transposed}, columns, k0, std::min(depth, b.k - k0),
-               dst);
+  const int64_t bytes = kPanelColumns * size_of(b.packed);  // of one k
+  const int64_t depth = packed_depth(b.packed, b.k);
+  pack_b_blocks(b.packed, {tensors[b.tensor], !b.transposed}, columns, panels, k0,
+                std::min(at_once.k, b.k - k0),
+                scratch + b_offsets_[which] + (panel * depth + k0) * bytes, depth * bytes);
 }
 
 void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
@@ -239,12 +276,15 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
     int64_t b_bytes;
   };
   int64_t calls = 0;
+  const int64_t first_call = tile.n0 / shape_.cols * kernel_calls_;  // of this row block
+  const SpreadLines packed_later = packed_next(tile);
   Call pending{};
   const auto run_pending = [&](const Call& next) {
     if (pending.kernel.run != nullptr) {
       Ahead ahead;
-      ahead.ranges[0] = {next.b, next.b_bytes};
-      if (next.a != pending.a) ahead.ranges[1] = {next.a, next.a_bytes};
+      ahead.lines[0] = {next.b, next.b_bytes / kLine};
+      if (next.a != pending.a) ahead.lines[1] = {next.a, next.a_bytes / kLine};
+      packed_later.ask(first_call + calls, kernel_calls_ * column_blocks(), ahead);
       pending.kernel(pending.a, pending.b, pending.c, ahead);
       prefetch(tile, calls++, kernel_calls_);
     }

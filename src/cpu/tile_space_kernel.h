@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/epilogue.h"
+#include "cpu/spread_lines.h"
 #include "cpu/tile_program.h"
 #include "cpu/vector_program.h"
 #include "cpu/workspace.h"
@@ -69,6 +70,8 @@ class TileSpaceKernel {
   // Whether the kernel reads this operand where it lies.
   bool is_in_place(const AOperand& a, const TensorView& view) const;
   void multiply(const TileContext& tile, const char* packed_a) const;
+  // What will be packed once this tile's row block is done, if the next one follows.
+  SpreadLines packed_next(const TileContext& tile) const;
   // Part `part` of `parts` of what the tile's epilogue will load and store comes into L2.
   void prefetch(const TileContext& tile, int64_t part, int64_t parts) const;
 

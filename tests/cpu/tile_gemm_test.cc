@@ -85,8 +85,8 @@ std::vector<float> product(GemmLibrary library, DType packed, const Matrix& a, c
     if (take == Take::in_place) kernel.a_step = k * size_of(packed) / 4;
     // What it is told to ask for ahead changes nothing.
     Ahead ahead;
-    ahead.ranges[0] = {reinterpret_cast<const char*>(packed_b.data()), 5000};
-    ahead.ranges[1] = {a.bytes.data(), 300};
+    ahead.lines[0] = {reinterpret_cast<const char*>(packed_b.data()), 80};
+    ahead.lines[1] = {a.bytes.data(), 5, 60};
     kernel(block, packed_b.data(), c.data(), ahead);
   }
   return c;
