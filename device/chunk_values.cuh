@@ -35,6 +35,28 @@ __device__ __forceinline__ u32 after_pair(u32 bits, const u32 (&stored)[kPlanes]
   return bits | (stored[kPlanes - 1][pair - 1] & (at.rows >> 31));
 }
 
+// Where pairs take turns (SubTile has `turn`), a pair waits in the same way for all that the pair
+// before it makes: its accumulators and loaded bits, and from chunk to chunk the places of what
+// threads move themselves, depend on the bits of those values.
+__device__ __forceinline__ u32 bits_of(u32 bits) { return bits; }
+__device__ __forceinline__ u32 bits_of(float x) { return __float_as_uint(x); }
+__device__ __forceinline__ u32 bits_of(const Elements<2>& x) {
+  return bits_of(x.value[0]) | bits_of(x.value[1]);
+}
+__device__ __forceinline__ u32 after_turn(u32 bits, u32 turn, const Position& at) {
+  return bits | (turn & (at.rows >> 31));
+}
+__device__ __forceinline__ Elements<2> after_turn(const Elements<2>& x, u32 turn,
+                                                  const Position& at) {
+  return {{__uint_as_float(after_turn(bits_of(x.value[0]), turn, at)),
+           __uint_as_float(after_turn(bits_of(x.value[1]), turn, at))}};
+}
+__device__ __forceinline__ Position after_turn(Position at, u32 turn) {
+  at.row = after_turn(at.row, turn, at);
+  at.column = after_turn(at.column, turn, at);
+  return at;
+}
+
 // A thread's 16 values of a per-column vector in one sub-tile, loaded before they are needed and
 // kept as they lie in memory.
 template <Stored kStored>

@@ -11,6 +11,7 @@
 #include "hopper/direct_loads.h"
 #include "hopper/expressions.h"
 #include "hopper/function_text.h"
+#include "hopper/pair_turns.h"
 #include "hopper/space_operands.h"
 #include "hopper/space_places.h"
 #include "program/vocabulary.h"
@@ -38,7 +39,8 @@ class SpaceWriter {
         analysis_(analysis),
         config_(config),
         shape_(analysis.shape()),
-        takes_turns_(device::takes_turns(config, shape_)),
+        turns_(analysis),
+        takes_turns_(!turns_.taken() && device::takes_turns(config, shape_)),
         name_(name),
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments),
@@ -46,8 +48,9 @@ class SpaceWriter {
         direct_loads_(sizes, places_, arguments) {}
 
   std::string run() {
-    for (const char* word : {"a", "at", "rows", "sub", "accumulators", "loaded", "stored", "pair",
-                             "row", "column", "inside", "block", "side", "scratch", "first_row"}) {
+    for (const char* word :
+         {"a", "at", "rows", "sub", "accumulators", "loaded", "stored", "pair", "row", "column",
+          "inside", "block", "side", "scratch", "first_row", "start", "turn"}) {
       names_.make(word);
     }
     find_needed();
@@ -222,8 +225,9 @@ class SpaceWriter {
         const int member = planes_of(i) == 1 ? -1 : plane;
         const auto part =
             std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
-        body_.line("const auto " + name + " = pair_of(accumulators[" +
-                   number(part - analysis_.parts.begin()) + "], pair);");
+        const std::string at = number(part - analysis_.parts.begin());
+        body_.line("const auto " + name + " = " +
+                   turns_.begin_with("pair_of(accumulators[" + at + "], pair)") + ";");
         return name;
       }
       case StepKind::load_tile: return load(i, plane, name);
@@ -271,7 +275,8 @@ class SpaceWriter {
       if (takes_turns_ && shape_.stores != 0)
         bits = "after_pair<kBlock, kChunk>(" + bits + ", stored, pair, at)";
       takes_turns_ = false;
-      body_.line("const auto " + name + " = unpack<" + element_name(type) + ">(" + bits + ");");
+      body_.line("const auto " + name + " = unpack<" + element_name(type) + ">(" +
+                 turns_.begin_with(bits) + ");");
       return name;
     }
     const std::string row =
@@ -333,7 +338,9 @@ class SpaceWriter {
     for (int plane = 0; plane < planes_of(i); ++plane) {
       if (found->movement == Movement::staged) {
         const std::string bits = bits_to_store(s.operands[0], plane, type);
-        body_.line("stored[" + number(found->plane + plane) + "][pair] = " + bits + ";");
+        const std::string place = "stored[" + number(found->plane + plane) + "][pair]";
+        body_.line(place + " = " + bits + ";");
+        turns_.end_with(place);
       } else if (found->movement == Movement::added) {
         add_in_memory(i, plane);
       } else {
@@ -341,6 +348,7 @@ class SpaceWriter {
         body_.line(std::string("store_") + places_.pair_or_two(i) + "<" +
                    std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) + ", " +
                    places_.pair(i, plane, "row") + ", inside, " + value + ");");
+        turns_.end_with(value);
       }
     }
   }
@@ -355,6 +363,7 @@ class SpaceWriter {
     body_.line(std::string("add_") + places_.pair_or_two(i) + "(" +
                arguments_.pointer(step(i).tensor) + ", " + places_.pair(i, plane, "row") +
                ", inside, Elements<2>(" + value + "));");
+    turns_.end_with(value);
   }
   void add_sub_tile(int i) {
     const std::string first = places_.natural(i, 0, "at.column");
@@ -389,8 +398,11 @@ class SpaceWriter {
     const std::string made = names_.make(value_name(i) + "_values");
     sub_fields_.line("Elements<2> " + made + "[" + number(planes_of(i)) + "][kChunks][kPairs];");
     name = "sub." + made;
-    for (int p = 0; p < planes_of(i); ++p)
-      body_.line(name + "[" + number(p) + "][kChunk][pair] = " + tile_value(i, p) + ";");
+    for (int p = 0; p < planes_of(i); ++p) {
+      const std::string value = tile_value(i, p);
+      body_.line(name + "[" + number(p) + "][kChunk][pair] = " + value + ";");
+      turns_.end_with(value);
+    }
     return name;
   }
 
@@ -436,6 +448,7 @@ class SpaceWriter {
       for (const std::string& term :
            is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
         body_.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
+        turns_.end_with(term);
       }
     }
     end_.line("store_row_partial(" + arguments_.pointer(s.tensor) + ", " + stride(s.tensor) +
@@ -461,6 +474,7 @@ class SpaceWriter {
       sub_fields_.line("ColumnReduction<" + reduction_name(s.partial) + "> " + name + ";");
       before_.line("Elements<2> " + all + "[kPairs];");
       body_.line(all + "[pair] = " + value + ";");
+      turns_.end_with(value);
       after_.line("sub." + name + ".template add<kChunk>(" + all + ", at);");
       const std::string place = "scratch + " + number(column_fields_++) + " * kColumnScratchBytes";
       staged_.line("sub." + name + ".stage(" + place + ", at);");
@@ -491,8 +505,8 @@ class SpaceWriter {
   }
 
   std::string sub_tile_text() const {
-    return "\n  struct SubTile {\n" + sub_fields_.text() + direct_loads_.fields() + "  };\n" +
-           direct_loads_.function_text() +
+    return "\n  struct SubTile {\n" + sub_fields_.text() + turns_.field_line() +
+           direct_loads_.fields() + "  };\n" + direct_loads_.function_text() +
            function("void",
                     "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                                      const Position& at)",
@@ -513,9 +527,9 @@ class SpaceWriter {
         text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
       return text;
     };
-    std::string lines = before_.text() + direct_loads_.ahead();
+    std::string lines = turns_.chunk_line() + before_.text() + direct_loads_.ahead();
     if (!early_.empty()) lines += head(early_) + early_.text() + "    }\n";
-    lines += head(body_) + body_.text() + "    }\n" + after_.text();
+    lines += head(body_) + body_.text() + turns_.last_line() + "    }\n" + after_.text();
     return function("void",
                     "chunk(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                             const float (&accumulators)[" +
@@ -523,7 +537,8 @@ class SpaceWriter {
                         "][8],\n                             const u32 (&loaded)[" +
                         number(std::max(1u, shape_.loads)) +
                         "][4],\n                             u32 (&stored)[" +
-                        number(std::max(1u, shape_.stores)) + "][4], const Position& at)",
+                        number(std::max(1u, shape_.stores)) + "][4], const Position& " +
+                        turns_.position() + ")",
                     lines, "  template <u32 kBlock, u32 kChunk>\n");
   }
 
@@ -541,6 +556,7 @@ class SpaceWriter {
   const SpaceAnalysis& analysis_;
   const device::GemmConfig& config_;
   const device::SpaceShape shape_;
+  PairTurns turns_;
   bool takes_turns_;  // and no load has been made to wait yet
   const std::string name_;
   LaunchArguments& arguments_;

@@ -105,17 +105,6 @@ TEST(GemmEmitter, FurtherLayersNeedNoFurtherKernels) {
   }
 }
 
-void expect_no_defects(const std::set<std::string>& texts) {
-  const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP() << "no NVRTC";
-  const std::vector<std::string> sources(texts.begin(), texts.end());
-  const std::vector<CompiledKernel> kernels = compiler->compile_all(sources);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << sources[i];
-  }
-  std::printf("%zu kernels compiled\n", sources.size());
-}
-
 // Large ones, in both storage types, for both objectives, with gradients stored or accumulated.
 TEST(GemmEmitter, ProgramsOfLlamaPlansCompile) {
   std::set<std::string> texts;
