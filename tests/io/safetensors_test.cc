@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <random>
 
@@ -456,6 +457,43 @@ TEST_F(ModelWeights, RefusesAnIndexThatDoesNotFit) {
   }
   write_index("{");
   EXPECT_THAT(open_message(), HasSubstr("not valid JSON"));
+}
+
+// Whatever happens to the index, it opens the tensors that it names or is refused with one line.
+TEST_F(ModelWeights, SurvivesSeededMutationsOfTheIndex) {
+  write_shard("s1.safetensors", {"a"});
+  write_shard("s2.safetensors", {"b"});
+  const std::string original = index_of("s1.safetensors", "s2.safetensors");
+  const std::vector<std::string> pieces = {
+      "0", "-1", "null", "[]", "{}", "[",     "{",    "}",  "\"",      ":",
+      ",", "\n", "\xff", "..", "/",  "\"a\"", "1e99", "s1", "\\u0000", ".safetensors"};
+  constexpr uint64_t kSeed = 20240609;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  std::mt19937_64 random(kSeed);
+  const auto below = [&](size_t bound) { return static_cast<size_t>(random() % bound); };
+  int accepted = 0;
+  constexpr int kRuns = 2000;
+  for (int run = 0; run < kRuns; ++run) {
+    std::string text = original;
+    for (size_t edits = 1 + below(2); edits > 0 && !text.empty(); --edits) {
+      const size_t place = below(text.size());
+      switch (below(4)) {
+        case 0: text[place] = static_cast<char>(random()); break;
+        case 1: text.resize(place); break;
+        case 2: text.insert(place, pieces[below(pieces.size())]); break;
+        default: text.erase(place, 1 + below(12)); break;
+      }
+    }
+    std::ofstream(folder_ / "model.safetensors.index.json", std::ios::binary) << text;
+    const std::string message = open_message();
+    accepted += message.empty() ? 1 : 0;
+    ASSERT_EQ(message.find('\n'), std::string::npos) << "run " << run << ": " << message;
+    if (!message.empty()) {
+      ASSERT_THAT(message, HasSubstr(folder_.path().string())) << "run " << run;
+    }
+  }
+  EXPECT_GT(accepted, 10);
+  EXPECT_LT(accepted, kRuns / 2);
 }
 
 }  // namespace
