@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/relative_error.h"
 #include "check_run.h"
 #include "coda/device.h"
 #include "coda/error.h"
@@ -185,7 +186,8 @@ class Checker {
     const TensorValues single =
         program::evaluate(program, sizes, inputs, {.single_precision = true});
     bounds_.clear();
-    for (const auto& [name, values] : exact_) {
+    for (auto& [name, values] : exact_) {
+      values = as_stored_allows(values, stored.at(name));
       bounds_[name] = relative_error(stored.at(name), values) +
                       std::max(1e-5, 16 * relative_error(single.at(name), values));
     }

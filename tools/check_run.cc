@@ -177,17 +177,4 @@ CheckedRun run_between_guards(const Runner& runner, const Program& program, cons
   return run;
 }
 
-double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0;
-  double norm = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::isinf(b[i]) && a[i] == b[i]) continue;
-    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
-}
-
 }  // namespace coda::tools

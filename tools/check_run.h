@@ -38,7 +38,4 @@ struct CheckedRun {
 CheckedRun run_between_guards(const Runner& runner, const Program& program, const DimValues& sizes,
                               const TensorValues& inputs, int64_t row_multiple);
 
-// ||a - b|| / ||b||; infinite if something in a is not finite where b is.
-double relative_error(const std::vector<double>& a, const std::vector<double>& b);
-
 }  // namespace coda::tools

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/float16.h"
+#include "base/relative_error.h"
 #include "coda/program.h"
 #include "runtime/backend.h"
 
@@ -143,20 +144,6 @@ inline Values run_program(Backend& backend, const Program& program, const DimVal
       results[program.tensors[i].name] = tensors[i].values();
   }
   return results;
-}
-
-// ||a - b|| / ||b||; infinite if anything in a is not finite where b is.
-inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0;
-  double norm = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::isinf(b[i]) && a[i] == b[i]) continue;
-    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
 }  // namespace coda::testing

@@ -19,7 +19,6 @@ namespace coda::cpu {
 namespace {
 
 using testing::random_inputs;
-using testing::relative_error;
 using testing::run_program;
 using testing::Values;
 

@@ -300,9 +300,8 @@ TEST_F(HopperBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
   }
 }
 
-// The arena and saved tensors are the device's, and so are their addresses.
-TEST_F(HopperBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
-  if (!find_nvrtc()) GTEST_SKIP();
+// x to t by the first program, t to y by the second.
+Plan two_step_plan() {
   Plan plan;
   Program first = program_of("first");
   Program second = program_of("second");
@@ -312,9 +311,16 @@ TEST_F(HopperBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
                   {.decl = second.tensors[1], .role = TensorRole::output}};
   plan.forward.push_back({.name = "1", .role = StepRole::tile, .work = first, .reasons = {}});
   plan.forward.push_back({.name = "2", .role = StepRole::tile, .work = second, .reasons = {}});
+  return plan;
+}
+
+// The arena and saved tensors are the device's, and so are their addresses.
+TEST_F(HopperBackendTest, ASessionKeepsItsTensorsOnTheDevice) {
+  if (!find_nvrtc()) GTEST_SKIP();
   const auto backend = make_hopper_backend(options());
   const Stream stream = Stream::make();
   backend->use_stream(stream);
+  const Plan plan = two_step_plan();
   Session session(plan, *backend, {{"M", 16}, {"N", 64}}, {.poison = true});
   const DeviceTensor x(DType::bf16, 16, 64, stream);
   const DeviceTensor y(DType::bf16, 16, 64, stream);
@@ -362,15 +368,7 @@ TEST_F(HopperBackendTest, LaunchesPassOnScratchTensors) {
   EXPECT_EQ(arguments_of(fake_->launches[2]).pointers[0], passed_on);
   EXPECT_EQ(map_of(fake_->launches[0], 0).address, passed_on + 100 * 64 * 4);
 
-  Plan plan;
-  Program first = program_of("first");
-  Program second = program_of("second");
-  first.tensors[1].name = second.tensors[0].name = "t";
-  plan.tensors = {{.decl = first.tensors[0], .role = TensorRole::input},
-                  {.decl = first.tensors[1], .role = TensorRole::temporary},
-                  {.decl = second.tensors[1], .role = TensorRole::output}};
-  plan.forward.push_back({.name = "1", .role = StepRole::tile, .work = first, .reasons = {}});
-  plan.forward.push_back({.name = "2", .role = StepRole::tile, .work = second, .reasons = {}});
+  const Plan plan = two_step_plan();
   Session session(plan, *backend, sizes, {.poison = true});
   EXPECT_EQ(session.scratch_bytes(), 3 * static_cast<int64_t>(kernel->scratch_bytes()));
   session.bind("x", x.view());

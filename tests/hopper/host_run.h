@@ -107,9 +107,8 @@ inline void expect_close(const Program& program, const DimValues& sizes, const V
     const auto expected = reference.find(decl.name);
     if (expected == reference.end()) continue;
     const double bound = 1e-3 + (decl.dtype == DType::bf16 ? 0x1p-9 : 0);
-    EXPECT_LE(testing::relative_error(results.at(decl.name), expected->second), bound)
-        << decl.name << "\n"
-        << text(program);
+    EXPECT_LE(relative_error(results.at(decl.name), expected->second), bound) << decl.name << "\n"
+                                                                              << text(program);
   }
 }
 

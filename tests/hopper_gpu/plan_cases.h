@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks and models whose plans run on a GPU in tests, their sizes, and the caller's tensors of
-// a session in the GPU's memory.
+// The blocks and models whose plans run on a GPU in tests, their sizes, the caller's tensors of a
+// session in the GPU's memory, and what their results are compared with.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/relative_error.h"
 #include "coda/device.h"
 #include "cpu/plan_run.h"
 #include "plan/blocks.h"
@@ -134,6 +137,19 @@ class BoundTensors {
 inline void run_both_phases(Session& session) {
   session.forward();
   if (!session.plan().backward.empty()) session.backward();
+}
+
+// Plans on the GPU against the same plan on the CPU, in float64's eyes: both store the same tensors
+// in 16 bits, so that they differ by about as much as the CPU's do from the exact result.
+inline void expect_as_on_the_cpu(const Tensors& on_gpu, const Plan& plan, const Block& b,
+                                 const Values& inputs, const DimValues& sizes) {
+  const Tensors on_cpu = run(plan, sizes, inputs, 2);
+  for (const auto& [name, exact] : plain_values(b.graph, b.request, inputs, sizes)) {
+    const std::vector<double> reference = on_cpu.get(name);
+    EXPECT_LE(relative_error(on_gpu.get(name), reference),
+              4 * relative_error(reference, exact) + 1e-5)
+        << name;
+  }
 }
 
 // Names of the tensors of which a byte differs.

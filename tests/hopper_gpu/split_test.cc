@@ -4,7 +4,6 @@
 // GPU; skipped elsewhere.
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <set>
 
 #include "hopper/choose_config.h"
@@ -90,13 +89,7 @@ TEST_F(SplitPrograms, ShareTheScratchOfASession) {
   BoundTensors tensors(session, inputs, stream);
   run_both_phases(session);
   const Tensors first = tensors.download();
-  const Tensors on_cpu = run(plan, dims, inputs, 2);
-  for (const auto& [name, exact] : plain_values(b.graph, b.request, inputs, dims)) {
-    const std::vector<double> reference = on_cpu.get(name);
-    EXPECT_LE(std::sqrt(squared_error(first.get(name), reference)),
-              4 * std::sqrt(squared_error(reference, exact)) + 1e-5)
-        << name;
-  }
+  expect_as_on_the_cpu(first, plan, b, inputs, dims);
 
   const hopper::Context context;
   const hopper::Context::Scope scope(context);

@@ -2,10 +2,11 @@
 // One of the judge's cases opened: the checkpoint, the batch, and what transformers computed.
 #pragma once
 
-#include <cmath>
 #include <filesystem>
+#include <span>
 #include <vector>
 
+#include "base/relative_error.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
 
@@ -53,17 +54,9 @@ inline std::vector<std::filesystem::path> hf_cases(const std::filesystem::path& 
   return cases;
 }
 
-// ‖ours - theirs‖ / ‖theirs‖. Of a reference that is 0 (scores of a single token have no gradient):
-// the size itself.
-template <class Ours>
-double relative_error(const Ours& ours, const std::vector<double>& theirs) {
-  double difference = 0;
-  double size = 0;
-  for (size_t i = 0; i < theirs.size(); ++i) {
-    difference += (ours[i] - theirs[i]) * (ours[i] - theirs[i]);
-    size += theirs[i] * theirs[i];
-  }
-  return std::sqrt(size > 0 ? difference / size : difference);
+// Of fp32 results. (A reference may be 0: scores of a single token have no gradient.)
+inline double relative_error(std::span<const float> ours, const std::vector<double>& theirs) {
+  return relative_error(std::vector<double>(ours.begin(), ours.end()), theirs);
 }
 
 }  // namespace coda

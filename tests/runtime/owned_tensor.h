@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/relative_error.h"
 #include "coda/program.h"
 #include "coda/tensor.h"
 #include "runtime/values.h"
@@ -46,16 +47,5 @@ class OwnedTensor {
   int64_t rows_, cols_, stride_;
   std::vector<std::byte> bytes_;
 };
-
-// ‖a - b‖₂ / ‖b‖₂; NaN counts as infinite.
-inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  const double error = std::sqrt(difference) / std::sqrt(norm == 0 ? 1 : norm);
-  return std::isnan(error) || a.size() != b.size() ? INFINITY : error;
-}
 
 }  // namespace coda
