@@ -52,11 +52,12 @@ std::vector<fs::path> files_of(const fs::path& folder, const TextOptions& option
   return files;
 }
 
-void require_sequence(const Tokens& tokens, int64_t sequence, const std::string& what) {
+void require_sequence(const Tokens& tokens, int64_t sequence, const std::string& what,
+                      const std::string& remedy = "give more data or shorter sequences") {
   if (tokens.size() > sequence) return;
   throw Error(tokens.source + ": " + what + " has " + std::to_string(tokens.size()) +
               " tokens, but a sequence of " + std::to_string(sequence) + " needs " +
-              std::to_string(sequence + 1) + " (give more data or shorter sequences)");
+              std::to_string(sequence + 1) + " (" + remedy + ")");
 }
 
 }  // namespace
@@ -138,7 +139,10 @@ TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence)
   TokenSplit split{tokens.slice(0, border), tokens.slice(border, tokens.size())};
   require_sequence(tokens, sequence, "the data");
   require_sequence(split.train, sequence, "the part for training");
-  if (count > 0) require_sequence(split.held_out, sequence, "the held-out part");
+  if (count > 0) {
+    require_sequence(split.held_out, sequence, "the held-out part",
+                     "give more data or shorter sequences, or hold out more of it, or nothing");
+  }
   return split;
 }
 
