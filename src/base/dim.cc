@@ -22,13 +22,13 @@ bool is_identifier(std::string_view text) {
 
 int64_t checked_add(int64_t a, int64_t b) {
   int64_t result = 0;
-  require(!__builtin_add_overflow(a, b, &result), "a size does not fit 64 bits");
+  if (__builtin_add_overflow(a, b, &result)) throw Error("a size does not fit 64 bits");
   return result;
 }
 
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t result = 0;
-  require(!__builtin_mul_overflow(a, b, &result), "a size does not fit 64 bits");
+  if (__builtin_mul_overflow(a, b, &result)) throw Error("a size does not fit 64 bits");
   return result;
 }
 
@@ -104,8 +104,9 @@ int64_t Dim::evaluate(const DimValues& values) const {
   int64_t size = constant_;
   for (const auto& [symbol, coefficient] : terms_) {
     const auto found = values.find(symbol);
-    require(found != values.end(),
-            "dimension symbol '" + symbol + "' has no value (needed for " + text() + ")");
+    if (found == values.end()) {
+      throw Error("dimension symbol '" + symbol + "' has no value (needed for " + text() + ")");
+    }
     size = checked_add(size, checked_mul(coefficient, found->second));
   }
   if (size <= 0) {

@@ -3,6 +3,8 @@
 // simplifications that keep equal values equal nodes. Composite operations (silu, gelu, sub, ...)
 // expand here into base ones, and only here; how is in their rows of the table.
 #include <algorithm>
+#include <initializer_list>
+#include <span>
 
 #include "coda/graph.h"
 #include "ir/check.h"
@@ -31,22 +33,30 @@ bool broadcast_dim(const Dim& a, const Dim& b, Dim& out) {
   return fits;
 }
 
-Value make(Elementwise fn, const std::vector<Value>& operands, const Where& where) {
+Value make(Elementwise fn, std::span<const Value> operands, const Where& where) {
   Node node;
   node.op = Op::elementwise;
   node.fn = fn;
+  node.operands.reserve(operands.size());
+  const auto wrong = [&](const char* problem) {
+    fail(info(fn).name.data(), {operands.begin(), operands.end()}, problem, where);
+  };
   for (const Value& v : operands) {
-    check(v.graph == operands[0].graph, info(fn).name.data(), operands,
-          "operands of different graphs", where);
+    if (v.graph != operands[0].graph) wrong("operands of different graphs");
     const bool fits = broadcast_dim(node.shape.rows, v.shape().rows, node.shape.rows) &&
                       broadcast_dim(node.shape.cols, v.shape().cols, node.shape.cols);
-    check(fits, info(fn).name.data(), operands,
+    if (!fits) {
+      wrong(
           "shapes do not broadcast; each dimension must be equal or 1 (reduce, slice or repeat "
-          "first)",
-          where);
+          "first)");
+    }
     node.operands.push_back(v.id);
   }
   return operands[0].graph->value(operands[0].graph->intern(std::move(node)));
+}
+
+Value make(Elementwise fn, std::initializer_list<Value> operands, const Where& where) {
+  return make(fn, std::span(operands.begin(), operands.size()), where);
 }
 
 Value fold_constants(Elementwise fn, const std::vector<Value>& operands) {
@@ -128,7 +138,7 @@ void order(Value& a, Value& b) {
 }  // namespace
 
 Value add(Value a, Value b, Where where) {
-  if (all_constant({a, b})) return fold_constants(Elementwise::add, {a, b});
+  if (is_constant(a) && is_constant(b)) return fold_constants(Elementwise::add, {a, b});
   if (is_constant(a, 0)) return b;
   if (is_constant(b, 0)) return a;
   if (a == b) return mul(a, a.graph->constant(2), where);
@@ -139,14 +149,14 @@ Value add(Value a, Value b, Where where) {
 }
 
 Value mul(Value a, Value b, Where where) {
-  if (all_constant({a, b})) return fold_constants(Elementwise::mul, {a, b});
+  if (is_constant(a) && is_constant(b)) return fold_constants(Elementwise::mul, {a, b});
   if (is_constant(a, 1)) return b;
   if (is_constant(b, 1)) return a;
   const bool outer = (a.shape().is_per_row() && b.shape().is_per_column()) ||
                      (a.shape().is_per_column() && b.shape().is_per_row());
   if (a.shape().is_vector() && b.shape().is_vector() && !outer) {
-    check(a.shape() == b.shape() || a.shape().is_scalar() || b.shape().is_scalar(), "mul", {a, b},
-          "vectors of different lengths", where);
+    const bool fits = a.shape() == b.shape() || a.shape().is_scalar() || b.shape().is_scalar();
+    if (!fits) fail("mul", {a, b}, "vectors of different lengths", where);
     return vector_product(a, b, where);
   }
   order(a, b);
@@ -165,8 +175,9 @@ Value mul(Value a, Value b, Where where) {
 }
 
 Value elementwise(Elementwise fn, std::vector<Value> x, Where where) {
-  check(static_cast<int>(x.size()) == info(fn).arity, info(fn).name.data(), x,
-        "takes " + std::to_string(info(fn).arity) + " operands", where);
+  if (static_cast<int>(x.size()) != info(fn).arity) {
+    fail(info(fn).name.data(), x, "takes " + std::to_string(info(fn).arity) + " operands", where);
+  }
   switch (fn) {
     case Elementwise::add: return add(x[0], x[1], where);
     case Elementwise::mul: return mul(x[0], x[1], where);

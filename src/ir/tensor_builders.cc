@@ -23,13 +23,13 @@ Value make(Value any, Op op, Shape shape, std::vector<int> operands) {
 
 Value make(Value any, Node node) { return any.graph->value(any.graph->intern(std::move(node))); }
 
-Dim rows_of(const MatmulOperands& s) {
+const Dim& rows_of(const MatmulOperands& s) {
   return s.transposes.a ? s.a.shape().cols : s.a.shape().rows;
 }
-Dim depth_of(const MatmulOperands& s) {
+const Dim& depth_of(const MatmulOperands& s) {
   return s.transposes.a ? s.a.shape().rows : s.a.shape().cols;
 }
-Dim cols_of(const MatmulOperands& s) {
+const Dim& cols_of(const MatmulOperands& s) {
   return s.transposes.b ? s.b.shape().rows : s.b.shape().cols;
 }
 
@@ -75,17 +75,19 @@ Value row_centred_squares(Value x, Where) {
 }
 
 Value select_column(Value x, Value index, Where where) {
-  check(index.shape().rows == x.shape().rows && index.shape().cols.is(1), "select_column",
-        {x, index}, "the index must be one value a row", where);
+  if (index.shape().rows != x.shape().rows || !index.shape().cols.is(1))
+    fail("select_column", {x, index}, "the index must be one value a row", where);
   return make(x, Op::select_column, {x.shape().rows, 1}, {x.id, index.id});
 }
 
 Value group_sum(Value x, const Dim& group, Where where) {
   const Dim& cols = x.shape().cols;
-  check(cols.is_constant() && group.is_constant() && group.constant() > 0 &&
-            cols.constant() % group.constant() == 0,
-        "group_sum", {x}, "columns must be a constant multiple of the group " + group.text(),
-        where);
+  const bool fits = cols.is_constant() && group.is_constant() && group.constant() > 0 &&
+                    cols.constant() % group.constant() == 0;
+  if (!fits) {
+    fail("group_sum", {x}, "columns must be a constant multiple of the group " + group.text(),
+         where);
+  }
   Node node;
   node.op = Op::group_sum;
   node.dim = group;
@@ -95,8 +97,9 @@ Value group_sum(Value x, const Dim& group, Where where) {
 }
 
 Value group_repeat(Value x, const Dim& group, Where where) {
-  check(group.is_constant() && group.constant() > 0, "group_repeat", {x},
-        "the group must be a positive constant, not " + group.text(), where);
+  if (!group.is_constant() || group.constant() <= 0) {
+    fail("group_repeat", {x}, "the group must be a positive constant, not " + group.text(), where);
+  }
   Node node;
   node.op = Op::group_repeat;
   node.dim = group;
@@ -112,14 +115,18 @@ Value matmul(const std::vector<MatmulOperands>& segments, Where where) {
   node.shape = {rows_of(segments[0]), cols_of(segments[0])};
   bool has_vector = false;
   for (const MatmulOperands& s : segments) {
-    const Dim depth_b = s.transposes.b ? s.b.shape().cols : s.b.shape().rows;
-    check(depth_of(s) == depth_b, "matmul", {s.a, s.b},
-          "contracts " + depth_of(s).text() + " with " + depth_b.text() +
-              "; transpose an operand or check the weight's layout ([out, in] for linear, [in, "
-              "out] for conv1d)",
-          where);
-    check(rows_of(s) == node.shape.rows && cols_of(s) == node.shape.cols, "matmul", {s.a, s.b},
-          "a segment's product is not " + node.shape.text() + " as the first one's", where);
+    const Dim& depth_b = s.transposes.b ? s.b.shape().cols : s.b.shape().rows;
+    if (depth_of(s) != depth_b) {
+      fail("matmul", {s.a, s.b},
+           "contracts " + depth_of(s).text() + " with " + depth_b.text() +
+               "; transpose an operand or check the weight's layout ([out, in] for linear, [in, "
+               "out] for conv1d)",
+           where);
+    }
+    if (rows_of(s) != node.shape.rows || cols_of(s) != node.shape.cols) {
+      fail("matmul", {s.a, s.b},
+           "a segment's product is not " + node.shape.text() + " as the first one's", where);
+    }
     has_vector = has_vector || s.a.shape().is_vector() || s.b.shape().is_vector();
     node.operands.push_back(s.a.id);
     node.operands.push_back(s.b.id);
@@ -139,12 +146,13 @@ Value conv1d(Value x, Value w, Where where) { return matmul({{x, w, {false, fals
 
 Value split_pair(Value x, const Dim& group, int which, Where where) {
   const auto half = x.shape().cols.half();
-  check(half.has_value(), "split_pair", {x}, "an odd number of columns has no pairs", where);
+  if (!half) fail("split_pair", {x}, "an odd number of columns has no pairs", where);
   const bool fits =
       group == x.shape().cols ||
       (group.is_constant() && group.constant() >= 2 && group.constant() % 2 == 0 &&
        (!x.shape().cols.is_constant() || x.shape().cols.constant() % group.constant() == 0));
-  check(fits, "split_pair", {x}, "columns are not a multiple of the group " + group.text(), where);
+  if (!fits)
+    fail("split_pair", {x}, "columns are not a multiple of the group " + group.text(), where);
   const Node& source = node_of(x);
   if (source.op == Op::merge_pairs && source.dim == group)
     return operand(x, static_cast<size_t>(which));
@@ -158,8 +166,8 @@ Value split_pair(Value x, const Dim& group, int which, Where where) {
 }
 
 Value merge_pairs(Value first, Value second, const Dim& group, Where where) {
-  check(first.shape() == second.shape(), "merge_pairs", {first, second},
-        "the members' shapes differ", where);
+  if (first.shape() != second.shape())
+    fail("merge_pairs", {first, second}, "the members' shapes differ", where);
   const Node& a = node_of(first);
   const Node& b = node_of(second);
   if (a.op == Op::split_pair && b.op == Op::split_pair && a.operands == b.operands &&
@@ -178,10 +186,11 @@ Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where) {
   if (offset.is(0) && cols == x.shape().cols) return x;
   const Dim end = offset + cols;
   const bool decidable = end.is_constant() && x.shape().cols.is_constant() && offset.is_constant();
-  check(!decidable || (offset.constant() >= 0 && cols.constant() > 0 &&
-                       end.constant() <= x.shape().cols.constant()),
-        "slice_columns", {x},
-        "columns [" + offset.text() + ", " + end.text() + ") are not all there", where);
+  if (decidable && (offset.constant() < 0 || cols.constant() <= 0 ||
+                    end.constant() > x.shape().cols.constant())) {
+    fail("slice_columns", {x},
+         "columns [" + offset.text() + ", " + end.text() + ") are not all there", where);
+  }
   const Node& source = node_of(x);
   if (source.op == Op::concat_columns) {
     Dim start = 0;
@@ -208,7 +217,7 @@ Value concat_columns(const std::vector<Value>& parts, Where where) {
   bool whole =
       node_of(parts[0]).op == Op::slice_columns;  // adjacent slices of one value that cover it
   for (const Value& part : parts) {
-    check(part.shape().rows == node.shape.rows, "concat_columns", parts, "rows differ", where);
+    if (part.shape().rows != node.shape.rows) fail("concat_columns", parts, "rows differ", where);
     const Node& slice = node_of(part);
     whole = whole && slice.op == Op::slice_columns &&
             slice.operands == node_of(parts[0]).operands && slice.dim == node.shape.cols;
@@ -220,7 +229,8 @@ Value concat_columns(const std::vector<Value>& parts, Where where) {
 }
 
 Value repeat_columns(Value x, int64_t repeat, Where where) {
-  check(repeat >= 1, "repeat_columns", {x}, "repeats " + std::to_string(repeat) + " times", where);
+  if (repeat < 1)
+    fail("repeat_columns", {x}, "repeats " + std::to_string(repeat) + " times", where);
   if (repeat == 1) return x;
   Node node;
   node.op = Op::repeat_columns;
@@ -231,15 +241,16 @@ Value repeat_columns(Value x, int64_t repeat, Where where) {
 }
 
 Value gather_rows(Value table, Value index, Where where) {
-  check(index.shape().cols.is(1), "gather_rows", {table, index},
-        "the index must be one value a row", where);
+  if (!index.shape().cols.is(1))
+    fail("gather_rows", {table, index}, "the index must be one value a row", where);
   return make(table, Op::gather_rows, {index.shape().rows, table.shape().cols},
               {table.id, index.id});
 }
 
 Value transpose(Value v, Where where) {
-  check(v.shape().is_vector(), "transpose", {v},
-        "only vectors are transposed; a matmul takes a transposed operand", where);
+  if (!v.shape().is_vector())
+    fail("transpose", {v}, "only vectors are transposed; a matmul takes a transposed operand",
+         where);
   if (v.shape().is_scalar()) return v;
   if (node_of(v).op == Op::transpose) return operand(v, 0);
   return make(v, Op::transpose, {v.shape().cols, v.shape().rows}, {v.id});

@@ -526,14 +526,17 @@ program::TileMap ProgramWriter::map_tiles() const {
 }
 
 Program ProgramWriter::finish() {
-  const program::TileMap map = map_tiles();
+  program::TileMap map = map_tiles();
   const bool any_centred =
       std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
         return step.kind == StepKind::row_partial && step.partial == PartialKind::centred;
       });
-  if (any_centred) reduce_members_apart(map);
+  if (any_centred) {
+    reduce_members_apart(map);
+    map = map_tiles();
+  }
   // Row partials are counted in base columns, which are known once all of the space's values are.
-  for (const TileSpace& space : tile_spaces(program_)) {
+  for (const TileSpace& space : map.spaces) {
     for (int i : space.steps) {
       const Step& step = program_.steps[static_cast<size_t>(i)];
       if (step.kind != StepKind::row_partial) continue;

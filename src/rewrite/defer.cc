@@ -57,6 +57,7 @@ class Defer {
 
   std::vector<Value> values(const Node& n) {
     std::vector<Value> out;
+    out.reserve(n.operands.size());
     for (int operand : n.operands) out.push_back(value(operand));
     return out;
   }

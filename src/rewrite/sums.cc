@@ -61,6 +61,7 @@ class Sums {
       return n.shape.is_tensor() ? tensor_sum(terms) : vector_sum(terms, n.shape);
     }
     std::vector<Value> operands;
+    operands.reserve(n.operands.size());
     for (int operand : n.operands) operands.push_back(value(operand));
     return rebuild(graph_, n, operands);
   }
