@@ -23,7 +23,8 @@ InverseLink inverse_link(const Graph& graph, int id) {
 InverseClasses::InverseClasses(const Graph& graph) : graph_(graph) {
   parent_.resize(static_cast<size_t>(graph.size()));
   std::iota(parent_.begin(), parent_.end(), 0);
-  members_.resize(parent_.size());
+  next_.assign(parent_.size(), -1);
+  last_ = parent_;
 }
 
 int InverseClasses::of(int id) const {
@@ -34,8 +35,12 @@ int InverseClasses::of(int id) const {
 void InverseClasses::add(int id, bool live) {
   if (!live) return;
   const InverseLink link = inverse_link(graph_, id);
-  if (link.operand >= 0) parent_[static_cast<size_t>(id)] = of(link.operand);
-  members_[static_cast<size_t>(of(id))].push_back(id);
+  if (link.operand < 0) return;
+  const int first = of(link.operand);
+  parent_[static_cast<size_t>(id)] = first;
+  int& last = last_[static_cast<size_t>(first)];
+  next_[static_cast<size_t>(last)] = id;
+  last = id;
 }
 
 }  // namespace coda

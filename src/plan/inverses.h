@@ -17,14 +17,14 @@ class InverseClasses {
   // node.
   void add(int id, bool live);
   int of(int id) const;
-  const std::vector<int>& members(int vertex) const {
-    return members_[static_cast<size_t>(of(vertex))];
-  }
+  // The next node of the same class, ascending, or -1; the first is of(id).
+  int next(int id) const { return next_[static_cast<size_t>(id)]; }
 
  private:
   const Graph& graph_;
   std::vector<int> parent_;
-  std::vector<std::vector<int>> members_;
+  std::vector<int> next_;
+  std::vector<int> last_;  // of a class
 };
 
 // For y linked to its operand x: how x comes from y.

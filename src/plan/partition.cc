@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "ir/node_set.h"
+#include "ir/readers.h"
 #include "ir/rebuild.h"
 #include "plan/inverses.h"
 #include "plan/min_cut.h"
@@ -19,21 +21,24 @@ bool is_reduction(Op op) {
          op == Op::row_centred_squares || op == Op::select_column;
 }
 
+std::vector<int> roots_of(const JointGraph& joint) {
+  std::vector<int> roots = joint.outputs;
+  for (int g : joint.gradients) {
+    if (g >= 0) roots.push_back(g);
+  }
+  return roots;
+}
+
 class Partitioner {
  public:
   explicit Partitioner(const PartitionRequest& request)
-      : request_(request), joint_(*request.joint), graph_(*joint_.graph), classes_(graph_) {
-    std::vector<int> roots = joint_.outputs;
-    for (int g : joint_.gradients) {
-      if (g >= 0) roots.push_back(g);
-    }
-    live_ = reached_from(graph_, roots);
-    readers_.resize(static_cast<size_t>(graph_.size()));
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (!live(id)) continue;
-      for (int operand : graph_.node(id).operands)
-        readers_[static_cast<size_t>(operand)].push_back(id);
-    }
+      : request_(request),
+        joint_(*request.joint),
+        graph_(*joint_.graph),
+        classes_(graph_),
+        live_(reached_from(graph_, roots_of(joint_))),
+        readers_(graph_, live_),
+        seen_(graph_.size()) {
     out_.order = order_units(joint_, live_, readers_, request.fuse);
     schedule_ = std::make_unique<Schedule>(joint_, out_.order, request.fuse);
     schedule_->compute(live_, out_.reduced);
@@ -117,15 +122,15 @@ class Partitioner {
 
   // What the program that makes `root` reads: tensors that neither it makes as tiles nor that float
   // into it.
-  void gather(int root, std::set<int>& needs) const {
+  void gather(int root, std::set<int>& needs) {
     std::vector<int> pending{root};
-    std::set<int> seen;
+    seen_.clear();
     const Schedule::Time& t = schedule_->of(root);
     const bool backward = !is_forward(root);
     while (!pending.empty()) {
       const int id = pending.back();
       pending.pop_back();
-      if (!seen.insert(id).second || graph_.node(id).op == Op::matmul) continue;
+      if (!seen_.insert(id) || graph_.node(id).op == Op::matmul) continue;
       for (int operand : graph_.node(id).operands) {
         if (!is_tensor(operand)) continue;
         // What floats is made in the program itself, unless it is a root: then it has needs of its
@@ -145,8 +150,7 @@ class Partitioner {
   }
 
   // Needs of all programs of a phase, forward and backward values apart.
-  void phase_needs(bool backward, std::set<int>& forward_values,
-                   std::set<int>& backward_values) const {
+  void phase_needs(bool backward, std::set<int>& forward_values, std::set<int>& backward_values) {
     std::set<int> all;
     for (int id : backward ? backward_stores_ : forward_stores_) gather(id, all);
     for (int id : reductions_) {
@@ -155,7 +159,7 @@ class Partitioner {
     for (int id : all) (is_forward(id) ? forward_values : backward_values).insert(id);
   }
 
-  void gather_reduction(int id, std::set<int>& needs) const {
+  void gather_reduction(int id, std::set<int>& needs) {
     const int operand = graph_.node(id).operands[0];
     if (is_source(graph_, operand) || (is_forward(operand) && !is_forward(id))) {
       needs.insert(operand);
@@ -207,11 +211,11 @@ class Partitioner {
     std::set<int> saved;
     for (int v : minimum_cut(problem)) saved.insert(representative(v));
     saved.insert(request_.also_saved.begin(), request_.also_saved.end());
-    const bool changed = saved != out_.saved;
-    out_.saved = saved;
     for (int id : saved) {
       if (!is_source(graph_, id)) forward_stores_.insert(id);
     }
+    const bool changed = saved != out_.saved;
+    out_.saved = std::move(saved);
     return changed;
   }
 
@@ -220,7 +224,7 @@ class Partitioner {
   int representative(int vertex) const {
     int best = -1;
     int best_rank = -1;
-    for (int id : classes_.members(vertex)) {
+    for (int id = classes_.of(vertex); id >= 0; id = classes_.next(id)) {
       if (!live(id) || !is_forward(id)) continue;
       const bool storable =
           is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
@@ -276,7 +280,7 @@ class Partitioner {
   void choose_stand_ins() {
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id) || !is_forward(id) || out_.saved.contains(id)) continue;
-      for (int member : classes_.members(classes_.of(id))) {
+      for (int member = classes_.of(id); member >= 0; member = classes_.next(member)) {
         if (out_.saved.contains(member)) out_.stand_in[id] = member;
       }
     }
@@ -374,17 +378,17 @@ class Partitioner {
   // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor
   // is read by units (also through views); a program that holds its tile makes it itself. A
   // reduction is read by every program that uses a value made from it.
-  Position deadline(int id, bool backward) const {
+  Position deadline(int id, bool backward) {
     Position first = phase_end(backward);
     const bool is_vector = !is_tensor(id);
     const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
-    std::set<int> seen;
+    seen_.clear();
     std::vector<int> pending{id};
     while (!pending.empty()) {
       const int v = pending.back();
       pending.pop_back();
-      for (int reader : readers_[static_cast<size_t>(v)]) {
-        if (is_forward(reader) == backward || !seen.insert(reader).second) continue;
+      for (int reader : readers_.of(v)) {
+        if (is_forward(reader) == backward || !seen_.insert(reader)) continue;
         const int k = out_.order.unit_of[static_cast<size_t>(reader)];
         if (k >= 0) {
           first = std::min(first, Position{k, 0});
@@ -413,8 +417,8 @@ class Partitioner {
     for (int k = std::max(earliest.slot, 0);
          request_.fuse && k < static_cast<int>(out_.order.units.size()); ++k) {
       const Position at{k, 0};
-      if (at < earliest || !(at < deadline) || unit(k).is_backward != backward || !unit(k).is_gemm)
-        continue;
+      if (!(at < deadline)) break;
+      if (at < earliest || unit(k).is_backward != backward || !unit(k).is_gemm) continue;
       if (!has_tiles_of(k, graph_.node(value).shape)) continue;
       const double extra = extra_loads(value, at, backward);
       if (extra <= least) {
@@ -494,9 +498,10 @@ class Partitioner {
   const JointGraph& joint_;
   const Graph& graph_;
   InverseClasses classes_;
-  Partition out_;
   std::vector<bool> live_;
-  std::vector<std::vector<int>> readers_;
+  Readers readers_;
+  NodeSet seen_;  // of one walk
+  Partition out_;
   std::unique_ptr<Schedule> schedule_;
   bool schedule_is_stale_ = false;
   std::set<int> forward_stores_;

@@ -27,12 +27,12 @@ std::string operands_key(const Node& n, size_t side) {
 // and what stands between units is done as soon as it can be.
 class Progress {
  public:
-  Progress(const Graph& graph, const std::vector<std::vector<int>>& readers,
-           const std::vector<Unit>& units, const std::vector<bool>& live)
+  Progress(const Graph& graph, const Readers& readers, const std::vector<Unit>& units,
+           const std::vector<bool>& live)
       : readers_(readers),
         units_(units),
-        unit_of_(readers.size(), -1),
-        missing_(readers.size(), 0),
+        unit_of_(live.size(), -1),
+        missing_(live.size(), 0),
         missing_of_unit_(units.size(), 0) {
     for (size_t u = 0; u < units.size(); ++u) {
       for (int id : units[u].nodes) unit_of_[static_cast<size_t>(id)] = static_cast<int>(u);
@@ -65,7 +65,7 @@ class Progress {
     while (!done.empty()) {
       const int id = done.back();
       done.pop_back();
-      for (int reader : readers_[static_cast<size_t>(id)]) {
+      for (int reader : readers_.of(id)) {
         if (is_of_unit(reader)) {
           if (--missing_of_unit(reader) == 0)
             became_ready_.push_back(unit_of_[static_cast<size_t>(reader)]);
@@ -76,7 +76,7 @@ class Progress {
     }
   }
 
-  const std::vector<std::vector<int>>& readers_;
+  const Readers& readers_;
   const std::vector<Unit>& units_;
   std::vector<int> unit_of_;
   std::vector<int> missing_;          // of a node: operands that are not done
@@ -86,10 +86,11 @@ class Progress {
 
 class Ordering {
  public:
-  Ordering(const JointGraph& joint, const std::vector<bool>& live,
-           const std::vector<std::vector<int>>& readers, bool join)
+  Ordering(const JointGraph& joint, const std::vector<bool>& live, const Readers& readers,
+           bool join)
       : joint_(joint), graph_(*joint.graph), live_(live), readers_(readers) {
     collect();
+    sorted_ = sort();
     if (join) {
       join_by(0);
       join_by(1);
@@ -99,11 +100,10 @@ class Ordering {
   UnitOrder run() {
     UnitOrder order;
     order.unit_of.assign(static_cast<size_t>(graph_.size()), -1);
-    const std::vector<int> sorted = sort();
     std::vector<int> forward;
     std::vector<int> main;
     std::vector<int> weights;
-    for (int u : sorted) {
+    for (int u : sorted_) {
       const Unit& unit = units_[static_cast<size_t>(u)];
       (!unit.is_backward ? forward : unit.contracts_rows ? weights : main).push_back(u);
     }
@@ -138,10 +138,9 @@ class Ordering {
   // All products with equal operands on one side at once; where that makes a cycle (one of a group
   // depends on another), one by one, leaving out those that do.
   void join_by(size_t side) {
-    const std::vector<Unit> before = units_;
     std::map<std::string, size_t> first;
     std::vector<Unit> joined;
-    for (const Unit& unit : before) {
+    for (const Unit& unit : units_) {
       auto [entry, is_new] = first.try_emplace(key_of(unit, side), joined.size());
       if (is_new || !unit.is_gemm) {
         joined.push_back(unit);
@@ -149,10 +148,7 @@ class Ordering {
         append_nodes(joined[entry->second], unit);
       }
     }
-    units_ = joined;
-    if (!sort().empty()) return;
-    units_ = before;
-    join_one_by_one(side);
+    if (joined.size() != units_.size() && !replace_units(std::move(joined))) join_one_by_one(side);
   }
 
   void join_one_by_one(size_t side) {
@@ -161,15 +157,23 @@ class Ordering {
       if (!units_[u].is_gemm) continue;
       auto [entry, is_new] = first.try_emplace(key_of(units_[u], side), u);
       if (is_new) continue;
-      const std::vector<Unit> before = units_;
-      append_nodes(units_[entry->second], before[u]);
-      units_.erase(units_.begin() + static_cast<std::ptrdiff_t>(u));
-      if (sort().empty()) {
-        units_ = before;
-      } else {
-        --u;
-      }
+      std::vector<Unit> joined = units_;
+      append_nodes(joined[entry->second], joined[u]);
+      joined.erase(joined.begin() + static_cast<std::ptrdiff_t>(u));
+      if (replace_units(std::move(joined))) --u;
     }
+  }
+
+  // Unless that makes a cycle.
+  bool replace_units(std::vector<Unit> units) {
+    std::swap(units_, units);
+    std::vector<int> sorted = sort();
+    if (sorted.empty()) {
+      std::swap(units_, units);
+      return false;
+    }
+    sorted_ = std::move(sorted);
+    return true;
   }
 
   std::string key_of(const Unit& unit, size_t side) const {
@@ -258,14 +262,15 @@ class Ordering {
   const JointGraph& joint_;
   const Graph& graph_;
   const std::vector<bool>& live_;
-  const std::vector<std::vector<int>>& readers_;
+  const Readers& readers_;
   std::vector<Unit> units_;
+  std::vector<int> sorted_;  // in the order in which they can run
 };
 
 }  // namespace
 
 UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live,
-                      const std::vector<std::vector<int>>& readers, bool join) {
+                      const Readers& readers, bool join) {
   return Ordering(joint, live, readers, join).run();
 }
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "ir/readers.h"
 #include "rewrite/joint.h"
 
 namespace coda {
@@ -24,9 +25,8 @@ struct UnitOrder {
   std::vector<int> unit_of;  // by node; -1 where the node is no unit's
 };
 
-// `live`: nodes that the roots reach; `readers`, by node: those of them that have it as an operand,
-// once for each time.
+// `live`: nodes that the roots reach; `readers`: of these.
 UnitOrder order_units(const JointGraph& joint, const std::vector<bool>& live,
-                      const std::vector<std::vector<int>>& readers, bool join);
+                      const Readers& readers, bool join);
 
 }  // namespace coda

@@ -2,8 +2,10 @@
 #include "rewrite/row_blocks.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
+#include "ir/readers.h"
 #include "ir/rebuild.h"
 #include "rewrite/joint.h"
 
@@ -20,11 +22,7 @@ class Finder {
       if (g >= 0) roots.push_back(g);
     }
     live_ = reached_from(graph_, roots);
-    readers_.resize(static_cast<size_t>(graph_.size()));
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (!live(id)) continue;
-      for (int o : graph_.node(id).operands) readers_[static_cast<size_t>(o)].push_back(id);
-    }
+    readers_.emplace(graph_, live_);
     find_waiting(request);
   }
 
@@ -115,7 +113,7 @@ class Finder {
       if (!seen.insert(id).second) continue;
       const Node& n = graph_.node(id);
       if (n.op != Op::matmul) std::for_each(n.operands.begin(), n.operands.end(), visit);
-      for (int reader : readers_[static_cast<size_t>(id)]) {
+      for (int reader : readers_->of(id)) {
         if (graph_.node(reader).op != Op::matmul) visit(reader);
       }
     }
@@ -127,7 +125,7 @@ class Finder {
       return refuse(describe(value) + " that is made of it waits for the upstream gradient");
     }
     need(value);
-    for (int reader : readers_[static_cast<size_t>(value)]) {
+    for (int reader : readers_->of(value)) {
       const Node& n = graph_.node(reader);
       if (n.op == Op::opaque) return refuse(n.name + " reads it whole");
       if (waits(reader)) {
@@ -151,7 +149,7 @@ class Finder {
       sums = sums || over_rows;
     }
     if (!sums) return;
-    for (int reader : readers_[static_cast<size_t>(id)]) {
+    for (int reader : readers_->of(id)) {
       if (graph_.node(reader).op == Op::opaque) refuse(describe(reader) + " reads its products");
     }
     if (std::find(blocks_.sums.begin(), blocks_.sums.end(), id) == blocks_.sums.end())
@@ -169,7 +167,7 @@ class Finder {
   const DimValues& sizes_;
   RowBlocks blocks_;
   std::vector<bool> live_;
-  std::vector<std::vector<int>> readers_;
+  std::optional<Readers> readers_;
   std::vector<bool> waits_;
   std::set<int> early_;
 };

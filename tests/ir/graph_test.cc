@@ -10,12 +10,16 @@
 
 #include "coda/builders.h"
 #include "coda/error.h"
+#include "ir/readers.h"
+#include "ir/rebuild.h"
 
 namespace coda {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class GraphTest : public testing::Test {
  protected:
@@ -27,6 +31,39 @@ class GraphTest : public testing::Test {
   Value weight = g.parameter("weight", {6, 8});
   const Node& node(Value v) const { return g.node(v.id); }
 };
+
+TEST_F(GraphTest, ConstantsAreEqualByTheirBits) {
+  EXPECT_EQ(g.constant(std::nan("")), g.constant(std::nan("")));
+  EXPECT_NE(g.constant(0.0), g.constant(-0.0));
+}
+
+TEST_F(GraphTest, WhatANodeWasMadeFromIsMadeAnewWhenItHasBecomeAnInput) {
+  const Value sum = row_sum(x * x);
+  g.become_input(sum.id, "given");
+  EXPECT_EQ(g.find_input("given"), sum.id);
+  const Value again = row_sum(x * x);
+  EXPECT_NE(again, sum);
+  EXPECT_EQ(node(again).op, Op::row_sum);
+}
+
+TEST_F(GraphTest, ReadersAreListedAscendingAndOnceForEachOperand) {
+  const Value square = x * x;
+  const Value sum = square + y;
+  const Value dead = x + y;
+  const Readers readers(g, reached_from(g, {sum.id}));
+  EXPECT_THAT(readers.of(x.id), ElementsAre(square.id, square.id));
+  EXPECT_THAT(readers.of(y.id), ElementsAre(sum.id));
+  EXPECT_THAT(readers.of(dead.id), IsEmpty());
+}
+
+TEST_F(GraphTest, APassFromRootToRootSeesEachNodeOnceAndOperandsFirst) {
+  const Value a = exp(x);
+  const Value b = a + y;
+  std::vector<bool> seen;
+  EXPECT_THAT(newly_reached(g, a.id, seen), ElementsAre(x.id, a.id));
+  EXPECT_THAT(newly_reached(g, b.id, seen), ElementsAre(y.id, b.id));
+  EXPECT_THAT(newly_reached(g, b.id, seen), IsEmpty());
+}
 
 TEST_F(GraphTest, EqualNodesAreOneObject) {
   EXPECT_EQ(x * y, x * y);
