@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // coda info: the processor, the backends and the versions, for reports and for oneself.
 #include <fmt/format.h>
+#include <omp.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -118,6 +119,7 @@ void run(bool as_json) {
       {"version", CODA_VERSION},
       {"processor", cpuinfo("model name")},
       {"cores", std::thread::hardware_concurrency()},
+      {"threads", omp_get_max_threads()},
       {"vector extensions", vector_extensions()},
       {"memory", fmt::format("{:.1f} GB", memory_bytes() / 1e9)},
       {"backends", "cpu, hopper"},

@@ -7,6 +7,7 @@
 
 #include "coda/error.h"
 #include "io/model_config.h"
+#include "train/checkpoint.h"
 
 namespace coda::tools {
 namespace {
@@ -36,7 +37,9 @@ ModelFlags::ModelFlags() {
 }
 
 void ModelFlags::add_to(CLI::App& command) {
-  auto* from = command.add_option("--config", config, "Sizes from this folder's config.json");
+  auto* from = command.add_option(
+      "--config", config,
+      "Sizes from the config.json of this folder, or of the newest checkpoint in it");
   from->type_name("FOLDER")->group(kGroup);
   auto option = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->excludes(from)->group(kGroup);
@@ -61,7 +64,7 @@ void ModelFlags::add_to(CLI::App& command) {
 }
 
 ModelConfig ModelFlags::build(int64_t sequence) const {
-  if (!config.empty()) return io::read_model_config(config);
+  if (!config.empty()) return io::read_model_config(train::find_model_folder(config));
   const std::string source = "the model's sizes";
   require(sizes.heads >= 1 && sizes.hidden >= 1,
           source + ": --heads and --hidden must be at least 1");

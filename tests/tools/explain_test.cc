@@ -109,7 +109,12 @@ TEST(Info, NamesTheVersionTheProcessorAndTheBackends) {
   const CommandResult result = run_coda({"info", "--json"});
   EXPECT_EQ(result.status, 0) << result.err;
   const json info = json::parse(result.out);
-  for (const char* key : {"version", "processor", "backends"}) EXPECT_FALSE(info[key].empty());
+  for (const char* key : {"version", "processor", "vector extensions", "backends", "cpu products",
+                          "compiler", "gpu", "nvrtc"}) {
+    EXPECT_TRUE(info[key].is_string() && !info[key].get<std::string>().empty()) << key;
+  }
+  EXPECT_GE(info["cores"], 1);
+  EXPECT_EQ(info["threads"], 1) << "as OMP_NUM_THREADS says";
 }
 
 TEST(Help, IsThereForEveryCommand) {

@@ -73,6 +73,22 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   EXPECT_GT(unfused, fused);
 }
 
+// --config takes what --init, eval and sample take: a model's folder, or that of a run.
+TEST_F(TrainOutput, SizesComeFromARunOrACheckpoint) {
+  const CommandResult first = train({"--sample", "0"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  const auto model = [](const CommandResult& result) {
+    return result.out.substr(0, result.out.find('\n'));
+  };
+  for (const std::string& from : {run(), run() + "/latest"}) {
+    const CommandResult other =
+        run_coda({"train", "--config", from, "--data", folder / "text.txt", "--out", folder / "new",
+                  "--overwrite", "--steps", "1", "--sequence", "16", "--sample", "0"});
+    EXPECT_EQ(other.status, 0) << other.err;
+    EXPECT_EQ(model(other), model(first));
+  }
+}
+
 TEST_F(TrainOutput, ASampleIsAFunctionOfItsSeedAndGoesOnFromThePrompt) {
   ASSERT_EQ(train({"--sample", "0"}).status, 0);
   const auto sample = [&](const std::string& seed) {
