@@ -29,7 +29,10 @@ class TileKernelSet : public Kernel {
 
   void run(std::span<const TensorView> tensors) override {
     Workspace::Lease scratch(*workspace_, bytes_);
-    for (const TileSpaceKernel& space : spaces_) space.run(tensors, scratch.data());
+    for (size_t i = 0; i < spaces_.size(); ++i) {
+      const bool b_is_packed = i > 0 && spaces_[i].shares_b(spaces_[i - 1]);
+      spaces_[i].run(tensors, scratch.data(), b_is_packed);
+    }
   }
 
  private:

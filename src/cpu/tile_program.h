@@ -32,6 +32,7 @@ struct ColumnMap {
     const int64_t left = stored - at(j, plane);
     return left < n ? left : n;
   }
+  friend bool operator==(const ColumnMap&, const ColumnMap&) = default;
 };
 
 enum class PlaceKind : uint8_t { none, strip, accumulator, row_vector, column_vector, scalar };
@@ -113,6 +114,7 @@ struct BOperand {
   int64_t k = 0;
   ColumnMap map;
   int plane = 0;
+  friend bool operator==(const BOperand&, const BOperand&) = default;
 };
 
 struct TileProgram {

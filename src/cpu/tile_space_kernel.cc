@@ -20,6 +20,7 @@
 namespace coda::cpu {
 namespace {
 
+constexpr int64_t kTileRows = 128;
 constexpr int64_t kTileColumns = 128;      // of a product: what its epilogue moves fits L2 too
 constexpr int64_t kCopiedColumns = 256;    // where there is no product: fewer, longer rows
 constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
@@ -44,13 +45,21 @@ PackedAtOnce packed_at_once(const BOperand& b, int64_t panels) {
   return {blocks_of(panels, blocks_of(panels, kPanelsAtOnce)), kRowsAtOnce};
 }
 
+// A few row blocks are shared out evenly, so that no thread waits for another's last block or packs
+// one that another has packed. Sums over columns want whole spans.
+int64_t tile_rows(const TileProgram& p, int threads) {
+  if (p.accumulators == 0 || p.needs_all_columns) return kPartialSpan;
+  const int64_t blocks = round_up(blocks_of(p.rows, kTileRows), threads);
+  if (p.states > 0 || blocks > 4 * threads || p.rows < blocks * kPartialSpan) return kTileRows;
+  return round_up(blocks_of(p.rows, blocks), kVectorPad);
+}
+
 }  // namespace
 
-TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options) {
+TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int threads) {
   TileShape shape;
   const int64_t all_columns = round_up(p.cols, kPanelColumns);
-  shape.rows = options.tile_rows > 0 ? options.tile_rows
-                                     : (p.accumulators > 0 && !p.needs_all_columns ? 128 : 64);
+  shape.rows = options.tile_rows > 0 ? options.tile_rows : tile_rows(p, threads);
   shape.cols = options.tile_cols > 0 ? options.tile_cols
                                      : (p.accumulators > 0 ? kTileColumns : kCopiedColumns);
   const int64_t step = std::lcm(kPanelColumns, p.column_step);
@@ -69,10 +78,9 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
                                  const CpuOptions& options, int threads)
     : program_(std::move(program)),
       vectors_(std::move(vectors)),
-      shape_(choose_tile_shape(program_, options)),
+      shape_(choose_tile_shape(program_, options, threads)),
       threads_(threads),
       library_(options.gemm) {
-  vectors_.place(layout_);
   b_items_.push_back(0);
   for (const BOperand& b : program_.b) {
     const int64_t panels = blocks_of(program_.cols, kPanelColumns);
@@ -82,6 +90,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     b_items_.push_back(b_items_.back() +
                        blocks_of(panels, at_once.panels) * blocks_of(b.k, at_once.k));
   }
+  vectors_.place(layout_);  // behind B, which the next space may share
   for (const AOperand& a : program_.a) {
     a_offsets_.push_back(a_block_bytes_);
     a_block_bytes_ += round_up(bytes_of_a(a, shape_.rows), 64);
@@ -331,7 +340,12 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
   run_pending(beside);
 }
 
-void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) const {
+bool TileSpaceKernel::shares_b(const TileSpaceKernel& other) const {
+  return program_.cols == other.program_.cols && program_.b == other.program_.b;
+}
+
+void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch,
+                          bool b_is_packed) const {
   check_row_indices(tensors);
   vectors_.run(tensors, scratch, threads_);
   TaskRanges tasks(row_blocks() * column_blocks(), threads_);
@@ -339,8 +353,10 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch) co
   {
     const int thread = omp_get_thread_num();
     char* own = scratch + threads_offset_ + thread * thread_.bytes;
+    if (!b_is_packed) {
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t item = 0; item < b_items_.back(); ++item) pack_b(tensors, scratch, item);
+      for (int64_t item = 0; item < b_items_.back(); ++item) pack_b(tensors, scratch, item);
+    }
 
     TileContext tile;
     tile.tensors = tensors;

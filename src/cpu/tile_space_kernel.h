@@ -16,13 +16,13 @@ namespace coda::cpu {
 
 // Shape of tiles and strips. Results do not depend on it.
 struct TileShape {
-  int64_t rows = 0;        // of a tile: a multiple of 64
+  int64_t rows = 0;        // of a tile: a multiple of 64 where columns are summed
   int64_t cols = 0;        // base columns of a tile: a multiple of 64
   int64_t stride = 0;      // floats between the rows of a plane
   int64_t strip_rows = 0;  // rows of a strip, divides 64
 };
 
-TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& options);
+TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& options, int threads);
 
 class TileSpaceKernel {
  public:
@@ -30,7 +30,10 @@ class TileSpaceKernel {
                   int threads);
 
   int64_t scratch_bytes() const { return layout_.size(); }
-  void run(std::span<const TensorView> tensors, char* scratch) const;
+  // Whether this space reads what `other` has packed of B, if it runs next in the same memory.
+  bool shares_b(const TileSpaceKernel& other) const;
+  // b_is_packed: the space before this one has left its operands B in `scratch`.
+  void run(std::span<const TensorView> tensors, char* scratch, bool b_is_packed) const;
 
  private:
   // Offsets in a thread's scratch memory.

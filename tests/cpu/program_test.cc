@@ -239,6 +239,30 @@ TEST(CpuProgram, AWeightGradientAccumulatesInPlaceIntoEachStorageType) {
   }
 }
 
+// Products of different heights, as the gradients of q's, k's and v's weights: one packing of their
+// common operand serves them, and the one that has another does not get it.
+TEST(CpuProgram, ProductsOfSeveralHeightsShareAnOperand) {
+  for (const std::string type : {"", ":bf16"}) {
+    for (const std::string order : {"qkw", "qwk", "wqk"}) {
+      SCOPED_TRACE(order + type);
+      ProgramBuilder p("share");
+      for (const char height : order) {
+        const std::string name(1, height);
+        const std::string b = (height == 'w' ? "y" : "x") + std::string("[K, N]") + type;
+        p.store("d" + name, p.gemm("a" + name + "[K, " + name + "]" + type, b, "tn"));
+      }
+      const Program program = p.build();
+      const DimValues sizes = {{"q", 200}, {"k", 70}, {"w", 129}, {"K", 301}, {"N", 130}};
+      const Values inputs = random_inputs(program, sizes, 1);
+      const Values one = run_with({.threads = 1}, program, sizes, inputs);
+      expect_close(program, sizes, inputs, one);
+      expect_same_bits(one, run_with({.threads = 2}, program, sizes, inputs), "2 threads");
+      expect_same_bits(one, run_with({.threads = 2, .tile_rows = 64}, program, sizes, inputs),
+                       "tiles of 64 rows");
+    }
+  }
+}
+
 TEST(CpuProgram, PrepareOnceRunManyAndCountScratch) {
   ProgramBuilder p("twice");
   p.store("out", p.gemm("x[M, K]", "w[N, K]", "nt"));
