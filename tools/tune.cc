@@ -63,9 +63,8 @@ std::vector<measure::TuneJob> jobs_of(const std::vector<SizedProgram>& programs,
     hopper::LowerOptions options = common;
     options.row_strides = one.options.row_strides;
     try {
-      const hopper::GemmProgram kernels(one.program, one.sizes, options);
       for (measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, options)) {
-        const hopper::KernelClass own = kernels.class_of(job.kernel);
+        const hopper::KernelClass own = measure::class_of(job);
         if (seen.insert(own.name + hopper::text(own.extents)).second)
           jobs.push_back(std::move(job));
       }
@@ -107,6 +106,7 @@ void print_header(const Gpu& gpu) {
              gpu.state->kernels->builder().compiler().version().text());
   fmt::print("{:44} {:>26}  {:15} {:>10}  {:15} {:>10} {:>6}  {}\n", "program", "extents", "chosen",
              "us", "fastest", "us", "gain", "chosen by");
+  std::fflush(stdout);
 }
 
 void print_line(const measure::TuneJob& job, const measure::TunedKernel& tuned) {
@@ -171,8 +171,7 @@ std::map<TileShape, double> sustained_factors(measure::Tuner& tuner,
   std::map<TileShape, std::pair<double, int>> logarithms;
   size_t done = 0;
   for (size_t i = 0; i < std::min(jobs.size(), kBenchmarks) && done < kPrograms; ++i) {
-    const hopper::GemmProgram program(jobs[i].program, jobs[i].sizes, jobs[i].options);
-    const hopper::SpaceExtents size = program.class_of(jobs[i].kernel).extents.front();
+    const hopper::SpaceExtents size = measure::class_of(jobs[i]).extents.front();
     if (size.rows < 16384 || size.k < 4096 || size.k > 12288 || size.columns > 16384) continue;
     ++done;
     std::map<std::string, double> brief;
@@ -274,8 +273,7 @@ void list(const TuneFlags& flags) {
   std::set<std::string> sources;
   size_t candidates = 0;
   for (const measure::TuneJob& job : jobs) {
-    const hopper::GemmProgram program(job.program, job.sizes, job.options);
-    const hopper::KernelClass own = program.class_of(job.kernel);
+    const hopper::KernelClass own = measure::class_of(job);
     fmt::print("{} | {} | {}\n", own.name, hopper::text(own.extents), job.name);
     for (const hopper::KernelLaunch& launch : measure::tuned_launches(job, options)) {
       sources.insert(launch.source);

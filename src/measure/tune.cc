@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "coda/error.h"
+#include "hopper/lower_parts.h"
 #include "hopper/parallel_for.h"
 #include "measure/tune_tensors.h"
 #include "plan/step_tensors.h"
@@ -97,15 +98,24 @@ std::string without_comments(const std::string& source) {
 
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
                                const hopper::LowerOptions& options) {
-  const hopper::GemmProgram kernels(program, sizes, unchosen(options));
-  Program renamed = program;
-  renamed.name = "tuned";
-  for (size_t t = 0; t < renamed.tensors.size(); ++t)
-    renamed.tensors[t].name = "t" + std::to_string(t);
+  const std::vector<hopper::LoweredPart> parts = hopper::parts_of(program, sizes, options);
+  if (parts.empty()) hopper::lower(program, sizes, unchosen(options));  // throws why
   std::vector<TuneJob> jobs;
-  for (size_t kernel = 0; kernel < kernels.kernels(); ++kernel)
-    jobs.push_back({program.name, renamed, sizes, unchosen(options), kernel});
+  for (const hopper::LoweredPart& one : parts) {
+    const hopper::LowerOptions own = unchosen(one.options);
+    const hopper::GemmProgram kernels(one.part.program, sizes, own);
+    Program renamed = one.part.program;
+    renamed.name = "tuned";
+    for (size_t t = 0; t < renamed.tensors.size(); ++t)
+      renamed.tensors[t].name = "t" + std::to_string(t);
+    for (size_t kernel = 0; kernel < kernels.kernels(); ++kernel)
+      jobs.push_back({one.part.program.name, renamed, sizes, own, kernel});
+  }
   return jobs;
+}
+
+hopper::KernelClass class_of(const TuneJob& job) {
+  return hopper::GemmProgram(job.program, job.sizes, job.options).class_of(job.kernel);
 }
 
 std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options) {

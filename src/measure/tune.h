@@ -35,18 +35,21 @@ struct TunedKernel {
 // the kernels of other sizes are the same text.
 std::string without_comments(const std::string& source);
 
-// What is tuned: one kernel of a program. Its tensors have no names of their own, so that programs
-// that differ in names only are compiled once.
+// What is tuned: one kernel of a program, or of a part of one that is split: with the epilogue that
+// it has there, and loading and storing what the parts pass on. Its tensors have no names of their
+// own, so that programs that differ in names only are compiled once.
 struct TuneJob {
-  std::string name;  // of the program
+  std::string name;  // of the program or part
   Program program;
   DimValues sizes;
   hopper::LowerOptions options;  // with row strides; its choice is not looked at
   size_t kernel = 0;             // of GemmProgram
 };
-// One for each of its kernels with products.
+// One for each of its kernels with products. Throws Error where no kernels can be made.
 std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
                                const hopper::LowerOptions& options);
+// What its result is kept under, and found by when the program is lowered.
+hopper::KernelClass class_of(const TuneJob& job);
 
 // What is compiled to tune it: a launch for each configuration that is timed.
 std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options);

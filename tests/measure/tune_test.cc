@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is tuned of a program, without a GPU: each kernel with products, of split programs too,
+// under the key by which its configuration is found when the program is lowered.
+#include "measure/tune.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coda/error.h"
+#include "hopper/lower_parts.h"
+
+namespace coda::measure {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const DimValues kSizes{{"M", 256}, {"N", 512}, {"K", 384}, {"H", 6}};
+
+Program whole_program() {
+  return parse_program("program whole { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16)) }");
+}
+
+// A norm of each head is no epilogue of a product: what it needs is kept, and normed by a second
+// part. The third product reads a kept value.
+Program split_in_parts() {
+  return parse_program(R"(program heads {
+    q = as_stored(gemm(x[M, K]:bf16, wq[64*H, K]:bf16) * per_row(rstd[M]), bf16)
+    store(q[M, 64*H]:bf16, q * repeat_group(rsqrt(reduce_group(q * q, 64) + 1e-6), 64))
+    a = gemm(x, w[N, K]:bf16)
+    b = gemm(z[M, K]:bf16, v[N, K]:bf16)
+    store(y:bf16, silu(a) * b + tile(r[M, N]:bf16))
+  })");
+}
+
+// Strides as a plan's tensors have.
+hopper::LowerOptions padded(const Program& program) {
+  hopper::LowerOptions options;
+  options.uses_table = false;
+  for (const TensorDecl& decl : program.tensors) {
+    const int64_t columns = decl.shape.cols.evaluate(kSizes);
+    options.row_strides.push_back(columns == 1 ? 1 : (columns + 7) / 8 * 8);
+  }
+  return options;
+}
+
+std::vector<std::string> names_of(const std::vector<TuneJob>& jobs) {
+  std::vector<std::string> names;
+  for (const TuneJob& job : jobs) names.push_back(job.name);
+  return names;
+}
+
+// "kConfig{...}" of the text of each kernel with products.
+std::vector<std::string> configurations(const Program& program,
+                                        const hopper::LowerOptions& options) {
+  std::vector<std::string> all;
+  for (const hopper::KernelLaunch& launch : hopper::lower(program, kSizes, options)) {
+    const size_t begin = launch.source.find("kConfig{");
+    if (begin == std::string::npos) continue;
+    all.push_back(launch.source.substr(begin, launch.source.find(".layout", begin) - begin));
+  }
+  return all;
+}
+
+TEST(TuneJobs, AreTheKernelsWithProductsOfAProgramOrOfItsParts) {
+  const Program whole = whole_program();
+  EXPECT_THAT(names_of(tune_jobs(whole, kSizes, padded(whole))), ElementsAre("whole"));
+  const Program split = split_in_parts();
+  EXPECT_THAT(names_of(tune_jobs(split, kSizes, padded(split))),
+              ElementsAre("heads_part1", "heads_part2"));
+}
+
+TEST(TuneJobs, OfAProgramWithoutAProductAreNone) {
+  const Program copy = parse_program("program copy { store(y:bf16, tile(x[M, N]:bf16)) }");
+  EXPECT_TRUE(tune_jobs(copy, kSizes, padded(copy)).empty());
+}
+
+TEST(TuneJobs, OfWhatNoKernelMakesSayWhy) {
+  const Program single = parse_program("program p { store(y, gemm(x[M, K], w[N, K])) }");
+  try {
+    tune_jobs(single, kSizes, padded(single));
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("program 'p'"));
+    EXPECT_THAT(error.what(), HasSubstr("product operand 'x' is f32"));
+  }
+}
+
+// What is timed for a part has its epilogue: the same text as what is lowered, but for names.
+TEST(TuneJobs, ThatAreTimedAreWhatIsLowered) {
+  const Program program = split_in_parts();
+  const std::vector<TuneJob> jobs = tune_jobs(program, kSizes, padded(program));
+  std::vector<hopper::KernelLaunch> lowered;
+  for (hopper::KernelLaunch& launch : hopper::lower(program, kSizes, padded(program)))
+    if (!launch.maps.empty()) lowered.push_back(std::move(launch));
+  ASSERT_EQ(lowered.size(), jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const std::vector<hopper::KernelLaunch> timed = tuned_launches(jobs[i], {.most = 1});
+    EXPECT_EQ(timed.front().numbers, lowered[i].numbers) << jobs[i].name;
+    EXPECT_EQ(timed.front().shared_bytes, lowered[i].shared_bytes);
+    EXPECT_EQ(timed.front().maps.size(), lowered[i].maps.size());
+    EXPECT_EQ(timed.front().pointers.size(), lowered[i].pointers.size());
+  }
+}
+
+// Whatever was fastest is taken when the program is lowered, for each part its own.
+TEST(TuneJobs, ResultsAreFoundWhenTheProgramIsLowered) {
+  for (const Program& program : {whole_program(), split_in_parts()}) {
+    hopper::LowerOptions options = padded(program);
+    const std::vector<std::string> usual = configurations(program, options);
+    const std::vector<TuneJob> jobs = tune_jobs(program, kSizes, options);
+    auto rows = std::make_shared<hopper::TunedRows>();
+    for (const TuneJob& job : jobs) {
+      const hopper::GemmProgram part(job.program, job.sizes, job.options);
+      const std::vector<hopper::RankedChoice> ranked = part.ranked(job.kernel);
+      rows->set(class_of(job), {{ranked.back().choice, 1.0}, {ranked.front().choice, 2.0}});
+    }
+    options.tuned = rows;
+    const std::vector<std::string> tuned = configurations(program, options);
+    ASSERT_EQ(tuned.size(), usual.size());
+    for (size_t i = 0; i < tuned.size(); ++i) EXPECT_NE(tuned[i], usual[i]) << program.name;
+  }
+}
+
+}  // namespace
+}  // namespace coda::measure
