@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/gemm_emitter.h"
 
+#include "coda/error.h"
 #include "hopper/expressions.h"
 #include "hopper/space_text.h"
 
 namespace coda::hopper {
 namespace {
+
+// Their highest bit is zero, which makes values wait for others (device/chunk_values.cuh).
+constexpr int64_t kMostRows = 0x7fffffff;
 
 using device::Layout;
 using device::Schedule;
@@ -49,6 +53,10 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   bool has_direct_loads = false;
   for (size_t i = 0; i < kernel.spaces.size(); ++i) {
     const SpaceAnalysis& space = kernel.spaces[i];
+    const int64_t rows = sizes.size(map.spaces[space.space].shape.rows);
+    require(rows <= kMostRows, sizes.description() + ": a product has " + std::to_string(rows) +
+                                   " rows, and a kernel counts to " + std::to_string(kMostRows) +
+                                   "; run it over fewer rows at a time");
     const std::string name = "Space" + std::to_string(i);
     structs += space_text(sizes, map, space, config, name, arguments) + "\n";
     names += ", " + name;

@@ -188,6 +188,9 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
        "store(z, y * repeat_group(reduce_group(y, 96), 96)) }",
        {{"M", 8}, {"K", 8}},
        "a group of 96 base columns is not held by a warp; groups are powers of two"},
+      {"program p { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16)) }",
+       {{"M", int64_t{1} << 31}, {"N", 8}, {"K", 8}},
+       "a product has 2147483648 rows, and a kernel counts to 2147483647; run it over fewer rows"},
   };
   for (const RefusedProgram& c : cases) {
     try {
