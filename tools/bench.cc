@@ -21,11 +21,15 @@
 namespace coda::tools {
 namespace {
 
+// What is being done, for whoever waits: a minute and more on a GPU.
+void say(const std::string& what) { fmt::print(stderr, "coda: {}\n", what); }
+
 struct BenchFlags {
   std::string backend;  // empty: the GPU where there is one
   double seconds = 1.0;
   std::vector<std::string> regimes{"sustained", "cool", "interleaved"};
   int rounds = 15;
+  double limit = 30;
   bool json = false;
 
   bool on_gpu() const {
@@ -42,7 +46,11 @@ struct BenchFlags {
             .repetitions = 2,
             .heat_seconds = 1.0,
             .cool_rounds = has("cool") ? rounds : 0,
-            .interleaved_rounds = has("interleaved") ? rounds : 0};
+            .interleaved_rounds = has("interleaved") ? rounds : 0,
+            .says = say};
+  }
+  measure::HostRounds on_cpu() const {
+    return {.rounds = rounds, .round_ms = 20, .most_seconds = limit};
   }
   void add_to(CLI::App& command) {
     command.add_option("--backend", backend, "cpu or gpu [the GPU where there is one]")
@@ -59,6 +67,11 @@ struct BenchFlags {
         ->capture_default_str();
     command.add_option("--rounds", rounds, "Of the other regimes, and on a CPU")
         ->check(CLI::Range(1, 10000))
+        ->capture_default_str();
+    command
+        .add_option("--limit", limit,
+                    "On a CPU: after so many seconds no further round begins, but for three")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     command.add_flag("--json", json, "Print one JSON object");
   }
@@ -98,7 +111,7 @@ void bench_program(const ProgramFlags& flags) {
       flags.bench.on_gpu()
           ? bench_program_on_gpu(program, sizes,
                                  {.regimes = flags.bench.measured(), .tuned = flags.tune})
-          : bench_program_on_cpu(program, sizes, {.rounds = flags.bench.rounds});
+          : bench_program_on_cpu(program, sizes, flags.bench.on_cpu());
   measured.title = program.name + text_of(sizes);
   measured.about["program"] = program.name;
   measured.about["sizes"] = sizes;
@@ -133,9 +146,9 @@ void bench_block(const BlockFlags& flags) {
     const CompileRequest request = bench::add_block(graph, size, storage, backward);
     return compile(graph, request, options).plan;
   };
-  Measured measured = on_gpu ? bench_plan_on_gpu(plan(true), options.sizes, flags.bench.measured())
-                             : bench_plan_on_cpu(plan(true), plan(false), options.sizes,
-                                                 {.rounds = flags.bench.rounds});
+  Measured measured =
+      on_gpu ? bench_plan_on_gpu(plan(true), options.sizes, flags.bench.measured())
+             : bench_plan_on_cpu(plan(true), plan(false), options.sizes, flags.bench.on_cpu());
   measured.tokens = size.tokens;
   measured.title = fmt::format(
       "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads "

@@ -8,6 +8,7 @@
 
 #include "coda/plan.h"
 #include "measure/candidate.h"
+#include "measure/host_timer.h"
 #include "measure/measure_program.h"
 
 namespace coda::tools {
@@ -25,20 +26,16 @@ struct Measured {
   int64_t bound_bytes = 0;
 };
 
-struct CpuTimes {
-  int rounds = 15;
-};
-
 // On the GPU against cuBLAS; on the CPU against the products alone on the same backend, and of a
 // plan also unfused.
 Measured bench_program_on_gpu(const Program& program, const DimValues& sizes,
                               const measure::MeasureOptions& options);
 Measured bench_program_on_cpu(const Program& program, const DimValues& sizes,
-                              const CpuTimes& times);
+                              const measure::HostRounds& rounds);
 Measured bench_plan_on_gpu(const Plan& plan, const DimValues& sizes,
                            const measure::Regimes& regimes);
 Measured bench_plan_on_cpu(const Plan& fused, const Plan& unfused, const DimValues& sizes,
-                           const CpuTimes& times);
+                           const measure::HostRounds& rounds);
 
 void print_table(const Measured& measured);
 void print_json(const Measured& measured);

@@ -50,7 +50,7 @@ struct NamedPlan {
 };
 
 Measured time_on_cpu(const std::vector<NamedPlan>& plans, const DimValues& sizes,
-                     const CpuTimes& times) {
+                     const measure::HostRounds& rounds) {
   Measured result;
   const auto backend = cpu::make_cpu_backend();
   result.device = measure::processor_text(omp_get_max_threads());
@@ -62,7 +62,7 @@ Measured time_on_cpu(const std::vector<NamedPlan>& plans, const DimValues& sizes
   }
   std::vector<Candidate*> all;
   for (Candidate& candidate : result.candidates) all.push_back(&candidate);
-  measure::time_on_host(all, times.rounds);
+  measure::time_on_host(all, rounds);
   for (Candidate& candidate : result.candidates) candidate.launch = nullptr;
   const auto ours = std::find_if(plans.begin(), plans.end(), [](const NamedPlan& one) {
     return std::string_view(one.name) != "products alone";
@@ -92,13 +92,13 @@ Measured bench_program_on_gpu(const Program& program, const DimValues& sizes,
 }
 
 Measured bench_program_on_cpu(const Program& program, const DimValues& sizes,
-                              const CpuTimes& times) {
+                              const measure::HostRounds& rounds) {
   const Plan plan = one_step_plan(program);
   const Plan products = bench::products_alone(plan);
   std::vector<NamedPlan> plans;
   if (!products.forward.empty()) plans.push_back({"products alone", &products});
   plans.push_back({"program", &plan});
-  Measured result = time_on_cpu(plans, sizes, times);
+  Measured result = time_on_cpu(plans, sizes, rounds);
   result.flops = flops_of(plan, sizes);
   result.moved_bytes = bytes_of(program, sizes);
   return result;
@@ -118,10 +118,10 @@ Measured bench_plan_on_gpu(const Plan& plan, const DimValues& sizes,
 }
 
 Measured bench_plan_on_cpu(const Plan& fused, const Plan& unfused, const DimValues& sizes,
-                           const CpuTimes& times) {
+                           const measure::HostRounds& rounds) {
   const Plan products = bench::products_alone(fused);
   Measured result = time_on_cpu(
-      {{"products alone", &products}, {"fused", &fused}, {"unfused", &unfused}}, sizes, times);
+      {{"products alone", &products}, {"fused", &fused}, {"unfused", &unfused}}, sizes, rounds);
   result.flops = flops_of(fused, sizes);
   return result;
 }

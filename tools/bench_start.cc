@@ -219,8 +219,11 @@ void bench_start(bool as_json) {
   require(mkdtemp(folder.data()) != nullptr, "cannot make a folder for a cache at " + folder);
   Json result;
   try {
+    const auto say = [](const char* what) { fmt::print(stderr, "coda: {}\n", what); };
     result["device"] = in_its_own_process([] { return Json{{"gpu", describe_gpu()}}; })["gpu"];
+    say("a process with nothing in its cache: some 10 s");
     result["cold"] = in_its_own_process([&] { return cold(folder); });
+    say("a process that finds all kernels");
     result["warm"] = in_its_own_process([&] { return warm(folder); });
   } catch (...) {
     fs::remove_all(folder);

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -22,6 +23,7 @@
 #include "hopper/device_memory.h"
 #include "hopper/hopper_backend.h"
 #include "hopper/parallel_for.h"
+#include "measure/products.h"
 #include "program/lift.h"
 #include "program_file.h"
 
@@ -32,6 +34,7 @@ struct CheckFlags {
   std::vector<std::string> files;
   std::vector<std::string> sizes;
   std::string backend;  // empty: all that there are
+  std::string storage;  // of matrices that are fp32 in the files; empty: as they are
   size_t configurations = 4;
   uint64_t seed = 1;
   bool brief = false;
@@ -153,6 +156,32 @@ void print_graph(const Program& program) {
   }
 }
 
+// Every dense matrix in fp32 in another type.
+Program stored_as(Program program, DType type) {
+  for (TensorDecl& decl : program.tensors) {
+    const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
+    if (is_matrix && decl.dtype == DType::f32) decl.dtype = type;
+  }
+  return program;
+}
+
+// The reference multiplies on one core: says how long that will take, before it does.
+void announce_reference(const Program& program, const DimValues& sizes) {
+  constexpr double kMultiplyAdds = 8e8;  // a second
+  constexpr double kEvaluations = 3;     // exact, rounded as stored, in single precision
+  constexpr double kWorthALine = 3;
+  constexpr double kMost = 600;
+  double seconds = 0;
+  for (const measure::ProductShape& product : measure::products_of(program, sizes))
+    seconds += kEvaluations * product.flops() / 2 / kMultiplyAdds;
+  require(seconds <= kMost,
+          fmt::format("program '{}' at{}: the reference in float64 would take about {:.0f} "
+                      "minutes; check it at smaller sizes, or without --sizes",
+                      program.name, text_of(sizes), seconds / 60));
+  if (seconds > kWorthALine)
+    fmt::print("  the reference in float64 takes about {:.0f} s\n", seconds);
+}
+
 bool is_finite(const TensorValues& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
     return std::all_of(tensor.second.begin(), tensor.second.end(),
@@ -170,8 +199,11 @@ class Checker {
     fmt::print("{}\n", has_gpu_ ? describe_gpu() : "no GPU: " + why);
   }
 
+  int refused() const { return refused_; }  // by the GPU
+
   bool check(const Program& program, const DimValues& sizes) {
     fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
+    announce_reference(program, sizes);
     TensorValues inputs = random_inputs(program, sizes, flags_.seed);
     exact_ = program::evaluate(program, sizes, inputs);
     if (!is_finite(exact_)) {
@@ -201,7 +233,11 @@ class Checker {
       configurations = gpu_configurations(program, sizes, flags_.configurations);
       hopper::lower(program, sizes, {});
     } catch (const Error& error) {
-      fmt::print("  gpu: refused: {}\n", error.what());
+      const bool helps = flags_.storage.empty() &&
+                         std::string_view(error.what()).find("tensor cores") != std::string::npos;
+      fmt::print("  gpu: refused: {}{}\n", error.what(),
+                 helps ? "; --storage bf16 checks it with matrices in bf16" : "");
+      refused_ += 1;
       return is_right;
     }
     return check(program, sizes, inputs, "gpu", 8, configurations) && is_right;
@@ -262,6 +298,7 @@ class Checker {
 
   const CheckFlags& flags_;
   bool has_gpu_ = false;
+  int refused_ = 0;
   TensorValues exact_;
   std::map<std::string, double> bounds_;
 };
@@ -269,7 +306,14 @@ class Checker {
 void run(const CheckFlags& flags) {
   const DimValues given = parse_sizes(flags.sizes);
   std::vector<Program> programs;
-  for (const std::string& file : flags.files) programs.push_back(read_program(file));
+  for (const std::string& file : flags.files) {
+    programs.push_back(read_program(file));
+    if (flags.storage.empty()) continue;
+    programs.back() =
+        stored_as(std::move(programs.back()), flags.storage == "bf16" ? DType::bf16 : DType::f16);
+  }
+  // A line is seen when it is written, also where the output is a file.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Checker checker(flags);
   bool is_right = true;
   for (const Program& program : programs) {
@@ -284,6 +328,8 @@ void run(const CheckFlags& flags) {
     for (const DimValues& sizes : all) is_right = checker.check(program, sizes) && is_right;
   }
   if (!is_right) throw Error("a backend does not compute what the program says: see WRONG above");
+  require(flags.backend != "gpu" || checker.refused() == 0,
+          "--backend gpu: not all was checked: see refused above");
 }
 
 }  // namespace
@@ -306,6 +352,12 @@ void add_check(CLI::App& app) {
       ->type_name("LIST");
   command.add_option("--backend", flags->backend, "cpu or gpu [all that there are]")
       ->check(CLI::IsMember({"cpu", "gpu"}));
+  command
+      .add_option(
+          "--storage", flags->storage,
+          "bf16 or f16: matrices that are fp32 in the files are stored so, as products on a "
+          "GPU need it [as written]")
+      ->check(CLI::IsMember({"bf16", "f16"}));
   command
       .add_option("--configurations", flags->configurations,
                   "Ways to cut it into tiles whose bits are compared")

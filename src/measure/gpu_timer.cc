@@ -89,8 +89,10 @@ double Timer::burst(Candidate& candidate, int calls) {
 }
 
 int Timer::calls_for(Candidate& candidate, double ms) {
+  constexpr double kMostCalls = 20000;
   burst(candidate, 1);
-  return std::max(1, static_cast<int>(std::lround(ms / burst(candidate, 2))));
+  const double calls = ms / std::max(burst(candidate, 2), 1e-6);
+  return static_cast<int>(std::lround(std::clamp(calls, 1.0, kMostCalls)));
 }
 
 void Timer::interleaved(std::vector<Candidate*> candidates, int rounds, double burst_ms) {

@@ -20,16 +20,23 @@ double run_ms(const Candidate& candidate, int calls) {
 
 }  // namespace
 
-void time_on_host(const std::vector<Candidate*>& candidates, int rounds, double round_ms) {
+void time_on_host(const std::vector<Candidate*>& candidates, const HostRounds& options) {
+  constexpr int kFewestRounds = 3;
+  const auto start = std::chrono::steady_clock::now();
+  const auto has_time = [&] {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    return spent.count() < options.most_seconds;
+  };
   std::map<Candidate*, int> calls;
   std::map<Candidate*, std::vector<double>> samples;
   for (Candidate* candidate : candidates) {
     run_ms(*candidate, 1);
-    calls[candidate] = std::max(1, static_cast<int>(std::lround(round_ms / run_ms(*candidate, 1))));
+    calls[candidate] =
+        std::max(1, static_cast<int>(std::lround(options.round_ms / run_ms(*candidate, 1))));
   }
   std::mt19937 random(20);
   std::vector<Candidate*> order = candidates;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < options.rounds && (round < kFewestRounds || has_time()); ++round) {
     std::shuffle(order.begin(), order.end(), random);
     for (Candidate* candidate : order)
       samples[candidate].push_back(run_ms(*candidate, calls[candidate]));

@@ -14,12 +14,14 @@ namespace coda::measure {
 namespace {
 
 constexpr double kScreenSeconds = 0.12;
+constexpr double kBriefMs = 4;
+constexpr size_t kFinalists = 4;
 
 // Each product of a plan alone, with its fastest algorithm, in the plan's order; products of equal
 // shapes share their tensors, which together are far larger than the L2 cache.
 class ProductsAlone {
  public:
-  ProductsAlone(Gpu& gpu, const Plan& plan, const DimValues& sizes) {
+  ProductsAlone(Gpu& gpu, const Plan& plan, const DimValues& sizes, const Regimes& regimes) {
     std::map<std::string, const std::function<void(unsigned)>*> fastest;
     for (const auto* steps : {&plan.forward, &plan.backward}) {
       for (const PlanStep& step : *steps) {
@@ -28,7 +30,10 @@ class ProductsAlone {
         for (const ProductShape& shape : products_of(*program, sizes)) {
           flops_ += shape.flops();
           const auto [entry, is_new] = fastest.try_emplace(shape.text(), nullptr);
-          if (is_new) entry->second = fastest_of(gpu, peers_.emplace_back(*gpu.state(), shape, 1));
+          if (is_new) {
+            regimes.says("cuBLAS, " + shape.text());
+            entry->second = fastest_of(gpu, peers_.emplace_back(*gpu.state(), shape, 1));
+          }
           products_.push_back(entry->second);
         }
       }
@@ -48,13 +53,20 @@ class ProductsAlone {
       candidates.push_back({.name = "", .launch = launch});
       all.push_back(&candidates.back());
     }
+    // All briefly, then those that may be the fastest alone: a plan has a dozen products.
     const std::vector<Candidate*> in_order = all;
+    gpu.timer().interleaved(all, 1, kBriefMs);
+    std::stable_sort(all.begin(), all.end(), [](const Candidate* a, const Candidate* b) {
+      return a->interleaved.median_ms < b->interleaved.median_ms;
+    });
+    all.resize(std::min(all.size(), kFinalists));
     gpu.timer().sustained(all, kScreenSeconds, 1, 0.1);
-    size_t best = 0;
-    for (size_t i = 1; i < in_order.size(); ++i) {
-      if (in_order[i]->sustained.median_ms < in_order[best]->sustained.median_ms) best = i;
-    }
-    return &peer.algorithms()[best];
+    const auto best =
+        std::min_element(all.begin(), all.end(), [](const Candidate* a, const Candidate* b) {
+          return a->sustained.median_ms < b->sustained.median_ms;
+        });
+    const auto place = std::find(in_order.begin(), in_order.end(), *best);
+    return &peer.algorithms()[static_cast<size_t>(place - in_order.begin())];
   }
 
   std::list<ProductPeer> peers_;
@@ -67,13 +79,14 @@ class ProductsAlone {
 MeasuredPlan measure_plan(Gpu& gpu, const Plan& plan, const DimValues& sizes,
                           const Regimes& regimes) {
   MeasuredPlan result;
+  regimes.says("compiling the plan's kernels");
   const auto backend = hopper::make_hopper_backend();
   backend->use_stream(Stream::of(gpu.state()->stream));
   PlanRun plan_run(plan, *backend, sizes,
                    [&](const TensorView& view, uint64_t seed, uint32_t limit) {
                      fill_random(*gpu.state(), view, seed, 1.0F, limit);
                    });
-  const ProductsAlone products(gpu, plan, sizes);
+  const ProductsAlone products(gpu, plan, sizes, regimes);
   result.flops = products.flops();
   result.session_bytes = plan_run.session_bytes();
   result.bound_bytes = plan_run.bound_bytes();

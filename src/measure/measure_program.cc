@@ -2,6 +2,7 @@
 #include "measure/measure_program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <list>
 
 #include "coda/error.h"
@@ -58,6 +59,10 @@ void compile(hopper::HopperState& state, const Program& program, const DimValues
 }  // namespace
 
 void measure(Timer& timer, const std::vector<Candidate*>& candidates, const Regimes& regimes) {
+  const double seconds = regimes.heat_seconds +
+                         static_cast<double>(candidates.size()) *
+                             (regimes.seconds * regimes.repetitions + 0.05 * regimes.cool_rounds);
+  regimes.says("timing for some " + std::to_string(std::lround(seconds)) + " s");
   if (regimes.seconds > 0)
     timer.sustained(candidates, regimes.seconds, regimes.repetitions, regimes.heat_seconds);
   if (regimes.cool_rounds > 0) timer.cool(candidates, regimes.cool_rounds);
@@ -83,6 +88,7 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
     if (!result.product || shape.flops() > result.product->flops()) result.product = shape;
   }
   if (result.product) {
+    options.regimes.says("cuBLAS, " + result.product->text());
     peer.emplace(*gpu.state(), *result.product, sets);
     for (const auto& launch : peer->algorithms()) {
       peers.push_back(
@@ -98,6 +104,7 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
       if (choices.size() <= options.tuned) choices.emplace_back(choice);
     }
   }
+  options.regimes.says("compiling " + program.name);
   compile(*gpu.state(), program, sizes, choices);
   std::vector<std::unique_ptr<hopper::LaunchedKernel>> kernels;
   std::vector<Candidate> ours;

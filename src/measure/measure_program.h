@@ -3,8 +3,10 @@
 // cuBLAS (the fastest of its heuristics' first 16 for each), in the regimes of gpu_timer.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "coda/plan.h"
@@ -20,6 +22,8 @@ struct Regimes {
   double heat_seconds = 1.0;   // before it
   int cool_rounds = 15;        // 0: without
   int interleaved_rounds = 0;  // of 10 ms each; 0: without
+  // Told what comes next, as far as it takes seconds.
+  std::function<void(const std::string&)> says = [](const std::string&) {};
 };
 // Times all candidates; the first is what the chip is heated with.
 void measure(Timer& timer, const std::vector<Candidate*>& candidates, const Regimes& regimes);

@@ -70,6 +70,26 @@ TEST(Check, IndicesAndCancellationAreWithinTheBound) {
   EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
 }
 
+// Products on a GPU have 16-bit operands; the files need not say so.
+TEST(Check, MatricesAreStoredIn16BitsIfAskedFor) {
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
+  const CommandResult result = run_coda(
+      {"check", file, "--backend", "cpu", "--sizes", "M=30,D=70", "--storage", "f16", "--brief"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("cpu: x1                   f16"));
+  EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
+}
+
+// The reference multiplies on one core: what would take hours is refused at once.
+TEST(Check, SizesThatTheReferenceIsTooSlowForAreRefused) {
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
+  const CommandResult result =
+      run_coda({"check", file, "--backend", "cpu", "--sizes", "M=65536,D=8192", "--brief"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("program 'out_projection' at D=8192 M=65536: the reference in "
+                                    "float64 would take about 275 minutes; check it at smaller"));
+}
+
 TEST(Check, WhatIsNotWellFormedFailsWithTheFileAndTheLine) {
   const TestFolder folder;
   const CommandResult result =
