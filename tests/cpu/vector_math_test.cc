@@ -14,6 +14,7 @@
 #include "base/float16.h"
 #include "coda/elementwise.h"
 #include "cpu/instruction_sets.h"
+#include "cpu/tile_memory.h"
 #include "cpu/vector_ops.h"
 
 namespace coda::cpu {
@@ -195,6 +196,31 @@ TEST(VectorMath, RoundingToStorageIsThatOfScalarCode) {
         ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(want))
             << name_of(type) << " of " << values[i];
       }
+    }
+  });
+}
+
+// Whole vectors and ragged ends; subnormals of fp32, which the processor's own conversion drops.
+TEST(VectorMath, StoringRoundsAsScalarCode) {
+  for_each_instruction_set([] {
+    std::vector<float> values = arguments(10, 4000);
+    for (uint32_t bits = 0; bits < 0x01000000; bits += 0x3fff) {
+      values.push_back(std::bit_cast<float>(bits));
+      values.push_back(std::bit_cast<float>(bits | 0x80000000u));
+      if (bits % 5 == 0) values.push_back(std::bit_cast<float>(0x3f800000u + bits));
+    }
+    for (uint32_t nan : {0x7f800001u, 0xffc12345u, 0x7fffffffu, 0x7f800000u, 0xff800000u}) {
+      values.push_back(std::bit_cast<float>(nan));
+    }
+    const int64_t n = static_cast<int64_t>(values.size());
+    for (int64_t cols : {n, n - 1, n - 15, int64_t{1}, int64_t{16}, int64_t{31}}) {
+      std::vector<uint16_t> out(static_cast<size_t>(cols) + 1, 0x1234);
+      store_strip(dense_view(out.data(), DType::bf16, 1, cols), {0, 1, nullptr}, 0, cols,
+                  values.data() + n - cols, 0);
+      for (int64_t j = 0; j < cols; ++j) {
+        ASSERT_EQ(out[j], bf16_from_float(values[n - cols + j])) << values[n - cols + j];
+      }
+      EXPECT_EQ(out[cols], 0x1234) << "written past its end";
     }
   });
 }
