@@ -4,6 +4,7 @@
 // it can join the program that has that tile.
 #include <algorithm>
 
+#include "coda/error.h"
 #include "coda/graph.h"
 #include "ir/check.h"
 

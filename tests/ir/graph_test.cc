@@ -174,21 +174,25 @@ std::string error_of(const Build& build) {
   return "no error";
 }
 
-TEST_F(GraphTest, ShapeErrorsNameOperationShapesAndLine) {
+TEST_F(GraphTest, ShapeErrorsNameOperationOperandsShapesAndLine) {
   const std::string line = "graph_test.cc:" + std::to_string(__LINE__ + 1);
   EXPECT_THAT(error_of([&] { mul(x, g.input("z", {"M", 6})); }),
-              AllOf(HasSubstr("mul"), HasSubstr("[M, 8], [M, 6]"), HasSubstr(line)));
+              AllOf(HasSubstr("mul(x: [M, 8], z: [M, 6])"), HasSubstr(line)));
   EXPECT_THAT(error_of([&] { add(x, g.input("n", {"N", 8})); }),
-              AllOf(HasSubstr("add"), HasSubstr("[M, 8], [N, 8]")));
+              AllOf(HasSubstr("add(x: [M, 8], n: [N, 8])")));
   EXPECT_THAT(error_of([&] { conv1d(x, weight); }),
-              AllOf(HasSubstr("matmul"), HasSubstr("[M, 8], [6, 8]"), HasSubstr("layout")));
+              AllOf(HasSubstr("matmul(x: [M, 8], weight: [6, 8])"), HasSubstr("layout")));
   EXPECT_THAT(error_of([&] { split_pair(g.input("odd", {"M", 7}), 2, 0); }),
-              AllOf(HasSubstr("split_pair"), HasSubstr("[M, 7]"), HasSubstr("odd")));
+              AllOf(HasSubstr("split_pair(odd: [M, 7])"), HasSubstr("odd")));
+  EXPECT_THAT(error_of([&] { mul(x, exp(linear(x, weight))); }),
+              HasSubstr("mul(x: [M, 8], exp: [M, 6])"));
   EXPECT_THAT(error_of([&] { split_pair(x, 6, 0); }), HasSubstr("group 6"));
   EXPECT_THAT(error_of([&] { slice_columns(x, 4, 5); }), HasSubstr("[4, 9)"));
-  EXPECT_THAT(error_of([&] { merge_pairs(x, w, 2); }), HasSubstr("merge_pairs([M, 8], [1, 8])"));
+  EXPECT_THAT(error_of([&] { merge_pairs(x, w, 2); }),
+              HasSubstr("merge_pairs(x: [M, 8], w: [1, 8])"));
   EXPECT_THAT(error_of([&] { transpose(x); }), HasSubstr("only vectors"));
-  EXPECT_THAT(error_of([&] { rms_norm(x, r, 1e-5); }), HasSubstr("rms_norm([M, 8], [M, 1])"));
+  EXPECT_THAT(error_of([&] { rms_norm(x, r, 1e-5); }),
+              HasSubstr("rms_norm(x: [M, 8], rsqrt: [M, 1])"));
   EXPECT_THAT(error_of([&] { select_column(x, w); }), HasSubstr("select_column"));
   EXPECT_THAT(error_of([&] { g.input("x", {"M", 8}); }), HasSubstr("\"x\""));
   Graph other;

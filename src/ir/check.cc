@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/check.h"
+
+#include "coda/error.h"
+#include "ir/op_names.h"
+
+namespace coda {
+namespace {
+
+// "x: [M, 8]" for an input, "matmul: [M, 8]" for a result.
+std::string operand_text(const Value& v) {
+  const Node& node = v.graph->node(v.id);
+  std::string name(name_of(node.op));
+  if (node.op == Op::elementwise) name = info(node.fn).name;
+  if (!node.name.empty()) name = node.name;
+  return name + ": " + node.shape.text();
+}
+
+}  // namespace
+
+void fail(const char* op, const std::vector<Value>& operands, const std::string& problem,
+          const Where& where) {
+  std::string texts;
+  for (const Value& v : operands) texts += (texts.empty() ? "" : ", ") + operand_text(v);
+  throw Error(std::string(op) + "(" + texts + "): " + problem + " (built at " + where.file_name() +
+              ":" + std::to_string(where.line()) + ")");
+}
+
+}  // namespace coda
