@@ -24,7 +24,8 @@ struct KernelSpaces {
 
 struct RankedChoice {
   GemmChoice choice;
-  double cost = 0;  // by the model; only ratios matter
+  double cost = 0;          // by the model; only ratios matter
+  bool is_crowded = false;  // taken only where it was timed
 };
 
 // Best first by the model; empty if nothing fits.

@@ -61,7 +61,7 @@ std::optional<GemmChoice> from_row(const TunedRow& row, const KernelClass& kerne
   for (const RankedChoice& one : ranked) {
     const bool is_timed = std::any_of(row.choices.begin(), row.choices.end(),
                                       [&](const auto& t) { return same(t.choice, one.choice); });
-    if (!is_timed) offer(one.choice, kUntimed * median * one.cost);
+    if (!is_timed && !one.is_crowded) offer(one.choice, kUntimed * median * one.cost);
   }
   return best;
 }
@@ -94,7 +94,9 @@ ChosenConfig choose_config(const ProgramSizes& sizes, const program::TileMap& ma
       if (choice) return {*choice, source.source, text(source.row->extents)};
     }
   }
-  return {ranked.front().choice, ChoiceSource::model};
+  const auto first = std::find_if(ranked.begin(), ranked.end(),
+                                  [](const RankedChoice& one) { return !one.is_crowded; });
+  return {(first == ranked.end() ? ranked.begin() : first)->choice, ChoiceSource::model};
 }
 
 std::string text(const ChosenConfig& chosen) {

@@ -3,10 +3,11 @@
 // tensors are moved, in which planes; and that a tile is chosen for it as was measured to be best.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
-#include "hopper/choose_config.h"
+#include "hopper/gemm_program.h"
 #include "hopper/separate_spaces.h"
 #include "hopper/space_analysis.h"
 
@@ -119,6 +120,51 @@ TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
   EXPECT_EQ(chosen_for("norm_backward", deep), "128x256 cooperative, cluster 2x1, 3 stages");
   EXPECT_EQ(chosen_for("swiglu_backward", {{"M", 16384}, {"N", 5632}, {"K", 2048}}),
             "192x128 ping-pong, cluster 2x1, 4 stages");  // 735 us, 128x128 c12 s5 750: the table
+}
+
+bool is_legal_for(const std::string& name, const std::string& tile) {
+  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
+  const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  for (const GemmChoice& one : legal_choices(program, {{"M", 16384}, {"N", 4096}, {"K", 2048}}, {}))
+    if (code(one) == tile) return true;
+  return false;
+}
+
+// Whether the kernel's values have room beside 192 accumulators: all of these were compiled.
+TEST(ChooseConfig, RefusesWhatSpillsBeside192Accumulators) {
+  for (const auto& [program, tile] : {std::pair{"swiglu", "192x128p21s4"},
+                                      {"residual_norm", "192x128p12s4"},
+                                      {"residual_norm", "256x192c12s3"},
+                                      {"norm_backward", "128x192p12s4"},
+                                      {"loss", "256x192c21s3"}})
+    EXPECT_TRUE(is_legal_for(program, tile)) << program << " " << tile;
+  for (const auto& [program, tile] : {std::pair{"swiglu", "192x128p12s5"},
+                                      {"norm_backward", "192x128p12s4"},
+                                      {"loss", "192x128p12s4"},
+                                      {"weight_gradient", "128x192p21s4"},
+                                      {"rope_2048", "192x128p12s4"}})
+    EXPECT_FALSE(is_legal_for(program, tile)) << program << " " << tile;
+}
+
+// What has little room is ranked, so that it is tuned, but taken only where it was timed.
+TEST(ChooseConfig, AnEpilogueThatFillsTheRegistersIsTimedFirst) {
+  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/swiglu.coda");
+  const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  for (const int64_t tokens : {256, 1024, 4096, 16384, 65536}) {
+    const DimValues sizes{{"M", tokens}, {"N", 5632}, {"K", 2048}};
+    LowerOptions options;
+    options.uses_table = false;
+    const GemmProgram kernels(program, sizes, options);
+    const std::vector<RankedChoice> ranked = kernels.ranked(0);
+    const auto crowded = std::find_if(ranked.begin(), ranked.end(),
+                                      [](const RankedChoice& one) { return one.is_crowded; });
+    ASSERT_NE(crowded, ranked.end());
+    EXPECT_LE(kernels.chosen(0).choice.accumulators(), 128U);
+    const KernelClass own = kernels.class_of(0);
+    options.tuned = std::make_shared<const TunedRows>(own.name + " | " + text(own.extents) + " | " +
+                                                      code(crowded->choice) + " 1");
+    EXPECT_EQ(code(GemmProgram(program, sizes, options).chosen(0).choice), code(crowded->choice));
+  }
 }
 
 // A small output is cut into tiles enough for the processors.
