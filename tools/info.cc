@@ -17,6 +17,7 @@
 #include "coda/error.h"
 #include "commands.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/library_versions.h"
 #include "hopper/context.h"
 #include "hopper/tuned_file.h"
 #include "hopper/tuned_table.h"
@@ -125,6 +126,7 @@ void run(bool as_json) {
       {"backends", "cpu, hopper"},
       {"cpu products", products},
       {"cpu bf16", cpu::multiplies_bf16(library) ? "multiplied as it is" : "multiplied as fp32"},
+      {"cpu libraries", cpu::library_versions()},
       {"compiler", __VERSION__},
       {"gpu", answer(gpu_text)},
       {"gpu driver", answer(driver_text)},

@@ -110,7 +110,7 @@ TEST(Info, NamesTheVersionTheProcessorAndTheBackends) {
   EXPECT_EQ(result.status, 0) << result.err;
   const json info = json::parse(result.out);
   for (const char* key : {"version", "processor", "vector extensions", "backends", "cpu products",
-                          "compiler", "gpu", "nvrtc"}) {
+                          "cpu libraries", "compiler", "gpu", "nvrtc"}) {
     EXPECT_TRUE(info[key].is_string() && !info[key].get<std::string>().empty()) << key;
   }
   EXPECT_GE(info["cores"], 1);
