@@ -90,9 +90,8 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
 }
 
 // The same beside 192 accumulators, where a chunk's values find room among those that are consumed.
-// The weights are fitted to 500 compiled kernels (the epilogues of the plans of LLaMA and GPT-2 and
-// random ones, every tile, three to five stages): none that spilled is admitted, and of 210 that
-// did not 10 are refused.
+// The weights are fitted to 452 compiled kernels (the epilogues of the plans of LLaMA and GPT-2 and
+// random ones, every such tile, three to five stages): none of the 177 that spilled is admitted.
 uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& space,
                               const GemmConfig& config) {
   const device::SpaceShape shape = space.shape();
