@@ -162,6 +162,15 @@ GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
   return choice;
 }
 
+GemmConfig config_of(const TileKind& tile, const Cluster& cluster, const KernelSpaces& kernel) {
+  return with_kernel({.tile_m = tile.m,
+                      .tile_n = tile.n,
+                      .cluster_m = cluster.m,
+                      .cluster_n = cluster.n,
+                      .schedule = tile.schedule},
+                     kernel);
+}
+
 // The deepest pipeline that leaves the ring two groups, one to transform and one to load; where
 // nothing is loaded one is enough.
 uint32_t usual_stages(const GemmConfig& config, const TileKind& tile,
@@ -227,6 +236,19 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
   return device::shared_layout(config, ring_of(config, shapes)).fits();
 }
 
+bool has_choice(const ProgramSizes& sizes, const KernelSpaces& kernel) {
+  for (const TileKind& tile : tile_kinds()) {
+    for (const Cluster& cluster : kClusters) {
+      GemmConfig config = config_of(tile, cluster, kernel);
+      for (uint32_t stages = kFewestStages; stages <= tile.most_stages; ++stages) {
+        config.stages = stages;
+        if (is_legal(sizes, kernel, config)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
                                        const KernelSpaces& kernel) {
   std::vector<RankedChoice> ranked;
@@ -235,12 +257,7 @@ std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program:
   const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
   for (const TileKind& tile : tile_kinds()) {
     for (const Cluster& cluster : kClusters) {
-      GemmConfig config = with_kernel({.tile_m = tile.m,
-                                       .tile_n = tile.n,
-                                       .cluster_m = cluster.m,
-                                       .cluster_n = cluster.n,
-                                       .schedule = tile.schedule},
-                                      kernel);
+      GemmConfig config = config_of(tile, cluster, kernel);
       const bool valid = std::all_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
         return device::is_valid(config, shape);
       });

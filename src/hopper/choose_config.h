@@ -32,6 +32,9 @@ struct RankedChoice {
 std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
                                        const KernelSpaces& kernel);
 
+// Whether anything fits: rank_choices() would not be empty.
+bool has_choice(const ProgramSizes& sizes, const KernelSpaces& kernel);
+
 // What the model is told of the kernel, by space.
 std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
                                const KernelSpaces& kernel);

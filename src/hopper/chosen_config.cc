@@ -17,7 +17,11 @@ namespace {
 constexpr double kUntimed = 1.03;
 constexpr uint32_t kTableMultiprocessors = 132;  // of the GPU that the table was measured on
 
-bool same(const GemmChoice& a, const GemmChoice& b) { return code(a) == code(b); }
+// What code() says of them: layout and element are the program's.
+bool same(const GemmChoice& a, const GemmChoice& b) {
+  return a.tile_m == b.tile_m && a.tile_n == b.tile_n && a.cluster_m == b.cluster_m &&
+         a.cluster_n == b.cluster_n && a.stages == b.stages && a.schedule == b.schedule;
+}
 
 std::optional<GemmChoice> from_row(const TunedRow& row, const KernelClass& kernel,
                                    const std::vector<RankedChoice>& ranked,

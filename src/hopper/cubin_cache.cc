@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <system_error>
 #include <vector>
@@ -66,6 +65,17 @@ std::optional<CompiledKernel> parse(std::string_view text) {
   kernel.log = rest.substr(defect, log);
   kernel.cubin.assign(rest.begin() + static_cast<std::ptrdiff_t>(defect + log), rest.end());
   return kernel;
+}
+
+// Nothing if there is no such file; less than there was if it is cut off meanwhile.
+std::optional<std::string> read_whole(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return std::nullopt;
+  std::string text(static_cast<size_t>(std::max<std::streamoff>(0, file.tellg())), 0);
+  file.seekg(0);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
 }
 
 // Held while it lives. Where the file system has no locks, or the folder is read-only, nothing is
@@ -206,10 +216,9 @@ CompiledKernel CubinCache::get(const std::string& key,
 
 std::optional<CompiledKernel> CubinCache::load(const std::string& key) {
   const fs::path path = path_of(key);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::optional<CompiledKernel> kernel = parse(text);
+  const std::optional<std::string> text = read_whole(path);
+  if (!text) return std::nullopt;
+  std::optional<CompiledKernel> kernel = parse(*text);
   if (!kernel) {
     std::error_code ignored;
     fs::remove(path, ignored);

@@ -15,7 +15,7 @@ constexpr int kMostPlanes = 8;
 KernelSpaces alone(const ProgramSizes& sizes, const program::TileMap& map, int space) {
   for (int planes = kMostPlanes; planes >= 0; --planes) {
     KernelSpaces kernel{{analyse_space(sizes, map, space, {planes})}};
-    if (!rank_choices(sizes, map, kernel).empty()) return kernel;
+    if (has_choice(sizes, kernel)) return kernel;
   }
   throw Error(sizes.description() + ": the epilogue of tile space " + std::to_string(space) +
               " fits into no tile: it has more values than 232 registers a thread beside its "
@@ -40,7 +40,7 @@ std::vector<KernelSpaces> gemm_kernels(const ProgramSizes& sizes, const program:
         return false;
       KernelSpaces together = other;
       together.spaces.push_back(own);
-      return !rank_choices(sizes, map, together).empty();
+      return has_choice(sizes, together);
     };
     const auto joined = std::find_if(kernels.begin(), kernels.end(), can_join);
     if (joined != kernels.end()) {

@@ -42,12 +42,12 @@ struct Lowered {
 };
 
 std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
-                               const LowerOptions& options) {
-  std::vector<Lowered> all;
-  for (const AnnouncedProgram& announced : programs) {
-    all.push_back({*announced.program, announced.sizes,
-                   lowering(*announced.program, announced.sizes, options)});
-  }
+                               const LowerOptions& options, unsigned threads) {
+  std::vector<Lowered> all(programs.size());
+  parallel_for(all.size(), threads, [&](size_t i) {
+    const auto& [program, sizes] = programs[i];
+    all[i] = {*program, sizes, lowering(*program, sizes, options)};
+  });
   return all;
 }
 
@@ -90,7 +90,7 @@ class Hopper : public HopperBackend {
   }
 
   void announce(std::span<const AnnouncedProgram> programs) override {
-    announced_ = lower_all(programs, lowering_, lower_options_);
+    announced_ = lower_all(programs, lowering_, lower_options_, compile_threads_);
     compile_all(announced_, compile_threads_,
                 [&](const std::string& program, const KernelLaunch& launch) {
                   state_->kernels->compile(program, launch);
@@ -170,7 +170,7 @@ std::unique_ptr<HopperBackend> make_hopper_backend(const HopperOptions& options)
 
 void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,
                      const LowerOptions& options, unsigned threads) {
-  compile_all(lower_all(programs, lower, options), threads,
+  compile_all(lower_all(programs, lower, options, threads), threads,
               [&](const std::string& program, const KernelLaunch& launch) {
                 builder.build(program, launch.source);
               });

@@ -25,7 +25,7 @@ struct HopperOptions {
   int device = -1;  // -1: of the thread's current CUDA context, else 0
   CacheOptions cache;
   unsigned compile_threads = 0;  // 0: as many as the machine has
-  Lowering lowering;             // empty: lower()
+  Lowering lowering;             // called from several threads at once; empty: lower()
   // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
   // Never with a driver that cannot capture that into graphs.
   bool dependent_launch = false;

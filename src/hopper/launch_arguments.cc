@@ -47,9 +47,10 @@ std::string LaunchArguments::pointer(int tensor) {
 }
 
 std::string LaunchArguments::number(const std::string& name, int64_t value) {
-  require(value >= 0 && value <= std::numeric_limits<uint32_t>::max(),
-          sizes_.description() + ": " + name + " is " + std::to_string(value) +
-              ", beyond what a kernel counts to (4294967295); run it over fewer rows at a time");
+  if (value < 0 || value > std::numeric_limits<uint32_t>::max()) {
+    throw Error(sizes_.description() + ": " + name + " is " + std::to_string(value) +
+                ", beyond what a kernel counts to (4294967295); run it over fewer rows at a time");
+  }
   const uint32_t number = static_cast<uint32_t>(value);
   for (const Number& known : numbers_) {
     if (known.wanted == name && known.value == number) return "a.numbers[" + known.name + "]";

@@ -16,13 +16,17 @@ void parallel_for(size_t count, unsigned threads, const std::function<void(size_
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
+  size_t failed = count;  // the first in the order of the jobs, which start in that order
   const auto work = [&] {
     for (size_t i = next++; i < count; i = next++) {
       try {
         job(i);
       } catch (...) {
         const std::lock_guard lock(mutex);
-        if (failure == nullptr) failure = std::current_exception();
+        if (i < failed) {
+          failure = std::current_exception();
+          failed = i;
+        }
         next = count;
       }
     }

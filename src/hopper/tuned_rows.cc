@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <limits>
 #include <optional>
-#include <sstream>
 
 namespace coda::hopper {
 namespace {
@@ -85,11 +84,15 @@ std::optional<std::vector<SpaceExtents>> parse_extents(std::string_view text) {
 }
 
 std::vector<TimedChoice> parse_choices(std::string_view text) {
+  std::vector<std::string_view> words = split(text, ' ');
+  std::erase_if(words, [](std::string_view word) { return word.empty(); });
   std::vector<TimedChoice> choices;
-  std::istringstream words{std::string(text)};
-  std::string choice;
-  for (double microseconds = 0; words >> choice >> microseconds;) {
-    const std::optional<GemmChoice> parsed = parse_choice(choice);
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    double microseconds = 0;
+    const std::string_view time = words[i + 1];
+    const auto [end, error] = std::from_chars(time.data(), time.data() + time.size(), microseconds);
+    if (error != std::errc() || end != time.data() + time.size()) break;
+    const std::optional<GemmChoice> parsed = parse_choice(std::string(words[i]));
     if (parsed && microseconds > 0) choices.push_back({*parsed, microseconds});
   }
   return choices;

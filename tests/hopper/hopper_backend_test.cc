@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <numeric>
 
 #include "coda/error.h"
@@ -58,6 +59,7 @@ class HopperBackendTest : public ::testing::Test {
     result.cache.folder = folder_.path();
     result.lowering = [this](const Program& program, const DimValues& sizes,
                              const LowerOptions& options) {
+      const std::lock_guard lock(mutex_);
       lowered_.push_back(options.row_strides);
       EXPECT_EQ(options.multiprocessors, 132U);
       const int64_t m = sizes.at("M");
@@ -108,6 +110,7 @@ class HopperBackendTest : public ::testing::Test {
 
   TempFolder folder_;
   FakeCuda* fake_ = nullptr;
+  std::mutex mutex_;
   std::vector<std::vector<int64_t>> lowered_;
 };
 
