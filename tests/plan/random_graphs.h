@@ -2,7 +2,8 @@
 // Random graphs whose forward is tile-local but for reductions: norms, gates, rotations, rows like
 // softmax's, residuals, biases, masks, both layouts of a weight, products of one operand. Well
 // conditioned by construction: weights scaled by their depth, norms over eight columns or more, no
-// scale in front of a norm that would cancel it.
+// scale in front of a norm that would cancel it. Large ones have rows and columns of several spans
+// of partial reductions.
 #pragma once
 
 #include "plan/blocks.h"
@@ -11,8 +12,9 @@ namespace coda {
 
 class RandomGraph {
  public:
-  // `rows` 0: a few.
-  explicit RandomGraph(uint64_t seed, int64_t rows = 0) : random_(seed) {
+  // `rows` 0: a few. A large one has 130 rows and widths from 72 to 136.
+  explicit RandomGraph(uint64_t seed, int64_t rows = 0, bool large = false)
+      : random_(seed), large_(large) {
     build();
     if (rows > 0) rows_ = rows;
   }
@@ -36,7 +38,7 @@ class RandomGraph {
       data.resize(
           static_cast<size_t>(n.shape.rows.evaluate(sizes()) * n.shape.cols.evaluate(sizes())));
       const bool matrix = n.kind == InputKind::parameter && n.shape.is_tensor();
-      const double scale = matrix ? 1.2 / std::sqrt(kTypicalDepth) : 1;
+      const double scale = matrix ? 1.2 / std::sqrt(typical_depth()) : 1;
       for (double& x : data) {
         x = n.dtype == DType::i32 ? static_cast<double>(random_() % kPositions)
                                   : scale * normal(random_);
@@ -51,12 +53,13 @@ class RandomGraph {
     for (SeededOutput& s : block.request.seeds) s.cotangent = cotangent;
   }
 
-  static constexpr double kTypicalDepth = 12;
+  double typical_depth() const { return large_ ? 104 : 12; }
   static constexpr int64_t kPositions = 5;
 
   int pick(int count) { return static_cast<int>(random_() % static_cast<uint64_t>(count)); }
   bool chance(int percent) { return pick(100) < percent; }
-  int64_t width() { return 8 + 4 * pick(3); }  // heads of four columns, pairs
+  // Heads of four columns, pairs.
+  int64_t width() { return large_ ? 72 + 32 * pick(3) : 8 + 4 * pick(3); }
   std::string name() { return "p" + std::to_string(names_++); }
   Value vector(const Dim& cols) { return block.parameter(name(), {1, cols}); }
 
@@ -157,6 +160,7 @@ class RandomGraph {
 
   void build() {
     rows_ = 3 + pick(4);
+    if (large_) rows_ = 130;
     const int64_t cols = width();
     Value x = block.graph.input("x", {"M", cols});
     block.wants_gradient(x, "d_x");
@@ -174,6 +178,7 @@ class RandomGraph {
   }
 
   std::mt19937_64 random_;
+  bool large_ = false;
   int names_ = 0;
   int64_t rows_ = 4;
   RopeTables tables_;
