@@ -22,15 +22,6 @@ void fill(const TensorView& view, uint64_t seed, uint32_t limit) {
   measure::fill_random_on_host(view, seed, view.rows > 1 && view.cols > 1 ? 0.1F : 1.0F, limit);
 }
 
-double bytes_of(const Program& program, const DimValues& sizes) {
-  double bytes = 0;
-  for (const TensorDecl& decl : program.tensors) {
-    const PhysicalShape shape = physical_shape(decl, sizes);
-    bytes += static_cast<double>(shape.rows * shape.cols * size_of(decl.dtype));
-  }
-  return bytes;
-}
-
 double flops_of(const Plan& plan, const DimValues& sizes) {
   double flops = 0;
   for (const auto* steps : {&plan.forward, &plan.backward}) {
@@ -100,7 +91,7 @@ Measured bench_program_on_cpu(const Program& program, const DimValues& sizes,
   plans.push_back({"program", &plan});
   Measured result = time_on_cpu(plans, sizes, rounds);
   result.flops = flops_of(plan, sizes);
-  result.moved_bytes = bytes_of(program, sizes);
+  result.moved_bytes = measure::moved_bytes(program, sizes);
   return result;
 }
 

@@ -160,7 +160,8 @@ DimValues parse_sizes(const std::vector<std::string>& sizes) {
     const bool is_number = equals != std::string::npos &&
                            std::from_chars(word.data() + equals + 1, end, value).ptr == end &&
                            value > 0;
-    require(is_number, "--sizes: '" + word + "' is no size; write NAME=NUMBER, as in M=2048,D=576");
+    require(is_number,
+            "--sizes: '" + word + "' is no size; write NAME=NUMBER, from 1 on, as in M=2048,D=576");
     require(value <= INT32_MAX,
             "--sizes: '" + word + "' is too large; sizes are at most 2147483647");
     const auto [known, is_new] = values.emplace(word.substr(0, equals), value);

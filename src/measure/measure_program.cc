@@ -29,15 +29,6 @@ Candidate& fastest(std::vector<Candidate>& candidates) {
                            });
 }
 
-double bytes_of(const Program& program, const DimValues& sizes) {
-  double bytes = 0;
-  for (const TensorDecl& decl : program.tensors) {
-    const PhysicalShape shape = physical_shape(decl, sizes);
-    bytes += static_cast<double>(shape.rows * shape.cols * size_of(decl.dtype));
-  }
-  return bytes;
-}
-
 // When a set's turn comes again, the L2 cache has seen four times what it holds.
 unsigned sets_for(double bytes) {
   return std::clamp(static_cast<unsigned>(4 * kL2Bytes / bytes) + 1, bytes > 2e9 ? 2U : 3U,
@@ -58,6 +49,15 @@ void compile(hopper::HopperState& state, const Program& program, const DimValues
 
 }  // namespace
 
+double moved_bytes(const Program& program, const DimValues& sizes) {
+  double bytes = 0;
+  for (const TensorDecl& decl : program.tensors) {
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    bytes += static_cast<double>(shape.rows * shape.cols * size_of(decl.dtype));
+  }
+  return bytes;
+}
+
 void measure(Timer& timer, const std::vector<Candidate*>& candidates, const Regimes& regimes) {
   const double seconds = regimes.heat_seconds +
                          static_cast<double>(candidates.size()) *
@@ -73,7 +73,7 @@ void measure(Timer& timer, const std::vector<Candidate*>& candidates, const Regi
 MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValues& sizes,
                                 const MeasureOptions& options) {
   MeasuredProgram result;
-  result.moved_bytes = bytes_of(program, sizes);
+  result.moved_bytes = moved_bytes(program, sizes);
   const unsigned sets = options.sets > 0 ? options.sets : sets_for(result.moved_bytes);
   Timer& timer = gpu.timer();
   const auto screen = [&](std::vector<Candidate>& group) -> Candidate& {

@@ -28,6 +28,9 @@ struct Regimes {
 // Times all candidates; the first is what the chip is heated with.
 void measure(Timer& timer, const std::vector<Candidate*>& candidates, const Regimes& regimes);
 
+// That a program's tensors have: each read or written once.
+double moved_bytes(const Program& program, const DimValues& sizes);
+
 struct MeasuredProgram {
   // The largest product, which a program's peer multiplies; none: a program without one, and no
   // peer.
@@ -35,7 +38,7 @@ struct MeasuredProgram {
   Candidate peer;
   std::vector<Candidate> ours;      // as chosen; with tuning the fastest configuration beside it
   std::vector<Candidate> screened;  // with tuning: all that were timed, sustained only
-  double moved_bytes = 0;           // that tensors have: each read or written once
+  double moved_bytes = 0;
 };
 
 struct MeasureOptions {

@@ -13,27 +13,13 @@
 #include "coda/error.h"
 #include "hopper/choose_config.h"
 #include "hopper/gemm_programs.h"
+#include "hopper/golden_text.h"
 #include "hopper/nvrtc.h"
 
 namespace coda::hopper {
 namespace {
 
 using ::testing::HasSubstr;
-
-// CODA_UPDATE_GOLDEN=1 writes the file anew: read the difference before it is committed.
-void expect_golden(const std::string& file, const std::vector<KernelLaunch>& launches) {
-  std::string now;
-  for (const KernelLaunch& launch : launches) now += launch.source;
-  const std::string path = std::string(CODA_SOURCE_DIR) + "/tests/hopper/golden/" + file;
-  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << now;
-    return;
-  }
-  std::ifstream golden(path);
-  ASSERT_TRUE(golden) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(golden), {}), now)
-      << "CODA_UPDATE_GOLDEN=1 writes the new text";
-}
 
 Program measured_program(const std::string& name) {
   std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");

@@ -1,37 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the emitters of kernels without products share: golden texts, and the compilation
-// of all kernels that plans need.
+// What tests of the emitters of kernels without products share: the compilation of all kernels that
+// plans need.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "hopper/golden_text.h"
 #include "hopper/kernel_launch.h"
 #include "hopper/nvrtc.h"
 #include "hopper/vector_programs.h"
 
 namespace coda::hopper {
-
-// CODA_UPDATE_GOLDEN=1 writes the file anew: read the difference before it is committed.
-inline void expect_golden(const std::string& file, const std::vector<KernelLaunch>& launches) {
-  std::string now;
-  for (const KernelLaunch& launch : launches) now += launch.source;
-  const std::string path = std::string(CODA_SOURCE_DIR) + "/tests/hopper/golden/" + file;
-  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << now;
-    return;
-  }
-  std::ifstream golden(path);
-  ASSERT_TRUE(golden) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(golden), {}), now)
-      << "CODA_UPDATE_GOLDEN=1 writes the new text";
-}
 
 // The kernels of all programs of this role, in bf16, fp16 and fp32, have no defect.
 template <class Lower>
