@@ -20,6 +20,10 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
     const int id = joint.outputs[i];
     require(graph_.node(id).op != Op::input,
             "output \"" + request.outputs[i].name + "\" is an input of the graph");
+    const bool is_view = is_source(graph_, id) && graph_.node(id).op != Op::result;
+    require(!is_view, "output \"" + request.outputs[i].name +
+                          "\" is rows or columns of what lies in memory already; read them there, "
+                          "or ask for what is computed from them");
     claim(id, request.outputs[i].name,
           graph_.node(id).shape.is_tensor() ? options.storage : DType::f32);
   }

@@ -177,6 +177,27 @@ std::string refusal_of(const std::function<Value(Value)>& operation, bool fuse) 
   return "no error";
 }
 
+// No program writes them: they lie in memory before the plan runs.
+TEST(CompileRefuses, OutputsThatAreInputsOrViewsOfThem) {
+  Graph graph;
+  const Value x = graph.input("x", {"M", 12});
+  const Value rows = graph.table("rows", {"M", 1}, DType::i32);
+  for (const Value view : {x, slice_columns(x, 4, 4), repeat_columns(x, 2), gather_rows(x, rows),
+                           slice_columns(gather_rows(x, rows), 0, 2)}) {
+    CompileRequest request;
+    request.outputs.push_back({"seen", view});
+    request.outputs.push_back({"computed", exp(view)});
+    try {
+      CompileOptions options;
+      options.sizes = {{"M", 3}};
+      compile(graph, request, options);
+      ADD_FAILURE() << view.shape().text() << ": no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("\"seen\""));
+    }
+  }
+}
+
 TEST(CompileRefuses, WhatNoTileHoldsWithOneLine) {
   auto turned = [](Value p, const Dim& group) {
     return merge_pairs(tanh(split_pair(p, group, 0)), split_pair(p, group, 1), group);
