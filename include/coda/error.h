@@ -23,6 +23,9 @@ class InternalError : public std::logic_error {
 inline void require(bool condition, const std::string& message) {
   if (!condition) throw Error(message);
 }
+inline void require(bool condition, const char* message) {  // no text is made while all is well
+  if (!condition) throw Error(message);
+}
 
 // Throws InternalError(message) unless `condition` holds: for invariants between our own passes.
 inline void invariant(bool condition, const char* message) {
