@@ -93,19 +93,22 @@ RandomShape random_shape(uint64_t seed) {
   return {s, {{"M", tokens}}, text};
 }
 
+// Ragged on purpose: no size is a multiple of a tile.
+LlamaSizes ragged_sizes() {
+  return {.hidden = 72,
+          .heads = 6,
+          .kv_heads = 2,
+          .head_dim = 12,
+          .mlp = 100,
+          .vocab = 67,
+          .sequence = 10};
+}
+
 class PlansOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> {};
 
 TEST_P(PlansOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
   const auto [which, storage] = GetParam();
-  // Ragged on purpose: no size is a multiple of a tile.
-  const LlamaSizes s{.hidden = 72,
-                     .heads = 6,
-                     .kv_heads = 2,
-                     .head_dim = 12,
-                     .mlp = 100,
-                     .vocab = 67,
-                     .sequence = 10};
-  expect_error_contract(which, storage, s, {{"M", 70}}, 8);
+  expect_error_contract(which, storage, ragged_sizes(), {{"M", 70}}, 8);
 }
 
 TEST_P(PlansOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOpAtRandomShapes) {
@@ -120,13 +123,7 @@ TEST_P(PlansOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOpAtRandomShapes) {
 
 TEST_P(PlansOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   const auto [which, storage] = GetParam();
-  LlamaSizes s{.hidden = 72,
-               .heads = 6,
-               .kv_heads = 2,
-               .head_dim = 12,
-               .mlp = 100,
-               .vocab = 67,
-               .sequence = 10};
+  LlamaSizes s = ragged_sizes();
   const DimValues sizes{{"M", 70}};
   Block b;
   b.storage = storage;
