@@ -27,18 +27,18 @@ __device__ __forceinline__ void barrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the same barrier of another CTA of the cluster. The scope stays the CTA: what it
-// reports is that the tensor cores have read a stage, no memory access of this thread, and a wider
-// scope would cost a device-wide fence (MEMBAR.ALL.GPU) for each stage.
-__device__ __forceinline__ void barrier_arrive_remote(u32 barrier, u32 cta_rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(barrier),
-      "r"(cta_rank)
-      : "memory");
+// Where an address of this CTA's shared memory lies in another CTA of the cluster.
+__device__ __forceinline__ u32 cluster_address(u32 address, u32 cta_rank) {
+  u32 remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(cta_rank));
+  return remote;
+}
+
+// Arrives at a barrier of any CTA of the cluster. The scope stays the CTA: what it reports is that
+// the tensor cores have read a stage, no memory access of this thread, and a wider scope would cost
+// a device-wide fence (MEMBAR.ALL.GPU) for each stage.
+__device__ __forceinline__ void barrier_arrive_cluster(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Arrives, and adds `bytes` to what TMA must deliver before the phase completes.

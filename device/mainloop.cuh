@@ -93,26 +93,32 @@ struct Mainloop {
                                            Accumulators& accumulators, Issued issued) const {
     constexpr Major kMajorA = kConfig.major_a();
     constexpr Major kMajorB = kConfig.major_b();
-    const u64 base_a =
-        wgmma_descriptor(kMajorA, stages_a) + descriptor_step(kMajorA, warpgroup_row, 0);
-    const u64 base_b = wgmma_descriptor(kMajorB, stages_b);
-    const u32 release_to = release_target(rank);
+    // Only a descriptor's low half has the address, and no step leaves it. The shuffles keep the
+    // assembler from making both anew for each K block.
+    const u32 base_a = __shfl_sync(~0u,
+                                   static_cast<u32>(wgmma_descriptor(kMajorA, stages_a)) +
+                                       descriptor_step(kMajorA, warpgroup_row, 0),
+                                   0);
+    const u32 base_b = __shfl_sync(~0u, static_cast<u32>(wgmma_descriptor(kMajorB, stages_b)), 0);
+    const Release release = release_of(rank);
     // The position is the same in all lanes; a shuffle tells the assembler so, which then computes
     // descriptors in uniform registers.
     state.stage = __shfl_sync(~0u, state.stage, 0);
     state.phase = __shfl_sync(~0u, state.phase, 0);
     const auto multiply_block = [&](auto first) {
       barrier_wait(full + state.stage * kBarrierBytes, state.phase);
-      const u64 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
-      const u64 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
+      const u32 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
+      const u32 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
       wgmma_fence();
 #pragma unroll
       for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
 #pragma unroll
         for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
           wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
-              accumulators[m], a + descriptor_step(kMajorA, m * kWgmmaM, k),
-              b + descriptor_step(kMajorB, 0, k), decltype(first)::value != 0 && k == 0 ? 0 : 1);
+              accumulators[m],
+              whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
+              whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)),
+              decltype(first)::value != 0 && k == 0 ? 0 : 1);
         }
       }
       wgmma_commit();
@@ -123,11 +129,11 @@ struct Mainloop {
     multiply_block(Constant<1>{});
     u32 previous = state.stage;
     state.advance();
-    for (u32 block = 1; block < k_blocks; ++block) {
+    for (u32 left = k_blocks - 1; left != 0; --left) {
       multiply_block(Constant<0>{});
       // One group stays in flight, so the tensor cores never wait for this warpgroup.
       wgmma_wait<1>();
-      release(previous, release_to);
+      release.stage(previous);
       previous = state.stage;
       state.advance();
     }
@@ -135,7 +141,7 @@ struct Mainloop {
     wgmma_wait<0>();
 #pragma unroll
     for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);
-    release(previous, release_to);
+    release.stage(previous);
   }
 
  private:
@@ -161,24 +167,27 @@ struct Mainloop {
     }
   }
 
-  static constexpr u32 kNobody = ~0u;
+  // Each warp's first lanes speak to one writer each. Every warp arrives for itself: wgmma_wait
+  // speaks for the executing warp alone.
+  struct Release {
+    bool speaks;
+    u32 barriers;  // the writer's first stage's, in the cluster's shared memory
 
-  // Each warp's first lanes speak to one writer each.
-  __device__ __forceinline__ static u32 release_target(u32 rank) {
-    const u32 lane = threadIdx.x % kWarpSize;
-    return lane < stage_writers(kConfig) ? stage_writer(kConfig, rank, lane) : kNobody;
-  }
-
-  // Every warp arrives for itself: wgmma_wait speaks for the executing warp alone.
-  __device__ __forceinline__ void release(u32 stage, u32 target) const {
-    const u32 barrier = empty + stage * kBarrierBytes;
-    if (target != kNobody) {
+    __device__ __forceinline__ void stage(u32 index) const {
+      const u32 barrier = barriers + index * kBarrierBytes;
+      if (!speaks) return;
       if constexpr (kConfig.cluster_size() == 1) {
         barrier_arrive(barrier);
       } else {
-        barrier_arrive_remote(barrier, target);
+        barrier_arrive_cluster(barrier);
       }
     }
+  };
+  __device__ __forceinline__ Release release_of(u32 rank) const {
+    const u32 lane = threadIdx.x % kWarpSize;
+    const bool speaks = lane < stage_writers(kConfig);
+    if constexpr (kConfig.cluster_size() == 1) return {speaks, empty};
+    return {speaks, cluster_address(empty, speaks ? stage_writer(kConfig, rank, lane) : rank)};
   }
 };
 

@@ -24,9 +24,14 @@ constexpr u64 wgmma_descriptor(Major major, u32 address) {
          swizzle_128b_mode << 62;
 }
 
+// The descriptor whose low half is given: what tells addresses apart is all in it.
+constexpr u64 whole_descriptor(Major major, u32 low) {
+  return (wgmma_descriptor(major, 0) >> 32) << 32 | low;
+}
+
 // Added to a descriptor to step `outer` indices (a multiple of 64) and `k` (a multiple of 16). The
 // swizzle is a function of the address, so stepping inside a swizzled row is an addition.
-constexpr u64 descriptor_step(Major major, u32 outer, u32 k) {
+constexpr u32 descriptor_step(Major major, u32 outer, u32 k) {
   return major == Major::k ? (outer * kSwizzleBytes + k * kElementBytes) >> 4
                            : (outer / kOuterChunk * kOuterChunkBytes + k * kSwizzleBytes) >> 4;
 }
