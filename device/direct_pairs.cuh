@@ -29,11 +29,13 @@ __device__ __forceinline__ bool has_aligned_pairs(u64 tensor, u32 stride) {
   return tensor % (2 * kStoredBytes<kStored>) == 0 && stride % 2 == 0;
 }
 
-// One plane of such a tensor.
-template <Stored kStored>
+// One plane of such a tensor: two chunks in turn; or a sub-tile's four, where all sub-tiles of the
+// same rows read the same (a table that repeats every 64 columns). Those take the registers of the
+// accumulators that the first sub-tile has consumed.
+template <Stored kStored, u32 kSlots = 2>
 struct DirectPairs {
-  u64 row[2];                    // where the sub-tile's first pair stands in the thread's rows
-  Elements<2> chunk[2][kPairs];  // of chunks in turn
+  u64 row[2];  // where the sub-tile's first pair stands in the thread's rows
+  Elements<2> chunk[kSlots][kPairs];
 
   // The sub-tile's first pair is element `first`, `second` of the tensor in the thread's two rows.
   __device__ __forceinline__ void begin(u64 tensor, u64 first, u64 second) {
@@ -44,7 +46,7 @@ struct DirectPairs {
   __device__ __forceinline__ void load() {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
-      chunk[kChunk % 2][pair] =
+      chunk[kChunk % kSlots][pair] =
           load_pair<kStored, true>(row[pair % 2], kChunk * kChunkColumns + 8 * (pair / 2), 2);
     }
   }

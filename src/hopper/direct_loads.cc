@@ -11,26 +11,32 @@ std::string DirectLoads::add(int i, int plane, const std::string& name, const st
   const int t = sizes_.step(i).tensor;
   const std::string stored(stored_text(sizes_.tensor(t).dtype));
   const std::string pointer = arguments_.pointer(t);
-  const std::string field = "sub." + name;
-  if (empty()) fields_.line("bool is_plain;");
-  fields_.line("DirectPairs<" + stored + "> " + name + ";");
-  begin_.line(std::string("sub.is_plain = ") + (empty() ? "is_whole(at)" : "sub.is_plain") +
-              " && has_aligned_pairs<" + stored + ">(" + pointer + ", " + places_.stride(t) + ");");
+  const std::string field = (is_kept() ? "rows." : "sub.") + name;
+  const std::string plain = "sub." + is_plain();
+  if (empty()) fields_.line("bool " + is_plain() + ";");
+  // What is kept is read by every sub-tile, but made by one.
+  if (is_kept()) row_fields_.line("mutable DirectPairs<" + stored + ", kChunks> " + name + ";");
+  if (!is_kept()) fields_.line("DirectPairs<" + stored + "> " + name + ";");
+  begin_.line(plain + " = " + (empty() ? "is_whole(at)" : plain) + " && has_aligned_pairs<" +
+              stored + ">(" + pointer + ", " + places_.stride(t) + ");");
   begin_.line(field + ".begin(" + pointer + ", " + places_.element(i, plane, rows[0], "at.column") +
               ",");
   begin_.line(std::string(field.size() + 7, ' ') + places_.element(i, plane, rows[1], "at.column") +
               ");");
   plain_.line(field + ".template load<kChunk>();");
-  partly_.line(field + ".chunk[kChunk % 2][pair] = " + value + ";");
-  return field + ".chunk[kChunk % 2][pair]";
+  const std::string pair =
+      field + (is_kept() ? ".chunk[kChunk][pair]" : ".chunk[kChunk % 2][pair]");
+  partly_.line(pair + " = " + value + ";");
+  return pair;
 }
 
 std::string DirectLoads::function_text() const {
   if (empty()) return "";
   return function("void",
-                  "load_ahead(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-                  "                                  const Position& at)",
-                  "    if (sub.is_plain) {\n" + plain_.text() +
+                  name() +
+                      "(const Arguments& a, const Rows& rows, SubTile& sub,\n"
+                      "                                  const Position& at)",
+                  "    if (sub." + is_plain() + ") {\n" + plain_.text() +
                       "    } else {\n"
                       "#pragma unroll\n"
                       "      for (u32 pair = 0; pair < kPairs; ++pair) {\n"
@@ -43,15 +49,19 @@ std::string DirectLoads::function_text() const {
 }
 
 std::string DirectLoads::begin() const {
-  return empty() ? "" : begin_.text() + "    load_ahead<kBlock, 0>(a, rows, sub, at);\n";
+  if (empty()) return "";
+  const std::string first = name() + "<kBlock, 0>(a, rows, sub, at);\n";
+  if (!is_kept()) return begin_.text() + "    " + first;
+  return begin_.text() + "    if (at.sub_tile == 0) " + first;
 }
 
 std::string DirectLoads::ahead() const {
   if (empty()) return "";
   return "    if constexpr (kChunk + 1 < kChunks) {\n"
          "      Position next = at;\n"
-         "      next.column += kChunkColumns;\n"
-         "      load_ahead<kBlock, kChunk + 1>(a, rows, sub, next);\n"
+         "      next.column += kChunkColumns;\n      " +
+         std::string(is_kept() ? "if (at.sub_tile == 0) " : "") + name() +
+         "<kBlock, kChunk + 1>(a, rows, sub, next);\n"
          "    }\n";
 }
 

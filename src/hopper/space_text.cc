@@ -8,6 +8,7 @@
 #include <map>
 
 #include "coda/error.h"
+#include "device/fragment.cuh"
 #include "hopper/direct_loads.h"
 #include "hopper/expressions.h"
 #include "hopper/function_text.h"
@@ -45,7 +46,8 @@ class SpaceWriter {
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments),
         places_(sizes, operands_, arguments),
-        direct_loads_(sizes, places_, arguments) {}
+        direct_loads_(sizes, places_, arguments, 1),
+        kept_loads_(sizes, places_, arguments, device::sub_tile_columns(config, shape_)) {}
 
   std::string run() {
     for (const char* word :
@@ -294,7 +296,11 @@ class SpaceWriter {
         for (const int side : {0, 1})
           rows[side] = kept_index(s.row_index) + "[kBlock][" + number(side) + "]";
       }
-      return direct_loads_.add(i, plane, name, value, rows);
+      // A table that repeats with the sub-tiles is the same for all of them in a row.
+      const bool is_kept = s.repeat != 1 && half(i) == 0 &&
+                           device::sub_tile_columns(config_, shape_) > 1 &&
+                           sizes_.size(tensor(s.tensor).shape.cols) == kPartialSpan;
+      return (is_kept ? kept_loads_ : direct_loads_).add(i, plane, name, value, rows);
     }
     before_.line("Elements<2> " + name + "[kPairs];");
     early_.line(name + "[pair] = " + value + ";");
@@ -500,17 +506,19 @@ class SpaceWriter {
           arguments_.number(own("rows"), sizes_.size(tile_space().shape.rows)) + ";\n" +
           row_lines_.text() + "      }\n    }\n";
     }
-    return "\n  struct Rows {\n" + row_fields_.text() + "  };\n" +
+    return "\n  struct Rows {\n" + row_fields_.text() + kept_loads_.row_fields() + "  };\n" +
            function("void", "begin_tile(const Arguments& a, Rows& rows, u32 first_row)", lines);
   }
 
   std::string sub_tile_text() const {
     return "\n  struct SubTile {\n" + sub_fields_.text() + turns_.field_line() +
-           direct_loads_.fields() + "  };\n" + direct_loads_.function_text() +
+           direct_loads_.fields() + kept_loads_.fields() + "  };\n" +
+           direct_loads_.function_text() + kept_loads_.function_text() +
            function("void",
                     "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                                      const Position& at)",
-                    sub_lines_.text() + direct_loads_.begin(), "  template <u32 kBlock>\n");
+                    sub_lines_.text() + direct_loads_.begin() + kept_loads_.begin(),
+                    "  template <u32 kBlock>\n");
   }
 
   std::string chunk_text() const {
@@ -527,7 +535,8 @@ class SpaceWriter {
         text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
       return text;
     };
-    std::string lines = turns_.chunk_line() + before_.text() + direct_loads_.ahead();
+    std::string lines =
+        turns_.chunk_line() + before_.text() + direct_loads_.ahead() + kept_loads_.ahead();
     if (!early_.empty()) lines += head(early_) + early_.text() + "    }\n";
     lines += head(body_) + body_.text() + turns_.last_line() + "    }\n" + after_.text();
     return function("void",
@@ -563,6 +572,7 @@ class SpaceWriter {
   SpaceOperands operands_;
   SpacePlaces places_;
   DirectLoads direct_loads_;
+  DirectLoads kept_loads_;
 
   UniqueNames names_;
   std::set<std::pair<int, int>> needed_;  // step, plane
