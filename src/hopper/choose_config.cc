@@ -120,7 +120,7 @@ uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& sp
   for (const TileMove& store : space.stores) {
     const uint32_t planes = store.is_wide ? 2 : 1;
     if (store.movement == Movement::added) registers += 20 * planes;
-    if (store.movement == Movement::direct) registers += 4 * planes;
+    if (store.movement == Movement::direct) registers += (is_strided ? 26 : 4) * planes;
   }
   // Addresses: of a third block of rows, of a strided operand, of stages whose number is no power
   // of two.
@@ -144,16 +144,9 @@ bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const Gem
 }
 constexpr double kCrowded = 1.05;
 
-// Several spaces spilled beside 192 accumulators, and so did weight gradients that threads store
-// themselves; more planes were never compiled.
-bool may_have_192(const GemmConfig& config, const KernelSpaces& kernel) {
-  const SpaceAnalysis& space = kernel.spaces.front();
-  const bool stores_directly =
-      std::any_of(space.stores.begin(), space.stores.end(),
-                  [](const TileMove& move) { return move.movement != Movement::staged; });
-  const bool is_strided = config.major_a() == device::Major::outer;
-  return kernel.spaces.size() == 1 && space.shape().planes() <= 3 &&
-         !(is_strided && stores_directly);
+// Several spaces spilled beside 192 accumulators; more planes were never compiled.
+bool may_have_192(const KernelSpaces& kernel) {
+  return kernel.spaces.size() == 1 && kernel.spaces.front().shape().planes() <= 3;
 }
 
 GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
@@ -228,7 +221,7 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
     const bool has_many = config.accumulators() > 128;
-    if (has_many && !may_have_192(config, kernel)) return false;
+    if (has_many && !may_have_192(kernel)) return false;
     const uint32_t registers = has_many ? registers_beside_192(sizes, kernel.spaces[i], config)
                                         : registers_of(sizes, kernel.spaces[i], config);
     if (registers > kMostRegisters) return false;
