@@ -116,6 +116,96 @@ __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, cons
   }
 }
 
+// Eight adjacent pairs of a row: sixteen neighbouring columns, of which the first members are the
+// even ones. `column(i)` is where the first member of pair i stands.
+template <Stored kStored>
+struct PackedPairs {
+  PackedEight<kStored> half[2];
+};
+struct SplitPairs {
+  Elements<kThreadColumns> member[2];
+};
+
+template <bool kVector, Stored kStored>
+struct LoadedPairs {
+  using Type = SplitPairs;
+};
+template <Stored kStored>
+struct LoadedPairs<true, kStored> {
+  using Type = PackedPairs<kStored>;
+};
+
+template <u32 kMember, Stored kStored>
+__device__ __forceinline__ Elements<kThreadColumns> members(const PackedPairs<kStored>& pairs) {
+  const Elements<kThreadColumns> half[2] = {values(pairs.half[0]), values(pairs.half[1])};
+  Elements<kThreadColumns> x;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    x.value[i] = half[2 * i / kThreadColumns].value[2 * i % kThreadColumns + kMember];
+  }
+  return x;
+}
+template <u32 kMember>
+__device__ __forceinline__ const Elements<kThreadColumns>& members(const SplitPairs& pairs) {
+  return pairs.member[kMember];
+}
+
+template <Stored kStored, Access kAccess, bool kVector, class Column>
+__device__ __forceinline__ typename LoadedPairs<kVector, kStored>::Type load_pairs(
+    u64 tensor, u64 row, u32 valid, const Column& column) {
+  typename LoadedPairs<kVector, kStored>::Type x{};
+  if constexpr (kVector) {
+    constexpr u32 kPieces = PackedEight<kStored>::kPieces;
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+    if (valid != 0) {
+#pragma unroll
+      for (u32 i = 0; i < 2 * kPieces; ++i) {
+        load_piece<kAccess>(x.half[i / kPieces].word[i % kPieces], address + i * 16);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i >= valid) continue;
+      x.member[0].value[i] = load_element<kStored>(tensor, row + column(i));
+      x.member[1].value[i] = load_element<kStored>(tensor, row + column(i) + 1);
+    }
+  }
+  return x;
+}
+
+template <Stored kStored, bool kVector, class Column>
+__device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, const Column& column,
+                                            const Elements<kThreadColumns>& first,
+                                            const Elements<kThreadColumns>& second) {
+  if constexpr (kVector) {
+    constexpr u32 kPieces = PackedEight<kStored>::kPieces;
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+      Elements<kThreadColumns> x;
+#pragma unroll
+      for (u32 i = 0; i < kThreadColumns; ++i) {
+        const u32 pair = (half * kThreadColumns + i) / 2;
+        x.value[i] = i % 2 == 0 ? first.value[pair] : second.value[pair];
+      }
+      const PackedEight<kStored> words = packed<kStored>(x);
+      if (valid == 0) continue;
+#pragma unroll
+      for (u32 i = 0; i < kPieces; ++i) {
+        store_piece(address + (half * kPieces + i) * 16, words.word[i]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i >= valid) continue;
+      store_element<kStored>(tensor, row + column(i), first.value[i]);
+      store_element<kStored>(tensor, row + column(i) + 1, second.value[i]);
+    }
+  }
+}
+
 // The value as a later reader of a tensor of this type sees it.
 template <Stored kStored>
 __device__ __forceinline__ Elements<kThreadColumns> as_stored(const Elements<kThreadColumns>& x) {

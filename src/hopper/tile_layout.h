@@ -18,8 +18,10 @@ struct TileLayout {
 
   // Values of eight columns that a thread holds of each row.
   int planes() const { return kind == wide || is_split ? 2 : 1; }
-  // Its columns are neighbours in memory.
-  bool is_vector() const { return kind != grouped; }
+  // The members of a pair are neighbours in memory: eight pairs are sixteen of them.
+  bool is_adjacent() const { return kind == wide && pairing == Dim(2); }
+  // The columns of a plane are neighbours in memory.
+  bool is_vector() const { return kind != grouped && !is_adjacent(); }
   // Base columns of a group.
   int64_t base_group() const { return pairing == Dim(0) || is_split ? group : group / 2; }
   friend bool operator==(const TileLayout&, const TileLayout&) = default;

@@ -169,7 +169,7 @@ class SpaceWriter {
   std::string half(const Dim& pairing) {
     const std::string number =
         arguments_.number("half_" + id_ + "_" + pairing_suffix(pairing), size(pairing) / 2);
-    aligned(number + " * 2");
+    if (pairing != Dim(2)) aligned(number + " * 2");
     return number;
   }
   static std::string is_vector_text(const Layout& layout) {
@@ -322,12 +322,14 @@ class SpaceWriter {
           "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) + ")";
     }
     const bool is_table = s.row_index >= 0 || s.repeat > 1;
-    // A thread reads four bytes an element in two halves of a sector: the second finds it in L1.
-    const bool is_halved = size_of(tensor(s.tensor).dtype) > 2;
+    // A thread reads four bytes an element, or adjacent pairs, in two halves of a sector: the
+    // second finds it in L1.
+    const bool is_halved = size_of(tensor(s.tensor).dtype) > 2 || lies.is_adjacent();
     const std::string access = is_stored(s.tensor)     ? "in_place"
                                : is_table || is_halved ? "cached"
                                                        : "streamed";
-    if (lies.is_vector()) aligned_tensor(s.tensor, true);
+    if (lies.kind != Layout::grouped) aligned_tensor(s.tensor, true);
+    if (lies.is_adjacent()) return load_pairs(i, row, access);
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string suffix = plane_suffix(lies.planes(), w);
@@ -352,6 +354,33 @@ class SpaceWriter {
           "        const auto " + planes.back() + " = values(" + raw + "[r]);" + comment(s.tensor);
     }
     values_[i] = planes;
+  }
+
+  // Both members of adjacent pairs, as they lie in memory.
+  void load_pairs(int i, const std::string& row, const std::string& access) {
+    const Step& s = step(i);
+    values_[i] = {name('v', i, "_0"), name('v', i, "_1")};
+    if (!is_needed(i, 0) && !is_needed(i, 1)) return;
+    std::string columns = columns_of(layout(i), 0);
+    if (s.repeat > 1) {
+      const std::string width = arguments_.stored_columns(s.tensor);
+      aligned(width);
+      declare_columns("table" + std::to_string(i), columns + "(i) % " + width);
+      columns = "table" + std::to_string(i);
+    }
+    const std::string raw = name('t', i);
+    row_arrays_ += "      typename LoadedPairs<kVector, " + stored_type(s.tensor) + ">::Type " +
+                   raw + "[kThreadRows];\n";
+    std::string& loads = s.row_index >= 0 ? gathers_ : loads_;
+    loads += "        " + raw + "[r] = load_pairs<" + stored_type(s.tensor) +
+             ", Access::" + access + ", kVector>(" + arguments_.pointer(s.tensor) + ", " +
+             arguments_.row_start(row, s.tensor) + ", valid[r], " + columns + ");" +
+             comment(s.tensor);
+    for (int w = 0; w < 2; ++w) {
+      if (!is_needed(i, w)) continue;
+      body_ += "        const auto " + values_[i][w] + " = members<" + std::to_string(w) + ">(" +
+               raw + "[r]);" + comment(s.tensor);
+    }
   }
 
   void elementwise(int i) {
@@ -399,7 +428,12 @@ class SpaceWriter {
     const Planes planes = operand(unrounded(s.operands[0], tensor(s.tensor).dtype), lies);
     const std::string where = arguments_.pointer(s.tensor) + ", " +
                               arguments_.row_start("row", s.tensor) + ", valid[r], ";
-    if (lies.is_vector()) aligned_tensor(s.tensor, true);
+    if (lies.kind != Layout::grouped) aligned_tensor(s.tensor, true);
+    if (lies.is_adjacent()) {
+      body_ += "        store_pairs<" + stored_type(s.tensor) + ", kVector>(" + where +
+               columns_of(lies, 0) + ", " + join(planes) + ");" + comment(s.tensor);
+      return;
+    }
     for (int w = 0; w < lies.planes(); ++w) {
       if (lies.kind == Layout::grouped) {
         // The columns before they are divided.
@@ -423,10 +457,11 @@ class SpaceWriter {
     const Planes planes = operand(from, lies);
     const std::string index = index_of_row(step(selected.operands[1]).tensor);
     for (int w = 0; w < lies.planes(); ++w) {
-      body_ += "        store_selected<" + stored_type(s.tensor) + ", kVector>(" +
-               arguments_.pointer(s.tensor) + ", " + arguments_.row_start("row", s.tensor) +
-               ", valid[r], " + index + ", columns * " + std::to_string(lies.planes()) + ", " +
-               columns_of(lies, w) + ", " + planes[w] + ");" + comment(s.tensor);
+      body_ += "        store_selected<" + stored_type(s.tensor) + ", " +
+               (lies.is_adjacent() ? "false" : "kVector") + ">(" + arguments_.pointer(s.tensor) +
+               ", " + arguments_.row_start("row", s.tensor) + ", valid[r], " + index +
+               ", columns * " + std::to_string(lies.planes()) + ", " + columns_of(lies, w) + ", " +
+               planes[w] + ");" + comment(s.tensor);
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include "coda/error.h"
 #include "hopper/host_run.h"
+#include "hopper/nvrtc.h"
 #include "hopper/vector_kernels.h"
 #include "hopper/vector_programs.h"
 
@@ -72,6 +73,41 @@ TEST(TileEmitter, ProgramsOfPlansComputeWhatTheyMean) {
   }
 }
 
+// Pairs whose members are neighbours, sixteen columns a thread: loaded, made from narrow values,
+// gathered with rows that repeat, selected, reduced, in place, in 16 and 32 bits.
+constexpr const char* kAdjacent[] = {
+    R"(program rope {
+  a, b = split_pairs(tile(x[M, 96]:bf16), 2)
+  cos = tile(cos[S, 16], rows=position[M]:i32, repeat=3)
+  sin = tile(sin[S, 16]:bf16, rows=position, repeat=3)
+  store(y:bf16, merge_pairs(a * cos - b * sin, b * cos + a * sin, 2))
+})",
+    R"(program mixed {
+  x = tile(x[M, 96])
+  w = tile(table[S, 32]:f16, rows=position[M]:i32, repeat=3)
+  a, b = split_pairs(x * w + per_column(bias[96]) + column_index(), 2)
+  y = merge_pairs(b, a * 0.5, 2)
+  store(x, x + y)
+  store(z:f16, a + b)
+  row_partial(p, sum(y))
+  column_partial(q, max(y))
+  store(chosen, select_column(y, per_row(target[M]:i32)))
+})"};
+
+TEST(TileEmitter, AdjacentPairsComputeWhatTheyMean) {
+  for (const char* program : kAdjacent) {
+    for (const int64_t rows : {1, 5, 70}) {
+      expect_right(parse_program(program), {{"M", rows}, {"S", 9}}, 7);
+    }
+  }
+  const char* ragged =
+      "program odd { a, b = split_pairs(tile(x[M, 2*N]:bf16), 2)\n"
+      "store(y:bf16, merge_pairs(b, a, 2)) }";
+  for (const int64_t columns : {1, 7, 8, 67, 136}) {
+    expect_right(parse_program(ragged), {{"M", 3}, {"N", columns}}, 8);
+  }
+}
+
 // Sizes of the text's numbers, not of the text: one text serves every number of rows.
 TEST(TileEmitter, TextDoesNotDependOnRows) {
   const Program program = parse_program(kRotation);
@@ -101,6 +137,18 @@ TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
 }
 
 // Every kernel of the plans, as large models have them, compiles without a defect.
+TEST(TileEmitter, AdjacentPairsCompile) {
+  const auto compiler = find_nvrtc();
+  if (!compiler) GTEST_SKIP() << "no NVRTC";
+  for (const char* program : kAdjacent) {
+    for (const KernelLaunch& launch :
+         lower_tiles(parse_program(program), {{"M", 64}, {"S", 9}}, {})) {
+      const CompiledKernel kernel = compiler->compile(launch.source);
+      EXPECT_EQ(kernel.defect, "") << kernel.log << launch.source;
+    }
+  }
+}
+
 TEST(TileEmitter, ProgramsOfPlansCompile) { expect_compile(StepRole::tile, lower_tiles); }
 
 }  // namespace
