@@ -22,9 +22,11 @@
 namespace coda::hopper {
 namespace {
 
-constexpr int64_t kBlockThreads = 256;   // device/finalizer.cuh: kFinalizerThreads
+constexpr int64_t kBlockThreads = 256;
+constexpr int64_t kMostBlockThreads = 512;  // device/finalizer.cuh: kFinalizerThreads
+constexpr int64_t kManyRows = 512;  // of column partials: a block with so many has more threads
 constexpr int64_t kSingleThreads = 512;  // kSingleThreads
-constexpr int64_t kSlotLines = 8;
+constexpr int64_t kSlotLines = 32;
 constexpr int64_t kFewLanes = 8;       // of a line with few row partials: 32 bytes at a time
 constexpr int64_t kFewPartials = 128;  // so many are few
 constexpr int64_t kLinesOfOneBlock =
@@ -126,6 +128,7 @@ class KernelWriter {
   KernelLaunch run(const std::string& function, const std::vector<int>& line_stores,
                    const std::vector<int>& scalar_stores) {
     find_needed(line_stores, scalar_stores);
+    choose_threads();
     for (int level = 0; level <= analysis_.top; ++level) {
       if (level > 0) write_sums(level);
       write_scalars(level);
@@ -158,7 +161,7 @@ class KernelWriter {
         "  __shared__ float scratch[kFinalizerScratch];\n  launch_dependents();\n" +
         "  wait_for_predecessor();\n" + body_ + "}\n\n}  // namespace coda::device::precise\n";
     launch.grid = static_cast<uint32_t>(is_single_ ? 1 : std::max<int64_t>(1, blocks_));
-    launch.threads = static_cast<uint32_t>(is_single_ ? kSingleThreads : kBlockThreads);
+    launch.threads = static_cast<uint32_t>(is_single_ ? kSingleThreads : block_threads_);
     launch.waits_for_predecessor = true;
     arguments_.fill(launch);
     return launch;
@@ -186,6 +189,16 @@ class KernelWriter {
   bool reads_back(int i) const {
     return reads_stored_back_ && !program::is_effect(step(i).kind) && Analysis::is_line(step(i)) &&
            analysis_.exact_store(i) >= 0;
+  }
+
+  void choose_threads() {
+    for (int i : needed_) {
+      const Step& s = step(i);
+      if (s.kind != StepKind::combine || reads_back(i)) continue;
+      const bool is_long =
+          tensor(s.tensor).kind == TensorKind::column_partial && partials_of(s) > kManyRows;
+      if (is_long) block_threads_ = kMostBlockThreads;
+    }
   }
 
   // An operand: a literal or a name.
@@ -295,8 +308,8 @@ class KernelWriter {
   }
   int64_t lines_of_block(const std::vector<int>& roots) const {
     switch (work_of(roots)) {
-      case Work::alone: return kBlockThreads;
-      case Work::lanes: return kBlockThreads / lanes_of_line(roots);
+      case Work::alone: return block_threads_;
+      case Work::lanes: return block_threads_ / lanes_of_line(roots);
       case Work::slots: return kSlotLines;
     }
     return 1;
@@ -418,9 +431,13 @@ class KernelWriter {
     const bool rows = decl.kind == TensorKind::row_partial;
     const int64_t reduced = analysis_.size(rows ? decl.shape.cols : decl.shape.rows);
     const std::string id = std::to_string(s.tensor);
+    // Lines of rows may be made of column partials too.
     body_ += "      const auto " + result + " = combine_in_" +
              (work == Work::slots ? "slots" : "lanes") + "<" +
-             std::string(reduction_text(s.partial)) + ", " + (rows ? "true" : "false") +
+             std::string(reduction_text(s.partial)) +
+             (work == Work::slots ? ""
+              : rows              ? ", true"
+                                  : ", false") +
              ">({.tensor = " + arguments_.pointer(s.tensor) +
              ", .pitch = " + arguments_.stride(s.tensor) +
              ", .lines = lines, .count = " + arguments_.number("partials_" + id, spans(reduced)) +
@@ -452,6 +469,7 @@ class KernelWriter {
   std::set<std::string> combined_;  // in the walk that is being written
   int walks_ = 0;
   bool is_batched_ = false;  // the walk that is being written
+  int64_t block_threads_ = kBlockThreads;
   int64_t blocks_ = 0;
   std::string body_;
 };
