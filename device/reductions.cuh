@@ -41,9 +41,11 @@ struct Reduced {
   __device__ __forceinline__ float lane(u32 i) const { return field[first_lane_field(kKind) + i]; }
 };
 
-// exp(x - largest), and 1 where x is the largest even if that is infinite.
+// exp(x - largest), and 1 where x is the largest even if that is infinite. The difference is chosen
+// rather than the result: a choice between 1 and an exponential is compiled as a branch around the
+// exponential, behind which the next one waits.
 __device__ __forceinline__ float weight_below(float x, float largest) {
-  return x == largest ? 1.0f : expf(x - largest);
+  return expf(x == largest ? 0.0f : x - largest);
 }
 
 template <Reduction kKind>
