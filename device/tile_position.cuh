@@ -18,6 +18,43 @@ inline constexpr u32 kTileWarps = kTileThreads / 32;
 inline constexpr u32 kBlockColumns = 32 * kThreadColumns;
 inline constexpr u32 kWarpRows = kPartialSpan / kTileWarps;
 
+// A divisor that is known before the launch: a multiplication and a shift divide by it, where a
+// division takes twenty instructions, each waiting for the one before.
+struct Divisor {
+  u32 value;
+  u32 multiplier;
+  u32 shift;
+};
+constexpr Divisor divisor_of(u32 value) {
+  u32 shift = 31;
+  while ((u64{1} << (shift - 31)) < value) ++shift;
+  const u64 power = u64{1} << shift;
+  return {
+      .value = value, .multiplier = static_cast<u32>((power + value - 1) / value), .shift = shift};
+}
+// Of dividends below 2^31.
+constexpr u32 operator/(u32 dividend, const Divisor& by) {
+  return static_cast<u32>(static_cast<u64>(dividend) * by.multiplier >> by.shift);
+}
+constexpr u32 operator%(u32 dividend, const Divisor& by) {
+  return dividend - dividend / by * by.value;
+}
+
+constexpr u32 value_of(const Divisor& by) { return by.value; }
+constexpr u32 value_of(u32 by) { return by; }
+
+// For the columns of a thread's elements: without vectors there is a division for each, and the
+// branches that a division has keep the assembler from preparing all of them, in registers, at
+// once.
+template <bool kVector>
+constexpr auto column_divisor(const Divisor& by) {
+  if constexpr (kVector) {
+    return by;
+  } else {
+    return by.value;
+  }
+}
+
 struct TilePosition {
   u32 row = 0;     // the thread's first row; may lie outside
   u32 column = 0;  // its first base column; may lie outside
@@ -28,9 +65,11 @@ constexpr u32 valid_columns(u32 column, u32 columns) {
   return column < columns ? smaller(kThreadColumns, columns - column) : 0;
 }
 
-// Spans of 64 columns, numbered along the rows; each with `thread_rows` rows.
-constexpr TilePosition span_position(u32 block, u32 thread, u32 columns, u32 thread_rows) {
-  const u32 spans = ceil_div(columns, kPartialSpan);
+// Spans of 64 columns, numbered along the rows, of which one has `spans`; each with `thread_rows`
+// rows.
+template <class Spans>
+constexpr TilePosition span_position(u32 block, u32 thread, u32 columns, const Spans& spans,
+                                     u32 thread_rows) {
   const u32 span = block * (kTileThreads / kSpanThreads) + thread / kSpanThreads;
   const u32 column = span % spans * kPartialSpan + thread % kSpanThreads * kThreadColumns;
   return {
@@ -57,8 +96,21 @@ constexpr u64 column_blocks(u64 rows, u64 columns) {
 
 // Where member `member` of base column `column` stands in a row of pairs: each 2 * half columns
 // hold half first members, then half second ones.
-constexpr u32 pair_column(u32 column, u32 half, u32 member) {
-  return column / half * (2 * half) + member * half + column % half;
+template <class Half>
+constexpr u32 pair_column(u32 column, const Half& half, u32 member) {
+  return column + (column / half + member) * value_of(half);
+}
+
+// Columns of a thread's elements, as a function of the element. With vectors they are neighbours
+// (or `kStride` apart) and the first one is found once, ahead of all loads: found anew for each, it
+// stands between them, and each waits for the arithmetic of those before.
+template <bool kVector, u32 kStride = 1, class Column>
+constexpr auto neighbours(const Column& column) {
+  if constexpr (kVector) {
+    return [first = column(0)](u32 i) { return first + kStride * i; };
+  } else {
+    return column;
+  }
 }
 
 }  // namespace coda::device

@@ -24,12 +24,14 @@ struct PackedEight {
   u32 word[kPieces][4];
 };
 
-template <bool kVector, Stored kStored>
+// Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
+// also where the path that needs them is not taken.
+template <bool kVector, Stored kStored, bool kPacked = kVector || bytes_of(kStored) == 2>
 struct LoadedEight {
   using Type = Elements<kThreadColumns>;
 };
-template <Stored kStored>
-struct LoadedEight<true, kStored> {
+template <bool kVector, Stored kStored>
+struct LoadedEight<kVector, kStored, true> {
   using Type = PackedEight<kStored>;
 };
 
@@ -86,6 +88,13 @@ __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eig
       for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
         load_piece<kAccess>(x.word[i], address + i * 16);
       }
+    }
+  } else if constexpr (bytes_of(kStored) == 2) {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i >= valid) continue;
+      const u32 half = reinterpret_cast<const u16*>(tensor)[row + column(i)];
+      x.word[0][i / 2] |= half << (16 * (i % 2));
     }
   } else {
 #pragma unroll

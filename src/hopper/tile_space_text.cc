@@ -11,6 +11,7 @@
 
 #include "coda/error.h"
 #include "device/tile_position.cuh"
+#include "hopper/column_text.h"
 #include "hopper/expressions.h"
 #include "hopper/tile_layout.h"
 #include "program/problem.h"
@@ -34,7 +35,8 @@ class SpaceWriter {
         space_(map.spaces[space]),
         id_(std::to_string(space)),
         sizes_(sizes),
-        arguments_(arguments) {}
+        arguments_(arguments),
+        columns_text_(arguments) {}
 
   TileSpaceText run() {
     for (int i : space_.steps) {
@@ -47,6 +49,16 @@ class SpaceWriter {
     rows_ = arguments_.number("rows_" + id_, size(space_.shape.rows));
     columns_ = arguments_.number("columns_" + id_, size(space_.shape.cols));
     aligned("columns * 2");
+    require(size(space_.shape.cols) < int64_t{1} << 31,
+            describe(space_.steps.front()) + " has too many columns for one launch");
+    std::string spans;
+    if (!reduces_columns_) {
+      const int64_t count = (size(space_.shape.cols) + kPartialSpan - 1) / kPartialSpan;
+      spans = columns_text_.divisor(arguments_.number("spans_" + id_, count), count);
+    }
+    position_ = reduces_columns_
+                    ? "block_position(block, thread_index(), columns)"
+                    : "span_position(block, thread_index(), columns, " + spans + ", kThreadRows)";
     for (int i : space_.steps) write(i);
     TileSpaceText result;
     result.name = "Space" + id_;
@@ -148,18 +160,17 @@ class SpaceWriter {
     if (!(layout.pairing == Dim(0))) {
       const std::string pair = "pair" + pairing_suffix(layout.pairing);
       columns = pair + "_" + std::to_string(w);
-      declare_columns(
-          columns, "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) + ")");
+      columns_text_.declare(
+          columns, "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) + ")",
+          layout.is_adjacent() ? 2 : 1);
     }
     if (layout.kind != Layout::grouped) return columns;
     const std::string group = columns + "_of" + std::to_string(layout.group);
-    declare_columns(group, columns + "(i) / " + std::to_string(layout.group));
+    columns_text_.declare(group, columns + "(i) / " + std::to_string(layout.group), 0);
     return group;
   }
-  void declare_columns(const std::string& name, const std::string& expression) {
-    if (std::find(column_names_.begin(), column_names_.end(), name) != column_names_.end()) return;
-    column_names_.push_back(name);
-    columns_text_ += "    const auto " + name + " = [&](u32 i) { return " + expression + "; };\n";
+  std::string table_width(int t) {
+    return columns_text_.divisor(arguments_.stored_columns(t), size(tensor(t).shape.cols));
   }
   std::string pairing_suffix(const Dim& pairing) {
     auto found = std::find(pairings_.begin(), pairings_.end(), pairing);
@@ -170,7 +181,7 @@ class SpaceWriter {
     const std::string number =
         arguments_.number("half_" + id_ + "_" + pairing_suffix(pairing), size(pairing) / 2);
     if (pairing != Dim(2)) aligned(number + " * 2");
-    return number;
+    return columns_text_.divisor(number, size(pairing) / 2);
   }
   static std::string is_vector_text(const Layout& layout) {
     return layout.is_vector() ? "kVector" : "false";
@@ -337,9 +348,9 @@ class SpaceWriter {
       if (!is_needed(i, w)) continue;
       std::string columns = columns_of(lies, w);
       if (s.repeat > 1) {
-        const std::string width = arguments_.stored_columns(s.tensor);
-        if (lies.is_vector()) aligned(width + " * 2");
-        declare_columns("table" + std::to_string(i) + suffix, columns + "(i) % " + width);
+        if (lies.is_vector()) aligned(arguments_.stored_columns(s.tensor) + " * 2");
+        columns_text_.declare("table" + std::to_string(i) + suffix,
+                              columns + "(i) % " + table_width(s.tensor), lies.is_vector() ? 1 : 0);
         columns = "table" + std::to_string(i) + suffix;
       }
       const std::string raw = name('t', i, suffix);
@@ -363,9 +374,9 @@ class SpaceWriter {
     if (!is_needed(i, 0) && !is_needed(i, 1)) return;
     std::string columns = columns_of(layout(i), 0);
     if (s.repeat > 1) {
-      const std::string width = arguments_.stored_columns(s.tensor);
-      aligned(width);
-      declare_columns("table" + std::to_string(i), columns + "(i) % " + width);
+      aligned(arguments_.stored_columns(s.tensor));
+      columns_text_.declare("table" + std::to_string(i), columns + "(i) % " + table_width(s.tensor),
+                            2);
       columns = "table" + std::to_string(i);
     }
     const std::string raw = name('t', i);
@@ -500,9 +511,6 @@ class SpaceWriter {
       all_aligned += all_aligned.empty() ? "" : " |\n            ";
       all_aligned += bytes == "columns * 2" ? columns_ + " * 2" : bytes;
     }
-    const std::string position = reduces_columns_
-                                     ? "block_position(block, thread_index(), columns)"
-                                     : "span_position(block, thread_index(), columns, kThreadRows)";
     const std::string rows_loop =
         "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n"
         "        const u32 row = at.row + first + r;\n";
@@ -515,10 +523,10 @@ class SpaceWriter {
         ") %\n               16 ==\n           0;\n  }\n\n  template <bool kVector>\n"
         "  __device__ __forceinline__ static void run(const Arguments& a, u32 block, "
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = " +
-        rows_ + ";\n    const u32 columns = " + columns_ +
-        ";\n    const TilePosition at = " + position +
-        ";\n    const auto base = [&](u32 i) { return at.column + i; };\n" + columns_text_ +
-        before_;
+        rows_ + ";\n    const u32 columns = " + columns_ + ";\n" + columns_text_.divisors() +
+        "    const TilePosition at = " + position_ +
+        ";\n    const auto base = [&](u32 i) { return at.column + i; };\n" +
+        columns_text_.functions() + before_;
     text += "#pragma unroll 1\n    for (u32 first = 0; first < " +
             std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
             "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ + rows_loop +
@@ -545,14 +553,14 @@ class SpaceWriter {
   std::map<int, Planes> values_;                           // of tiles
   std::map<std::pair<int, std::string>, Planes> vectors_;  // by the columns they lie in
   std::vector<Dim> pairings_;
-  std::vector<std::string> column_names_;
   std::vector<std::string> aligned_;
   std::vector<int> indices_;
 
   // Parts of the text, in this order.
   std::string rows_;
   std::string columns_;
-  std::string columns_text_;
+  ColumnText columns_text_;
+  std::string position_;     // the thread's
   std::string before_;       // scalars, columns, accumulators
   std::string row_arrays_;   // what is loaded of each row
   std::string first_loads_;  // what other loads need

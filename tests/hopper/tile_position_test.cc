@@ -20,9 +20,10 @@ TEST(TilePosition, SpansCoverEachElementOnce) {
       for (const u32 thread_rows : {1u, 2u, 4u}) {
         std::vector<int> met(rows * columns);
         const u64 blocks = span_blocks(rows, columns, thread_rows);
+        const Divisor spans = divisor_of(ceil_div(columns, kPartialSpan));
         for (u32 block = 0; block < blocks; ++block) {
           for (u32 thread = 0; thread < kTileThreads; ++thread) {
-            const TilePosition at = span_position(block, thread, columns, thread_rows);
+            const TilePosition at = span_position(block, thread, columns, spans, thread_rows);
             ASSERT_EQ(at.column % kThreadColumns, 0u);
             for (u32 r = 0; r < thread_rows && at.row + r < rows; ++r) {
               for (u32 i = 0; i < at.valid; ++i) ++met.at((at.row + r) * columns + at.column + i);
@@ -63,13 +64,14 @@ TEST(TilePosition, SpansAndGroupsLieInOneWarp) {
   for (const u32 group : {64u, 128u, 256u}) {
     for (u32 groups = 1; groups <= 9; ++groups) {
       const u32 columns = group * groups;
+      const Divisor spans = divisor_of(columns / kPartialSpan);
       for (u32 block = 0; block < 7; ++block) {
         for (u32 thread = 0; thread < kTileThreads; ++thread) {
           for (u32 mask = 1; mask < group / kThreadColumns; mask *= 2) {
             for (const bool by_blocks : {false, true}) {
               const auto position = [&](u32 t) {
                 return by_blocks ? block_position(block, t, columns)
-                                 : span_position(block, t, columns, 2);
+                                 : span_position(block, t, columns, spans, 2);
               };
               const TilePosition own = position(thread);
               const TilePosition other = position(thread ^ mask);
@@ -84,11 +86,37 @@ TEST(TilePosition, SpansAndGroupsLieInOneWarp) {
   }
 }
 
+// Every dividend below 2^31 and every divisor.
+TEST(TilePosition, DivisorsDivide) {
+  std::vector<u32> values = {0, 1, 2, 3, 0x7fffffffu, 0x80000000u, 0x80000001u, ~0u};
+  for (u32 shift = 2; shift < 31; ++shift) {
+    for (const u32 near : {(1u << shift) - 1, 1u << shift, (1u << shift) + 1}) {
+      values.push_back(near);
+    }
+  }
+  for (u32 i = 0, random = 1; i < 400; ++i) {
+    random = random * 1664525u + 1013904223u;
+    values.push_back(random >> i % 31);
+  }
+  for (const u32 by : values) {
+    if (by == 0) continue;
+    const Divisor divisor = divisor_of(by);
+    for (const u32 value : values) {
+      const u32 multiple = value / by * by;
+      for (const u32 dividend : {value, multiple, multiple - 1}) {
+        if (dividend > 0x7fffffffu) continue;
+        ASSERT_EQ(dividend / divisor, dividend / by) << dividend << " / " << by;
+        ASSERT_EQ(dividend % divisor, dividend % by) << dividend << " % " << by;
+      }
+    }
+  }
+}
+
 TEST(TilePosition, PairsAreThoseOfThePrograms) {
   for (const u32 half : {1u, 2u, 8u, 24u, 64u}) {
     for (u32 column = 0; column < 5 * half; ++column) {
       for (const int member : {0, 1}) {
-        EXPECT_EQ(pair_column(column, half, static_cast<u32>(member)),
+        EXPECT_EQ(pair_column(column, divisor_of(half), static_cast<u32>(member)),
                   static_cast<u32>(program::pair_column(column, member, 2 * half)));
       }
     }

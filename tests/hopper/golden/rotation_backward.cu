@@ -25,19 +25,28 @@ enum : u32 {
 enum : u32 {
   rows_0,
   columns_0,
+  spans_0,
+  spans_0_multiplier,
+  spans_0_shift,
   rows_of_cos,
   stride_position,
   stride_cos,
   columns_of_cos,
+  columns_of_cos_multiplier,
+  columns_of_cos_shift,
   rows_of_sin,
   stride_sin,
   columns_of_sin,
+  columns_of_sin_multiplier,
+  columns_of_sin_shift,
   stride_dq,
   half_0_0,
+  half_0_0_multiplier,
+  half_0_0_shift,
   stride_q,
   stride_p,
 };
-using Arguments = KernelArguments<0, 6, 13>;
+using Arguments = KernelArguments<0, 6, 22>;
 
 // Tile space 0, [M, 96].
 struct Space0 {
@@ -64,12 +73,16 @@ struct Space0 {
   __device__ __forceinline__ static void run(const Arguments& a, u32 block, [[maybe_unused]] float* scratch) {
     const u32 rows = a.numbers[rows_0];
     const u32 columns = a.numbers[columns_0];
-    const TilePosition at = span_position(block, thread_index(), columns, kThreadRows);
+    const auto by_spans_0 = column_divisor<kVector>({a.numbers[spans_0], a.numbers[spans_0_multiplier], a.numbers[spans_0_shift]});
+    const auto by_columns_of_cos = column_divisor<kVector>({a.numbers[columns_of_cos], a.numbers[columns_of_cos_multiplier], a.numbers[columns_of_cos_shift]});
+    const auto by_columns_of_sin = column_divisor<kVector>({a.numbers[columns_of_sin], a.numbers[columns_of_sin_multiplier], a.numbers[columns_of_sin_shift]});
+    const auto by_half_0_0 = column_divisor<kVector>({a.numbers[half_0_0], a.numbers[half_0_0_multiplier], a.numbers[half_0_0_shift]});
+    const TilePosition at = span_position(block, thread_index(), columns, by_spans_0, kThreadRows);
     const auto base = [&](u32 i) { return at.column + i; };
-    const auto table0 = [&](u32 i) { return base(i) % a.numbers[columns_of_cos]; };
-    const auto table1 = [&](u32 i) { return base(i) % a.numbers[columns_of_sin]; };
-    const auto pair0_0 = [&](u32 i) { return pair_column(base(i), a.numbers[half_0_0], 0); };
-    const auto pair0_1 = [&](u32 i) { return pair_column(base(i), a.numbers[half_0_0], 1); };
+    const auto table0 = neighbours<kVector>([&](u32 i) { return base(i) % by_columns_of_cos; });
+    const auto table1 = neighbours<kVector>([&](u32 i) { return base(i) % by_columns_of_sin; });
+    const auto pair0_0 = neighbours<kVector>([&](u32 i) { return pair_column(base(i), by_half_0_0, 0); });
+    const auto pair0_1 = neighbours<kVector>([&](u32 i) { return pair_column(base(i), by_half_0_0, 1); });
 #pragma unroll 1
     for (u32 first = 0; first < kThreadRows; first += kThreadRows) {
       u32 valid[kThreadRows];
