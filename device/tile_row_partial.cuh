@@ -32,41 +32,72 @@ __device__ __forceinline__ float fold(float start, u32 valid, const Function& fu
   return kVector && valid == 0 ? start : result;
 }
 
-// `members`: a value of the base width, or both members of one of twice that. `row` is the thread's
-// row, of `rows`; `valid` is 0 if it does not exist. `pitch`: elements between rows of the partial.
+// The fields of a partial as they lie in memory.
+template <Reduction kKind>
+struct RowPartial {
+  float lane[lanes_of(kKind)];
+};
+
+// Of one row, in all lanes of a span. `members`: a value of the base width, or both members of one
+// of twice that. `valid` is 0 if the row does not exist.
 template <Reduction kKind, bool kVector, class... Members>
-__device__ __forceinline__ void row_partial(u64 tensor, u32 pitch, u32 rows, u32 row, u32 columns,
-                                            const TilePosition& at, u32 valid,
-                                            const Members&... members) {
-  const u32 span = at.column / kPartialSpan;
+__device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const TilePosition& at,
+                                                         u32 valid, const Members&... members) {
   const auto plus = [](float sum, float x) { return sum + x; };
   const auto most = [](float largest, float x) { return maximum(largest, x); };
-  float lane[2] = {0.0f, 0.0f};
+  RowPartial<kKind> result;
   if constexpr (kKind == Reduction::sum) {
-    lane[0] = span_sum(fold<kVector>(0.0f, valid, plus, members...));
+    result.lane[0] = span_sum(fold<kVector>(0.0f, valid, plus, members...));
   } else if constexpr (kKind == Reduction::centred) {
     static_assert(sizeof...(members) == 1);
     const float total = span_sum(fold<kVector>(0.0f, valid, plus, members...));
+    const u32 span = at.column / kPartialSpan;
     const u32 count = smaller(kPartialSpan, columns - span * kPartialSpan);
     const float mean = total / static_cast<float>(count);
     const auto square = [&](float sum, float x) { return sum + (x - mean) * (x - mean); };
-    lane[0] = mean;
-    lane[1] = span_sum(fold<kVector>(0.0f, valid, square, members...));
+    result.lane[0] = mean;
+    result.lane[1] = span_sum(fold<kVector>(0.0f, valid, square, members...));
   } else {
-    lane[0] = span_maximum(fold<kVector>(-kInfinity, valid, most, members...));
+    const float largest = span_maximum(fold<kVector>(-kInfinity, valid, most, members...));
+    result.lane[0] = largest;
     if constexpr (kKind == Reduction::log_sum_exp) {
-      const float largest = lane[0];
+      // A multiplication and addition, an exponential and an addition for each value. Where the
+      // largest is infinite nothing is subtracted: exponentials are then 0 or infinite.
+      const float base = fabsf(largest) == kInfinity ? 0.0f : largest;
+      const float exponent = base * kLog2E;
       const auto weigh = [&](float sum, float x) {
-        return sum + (x == largest ? 1.0f : exponential(x - largest));
+        return sum + power_of_two(fmaf(x, kLog2E, -exponent));
       };
-      lane[1] = span_sum(fold<kVector>(0.0f, valid, weigh, members...));
+      // What rounding that product lost is the same for all values of the row.
+      const float lost = power_of_two(fmaf(-base, kLog2E, exponent));
+      result.lane[1] = lost * span_sum(fold<kVector>(0.0f, valid, weigh, members...));
     }
   }
-  if (valid == 0 || thread_index() % kSpanThreads != 0) return;
+  return result;
+}
+
+// Those of rows `row`, row + 1, ..., of `rows`: each is written by a lane of its own. `pitch`:
+// elements between rows of the partial.
+template <Reduction kKind, u32 kRows>
+__device__ __forceinline__ void store_row_partials(u64 tensor, u32 pitch, u32 rows, u32 row,
+                                                   u32 columns, const TilePosition& at,
+                                                   const RowPartial<kKind> (&partials)[kRows]) {
+  static_assert(kRows <= kSpanThreads);
+  const u32 span = at.column / kPartialSpan;
+  const u32 own = thread_index() % kSpanThreads;
+  RowPartial<kKind> chosen = partials[0];
+#pragma unroll
+  for (u32 r = 1; r < kRows; ++r) {
+#pragma unroll
+    for (u32 i = 0; i < lanes_of(kKind); ++i) {
+      chosen.lane[i] = own == r ? partials[r].lane[i] : chosen.lane[i];
+    }
+  }
+  if (own >= kRows || row + own >= rows || span * kPartialSpan >= columns) return;
 #pragma unroll
   for (u32 i = 0; i < lanes_of(kKind); ++i) {
-    const u64 line = static_cast<u64>(i) * rows + row;
-    store_element<Stored::f32>(tensor, line * pitch + span, lane[i]);
+    const u64 line = static_cast<u64>(i) * rows + row + own;
+    store_element<Stored::f32>(tensor, line * pitch + span, chosen.lane[i]);
   }
 }
 

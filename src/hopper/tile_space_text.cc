@@ -132,12 +132,15 @@ class SpaceWriter {
   // Rows that a thread has in flight. Few rows mean few registers, so that more blocks share a
   // multiprocessor and some compute while others load: that was worth more than loads in flight
   // within a thread (docs/performance.md). Where columns are reduced a warp walks down its rows,
-  // and about eight 16-byte loads of a thread are in flight.
+  // and about eight 16-byte loads of a thread are in flight. What only reduces rows has little to
+  // do for each but more for all.
   void choose_rows() {
     int pieces = 0;  // 16-byte loads of a row
     bool is_wide = false;
+    bool stores_tiles = false;
     for (int i : space_.steps) {
       const Step& s = step(i);
+      stores_tiles = stores_tiles || s.kind == StepKind::store_tile;
       if (s.kind != StepKind::load_tile) continue;
       const int bytes = static_cast<int>(size_of(tensor(s.tensor).dtype));
       is_wide = is_wide || bytes > 2;
@@ -148,7 +151,7 @@ class SpaceWriter {
     if (reduces_columns_) {
       thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
     } else {
-      thread_rows_ = is_wide || pieces > 4 ? 1 : 2;
+      thread_rows_ = is_wide || pieces > 4 ? 1 : stores_tiles || pieces > 2 ? 2 : 4;
     }
   }
 
@@ -478,10 +481,15 @@ class SpaceWriter {
 
   void row_partial(int i) {
     const Step& s = step(i);
-    const Planes planes = operand(s.operands[0], layout(s.operands[0]));
-    body_ += "        row_partial<" + std::string(reduction_text(s.partial)) + ", kVector>(" +
-             arguments_.pointer(s.tensor) + ", " + arguments_.stride(s.tensor) +
-             ", rows, row, columns, at, valid[r], " + join(planes) + ");" + comment(s.tensor);
+    const std::string kind(reduction_text(s.partial));
+    const std::string partials = name('p', i);
+    row_arrays_ += "      RowPartial<" + kind + "> " + partials + "[kThreadRows];\n";
+    body_ += "        " + partials + "[r] = row_partial<" + kind +
+             ", kVector>(columns, at, valid[r], " +
+             join(operand(s.operands[0], layout(s.operands[0]))) + ");" + comment(s.tensor);
+    after_rows_ += "      store_row_partials(" + arguments_.pointer(s.tensor) + ", " +
+                   arguments_.stride(s.tensor) + ", rows, at.row + first, columns, at, " +
+                   partials + ");" + comment(s.tensor);
   }
 
   void column_partial(int i) {
@@ -534,7 +542,7 @@ class SpaceWriter {
     if (!loads_.empty() || !gathers_.empty()) {
       text += rows_loop + loads_ + gathers_ + "      }\n";
     }
-    text += rows_loop + body_ + "      }\n    }\n" + after_ + "  }\n};\n";
+    text += rows_loop + body_ + "      }\n" + after_rows_ + "    }\n" + after_ + "  }\n};\n";
     return text;
   }
 
@@ -565,9 +573,10 @@ class SpaceWriter {
   std::string row_arrays_;   // what is loaded of each row
   std::string first_loads_;  // what other loads need
   std::string loads_;
-  std::string gathers_;  // loads that wait for an index: behind those that wait for nothing
-  std::string body_;     // of one row
-  std::string after_;    // all rows
+  std::string gathers_;     // loads that wait for an index: behind those that wait for nothing
+  std::string body_;        // of one row
+  std::string after_rows_;  // that are in flight together
+  std::string after_;       // all rows
 };
 
 }  // namespace

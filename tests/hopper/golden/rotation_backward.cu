@@ -93,6 +93,7 @@ struct Space0 {
       typename LoadedEight<kVector, Stored::bf16>::Type t2_1[kThreadRows];
       typename LoadedEight<kVector, Stored::bf16>::Type t13_0[kThreadRows];
       typename LoadedEight<kVector, Stored::bf16>::Type t13_1[kThreadRows];
+      RowPartial<Reduction::sum> p15[kThreadRows];
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
         const u32 row = at.row + first + r;
@@ -128,8 +129,9 @@ struct Space0 {
         const auto v13_1 = values(t13_1[r]);  // q
         const auto v14_0 = v2_0 * v13_0;
         const auto v14_1 = v2_1 * v13_1;
-        row_partial<Reduction::sum, kVector>(a.pointers[at_p], a.numbers[stride_p], rows, row, columns, at, valid[r], v14_0, v14_1);  // p
+        p15[r] = row_partial<Reduction::sum, kVector>(columns, at, valid[r], v14_0, v14_1);  // p
       }
+      store_row_partials(a.pointers[at_p], a.numbers[stride_p], rows, at.row + first, columns, at, p15);  // p
     }
   }
 };

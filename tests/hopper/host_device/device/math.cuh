@@ -12,6 +12,9 @@ namespace coda::device {
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+inline constexpr float kLog2E = 1.44269504f;
+inline float power_of_two(float x) { return std::exp2(x); }
+
 inline float maximum(float a, float b) { return a != a || b != b ? kNaN : a > b ? a : b; }
 inline float minimum(float a, float b) { return a != a || b != b ? kNaN : a < b ? a : b; }
 inline float equal(float a, float b) { return a == b ? 1.0f : 0.0f; }
