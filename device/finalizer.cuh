@@ -16,7 +16,7 @@
 namespace coda::device {
 
 inline constexpr u32 kFinalizerThreads = 512;  // the most of one block among many
-inline constexpr u32 kSingleThreads = 512;     // of a block that does all
+inline constexpr u32 kSingleThreads = 1024;    // of a block that does all
 inline constexpr u32 kLineBatch = 8;           // lines of such a block's thread in flight
 inline constexpr u32 kSlotLines = 32;          // lines of a block that works by slots
 inline constexpr u32 kQuad = 4;                // neighbours in memory that one thread has

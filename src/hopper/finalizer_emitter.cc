@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t kBlockThreads = 256;
 constexpr int64_t kMostBlockThreads = 512;  // device/finalizer.cuh: kFinalizerThreads
 constexpr int64_t kManyRows = 512;  // of column partials: a block with so many has more threads
-constexpr int64_t kSingleThreads = 512;  // kSingleThreads
+constexpr int64_t kSingleThreads = 1024;  // kSingleThreads
 constexpr int64_t kSlotLines = 32;
 constexpr int64_t kFewLanes = 8;       // of a line with few row partials: 32 bytes at a time
 constexpr int64_t kFewPartials = 128;  // so many are few
