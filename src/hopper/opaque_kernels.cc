@@ -19,8 +19,9 @@ constexpr uint32_t kAttentionThreads = 128;
 constexpr uint32_t kEmbeddingThreads = 256;
 constexpr int64_t kEmbeddingColumns = 8;  // of a thread
 constexpr int64_t kEmbeddingPieces = 4;
-constexpr int64_t kGradientRows = 64;
-constexpr int64_t kMostTokens = int64_t{1} << 26;
+constexpr int64_t kGradientRows = 128;
+constexpr int64_t kGradientColumns = 512;
+constexpr int64_t kMostTokens = int64_t{1} << 25;
 constexpr int64_t kLargestHead = 256;
 
 // What every function needs of its call.
@@ -219,7 +220,7 @@ std::vector<KernelLaunch> embedding_backward(const Call& call) {
   const size_t added = adds ? 2 : out;
   const PhysicalShape table = call.shape(out);
   const uint32_t columns = static_cast<uint32_t>(table.cols);
-  const uint32_t column_blocks = ceil_div(table.cols, kEmbeddingThreads * kEmbeddingColumns);
+  const uint32_t column_blocks = ceil_div(table.cols, kGradientColumns);
   call.check(call.shape(0).rows <= kMostTokens,
              std::to_string(call.shape(0).rows) + " tokens are more than a kernel counts to (" +
                  std::to_string(kMostTokens) + "); run it on fewer and add up");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedding's kernels, compiled for the CPU: rows are looked up as they are, and each row of
-// the gradient is the sum of what its tokens received, in their order, bit by bit.
+// the gradient is the sum of what its tokens received, bit by bit where that is exact.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -121,7 +121,13 @@ TEST_F(Embedding, LooksUpRowsAsTheyAre) {
 }
 
 TEST_F(Embedding, EachRowOfTheGradientIsTheSumOfItsTokens) {
-  for (const Sizes& s : {Sizes{150, 72, 300, 150, 0}, {70, 70, 90, 20, 3}, {1, 8, 3, 1, 8}}) {
+  // The last three: rows with many tokens, beside others and alone, in blocks side by side.
+  for (const Sizes& s : {Sizes{150, 72, 300, 150, 0},
+                         {70, 70, 90, 20, 3},
+                         {1, 8, 3, 1, 8},
+                         {300, 520, 400, 9, 0},
+                         {131, 1030, 201, 131, 3},
+                         {3, 16, 777, 1, 8}}) {
     const std::vector<double> dx = values(s.tokens * s.columns);
     const std::vector<double> tokens = ids(s);
     EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, dx, tokens, nullptr));
@@ -133,13 +139,15 @@ TEST_F(Embedding, EachRowOfTheGradientIsTheSumOfItsTokens) {
   }
 }
 
-TEST_F(Embedding, MoreTokensThanABlockListsAreSummedRowByRow) {
-  const Sizes s{66, 8, 4500, 3, 0};
-  const std::vector<double> dx = values(s.tokens * s.columns);
-  const std::vector<double> tokens = ids(s);
-  EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, dx, tokens, nullptr));
-  const std::vector<double> added = values(s.table_rows * s.columns);
-  EXPECT_EQ(backward(s, DType::f32, dx, tokens, &added, true), expected(s, dx, tokens, &added));
+// A block then makes fewer rows at a time, down to one, and that from a part of the tokens.
+TEST_F(Embedding, MoreTokensThanABlockListsAreSummedInParts) {
+  for (const Sizes& s : {Sizes{66, 8, 4500, 3, 0}, {200, 8, 6000, 200, 0}, {140, 8, 8999, 1, 3}}) {
+    const std::vector<double> dx = values(s.tokens * s.columns);
+    const std::vector<double> tokens = ids(s);
+    EXPECT_EQ(backward(s, DType::f32, dx, tokens, nullptr), expected(s, dx, tokens, nullptr));
+    const std::vector<double> added = values(s.table_rows * s.columns);
+    EXPECT_EQ(backward(s, DType::f32, dx, tokens, &added, true), expected(s, dx, tokens, &added));
+  }
 }
 
 }  // namespace
