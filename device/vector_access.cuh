@@ -17,6 +17,20 @@ constexpr u32 bytes_of(Stored stored) {
 // The element at which a row starts.
 constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
 
+// A row's element of a vector whose elements lie `pitch` bytes apart: one multiplication and
+// addition finds it. As a pointer all the way, or the load would be of any address space.
+__device__ __forceinline__ u64 element_of_row(u64 tensor, u32 row, u32 pitch) {
+  return reinterpret_cast<u64>(reinterpret_cast<const char*>(tensor) +
+                               static_cast<u64>(row) * pitch);
+}
+template <Stored kStored>
+__device__ __forceinline__ float load_of_row(u64 tensor, u32 row, u32 pitch) {
+  return load_element<kStored>(element_of_row(tensor, row, pitch), 0);
+}
+__device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
+  return load_index(element_of_row(tensor, row, pitch), 0);
+}
+
 // As they lie in memory.
 template <Stored kStored>
 struct PackedEight {

@@ -13,6 +13,11 @@ std::string ArgumentText::stride(int tensor) {
   return number("stride_" + name_of(tensor), sizes_.stride(tensor));
 }
 
+std::string ArgumentText::row_bytes(int tensor) {
+  const auto bytes = static_cast<int64_t>(size_of(sizes_.tensor(tensor).dtype));
+  return number("row_bytes_of_" + name_of(tensor), sizes_.stride(tensor) * bytes);
+}
+
 std::string ArgumentText::stored_rows(int tensor) {
   return number("rows_of_" + name_of(tensor), sizes_.stored_rows(tensor));
 }

@@ -27,6 +27,8 @@ class ArgumentText {
   }
   // Elements between a tensor's rows.
   std::string stride(int tensor);
+  // Bytes between them.
+  std::string row_bytes(int tensor);
   // Rows or columns of a tensor as it lies in memory.
   std::string stored_rows(int tensor);
   std::string stored_columns(int tensor);

@@ -247,9 +247,8 @@ class SpaceWriter {
       case StepKind::load_per_row: {
         const std::string rows = "r" + std::to_string(i);
         row_arrays_ += "      float " + rows + "[kThreadRows];\n";
-        first_loads_ += "        " + rows + "[r] = row < rows ? load_element<" +
-                        stored_type(s.tensor) + ">(" + arguments_.pointer(s.tensor) + ", " +
-                        arguments_.row_start("row", s.tensor) + ") : 0.0f;" + comment(s.tensor);
+        first_loads_ += "        " + rows + "[r] = load_of_row<" + stored_type(s.tensor) + ">(" +
+                        element_of_row(s.tensor) + ");" + comment(s.tensor);
         body_ += "        const float " + value + " = " + rows + "[r];\n";
         return;
       }
@@ -288,15 +287,19 @@ class SpaceWriter {
   }
   std::string comment(int t) const { return "  // " + tensor(t).name + "\n"; }
 
+  // Of a vector; what a row outside reads is not used.
+  std::string element_of_row(int t) {
+    return arguments_.pointer(t) + ", inside, " + arguments_.row_bytes(t);
+  }
+
   // An i32 vector as an index of each row.
   std::string index_of_row(int t) {
     const std::string index = "i" + std::to_string(t);
     if (std::find(indices_.begin(), indices_.end(), t) == indices_.end()) {
       indices_.push_back(t);
       row_arrays_ += "      u32 " + index + "[kThreadRows];\n";
-      first_loads_ += "        " + index + "[r] = row < rows ? load_index(" +
-                      arguments_.pointer(t) + ", " + arguments_.row_start("row", t) + ") : 0;" +
-                      comment(t);
+      first_loads_ +=
+          "        " + index + "[r] = index_of_row(" + element_of_row(t) + ");" + comment(t);
     }
     return index + "[r]";
   }
@@ -538,7 +541,9 @@ class SpaceWriter {
     text += "#pragma unroll 1\n    for (u32 first = 0; first < " +
             std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
             "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ + rows_loop +
-            "        valid[r] = row < rows ? at.valid : 0;\n" + first_loads_ + "      }\n";
+            "        valid[r] = row < rows ? at.valid : 0;\n" +
+            (first_loads_.empty() ? "" : "        const u32 inside = smaller(row, rows - 1);\n") +
+            first_loads_ + "      }\n";
     if (!loads_.empty() || !gathers_.empty()) {
       text += rows_loop + loads_ + gathers_ + "      }\n";
     }

@@ -29,7 +29,7 @@ enum : u32 {
   spans_0_multiplier,
   spans_0_shift,
   rows_of_cos,
-  stride_position,
+  row_bytes_of_position,
   stride_cos,
   columns_of_cos,
   columns_of_cos_multiplier,
@@ -98,7 +98,8 @@ struct Space0 {
       for (u32 r = 0; r < kThreadRows; ++r) {
         const u32 row = at.row + first + r;
         valid[r] = row < rows ? at.valid : 0;
-        i1[r] = row < rows ? load_index(a.pointers[at_position], row_start(row, a.numbers[stride_position])) : 0;  // position
+        const u32 inside = smaller(row, rows - 1);
+        i1[r] = index_of_row(a.pointers[at_position], inside, a.numbers[row_bytes_of_position]);  // position
       }
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
