@@ -12,9 +12,15 @@
 namespace coda::hopper {
 namespace {
 
+// Rows that begin at 16 bytes where their lengths allow it, and rows that do not.
+constexpr int64_t kGaps[] = {4, 3};
+
 void expect_right(const Program& program, const DimValues& sizes, uint64_t seed) {
   const Values inputs = testing::random_inputs(program, sizes, seed);
-  expect_close(program, sizes, inputs, run_on_host(lower_finalizer, program, sizes, inputs, 3));
+  for (const int64_t gap : kGaps) {
+    SCOPED_TRACE("gap " + std::to_string(gap));
+    expect_close(program, sizes, inputs, run_on_host(lower_finalizer, program, sizes, inputs, gap));
+  }
 }
 
 // CODA_FINALIZER_SEEDS=FIRST-LAST runs others.
@@ -80,13 +86,35 @@ TEST(FinalizerEmitter, StoresInPlaceAfterSums) {
   for (const int64_t rows : {1, 70, 1100}) expect_right(program, {{"M", rows}, {"N", 700}}, 1);
 }
 
+// Few and many partials of a line (8 lanes or 32, 256 threads or 512), whole vectors of them and
+// not, and as many lines.
 TEST(FinalizerEmitter, ManyPartials) {
-  for (const char* kind : {"sum", "max"}) {
+  constexpr const char* kResults[] = {"sum(%)", "max(%)", "log_sum_exp(%), log_sum",
+                                      "centred(%), squares"};
+  for (const std::string result : kResults) {
+    SCOPED_TRACE(result);
+    const auto of = [&](const std::string& tensor) {
+      return std::string(result).replace(result.find('%'), 1, tensor);
+    };
     const Program program =
-        parse_program("program many {\n  store(r, combine_rows(" + std::string(kind) +
-                      "(p[M, N])))\n" + "  store(c, combine_columns(" + kind + "(q[L, C])))\n}");
-    expect_right(program, {{"M", 5}, {"N", 8500}, {"L", 64 * 300}, {"C", 20}}, 2);
+        parse_program("program many {\n  store(r, combine_rows(" + of("p[M, N]") +
+                      "))\n  store(c, combine_columns(" + of("q[L, C]") + "))\n}");
+    expect_right(program, {{"M", 5}, {"N", 64 * 133 - 12}, {"L", 64 * 300}, {"C", 20}}, 2);
+    expect_right(program, {{"M", 9}, {"N", 64 * 148}, {"L", 64 * 520 - 3}, {"C", 36}}, 3);
+    expect_right(program, {{"M", 33}, {"N", 64 * 20}, {"L", 65}, {"C", 70}}, 4);
+    expect_right(program, {{"M", 1}, {"N", 1}, {"L", 1}, {"C", 1}}, 5);
   }
+}
+
+// The same bits whether or not four neighbours are 16 bytes.
+TEST(FinalizerEmitter, BitsDoNotDependOnAlignment) {
+  const Program program = parse_program(
+      "program bits {\n  store(r, combine_rows(sum(p[M, N])))\n"
+      "  store(c, combine_columns(sum(q[L, C])))\n}");
+  const DimValues sizes{{"M", 7}, {"N", 64 * 148}, {"L", 64 * 77}, {"C", 36}};
+  const Values inputs = testing::random_inputs(program, sizes, 6);
+  EXPECT_EQ(run_on_host(lower_finalizer, program, sizes, inputs, 4),
+            run_on_host(lower_finalizer, program, sizes, inputs, 3));
 }
 
 TEST(FinalizerEmitter, ProgramsOfPlansCompile) {
