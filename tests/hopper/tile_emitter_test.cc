@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "coda/error.h"
 #include "hopper/host_run.h"
 #include "hopper/nvrtc.h"
@@ -105,6 +107,32 @@ TEST(TileEmitter, AdjacentPairsComputeWhatTheyMean) {
       "store(y:bf16, merge_pairs(b, a, 2)) }";
   for (const int64_t columns : {1, 7, 8, 67, 136}) {
     expect_right(parse_program(ragged), {{"M", 3}, {"N", columns}}, 8);
+  }
+}
+
+// A program that only reduces has four rows in flight; their partials are written by a lane each.
+TEST(TileEmitter, RowsAreReduced) {
+  for (const char* kind : {"sum", "max", "log_sum_exp", "centred"}) {
+    SCOPED_TRACE(kind);
+    const Program program = parse_program("program rows { row_partial(p, " + std::string(kind) +
+                                          "(tile(x[M, N]:bf16))) }");
+    for (const int64_t rows : {1, 3, 4, 6, 37}) {
+      for (const int64_t columns : {1, 8, 63, 72, 200}) {
+        expect_right(program, {{"M", rows}, {"N", columns}}, 9);
+      }
+    }
+  }
+}
+
+// exp(x - infinity) would not be a number where x is infinite.
+TEST(TileEmitter, LogSumExpOfInfinities) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Program program =
+      parse_program("program rows { row_partial(p, log_sum_exp(tile(x[M, N]:bf16))) }");
+  const Values inputs = {{"x", {-infinity, -infinity, 1, infinity, 0, -infinity}}};
+  for (const int64_t gap : kGaps) {
+    const Values results = run_on_host(lower_tiles, program, {{"M", 3}, {"N", 2}}, inputs, gap);
+    EXPECT_EQ(results.at("p"), (std::vector<double>{-infinity, infinity, 0, 0, infinity, 1}));
   }
 }
 
