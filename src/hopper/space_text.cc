@@ -13,8 +13,10 @@
 #include "hopper/expressions.h"
 #include "hopper/function_text.h"
 #include "hopper/pair_turns.h"
+#include "hopper/row_values.h"
 #include "hopper/space_operands.h"
 #include "hopper/space_places.h"
+#include "hopper/value_names.h"
 #include "program/vocabulary.h"
 
 namespace coda::hopper {
@@ -47,7 +49,9 @@ class SpaceWriter {
         operands_(sizes, map, analysis, config, name, arguments),
         places_(sizes, operands_, arguments),
         direct_loads_(sizes, places_, arguments, 1),
-        kept_loads_(sizes, places_, arguments, device::sub_tile_columns(config, shape_)) {}
+        kept_loads_(sizes, places_, arguments, device::sub_tile_columns(config, shape_)),
+        names_(sizes),
+        rows_(sizes, analysis, operands_, places_, names_, arguments) {}
 
   std::string run() {
     for (const char* word :
@@ -73,21 +77,8 @@ class SpaceWriter {
   std::string own(const std::string& what) const { return operands_.own(what); }
 
   // ---- Names.
-  // Of a step's value: the tensor that it is stored in or loaded from, or what it is.
-  const std::string& value_name(int i) {
-    std::string& name = value_names_[i];
-    if (!name.empty()) return name;
-    const Step& s = step(i);
-    std::string wanted = s.tensor >= 0                      ? tensor(s.tensor).name
-                         : s.kind == StepKind::gemm         ? "acc"
-                         : s.kind == StepKind::column_index ? "column_index"
-                                                            : "v" + number(i);
-    for (const Step& other : sizes_.program().steps) {
-      if (other.kind == StepKind::store_tile && other.operands[0] == i && s.tensor < 0)
-        wanted = tensor(other.tensor).name;
-    }
-    return name = names_.make(wanted);
-  }
+
+  const std::string& value_name(int i) { return names_.of_step(i); }
   // Planes of wide values are told apart.
   std::string plane_name(int i, int plane) {
     return value_name(i) + (planes_of(i) == 1 ? "" : plane == 0 ? "_first" : "_second");
@@ -98,76 +89,15 @@ class SpaceWriter {
   int64_t base() const { return operands_.base(); }
   std::string stride(int t) { return places_.stride(t); }
 
-  // ---- Vectors: rows and scalars before the tile, columns before the sub-tile.
+  // ---- Vectors of columns: loaded before the sub-tile or the chunk.
 
   bool is_row_like(int i) const { return step(i).shape.cols.is(1); }  // scalars too
-
-  // A per-row or scalar value, as begin_tile knows it.
-  std::string row_value(int i) {
-    i = representative(i);
-    const Step& s = step(i);
-    if (s.kind == StepKind::constant) return number_text(s.number);
-    if (row_made_.contains(i)) return value_name(i);
-    row_made_.insert(i);
-    Body& body = s.shape.is_scalar() ? scalar_lines_ : row_lines_;
-    std::string value;
-    if (s.kind == StepKind::load_scalar) {
-      value = load_element(s.tensor) + "(" + arguments_.pointer(s.tensor) + ", 0)";
-    } else if (s.kind == StepKind::load_per_row) {
-      value = "is_inside ? " + load_element(s.tensor) + "(" + arguments_.pointer(s.tensor) + ", " +
-              row_place(s.tensor) + ") : 0.0f";
-    } else {
-      std::vector<std::string> operands;
-      for (int operand : s.operands) operands.push_back(row_value(operand));
-      value = vector_step(s, operands);
-    }
-    body.line("const float " + value_name(i) + " = " + value + ";");
-    return value_name(i);
-  }
-  std::string load_element(int t) const {
-    return "load_element<" + std::string(stored_text(tensor(t).dtype)) + ">";
-  }
-  std::string row_place(int t) {
-    return sizes_.stride(t) == 1 ? "row" : "static_cast<u64>(row) * " + stride(t);
-  }
-  std::string vector_step(const Step& s, const std::vector<std::string>& operands) const {
-    if (s.kind == StepKind::elementwise) return expression(s.op, operands);
-    invariant(s.kind == StepKind::as_stored, "a vector step that no tile uses");
-    return is_16_bit(s.dtype) ? "rounded<" + element_name(s.dtype) + ">(" + operands[0] + ")"
-                              : operands[0];
-  }
-
-  // The same, as chunks know it: kept in Rows from begin_tile on.
-  std::string kept_row(int i) {
-    i = representative(i);
-    if (step(i).kind == StepKind::constant) return number_text(step(i).number);
-    const std::string name = row_value(i);
-    const bool scalar = step(i).shape.is_scalar();
-    if (rows_kept_.insert(i).second) {
-      row_fields_.line("float " + name + (scalar ? ";" : "[kConfig.blocks_m()][2];"));
-      (scalar ? scalar_lines_ : row_lines_)
-          .line("rows." + name + (scalar ? "" : "[block][side]") + " = " + name + ";");
-    }
-    return scalar ? "rows." + name : "rows." + name + "[kBlock][pair % 2]";
-  }
-
-  // An i32 vector as integers: indices of rows and columns.
-  std::string kept_index(int t) {
-    std::string& name = index_names_[t];
-    if (name.empty()) {
-      name = names_.make(tensor(t).name + "_index");
-      row_fields_.line("int " + name + "[kConfig.blocks_m()][2];");
-      row_lines_.line("rows." + name + "[block][side] = is_inside ? reinterpret_cast<const int*>(" +
-                      arguments_.pointer(t) + ")[" + row_place(t) + "] : 0;");
-    }
-    return "rows." + name;
-  }
 
   // A per-column value in plane `plane` of a value that lies in the tile as step `reader` does.
   std::string column_value(int i, int reader, int plane) {
     i = representative(i);
     const Step& s = step(i);
-    if (is_row_like(i)) return kept_row(i);
+    if (is_row_like(i)) return rows_.value(i);
     const auto key = std::make_tuple(i, half(reader), plane);
     std::string& name = column_names_[key];
     if (!name.empty()) return name;
@@ -198,7 +128,7 @@ class SpaceWriter {
     } else {
       std::vector<std::string> operands;
       for (int operand : s.operands) operands.push_back(column_value(operand, reader, plane));
-      body_.line("const auto " + made + " = " + vector_step(s, operands) + ";");
+      body_.line("const auto " + made + " = " + vector_text(s, operands) + ";");
     }
     return name;
   }
@@ -282,7 +212,7 @@ class SpaceWriter {
       return name;
     }
     const std::string row =
-        s.row_index >= 0 ? kept_index(s.row_index) + "[kBlock][pair % 2]" : "row";
+        s.row_index >= 0 ? rows_.index(s.row_index) + "[kBlock][pair % 2]" : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
                               ", " + places_.pair(i, plane, row) + ", inside)";
@@ -294,7 +224,7 @@ class SpaceWriter {
       std::string rows[2] = {"at.row", "(at.row + 8)"};
       if (s.row_index >= 0) {
         for (const int side : {0, 1})
-          rows[side] = kept_index(s.row_index) + "[kBlock][" + number(side) + "]";
+          rows[side] = rows_.index(s.row_index) + "[kBlock][" + number(side) + "]";
       }
       // A table that repeats with the sub-tiles is the same for all of them in a row.
       const bool is_kept = s.repeat != 1 && half(i) == 0 &&
@@ -420,7 +350,7 @@ class SpaceWriter {
         arguments_.number(own("selected_columns"), sizes_.size(step(source).shape.cols));
     end_.line("store_selected<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
               arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
-              kept_index(step(selection.operands[1]).tensor) + "[kBlock], " + columns + ", " +
+              rows_.index(step(selection.operands[1]).tensor) + "[kBlock], " + columns + ", " +
               kept_values(source) + ", at, [&](u32 column) { return " +
               places_.plane_column(source) + "; });");
   }
@@ -494,20 +424,9 @@ class SpaceWriter {
   // ---- The struct's parts.
 
   std::string rows_text() {
-    std::string lines = scalar_lines_.text();
-    if (!row_lines_.empty()) {
-      lines +=
-          "#pragma unroll\n"
-          "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
-          "#pragma unroll\n"
-          "      for (u32 side = 0; side < 2; ++side) {\n"
-          "        const u32 row = first_row + block * kWgmmaM + 8 * side;\n"
-          "        const bool is_inside = row < " +
-          arguments_.number(own("rows"), sizes_.size(tile_space().shape.rows)) + ";\n" +
-          row_lines_.text() + "      }\n    }\n";
-    }
-    return "\n  struct Rows {\n" + row_fields_.text() + kept_loads_.row_fields() + "  };\n" +
-           function("void", "begin_tile(const Arguments& a, Rows& rows, u32 first_row)", lines);
+    return "\n  struct Rows {\n" + rows_.fields() + kept_loads_.row_fields() + "  };\n" +
+           function("void", "begin_tile(const Arguments& a, Rows& rows, u32 first_row)",
+                    rows_.begin(sizes_.size(tile_space().shape.rows)));
   }
 
   std::string sub_tile_text() const {
@@ -574,21 +493,16 @@ class SpaceWriter {
   DirectLoads direct_loads_;
   DirectLoads kept_loads_;
 
-  UniqueNames names_;
-  std::set<std::pair<int, int>> needed_;  // step, plane
-  std::map<int, std::string> value_names_;
+  ValueNames names_;
+  RowValues rows_;
+
+  std::set<std::pair<int, int>> needed_;                               // step, plane
   std::map<std::pair<int, int>, std::string> tile_names_;              // step, plane
   std::map<std::pair<int, int>, std::string> packed_names_;            // step, plane
   std::map<std::tuple<int, int64_t, int>, std::string> column_names_;  // step, half, plane
-  std::map<int, std::string> index_names_;                             // tensor
   std::map<int, std::string> kept_values_;                             // step
-  std::set<int> row_made_;
-  std::set<int> rows_kept_;
   uint32_t column_fields_ = 0;
 
-  Body row_fields_{4};
-  Body scalar_lines_{4};
-  Body row_lines_{8};
   Body sub_fields_{4};
   Body sub_lines_{4};
   Body before_{4};  // arrays that outlive the loop over pairs
