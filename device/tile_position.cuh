@@ -65,6 +65,20 @@ constexpr u32 valid_columns(u32 column, u32 columns) {
   return column < columns ? smaller(kThreadColumns, columns - column) : 0;
 }
 
+// Where columns are reduced, what lies outside reads whole vectors of the last columns, and of the
+// last row, and all that it makes of them is masked. So loads have no condition, and their
+// addresses are found ahead of all of them: with a condition the assembler finds each address
+// behind it from constants that it loads there, and has too few marks by which an instruction
+// awaits another; a load then waited for the data of the one before.
+template <bool kVector>
+constexpr u32 loaded_column(u32 column, u32 columns) {
+  return kVector ? smaller(column, columns - kThreadColumns) : column;
+}
+template <bool kVector>
+constexpr u32 loaded_columns(u32 valid) {
+  return kVector ? kThreadColumns : valid;
+}
+
 // Spans of 64 columns, numbered along the rows, of which one has `spans`; each with `thread_rows`
 // rows.
 template <class Spans>

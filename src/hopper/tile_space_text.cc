@@ -190,6 +190,10 @@ class SpaceWriter {
     return layout.is_vector() ? "kVector" : "false";
   }
 
+  std::string loaded(const std::string& valid) const {
+    return reduces_columns_ ? "loaded_columns<kVector>(" + valid + ")" : valid;
+  }
+
   // Vectors are used where all of these are multiples of 16.
   void aligned(const std::string& bytes) {
     if (std::find(aligned_.begin(), aligned_.end(), bytes) == aligned_.end()) {
@@ -256,8 +260,8 @@ class SpaceWriter {
         const std::string raw = "c" + value.substr(1);
         before_ += "    const auto " + raw + " = load_eight<" + stored_type(s.tensor) +
                    ", Access::cached, " + is_vector_text(layout) + ">(" +
-                   arguments_.pointer(s.tensor) + ", 0, at.valid, " + columns_of(layout, w) + ");" +
-                   comment(s.tensor);
+                   arguments_.pointer(s.tensor) + ", 0, " + loaded("at.valid") + ", " +
+                   columns_of(layout, w) + ");" + comment(s.tensor);
         if (layout.is_vector()) aligned_tensor(s.tensor, false);
         body_ += "        const auto " + value + " = values(" + raw + ");\n";
         return;
@@ -333,7 +337,7 @@ class SpaceWriter {
   void load_tile(int i) {
     const Step& s = step(i);
     const Layout lies = layout(i);
-    std::string row = "row";
+    std::string row = reduces_columns_ ? "inside" : "row";
     if (s.row_index >= 0) {
       row =
           "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) + ")";
@@ -365,8 +369,8 @@ class SpaceWriter {
       std::string& loads = s.row_index >= 0 ? gathers_ : loads_;
       loads += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) +
                ", Access::" + access + ", " + is_vector_text(lies) + ">(" +
-               arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) +
-               ", valid[r], " + columns + ");" + comment(s.tensor);
+               arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) + ", " +
+               loaded("valid[r]") + ", " + columns + ");" + comment(s.tensor);
       body_ +=
           "        const auto " + planes.back() + " = values(" + raw + "[r]);" + comment(s.tensor);
     }
@@ -391,8 +395,8 @@ class SpaceWriter {
     std::string& loads = s.row_index >= 0 ? gathers_ : loads_;
     loads += "        " + raw + "[r] = load_pairs<" + stored_type(s.tensor) +
              ", Access::" + access + ", kVector>(" + arguments_.pointer(s.tensor) + ", " +
-             arguments_.row_start(row, s.tensor) + ", valid[r], " + columns + ");" +
-             comment(s.tensor);
+             arguments_.row_start(row, s.tensor) + ", " + loaded("valid[r]") + ", " + columns +
+             ");" + comment(s.tensor);
     for (int w = 0; w < 2; ++w) {
       if (!is_needed(i, w)) continue;
       body_ += "        const auto " + values_[i][w] + " = members<" + std::to_string(w) + ">(" +
@@ -523,8 +527,10 @@ class SpaceWriter {
       all_aligned += bytes == "columns * 2" ? columns_ + " * 2" : bytes;
     }
     const std::string rows_loop =
-        "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n"
-        "        const u32 row = at.row + first + r;\n";
+        "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n        " +
+        std::string(reduces_columns_ ? "[[maybe_unused]] " : "") +
+        "const u32 row = at.row + first + r;\n";
+    const std::string inside = "        const u32 inside = smaller(row, rows - 1);\n";
     std::string text =
         "// Tile space " + id_ + ", [" + space_.shape.rows.text() + ", " +
         space_.shape.cols.text() + "].\nstruct " + struct_name +
@@ -536,16 +542,16 @@ class SpaceWriter {
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = " +
         rows_ + ";\n    const u32 columns = " + columns_ + ";\n" + columns_text_.divisors() +
         "    const TilePosition at = " + position_ +
-        ";\n    const auto base = [&](u32 i) { return at.column + i; };\n" +
-        columns_text_.functions() + before_;
+        ";\n    const auto base = [&](u32 i) { return " +
+        (reduces_columns_ ? "loaded_column<kVector>(at.column, columns)" : "at.column") +
+        " + i; };\n" + columns_text_.functions() + before_;
     text += "#pragma unroll 1\n    for (u32 first = 0; first < " +
             std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
             "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ + rows_loop +
             "        valid[r] = row < rows ? at.valid : 0;\n" +
-            (first_loads_.empty() ? "" : "        const u32 inside = smaller(row, rows - 1);\n") +
-            first_loads_ + "      }\n";
+            (first_loads_.empty() ? "" : inside) + first_loads_ + "      }\n";
     if (!loads_.empty() || !gathers_.empty()) {
-      text += rows_loop + loads_ + gathers_ + "      }\n";
+      text += rows_loop + (reduces_columns_ ? inside : "") + loads_ + gathers_ + "      }\n";
     }
     text += rows_loop + body_ + "      }\n" + after_rows_ + "    }\n" + after_ + "  }\n};\n";
     return text;
