@@ -27,8 +27,8 @@ constexpr int64_t kMostBlockThreads = 512;  // device/finalizer.cuh: kFinalizerT
 constexpr int64_t kManyRows = 512;  // of column partials: a block with so many has more threads
 constexpr int64_t kSingleThreads = 1024;  // kSingleThreads
 constexpr int64_t kSlotLines = 32;
-constexpr int64_t kFewLanes = 8;       // of a line with few row partials: 32 bytes at a time
-constexpr int64_t kFewPartials = 128;  // so many are few
+constexpr int64_t kFewLanes = 8;       // of a line with row partials: 128 bytes at a time
+constexpr int64_t kLanePartials = 16;  // that a lane has in flight: device/finalizer.cuh
 constexpr int64_t kLinesOfOneBlock =
     32768;  // so many elementwise lines are no work for two launches
 
@@ -299,7 +299,9 @@ class KernelWriter {
         most = std::max(most, partials_of(step(i)));
       }
     }
-    return most <= kFewPartials ? kFewLanes : 32;
+    int64_t lanes = kFewLanes;
+    while (lanes < 32 && lanes * kLanePartials < most) lanes *= 2;
+    return lanes;
   }
   int64_t partials_of(const Step& s) const {
     const TensorDecl& decl = tensor(s.tensor);
