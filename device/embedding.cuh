@@ -69,18 +69,18 @@ __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u
   }
 }
 
-// A block makes 128 rows by 512 columns of the gradient: it looks through all tokens, lists those
-// that fall into its rows, and sorts the list by row and token. Its four teams of 64 threads take
+// A block makes 256 rows by 256 columns of the gradient: it looks through all tokens, lists those
+// that fall into its rows, and sorts the list by row and token. Its eight warps, as teams, take
 // four rows each at a time; a row with many tokens, of which each text has a few, is all teams'.
 // Where the list would be too long, the block makes fewer rows at a time, and a single row from
 // 4096 tokens at a time.
-inline constexpr u32 kTeamThreads = 64;
+inline constexpr u32 kTeamThreads = 32;
 inline constexpr u32 kTeams = kEmbeddingThreads / kTeamThreads;
-inline constexpr u32 kGradientRows = 128;
+inline constexpr u32 kGradientRows = 256;
 inline constexpr u32 kGradientColumns = kTeamThreads * kThreadColumns;
 inline constexpr u32 kMostMatches = 4096;
 inline constexpr u32 kManyTokens = 32;        // of a row: more are all teams'
-inline constexpr u32 kMostTokens = 1u << 25;  // a match is row * kMostTokens + token
+inline constexpr u32 kMostTokens = 1u << 24;  // a match is row * kMostTokens + token
 
 struct TokenMatches {
   u32 match[kMostMatches];
@@ -196,25 +196,32 @@ __device__ __forceinline__ void mark_rows(TokenMatches& matches, u32 rows, u32 c
 
 template <Stored kIn, bool kVector>
 struct ReceivedRows {
-  static constexpr u32 kBatch = 16 / bytes_of(kIn);  // rows in flight
+  static constexpr u32 kMany = 16 / bytes_of(kIn);  // rows in flight
+  static constexpr u32 kFew = kMany / 2;
   MatrixRows dx;
   u32 column;
   u32 valid;
 
-  // Adds those of matches begin to end, in their order: batch `first` and each `step`-th after it.
+  using Loaded = typename LoadedEight<kVector, kIn>::Type;
+  __device__ __forceinline__ Loaded load(const TokenMatches& matches, u32 match,
+                                         bool exists) const {
+    const u32 token = exists ? matches.match[match] % kMostTokens : 0;
+    return load_eight<kIn, Access::streamed, kVector>(dx.data, row_start(token, dx.stride),
+                                                      exists ? valid : 0,
+                                                      [&](u32 j) { return column + j; });
+  }
+
+  // Adds those of matches begin to end, in their order: batch `first` and each `step`-th after it,
+  // of kCount that are in flight together.
+  template <u32 kCount>
   __device__ __forceinline__ void add(Elements<kThreadColumns>& sum, const TokenMatches& matches,
                                       u32 begin, u32 end, u32 first, u32 step) const {
-    for (u32 match = begin + first * kBatch; match < end; match += step * kBatch) {
-      typename LoadedEight<kVector, kIn>::Type loaded[kBatch];
+    for (u32 match = begin + first * kCount; match < end; match += step * kCount) {
+      Loaded loaded[kCount];
 #pragma unroll
-      for (u32 i = 0; i < kBatch; ++i) {
-        const u32 token = match + i < end ? matches.match[match + i] % kMostTokens : 0;
-        loaded[i] = load_eight<kIn, Access::streamed, kVector>(dx.data, row_start(token, dx.stride),
-                                                               match + i < end ? valid : 0,
-                                                               [&](u32 j) { return column + j; });
-      }
+      for (u32 i = 0; i < kCount; ++i) loaded[i] = load(matches, match + i, match + i < end);
 #pragma unroll
-      for (u32 i = 0; i < kBatch; ++i) {
+      for (u32 i = 0; i < kCount; ++i) {
         if (match + i < end) sum = sum + values(loaded[i]);
       }
     }
@@ -254,20 +261,30 @@ struct GradientRows {
       const u32 behind = smaller(first + kBatch, rows.count);
       if (in_place && matches.first[first] == matches.first[behind]) continue;
       Loaded loaded[kBatch];
-#pragma unroll
-      for (u32 r = 0; r < kBatch; ++r) {
-        loaded[r] = before(rows.first + first + r, first + r < behind);
-      }
+      // Most rows have one token or none: the first ones of all rows are in flight together.
+      typename ReceivedRows<kIn, kVector>::Loaded one[kBatch];
+      u32 begin[kBatch];
+      u32 count[kBatch];
 #pragma unroll
       for (u32 r = 0; r < kBatch; ++r) {
         const u32 row = smaller(first + r, behind - 1);
-        const u32 begin = matches.first[row];
-        const u32 end = matches.first[row + 1];
-        if (first + r >= behind || end - begin > kManyTokens) continue;
+        begin[r] = matches.first[row];
+        count[r] = matches.first[row + 1] - begin[r];
+        const bool is_short = first + r < behind && count[r] <= kManyTokens;
+        loaded[r] = before(rows.first + row, is_short);
+        one[r] = received.load(matches, begin[r], is_short && count[r] != 0);
+      }
+#pragma unroll
+      for (u32 r = 0; r < kBatch; ++r) {
+        if (first + r >= behind || count[r] > kManyTokens) continue;
         Elements<kThreadColumns> sum{};
         if constexpr (kAdds) sum = values(loaded[r]);
-        received.add(sum, matches, begin, end, 0, 1);
-        store(rows.first + row, true, sum);
+        if (count[r] != 0) {
+          sum = sum + values(one[r]);
+          received.template add<ReceivedRows<kIn, kVector>::kFew>(sum, matches, begin[r] + 1,
+                                                                  begin[r] + count[r], 0, 1);
+        }
+        store(rows.first + first + r, true, sum);
       }
     }
   }
@@ -318,8 +335,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       for (u32 i = 0; i < matches.long_rows; ++i) {
         const u32 row = matches.long_row[i];
         Elements<kThreadColumns> sum{};
-        gradient.received.add(sum, matches, matches.first[row], matches.first[row + 1], team,
-                              kTeams);
+        gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(
+            sum, matches, matches.first[row], matches.first[row + 1], team, kTeams);
         gradient.store_long(matches, rows.first + row, sum);
       }
     } else {
@@ -328,7 +345,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
         const u32 found =
             find_matches(matches, ids, rows, begin, smaller(tokens, begin + kMostMatches));
         sort_matches(matches, found);
-        gradient.received.add(sum, matches, 0, found, team, kTeams);
+        gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(sum, matches, 0, found,
+                                                                          team, kTeams);
         synchronize_block();  // the next search writes the list
       }
       gradient.store_long(matches, rows.first, sum);

@@ -19,9 +19,9 @@ constexpr uint32_t kAttentionThreads = 128;
 constexpr uint32_t kEmbeddingThreads = 256;
 constexpr int64_t kEmbeddingColumns = 8;  // of a thread
 constexpr int64_t kEmbeddingPieces = 4;
-constexpr int64_t kGradientRows = 128;
-constexpr int64_t kGradientColumns = 512;
-constexpr int64_t kMostTokens = int64_t{1} << 25;
+constexpr int64_t kGradientRows = 256;
+constexpr int64_t kGradientColumns = 256;
+constexpr int64_t kMostTokens = int64_t{1} << 24;
 constexpr int64_t kLargestHead = 256;
 
 // What every function needs of its call.
