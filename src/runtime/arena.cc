@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offline best fit: the largest tensor first, each into the tightest gap among those that are alive
-// with it.
+// with it. Where that takes more than is alive at once, what lies at the end goes first, and all is
+// placed again.
 #include "runtime/arena.h"
 
 #include <algorithm>
@@ -44,12 +45,8 @@ int64_t best_fit(const ArenaSlot& slot, std::vector<const ArenaSlot*> placed) {
   return best >= 0 ? best : end;
 }
 
-// Gives every slot of one phase its offset; returns the bytes they need together.
-int64_t place(std::vector<ArenaSlot*> slots) {
-  std::stable_sort(slots.begin(), slots.end(), [](const ArenaSlot* a, const ArenaSlot* b) {
-    if (a->bytes != b->bytes) return a->bytes > b->bytes;
-    return a->first_step < b->first_step;
-  });
+// Gives every slot its offset, in this order; returns the bytes they need together.
+int64_t place_in_order(const std::vector<ArenaSlot*>& slots) {
   std::vector<const ArenaSlot*> done;
   int64_t total = 0;
   for (ArenaSlot* slot : slots) {
@@ -61,6 +58,32 @@ int64_t place(std::vector<ArenaSlot*> slots) {
     total = std::max(total, aligned(slot->offset + slot->bytes));
   }
   return total;
+}
+
+// Gives every slot of one phase its offset; returns the bytes they need together, `least` at best.
+int64_t place(std::vector<ArenaSlot*> slots, int64_t least) {
+  std::stable_sort(slots.begin(), slots.end(), [](const ArenaSlot* a, const ArenaSlot* b) {
+    if (a->bytes != b->bytes) return a->bytes > b->bytes;
+    return a->first_step < b->first_step;
+  });
+  int64_t total = place_in_order(slots);
+  std::vector<ArenaSlot*> best = slots;
+  // Placing takes the square of their number: a large model's plan is placed fewer times.
+  constexpr size_t kMostWork = 1 << 20;
+  constexpr size_t kMostTries = 32;
+  size_t tries = std::min(kMostTries, kMostWork / (slots.size() * slots.size() + 1));
+  for (int64_t now = total; total > least && tries > 0; --tries) {
+    const auto last = std::find_if(slots.begin(), slots.end(), [&](const ArenaSlot* slot) {
+      return aligned(slot->offset + slot->bytes) == now;
+    });
+    std::rotate(slots.begin(), last, last + 1);
+    now = place_in_order(slots);
+    if (now < total) {
+      total = now;
+      best = slots;
+    }
+  }
+  return place_in_order(best);
 }
 
 int64_t most_alive(const std::vector<ArenaSlot*>& slots, int steps) {
@@ -147,9 +170,9 @@ ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes) {
       slots.push_back(&slot);
       arena.temporary_bytes += aligned(slot.bytes);
     }
-    arena.live_bytes =
-        std::max(arena.live_bytes, most_alive(slots, static_cast<int>(steps.size())));
-    arena.bytes = std::max(arena.bytes, place(std::move(slots)));
+    const int64_t alive = most_alive(slots, static_cast<int>(steps.size()));
+    arena.live_bytes = std::max(arena.live_bytes, alive);
+    arena.bytes = std::max(arena.bytes, place(std::move(slots), alive));
   }
   for (auto& [name, slot] : arena.saved) {
     slot.offset = arena.saved_bytes;

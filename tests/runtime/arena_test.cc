@@ -113,6 +113,36 @@ TEST(Arena, AChainNeedsTwoTensorsHoweverLongItIs) {
   EXPECT_EQ(arena.temporary_bytes, 20 * 640);
 }
 
+// Steps of a block's backward: a, b and then c and d are alive together, later d and the large e.
+// Largest first, then by age, d would lie behind e, and c find no gap before it.
+TEST(Arena, WhatIsAliveAtOnceIsEnoughWhereAnOrderOfPlacingHasIt) {
+  Plan plan;
+  for (const auto& [name, lines] : {std::pair{"a", 4}, {"b", 4}, {"c", 4}, {"d", 4}, {"e", 11}}) {
+    plan.tensors.push_back(tensor(name, Shape{lines, 16}, TensorRole::temporary));
+  }
+  plan.backward = {call("rotate", {}, {"a", "b"}), call("data gradient", {"a", "b"}, {"d", "c"}),
+                   call("weight gradient", {"a", "b", "c"}, {}), call("next", {"d"}, {"e"}),
+                   call("last", {"d", "e"}, {})};
+  const ArenaPlan arena = plan_arena(plan, {});
+  EXPECT_EQ(arena.live_bytes, 16 * 64);
+  EXPECT_EQ(arena.bytes, 16 * 64);
+}
+
+// Placed once, largest first, 174 of these 300 do, and one needs 1.28 times as much.
+TEST(Arena, MostRandomPlansNeedNoMoreThanIsAliveAtOnce) {
+  int exact = 0;
+  double excess = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const ArenaPlan arena = plan_arena(random_plan(seed), {{"M", 37}});
+    if (arena.live_bytes == 0) continue;
+    const double ratio = static_cast<double>(arena.bytes) / static_cast<double>(arena.live_bytes);
+    exact += ratio == 1 ? 1 : 0;
+    excess = std::max(excess, ratio - 1);
+  }
+  EXPECT_GE(exact, 240);
+  EXPECT_LE(excess, 0.2);
+}
+
 TEST(Arena, ForwardAndBackwardShareMemoryButNotWhatIsSaved) {
   Plan plan;
   plan.tensors = {tensor("a", Shape{1, 160}, TensorRole::temporary),
