@@ -138,8 +138,8 @@ void bench_block(const BlockFlags& flags) {
   CompileOptions options;
   options.rates = on_gpu ? h200_rates() : cpu_rates();
   options.storage = storage;
-  options.objective = Objective::speed;
   options.sizes = {{"M", size.tokens}};
+  options.overwrite_saved = true;  // as in training: one backward for each forward
   const auto plan = [&](bool fuse) {
     Graph graph;
     options.fuse = fuse;

@@ -60,8 +60,8 @@ Plan block_plan(const BlockSize& size, DType storage, const Rates& rates, bool b
   CompileOptions options;
   options.rates = rates;
   options.storage = storage;
-  options.objective = Objective::speed;
   options.sizes = {{"M", size.tokens}};
+  options.overwrite_saved = true;  // as in training: one backward for each forward
   return compile(graph, request, options).plan;
 }
 

@@ -170,6 +170,7 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
     options.storage = type;
     options.rates = cpu_rates();
     options.fuse = fuse;
+    options.overwrite_saved = true;  // as in training: one backward for each forward
     const CompileRequest request = add_block(graph, size, type, backward);
     return compile(graph, request, options).plan;
   };
