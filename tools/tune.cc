@@ -93,12 +93,9 @@ void list(const TuneFlags& flags) {
 
 void run(const TuneFlags& flags) {
   if (flags.lists) return list(flags);
+  if (flags.makes_table()) return make_table(flags.table, flags.options);
   TuneGpu gpu;
-  if (flags.makes_table()) {
-    make_table(flags.table, flags.options, gpu);
-  } else {
-    tune_programs(flags, gpu);
-  }
+  tune_programs(flags, gpu);
 }
 
 }  // namespace
@@ -119,17 +116,16 @@ void add_tune(CLI::App& app) {
   command.add_flag("--json", flags->as_json, "Print one JSON object a kernel");
   command.add_flag("!--no-keep", flags->keeps, "Only print what was measured");
   command.add_flag("--list", flags->lists, "Only list what would be timed; needs no GPU");
-  command.add_option("--table", flags->table.file, "Make the table that is shipped, as this file")
+  command
+      .add_option(
+          "--table", flags->table.file,
+          "Make the table that is shipped, as this file; FILE.jsonl is what was timed so far")
       ->type_name("FILE")
       ->group("For the project");
   command
       .add_option("--only", flags->table.only,
                   "Of the table: kernels with this in their class or sizes; others keep their rows")
       ->type_name("TEXT")
-      ->group("For the project");
-  command
-      .add_flag("--missing", flags->table.only_missing,
-                "Of the table: kernels that have no row yet")
       ->group("For the project");
   command
       .add_option("--benchmarks", flags->table.benchmarks,
