@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation finds its operands (strip planes, accumulators, vectors) and calls one vectorised
+// Chains run by themselves; an operation on a whole strip finds its planes and calls one vectorised
 // kernel. Strips are taken from top to bottom, so that column partials add rows in order.
 #include "cpu/epilogue.h"
 
 #include <algorithm>
 
+#include "coda/error.h"
 #include "cpu/partials.h"
-#include "cpu/tile_memory.h"
 #include "cpu/vector_ops.h"
 
 namespace coda::cpu {
@@ -20,36 +20,22 @@ class Strip {
   Strip(const TileContext& tile, int64_t row, int64_t rows) : tile_(tile), row_(row), rows_(rows) {}
 
   // Of an operation that moves single planes; the same for all strips of a tile.
-  Runs find_runs(const TileOp& op) const {
-    Runs runs;
+  void find_runs(const TileOp& op, Runs& runs) const {
+    runs.clear();
     const bool moves = op.kind == TileOpKind::load || op.kind == TileOpKind::store ||
                        op.kind == TileOpKind::column_partial;
-    if (!moves) return runs;
-    const int64_t first = first_column(op);
-    const int64_t count = width(op);
+    if (!moves) return;
+    const int64_t first = tile_.first_column(op);
+    const int64_t count = tile_.width(op);
     for (int64_t j = 0; j < count;) {
       const int64_t n = op.map.run(first + j, op.plane, count - j);
       runs.push_back({j, op.map.at(first + j, op.plane), n});
       j += n;
     }
-    return runs;
   }
 
   void run(const TileOp& op, const Runs& runs) const {
     switch (op.kind) {
-      case TileOpKind::elementwise: {
-        Source in[3];
-        for (int k = 0; k < 3; ++k) in[k] = operand(op, op.in[k]);
-        return elementwise(op.op, in, out(op, 0), tile_.stride, rows_, width(op));
-      }
-      case TileOpKind::sum: {
-        Source in[3];
-        for (int k = 0; k < 3; ++k) in[k] = operand(op, op.in[k]);
-        return sum(op.arithmetic, in, out(op, 0), tile_.stride, rows_, width(op));
-      }
-      case TileOpKind::round:
-        return round_to(op.dtype, operand(op, op.in[0]), out(op, 0), tile_.stride, rows_,
-                        width(op));
       case TileOpKind::load:
         return load_strip(tensor(op), memory_rows(op), runs, out(op, 0), tile_.stride);
       case TileOpKind::load_pairs: {
@@ -73,21 +59,31 @@ class Strip {
       case TileOpKind::row_partial: return reduce_rows(op);
       case TileOpKind::column_partial: return reduce_columns(op, runs);
       case TileOpKind::select_column: return select(op);
+      case TileOpKind::elementwise:
+      case TileOpKind::sum:
+      case TileOpKind::round: throw InternalError("an operation outside of its chain");
+    }
+  }
+
+  // The sums of columns that a chain adds to: from zero with each span of rows.
+  void begin_column_sum(const TileOp& op) const {
+    if (row_ % kPartialSpan == 0) std::fill_n(state(op), tile_.stride, 0.0f);
+  }
+  // Stores a span's partial once the strip has its last row.
+  void end_columns(const TileOp& op, const Runs& runs) const {
+    const bool is_complete =
+        row_ % kPartialSpan + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
+    if (!is_complete) return;
+    const int64_t spans = (tile_.total_rows + kPartialSpan - 1) / kPartialSpan;
+    const int64_t span = (tile_.m0 + row_) / kPartialSpan;
+    for (int lane = 0; lane < lanes_of(op.partial); ++lane) {
+      const StripRows at{lane * spans + span, 1, nullptr};
+      store_strip(tensor(op), at, runs, state(op) + lane * tile_.stride, 0);
     }
   }
 
  private:
   const TensorView& tensor(const TileOp& op) const { return tile_.tensors[op.tensor]; }
-
-  // Columns of a plane in this tile, and the first of them.
-  int64_t width(const TileOp& op) const {
-    if (!op.is_narrow) return tile_.cols;
-    return op.span > 0 ? tile_.cols / op.span : op.groups;
-  }
-  int64_t first_column(const TileOp& op) const {
-    if (!op.is_narrow) return tile_.n0;
-    return op.span > 0 ? tile_.n0 / op.span : 0;
-  }
 
   float* plane(const Place& p) const {
     if (p.kind == PlaceKind::strip) return tile_.strips + p.index * tile_.strip_rows * tile_.stride;
@@ -95,19 +91,7 @@ class Strip {
   }
   float* out(const TileOp& op, int k) const { return plane(op.out[k]); }
 
-  Source operand(const TileOp& op, const Place& p) const {
-    switch (p.kind) {
-      case PlaceKind::none: return {};
-      case PlaceKind::strip:
-      case PlaceKind::accumulator: return {plane(p), tile_.stride, false};
-      case PlaceKind::scalar: return {tile_.vectors->vector(p.index, tile_.scratch), 0, true};
-      case PlaceKind::row_vector:
-        return {tile_.vectors->vector(p.index, tile_.scratch) + tile_.m0 + row_, 1, true};
-      case PlaceKind::column_vector:
-        return {tile_.vectors->vector(p.index, tile_.scratch) + first_column(op), 0, false};
-    }
-    return {};
-  }
+  float* state(const TileOp& op) const { return tile_.states + op.state * 2 * tile_.stride; }
 
   StripRows memory_rows(const TileOp& op) const {
     const int32_t* index = op.index_tensor < 0
@@ -176,18 +160,9 @@ class Strip {
   }
 
   void reduce_columns(const TileOp& op, const Runs& runs) const {
-    float* state = tile_.states + op.state * 2 * tile_.stride;
-    const int64_t row_of_span = row_ % kPartialSpan;
-    column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols, row_of_span, state,
-                   tile_.stride);
-    const bool is_complete = row_of_span + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
-    if (!is_complete) return;
-    const int64_t spans = (tile_.total_rows + kPartialSpan - 1) / kPartialSpan;
-    const int64_t span = (tile_.m0 + row_) / kPartialSpan;
-    for (int lane = 0; lane < lanes_of(op.partial); ++lane) {
-      const StripRows at{lane * spans + span, 1, nullptr};
-      store_strip(tensor(op), at, runs, state + lane * tile_.stride, 0);
-    }
+    column_partial(op.partial, plane(op.in[0]), tile_.stride, rows_, tile_.cols,
+                   row_ % kPartialSpan, state(op), tile_.stride);
+    end_columns(op, runs);
   }
 
   // The tile that holds a row's column stores it; a row whose index is outside gets its 0 from the
@@ -219,13 +194,34 @@ class Strip {
 
 }  // namespace
 
-void run_epilogue(const std::vector<TileOp>& ops, const TileContext& tile) {
-  std::vector<Runs> runs;
-  runs.reserve(ops.size());
-  for (const TileOp& op : ops) runs.push_back(Strip(tile, 0, 0).find_runs(op));
+Epilogue::Epilogue(const Phases& phases) : phases_(phases), bound_(phases.phases.size()) {
+  for (size_t p = 0; p < bound_.size(); ++p) {
+    const Phase& phase = phases.phases[p];
+    if (phase.ops.empty()) bound_[p].chain.emplace(phase.chain);
+    bound_[p].runs.resize(phase.ops.empty() ? phase.chain.column_sums.size() : phase.ops.size());
+  }
+}
+
+void Epilogue::run(const TileContext& tile) {
+  for (size_t p = 0; p < bound_.size(); ++p) {
+    const Phase& phase = phases_.phases[p];
+    Bound& bound = bound_[p];
+    if (bound.chain) bound.chain->bind(tile);
+    const std::vector<TileOp>& ops = bound.chain ? phase.chain.column_sums : phase.ops;
+    for (size_t i = 0; i < ops.size(); ++i) Strip(tile, 0, 0).find_runs(ops[i], bound.runs[i]);
+  }
   for (int64_t row = 0; row < tile.rows; row += tile.strip_rows) {
-    const Strip strip(tile, row, std::min(tile.strip_rows, tile.rows - row));
-    for (size_t i = 0; i < ops.size(); ++i) strip.run(ops[i], runs[i]);
+    const int64_t rows = std::min(tile.strip_rows, tile.rows - row);
+    const Strip strip(tile, row, rows);
+    for (size_t p = 0; p < bound_.size(); ++p) {
+      const Phase& phase = phases_.phases[p];
+      for (size_t i = 0; i < phase.ops.size(); ++i) strip.run(phase.ops[i], bound_[p].runs[i]);
+      if (!bound_[p].chain) continue;
+      const std::vector<TileOp>& sums = phase.chain.column_sums;
+      for (const TileOp& op : sums) strip.begin_column_sum(op);
+      bound_[p].chain->run(row, rows);
+      for (size_t i = 0; i < sums.size(); ++i) strip.end_columns(sums[i], bound_[p].runs[i]);
+    }
   }
 }
 

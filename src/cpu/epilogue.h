@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter of a tile's epilogue: operations one at a time over row strips that fit the
-// first-level cache.
+// Runs tiles' epilogues: their phases, over row strips that fit the first-level cache. One for each
+// thread, whose memory serves all its tiles.
 #pragma once
 
-#include <span>
+#include <optional>
+#include <vector>
 
-#include "cpu/tile_program.h"
-#include "cpu/vector_program.h"
+#include "cpu/chain_run.h"
+#include "cpu/phases.h"
+#include "cpu/tile_context.h"
+#include "cpu/tile_memory.h"
 
 namespace coda::cpu {
 
-// One tile: where it lies, and its memory.
-struct TileContext {
-  std::span<const TensorView> tensors;
-  const VectorProgram* vectors = nullptr;
-  const char* scratch = nullptr;  // of the vectors
-  int64_t total_rows = 0;         // of the tile space
-  int64_t m0 = 0;
-  int64_t rows = 0;
-  int64_t n0 = 0;
-  int64_t cols = 0;
-  int64_t stride = 0;      // floats between rows of a plane
-  int64_t plane_rows = 0;  // rows of an accumulator
-  int64_t strip_rows = 0;  // divides 64
-  float* accumulators = nullptr;
-  float* strips = nullptr;
-  float* states = nullptr;  // two lanes for each column partial
-};
+class Epilogue {
+ public:
+  explicit Epilogue(const Phases& phases);
 
-void run_epilogue(const std::vector<TileOp>& ops, const TileContext& tile);
+  void run(const TileContext& tile);
+
+ private:
+  // What is the same for all strips of a tile.
+  struct Bound {
+    // Of each operation of a phase, or of each sum over columns: which columns of memory the tile's
+    // are.
+    std::vector<std::vector<ColumnRun>> runs;
+    std::optional<ChainRun> chain;
+  };
+
+  const Phases& phases_;
+  std::vector<Bound> bound_;
+};
 
 }  // namespace coda::cpu

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From steps to operations on planes: pairs become planes, vectors become operands, and planes of
-// the strip are reused once their last reader has run.
+// From steps to operations on planes: pairs become planes and vectors become operands.
 #include "cpu/lower.h"
 
 #include <algorithm>
@@ -44,7 +43,6 @@ class Lowering {
     for (int i : space.steps) {
       if (map_.on_tile[i] && forms_[i].kind != StepForm::Kind::nothing) lower(i);
     }
-    assign_strip_planes();
     return std::move(tile_);
   }
 
@@ -176,6 +174,7 @@ class Lowering {
     for (int w = 0; w < value.planes; ++w) value.plane[w] = new_plane();
     TileOp op;
     op.tensor = s.tensor;
+    op.dtype = program_.tensors[s.tensor].dtype;
     op.index_tensor = s.row_index;
     op.map = memory_map(i, s.repeat);
     set_narrow(op, i);
@@ -198,6 +197,7 @@ class Lowering {
     const Value& value = values_[s.operands[0]];
     TileOp op;
     op.tensor = s.tensor;
+    op.dtype = program_.tensors[s.tensor].dtype;
     op.map = memory_map(i, 1);
     set_narrow(op, i);
     if (op.map.is_interleaved()) {
@@ -300,46 +300,6 @@ class Lowering {
       op.in[0] = values_[source].plane[w];
       op.state = tile_.states++;
       tile_.ops.push_back(op);
-    }
-  }
-
-  // Strip planes were numbered as if each had memory of its own; now they share it. An elementwise
-  // result may take the place of an operand that dies there.
-  void assign_strip_planes() {
-    std::vector<int> last_use(next_plane_, -1);
-    for (size_t k = 0; k < tile_.ops.size(); ++k) {
-      for (const Place& p : tile_.ops[k].in) {
-        if (p.kind == PlaceKind::strip) last_use[p.index] = static_cast<int>(k);
-      }
-    }
-    std::vector<int> home(next_plane_, -1);
-    std::vector<int> free;
-    for (size_t k = 0; k < tile_.ops.size(); ++k) {
-      TileOp& op = tile_.ops[k];
-      const bool in_place = op.kind == TileOpKind::elementwise || op.kind == TileOpKind::sum ||
-                            op.kind == TileOpKind::round;
-      std::vector<int> dying;
-      for (Place& p : op.in) {
-        if (p.kind != PlaceKind::strip) continue;
-        const int plane = p.index;
-        p.index = home[plane];
-        if (last_use[plane] == static_cast<int>(k) &&
-            std::find(dying.begin(), dying.end(), p.index) == dying.end()) {
-          dying.push_back(p.index);
-        }
-      }
-      if (in_place) free.insert(free.end(), dying.begin(), dying.end());
-      std::vector<int> unread;
-      for (Place& p : op.out) {
-        if (p.kind != PlaceKind::strip) continue;
-        const int plane = p.index;
-        if (free.empty()) free.push_back(tile_.strip_planes++);
-        home[plane] = p.index = free.back();
-        free.pop_back();
-        if (last_use[plane] < 0) unread.push_back(p.index);
-      }
-      if (!in_place) free.insert(free.end(), dying.begin(), dying.end());
-      free.insert(free.end(), unread.begin(), unread.end());
     }
   }
 

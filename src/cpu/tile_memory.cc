@@ -4,55 +4,15 @@
 // is converted by the same code.
 #include "cpu/tile_memory.h"
 
-#include <cstring>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/tile_memory.cc"
 #include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
 #include "hwy/highway.h"
 
-#include "cpu/vector_convert-inl.h"
+#include "cpu/vector_storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::HWY_NAMESPACE {
-
-constexpr int64_t kMaxLanes = 16;
-
-// How each storage type is read and written, a vector at a time.
-struct AsF32 {
-  using T = float;
-  static Vec load(const float* p) { return hn::LoadU(F32(), p); }
-  static void store(Vec v, float* p) { hn::StoreU(v, F32(), p); }
-};
-struct AsI32 {
-  using T = int32_t;
-  static Vec load(const int32_t* p) { return hn::ConvertTo(F32(), hn::LoadU(I32(), p)); }
-  static void store(Vec v, int32_t* p) { hn::StoreU(hn::NearestInt(v), I32(), p); }
-};
-struct AsBf16 {
-  using T = uint16_t;
-  static Vec load(const uint16_t* p) { return float_of_bf16_bits(load_u16(p)); }
-  static void store(Vec v, uint16_t* p) { store_u16(bf16_bits(v), p); }
-};
-struct AsF16 {
-  using T = uint16_t;
-  static Vec load(const uint16_t* p) { return float_of_f16_bits(load_u16(p)); }
-  static void store(Vec v, uint16_t* p) { store_u16(f16_bits(v), p); }
-};
-// float64: converted one by one; programs seldom have it.
-struct AsF64 {
-  using T = double;
-  static Vec load(const double* p) {
-    alignas(64) float buffer[kMaxLanes];
-    for (size_t i = 0; i < hn::Lanes(F32()); ++i) buffer[i] = static_cast<float>(p[i]);
-    return hn::Load(F32(), buffer);
-  }
-  static void store(Vec v, double* p) {
-    alignas(64) float buffer[kMaxLanes];
-    hn::Store(v, F32(), buffer);
-    for (size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = buffer[i];
-  }
-};
 
 template <class As>
 typename As::T* row_of(const TensorView& tensor, const StripRows& rows, int64_t i) {
@@ -65,13 +25,7 @@ HWY_INLINE void load_run(const typename As::T* src, int64_t cols, float* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
   int64_t j = 0;
   for (; j + lanes <= cols; j += lanes) hn::StoreU(As::load(src + j), F32(), out + j);
-  if (j < cols) {
-    typename As::T in[kMaxLanes] = {};
-    alignas(64) float buffer[kMaxLanes];
-    std::memcpy(in, src + j, (cols - j) * sizeof(typename As::T));
-    hn::Store(As::load(in), F32(), buffer);
-    std::memcpy(out + j, buffer, (cols - j) * sizeof(float));
-  }
+  if (j < cols) store_part<AsF32>(load_part<As>(src + j, cols - j), out + j, cols - j);
 }
 
 template <class As>
@@ -79,13 +33,7 @@ HWY_INLINE void store_run(const float* in, int64_t cols, typename As::T* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
   int64_t j = 0;
   for (; j + lanes <= cols; j += lanes) As::store(hn::LoadU(F32(), in + j), out + j);
-  if (j < cols) {
-    alignas(64) float buffer[kMaxLanes] = {};
-    typename As::T last[kMaxLanes];
-    std::memcpy(buffer, in + j, (cols - j) * sizeof(float));
-    As::store(hn::Load(F32(), buffer), last);
-    std::memcpy(out + j, last, (cols - j) * sizeof(typename As::T));
-  }
+  if (j < cols) store_part<As>(load_part<AsF32>(in + j, cols - j), out + j, cols - j);
 }
 
 // Pairs are converted in runs of a buffer and (de)interleaved there.
@@ -142,17 +90,6 @@ void store_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, i
       interleave(src0 + i * src_stride + j, src1 + i * src_stride + j, n, buffer);
       store_run<As>(buffer, 2 * n, row_of<As>(tensor, rows, i) + col + 2 * j);
     }
-  }
-}
-
-template <class Function>
-void with_type(DType dtype, const Function& function) {
-  switch (dtype) {
-    case DType::f32: return function(AsF32());
-    case DType::bf16: return function(AsBf16());
-    case DType::f16: return function(AsF16());
-    case DType::f64: return function(AsF64());
-    case DType::i32: return function(AsI32());
   }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile space lowered for the interpreter: GEMMs into accumulators, then operations over row
-// strips of a tile, each on one plane. A value of the base width is one plane; one of twice that
-// width is two, the members 0 and the members 1 of its pairs, whatever columns of memory they stand
-// in: split_pair and merge_pairs cost nothing. A value with one column a group is a narrow plane.
+// A tile space lowered: GEMMs into accumulators, then operations over row strips of a tile, each on
+// one plane; see phases.h for how they run. A value of the base width is one plane; one of twice
+// that width is two, the members 0 and the members 1 of its pairs, whatever columns of memory they
+// stand in: split_pair and merge_pairs cost nothing. A value with one column a group is a narrow
+// plane.
 #pragma once
 
 #include <array>
@@ -35,13 +36,26 @@ struct ColumnMap {
   friend bool operator==(const ColumnMap&, const ColumnMap&) = default;
 };
 
-enum class PlaceKind : uint8_t { none, strip, accumulator, row_vector, column_vector, scalar };
+enum class PlaceKind : uint8_t {
+  none,
+  value,  // of a chain, for the chain alone
+  strip,
+  accumulator,
+  row_vector,
+  column_vector,
+  scalar,
+};
 
 // Where an operand is: a plane of the strip or of the accumulators; or a vector, by its number in
 // VectorProgram.
 struct Place {
   PlaceKind kind = PlaceKind::none;
   int index = -1;
+
+  bool is_constant_along_columns() const {
+    return kind == PlaceKind::row_vector || kind == PlaceKind::scalar;
+  }
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 // Sums, with the product that they may read computed with them: in one rounding where the processor
@@ -74,7 +88,7 @@ struct TileOp {
   Elementwise op = Elementwise::add;
   Arithmetic arithmetic = Arithmetic::add;
   PartialKind partial = PartialKind::sum;
-  DType dtype = DType::f32;  // round
+  DType dtype = DType::f32;  // round; load, store: of the tensor
   std::array<Place, 3> in = {};
   std::array<Place, 2> out = {};  // strip planes
   int plane = 0;                  // load, store, column_partial: which member of its pairs
@@ -128,9 +142,8 @@ struct TileProgram {
   std::vector<BOperand> b;
   std::vector<PlaneGemm> gemms;
   int accumulators = 0;
-  std::vector<TileOp> ops;
-  int strip_planes = 0;  // of the strip, reused where lifetimes allow
-  int states = 0;        // of column partials
+  std::vector<TileOp> ops;  // as lowered: each strip plane is written once
+  int states = 0;           // of column partials
 };
 
 }  // namespace coda::cpu

@@ -51,12 +51,13 @@ int64_t tile_rows(const TileProgram& p, int threads) {
   if (p.accumulators == 0 || p.needs_all_columns) return kPartialSpan;
   const int64_t blocks = round_up(blocks_of(p.rows, kTileRows), threads);
   if (p.states > 0 || blocks > 4 * threads || p.rows < blocks * kPartialSpan) return kTileRows;
-  return round_up(blocks_of(p.rows, blocks), kVectorPad);
+  return round_up(blocks_of(p.rows, blocks), 16);
 }
 
 }  // namespace
 
-TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int threads) {
+TileShape choose_tile_shape(const TileProgram& p, int strip_planes, const CpuOptions& options,
+                            int threads) {
   TileShape shape;
   const int64_t all_columns = round_up(p.cols, kPanelColumns);
   shape.rows = options.tile_rows > 0 ? options.tile_rows : tile_rows(p, threads);
@@ -65,10 +66,10 @@ TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int
   const int64_t step = std::lcm(kPanelColumns, p.column_step);
   shape.cols =
       std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);
-  shape.stride = std::max(shape.cols, round_up(p.widest_plane, kVectorPad));
+  shape.stride = std::max(shape.cols, round_up(p.widest_plane, 16));
   shape.strip_rows = kPartialSpan;
   while (shape.strip_rows > 1 &&
-         shape.strip_rows * shape.stride * 4 * std::max(p.strip_planes, 1) > kStripBytes) {
+         shape.strip_rows * shape.stride * 4 * std::max(strip_planes, 1) > kStripBytes) {
     shape.strip_rows /= 2;
   }
   return shape;
@@ -77,8 +78,9 @@ TileShape choose_tile_shape(const TileProgram& p, const CpuOptions& options, int
 TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
                                  const CpuOptions& options, int threads)
     : program_(std::move(program)),
+      phases_(split_phases(program_, chain_machine())),
       vectors_(std::move(vectors)),
-      shape_(choose_tile_shape(program_, options, threads)),
+      shape_(choose_tile_shape(program_, phases_.strip_planes, options, threads)),
       threads_(threads),
       library_(options.gemm) {
   b_items_.push_back(0);
@@ -100,7 +102,8 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
   thread_.strips =
-      own.add_floats(program_.strip_planes * shape_.strip_rows * shape_.stride + kVectorPad);
+      own.add_floats(phases_.strip_planes * shape_.strip_rows * shape_.stride + kVectorPad);
+  thread_.slots = own.add_floats(phases_.slots * kWidestChunk);
   thread_.states = own.add_floats(program_.states * 2 * shape_.stride + kVectorPad);
   thread_.bytes =
       round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
@@ -368,7 +371,9 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch,
     tile.strip_rows = shape_.strip_rows;
     tile.accumulators = reinterpret_cast<float*>(own + thread_.accumulators);
     tile.strips = reinterpret_cast<float*>(own + thread_.strips);
+    tile.slots = reinterpret_cast<float*>(own + thread_.slots);
     tile.states = reinterpret_cast<float*>(own + thread_.states);
+    Epilogue epilogue(phases_);
     int64_t packed_block = -1;
     for (int64_t task = tasks.take(thread); task >= 0; task = tasks.take(thread)) {
       const int64_t row_block = task / column_blocks();
@@ -379,7 +384,7 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch,
       tile.n0 = task % column_blocks() * shape_.cols;
       tile.cols = std::min(shape_.cols, program_.cols - tile.n0);
       multiply(tile, own + thread_.a);
-      run_epilogue(program_.ops, tile);
+      epilogue.run(tile);
     }
   }
 }

@@ -22,7 +22,8 @@ struct TileShape {
   int64_t strip_rows = 0;  // rows of a strip, divides 64
 };
 
-TileShape choose_tile_shape(const TileProgram& program, const CpuOptions& options, int threads);
+TileShape choose_tile_shape(const TileProgram& program, int strip_planes, const CpuOptions& options,
+                            int threads);
 
 class TileSpaceKernel {
  public:
@@ -41,6 +42,7 @@ class TileSpaceKernel {
     int64_t a = 0;
     int64_t accumulators = 0;
     int64_t strips = 0;
+    int64_t slots = 0;
     int64_t states = 0;
     int64_t bytes = 0;
   };
@@ -79,6 +81,7 @@ class TileSpaceKernel {
   void prefetch(const TileContext& tile, int64_t part, int64_t parts) const;
 
   TileProgram program_;
+  Phases phases_;
   VectorProgram vectors_;
   TileShape shape_;
   int threads_;

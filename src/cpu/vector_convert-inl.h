@@ -26,14 +26,21 @@ HWY_INLINE VecU choose(hn::Mask<U32> condition, VecU a, VecU b) {
   return hn::IfThenElse(condition, a, b);
 }
 
-// The bf16 bits of each lane, in its low half.
-HWY_INLINE VecU bf16_bits(Vec x) {
+// The nearest bf16's bits in the high half of each lane; what is in the low half means nothing.
+HWY_INLINE VecU rounded_to_bf16(Vec x) {
   const VecU bits = hn::BitCast(U32(), x);
-  const VecU high = hn::ShiftRight<16>(bits);
-  const VecU odd = hn::And(high, bits_of(1));
-  const VecU rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, bits_of(0x7fff))));
+  const VecU odd = hn::And(hn::ShiftRight<16>(bits), bits_of(1));
+  const VecU rounded = hn::Add(hn::Add(bits, bits_of(0x7fff)), odd);
   const auto nan = hn::RebindMask(U32(), hn::IsNaN(x));
-  return choose(nan, hn::Or(high, bits_of(0x40)), rounded);
+  return choose(nan, hn::Or(bits, bits_of(0x400000)), rounded);
+}
+
+// The bf16 bits of each lane, in its low half.
+HWY_INLINE VecU bf16_bits(Vec x) { return hn::ShiftRight<16>(rounded_to_bf16(x)); }
+
+// Each lane as bf16 holds it.
+HWY_INLINE Vec round_to_bf16(Vec x) {
+  return hn::BitCast(F32(), hn::And(rounded_to_bf16(x), bits_of(0xffff0000)));
 }
 
 HWY_INLINE Vec float_of_bf16_bits(VecU bits) { return hn::BitCast(F32(), hn::ShiftLeft<16>(bits)); }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise kernels on fp32 arrays in cache, one operation at a time, vectorised for the
-// processor at run time. Arrays are padded: a kernel may read and write up to 15 floats past `cols`
-// in each row, and each element's bits depend on its own operands only, whatever its position.
+// Single operations on fp32 arrays in cache, by the vector code of the tiles: vectors of a program,
+// and planes whose columns are grouped. Each element's bits depend on its own operands only,
+// whatever its position.
 #pragma once
 
 #include <cstdint>
 
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
-#include "cpu/tile_program.h"
+#include "cpu/chain_machine.h"
 
 namespace coda::cpu {
 
-inline constexpr int64_t kVectorPad = 16;  // floats that may be touched past the end of a row
+// Floats that chains may read and write past the end of planes and vectors.
+inline constexpr int64_t kVectorPad = kWidestChunk;
 
 // Element (i, j) is data[i * row_stride + j], or data[i * row_stride] for a value that is constant
 // along columns.
@@ -25,10 +26,6 @@ struct Source {
 // dst(i, j) = op(operands...); dst may be one of the operands.
 void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride,
                  int64_t rows, int64_t cols);
-
-// dst(i, j) = arithmetic of two operands, or of three with a product.
-void sum(Arithmetic arithmetic, const Source* operands, float* dst, int64_t dst_stride,
-         int64_t rows, int64_t cols);
 
 // dst = the values rounded to the storage type and back.
 void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows,
