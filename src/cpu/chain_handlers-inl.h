@@ -9,6 +9,8 @@
 #define CODA_CPU_CHAIN_HANDLERS_INL_H_
 #endif
 
+#include <bit>
+
 #include "cpu/chain_machine.h"
 #include "cpu/vector_storage-inl.h"
 
@@ -28,13 +30,13 @@ struct At {
 
   template <class T>
   T* a() const {
-    return reinterpret_cast<T*>(streams[instruction->a]);
+    return std::bit_cast<T*>(streams[instruction->a]);
   }
   template <class T>
   T* b() const {
-    return reinterpret_cast<T*>(streams[instruction->b]);
+    return std::bit_cast<T*>(streams[instruction->b]);
   }
-  const char* ahead() const { return reinterpret_cast<const char*>(streams[instruction->c]); }
+  const char* ahead() const { return std::bit_cast<const char*>(streams[instruction->c]); }
   // Of vector k, how many columns there are.
   int64_t valid(int64_t k) const { return HWY_MAX(int64_t{0}, HWY_MIN(kLanes, cols - k * kLanes)); }
 };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -86,7 +87,7 @@ struct ChainStreams {
   std::vector<int64_t> at;   // and at a later chunk of it
 };
 
-inline int64_t address(const void* p) { return reinterpret_cast<int64_t>(p); }
+inline int64_t address(const void* p) { return std::bit_cast<int64_t>(p); }
 
 // The code for one instruction set.
 struct ChainMachine {

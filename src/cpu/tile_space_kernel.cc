@@ -22,7 +22,8 @@ namespace {
 
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTileColumns = 128;      // of a product: what its epilogue moves fits L2 too
-constexpr int64_t kCopiedColumns = 256;    // where there is no product: fewer, longer rows
+constexpr int64_t kCopiedColumns = 2048;   // where there is no product: whole rows, as they lie
+constexpr int64_t kFewestCopied = 256;     // unless threads would have nothing to do
 constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
 constexpr int64_t kRowsAtOnce = 32;        // of B, packed by one task
 constexpr int64_t kStripBytes = 64 << 10;  // of a strip's planes: near the core, few calls
@@ -54,6 +55,14 @@ int64_t tile_rows(const TileProgram& p, int threads) {
   return round_up(blocks_of(p.rows, blocks), 16);
 }
 
+int64_t tile_columns(const TileProgram& p, int threads) {
+  if (p.accumulators > 0) return kTileColumns;
+  int64_t cols = kCopiedColumns;
+  const int64_t row_blocks = blocks_of(p.rows, kPartialSpan);
+  while (cols > kFewestCopied && row_blocks * blocks_of(p.cols, cols) < 4 * threads) cols /= 2;
+  return cols;
+}
+
 }  // namespace
 
 TileShape choose_tile_shape(const TileProgram& p, int strip_planes, const CpuOptions& options,
@@ -61,8 +70,7 @@ TileShape choose_tile_shape(const TileProgram& p, int strip_planes, const CpuOpt
   TileShape shape;
   const int64_t all_columns = round_up(p.cols, kPanelColumns);
   shape.rows = options.tile_rows > 0 ? options.tile_rows : tile_rows(p, threads);
-  shape.cols = options.tile_cols > 0 ? options.tile_cols
-                                     : (p.accumulators > 0 ? kTileColumns : kCopiedColumns);
+  shape.cols = options.tile_cols > 0 ? options.tile_cols : tile_columns(p, threads);
   const int64_t step = std::lcm(kPanelColumns, p.column_step);
   shape.cols =
       std::min(p.needs_all_columns ? all_columns : round_up(shape.cols, step), all_columns);

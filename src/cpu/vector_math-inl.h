@@ -55,8 +55,8 @@ HWY_INLINE Vec exp(Vec x) {
 }
 
 // exp for x <= 0, as softmax and sigmoid need it: what would be subnormal is 0 and the power of two
-// is applied at once.
-HWY_INLINE Vec exp_of_negative(Vec x) {
+// is applied at once. Of NaN it is any number, for those who look after it themselves.
+HWY_INLINE Vec exp_of_negative_number(Vec x) {
   const Vec clamped = hn::Max(x, set(-87.33654f));
   const Vec n = hn::Round(hn::Mul(clamped, set(1.44269504088896341f)));
   Vec r = hn::NegMulAdd(n, set(0.693359375f), clamped);
@@ -69,9 +69,10 @@ HWY_INLINE Vec exp_of_negative(Vec x) {
   p = hn::MulAdd(p, r, set(5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), set(1.0f));
   const auto bits = hn::Add(hn::BitCast(I32(), p), hn::ShiftLeft<23>(hn::ConvertTo(I32(), n)));
-  const Vec result = hn::IfThenZeroElse(hn::Lt(x, set(-87.33654f)), hn::BitCast(F32(), bits));
-  return keep_nan(x, result);
+  return hn::IfThenZeroElse(hn::Lt(x, set(-87.33654f)), hn::BitCast(F32(), bits));
 }
+
+HWY_INLINE Vec exp_of_negative(Vec x) { return keep_nan(x, exp_of_negative_number(x)); }
 
 // The mantissa is brought to [sqrt(1/2), sqrt(2)) and log(1 + f) is a polynomial in f.
 HWY_INLINE Vec log(Vec x) {
@@ -106,7 +107,7 @@ HWY_INLINE Vec log(Vec x) {
 }
 
 HWY_INLINE Vec sigmoid(Vec x) {
-  const Vec e = exp_of_negative(hn::Neg(hn::Abs(x)));
+  const Vec e = exp_of_negative_number(hn::Neg(hn::Abs(x)));
   const Vec s = hn::Div(hn::IfThenElse(hn::Lt(x, set(0.0f)), e, set(1.0f)), hn::Add(set(1.0f), e));
   return keep_nan(x, s);
 }
@@ -122,7 +123,7 @@ HWY_INLINE Vec tanh(Vec x) {
   p = hn::MulAdd(p, s, set(1.33314422036e-1f));
   p = hn::MulAdd(p, s, set(-3.33332819422e-1f));
   const Vec small = hn::MulAdd(hn::Mul(p, s), x, x);
-  const Vec e = exp_of_negative(hn::Mul(a, set(-2.0f)));
+  const Vec e = exp_of_negative_number(hn::Mul(a, set(-2.0f)));
   const Vec large = hn::CopySign(hn::Div(hn::Sub(set(1.0f), e), hn::Add(set(1.0f), e)), x);
   return keep_nan(x, hn::IfThenElse(hn::Lt(a, set(0.625f)), small, large));
 }
@@ -147,7 +148,7 @@ HWY_INLINE Vec erf(Vec x) {
   far = hn::MulAdd(far, u, set(-6.34846687e-1f));
   far = hn::MulAdd(far, u, set(-1.28717512e-1f));
   far = hn::MulSub(far, u, u);
-  far = hn::CopySign(hn::Sub(set(1.0f), exp_of_negative(far)), x);
+  far = hn::CopySign(hn::Sub(set(1.0f), exp_of_negative_number(far)), x);
   return keep_nan(x, hn::IfThenElse(hn::Gt(t, set(0.927734375f)), far, near));
 }
 
