@@ -108,7 +108,7 @@ void ChainRun::fill_offsets(const StreamForm& form, std::vector<int64_t>& offset
 }
 
 void ChainRun::run(int64_t row, int64_t rows) {
-  for (size_t k = 0; k < in_tile_.size(); ++k) {
+  for (size_t k = 0; k < chain_.streams.size(); ++k) {
     const StreamForm& form = chain_.streams[k];
     const bool is_strip = form.kind == StreamKind::place && form.place.kind == PlaceKind::strip;
     if (!is_strip) streams_.first[k] = in_tile_[k] + row * streams_.row_bytes[k];
