@@ -26,7 +26,7 @@ constexpr int64_t kCopiedColumns = 2048;   // where there is no product: whole r
 constexpr int64_t kFewestCopied = 256;     // unless threads would have nothing to do
 constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
 constexpr int64_t kRowsAtOnce = 32;        // of B, packed by one task
-constexpr int64_t kStripBytes = 64 << 10;  // of a strip's planes: near the core, few calls
+constexpr int64_t kStripBytes = 64 << 10;  // of the planes between phases: near, and few calls
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
