@@ -29,6 +29,7 @@ ABOUT = {
     "SessionOnGpu": "the same bits from run to run, from a CUDA graph, beside other work",
     "SameBits": "the same bits for every tile, on GPUs of several sizes",
     "DependentLaunch": "kernels that start while the one before ends: the same bits",
+    "SplitPrograms": "programs of several kernels: those that no single one can hold",
     "BadInput": "what a caller may get wrong",
 }
 
