@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made by `coda tune --table`, but for 16 rows of the benchmarks' programs, whose first
-// configurations are those of runs of 0.7 and 1 s each (docs/performance.md). tuned_rows.h says what
-// a row is.
+// configurations are those of runs of 0.7 and 1 s each (docs/performance.md). tuned_rows.h says
+// what a row is.
 // Measured on NVIDIA H200, driver 580.159.04, NVRTC 13.0.
 namespace coda::hopper {
 
