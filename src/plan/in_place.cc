@@ -7,6 +7,7 @@
 
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
+#include "program/tile_map.h"
 
 namespace coda {
 namespace {
@@ -44,8 +45,8 @@ class Reuse {
   // loop made, that can be its memory from the start.
   std::optional<Pair> find_pair(const Program& program, const std::vector<PlanStep>& phase,
                                 size_t at) const {
-    const std::vector<TileSpace> spaces = tile_spaces(program);
-    for (const TileSpace& space : spaces) {
+    const program::TileMap map = program::map_tiles(program);
+    for (const TileSpace& space : map.spaces) {
       for (int store : space.steps) {
         const Step& s = program.steps[static_cast<size_t>(store)];
         if (s.kind != StepKind::store_tile) continue;
@@ -57,7 +58,10 @@ class Reuse {
           const Step& l = program.steps[static_cast<size_t>(load)];
           if (load > store || l.kind != StepKind::load_tile) continue;
           const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor)];
-          const bool same = operand.shape == result.shape && operand.dtype == result.dtype;
+          // Other pairs would have a tile write what another has yet to read.
+          const bool same = operand.shape == result.shape && operand.dtype == result.dtype &&
+                            map.pairing[load] == map.pairing[store] &&
+                            map.grouped[load] == map.grouped[store];
           const int loop = plan_.tensor(operand.name).loop;
           if (!same || loop != plan_.tensor(result.name).loop) continue;
           // A block's steps may overwrite rows of their own only.
