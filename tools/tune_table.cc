@@ -122,9 +122,10 @@ SustainedKernel sustained(const nlohmann::ordered_json& kernel) {
     result.choices.push_back({*choice, microseconds});
     least = std::min(least, microseconds);
   }
+  const std::string chosen = kernel["chosen"];
   const auto own = std::find_if(
       result.choices.begin(), result.choices.end(),
-      [&](const hopper::TimedChoice& one) { return hopper::code(one.choice) == kernel["chosen"]; });
+      [&](const hopper::TimedChoice& one) { return hopper::code(one.choice) == chosen; });
   if (own == result.choices.end()) return result;
   result.regret = own->microseconds / least - 1;
   // What differs by less than the noise is as fast: then the model decides.
