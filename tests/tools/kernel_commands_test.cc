@@ -117,6 +117,35 @@ TEST_F(KernelCommands, TuneNeedsAGpuAndSaysSo) {
   EXPECT_THAT(list.out, HasSubstr("1 kernels, "));
 }
 
+// What was timed needs no GPU again. A configuration that takes a little longer at one clock, of a
+// shape that draws less power, comes first; rows of other kernels are those that are shipped.
+TEST_F(KernelCommands, TuneMakesTheTableOfWhatWasTimed) {
+  const std::string log =
+      R"({"measured_on":"some GPU"}
+{"class":"tn p2 h64 s2 d2 w2","extents":"16384x1024x2048","chosen":"128x128p12s6",)"
+      R"("spaces":[{"rows":16384,"columns":1024,"k":2048,"parts":2}],)"
+      R"("choices":[{"configuration":"128x128p12s6","microseconds":225.0},)"
+      R"({"configuration":"128x256c21s3","microseconds":230.0}]}
+)";
+  folder_.write("table.cc.jsonl", log);
+  const Words command{"tune",
+                      "--table",
+                      folder_ / "table.cc",
+                      "--benchmarks",
+                      CODA_SOURCE_DIR "/bench/hopper_programs/programs",
+                      "--only"};
+  const CommandResult result = run_coda(command + Words{"w2 | 16384x1024x2048"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 of 1 kernels"));
+  const std::string table = read_bytes(folder_ / "table.cc");
+  EXPECT_THAT(table, HasSubstr("Measured on some GPU."));
+  EXPECT_THAT(table, HasSubstr("\ntn p2 h64 s2 d2 w2 | 16384x1024x2048 | 128x256c21s3 214.05 "
+                               "128x128p12s6 225.00\n"));
+  EXPECT_THAT(table, HasSubstr("\ntn p2 s3 w2 | 16384x5632x2048 | "));
+  EXPECT_EQ(run_coda(command + Words{"h64"}).status, 1);  // others are to be timed
+  EXPECT_THAT(run_coda(command + Words{"no such"}).err, HasSubstr("no kernel of the table has"));
+}
+
 // With a driver that launches nothing: results are not what they should be, and all is said.
 TEST_F(KernelCommands, CheckOnAGpuSaysWhatIsWrong) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
