@@ -21,15 +21,16 @@ namespace coda::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Where there are no vectors, the loops over single elements below do it all.
-#if HWY_TARGET != HWY_SCALAR
+// Where vectors are narrower (which targets there are depends on the version of Highway), the loops
+// over single elements below do it all.
+#if HWY_MAX_BYTES >= 32
 
 using D32 = hn::ScalableTag<uint32_t>;
 using V32 = hn::Vec<D32>;
 using Halves = hn::Rebind<uint16_t, D32>;  // as many 16-bit lanes as a vector has 32-bit ones
 
 // A square as wide as a vector; blocks are its 128-bit parts, 4 elements each.
-#if HWY_TARGET == HWY_AVX2
+#if HWY_MAX_BYTES == 32
 constexpr int64_t kSquare = 8;
 #else
 constexpr int64_t kSquare = 16;
@@ -39,7 +40,7 @@ constexpr int kBlocks = kSquare / 4;
 // v[b] block g = w[g] block b.
 HWY_INLINE void transpose_blocks(const V32* w, V32* v) {
   const D32 d;
-#if HWY_TARGET == HWY_AVX2
+#if HWY_MAX_BYTES == 32
   v[0] = hn::ConcatLowerLower(d, w[1], w[0]);
   v[1] = hn::ConcatUpperUpper(d, w[1], w[0]);
 #else
