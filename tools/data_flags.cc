@@ -47,12 +47,14 @@ bool is_text(const fs::path& file) {
   return !bytes.empty() && std::find(bytes.begin(), bytes.end(), std::byte{0}) == bytes.end();
 }
 
-// The texts that Git tracks in the folder, shuffled; none if it is no checkout or there is no Git.
+// The texts that Git tracks in the folder, shuffled, but for what .gitattributes calls generated;
+// none if it is no checkout or there is no Git.
 std::vector<fs::path> tracked_texts(const fs::path& folder) {
   std::vector<fs::path> files;
   if (!fs::exists(folder / ".git")) return files;
   const std::string names =
-      output_of("git -C " + quoted(folder.string()) + " ls-files -z 2> /dev/null");
+      output_of("git -C " + quoted(folder.string()) +
+                " ls-files -z -- ':(exclude,attr:linguist-generated)' 2> /dev/null");
   for (size_t begin = 0; begin < names.size();) {
     const size_t end = names.find('\0', begin);
     const fs::path file = folder / names.substr(begin, end - begin);
