@@ -29,9 +29,7 @@ struct TuneFlags {
 };
 
 void print_header(const TuneGpu& gpu) {
-  fmt::print("{}, driver {}, NVRTC {}\n", gpu.state->context->info().name,
-             hopper::driver_version_text(),
-             gpu.state->kernels->builder().compiler().version().text());
+  fmt::print("{}\n", gpu.name());
   fmt::print("{:44} {:>26}  {:15} {:>10}  {:15} {:>10} {:>6}  {}\n", "program", "extents", "chosen",
              "us", "fastest", "us", "gain", "chosen by");
   std::fflush(stdout);

@@ -22,6 +22,12 @@ TuneGpu::TuneGpu() {
                             state->kernels->builder().compiler().version());
 }
 
+std::string TuneGpu::name() const {
+  return fmt::format("{}, driver {}, NVRTC {}", state->context->info().name,
+                     hopper::driver_version_text(),
+                     state->kernels->builder().compiler().version().text());
+}
+
 std::vector<measure::TuneJob> jobs_of(const std::vector<SizedProgram>& programs,
                                       const hopper::LowerOptions& common) {
   std::vector<measure::TuneJob> jobs;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "hopper/context.h"
@@ -22,6 +23,8 @@ struct TuneGpu {
   std::shared_ptr<hopper::HopperState> state;
   std::unique_ptr<hopper::Context::Scope> scope;
   std::filesystem::path file;  // of what is tuned
+
+  std::string name() const;  // with the driver's and the compiler's versions
 };
 
 // Each class at each size once, in the programs' order; says on stderr what cannot be tuned.

@@ -126,7 +126,8 @@ TEST_F(KernelCommands, TuneMakesTheTableOfWhatWasTimed) {
       R"("spaces":[{"rows":16384,"columns":1024,"k":2048,"parts":2}],)"
       R"("choices":[{"configuration":"128x128p12s6","microseconds":225.0},)"
       R"({"configuration":"128x256c21s3","microseconds":230.0}]}
-)";
+{"class":"tn p2 h64 s2 d2 w2","extents":"16384x1024x2048"}
+{"class":"tn p2 s3)";  // no record, and a run that ended within one
   folder_.write("table.cc.jsonl", log);
   const Words command{"tune",
                       "--table",
