@@ -48,6 +48,25 @@ __device__ __forceinline__ float weight_below(float x, float largest) {
   return expf(x == largest ? 0.0f : x - largest);
 }
 
+// Adds exp(x - largest), up to a factor that total_below() knows, to a sum: a multiplication and
+// addition, an exponential and an addition for each value.
+struct SumBelow {
+  float exponent;  // of the largest, as a power of two, rounded
+
+  __device__ __forceinline__ explicit SumBelow(float largest) : exponent(largest * kLog2E) {}
+  __device__ __forceinline__ float operator()(float sum, float x) const {
+    return sum + power_of_two(fmaf(x, kLog2E, -exponent));
+  }
+};
+
+// The factor is what rounding the exponent lost, the same for all values. From 2^30 on it, or the
+// exponent, may lie outside the range of floats, and nothing is subtracted from infinity; but there
+// a logarithm of a sum adds nothing to the largest's digits, so the sum may as well be 1.
+__device__ __forceinline__ float total_below(float largest, float sum) {
+  const float lost = power_of_two(fmaf(-largest, kLog2E, largest * kLog2E));
+  return fabsf(largest) < 0x1p30f ? lost * sum : 1.0f;
+}
+
 template <Reduction kKind>
 __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const Reduced<kKind>& b) {
   Reduced<kKind> result;

@@ -118,20 +118,12 @@ __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
   static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::centred);
   float about[2];
   float sums[2];
-  float shift[2];
 #pragma unroll
   for (u32 row = 0; row < 2; ++row) {
     if constexpr (kKind == Reduction::log_sum_exp) {
       about[row] = quad_maximum(fold_row(x, row, at, columns, -kInfinity,
                                          [](float a, float b) { return maximum(a, b); }));
-      // Where all are -infinity nothing is subtracted, and their exponentials are 0.
-      const float base = about[row] == -kInfinity ? 0.0f : about[row];
-      const float exponent = base * kLog2E;
-      sums[row] = fold_row(x, row, at, columns, 0.0f, [&](float sum, float value) {
-        return sum + power_of_two(fmaf(value, kLog2E, -exponent));
-      });
-      // What rounding that product lost, the same for all values of the row.
-      shift[row] = fmaf(-base, kLog2E, exponent);
+      sums[row] = fold_row(x, row, at, columns, 0.0f, SumBelow(about[row]));
     } else {
       const float total =
           fold_row(x, row, at, columns, 0.0f, [](float sum, float value) { return sum + value; });
@@ -144,9 +136,7 @@ __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
     }
   }
   float own[2] = {own_row(about, at.thread), quad_sum_of_own_row(sums, at.thread)};
-  if constexpr (kKind == Reduction::log_sum_exp) {
-    own[1] *= power_of_two(own_row(shift, at.thread));
-  }
+  if constexpr (kKind == Reduction::log_sum_exp) own[1] = total_below(own[0], own[1]);
   write_row_partial(partial, stride, own, at);
 }
 

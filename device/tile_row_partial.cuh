@@ -61,16 +61,8 @@ __device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const Tile
     const float largest = span_maximum(fold<kVector>(-kInfinity, valid, most, members...));
     result.lane[0] = largest;
     if constexpr (kKind == Reduction::log_sum_exp) {
-      // A multiplication and addition, an exponential and an addition for each value. Where the
-      // largest is infinite nothing is subtracted: exponentials are then 0 or infinite.
-      const float base = fabsf(largest) == kInfinity ? 0.0f : largest;
-      const float exponent = base * kLog2E;
-      const auto weigh = [&](float sum, float x) {
-        return sum + power_of_two(fmaf(x, kLog2E, -exponent));
-      };
-      // What rounding that product lost is the same for all values of the row.
-      const float lost = power_of_two(fmaf(-base, kLog2E, exponent));
-      result.lane[1] = lost * span_sum(fold<kVector>(0.0f, valid, weigh, members...));
+      result.lane[1] =
+          total_below(largest, span_sum(fold<kVector>(0.0f, valid, SumBelow(largest), members...)));
     }
   }
   return result;

@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "coda/error.h"
 #include "hopper/host_run.h"
@@ -124,16 +127,28 @@ TEST(TileEmitter, RowsAreReduced) {
   }
 }
 
-// exp(x - infinity) would not be a number where x is infinite.
-TEST(TileEmitter, LogSumExpOfInfinities) {
+// Where values are infinite or so large that their powers of two are not known as floats, for
+// example masked with the least number that there is, the sum is 1: its logarithm counts no more.
+TEST(TileEmitter, LogSumExpOfTheLargestNumbers) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Program program =
-      parse_program("program rows { row_partial(p, log_sum_exp(tile(x[M, N]:bf16))) }");
-  const Values inputs = {{"x", {-infinity, -infinity, 1, infinity, 0, -infinity}}};
-  for (const int64_t gap : kGaps) {
-    const Values results = run_on_host(lower_tiles, program, {{"M", 3}, {"N", 2}}, inputs, gap);
-    EXPECT_EQ(results.at("p"), (std::vector<double>{-infinity, infinity, 0, 0, infinity, 1}));
+      parse_program("program rows { row_partial(p, log_sum_exp(tile(x[M, N]))) }");
+  for (const double large : {infinity, 0x1.fp127, 0x1p127, 0x1p66, 1e10, 0x1p30}) {
+    for (const std::vector<double>& row :
+         {std::vector<double>{-large, -large}, {large, 1}, {-large, large}}) {
+      const double largest = std::max(row[0], row[1]);
+      for (const int64_t gap : kGaps) {
+        const Values results =
+            run_on_host(lower_tiles, program, {{"M", 1}, {"N", 2}}, {{"x", row}}, gap);
+        EXPECT_EQ(results.at("p"), (std::vector<double>{largest, 1})) << row[0] << ", " << row[1];
+      }
+    }
   }
+  // The next value below counts where it still can.
+  const Values results = run_on_host(lower_tiles, program, {{"M", 2}, {"N", 2}},
+                                     {{"x", {-1e6, -1e6, 1e6, 999999}}}, 4);
+  EXPECT_NEAR(results.at("p")[2], 2, 1e-5);
+  EXPECT_NEAR(results.at("p")[3], 1 + std::exp(-1.0), 1e-5);
 }
 
 // Sizes of the text's numbers, not of the text: one text serves every number of rows.
