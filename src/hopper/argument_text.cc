@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/argument_text.h"
 
+#include "hopper/expressions.h"
+
 namespace coda::hopper {
+
+std::string ArgumentText::stored_type(int tensor) const {
+  return std::string(stored_text(sizes_.tensor(tensor).dtype));
+}
+
+std::string ArgumentText::comment(int tensor) const {
+  return "  // " + sizes_.tensor(tensor).name + "\n";
+}
 
 std::string ArgumentText::name_of(int tensor) {
   const auto [found, is_new] = tensor_names_.try_emplace(tensor);

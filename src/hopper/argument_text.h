@@ -19,6 +19,13 @@ class ArgumentText {
   ArgumentText(const ArgumentText&) = delete;
   ArgumentText& operator=(const ArgumentText&) = delete;
 
+  const TensorDecl& tensor(int tensor) const { return sizes_.tensor(tensor); }
+  int64_t size(const Dim& dim) const { return sizes_.size(dim); }
+  // "Stored::bf16": how its elements lie in memory.
+  std::string stored_type(int tensor) const;
+  // "  // name" and the end of the line that reads or writes it.
+  std::string comment(int tensor) const;
+
   // The address of a tensor.
   std::string pointer(int tensor) { return arguments_.pointer(tensor); }
   // Throws Error, naming `name`, unless the value fits 32 bits.

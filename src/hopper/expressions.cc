@@ -70,6 +70,12 @@ std::string expression(Elementwise op, const std::vector<std::string>& operands)
   return text + ")";
 }
 
+std::string expression(const Step& step, const std::vector<std::string>& operands) {
+  if (step.kind == StepKind::elementwise) return expression(step.op, operands);
+  invariant(step.kind == StepKind::as_stored, "a step that is no expression");
+  return "as_stored<" + std::string(stored_text(step.dtype)) + ">(" + operands[0] + ")";
+}
+
 std::string number_text(double number) {
   const float nearest = static_cast<float>(number);
   if (std::isinf(nearest)) return nearest < 0 ? "-kInfinity" : "kInfinity";

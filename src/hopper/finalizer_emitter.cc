@@ -170,9 +170,7 @@ class KernelWriter {
  private:
   const Step& step(int i) const { return program_.steps[i]; }
   const TensorDecl& tensor(int i) const { return program_.tensors[i]; }
-  std::string stored_type(int t) const { return std::string(stored_text(tensor(t).dtype)); }
   static std::string name(int i) { return "v" + std::to_string(i); }
-  std::string comment(int t) const { return "  // " + tensor(t).name + "\n"; }
 
   // All that the launch's stores need. A summed vector that was stored is read back.
   void find_needed(const std::vector<int>& line_stores, const std::vector<int>& scalar_stores) {
@@ -209,12 +207,9 @@ class KernelWriter {
 
   std::string made(const Step& s) const {
     if (s.kind == StepKind::transpose_vector) return operand(s.operands[0]);
-    if (s.kind == StepKind::as_stored) {
-      return "as_stored<" + std::string(stored_text(s.dtype)) + ">(" + operand(s.operands[0]) + ")";
-    }
     std::vector<std::string> operands;
     for (int o : s.operands) operands.push_back(operand(o));
-    return expression(s.op, operands);
+    return expression(s, operands);
   }
 
   void write_scalars(int level) {
@@ -226,8 +221,8 @@ class KernelWriter {
       }
       body_ += "  const float " + name(i) + " = ";
       if (s.kind == StepKind::load_scalar) {
-        body_ += "load_element<" + stored_type(s.tensor) + ">(" + arguments_.pointer(s.tensor) +
-                 ", 0);" + comment(s.tensor);
+        body_ += "load_element<" + arguments_.stored_type(s.tensor) + ">(" +
+                 arguments_.pointer(s.tensor) + ", 0);" + arguments_.comment(s.tensor);
       } else {
         body_ += made(s) + ";\n";
       }
@@ -264,9 +259,9 @@ class KernelWriter {
     for (int i : stores) {
       const Step& s = step(i);
       roots.push_back(s.operands[0]);
-      ends += "        store_element<" + stored_type(s.tensor) + ">(" +
+      ends += "        store_element<" + arguments_.stored_type(s.tensor) + ">(" +
               arguments_.pointer(s.tensor) + ", " + line_index(s) + ", " + operand(s.operands[0]) +
-              ");" + comment(s.tensor);
+              ");" + arguments_.comment(s.tensor);
     }
     if (is_single_) return write_lines(length, roots, ends, "0", "1");
     const std::string id = length_id(length);
@@ -395,8 +390,8 @@ class KernelWriter {
 
   // An element of a vector, for the line's first thread.
   std::string loaded(int t, const Step& s) {
-    const std::string load = "load_element<" + stored_type(t) + ">(" + arguments_.pointer(t) +
-                             ", " + line_index(s) + ")";
+    const std::string load = "load_element<" + arguments_.stored_type(t) + ">(" +
+                             arguments_.pointer(t) + ", " + line_index(s) + ")";
     return is_batched_ ? load : "at.is_first() ? " + load + " : 0.0f";
   }
 
@@ -420,8 +415,8 @@ class KernelWriter {
     } else {
       value = made(s);
     }
-    body_ +=
-        "      const float " + name(i) + " = " + value + ";" + (from >= 0 ? comment(from) : "\n");
+    body_ += "      const float " + name(i) + " = " + value + ";" +
+             (from >= 0 ? arguments_.comment(from) : "\n");
   }
 
   // The name of a line's combined partials; both results of one reduction share it.
@@ -444,7 +439,7 @@ class KernelWriter {
              ", .pitch = " + arguments_.stride(s.tensor) +
              ", .lines = lines, .count = " + arguments_.number("partials_" + id, spans(reduced)) +
              ", .reduced = " + arguments_.number("reduced_" + id, reduced) + "}, at" +
-             (work == Work::slots ? ", scratch" : "") + ");" + comment(s.tensor);
+             (work == Work::slots ? ", scratch" : "") + ");" + arguments_.comment(s.tensor);
     return result;
   }
 
@@ -455,8 +450,9 @@ class KernelWriter {
     body_ += "  if (block_index() == 0 && thread_index() == 0) {\n";
     for (int i : stores) {
       const Step& s = step(i);
-      body_ += "    store_element<" + stored_type(s.tensor) + ">(" + arguments_.pointer(s.tensor) +
-               ", 0, " + operand(s.operands[0]) + ");" + comment(s.tensor);
+      body_ += "    store_element<" + arguments_.stored_type(s.tensor) + ">(" +
+               arguments_.pointer(s.tensor) + ", 0, " + operand(s.operands[0]) + ");" +
+               arguments_.comment(s.tensor);
     }
     body_ += "  }\n";
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread holds eight base columns of a few rows. Loads of all its rows come first, so that many
 // are in flight; then row by row the steps in program order, one line each, a value being one plane
-// of eight elements, or two (the members of its pairs).
+// of eight elements, or two (the members of its pairs). Values that are no tiles: tile_vectors.h.
 #include "hopper/tile_space_text.h"
 
 #include <algorithm>
@@ -11,9 +11,8 @@
 
 #include "coda/error.h"
 #include "device/tile_position.cuh"
-#include "hopper/column_text.h"
 #include "hopper/expressions.h"
-#include "hopper/tile_layout.h"
+#include "hopper/tile_vectors.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"
 
@@ -22,9 +21,6 @@ namespace {
 
 using program::TileMap;
 using Layout = TileLayout;
-
-// What a thread holds of a step's value: names of planes, of a row's float, or a literal.
-using Planes = std::vector<std::string>;
 
 class SpaceWriter {
  public:
@@ -36,25 +32,27 @@ class SpaceWriter {
         id_(std::to_string(space)),
         sizes_(sizes),
         arguments_(arguments),
-        columns_text_(arguments) {}
+        reduces_columns_(
+            std::any_of(space_.steps.begin(), space_.steps.end(),
+                        [&](int i) { return program.steps[i].kind == StepKind::column_partial; })),
+        columns_(arguments, id_, reduces_columns_),
+        vectors_(program, arguments, columns_, text_) {}
 
   TileSpaceText run() {
-    for (int i : space_.steps) {
-      reduces_columns_ = reduces_columns_ || step(i).kind == StepKind::column_partial;
-    }
     find_stored();
     layouts_ = tile_layouts(program_, map_, space_, sizes_);
     find_needed();
     choose_rows();
-    rows_ = arguments_.number("rows_" + id_, size(space_.shape.rows));
-    columns_ = arguments_.number("columns_" + id_, size(space_.shape.cols));
-    aligned("columns * 2");
-    require(size(space_.shape.cols) < int64_t{1} << 31,
+    row_count_ = arguments_.number("rows_" + id_, size(space_.shape.rows));
+    column_count_ = arguments_.number("columns_" + id_, size(space_.shape.cols));
+    columns_.align("columns * 2");
+    // Columns of pairs are twice as many, and are divided as numbers below 2^31.
+    require(size(space_.shape.cols) < int64_t{1} << 30,
             describe(space_.steps.front()) + " has too many columns for one launch");
     std::string spans;
     if (!reduces_columns_) {
       const int64_t count = (size(space_.shape.cols) + kPartialSpan - 1) / kPartialSpan;
-      spans = columns_text_.divisor(arguments_.number("spans_" + id_, count), count);
+      spans = columns_.divisor(arguments_.number("spans_" + id_, count), count);
     }
     position_ = reduces_columns_
                     ? "block_position(block, thread_index(), columns)"
@@ -155,157 +153,11 @@ class SpaceWriter {
     }
   }
 
-  // ---- Where columns stand.
-
-  // The name of a function i -> column of the thread's element i.
-  std::string columns_of(const Layout& layout, int w) {
-    std::string columns = "base";
-    if (!(layout.pairing == Dim(0))) {
-      const std::string pair = "pair" + pairing_suffix(layout.pairing);
-      columns = pair + "_" + std::to_string(w);
-      columns_text_.declare(
-          columns, "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) + ")",
-          layout.is_adjacent() ? 2 : 1);
-    }
-    if (layout.kind != Layout::grouped) return columns;
-    const std::string group = columns + "_of" + std::to_string(layout.group);
-    columns_text_.declare(group, columns + "(i) / " + std::to_string(layout.group), 0);
-    return group;
-  }
-  std::string table_width(int t) {
-    return columns_text_.divisor(arguments_.stored_columns(t), size(tensor(t).shape.cols));
-  }
-  std::string pairing_suffix(const Dim& pairing) {
-    auto found = std::find(pairings_.begin(), pairings_.end(), pairing);
-    if (found == pairings_.end()) found = pairings_.insert(found, pairing);
-    return std::to_string(found - pairings_.begin());
-  }
-  std::string half(const Dim& pairing) {
-    const std::string number =
-        arguments_.number("half_" + id_ + "_" + pairing_suffix(pairing), size(pairing) / 2);
-    if (pairing != Dim(2)) aligned(number + " * 2");
-    return columns_text_.divisor(number, size(pairing) / 2);
-  }
-  static std::string is_vector_text(const Layout& layout) {
-    return layout.is_vector() ? "kVector" : "false";
-  }
-
-  std::string loaded(const std::string& valid) const {
-    return reduces_columns_ ? "loaded_columns<kVector>(" + valid + ")" : valid;
-  }
-
-  // Vectors are used where all of these are multiples of 16.
-  void aligned(const std::string& bytes) {
-    if (std::find(aligned_.begin(), aligned_.end(), bytes) == aligned_.end()) {
-      aligned_.push_back(bytes);
-    }
-  }
-  void aligned_tensor(int t, bool has_rows) {
-    aligned(arguments_.pointer(t));
-    if (has_rows) {
-      aligned("static_cast<u64>(" + arguments_.stride(t) + ") * " +
-              std::to_string(size_of(tensor(t).dtype)));
-    }
-  }
-  std::string stored_type(int t) const { return std::string(stored_text(tensor(t).dtype)); }
-
-  // ---- Values.
-
   // The planes of operand o as a value of `layout`.
   Planes operand(int o, const Layout& layout) {
-    Planes planes = map_.on_tile[o] ? values_.at(o) : vector(o, layout);
+    Planes planes = map_.on_tile[o] ? values_.at(o) : vectors_.value(o, layout);
     if (planes.size() == 1 && layout.planes() == 2) planes.push_back(planes[0]);
     return planes;
-  }
-
-  // A value that is no tile, for use beside one of `layout`.
-  Planes vector(int i, const Layout& layout) {
-    const Step& s = step(i);
-    if (s.kind == StepKind::constant) return {"(" + number_text(s.number) + ")"};
-    const bool is_per_column = s.shape.is_per_column();
-    std::string key;
-    if (is_per_column) {
-      for (int w = 0; w < layout.planes(); ++w) key += columns_of(layout, w) + " ";
-    }
-    const auto [found, is_new] = vectors_.try_emplace({i, key});
-    if (!is_new) return found->second;
-    std::string variant;
-    if (is_per_column && layout != Layout{}) variant = "_" + columns_of(layout, 0);
-    const int planes = is_per_column ? layout.planes() : 1;
-    Planes result;
-    for (int w = 0; w < planes; ++w) {
-      result.push_back(name('v', i, variant + plane_suffix(planes, w)));
-    }
-    for (int w = 0; w < planes; ++w) make_vector(i, layout, w, result[w]);
-    return vectors_[{i, key}] = result;
-  }
-
-  void make_vector(int i, const Layout& layout, int w, const std::string& value) {
-    const Step& s = step(i);
-    const std::string plain = "const " + std::string(s.shape.is_per_column() ? "auto " : "float ");
-    switch (s.kind) {
-      case StepKind::load_scalar:
-        before_ += "    const float " + value + " = load_element<" + stored_type(s.tensor) + ">(" +
-                   arguments_.pointer(s.tensor) + ", 0);" + comment(s.tensor);
-        return;
-      case StepKind::load_per_row: {
-        const std::string rows = "r" + std::to_string(i);
-        row_arrays_ += "      float " + rows + "[kThreadRows];\n";
-        first_loads_ += "        " + rows + "[r] = load_of_row<" + stored_type(s.tensor) + ">(" +
-                        element_of_row(s.tensor) + ");" + comment(s.tensor);
-        body_ += "        const float " + value + " = " + rows + "[r];\n";
-        return;
-      }
-      case StepKind::load_per_column: {
-        const std::string raw = "c" + value.substr(1);
-        before_ += "    const auto " + raw + " = load_eight<" + stored_type(s.tensor) +
-                   ", Access::cached, " + is_vector_text(layout) + ">(" +
-                   arguments_.pointer(s.tensor) + ", 0, " + loaded("at.valid") + ", " +
-                   columns_of(layout, w) + ");" + comment(s.tensor);
-        if (layout.is_vector()) aligned_tensor(s.tensor, false);
-        body_ += "        const auto " + value + " = values(" + raw + ");\n";
-        return;
-      }
-      case StepKind::column_index:
-        body_ += "        const auto " + value + " = column_indices<" + is_vector_text(layout) +
-                 ">(" + columns_of(layout, w) + ");\n";
-        return;
-      case StepKind::elementwise:
-      case StepKind::as_stored: {
-        std::vector<std::string> operands;
-        for (int o : s.operands) {
-          const Planes planes = vector(o, layout);
-          operands.push_back(planes.size() == 1 ? planes[0] : planes[w]);
-        }
-        const std::string line = plain + value + " = " + expression_of(s, operands) + ";\n";
-        (s.shape.is_scalar() ? before_ += "    " : body_ += "        ") += line;
-        return;
-      }
-      default: throw InternalError("a vector of a tile program that is neither loaded nor made");
-    }
-  }
-
-  static std::string expression_of(const Step& s, const std::vector<std::string>& operands) {
-    if (s.kind == StepKind::elementwise) return expression(s.op, operands);
-    return "as_stored<" + std::string(stored_text(s.dtype)) + ">(" + operands[0] + ")";
-  }
-  std::string comment(int t) const { return "  // " + tensor(t).name + "\n"; }
-
-  // Of a vector; what a row outside reads is not used.
-  std::string element_of_row(int t) {
-    return arguments_.pointer(t) + ", inside, " + arguments_.row_bytes(t);
-  }
-
-  // An i32 vector as an index of each row.
-  std::string index_of_row(int t) {
-    const std::string index = "i" + std::to_string(t);
-    if (std::find(indices_.begin(), indices_.end(), t) == indices_.end()) {
-      indices_.push_back(t);
-      row_arrays_ += "      u32 " + index + "[kThreadRows];\n";
-      first_loads_ +=
-          "        " + index + "[r] = index_of_row(" + element_of_row(t) + ");" + comment(t);
-    }
-    return index + "[r]";
   }
 
   // ---- Steps.
@@ -339,8 +191,8 @@ class SpaceWriter {
     const Layout lies = layout(i);
     std::string row = reduces_columns_ ? "inside" : "row";
     if (s.row_index >= 0) {
-      row =
-          "table_row(" + index_of_row(s.row_index) + ", " + arguments_.stored_rows(s.tensor) + ")";
+      row = "table_row(" + vectors_.index_of_row(s.row_index) + ", " +
+            arguments_.stored_rows(s.tensor) + ")";
     }
     const bool is_table = s.row_index >= 0 || s.repeat > 1;
     // A thread reads four bytes an element, or adjacent pairs, in two halves of a sector: the
@@ -349,30 +201,29 @@ class SpaceWriter {
     const std::string access = is_stored(s.tensor)     ? "in_place"
                                : is_table || is_halved ? "cached"
                                                        : "streamed";
-    if (lies.kind != Layout::grouped) aligned_tensor(s.tensor, true);
+    if (lies.kind != Layout::grouped) columns_.align_tensor(s.tensor, true);
     if (lies.is_adjacent()) return load_pairs(i, row, access);
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string suffix = plane_suffix(lies.planes(), w);
       planes.push_back(name('v', i, suffix));
       if (!is_needed(i, w)) continue;
-      std::string columns = columns_of(lies, w);
+      std::string columns = columns_.of(lies, w);
       if (s.repeat > 1) {
-        if (lies.is_vector()) aligned(arguments_.stored_columns(s.tensor) + " * 2");
-        columns_text_.declare("table" + std::to_string(i) + suffix,
-                              columns + "(i) % " + table_width(s.tensor), lies.is_vector() ? 1 : 0);
-        columns = "table" + std::to_string(i) + suffix;
+        if (lies.is_vector()) columns_.align(arguments_.stored_columns(s.tensor) + " * 2");
+        columns = columns_.in_table("table" + std::to_string(i) + suffix, columns, s.tensor,
+                                    lies.is_vector() ? 1 : 0);
       }
       const std::string raw = name('t', i, suffix);
-      row_arrays_ += "      typename LoadedEight<" + is_vector_text(lies) + ", " +
-                     stored_type(s.tensor) + ">::Type " + raw + "[kThreadRows];\n";
-      std::string& loads = s.row_index >= 0 ? gathers_ : loads_;
-      loads += "        " + raw + "[r] = load_eight<" + stored_type(s.tensor) +
-               ", Access::" + access + ", " + is_vector_text(lies) + ">(" +
+      text_.row_arrays += "      typename LoadedEight<" + ColumnText::is_vector(lies) + ", " +
+                          arguments_.stored_type(s.tensor) + ">::Type " + raw + "[kThreadRows];\n";
+      std::string& loads = s.row_index >= 0 ? text_.gathers : text_.loads;
+      loads += "        " + raw + "[r] = load_eight<" + arguments_.stored_type(s.tensor) +
+               ", Access::" + access + ", " + ColumnText::is_vector(lies) + ">(" +
                arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) + ", " +
-               loaded("valid[r]") + ", " + columns + ");" + comment(s.tensor);
-      body_ +=
-          "        const auto " + planes.back() + " = values(" + raw + "[r]);" + comment(s.tensor);
+               columns_.loaded("valid[r]") + ", " + columns + ");" + arguments_.comment(s.tensor);
+      text_.body += "        const auto " + planes.back() + " = values(" + raw + "[r]);" +
+                    arguments_.comment(s.tensor);
     }
     values_[i] = planes;
   }
@@ -382,25 +233,23 @@ class SpaceWriter {
     const Step& s = step(i);
     values_[i] = {name('v', i, "_0"), name('v', i, "_1")};
     if (!is_needed(i, 0) && !is_needed(i, 1)) return;
-    std::string columns = columns_of(layout(i), 0);
+    std::string columns = columns_.of(layout(i), 0);
     if (s.repeat > 1) {
-      aligned(arguments_.stored_columns(s.tensor));
-      columns_text_.declare("table" + std::to_string(i), columns + "(i) % " + table_width(s.tensor),
-                            2);
-      columns = "table" + std::to_string(i);
+      columns_.align(arguments_.stored_columns(s.tensor));
+      columns = columns_.in_table("table" + std::to_string(i), columns, s.tensor, 2);
     }
     const std::string raw = name('t', i);
-    row_arrays_ += "      typename LoadedPairs<kVector, " + stored_type(s.tensor) + ">::Type " +
-                   raw + "[kThreadRows];\n";
-    std::string& loads = s.row_index >= 0 ? gathers_ : loads_;
-    loads += "        " + raw + "[r] = load_pairs<" + stored_type(s.tensor) +
+    text_.row_arrays += "      typename LoadedPairs<kVector, " + arguments_.stored_type(s.tensor) +
+                        ">::Type " + raw + "[kThreadRows];\n";
+    std::string& loads = s.row_index >= 0 ? text_.gathers : text_.loads;
+    loads += "        " + raw + "[r] = load_pairs<" + arguments_.stored_type(s.tensor) +
              ", Access::" + access + ", kVector>(" + arguments_.pointer(s.tensor) + ", " +
-             arguments_.row_start(row, s.tensor) + ", " + loaded("valid[r]") + ", " + columns +
-             ");" + comment(s.tensor);
+             arguments_.row_start(row, s.tensor) + ", " + columns_.loaded("valid[r]") + ", " +
+             columns + ");" + arguments_.comment(s.tensor);
     for (int w = 0; w < 2; ++w) {
       if (!is_needed(i, w)) continue;
-      body_ += "        const auto " + values_[i][w] + " = members<" + std::to_string(w) + ">(" +
-               raw + "[r]);" + comment(s.tensor);
+      text_.body += "        const auto " + values_[i][w] + " = members<" + std::to_string(w) +
+                    ">(" + raw + "[r]);" + arguments_.comment(s.tensor);
     }
   }
 
@@ -415,7 +264,7 @@ class SpaceWriter {
       if (!is_needed(i, w)) continue;
       std::vector<std::string> texts;
       for (const Planes& o : operands) texts.push_back(o.size() == 1 ? o[0] : o[w]);
-      body_ += "        const auto " + planes.back() + " = " + expression_of(s, texts) + ";\n";
+      text_.body += "        const auto " + planes.back() + " = " + expression(s, texts) + ";\n";
     }
     values_[i] = planes;
   }
@@ -427,8 +276,8 @@ class SpaceWriter {
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
       planes.push_back(name('v', i, plane_suffix(lies.planes(), w)));
-      body_ += "        const auto " + planes.back() + call +
-               (lies.is_split ? from[w] : join(from)) + ");\n";
+      text_.body += "        const auto " + planes.back() + call +
+                    (lies.is_split ? from[w] : join(from)) + ");\n";
     }
     values_[i] = planes;
   }
@@ -449,10 +298,11 @@ class SpaceWriter {
     const Planes planes = operand(unrounded(s.operands[0], tensor(s.tensor).dtype), lies);
     const std::string where = arguments_.pointer(s.tensor) + ", " +
                               arguments_.row_start("row", s.tensor) + ", valid[r], ";
-    if (lies.kind != Layout::grouped) aligned_tensor(s.tensor, true);
+    if (lies.kind != Layout::grouped) columns_.align_tensor(s.tensor, true);
     if (lies.is_adjacent()) {
-      body_ += "        store_pairs<" + stored_type(s.tensor) + ", kVector>(" + where +
-               columns_of(lies, 0) + ", " + join(planes) + ");" + comment(s.tensor);
+      text_.body += "        store_pairs<" + arguments_.stored_type(s.tensor) + ", kVector>(" +
+                    where + columns_.of(lies, 0) + ", " + join(planes) + ");" +
+                    arguments_.comment(s.tensor);
       return;
     }
     for (int w = 0; w < lies.planes(); ++w) {
@@ -460,12 +310,13 @@ class SpaceWriter {
         // The columns before they are divided.
         const Layout natural{.kind = lies.pairing == Dim(0) ? Layout::narrow : Layout::wide,
                              .pairing = lies.pairing};
-        body_ += "        store_groups<" + stored_type(s.tensor) + ">(" + where +
-                 std::to_string(lies.group) + ", " + columns_of(natural, w) + ", " + planes[w] +
-                 ");" + comment(s.tensor);
+        text_.body += "        store_groups<" + arguments_.stored_type(s.tensor) + ">(" + where +
+                      std::to_string(lies.group) + ", " + columns_.of(natural, w) + ", " +
+                      planes[w] + ");" + arguments_.comment(s.tensor);
       } else {
-        body_ += "        store_eight<" + stored_type(s.tensor) + ", kVector>(" + where +
-                 columns_of(lies, w) + ", " + planes[w] + ");" + comment(s.tensor);
+        text_.body += "        store_eight<" + arguments_.stored_type(s.tensor) + ", kVector>(" +
+                      where + columns_.of(lies, w) + ", " + planes[w] + ");" +
+                      arguments_.comment(s.tensor);
       }
     }
   }
@@ -476,13 +327,13 @@ class SpaceWriter {
     const int from = selected.operands[0];
     const Layout lies = layout(from);
     const Planes planes = operand(from, lies);
-    const std::string index = index_of_row(step(selected.operands[1]).tensor);
+    const std::string index = vectors_.index_of_row(step(selected.operands[1]).tensor);
     for (int w = 0; w < lies.planes(); ++w) {
-      body_ += "        store_selected<" + stored_type(s.tensor) + ", " +
-               (lies.is_adjacent() ? "false" : "kVector") + ">(" + arguments_.pointer(s.tensor) +
-               ", " + arguments_.row_start("row", s.tensor) + ", valid[r], " + index +
-               ", columns * " + std::to_string(lies.planes()) + ", " + columns_of(lies, w) + ", " +
-               planes[w] + ");" + comment(s.tensor);
+      text_.body += "        store_selected<" + arguments_.stored_type(s.tensor) + ", " +
+                    (lies.is_adjacent() ? "false" : "kVector") + ">(" +
+                    arguments_.pointer(s.tensor) + ", " + arguments_.row_start("row", s.tensor) +
+                    ", valid[r], " + index + ", columns * " + std::to_string(lies.planes()) + ", " +
+                    columns_.of(lies, w) + ", " + planes[w] + ");" + arguments_.comment(s.tensor);
     }
   }
 
@@ -490,13 +341,13 @@ class SpaceWriter {
     const Step& s = step(i);
     const std::string kind(reduction_text(s.partial));
     const std::string partials = name('p', i);
-    row_arrays_ += "      RowPartial<" + kind + "> " + partials + "[kThreadRows];\n";
-    body_ += "        " + partials + "[r] = row_partial<" + kind +
-             ", kVector>(columns, at, valid[r], " +
-             join(operand(s.operands[0], layout(s.operands[0]))) + ");" + comment(s.tensor);
-    after_rows_ += "      store_row_partials(" + arguments_.pointer(s.tensor) + ", " +
-                   arguments_.stride(s.tensor) + ", rows, at.row + first, columns, at, " +
-                   partials + ");" + comment(s.tensor);
+    text_.row_arrays += "      RowPartial<" + kind + "> " + partials + "[kThreadRows];\n";
+    text_.body +=
+        "        " + partials + "[r] = row_partial<" + kind + ", kVector>(columns, at, valid[r], " +
+        join(operand(s.operands[0], layout(s.operands[0]))) + ");" + arguments_.comment(s.tensor);
+    text_.after_rows += "      store_row_partials(" + arguments_.pointer(s.tensor) + ", " +
+                        arguments_.stride(s.tensor) + ", rows, at.row + first, columns, at, " +
+                        partials + ");" + arguments_.comment(s.tensor);
   }
 
   void column_partial(int i) {
@@ -505,26 +356,27 @@ class SpaceWriter {
     const Planes planes = operand(s.operands[0], lies);
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string reduced = name('s', i, plane_suffix(lies.planes(), w));
-      before_ +=
+      text_.before +=
           "    ReducedColumns<" + std::string(reduction_text(s.partial)) + "> " + reduced + ";\n";
-      body_ += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
+      text_.body += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
       const std::string natural =
           lies.kind == Layout::narrow
               ? "j"
-              : "pair_column(j, " + half(lies.pairing) + ", " + std::to_string(w) + ")";
-      after_ += "    store_column_partial(scratch, " + reduced + ", " +
-                arguments_.pointer(s.tensor) + ", " + arguments_.stride(s.tensor) +
-                ", at.row / kPartialSpan, ceil_div(rows, kPartialSpan), columns, at, [&](u32 j) { "
-                "return " +
-                natural + "; });" + comment(s.tensor);
+              : "pair_column(j, " + columns_.half(lies.pairing) + ", " + std::to_string(w) + ")";
+      text_.after +=
+          "    store_column_partial(scratch, " + reduced + ", " + arguments_.pointer(s.tensor) +
+          ", " + arguments_.stride(s.tensor) +
+          ", at.row / kPartialSpan, ceil_div(rows, kPartialSpan), columns, at, [&](u32 j) { "
+          "return " +
+          natural + "; });" + arguments_.comment(s.tensor);
     }
   }
 
   std::string assemble(const std::string& struct_name) const {
     std::string all_aligned;
-    for (const std::string& bytes : aligned_) {
+    for (const std::string& bytes : columns_.aligned()) {
       all_aligned += all_aligned.empty() ? "" : " |\n            ";
-      all_aligned += bytes == "columns * 2" ? columns_ + " * 2" : bytes;
+      all_aligned += bytes == "columns * 2" ? column_count_ + " * 2" : bytes;
     }
     const std::string rows_loop =
         "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n        " +
@@ -540,20 +392,22 @@ class SpaceWriter {
         ") %\n               16 ==\n           0;\n  }\n\n  template <bool kVector>\n"
         "  __device__ __forceinline__ static void run(const Arguments& a, u32 block, "
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = " +
-        rows_ + ";\n    const u32 columns = " + columns_ + ";\n" + columns_text_.divisors() +
+        row_count_ + ";\n    const u32 columns = " + column_count_ + ";\n" + columns_.divisors() +
         "    const TilePosition at = " + position_ +
         ";\n    const auto base = [&](u32 i) { return " +
         (reduces_columns_ ? "loaded_column<kVector>(at.column, columns)" : "at.column") +
-        " + i; };\n" + columns_text_.functions() + before_;
+        " + i; };\n" + columns_.functions() + text_.before;
     text += "#pragma unroll 1\n    for (u32 first = 0; first < " +
             std::string(reduces_columns_ ? "kWarpRows" : "kThreadRows") +
-            "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + row_arrays_ + rows_loop +
-            "        valid[r] = row < rows ? at.valid : 0;\n" +
-            (first_loads_.empty() ? "" : inside) + first_loads_ + "      }\n";
-    if (!loads_.empty() || !gathers_.empty()) {
-      text += rows_loop + (reduces_columns_ ? inside : "") + loads_ + gathers_ + "      }\n";
+            "; first += kThreadRows) {\n      u32 valid[kThreadRows];\n" + text_.row_arrays +
+            rows_loop + "        valid[r] = row < rows ? at.valid : 0;\n" +
+            (text_.first_loads.empty() ? "" : inside) + text_.first_loads + "      }\n";
+    if (!text_.loads.empty() || !text_.gathers.empty()) {
+      text += rows_loop + (reduces_columns_ && !text_.loads.empty() ? inside : "") + text_.loads +
+              text_.gathers + "      }\n";
     }
-    text += rows_loop + body_ + "      }\n" + after_rows_ + "    }\n" + after_ + "  }\n};\n";
+    text += rows_loop + text_.body + "      }\n" + text_.after_rows + "    }\n" + text_.after +
+            "  }\n};\n";
     return text;
   }
 
@@ -564,30 +418,18 @@ class SpaceWriter {
   const DimValues& sizes_;
   ArgumentText& arguments_;
 
-  bool reduces_columns_ = false;
+  const bool reduces_columns_;
   int thread_rows_ = 1;
   std::vector<int> stored_;  // tensors that the program writes
   std::map<int, Layout> layouts_;
-  std::map<int, unsigned> needed_;                         // of each step: planes, as bits
-  std::map<int, Planes> values_;                           // of tiles
-  std::map<std::pair<int, std::string>, Planes> vectors_;  // by the columns they lie in
-  std::vector<Dim> pairings_;
-  std::vector<std::string> aligned_;
-  std::vector<int> indices_;
-
-  // Parts of the text, in this order.
-  std::string rows_;
-  std::string columns_;
-  ColumnText columns_text_;
-  std::string position_;     // the thread's
-  std::string before_;       // scalars, columns, accumulators
-  std::string row_arrays_;   // what is loaded of each row
-  std::string first_loads_;  // what other loads need
-  std::string loads_;
-  std::string gathers_;     // loads that wait for an index: behind those that wait for nothing
-  std::string body_;        // of one row
-  std::string after_rows_;  // that are in flight together
-  std::string after_;       // all rows
+  std::map<int, unsigned> needed_;  // of each step: planes, as bits
+  std::map<int, Planes> values_;    // of tiles
+  std::string row_count_;
+  std::string column_count_;
+  std::string position_;  // the thread's
+  TileRunText text_;
+  ColumnText columns_;
+  TileVectors vectors_;
 };
 
 }  // namespace
