@@ -27,6 +27,8 @@ class SpacePlaces {
   std::string element(int i, int plane, const std::string& row, const std::string& column);
   // "first place[, second place]" of a pair: base columns `column` and the next.
   std::string pair(int i, int plane, const std::string& row);
+  // Whether such pairs are neighbours in memory.
+  bool are_neighbours(int i) const;
   // What the device's functions on those places end in: "pair" if they are neighbours, else "two".
   const char* pair_or_two(int i) const;
   // Whether the 64 base columns of a sub-tile are neighbours in memory.
@@ -34,7 +36,6 @@ class SpacePlaces {
 
  private:
   int64_t columns_of(int i) const;
-  bool are_neighbours(int i) const;
 
   const ProgramSizes& sizes_;
   const SpaceOperands& operands_;

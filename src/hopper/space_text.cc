@@ -54,11 +54,6 @@ class SpaceWriter {
         rows_(sizes, analysis, operands_, places_, names_, arguments) {}
 
   std::string run() {
-    for (const char* word :
-         {"a", "at", "rows", "sub", "accumulators", "loaded", "stored", "pair", "row", "column",
-          "inside", "block", "side", "scratch", "first_row", "start", "turn"}) {
-      names_.make(word);
-    }
     find_needed();
     write_chunk();
     return "struct " + name_ + " {\n" + operands_.shape_text() + operands_.extents() +
@@ -108,6 +103,12 @@ class SpaceWriter {
       body_.line("const Elements<2> " + made + "{{static_cast<float>(" +
                  places_.natural(reader, plane, "column") + "), static_cast<float>(" +
                  places_.natural(reader, plane, "(column + 1)") + ")}};");
+    } else if (s.kind == StepKind::load_per_column && !places_.are_neighbours(reader)) {
+      body_.line("const Elements<2> " + made + " = load_two<" +
+                 std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
+                 arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, "column") +
+                 ", " + places_.natural(reader, plane, "(column + 1)") +
+                 ", inside_pair(column, at.columns));");
     } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_chunk &&
                !is_16_bit(tensor(s.tensor).dtype)) {
       const auto side = [&](const std::string& column) {

@@ -1,7 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/value_names.h"
 
+#include <sstream>
+
 namespace coda::hopper {
+
+namespace {
+
+// Parameters, variables, fields and types of the text itself, and what it uses of the device's
+// files.
+constexpr const char* kTaken =
+    "a at rows sub accumulators loaded stored pair row column inside block side scratch first_row "
+    "start turn next is_inside is_plain kept_is_plain Rows SubTile Arguments Position Elements "
+    "pair_of pack unpack rounded bits_of after_pair after_turn is_whole has_aligned_pairs "
+    "load_element load_pair load_two store_pair store_two add_pair add_to_row inside_pair "
+    "wide_column";
+
+}  // namespace
+
+ValueNames::ValueNames(const ProgramSizes& sizes) : sizes_(sizes) {
+  std::istringstream words(kTaken);
+  for (std::string word; words >> word;) names_.make(word);
+}
 
 const std::string& ValueNames::of_step(int i) {
   std::string& name = of_steps_[i];

@@ -13,7 +13,7 @@ namespace coda::hopper {
 // Refers to the sizes, which outlive it.
 class ValueNames {
  public:
-  explicit ValueNames(const ProgramSizes& sizes) : sizes_(sizes) {}
+  explicit ValueNames(const ProgramSizes& sizes);
 
   // `wanted`, or what is nearest to it and not yet taken.
   std::string make(const std::string& wanted) { return names_.make(wanted); }

@@ -197,6 +197,41 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
   }
 }
 
+// Values are called after tensors, and hide nothing that the text calls itself.
+TEST(GemmEmitter, TensorsMayHaveTheNamesOfTheText) {
+  const Program program = parse_program(R"(program names {
+  acc = gemm(a[M, K]:bf16, b[128, K]:bf16, nt) * (per_row(is_inside[M]) + 1)
+  x = acc + tile(is_plain[R, 64], rows=next[M]:i32, repeat=2) * per_column(pack[128])
+  store(unpack:bf16, x)
+  store(pair_of:bf16, x * per_column(Rows[128]:bf16))
+  row_partial(rounded, sum(x))
+})");
+  std::set<std::string> texts;
+  for (const KernelLaunch& launch : lower(program, {{"M", 128}, {"K", 64}, {"R", 9}}, {}))
+    texts.insert(launch.source);
+  expect_no_defects(texts);
+}
+
+// Columns side by side in the tile stand two apart in the vector: they are not read as neighbours.
+TEST(GemmEmitter, VectorsBesideAdjacentPairsAreReadOneByOne) {
+  std::set<std::string> texts;
+  for (const char* type : {"f32", "bf16"}) {
+    const Program program = parse_program(
+        "program biased {\n  gate = gemm(x[M, K]:bf16, w_gate[N, K]:bf16, nt)\n"
+        "  up = gemm(x, w_up[N, K]:bf16, nt)\n"
+        "  store(y:bf16, merge_pairs(gate, up, 2) + per_column(bias[2*N]:" +
+        std::string(type) + "))\n}");
+    const std::vector<KernelLaunch> launches = lower(program, kSizes, {});
+    ASSERT_EQ(launches.size(), 1U);
+    EXPECT_THAT(launches[0].source,
+                HasSubstr("load_two<Stored::" + std::string(type) +
+                          ">(a.pointers[at_bias], wide_column(1, 1, column), wide_column(1, 1, "
+                          "(column + 1)), inside_pair(column, at.columns))"));
+    texts.insert(launches[0].source);
+  }
+  expect_no_defects(texts);
+}
+
 // Random programs whose products tensor cores can make are all lowered, whole or split; of those
 // that stay whole some are compiled.
 TEST(GemmEmitter, RandomPrograms) {

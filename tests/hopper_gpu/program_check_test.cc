@@ -42,6 +42,22 @@ TEST_F(WrittenPrograms, OfTheExamplesIn16Bits) {
   }
 }
 
+// A vector of columns beside pairs whose members are neighbours, or an odd number apart.
+TEST_F(WrittenPrograms, WithVectorsBesidePairs) {
+  std::vector<Program> programs;
+  for (const char* group : {"2", "6", "concatenated"}) {
+    const std::string pairs = "merge_pairs(gate, up, " + std::string(group) + ")";
+    programs.push_back(
+        parse_program("program biased {\n  gate = gemm(x[M, K]:bf16, w_gate[3*N, K]:bf16, nt)\n"
+                      "  up = gemm(x, w_up[3*N, K]:bf16, nt)\n  store(y:bf16, " +
+                      pairs + " + per_column(bias[6*N]))\n  store(z:bf16, " + pairs +
+                      " * per_column(scale[6*N]:bf16))\n}"));
+  }
+  for (const int64_t columns : {128, 67})
+    check_all(programs, {{"M", 200}, {"N", columns}, {"K", 72}}, 31, {.gap = 0, .multiple = 8},
+              kSinglePrecision);
+}
+
 using RandomPrograms = OnGpu;
 
 // Whatever they have of products, pairs, groups and reductions: all run, whole or split.
