@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,10 @@ void parallel_for(size_t count, unsigned threads, const std::function<void(size_
     }
   };
   std::vector<std::thread> workers;
-  for (size_t i = 1; i < used; ++i) workers.emplace_back(work);
+  try {
+    for (size_t i = 1; i < used; ++i) workers.emplace_back(work);
+  } catch (const std::system_error&) {  // a limit on threads: those that there are do all
+  }
   work();
   for (std::thread& worker : workers) worker.join();
   if (failure != nullptr) std::rethrow_exception(failure);
