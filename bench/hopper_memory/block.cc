@@ -61,9 +61,8 @@ void BlockRun::run() {
   if (backward_) session_->backward();
 }
 
-void measure_block(std::shared_ptr<hopper::HopperState> state, int64_t hidden, bool backward,
+void measure_block(std::shared_ptr<hopper::HopperState> state, const BlockPlan& block,
                    double seconds, measure::Timer& timer, std::ofstream& json) {
-  const BlockPlan block = block_plan(hidden, kTokens, backward);
   measure::Candidate ordinary;
   measure::Candidate dependent;
   {
@@ -76,21 +75,22 @@ void measure_block(std::shared_ptr<hopper::HopperState> state, int64_t hidden, b
     timer.interleaved({&ordinary, &dependent}, 15, 20.0);  // one clock for both
   }
   const std::vector<double> steps =
-      measure_bandwidth(state, cases_of(block.plan, block.sizes, hidden), 0.05, timer, json);
+      measure_bandwidth(state, cases_of(block.plan, block.sizes, block.hidden), 0.05, timer, json);
   const double sum = std::accumulate(steps.begin(), steps.end(), 0.0);
   std::printf(
-      "block D %ld%s: %d launches, %.4f ms, cool %.4f; dependent %.4f (%.4f), cool %.4f (%.4f), "
-      "in turns (%.4f); %zu steps without a product %.4f ms (%.4f)\n",
-      hidden, backward ? " forward + backward" : " forward", block.launches(),
-      ordinary.sustained.median_ms, ordinary.cool.median_ms, dependent.sustained.median_ms,
-      dependent.sustained.median_ms / ordinary.sustained.median_ms, dependent.cool.median_ms,
-      dependent.cool.median_ms / ordinary.cool.median_ms,
+      "block M %ld, D %ld%s: %d launches, %.4f ms, cool %.4f; dependent %.4f (%.4f), "
+      "cool %.4f (%.4f), in turns (%.4f); %zu steps without a product %.4f ms (%.4f)\n",
+      block.sizes.at("M"), block.hidden, block.backward ? " forward + backward" : " forward",
+      block.launches(), ordinary.sustained.median_ms, ordinary.cool.median_ms,
+      dependent.sustained.median_ms, dependent.sustained.median_ms / ordinary.sustained.median_ms,
+      dependent.cool.median_ms, dependent.cool.median_ms / ordinary.cool.median_ms,
       dependent.interleaved.median_ms / ordinary.interleaved.median_ms, steps.size(), sum,
       sum / ordinary.sustained.median_ms);
   std::fflush(stdout);
   json << nlohmann::json{{"row", "block"},
-                         {"hidden", hidden},
-                         {"backward", backward},
+                         {"hidden", block.hidden},
+                         {"tokens", block.sizes.at("M")},
+                         {"backward", block.backward},
                          {"sustained_ms", ordinary.sustained.median_ms},
                          {"cool_ms", ordinary.cool.median_ms},
                          {"dependent_sustained_ms", dependent.sustained.median_ms},

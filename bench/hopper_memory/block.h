@@ -40,7 +40,7 @@ class BlockRun {
   std::list<DeviceTensor> tensors_;
 };
 
-void measure_block(std::shared_ptr<hopper::HopperState> state, int64_t hidden, bool backward,
+void measure_block(std::shared_ptr<hopper::HopperState> state, const BlockPlan& block,
                    double seconds, measure::Timer& timer, std::ofstream& json);
 
 }  // namespace coda::hopper_memory

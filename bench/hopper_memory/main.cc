@@ -7,6 +7,7 @@
 
 #include "bandwidth.h"
 #include "block.h"
+#include "cases.h"
 #include "coda/error.h"
 #include "launches.h"
 #include "ready.h"
@@ -18,7 +19,8 @@ struct Options {
   std::string what;  // empty: all
   std::string rows;  // of bandwidth: only cases whose row contains this
   std::string json;
-  int64_t hidden = 0;  // only this one
+  int64_t hidden = 0;        // only this one
+  int64_t tokens = kTokens;  // of blocks
   double seconds = 0.2;
 };
 
@@ -38,12 +40,14 @@ Options parse(int argc, char** argv) {
       options.json = value;
     } else if (flag == "--hidden") {
       options.hidden = std::stoll(value);
+    } else if (flag == "--tokens") {
+      options.tokens = std::stoll(value);
     } else if (flag == "--seconds") {
       options.seconds = std::stod(value);
     } else {
       throw Error("unknown flag " + flag +
                   "; after one of ready, launches, bandwidth, block there are --rows TEXT, "
-                  "--hidden D, --seconds S and --json FILE");
+                  "--hidden D, --tokens M (of block), --seconds S and --json FILE");
     }
   }
   return options;
@@ -82,7 +86,8 @@ int run(const Options& options) {
     for (const int64_t hidden : {2048, 4096, 8192}) {
       if (options.hidden != 0 && options.hidden != hidden) continue;
       for (const bool backward : {false, true}) {
-        measure_block(state, hidden, backward, options.seconds, timer, json);
+        measure_block(state, block_plan(hidden, options.tokens, backward), options.seconds, timer,
+                      json);
       }
     }
   }
