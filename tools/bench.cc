@@ -107,6 +107,7 @@ void bench_program(const ProgramFlags& flags) {
   const DimValues sizes = parse_sizes(flags.sizes);
   const Program program = read_program(flags.file);
   require_sizes(program, sizes);
+  refuse_other_sizes({&program, 1}, sizes);
   Measured measured =
       flags.bench.on_gpu()
           ? bench_program_on_gpu(program, sizes,

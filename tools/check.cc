@@ -156,15 +156,6 @@ void print_graph(const Program& program) {
   }
 }
 
-// Every dense matrix in fp32 in another type.
-Program stored_as(Program program, DType type) {
-  for (TensorDecl& decl : program.tensors) {
-    const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
-    if (is_matrix && decl.dtype == DType::f32) decl.dtype = type;
-  }
-  return program;
-}
-
 // The reference multiplies on one core: says how long that will take, before it does.
 void announce_reference(const Program& program, const DimValues& sizes) {
   constexpr double kMultiplyAdds = 8e8;  // a second
@@ -312,6 +303,7 @@ void run(const CheckFlags& flags) {
     programs.back() =
         stored_as(std::move(programs.back()), flags.storage == "bf16" ? DType::bf16 : DType::f16);
   }
+  refuse_other_sizes(programs, given);
   // A line is seen when it is written, also where the output is a file.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   Checker checker(flags);

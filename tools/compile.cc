@@ -110,8 +110,9 @@ void run(const CompileFlags& flags) {
                                         {"defects", defects}};
     fmt::print("{}\n", result.dump(2));
   } else {
-    fmt::print("{} kernels in {:.1f} s: {} compiled, {} were in the cache\n", sources.all().size(),
-               seconds, builder.cache().misses(), builder.cache().hits());
+    fmt::print("{} kernel{} in {:.1f} s: {} compiled, {} were in the cache\n", sources.all().size(),
+               sources.all().size() == 1 ? "" : "s", seconds, builder.cache().misses(),
+               builder.cache().hits());
     fmt::print("in {}, with {}\n", folder.empty() ? "no folder: they are not kept" : folder,
                compiler);
     for (const std::string& defect : defects) fmt::print("slow: {}\n", defect);

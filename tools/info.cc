@@ -113,6 +113,9 @@ std::string tuned_text(const std::filesystem::path& folder) {
 
 void run(bool as_json) {
   const cpu::GemmLibrary library = cpu::resolve(cpu::GemmLibrary::best);
+  const std::string gpu = answer(gpu_text);
+  std::string driver = answer(driver_text);
+  if (driver == gpu) driver = "none: see gpu";  // the driver is what the GPU lacks
   const char* products = library == cpu::GemmLibrary::avx512    ? "own AVX-512 kernel"
                          : library == cpu::GemmLibrary::libxsmm ? "libxsmm"
                                                                 : "portable";
@@ -128,8 +131,8 @@ void run(bool as_json) {
       {"cpu bf16", cpu::multiplies_bf16(library) ? "multiplied as it is" : "multiplied as fp32"},
       {"cpu libraries", cpu::library_versions()},
       {"compiler", __VERSION__},
-      {"gpu", answer(gpu_text)},
-      {"gpu driver", answer(driver_text)},
+      {"gpu", gpu},
+      {"gpu driver", driver},
       {"nvrtc", answer(compiler_text)},
       {"kernel cache", cache_text(hopper::default_cache_folder())},
       {"shipped table", fmt::format("{} kernels", hopper::tuned_table().size())},

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <sstream>
+#include <utility>
 
 #include "coda/error.h"
 #include "commands.h"
@@ -23,7 +24,35 @@ Examples:
   coda sample out/book --prompt 'Once '            let it write
   coda eval out/book --data other.txt              loss, perplexity, bits a byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
-
+)";
+// Instead of those, of the commands that are about programs and kernels.
+constexpr const char* kEmitExamples = R"(
+Examples:
+  coda emit examples/programs/gate_up_forward.coda --storage bf16 --sizes M=4096,D=2048,I=5632
+  coda emit --hidden 2048 --layers 1               a model's kernels
+  coda emit mine.coda --sizes M=4096,N=2048,K=2048 --choices
+)";
+constexpr const char* kCheckExamples = R"(
+Examples:
+  coda check examples/programs/gate_up_forward.coda
+  coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
+)";
+constexpr const char* kBenchExamples = R"(
+Examples:
+  coda bench program examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
+  coda bench block --hidden 1024 --tokens 2048     beside its products alone
+)";
+constexpr const char* kCompileExamples = R"(
+Examples:
+  coda compile mine.coda --sizes M=16384,N=2048,K=2048
+  coda compile --config out/book --batch 8         a model's training step
+)";
+constexpr const char* kTuneExamples = R"(
+Examples:
+  coda tune mine.coda --sizes M=16384,N=2048,K=2048
+  coda tune --config out/book --batch 8 --list     what would be timed; needs no GPU
+)";
+constexpr const char* kFacts = R"(
 Threads: one a core, or as many as OMP_NUM_THREADS says; results do not depend on it.
 Exit status: 0 done, 1 it failed, 2 the command line was wrong, 130 stopped by Ctrl-C.
 `coda COMMAND --help` says everything about a command.)";
@@ -74,13 +103,18 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// One line, whatever the message has in it.
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
+// One line, whatever the message has in it. A line of a program that is shown stands behind it,
+// without the mark below: line and column say where.
+std::string one_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  const bool has_mark = text.ends_with('^');
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find_first_not_of(' ');
+    if (first == std::string::npos || line.substr(first) == "^") continue;
+    result += result.empty() ? line : (has_mark ? ": " : " ") + line.substr(first);
   }
-  return text;
+  return result;
 }
 
 int fail(const std::string& message, int status) {
@@ -99,7 +133,7 @@ std::string parsed_command(const CLI::App& app) {
 
 int main(int argc, char** argv) {
   CLI::App app(kAbout, "coda");
-  app.footer(kExamples);
+  app.footer(std::string(kExamples) + kFacts);
   app.set_version_flag("--version", "coda " CODA_VERSION, "Print the version and exit");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
@@ -115,6 +149,14 @@ int main(int argc, char** argv) {
   coda::tools::add_compile(app);
   coda::tools::add_tune(app);
   coda::tools::add_info(app);
+  for (const auto& [name, examples] :
+       {std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
+        std::pair{"bench", kBenchExamples}, std::pair{"compile", kCompileExamples},
+        std::pair{"tune", kTuneExamples}}) {
+    CLI::App& command = *app.get_subcommand(name);
+    command.footer(examples + std::string(kFacts));
+    for (CLI::App* below : command.get_subcommands({})) below->footer(command.get_footer());
+  }
   try {
     app.parse(argc, argv);
     std::fflush(stdout);
@@ -123,6 +165,10 @@ int main(int argc, char** argv) {
     return stop.get_exit_code();
   } catch (const CLI::Success& help) {
     return app.exit(help);
+  } catch (const CLI::RequiredError& error) {
+    if (app.get_subcommands().empty() && argc > 1)
+      return fail(std::string("there is no command '") + argv[1] + "' (see coda --help)", 2);
+    return fail(std::string(error.what()) + " (see " + parsed_command(app) + " --help)", 2);
   } catch (const CLI::ParseError& error) {
     return fail(std::string(error.what()) + " (see " + parsed_command(app) + " --help)", 2);
   } catch (const std::bad_alloc&) {

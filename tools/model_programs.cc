@@ -7,7 +7,7 @@
 #include "coda/error.h"
 #include "explained_plan.h"
 #include "hopper/opaque_kernels.h"
-#include "io/mapped_file.h"
+#include "program_file.h"
 #include "train/model_runner.h"
 
 namespace coda::tools {
@@ -83,6 +83,11 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--sizes", sizes, "Sizes of the programs' symbols: M=2048,D=576")
       ->delimiter(',')
       ->type_name("LIST");
+  command
+      .add_option("--storage", storage,
+                  "bf16 or f16: matrices that are fp32 in the files are stored so, as products "
+                  "need it [as written]")
+      ->check(CLI::IsMember({"bf16", "f16"}));
   model.add_to(command);
   const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
   command.add_option("--batch", batch, "Sequences")->check(at_least_1)->capture_default_str();
@@ -97,12 +102,20 @@ void ProgramFlags::add_to(CLI::App& command) {
 std::vector<SizedProgram> ProgramFlags::programs() const {
   if (is_model()) return of_model().programs;
   const DimValues values = parse_sizes(sizes);
-  std::vector<SizedProgram> result;
+  std::vector<Program> read;
   for (const std::string& file : files) {
+    read.push_back(read_program(file));
+    if (storage.empty()) continue;
+    read.back() = stored_as(std::move(read.back()), storage == "f16" ? DType::f16 : DType::bf16);
+  }
+  refuse_other_sizes(read, values);
+  std::vector<SizedProgram> result;
+  for (size_t i = 0; i < files.size(); ++i) {
     try {
-      result.push_back(sized_program(parse_program(io::read_file(file)), values, false));
+      require_sizes(read[i], values);
+      result.push_back(sized_program(read[i], values, false));
     } catch (const Error& error) {
-      throw Error(file + ": " + error.what());
+      throw Error(files[i] + ": " + error.what());
     }
   }
   return result;
@@ -110,6 +123,8 @@ std::vector<SizedProgram> ProgramFlags::programs() const {
 
 ModelPrograms ProgramFlags::of_model() const {
   require(sizes.empty(), "--sizes are those of program files: name some, or leave it out");
+  require(storage.empty(),
+          "--storage is of program files (a model's step is in bf16): leave it out");
   return model_programs(model.build(sequence), batch, sequence,
                         objective == "speed" ? Objective::speed : Objective::memory);
 }

@@ -44,6 +44,7 @@ struct ProgramFlags {
   int64_t batch = 1;
   int64_t sequence = 2048;
   std::string objective = "memory";
+  std::string storage;  // of matrices that are fp32 in the files; empty: as they are
 
   ProgramFlags();
   void add_to(CLI::App& command);

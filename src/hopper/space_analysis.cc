@@ -135,7 +135,8 @@ class Analyser {
       const DType type = sizes_.tensor(t).dtype;
       if (!is_16_bit(type)) {
         refuse("product operand '" + name(t) + "' is " + std::string(name_of(type)) +
-               "; tensor cores here multiply bf16 or f16");
+               "; tensor cores here multiply bf16 or f16: declare it so, as in " + name(t) +
+               "[...]:bf16");
       }
     }
     if (sizes_.tensor(segment.a).dtype != sizes_.tensor(segment.b).dtype) {

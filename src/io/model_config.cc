@@ -71,7 +71,8 @@ void check(const LlamaConfig& config, const std::string& source) {
   must.divides("num_key_value_heads", config.kv_heads, "num_attention_heads", config.heads);
   if (config.head_dim % 2 != 0) {
     throw Error(source + ": head_dim is " + std::to_string(config.head_dim) +
-                ", but must be even (rotary positions turn pairs of channels)");
+                ", but must be even (rotary positions turn pairs of channels): change it, or "
+                "hidden_size or num_attention_heads, whose quotient it is if it is not given");
   }
   must.product("num_attention_heads", config.heads, "head_dim", config.head_dim);
   must.product("num_attention_heads * head_dim", config.heads * config.head_dim, "hidden_size",

@@ -57,8 +57,15 @@ Error error_at(std::string_view text, size_t offset, const std::string& message)
   for (char& c : shown) {
     if (c < ' ' || c > '~') c = ' ';
   }
+  // A line of a file that is no program may be as long as that.
+  constexpr size_t kShown = 200;
+  std::string mark = "\n  " + std::string(offset - start, ' ') + "^";
+  if (shown.size() > kShown) {
+    shown = shown.substr(0, kShown) + "...";
+    if (offset - start > kShown) mark.clear();
+  }
   return Error("line " + std::to_string(line) + ", column " + std::to_string(offset - start + 1) +
-               ": " + message + "\n  " + shown + "\n  " + std::string(offset - start, ' ') + "^");
+               ": " + message + "\n  " + shown + mark);
 }
 
 std::vector<Token> tokens_of(std::string_view text) {

@@ -143,6 +143,16 @@ TEST(ProgramText, AMistakeIsMarkedInItsLine) {
   }
 }
 
+TEST(ProgramText, OfALongLineOnlyTheBeginningIsShown) {
+  try {
+    parse_program("program p {\n" + std::string(5000, '?'));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("line 2, column 1"));
+    EXPECT_LT(std::string(error.what()).size(), 400U);
+  }
+}
+
 TEST(ProgramText, DeepNestingIsRefused) {
   const std::string deep(100000, '(');
   EXPECT_THROW(parse_program("program p {\n z = " + deep), Error);

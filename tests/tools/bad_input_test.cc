@@ -68,7 +68,7 @@ class BadInput : public testing::Test {
 
 TEST_F(BadInput, WrongFlags) {
   expect_one_line(run_coda({}), 2, {"--help"});
-  expect_one_line(run_coda({"trian"}), 2, {"--help"});
+  expect_one_line(run_coda({"trian"}), 2, {"there is no command 'trian'", "--help"});
   expect_train_refuses({"--data", text(), "--stepz", "3"}, 2, {"--stepz", "coda train --help"});
   expect_train_refuses({"--data", text(), "--steps", "many"}, 2, {"--steps"});
   expect_train_refuses({"--data", text(), "--steps", "0"}, 2, {"--steps"});

@@ -54,6 +54,15 @@ TEST(Check, GivenSizesAreUsedAndEachStoredTensorHasALine) {
   EXPECT_THAT(result.out, Not(HasSubstr("as mathematics")));
 }
 
+TEST(Check, ASizeOfNoSymbolIsRefused) {
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
+  const CommandResult result = run_coda({"check", file, "--sizes", "M=30,D=70,K=8", "--brief"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err,
+              HasSubstr("K is no size of the programs, they have D, M: check the name"));
+  EXPECT_EQ(result.out, "");
+}
+
 // Rows are gathered, a column is selected by indices of which some lie outside, and differences
 // cancel: the bound is that of single precision on these very numbers.
 TEST(Check, IndicesAndCancellationAreWithinTheBound) {

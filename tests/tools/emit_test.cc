@@ -48,6 +48,20 @@ TEST(Emit, AFileIsOneKernelThatBeginsWithItsProgram) {
   EXPECT_EQ(count(result.out, "extern \"C\""), 1U);
 }
 
+TEST(Emit, MatricesInFp32MayBeStoredIn16Bits) {
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/gate_up_forward.coda";
+  const std::vector<std::string> words{"emit", file, "--sizes", "M=512,D=256,I=384"};
+  const CommandResult refused = run_coda(words);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr("'h1' is f32; tensor cores here multiply bf16 or f16"));
+  EXPECT_THAT(refused.err, HasSubstr("h1[...]:bf16"));
+  std::vector<std::string> stored = words;
+  stored.insert(stored.end(), {"--storage", "bf16"});
+  const CommandResult result = run_coda(stored);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("gemm(h1[M, D]:bf16"));
+}
+
 // The text does not depend on sizes: the second file gives the same, and is left out.
 TEST(Emit, EachTextIsPrintedOnce) {
   const TestFolder folder;
@@ -118,10 +132,13 @@ TEST(Emit, WhatCannotBeDoneSaysWhy) {
   EXPECT_THAT(error_of({"emit", folder.write("bad.coda", "program p {\n  store(x\n}\n")}),
               AllOf(HasSubstr("bad.coda"), HasSubstr("line")));
   EXPECT_THAT(error_of({"emit", product, "--sizes", "M=16,K=16"}),
-              AllOf(HasSubstr("product.coda"), HasSubstr("'N' has no value")));
+              HasSubstr("the size N of program 'product' is not known: give it, as in --sizes N="));
+  EXPECT_THAT(error_of({"emit", product, "--sizes", "M=16,N=16,K=16,Q=2"}),
+              HasSubstr("Q is no size of the programs, they have K, M, N: check the name"));
   EXPECT_THAT(error_of({"emit", product, "--sizes", "M=0,N=16,K=16"}),
               HasSubstr("'M=0' is no size"));
   EXPECT_THAT(error_of({"emit", product, "--sizes", "M"}), HasSubstr("'M' is no size"));
+  EXPECT_THAT(error_of({"emit", "--storage", "bf16"}), HasSubstr("--storage is of program files"));
   EXPECT_THAT(error_of({"emit", "--sizes", "M=16"}),
               HasSubstr("--sizes are those of program files"));
   const std::string other = folder.write("double.coda", R"(program double {
