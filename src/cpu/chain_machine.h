@@ -18,6 +18,8 @@ namespace coda::cpu {
 
 inline constexpr int kChunkVectors = 8;
 inline constexpr int64_t kWidestChunk = 128;  // columns, with the widest vectors
+// Floats that chains may read and write past the end of planes and vectors.
+inline constexpr int64_t kVectorPad = kWidestChunk;
 
 // What an instruction does with the accumulator `v`; a, b and c are its streams.
 enum class Action : uint8_t {

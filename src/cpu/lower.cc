@@ -133,14 +133,8 @@ class Lowering {
   }
 
   int add_b(const BOperand& operand) {
-    for (size_t i = 0; i < tile_.b.size(); ++i) {
-      const BOperand& b = tile_.b[i];
-      if (b.tensor == operand.tensor && b.transposed == operand.transposed &&
-          b.packed == operand.packed && b.map.half == operand.map.half &&
-          b.plane == operand.plane) {
-        return static_cast<int>(i);
-      }
-    }
+    const auto found = std::find(tile_.b.begin(), tile_.b.end(), operand);
+    if (found != tile_.b.end()) return static_cast<int>(found - tile_.b.begin());
     tile_.b.push_back(operand);
     return static_cast<int>(tile_.b.size()) - 1;
   }

@@ -90,11 +90,12 @@ struct TileOp {
   PartialKind partial = PartialKind::sum;
   DType dtype = DType::f32;  // round; load, store: of the tensor
   std::array<Place, 3> in = {};
-  std::array<Place, 2> out = {};  // strip planes
-  int plane = 0;                  // load, store, column_partial: which member of its pairs
-  bool is_narrow = false;         // elementwise, sum, round: its planes have one column a group
-  int64_t span =
-      1;  // base columns for a column of a narrow plane; 0: a tile has all columns of a row
+  std::array<Place, 2> out = {};  // strip planes; values that a chain keeps to itself
+  int plane = 0;  // load, store, column_partial, repeat_group: which member of its pairs
+  // All its planes have one column a group; never for reductions and what changes the width.
+  bool is_narrow = false;
+  // Base columns for a column of a narrow plane; 0: a tile has all columns of a row.
+  int64_t span = 1;
   int64_t groups = 0;     // narrow columns of a whole row
   int tensor = -1;        // in memory; select_column: where the result goes
   int index_tensor = -1;  // load: rows; select_column: columns

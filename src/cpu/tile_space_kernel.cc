@@ -12,10 +12,10 @@
 #include <string>
 
 #include "coda/error.h"
+#include "cpu/chain_machine.h"
 #include "cpu/epilogue.h"
 #include "cpu/pack.h"
 #include "cpu/task_ranges.h"
-#include "cpu/vector_ops.h"
 
 namespace coda::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An elementwise operation is a chain of one, chunk by chunk; the rest of a row goes through
-// buffers, so that nothing behind it is touched. Groups of columns have kernels of their own.
+// An elementwise operation is a chain of one, chunk by chunk; the last elements go through buffers,
+// so that nothing behind them is touched. Groups of columns have kernels of their own.
 #include "cpu/vector_ops.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
 #include "hwy/highway.h"
 
+#include "cpu/chain_machine.h"
 #include "cpu/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,13 +66,12 @@ HWY_EXPORT(repeat_group_rows);
 
 namespace {
 
-// dst(i, j) = what `key` says of up to three operands.
-void run_one(HandlerKey key, const Source* operands, int count, float* dst, int64_t dst_stride,
-             int64_t rows, int64_t cols) {
+// dst[j] = what `key` says of up to three operands.
+void run_one(HandlerKey key, const Source* operands, int count, float* dst, int64_t all) {
   const ChainMachine machine = chain_machine();
-  for (int k = 1; k < count; ++k) key.is_constant[k - 1] = operands[k].is_constant_along_columns;
+  for (int k = 1; k < count; ++k) key.is_constant[k - 1] = operands[k].is_scalar;
   HandlerKey fetch{Action::fetch};
-  fetch.is_constant[0] = operands[0].is_constant_along_columns;
+  fetch.is_constant[0] = operands[0].is_scalar;
   // Streams 0, 1 and 2 are the operands, 3 is the result.
   const Instruction code[] = {{machine.handler(fetch), 0},
                               {machine.handler(key), 1, 2},
@@ -79,40 +79,34 @@ void run_one(HandlerKey key, const Source* operands, int count, float* dst, int6
                               {machine.handler({Action::end})}};
   ChainStreams streams(4);
   alignas(64) float rest[4][kWidestChunk] = {};
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; j += machine.columns) {
-      const int64_t n = std::min(machine.columns, cols - j);
-      const bool is_whole = n == machine.columns;
-      float* out = dst + i * dst_stride + j;
-      for (int k = 0; k < count; ++k) {
-        const Source& source = operands[k];
-        const float* data = source.data + i * source.row_stride;
-        if (!source.is_constant_along_columns) data += j;
-        if (!is_whole) std::copy_n(data, source.is_constant_along_columns ? 1 : n, rest[k]);
-        const float* in = is_whole ? data : rest[k];
-        streams.first[k] = address(in);
-      }
-      streams.first[3] = address(is_whole ? out : rest[3]);
-      machine.run(code, code, streams, 1, n);
-      if (!is_whole) std::copy_n(rest[3], n, out);
+  for (int64_t j = 0; j < all; j += machine.columns) {
+    const int64_t n = std::min(machine.columns, all - j);
+    const bool is_whole = n == machine.columns;
+    for (int k = 0; k < count; ++k) {
+      const Source& source = operands[k];
+      const float* data = source.is_scalar ? source.data : source.data + j;
+      if (!is_whole) std::copy_n(data, source.is_scalar ? 1 : n, rest[k]);
+      streams.first[k] = address(is_whole ? data : rest[k]);
     }
+    streams.first[3] = address(is_whole ? dst + j : rest[3]);
+    machine.run(code, code, streams, 1, n);
+    if (!is_whole) std::copy_n(rest[3], n, dst + j);
   }
 }
 
 }  // namespace
 
-void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride,
-                 int64_t rows, int64_t cols) {
+void elementwise(Elementwise op, const Source* operands, float* dst, int64_t n) {
   HandlerKey key{Action::elementwise};
   key.op = op;
-  run_one(key, operands, info(op).arity, dst, dst_stride, rows, cols);
+  run_one(key, operands, info(op).arity, dst, n);
 }
 
-void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows,
-              int64_t cols) {
+void round_to(DType dtype, const float* source, float* dst, int64_t n) {
   HandlerKey key{Action::round};
   key.dtype = dtype;
-  run_one(key, &source, 1, dst, dst_stride, rows, cols);
+  const Source operand{source};
+  run_one(key, &operand, 1, dst, n);
 }
 
 void reduce_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,

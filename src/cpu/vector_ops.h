@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single operations on fp32 arrays in cache, by the vector code of the tiles: vectors of a program,
-// and planes whose columns are grouped. Each element's bits depend on its own operands only,
-// whatever its position.
+// Single operations on fp32 arrays in cache: on vectors of a program, by the vector code of the
+// tiles (each element's bits depend on its own operands only, whatever its position), and on planes
+// whose columns are grouped.
 #pragma once
 
 #include <cstdint>
 
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
-#include "cpu/chain_machine.h"
 
 namespace coda::cpu {
 
-// Floats that chains may read and write past the end of planes and vectors.
-inline constexpr int64_t kVectorPad = kWidestChunk;
-
-// Element (i, j) is data[i * row_stride + j], or data[i * row_stride] for a value that is constant
-// along columns.
 struct Source {
   const float* data = nullptr;
-  int64_t row_stride = 0;
-  bool is_constant_along_columns = false;
+  bool is_scalar = false;  // one value for all elements
 };
 
-// dst(i, j) = op(operands...); dst may be one of the operands.
-void elementwise(Elementwise op, const Source* operands, float* dst, int64_t dst_stride,
-                 int64_t rows, int64_t cols);
+// dst[j] = op(operands[...][j]), j < n; dst may be one of the operands.
+void elementwise(Elementwise op, const Source* operands, float* dst, int64_t n);
 
-// dst = the values rounded to the storage type and back.
-void round_to(DType dtype, const Source& source, float* dst, int64_t dst_stride, int64_t rows,
-              int64_t cols);
+// dst[j] = source[j] rounded to the storage type and back, j < n.
+void round_to(DType dtype, const float* source, float* dst, int64_t n);
 
 // dst(i, j) = sum of src(i, j * group .. j * group + group), in a fixed order; with two planes the
 // second plane's group is added to the first's. Only complete groups. src1 may be null.

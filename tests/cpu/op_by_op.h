@@ -114,11 +114,10 @@ class OpByOp {
     if (n.op == Op::elementwise && info(n.fn).arity == 1) {
       std::vector<float> in(x[0]->data.begin(), x[0]->data.end());
       const auto count = static_cast<int64_t>(in.size());
-      in.resize(in.size() + cpu::kVectorPad);
       std::vector<float> out(in.size());
-      const cpu::Source source{in.data(), count};
-      cpu::elementwise(n.fn, &source, out.data(), count, 1, count);
-      y.data.assign(out.begin(), out.begin() + count);
+      const cpu::Source source{in.data()};
+      cpu::elementwise(n.fn, &source, out.data(), count);
+      y.data.assign(out.begin(), out.end());
     }
     if (n.op == Op::matmul) product(n.transposes[0], *x[0], *x[1], y);
     if (n.op == Op::row_sum || n.op == Op::col_sum) {

@@ -33,15 +33,9 @@ double ulps(float value, double exact) {
 std::vector<float> run(Elementwise op, const std::vector<float>& a, const std::vector<float>& b,
                        const std::vector<float>& c) {
   const int64_t n = static_cast<int64_t>(a.size());
-  const auto padded = [n](std::vector<float> v) {
-    v.resize(n + kVectorPad, 0.0f);
-    return v;
-  };
-  const std::vector<float> pa = padded(a), pb = padded(b), pc = padded(c);
-  std::vector<float> out(n + kVectorPad);
-  const Source sources[3] = {{pa.data(), 0, false}, {pb.data(), 0, false}, {pc.data(), 0, false}};
-  elementwise(op, sources, out.data(), 0, 1, n);
-  out.resize(n);
+  std::vector<float> out(a.size());
+  const Source sources[3] = {{a.data()}, {b.data()}, {c.data()}};
+  elementwise(op, sources, out.data(), n);
   return out;
 }
 
@@ -132,39 +126,29 @@ TEST(VectorMath, AnElementsBitsDoNotDependOnItsPlace) {
   });
 }
 
-TEST(VectorMath, BroadcastOperandsGiveTheBitsOfFullOnes) {
+TEST(VectorMath, ScalarOperandsGiveTheBitsOfVectors) {
   for_each_instruction_set([] {
-    constexpr int64_t kRows = 3;
-    constexpr int64_t kCols = 37;
-    constexpr int64_t kStride = 48;
-    const std::vector<float> data = arguments(8, 3 * kRows * kStride);
+    constexpr size_t kCount = 128 + 37;  // whole chunks and a rest
+    const std::vector<float> data = arguments(8, 3 * kCount);
     for (int k = 0; k < kElementwiseCount; ++k) {
       const Elementwise op = static_cast<Elementwise>(k);
       for (int mask = 0; mask < 8; ++mask) {
-        Source narrow[3];
+        Source sources[3];
         Source full[3];
         std::vector<float> copies[3];
         for (int o = 0; o < 3; ++o) {
-          const bool constant = (mask >> o & 1) != 0;
-          narrow[o] = {data.data() + o * kRows * kStride, constant ? 1 : kStride, constant};
-          copies[o].resize(kRows * kStride);
-          for (int64_t i = 0; i < kRows; ++i) {
-            for (int64_t j = 0; j < kStride; ++j) {
-              copies[o][i * kStride + j] =
-                  narrow[o].data[i * narrow[o].row_stride + (constant ? 0 : j)];
-            }
-          }
-          full[o] = {copies[o].data(), kStride, false};
+          const float* first = data.data() + o * kCount;
+          sources[o] = {first, (mask >> o & 1) != 0};
+          copies[o].assign(first, first + kCount);
+          if (sources[o].is_scalar) copies[o].assign(kCount, *first);
+          full[o] = {copies[o].data()};
         }
-        std::vector<float> got(kRows * kStride), want(kRows * kStride);
-        elementwise(op, narrow, got.data(), kStride, kRows, kCols);
-        elementwise(op, full, want.data(), kStride, kRows, kCols);
-        for (int64_t i = 0; i < kRows; ++i) {
-          for (int64_t j = 0; j < kCols; ++j) {
-            ASSERT_EQ(std::bit_cast<uint32_t>(got[i * kStride + j]),
-                      std::bit_cast<uint32_t>(want[i * kStride + j]))
-                << info(op).name << " mask " << mask;
-          }
+        std::vector<float> got(kCount), want(kCount);
+        elementwise(op, sources, got.data(), kCount);
+        elementwise(op, full, want.data(), kCount);
+        for (size_t j = 0; j < kCount; ++j) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(got[j]), std::bit_cast<uint32_t>(want[j]))
+              << info(op).name << " mask " << mask;
         }
       }
     }
@@ -186,10 +170,9 @@ TEST(VectorMath, RoundingToStorageIsThatOfScalarCode) {
       values.push_back(-x);
     }
     const int64_t n = static_cast<int64_t>(values.size());
-    values.resize(n + kVectorPad);
-    std::vector<float> out(n + kVectorPad);
+    std::vector<float> out(values.size());
     for (DType type : {DType::bf16, DType::f16}) {
-      round_to(type, {values.data(), 0, false}, out.data(), 0, 1, n);
+      round_to(type, values.data(), out.data(), n);
       for (int64_t i = 0; i < n; ++i) {
         const float want = type == DType::bf16 ? float_from_bf16(bf16_from_float(values[i]))
                                                : float_from_f16(f16_from_float(values[i]));
