@@ -179,7 +179,6 @@ TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
   }
 }
 
-// Every kernel of the plans, as large models have them, compiles without a defect.
 TEST(TileEmitter, AdjacentPairsCompile) {
   const auto compiler = find_nvrtc();
   if (!compiler) GTEST_SKIP() << "no NVRTC";
@@ -192,6 +191,7 @@ TEST(TileEmitter, AdjacentPairsCompile) {
   }
 }
 
+// Every kernel of the plans, as large models have them, compiles without a defect.
 TEST(TileEmitter, ProgramsOfPlansCompile) { expect_compile(StepRole::tile, lower_tiles); }
 
 }  // namespace
