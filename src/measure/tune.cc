@@ -226,9 +226,12 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& o
     std::set<std::string> sources;
     std::vector<std::pair<std::string, hopper::KernelLaunch>> launches;
     for (const TuneJob& job : jobs) {
-      for (hopper::KernelLaunch& launch : tuned_launches(job, options)) {
-        if (sources.insert(launch.source).second)
-          launches.emplace_back(job.name, std::move(launch));
+      try {
+        for (hopper::KernelLaunch& launch : tuned_launches(job, options)) {
+          if (sources.insert(launch.source).second)
+            launches.emplace_back(job.name, std::move(launch));
+        }
+      } catch (const Error&) {  // met again where the kernel is timed
       }
     }
     const unsigned threads = std::max(2U, std::thread::hardware_concurrency()) - 1;
@@ -236,7 +239,7 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& o
       if (stops) return;
       try {
         state->kernels->compile(launches[i].first, launches[i].second);
-      } catch (const Error&) {  // met again where the kernel is timed
+      } catch (const Error&) {  // likewise
       }
     });
   });
