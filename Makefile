@@ -18,8 +18,9 @@ JOBS ?= $(shell nproc)
 CMAKE ?= $(shell ls .venv/bin/cmake 2>/dev/null || echo cmake)
 CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null || \
 	! command -v g++-12 >/dev/null || echo -DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
-# The folders whose tests also run under the sanitizers: the compiler, and what parses files.
-SANITIZED = base;ir;grad;rewrite;program;plan;io
+# The folders whose tests also run under the sanitizers: the compiler, what runs its plans in one
+# arena of memory, and what parses files.
+SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io
 
 .PHONY: run test test-gpu sanitize bench format lint clean build configure setup
 
