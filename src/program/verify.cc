@@ -500,7 +500,8 @@ class Verifier {
       bool in_place = i < store && by.shape == s.shape && s.repeat == 1 && s.row_index < 0 &&
                       (map_.on_tile[i] ? by.kind == StepKind::store_tile &&
                                              map_.space[i] == map_.space[store] &&
-                                             map_.pairing[i] == map_.pairing[store]
+                                             map_.pairing[i] == map_.pairing[store] &&
+                                             map_.grouped[i] == map_.grouped[store]
                                        : by.kind == StepKind::store_vector && !map_.on_tile[store]);
       for (int j = 0; j < count_ && in_place && !map_.on_tile[i]; ++j) {
         for (int operand : step(j).operands) {

@@ -138,6 +138,10 @@ TEST(Verify, StepsTogether) {
       {"store(x, gemm(x[M, M], w[M, M], nt))", "cannot be read as a whole"},
       {"z = tile(z[M, N], rows=i[M])\nstore(z, z)",
        "it may only be read before, at the same place"},
+      {"z = tile(z[M, 8*H])\na, b = split_pairs(z, concatenated)\n"
+       "r = reduce_group(z, 2) + tile(y[M, 4*H])\nstore(o, z * repeat_group(r, 2))\n"
+       "store(y, a * b)",
+       "it may only be read before, at the same place"},
       {"s = select_column(tile(z[M, N]), per_row(t:i32))\nstore(o, s + 1)", "can only be stored"},
       {"s = select_column(tile(z[M, N]), per_row(t))\nstore(o, s)",
        "must be a per-row load of an i32 tensor"},
