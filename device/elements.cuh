@@ -340,6 +340,10 @@ __device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const
   }
 }
 
+// A row of a table that an index names. An index outside reads the last row rather than memory that
+// is not the table's: a kernel cannot throw.
+constexpr u32 table_row(u32 index, u32 rows) { return smaller(index, rows - 1); }
+
 // How many of two neighbouring columns are inside.
 constexpr u32 inside_pair(u32 column, u32 columns) {
   return column + 1 < columns ? 2u : column < columns ? 1u : 0u;

@@ -24,8 +24,4 @@ __device__ __forceinline__ void run_space(const Arguments& a, u32 block, float* 
   }
 }
 
-// A row of a table that an index names. An index outside reads the last row rather than memory that
-// is not the table's: a kernel cannot throw.
-__device__ __forceinline__ u32 table_row(u32 index, u32 rows) { return smaller(index, rows - 1); }
-
 }  // namespace coda::device

@@ -213,7 +213,7 @@ class SpaceWriter {
       return name;
     }
     const std::string row =
-        s.row_index >= 0 ? rows_.index(s.row_index) + "[kBlock][pair % 2]" : "row";
+        s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor) + "[kBlock][pair % 2]" : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
                               ", " + places_.pair(i, plane, row) + ", inside)";
@@ -225,7 +225,7 @@ class SpaceWriter {
       std::string rows[2] = {"at.row", "(at.row + 8)"};
       if (s.row_index >= 0) {
         for (const int side : {0, 1})
-          rows[side] = rows_.index(s.row_index) + "[kBlock][" + number(side) + "]";
+          rows[side] = rows_.table_row(s.row_index, s.tensor) + "[kBlock][" + number(side) + "]";
       }
       // A table that repeats with the sub-tiles is the same for all of them in a row.
       const bool is_kept = s.repeat != 1 && half(i) == 0 &&

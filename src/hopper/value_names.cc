@@ -13,7 +13,8 @@ constexpr const char* kTaken =
     "a at rows sub accumulators loaded stored pair row column inside block side scratch first_row "
     "start turn next is_inside is_plain kept_is_plain Rows SubTile Arguments Position Elements "
     "pair_of pack unpack rounded bits_of after_pair after_turn is_whole has_aligned_pairs "
-    "load_element load_pair load_two store_pair store_two add_pair add_to_row inside_pair "
+    "load_element table_row load_pair load_two store_pair store_two add_pair add_to_row "
+    "inside_pair "
     "wide_column";
 
 }  // namespace

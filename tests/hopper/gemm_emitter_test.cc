@@ -26,7 +26,7 @@ Program measured_program(const std::string& name) {
   return parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}};
+const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}};
 
 TEST(GemmEmitter, GoldenTexts) {
   for (const std::string name : {"residual_norm", "swiglu", "rope_2048", "norm_backward"}) {

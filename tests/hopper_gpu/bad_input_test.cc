@@ -112,6 +112,22 @@ TEST_F(BadInput, AnIndexOutsideATableMakesARowOfNaN) {
   }
 }
 
+// Whether threads load the table beside a product or without one.
+TEST_F(BadInput, AnIndexOutsideATableReadsItsLastRow) {
+  const DimValues sizes{{"M", 70}, {"K", 64}, {"S", 9}};
+  for (const char* tile : {"gemm(a[M, K]:bf16, b[128, K]:bf16, nt)", "tile(x[M, 128])"}) {
+    const Program program = parse_program("program gathered {\n  store(y, " + std::string(tile) +
+                                          " * tile(t[S, 64], rows=p[M]:i32, repeat=2))\n}");
+    Values inputs = inputs_of(program, sizes, 1);
+    for (const double outside : {9.0, -1.0, 2147483647.0}) {
+      inputs.at("p")[3] = inputs.at("p")[66] = 8;
+      const Values inside = run_on_gpu(program, sizes, inputs, {});
+      inputs.at("p")[3] = inputs.at("p")[66] = outside;
+      expect_same_bits(run_on_gpu(program, sizes, inputs, {}), inside, "with an index outside");
+    }
+  }
+}
+
 // Writes where there is no memory, and prints what the next calls say.
 void fail_and_go_on() {
   const Stream stream = Stream::make();
