@@ -33,9 +33,16 @@ void parallel_for(size_t count, unsigned threads, const std::function<void(size_
     }
   };
   std::vector<std::thread> workers;
-  try {
-    for (size_t i = 1; i < used; ++i) workers.emplace_back(work);
-  } catch (const std::system_error&) {  // a limit on threads: those that there are do all
+  // Where no further thread can be made, those that there are do all.
+  const auto start = [&] {
+    try {
+      workers.emplace_back(work);
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  };
+  while (workers.size() + 1 < used && start()) {
   }
   work();
   for (std::thread& worker : workers) worker.join();
