@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that threads load themselves, without the staging ring (fp32 tables, gathered rows), a
-// chunk ahead of its use: while a chunk is computed, the next one's loads are under way. Sub-tiles
+// Tensors that threads load themselves, without the staging ring (fp32 tables, gathered rows),
+// ahead of their use: while a chunk is computed, the next one's loads are under way. Sub-tiles
 // that are wholly inside take plain loads at constant distances from each row's first pair; only
 // others ask for each pair what of it exists.
 // Invariant: the loads of a sub-tile's chunks are made in order, each by all threads together.
@@ -9,6 +9,7 @@
 #include "device/elements.cuh"
 #include "device/space.cuh"
 #include "device/sub_tile_rows.cuh"
+#include "device/unrolled.cuh"
 
 namespace coda::device {
 
@@ -30,8 +31,8 @@ __device__ __forceinline__ bool has_aligned_pairs(u64 tensor, u32 stride) {
 }
 
 // One plane of such a tensor: two chunks in turn; or a sub-tile's four, where all sub-tiles of the
-// same rows read the same (a table that repeats every 64 columns). Those take the registers of the
-// accumulators that the first sub-tile has consumed.
+// same rows read the same (a table that repeats every 64 columns): those are loaded while the
+// tile's last products are under way.
 template <Stored kStored, u32 kSlots = 2>
 struct DirectPairs {
   u64 row[2];  // where the sub-tile's first pair stands in the thread's rows

@@ -212,7 +212,7 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       }
       mainloop.multiply(k_blocks, own_row, rank, state, accumulators, [&] {
         if constexpr (kPingPong) MainloopTurn::leave(consumer);
-        Space::begin_tile(arguments, rows, position.row);
+        Space::begin_tile(arguments, rows, position);
       });
       if constexpr (kPingPong) EpilogueTurn::enter(consumer);
       ring.template transform<Space>(arguments, rows, position, ring_consumer, accumulators, [&] {

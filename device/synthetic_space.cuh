@@ -47,7 +47,7 @@ struct SyntheticSpace {
     tma_store_once(&arguments.stores[plane], column, row, source);
   }
 
-  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, u32) {}
+  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, const Position&) {}
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments&, const Rows&, SubTile&,
                                                         const Position&) {}

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "coda/error.h"
+#include "hopper/register_estimate.h"
 
 namespace coda::hopper {
 namespace {
@@ -71,66 +72,6 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
   return work;
 }
-
-// Registers that a thread may need, roughly: accumulators, addresses and states, the planes of a
-// chunk, direct loads of a chunk, vectors, running reductions (values that wait for a sub-tile's
-// end take those of its accumulators). Kernels at the limit are compiled in tests.
-uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
-                      const GemmConfig& config) {
-  const device::SpaceShape shape = space.shape();
-  const uint32_t chunk = device::takes_turns(config, shape) ? 16 + 4 * shape.planes()
-                                                            : 24 + 4 * (shape.loads + shape.stores);
-  uint32_t registers = config.accumulators() + chunk + 2 * config.blocks_m() * space.row_values +
-                       space.column_registers + space.direct_registers + 10 * space.column_fields;
-  for (int i : space.row_partials) {
-    const PartialKind kind = sizes.step(i).partial;
-    registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 4;
-  }
-  return registers;
-}
-
-// The same beside 192 accumulators, where a chunk's values find room among those that are consumed.
-// The weights are fitted to 452 compiled kernels (the epilogues of the plans of LLaMA and GPT-2 and
-// random ones, every such tile, three to five stages): none of the 177 that spilled is admitted.
-uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& space,
-                              const GemmConfig& config) {
-  const device::SpaceShape shape = space.shape();
-  const bool is_cooperative = config.schedule == Schedule::cooperative;
-  const bool is_strided = config.major_a() == device::Major::outer;
-  uint32_t registers = config.accumulators() + 2 * config.blocks_m() * space.row_values +
-                       space.column_registers + space.direct_registers;
-  if (space.loads_columns_by_chunk) registers += 8;
-  if (device::takes_turns(config, shape)) {
-    registers += 4 * shape.planes() + 4;
-  } else {
-    const uint32_t fewest = space.column_fields == 0 ? 0 : 3;
-    registers += 4 * std::max(fewest, shape.loads + shape.stores);
-    if (is_cooperative && shape.loads > 1 && shape.stores > 1) registers += 16;
-  }
-  registers += 18 * static_cast<uint32_t>(space.parts.size() - 1);
-  registers += 15 * space.column_fields + 8 * static_cast<uint32_t>(space.selections.size());
-  for (int i : space.row_partials) {
-    switch (sizes.step(i).partial) {
-      case PartialKind::sum:
-      case PartialKind::max: registers += 2; break;
-      case PartialKind::centred: registers += 4; break;
-      case PartialKind::log_sum_exp: registers += 16; break;
-    }
-  }
-  for (const TileMove& store : space.stores) {
-    const uint32_t planes = store.is_wide ? 2 : 1;
-    if (store.movement == Movement::added) registers += 20 * planes;
-    if (store.movement == Movement::direct) registers += (is_strided ? 26 : 4) * planes;
-  }
-  // Addresses: of a third block of rows, of a strided operand, of stages whose number is no power
-  // of two.
-  if (config.blocks_m() > 2) registers += 4;
-  if (is_strided) registers += 3;
-  if (is_cooperative || config.stages > 4) registers += 2;
-  return registers;
-}
-
-constexpr uint32_t kMostRegisters = 232;
 
 // Beside 192 accumulators an epilogue of more values than the first estimate counts leaves the
 // assembler little freedom. Measured 2 % slower than 128x128 (residual + norm and norm backward at

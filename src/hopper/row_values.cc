@@ -97,7 +97,7 @@ std::string RowValues::begin(int64_t rows) const {
          "    for (u32 block = 0; block < kConfig.blocks_m(); ++block) {\n"
          "#pragma unroll\n"
          "      for (u32 side = 0; side < 2; ++side) {\n"
-         "        const u32 row = first_row + block * kWgmmaM + 8 * side;\n"
+         "        const u32 row = at.row + block * kWgmmaM + 8 * side;\n"
          "        const bool is_inside = row < " +
          arguments_.number(operands_.own("rows"), rows) + ";\n" + row_lines_.text() +
          "      }\n    }\n";

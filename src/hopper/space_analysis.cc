@@ -255,8 +255,13 @@ class Analyser {
   void count_direct_loads() {
     constexpr uint32_t kMostRegisters = 32;
     uint32_t planes = 0;
-    for (const TileMove& load : result_.loads) {
-      if (load.movement == Movement::direct) planes += load.is_wide ? 2 : 1;
+    for (TileMove& load : result_.loads) {
+      if (load.movement != Movement::direct) continue;
+      planes += load.is_wide ? 2 : 1;
+      const Step& s = step(load.step);
+      load.is_repeated = s.repeat != 1 && !load.is_wide &&
+                         sizes_.size(sizes_.tensor(s.tensor).shape.cols) == kPartialSpan;
+      if (load.is_repeated) ++result_.repeated_planes;
     }
     result_.loads_early = 8 * planes <= kMostRegisters;
     result_.loads_ahead = 2 * 8 * planes <= kMostRegisters;

@@ -28,7 +28,9 @@ struct TileMove {
   Movement movement = Movement::direct;
   bool is_wide = false;
   bool is_permuted = false;  // staged and wide: its two planes are 128 natural columns
-  int plane = -1;            // staged: the first of its planes
+  bool is_repeated =
+      false;       // direct: a table of 64 columns, one for all sub-tiles of the same rows
+  int plane = -1;  // staged: the first of its planes
 
   friend bool operator==(const TileMove&, const TileMove&) = default;
 };
@@ -67,7 +69,8 @@ struct SpaceAnalysis {
   // Direct loads of a chunk are all issued before any is used, unless they would take too many.
   uint32_t direct_registers = 0;
   bool loads_early = true;
-  bool loads_ahead = true;  // and a chunk before they are used, into registers of their own
+  bool loads_ahead = true;       // and a chunk before they are used, into registers of their own
+  uint32_t repeated_planes = 0;  // of them: is_repeated
 
   const TileMove* find_load(int step) const;
   device::SpaceShape shape() const;

@@ -13,6 +13,7 @@
 #include "hopper/expressions.h"
 #include "hopper/function_text.h"
 #include "hopper/pair_turns.h"
+#include "hopper/register_estimate.h"
 #include "hopper/row_values.h"
 #include "hopper/space_operands.h"
 #include "hopper/space_places.h"
@@ -48,8 +49,8 @@ class SpaceWriter {
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments),
         places_(sizes, operands_, arguments),
-        direct_loads_(sizes, places_, arguments, 1),
-        kept_loads_(sizes, places_, arguments, device::sub_tile_columns(config, shape_)),
+        direct_loads_(sizes, places_, arguments),
+        kept_loads_(sizes, places_, arguments),
         names_(sizes),
         rows_(sizes, analysis, operands_, places_, names_, arguments) {}
 
@@ -212,8 +213,10 @@ class SpaceWriter {
                  turns_.begin_with(bits) + ");");
       return name;
     }
+    const bool is_kept = move.is_repeated && keeps_tables(sizes_, analysis_, config_);
+    const std::string block = is_kept ? "[0]" : "[kBlock]";
     const std::string row =
-        s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor) + "[kBlock][pair % 2]" : "row";
+        s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor) + block + "[pair % 2]" : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
                               ", " + places_.pair(i, plane, row) + ", inside)";
@@ -222,16 +225,17 @@ class SpaceWriter {
       return name;
     }
     if (analysis_.loads_ahead && places_.is_contiguous(i)) {
-      std::string rows[2] = {"at.row", "(at.row + 8)"};
+      DirectLoad load{.step = i,
+                      .plane = plane,
+                      .name = name,
+                      .row = {"at.row", "(at.row + 8)"},
+                      .value = value};
       if (s.row_index >= 0) {
         for (const int side : {0, 1})
-          rows[side] = rows_.table_row(s.row_index, s.tensor) + "[kBlock][" + number(side) + "]";
+          load.row[side] =
+              rows_.table_row(s.row_index, s.tensor) + block + "[" + number(side) + "]";
       }
-      // A table that repeats with the sub-tiles is the same for all of them in a row.
-      const bool is_kept = s.repeat != 1 && half(i) == 0 &&
-                           device::sub_tile_columns(config_, shape_) > 1 &&
-                           sizes_.size(tensor(s.tensor).shape.cols) == kPartialSpan;
-      return (is_kept ? kept_loads_ : direct_loads_).add(i, plane, name, value, rows);
+      return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
     }
     before_.line("Elements<2> " + name + "[kPairs];");
     early_.line(name + "[pair] = " + value + ";");
@@ -425,20 +429,18 @@ class SpaceWriter {
   // ---- The struct's parts.
 
   std::string rows_text() {
-    return "\n  struct Rows {\n" + rows_.fields() + kept_loads_.row_fields() + "  };\n" +
-           function("void", "begin_tile(const Arguments& a, Rows& rows, u32 first_row)",
-                    rows_.begin(sizes_.size(tile_space().shape.rows)));
+    return "\n  struct Rows {\n" + rows_.fields() + kept_loads_.fields() + "  };\n" +
+           function("void", "begin_tile(const Arguments& a, Rows& rows, const Position& at)",
+                    rows_.begin(sizes_.size(tile_space().shape.rows)) + kept_loads_.begin());
   }
 
   std::string sub_tile_text() const {
     return "\n  struct SubTile {\n" + sub_fields_.text() + turns_.field_line() +
-           direct_loads_.fields() + kept_loads_.fields() + "  };\n" +
-           direct_loads_.function_text() + kept_loads_.function_text() +
+           direct_loads_.fields() + "  };\n" + direct_loads_.function_text() +
            function("void",
                     "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                                      const Position& at)",
-                    sub_lines_.text() + direct_loads_.begin() + kept_loads_.begin(),
-                    "  template <u32 kBlock>\n");
+                    sub_lines_.text() + direct_loads_.begin(), "  template <u32 kBlock>\n");
   }
 
   std::string chunk_text() const {
@@ -455,8 +457,7 @@ class SpaceWriter {
         text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
       return text;
     };
-    std::string lines =
-        turns_.chunk_line() + before_.text() + direct_loads_.ahead() + kept_loads_.ahead();
+    std::string lines = turns_.chunk_line() + before_.text() + direct_loads_.ahead();
     if (!early_.empty()) lines += head(early_) + early_.text() + "    }\n";
     lines += head(body_) + body_.text() + turns_.last_line() + "    }\n" + after_.text();
     return function("void",
@@ -492,7 +493,7 @@ class SpaceWriter {
   SpaceOperands operands_;
   SpacePlaces places_;
   DirectLoads direct_loads_;
-  DirectLoads kept_loads_;
+  KeptLoads kept_loads_;
 
   ValueNames names_;
   RowValues rows_;

@@ -37,7 +37,7 @@ struct Space0 {
   __device__ __forceinline__ static u32 k_blocks(const Arguments& a, u32) { return a.numbers[5]; }
 
   struct Rows {};
-  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, u32) {}
+  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, const Position&) {}
 
   struct SubTile {};
   template <u32 kBlock>
