@@ -28,7 +28,7 @@ struct HopperOptions {
   Lowering lowering;             // called from several threads at once; empty: lower()
   // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
   // Never with a driver that cannot capture that into graphs.
-  bool dependent_launch = false;
+  bool dependent_launch = true;
 };
 
 class HopperBackend : public Backend {

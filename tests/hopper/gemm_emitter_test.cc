@@ -36,6 +36,14 @@ TEST(GemmEmitter, GoldenTexts) {
   }
 }
 
+// Two heads beside each other in a tile read the same table: a thread loads it once, before the
+// tile's accumulators are there.
+TEST(GemmEmitter, GoldenTextOfATableThatIsKept) {
+  LowerOptions options;
+  options.choice = parse_choice("128x256c21s3");
+  expect_golden("rope_kept.cu", lower(measured_program("rope_2048"), kSizes, options));
+}
+
 // What is compiled for one batch serves every other: sizes are in the numbers only.
 TEST(GemmEmitter, TextDoesNotDependOnSizes) {
   for (const std::string name : {"residual_norm", "swiglu", "swiglu_backward", "loss"}) {

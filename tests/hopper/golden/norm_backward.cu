@@ -81,12 +81,12 @@ struct Space0 {
     float s[kConfig.blocks_m()][2];
   };
 
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, u32 first_row) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
-        const u32 row = first_row + block * kWgmmaM + 8 * side;
+        const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[rows_0];
         const float s = is_inside ? load_element<Stored::f32>(a.pointers[at_s], row) : 0.0f;
         rows.s[block][side] = s;

@@ -79,7 +79,7 @@ struct Space0 {
   struct Rows {
   };
 
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, u32 first_row) {}
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {}
 
   struct SubTile {
     ColumnValues<Stored::bf16> norm_at;

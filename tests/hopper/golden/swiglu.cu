@@ -79,12 +79,12 @@ struct Space0 {
     float r[kConfig.blocks_m()][2];
   };
 
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, u32 first_row) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
-        const u32 row = first_row + block * kWgmmaM + 8 * side;
+        const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[rows_0];
         const float r = is_inside ? load_element<Stored::f32>(a.pointers[at_r], row) : 0.0f;
         rows.r[block][side] = r;
