@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a plan's own tensors lie. Temporaries of a phase share one arena: two that are alive in the
-// same step never overlap, and a step's results never overlap its operands. Forward and backward
-// use the same arena, one after the other; saved tensors have memory of their own, because they
-// live from one to the other. A temporary that only a row loop sees has the memory of one block.
+// Where a plan's own tensors lie: temporaries, what the forward saves, and results that the caller
+// does not bind, in one arena. Steps are counted through the forward and on through the backward;
+// two tensors that are alive in the same step never overlap, and a step's results never overlap its
+// operands. So what is saved late has room for earlier temporaries, and a gradient lies where
+// something was that is done with. A temporary that only a row loop sees has the memory of one
+// block.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +18,10 @@ namespace coda {
 enum class Phase : uint8_t { forward, backward };
 
 struct ArenaSlot {
-  int64_t offset = 0;  // bytes, a multiple of 64
-  int64_t bytes = 0;   // of the tensor
-  // Temporaries: the steps of their phase from the one that writes first to the one that reads
-  // last.
-  Phase phase = Phase::forward;
+  int64_t offset = 0;            // bytes, a multiple of 64
+  int64_t bytes = 0;             // of the tensor
+  Phase phase = Phase::forward;  // in which it is written first
+  // From the step that writes first to the last that needs it, or that must leave it as it is.
   int first_step = 0;
   int last_step = 0;
 };
@@ -28,14 +29,26 @@ struct ArenaSlot {
 struct ArenaPlan {
   std::map<std::string, ArenaSlot> temporaries;
   std::map<std::string, ArenaSlot> saved;
-  int64_t bytes = 0;            // of the arena
-  int64_t live_bytes = 0;       // most that is alive in one step: no arena could be smaller
-  int64_t temporary_bytes = 0;  // all temporaries side by side
-  int64_t saved_bytes = 0;
+  std::map<std::string, ArenaSlot> results;  // outputs that are the arena's
+  int64_t saved_bytes = 0;                   // all alive as the forward ends
+  // Of the others: what the arena has beside saved_bytes, the least that any arena could have (most
+  // that is alive in one step), and what they would take side by side.
+  int64_t bytes = 0;
+  int64_t live_bytes = 0;
+  int64_t temporary_bytes = 0;
+
+  int64_t total_bytes() const { return saved_bytes + bytes; }
 };
 
-// Throws Error if a temporary or saved tensor is read before it is written, or a temporary in both
-// phases. Tensors that no step names get no slot.
-ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes);
+// What was saved is kept to the end, so that the backward can run again, unless the backward itself
+// stores over some of it (see spends_saved). With `own_results`, outputs that no step reads before
+// one has written them are placed too, and kept to the end. Throws Error if a temporary or saved
+// tensor is read before it is written, or a temporary in both phases. Tensors that no step names
+// get no slot.
+ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes, bool own_results = false);
+
+// Whether the backward writes over what the forward wrote, temporaries aside: it then runs once for
+// each forward.
+bool spends_saved(const Plan& plan);
 
 }  // namespace coda

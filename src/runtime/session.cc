@@ -47,27 +47,14 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
     memory.view = dense_view(nullptr, tensor.decl.dtype, memory.shape.rows, memory.shape.cols);
     if (!tensor.view_of.empty()) check_view(memory);
   }
-  arena_ = plan_arena(plan_, sizes_);
-  temporaries_ = backend.allocate(static_cast<size_t>(arena_.bytes), "a plan's temporary tensors");
-  saved_ = backend.allocate(static_cast<size_t>(arena_.saved_bytes), "a plan's saved tensors");
-  place(arena_.temporaries, temporaries_);
-  place(arena_.saved, saved_);
+  arena_ = plan_arena(plan_, sizes_, options_.own_results);
+  spends_saved_ = coda::spends_saved(plan_);
+  own_ = backend.allocate(static_cast<size_t>(arena_.total_bytes()), "a plan's own tensors");
+  place_own();
   announce(backend);
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
   share_scratch();
-  std::set<int> of_forward;
-  for (const PlanStep& step : plan_.forward) {
-    for (const StepTensor& use : step_tensors(step))
-      if (use.written) of_forward.insert(owner_of(slot_of(use.name)));
-  }
-  for (const PlanStep& step : plan_.backward) {
-    for (const StepTensor& use : step_tensors(step)) {
-      const int slot = owner_of(slot_of(use.name));
-      const bool is_temporary = memory_[slot].tensor->role == TensorRole::temporary;
-      if (use.written && !is_temporary && of_forward.contains(slot)) spends_saved_ = true;
-    }
-  }
 }
 
 // Steps run one after another.
@@ -123,9 +110,19 @@ int Session::owner_of(int slot) const {
   return slot;
 }
 
-void Session::place(const std::map<std::string, ArenaSlot>& slots, const BackendMemory& memory) {
-  for (const auto& [name, slot] : slots)
-    memory_[slot_of(name)].view.data = memory.get() + slot.offset;
+void Session::place_own() {
+  for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results}) {
+    for (const auto& [name, slot] : *slots) {
+      const int at = slot_of(name);
+      memory_[at].view.data = own_.get() + slot.offset;
+      begin_at_[slot.first_step].push_back(at);
+    }
+  }
+}
+
+bool Session::owns(std::string_view name) const {
+  const PlanTensor& tensor = *memory_[owner_of(slot_of(name))].tensor;
+  return !is_callers(tensor.role) || arena_.results.contains(tensor.decl.name);
 }
 
 void Session::announce(Backend& backend) const {
@@ -161,9 +158,9 @@ void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, Prep
       const TensorRole role = memory_[owner_of(slot)].tensor->role;
       require(!use.written || (role != TensorRole::input && role != TensorRole::parameter),
               "step '" + step.name + "' writes '" + use.name + "', which the caller gives");
-      if (is_callers(role)) phase.given[owner_of(slot)] |= use.written;
+      if (!owns(use.name)) phase.given[owner_of(slot)] |= use.written;
       if (use.read) read.insert(owner_of(slot));
-      if (use.written && role == TensorRole::output) overwritten.insert(slot);
+      if (use.written && !owns(use.name)) overwritten.insert(slot);
       prepared.tensors.push_back(slot);
       decls.push_back(tensor.decl);
     }
@@ -221,6 +218,9 @@ void Session::bind(std::string_view name, const TensorView& view) {
   require(is_callers(memory.tensor->role) && memory.tensor->view_of.empty(),
           "tensor '" + std::string(name) +
               "' is the plan's own; only inputs, parameters and outputs are bound");
+  require(!owns(name), "tensor '" + std::string(name) +
+                           "' is the session's own (SessionOptions::own_results): read it where "
+                           "view() says, and bind inputs and parameters only");
   const std::string why = why_unfit(memory.tensor->decl.dtype, memory.shape, view);
   require(why.empty(), "tensor '" + std::string(name) + "' " + why);
   memory.view = view;
@@ -267,8 +267,6 @@ void Session::run(PreparedPhase& phase, const char* name) {
     phase.is_stale = false;
   }
   if (options_.poison) {
-    backend_.fill(bytes_view(temporaries_, arena_.bytes), kPoison);
-    if (&phase == &forward_) backend_.fill(bytes_view(saved_, arena_.saved_bytes), kPoison);
     if (scratch_ != nullptr) backend_.fill(bytes_view(scratch_, scratch_bytes_), kPoison);
     for (int slot : phase.overwritten) backend_.fill(resolve(slot), kPoison);
   }
@@ -284,10 +282,12 @@ void Session::run(PreparedPhase& phase, const char* name) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     phase.timings[i].seconds += seconds.count();
   };
+  const int before = &phase == &forward_ ? 0 : static_cast<int>(forward_.steps.size());
   for (size_t i = 0; i < phase.steps.size();) {
     const int loop = phase.steps[i].loop;
     size_t end = i + 1;
     while (loop >= 0 && end < phase.steps.size() && phase.steps[end].loop == loop) ++end;
+    if (options_.poison) poison_begun(before + static_cast<int>(i), before + static_cast<int>(end));
     const int64_t blocks = loop < 0 ? 1 : blocks_of(plan_.loops[loop], sizes_);
     for (int64_t block = 0; block < blocks; ++block) {
       if (loop >= 0 && options_.poison) poison_block(loop);
@@ -319,6 +319,13 @@ TensorView Session::part(const TensorView& view, int slot, const RowLoop& loop,
   const int64_t before = block * physical_shape(decl, sizes_of_block(loop, sizes_, 0)).rows;
   rows.data = static_cast<std::byte*>(view.data) + before * view.row_stride * size_of(view.dtype);
   return rows;
+}
+
+// What is written first by steps [first, end), a loop or one step. Its memory may have been another
+// tensor's until now.
+void Session::poison_begun(int first, int end) {
+  for (auto at = begin_at_.lower_bound(first); at != begin_at_.end() && at->first < end; ++at)
+    for (const int slot : at->second) backend_.fill(memory_[slot].view, kPoison);
 }
 
 // What only the loop sees: the block before must not be read again.

@@ -26,9 +26,15 @@ struct StepTiming {
 
 struct SessionOptions {
   bool timing = false;  // measure each step
-  // Before each phase fill what it will write with NaN (-1 in integers): the arena, saved tensors,
-  // and outputs that it does not read. A store that a backend forgets then shows in the results.
+  // Fill what is about to be written with NaN (-1 in integers): the session's own tensors before
+  // the first step that writes them, outputs that are not read as their phase begins. A store that
+  // a backend forgets then shows in the results.
   bool poison = false;
+  // Outputs that no step reads before one has written them (gradients that are not added to) are
+  // the session's own: view() has them, after the phase that writes them and until the next
+  // forward(). They take memory from the step that writes them on, so a gradient lies where an
+  // activation was that is done with.
+  bool own_results = false;
 };
 
 class Session {
@@ -37,9 +43,9 @@ class Session {
   // fit itself, naming the step.
   Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options = {});
 
-  // Inputs, parameters and outputs. Memory stays the caller's and must outlive its last run; it may
-  // be bound again at any time. An output that a step also reads (a gradient that is added to) is
-  // read from the same memory.
+  // Inputs, parameters and outputs, unless the session owns them. Memory stays the caller's and
+  // must outlive its last run; it may be bound again at any time. An output that a step also reads
+  // (a gradient that is added to) is read from the same memory.
   void bind(std::string_view name, const TensorView& view);
 
   // Throw Error if a tensor of the phase is not bound, or its memory overlaps that of another which
@@ -51,13 +57,16 @@ class Session {
   const Plan& plan() const { return plan_; }
   const DimValues& sizes() const { return sizes_; }
   // Memory of any tensor that has been bound or that the session owns: a temporary is valid inside
-  // a phase only.
+  // a phase only, what is saved until a backward that stores over some of it.
   TensorView view(std::string_view name) const;
 
   // Of the last run of each phase; empty unless timing was asked for.
   const std::vector<StepTiming>& forward_timings() const { return forward_.timings; }
   const std::vector<StepTiming>& backward_timings() const { return backward_.timings; }
+  // Whether a tensor of the plan has memory of the session, so that nothing is bound.
+  bool owns(std::string_view name) const;
   const ArenaPlan& arena() const { return arena_; }
+  // Together all memory of its tensors: what is saved, and what they take besides.
   int64_t arena_bytes() const { return arena_.bytes; }
   int64_t saved_bytes() const { return arena_.saved_bytes; }
   // What kernels use while they run; all of them the same.
@@ -91,10 +100,11 @@ class Session {
   void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
   void share_scratch();
   void run_step(PreparedStep& step, int64_t block);
+  void poison_begun(int first, int end);
   void poison_block(int loop);
   // The block's part of a tensor that block 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
-  void place(const std::map<std::string, ArenaSlot>& slots, const BackendMemory& memory);
+  void place_own();
   void announce(Backend& backend) const;
   void run(PreparedPhase& phase, const char* name);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
@@ -111,16 +121,16 @@ class Session {
   DimValues sizes_;
   SessionOptions options_;
   ArenaPlan arena_;
-  BackendMemory temporaries_;
-  BackendMemory saved_;
+  BackendMemory own_;  // the arena's
   BackendMemory scratch_;
   int64_t scratch_bytes_ = 0;
-  std::vector<Memory> memory_;                     // as plan_.tensors
+  std::vector<Memory> memory_;                // as plan_.tensors
+  std::map<int, std::vector<int>> begin_at_;  // step of the arena -> slots that it writes first
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
   PreparedPhase forward_;
   PreparedPhase backward_;
   bool has_forward_ = false;
-  bool spends_saved_ = false;  // the backward writes over what the forward saved
+  bool spends_saved_ = false;  // the backward can run once for each forward
 };
 
 }  // namespace coda

@@ -195,7 +195,7 @@ TEST_F(BadInput, ExhaustedMemoryLeavesNothingBehindAndTheProcessGoesOn) {
     const auto backend = make_hopper_backend(options());
     fake_->fails["cuMemAllocAsync"] = 2;
     EXPECT_THAT(message_of([&] { Session(plan_of_two(), *backend, sizes()); }),
-                AllOf(HasSubstr("allocating 2048 bytes for a plan's temporary tensors"),
+                AllOf(HasSubstr("allocating 2048 bytes for a plan's own tensors"),
                       HasSubstr("has 1000 of 2000 bytes free"), HasSubstr("Remedy: free memory")));
     fake_->fails.clear();
     EXPECT_EQ(message_of([&] { Session(plan_of_two(), *backend, sizes()); }), "no error");

@@ -187,6 +187,40 @@ TEST(Session, StatesItsMemory) {
   EXPECT_EQ(f.session.arena_bytes(), 2 * 64);  // u and v
 }
 
+// y and, where nothing is added to it, dw.
+TEST(Session, ResultsMayBeItsOwn) {
+  for (bool poison : {false, true}) {
+    Plan plan = toy_plan();
+    plan.backward.back() = step("multiply", {"v", "v"}, {"dw"});
+    ToyBackend backend;
+    Session session(plan, backend, {{"M", 2}},
+                    {.timing = false, .poison = poison, .own_results = true});
+    OwnedTensor x(DType::f32, 2, 3, 4), w(DType::f32, 2, 3), dy(DType::f32, 2, 3);
+    x.randomise(1), w.randomise(2), dy.randomise(3);
+    for (const char* own : {"y", "dw", "s", "u"}) EXPECT_TRUE(session.owns(own)) << own;
+    for (const char* given : {"x", "w", "dy"}) EXPECT_FALSE(session.owns(given)) << given;
+    EXPECT_THAT(message([&] { session.bind("y", x.view()); }),
+                testing::HasSubstr("'y' is the session's own (SessionOptions::own_results)"));
+    session.bind("x", x.view()), session.bind("w", w.view()), session.bind("dy", dy.view());
+    session.forward();
+    const std::vector<double> y = read_values(session.view("y"));
+    for (int times = 1; times <= 2; ++times) {
+      session.backward();
+      const std::vector<double> dw = read_values(session.view("dw"));
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double xi = x.values()[i], wi = w.values()[i], v = dy.values()[i] * xi * wi * xi;
+        EXPECT_NEAR(y[i], xi * xi * wi * wi * wi, 1e-5);
+        EXPECT_NEAR(dw[i], v * v, 1e-4);
+      }
+    }
+    EXPECT_EQ(read_values(session.view("y")), y);
+  }
+  ToyBackend backend;
+  const Session adds(toy_plan(), backend, {{"M", 2}}, {.own_results = true});
+  EXPECT_FALSE(adds.owns("dw"));
+  EXPECT_TRUE(adds.owns("y"));
+}
+
 TEST(Session, WrongBindingsAreRefusedWithWhatIsExpected) {
   using testing::HasSubstr;
   Fixture f;
