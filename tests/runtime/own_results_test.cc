@@ -19,7 +19,7 @@ struct Outcome {
 };
 
 Outcome run(const Plan& plan, const DimValues& sizes,
-        const std::map<std::string, std::vector<double>>& inputs, bool own_results) {
+            const std::map<std::string, std::vector<double>>& inputs, bool own_results) {
   ReferenceBackend backend;
   Session session(plan, backend, sizes,
                   {.timing = false, .poison = true, .own_results = own_results});
