@@ -138,7 +138,7 @@ void print_fusion(const train::TrainSettings& settings, train::Weights& weights,
     }
   }
   fmt::print("forward and backward of a batch, medians of {} in turns:\n", kRounds);
-  fmt::print("             steps       time   bytes moved   activations\n");
+  fmt::print("             steps       time   bytes moved    its memory\n");
   for (size_t i = 0; i < 2; ++i) {
     Measured& m = measured[i];
     fmt::print("  {:8} {:7} {:7.1f} ms {:10.1f} MB {:10.1f} MB\n", i == 0 ? "fused" : "unfused",

@@ -57,8 +57,9 @@ TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
 ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& backend)
     : options_(options), task_(std::move(task)) {
   Compiled compiled = compile(task_.model->graph, task_.request, task_.options);
-  session_ = std::make_unique<Session>(std::move(compiled.plan), backend, task_.options.sizes,
-                                       SessionOptions{.timing = options.timing});
+  session_ = std::make_unique<Session>(
+      std::move(compiled.plan), backend, task_.options.sizes,
+      SessionOptions{.timing = options.timing, .own_results = options.task == Task::gradients});
   const int64_t tokens = options.batch * options.sequence;
   ids_.resize(static_cast<size_t>(tokens));
   targets_.resize(ids_.size());
@@ -66,7 +67,7 @@ ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& 
     positions_.push_back(static_cast<int32_t>(i % options.sequence));
   }
   auto bind = [&](const std::string& name, void* data, DType dtype, int64_t rows, int64_t cols) {
-    if (!has_tensor(session_->plan(), name)) return;
+    if (!has_tensor(session_->plan(), name) || session_->owns(name)) return;
     session_->bind(name, dense_view(data, dtype, rows, cols));
   };
   bind("ids", ids_.data(), DType::i32, tokens, 1);
@@ -90,8 +91,14 @@ ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& 
   }
   if (options.task != Task::gradients) return;
   for (const ModelParameter& p : task_.model->parameters) {
-    gradients_.emplace_back(static_cast<size_t>(p.count()));
-    bind(gradient_name(p), gradients_.back().data(), DType::f32, p.rows(), p.cols());
+    const std::string name = gradient_name(p);
+    const auto count = static_cast<size_t>(p.count());
+    if (has_tensor(session_->plan(), name) && session_->owns(name)) {
+      gradients_.emplace_back(static_cast<float*>(session_->view(name).data), count);
+      continue;
+    }
+    gradients_.emplace_back(sums_.emplace_back(count));
+    bind(name, gradients_.back().data(), DType::f32, p.rows(), p.cols());
   }
 }
 
@@ -107,6 +114,9 @@ void ModelRunner::forward(std::span<const int32_t> ids, std::span<const int32_t>
   std::copy(ids.begin(), ids.end(), ids_.begin());
   std::copy(targets.begin(), targets.end(), targets_.begin());
   session_->forward();
+  if (options_.task == Task::gradients) {
+    loss_ = *static_cast<const float*>(session_->view("loss").data);
+  }
   for (size_t i = 0; i < bf16_logits_.size(); ++i) logits_[i] = float_from_bf16(bf16_logits_[i]);
 }
 

@@ -57,10 +57,12 @@ class ModelRunner {
   // Gradients of scale * loss of the last forward, into gradients().
   void backward(float scale);
 
-  float loss() const { return loss_; }                                 // Task::gradients
-  std::span<const float> row_losses() const { return rows_; }          // Task::losses
-  std::span<const float> logits(int64_t position) const;               // Task::logits
-  std::vector<std::vector<float>>& gradients() { return gradients_; }  // as model().parameters
+  float loss() const { return loss_; }                         // Task::gradients
+  std::span<const float> row_losses() const { return rows_; }  // Task::losses
+  std::span<const float> logits(int64_t position) const;       // Task::logits
+  // As model().parameters. Those that are not added to share memory with activations: they hold
+  // from a backward() to the next forward().
+  const std::vector<std::span<float>>& gradients() const { return gradients_; }
   const Session& session() const { return *session_; }
 
  private:
@@ -73,7 +75,8 @@ class ModelRunner {
   std::vector<float> rows_;
   std::vector<float> logits_;
   std::vector<uint16_t> bf16_logits_;  // where the plan stores them so
-  std::vector<std::vector<float>> gradients_;
+  std::vector<std::span<float>> gradients_;
+  std::vector<std::vector<float>> sums_;  // memory of gradients that are not the session's
 };
 
 }  // namespace coda::train

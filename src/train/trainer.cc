@@ -65,9 +65,9 @@ void Trainer::require_sound() {
 
 StepReport Trainer::step() {
   const double rate = learning_rate(settings_.schedule, step_count);
-  std::vector<std::vector<float>>& gradients = runner_.gradients();
+  const std::vector<std::span<float>>& gradients = runner_.gradients();
   if (settings_.accumulate > 1) {
-    for (auto& g : gradients) std::fill(g.begin(), g.end(), 0.0F);
+    for (const std::span<float>& g : gradients) std::fill(g.begin(), g.end(), 0.0F);
   }
   StepReport report{.rate = rate};
   for (int64_t pass = 0; pass < settings_.accumulate; ++pass) {
