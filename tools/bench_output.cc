@@ -58,8 +58,8 @@ void print_table(const Measured& measured) {
   }
   if (measured.session_bytes + measured.bound_bytes > 0 && measured.tokens > 0) {
     fmt::print(
-        "\nmemory: {:.1f} MB of weights, inputs, outputs and gradients, {:.1f} MB of the "
-        "plan's own\n",
+        "\nmemory: {:.1f} MB of weights and inputs, {:.1f} MB of the plan's own, results among "
+        "them\n",
         static_cast<double>(measured.bound_bytes) * 1e-6,
         static_cast<double>(measured.session_bytes) * 1e-6);
   }

@@ -42,12 +42,13 @@ BlockRun::BlockRun(hopper::HopperState& state, const BlockPlan& block, bool depe
                                             .lowering = {},
                                             .dependent_launch = dependent_launch})) {
   backend_->use_stream(Stream::of(state.stream));
-  session_ = std::make_unique<Session>(block.plan, *backend_, block.sizes);
+  session_ = std::make_unique<Session>(block.plan, *backend_, block.sizes,
+                                       SessionOptions{.own_results = true});
   uint64_t seed = 1;
   for (const PlanTensor& tensor : block.plan.tensors) {
     const bool callers = tensor.role == TensorRole::input || tensor.role == TensorRole::parameter ||
                          tensor.role == TensorRole::output;
-    if (!callers || !tensor.view_of.empty()) continue;
+    if (!callers || !tensor.view_of.empty() || session_->owns(tensor.decl.name)) continue;
     const PhysicalShape shape = physical_shape(tensor.decl, block.sizes);
     tensors_.emplace_back(tensor.decl.dtype, shape.rows, shape.cols, Stream::of(state.stream));
     measure::fill_random(state, tensors_.back().view(), seed++, 1.0F,

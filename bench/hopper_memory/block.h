@@ -26,7 +26,7 @@ struct BlockPlan {
 };
 BlockPlan block_plan(int64_t hidden, int64_t tokens, bool backward);
 
-// The plan with tensors of its own.
+// The plan with tensors of its own; results are the session's.
 class BlockRun {
  public:
   BlockRun(hopper::HopperState& state, const BlockPlan& block, bool dependent_launch);

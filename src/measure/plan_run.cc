@@ -32,13 +32,15 @@ std::map<std::string, uint32_t> index_limits(const Plan& plan, const DimValues& 
 }  // namespace
 
 PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill)
-    : session_(plan, backend, sizes) {
-  uint64_t seed = 1;
+    : session_(plan, backend, sizes, {.own_results = true}) {
+  uint64_t seed = 0;
   const std::map<std::string, uint32_t> limits = index_limits(plan, sizes);
   for (const PlanTensor& tensor : plan.tensors) {
     const bool callers = tensor.role == TensorRole::input || tensor.role == TensorRole::parameter ||
                          tensor.role == TensorRole::output;
     if (!callers || !tensor.view_of.empty()) continue;
+    ++seed;
+    if (session_.owns(tensor.decl.name)) continue;
     const PhysicalShape shape = physical_shape(tensor.decl, sizes);
     const int64_t bytes = shape.rows * shape.cols * size_of(tensor.decl.dtype);
     bound_bytes_ += bytes;
@@ -46,7 +48,7 @@ PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, con
     const TensorView view =
         dense_view(memory_.back().get(), tensor.decl.dtype, shape.rows, shape.cols);
     const auto limit = limits.find(tensor.decl.name);
-    fill(view, seed++, limit == limits.end() ? 1 : limit->second);
+    fill(view, seed, limit == limits.end() ? 1 : limit->second);
     session_.bind(tensor.decl.name, view);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is ready to run on a backend, with memory of its own for everything that a caller
-// binds, filled once.
+// A plan that is ready to run on a backend, with memory for everything that a caller binds, filled
+// once; its results are the session's, so that they take memory only when they are there.
 #pragma once
 
 #include <functional>
