@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offline best fit: the largest tensor first (else the longest alive), each into the tightest gap
-// among those that are alive with it. Where that takes more than is alive at once, what lies at the
-// end goes first, and all is placed again. Should it be no better than each phase's temporaries by
-// themselves and the other tensors behind them, they lie so.
+// Offline best fit: the largest tensor first (else the longest alive, else what is alive at the
+// end), each into the tightest gap among those that are alive with it. Where that takes more than
+// is alive at once, what lies at the end goes first, and all is placed again. Should it be no
+// better than each phase's temporaries by themselves and the other tensors behind them, they lie
+// so.
 #include "runtime/arena.h"
 
 #include <algorithm>
@@ -61,28 +62,29 @@ int64_t place_in_order(const std::vector<ArenaSlot*>& slots) {
   return total;
 }
 
+bool is_larger(const ArenaSlot* a, const ArenaSlot* b) {
+  return a->bytes != b->bytes ? a->bytes > b->bytes : a->first_step < b->first_step;
+}
+
+bool lives_longer(const ArenaSlot* a, const ArenaSlot* b) {
+  const int life_a = a->last_step - a->first_step, life_b = b->last_step - b->first_step;
+  return life_a != life_b ? life_a > life_b : is_larger(a, b);
+}
+
+bool ends_later(const ArenaSlot* a, const ArenaSlot* b) {
+  return a->last_step != b->last_step ? a->last_step > b->last_step : is_larger(a, b);
+}
+
 // Gives every slot its offset; returns the bytes they need together, `least` at best.
 int64_t place(std::vector<ArenaSlot*> slots, int64_t least) {
-  const auto by_size = [](const ArenaSlot* a, const ArenaSlot* b) {
-    if (a->bytes != b->bytes) return a->bytes > b->bytes;
-    return a->first_step < b->first_step;
-  };
-  const auto by_life = [&](const ArenaSlot* a, const ArenaSlot* b) {
-    const int life_a = a->last_step - a->first_step, life_b = b->last_step - b->first_step;
-    return life_a != life_b ? life_a > life_b : by_size(a, b);
-  };
   // Placing takes the square of their number: a large model's plan is placed fewer times.
   constexpr size_t kMostWork = 1 << 20;
   constexpr size_t kMostTries = 32;
   const size_t tries = std::min(kMostTries, kMostWork / (slots.size() * slots.size() + 1));
   std::vector<ArenaSlot*> best;
   int64_t total = 0;
-  for (const bool large_first : {true, false}) {
-    if (large_first) {
-      std::stable_sort(slots.begin(), slots.end(), by_size);
-    } else {
-      std::stable_sort(slots.begin(), slots.end(), by_life);
-    }
+  for (const auto& goes_first : {is_larger, lives_longer, ends_later}) {
+    std::stable_sort(slots.begin(), slots.end(), goes_first);
     for (size_t left = 1 + tries; left > 0; --left) {
       const int64_t now = place_in_order(slots);
       if (best.empty() || now < total) {

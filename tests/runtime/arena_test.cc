@@ -239,8 +239,8 @@ TEST(Arena, MostRandomPlansNeedNoMoreThanIsAliveAtOnce) {
     exact += ratio == 1 ? 1 : 0;
     excess = std::max(excess, ratio - 1);
   }
-  EXPECT_GE(exact, 240);
-  EXPECT_LE(excess, 0.15);
+  EXPECT_GE(exact, 250);
+  EXPECT_LE(excess, 0.1);
 }
 
 TEST(Arena, ForwardAndBackwardShareMemoryButNotWhatIsSaved) {
