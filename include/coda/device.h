@@ -64,4 +64,8 @@ class DeviceTensor {
   int64_t cols_ = 0;
 };
 
+// Of a tensor in the GPU's memory that is no DeviceTensor, such as a session's own result. Waits
+// until the copy is there.
+void download(const TensorView& device, const TensorView& host, const Stream& stream);
+
 }  // namespace coda

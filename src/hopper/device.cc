@@ -90,8 +90,12 @@ void DeviceTensor::upload(const TensorView& host, const Stream& stream) {
 }
 
 void DeviceTensor::download(const TensorView& host, const Stream& stream) const {
+  coda::download(view(), host, stream);
+}
+
+void download(const TensorView& device, const TensorView& host, const Stream& stream) {
   const hopper::Context::Scope scope(*shared_context());
-  hopper::copy_to_host(view(), host, stream.handle());
+  hopper::copy_to_host(device, host, stream.handle());
   stream.synchronize();
 }
 

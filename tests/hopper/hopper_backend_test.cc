@@ -270,6 +270,9 @@ TEST_F(HopperBackendTest, WhatTheCopyEngineCannotAddressIsCopiedThereAndBack) {
     for (size_t column = 0; column < 34; ++column)
       EXPECT_EQ(result[row * 34 + column], column < 17 ? 0 : 100 + row);
   }
+  std::vector<uint16_t> again(5 * 34);  // by its view alone, as a session's own result
+  download(y.view(), dense_view(again.data(), DType::bf16, 5, 34), stream);
+  EXPECT_EQ(again, result);
 }
 
 TEST_F(HopperBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
