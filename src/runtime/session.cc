@@ -9,6 +9,7 @@
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
+#include "runtime/aligned_buffer.h"
 #include "runtime/why_unfit.h"
 
 namespace coda {
@@ -21,8 +22,8 @@ bool is_callers(TensorRole role) {
 constexpr std::byte kPoison{0xff};
 
 // Some bytes as a tensor.
-TensorView bytes_view(const BackendMemory& memory, int64_t bytes) {
-  return dense_view(memory.get(), DType::i32, 1, bytes / size_of(DType::i32));
+TensorView bytes_view(std::byte* memory, int64_t bytes) {
+  return dense_view(memory, DType::i32, 1, bytes / size_of(DType::i32));
 }
 
 }  // namespace
@@ -112,11 +113,8 @@ int Session::owner_of(int slot) const {
 
 void Session::place_own() {
   for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results}) {
-    for (const auto& [name, slot] : *slots) {
-      const int at = slot_of(name);
-      memory_[at].view.data = own_.get() + slot.offset;
-      begin_at_[slot.first_step].push_back(at);
-    }
+    for (const auto& [name, slot] : *slots)
+      memory_[slot_of(name)].view.data = own_.get() + slot.offset;
   }
 }
 
@@ -267,7 +265,8 @@ void Session::run(PreparedPhase& phase, const char* name) {
     phase.is_stale = false;
   }
   if (options_.poison) {
-    if (scratch_ != nullptr) backend_.fill(bytes_view(scratch_, scratch_bytes_), kPoison);
+    poison_own(&phase == &forward_);
+    if (scratch_ != nullptr) backend_.fill(bytes_view(scratch_.get(), scratch_bytes_), kPoison);
     for (int slot : phase.overwritten) backend_.fill(resolve(slot), kPoison);
   }
   phase.timings.clear();
@@ -287,7 +286,8 @@ void Session::run(PreparedPhase& phase, const char* name) {
     const int loop = phase.steps[i].loop;
     size_t end = i + 1;
     while (loop >= 0 && end < phase.steps.size() && phase.steps[end].loop == loop) ++end;
-    if (options_.poison) poison_begun(before + static_cast<int>(i), before + static_cast<int>(end));
+    if (options_.poison)
+      poison_results(before + static_cast<int>(i), before + static_cast<int>(end));
     const int64_t blocks = loop < 0 ? 1 : blocks_of(plan_.loops[loop], sizes_);
     for (int64_t block = 0; block < blocks; ++block) {
       if (loop >= 0 && options_.poison) poison_block(loop);
@@ -321,11 +321,27 @@ TensorView Session::part(const TensorView& view, int slot, const RowLoop& loop,
   return rows;
 }
 
-// What is written first by steps [first, end), a loop or one step. Its memory may have been another
-// tensor's until now.
-void Session::poison_begun(int first, int end) {
-  for (auto at = begin_at_.lower_bound(first); at != begin_at_.end() && at->first < end; ++at)
-    for (const int slot : at->second) backend_.fill(memory_[slot].view, kPoison);
+// All but what the backward has of the forward. At once, because what is filled between two steps
+// keeps them from overlapping as they do on a GPU.
+void Session::poison_own(bool forward) {
+  std::map<int64_t, int64_t> kept{{arena_.total_bytes(), 0}};  // from which byte, how many
+  for (const auto* slots : {&arena_.saved, &arena_.results}) {
+    for (const auto& [name, slot] : *slots)
+      if (!forward && slot.phase == Phase::forward) kept[slot.offset] = slot.bytes;
+  }
+  int64_t from = 0;
+  for (const auto& [offset, bytes] : kept) {
+    if (offset > from) backend_.fill(bytes_view(own_.get() + from, offset - from), kPoison);
+    from = offset + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
+}
+
+// Those that steps [first, end) write first: until then other tensors had their memory.
+void Session::poison_results(int first, int end) {
+  for (const auto& [name, slot] : arena_.results) {
+    if (first <= slot.first_step && slot.first_step < end)
+      backend_.fill(memory_[slot_of(name)].view, kPoison);
+  }
 }
 
 // What only the loop sees: the block before must not be read again.

@@ -26,9 +26,10 @@ struct StepTiming {
 
 struct SessionOptions {
   bool timing = false;  // measure each step
-  // Fill what is about to be written with NaN (-1 in integers): the session's own tensors before
-  // the first step that writes them, outputs that are not read as their phase begins. A store that
-  // a backend forgets then shows in the results.
+  // Before each phase fill what it will write with NaN (-1 in integers): of the session's own
+  // memory all that keeps nothing for the phase, and outputs that it does not read; results of the
+  // session's before the step that writes them first. A store that a backend forgets then shows in
+  // the results.
   bool poison = false;
   // Outputs that no step reads before one has written them (gradients that are not added to) are
   // the session's own: view() has them, after the phase that writes them and until the next
@@ -100,7 +101,8 @@ class Session {
   void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
   void share_scratch();
   void run_step(PreparedStep& step, int64_t block);
-  void poison_begun(int first, int end);
+  void poison_own(bool forward);
+  void poison_results(int first, int end);
   void poison_block(int loop);
   // The block's part of a tensor that block 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
@@ -124,8 +126,7 @@ class Session {
   BackendMemory own_;  // the arena's
   BackendMemory scratch_;
   int64_t scratch_bytes_ = 0;
-  std::vector<Memory> memory_;                // as plan_.tensors
-  std::map<int, std::vector<int>> begin_at_;  // step of the arena -> slots that it writes first
+  std::vector<Memory> memory_;                     // as plan_.tensors
   std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
   PreparedPhase forward_;
   PreparedPhase backward_;

@@ -216,6 +216,20 @@ TEST(Session, ResultsMayBeItsOwn) {
     EXPECT_EQ(read_values(session.view("y")), y);
   }
   ToyBackend backend;
+  Plan forgets = toy_plan();
+  forgets.backward.back() = step("store first", {"v", "v"}, {"dw"});
+  Session poisoned(forgets, backend, {{"M", 2}},
+                   {.timing = false, .poison = true, .own_results = true});
+  OwnedTensor one(DType::f32, 2, 3);
+  one.set(1.0);
+  for (const char* given : {"x", "w", "dy"}) poisoned.bind(given, one.view());
+  poisoned.forward();
+  poisoned.backward();
+  const std::vector<double> dw = read_values(poisoned.view("dw"));
+  EXPECT_EQ(dw[0], 1);
+  for (size_t i = 1; i < 6; ++i) EXPECT_TRUE(std::isnan(dw[i]));
+  EXPECT_EQ(read_values(poisoned.view("y")), std::vector<double>(6, 1.0));
+
   const Session adds(toy_plan(), backend, {{"M", 2}}, {.own_results = true});
   EXPECT_FALSE(adds.owns("dw"));
   EXPECT_TRUE(adds.owns("y"));
