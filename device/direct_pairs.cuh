@@ -31,8 +31,8 @@ __device__ __forceinline__ bool has_aligned_pairs(u64 tensor, u32 stride) {
 }
 
 // One plane of such a tensor: two chunks in turn; or a sub-tile's four, where all sub-tiles of the
-// same rows read the same (a table that repeats every 64 columns): those are loaded while the
-// tile's last products are under way.
+// same rows read the same (a table that repeats every 64 columns): those are loaded under the
+// mainloop.
 template <Stored kStored, u32 kSlots = 2>
 struct DirectPairs {
   u64 row[2];  // where the sub-tile's first pair stands in the thread's rows

@@ -85,12 +85,14 @@ struct Mainloop {
     return sum;
   }
 
-  // One warpgroup: accumulates its rows of one tile. `issued` runs when the last wgmma has been
-  // issued: from then on another warpgroup's may queue behind it. On return the accumulators are
-  // complete and all stages released.
-  template <class Issued>
+  // One warpgroup: accumulates its rows of one tile. `begun` runs when the first K block's wgmma
+  // have been issued, under which it may load; `issued` when the last has: from then on another
+  // warpgroup's may queue behind it. On return the accumulators are complete and all stages
+  // released.
+  template <class Begun, class Issued>
   __device__ __forceinline__ void multiply(u32 k_blocks, u32 warpgroup_row, u32 rank, State& state,
-                                           Accumulators& accumulators, Issued issued) const {
+                                           Accumulators& accumulators, Begun begun,
+                                           Issued issued) const {
     constexpr Major kMajorA = kConfig.major_a();
     constexpr Major kMajorB = kConfig.major_b();
     // Only a descriptor's low half has the address, and no step leaves it. The shuffles keep the
@@ -127,6 +129,7 @@ struct Mainloop {
     // accumulators: else they would be live from tile to tile, and no epilogue could use the
     // registers of those that it has consumed.
     multiply_block(Constant<1>{});
+    begun();
     u32 previous = state.stage;
     state.advance();
     for (u32 left = k_blocks - 1; left != 0; --left) {

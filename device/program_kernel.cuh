@@ -210,10 +210,22 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       if constexpr (kStreams) {
         if (thread == 0 && (kPingPong || consumer == 0)) streamer.begin_tile();
       }
-      mainloop.multiply(k_blocks, own_row, rank, state, accumulators, [&] {
-        if constexpr (kPingPong) MainloopTurn::leave(consumer);
-        Space::begin_tile(arguments, rows, position);
-      });
+      // What the epilogue knows of rows is loaded under the mainloop; tables' rows, which lie
+      // anywhere, take longer than its last blocks. But a ping-pong warpgroup has the tensor cores
+      // for itself, and would leave them idle while it waits for an index: it does this when the
+      // other has its turn.
+      const auto begin_tile = [&] { Space::begin_tile(arguments, rows, position); };
+      mainloop.multiply(
+          k_blocks, own_row, rank, state, accumulators,
+          [&] {
+            if constexpr (!kPingPong) begin_tile();
+          },
+          [&] {
+            if constexpr (kPingPong) {
+              MainloopTurn::leave(consumer);
+              begin_tile();
+            }
+          });
       if constexpr (kPingPong) EpilogueTurn::enter(consumer);
       ring.template transform<Space>(arguments, rows, position, ring_consumer, accumulators, [&] {
         if constexpr (kPingPong) EpilogueTurn::leave(consumer);

@@ -38,9 +38,9 @@
 //     struct Rows {};     // per-row values of a thread for one tile
 //     struct SubTile {};  // what a thread carries through one sub-tile: running reductions (given
 //                         // their start by member initialisers), per-column values
-//     // Before the accumulators are waited for. The position is the first chunk's of the first
-//     // sub-tile; the thread also has its row + 64 * block + {0, 8} for every block <
-//     // kConfig.blocks_m().
+//     // Under the mainloop, before the accumulators are waited for. The position is that of the
+//     // first sub-tile's first chunk; the thread also has its row + 64 * block + {0, 8} for every
+//     // block < kConfig.blocks_m().
 //     static void begin_tile(const Arguments&, Rows&, const Position&);
 //     // Before the sub-tile's planes are waited for; the position is its first chunk's.
 //     template <u32 kBlock>
