@@ -82,10 +82,12 @@ inline Values model_inputs(const Block& b, const ModelSizes& sizes, uint64_t see
   return realistic_inputs(b, dims_of(sizes), seed, 16);
 }
 
-// The caller's tensors of a session: inputs on the device, outputs there and on the host.
+// The caller's tensors of a session: inputs on the device, outputs there and on the host. Outputs
+// that are the session's own are only on the host.
 class BoundTensors {
  public:
-  BoundTensors(Session& session, const Values& inputs, const Stream& stream) : stream_(stream) {
+  BoundTensors(Session& session, const Values& inputs, const Stream& stream)
+      : session_(session), stream_(stream) {
     for (const PlanTensor& t : session.plan().tensors) {
       const bool is_callers = t.role == TensorRole::input || t.role == TensorRole::parameter ||
                               t.role == TensorRole::output;
@@ -97,6 +99,10 @@ class BoundTensors {
                 given != inputs.end()
                     ? given->second
                     : std::vector<double>(static_cast<size_t>(shape.rows * shape.cols), NAN));
+      if (session.owns(name)) {
+        own_.push_back(name);
+        continue;
+      }
       DeviceTensor& tensor = on_device_[name] =
           DeviceTensor(t.decl.dtype, shape.rows, shape.cols, stream);
       if (t.role == TensorRole::output) {
@@ -115,11 +121,18 @@ class BoundTensors {
   // Waits; what the session has written, with the inputs.
   Tensors download() {
     for (const std::string& name : outputs_) on_device_.at(name).download(on_host(name), stream_);
+    for (const std::string& name : own_) {
+      TensorView host = session_.view(name);
+      host.data = host_.data(name);
+      host.row_stride = host.cols;
+      coda::download(session_.view(name), host, stream_);
+    }
     stream_.synchronize();
     return host_;
   }
 
   const std::vector<std::string>& outputs() const { return outputs_; }
+  const std::vector<std::string>& own() const { return own_; }
 
  private:
   TensorView on_host(const std::string& name) {
@@ -128,10 +141,12 @@ class BoundTensors {
     return view;
   }
 
+  Session& session_;
   Stream stream_;
   Tensors host_;
   std::map<std::string, DeviceTensor> on_device_;
   std::vector<std::string> outputs_;
+  std::vector<std::string> own_;
 };
 
 inline void run_both_phases(Session& session) {

@@ -42,12 +42,12 @@ struct ModelSession {
   std::optional<Session> session;
   std::optional<BoundTensors> tensors;
 
-  explicit ModelSession(size_t which) {
+  explicit ModelSession(size_t which, bool own_results = false) {
     const ModelSizes sizes = session_sizes();
     const Plan plan = plan_of(plan_cases()[which], sizes, DType::bf16, block);
     backend->use_stream(stream);
     session.emplace(plan, *backend, dims_of(sizes),
-                    SessionOptions{.timing = false, .poison = true});
+                    SessionOptions{.timing = false, .poison = true, .own_results = own_results});
     tensors.emplace(*session, model_inputs(block, sizes, 7), stream);
   }
 
@@ -77,6 +77,27 @@ TEST_P(SessionOnGpu, EveryRunAndACapturedOneGiveTheSameBits) {
     graph.run();
     EXPECT_THAT(different(first, model.tensors->download()), IsEmpty()) << "in captured run " << i;
   }
+}
+
+TEST_P(SessionOnGpu, ItsOwnResultsHaveTheSameBitsInLessMemory) {
+  ModelSession bound(GetParam());
+  bound.run();
+  const Tensors expected = bound.tensors->download();
+  ModelSession own(GetParam(), true);
+  ASSERT_FALSE(own.tensors->own().empty());
+  for (int i = 0; i < 3; ++i) {
+    own.run();
+    EXPECT_THAT(different(expected, own.tensors->download()), IsEmpty()) << "in run " << i;
+  }
+  const auto bytes = [](const ModelSession& model) {
+    int64_t sum = model.session->arena().total_bytes();
+    for (const std::string& name : model.tensors->outputs()) {
+      const TensorView view = model.session->view(name);
+      sum += view.rows * view.row_stride * size_of(view.dtype);
+    }
+    return sum;
+  };
+  EXPECT_LT(bytes(own), bytes(bound));
 }
 
 // Work of somebody else on another stream: products that fill the GPU, and copies.
