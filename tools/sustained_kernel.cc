@@ -41,7 +41,7 @@ constexpr double kLimited = 450e12;
 constexpr double kBriefMicroseconds = 100;
 
 // The time of a long run that comes from a short visit's, where the fastest took `least`.
-double long_run(double microseconds, double least, const hopper::GemmChoice& choice) {
+double when_long(double microseconds, double least, const hopper::GemmChoice& choice) {
   if (least > kBriefMicroseconds)
     return least * std::pow(microseconds / least, kRemains) * shape_factor(choice);
   const bool is_cooperative = choice.schedule == device::Schedule::cooperative;
@@ -59,7 +59,7 @@ double flops_of(const nlohmann::ordered_json& kernel) {
 
 }  // namespace
 
-SustainedKernel sustained(const nlohmann::ordered_json& kernel) {
+SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::string& long_run) {
   SustainedKernel result;
   double brief = std::numeric_limits<double>::infinity();
   for (const auto& one : kernel["choices"])
@@ -70,21 +70,30 @@ SustainedKernel sustained(const nlohmann::ordered_json& kernel) {
     const auto choice = hopper::parse_choice(one["configuration"].get<std::string>());
     if (!choice) continue;
     double microseconds = one["microseconds"];
-    if (is_limited) microseconds = long_run(microseconds, brief, *choice);
+    if (is_limited) microseconds = when_long(microseconds, brief, *choice);
     result.choices.push_back({*choice, microseconds});
     least = std::min(least, microseconds);
   }
-  const std::string chosen = kernel["chosen"];
-  const auto own = std::find_if(
-      result.choices.begin(), result.choices.end(),
-      [&](const hopper::TimedChoice& one) { return hopper::code(one.choice) == chosen; });
-  if (own == result.choices.end()) return result;
-  result.regret = own->microseconds / least - 1;
-  // What differs by less than the noise is as fast: then the model decides.
-  constexpr double kNoise = 1.02;
-  if (own->microseconds <= kNoise * least) {
-    own->microseconds = least;
-    std::rotate(result.choices.begin(), own, own + 1);
+  const auto place_of = [&](const std::string& code) {
+    return std::find_if(
+        result.choices.begin(), result.choices.end(),
+        [&](const hopper::TimedChoice& one) { return hopper::code(one.choice) == code; });
+  };
+  const auto put_first = [&](auto place) {
+    place->microseconds = least;
+    std::rotate(result.choices.begin(), place, place + 1);
+  };
+  const auto own = place_of(kernel["chosen"]);
+  if (own != result.choices.end()) {
+    result.regret = own->microseconds / least - 1;
+    // What differs by less than the noise is as fast: then the model decides.
+    constexpr double kNoise = 1.02;
+    if (own->microseconds <= kNoise * least) put_first(own);
+  }
+  if (const auto fastest = hopper::parse_choice(long_run)) {
+    // It may not have been among those that the visits went on with.
+    if (place_of(long_run) == result.choices.end()) result.choices.push_back({*fastest, least});
+    put_first(place_of(long_run));
   }
   return result;
 }

@@ -16,7 +16,8 @@ struct SustainedKernel {
   double regret = 0;  // of the model's own choice: the share by which it is slower than the fastest
 };
 
-// Of a kernel as json_of has it.
-SustainedKernel sustained(const nlohmann::ordered_json& kernel);
+// Of a kernel as json_of has it. `long_run` is the configuration that a long run found the fastest:
+// it comes first; empty if there was none.
+SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::string& long_run);
 
 }  // namespace coda::tools

@@ -60,9 +60,16 @@ const Json* TableLog::find(const hopper::KernelClass& kernel) const {
   return found == kernels_.end() ? nullptr : &found->second;
 }
 
+std::string TableLog::long_run(const hopper::KernelClass& kernel) const {
+  const auto found = long_runs_.find(key_of(kernel.name, hopper::text(kernel.extents)));
+  return found == long_runs_.end() ? "" : found->second;
+}
+
 void TableLog::keep(const Json& one) {
   if (is_text(one, "measured_on")) measured_on_ = one["measured_on"];
   if (is_kernel(one)) kernels_[key_of(one["class"], one["extents"])] = one;
+  if (is_text(one, "class") && is_text(one, "extents") && is_text(one, "long_run"))
+    long_runs_[key_of(one["class"], one["extents"])] = one["long_run"];
 }
 
 }  // namespace coda::tools

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was timed for the shipped table, a line each as JSON, so that a later run goes on where one
-// ended: kernels, as json_of has them, and before them what they were timed on.
+// ended: kernels, as json_of has them, and before them what they were timed on. Lines that somebody
+// adds by hand may say what a long run found: {"class": .., "extents": .., "long_run": ..}, the
+// fastest configuration of a kernel.
 #pragma once
 
 #include <fstream>
@@ -22,6 +24,8 @@ class TableLog {
 
   // Null if there is none.
   const nlohmann::ordered_json* find(const hopper::KernelClass& kernel) const;
+  // The fastest configuration of a long run, as hopper::code writes it; empty if there was none.
+  std::string long_run(const hopper::KernelClass& kernel) const;
   const std::string& measured_on() const { return measured_on_; }
 
  private:
@@ -32,6 +36,7 @@ class TableLog {
   std::ofstream out_;
   std::string measured_on_;
   std::map<std::string, nlohmann::ordered_json> kernels_;
+  std::map<std::string, std::string> long_runs_;
 };
 
 }  // namespace coda::tools

@@ -76,7 +76,7 @@ void make_table(const TableFlags& flags, measure::TuneOptions options) {
     const hopper::KernelClass kernel = measure::class_of(job);
     const nlohmann::ordered_json* timed = log.find(kernel);
     if (timed == nullptr) continue;
-    SustainedKernel own = sustained(*timed);
+    SustainedKernel own = sustained(*timed, log.long_run(kernel));
     rows.set(kernel, std::move(own.choices));
     regret += own.regret;
     ++done;

@@ -144,6 +144,16 @@ TEST_F(KernelCommands, TuneMakesTheTableOfWhatWasTimed) {
                                "128x128p12s6 225.00\n"));
   EXPECT_THAT(table, HasSubstr("\ntn p2 s3 w2 | 16384x5632x2048 | "));
   EXPECT_EQ(run_coda(command + Words{"h64"}).status, 1);  // others are to be timed
+
+  // What somebody found by a long run comes first.
+  folder_.write("table.cc.jsonl",
+                log + "\n" +
+                    R"({"class":"tn p2 h64 s2 d2 w2","extents":"16384x1024x2048",)"
+                    R"("long_run":"128x128p12s6"})");
+  EXPECT_EQ(run_coda(command + Words{"w2 | 16384x1024x2048"}).status, 0);
+  EXPECT_THAT(read_bytes(folder_ / "table.cc"),
+              HasSubstr("\ntn p2 h64 s2 d2 w2 | 16384x1024x2048 | 128x128p12s6 214.05 "
+                        "128x256c21s3 214.05\n"));
   EXPECT_THAT(run_coda(command + Words{"no such"}).err, HasSubstr("no kernel of the table has"));
 }
 
