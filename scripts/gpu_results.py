@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # What the suites check, in the order of the document; others follow by name.
 ABOUT = {
+    "Device": "the device that these ran on",
     "WrittenPrograms": "the benchmark's and the examples' programs, aligned, ragged and tiny",
     "PlanPrograms": "every program of the LLaMA and GPT-2 plans, alone",
     "RandomPrograms": "random programs and shapes",
@@ -98,7 +99,7 @@ def document(root, commit, date, logs):
     if total["skipped"]:
         result += f", {total['skipped']} skipped"
     order = [name for name in ABOUT if name in counts]
-    order += sorted(name for name in counts if name not in ABOUT and name != "Device")
+    order += sorted(name for name in counts if name not in ABOUT)
     lines = ["# The last run of the GPU tests", "",
              "Written by `scripts/gpu_results.py`, which `make test-gpu` runs.", "",
              "| | |", "|---|---|",
