@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explained_plan.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -160,14 +161,17 @@ DimValues parse_sizes(const std::vector<std::string>& sizes) {
     const bool is_number = equals != std::string::npos &&
                            std::from_chars(word.data() + equals + 1, end, value).ptr == end &&
                            value > 0;
-    require(is_number,
-            "--sizes: '" + word + "' is no size; write NAME=NUMBER, from 1 on, as in M=2048,D=576");
-    require(value <= INT32_MAX,
-            "--sizes: '" + word + "' is too large; sizes are at most 2147483647");
+    // A wrong command line, as every option that cannot be read.
+    const auto expect = [](bool holds, const std::string& otherwise) {
+      if (!holds) throw CLI::ValidationError("--sizes", otherwise);
+    };
+    expect(is_number,
+           "'" + word + "' is no size; write NAME=NUMBER, from 1 on, as in M=2048,D=576");
+    expect(value <= INT32_MAX, "'" + word + "' is too large; sizes are at most 2147483647");
     const auto [known, is_new] = values.emplace(word.substr(0, equals), value);
-    require(is_new || known->second == value, "--sizes: " + known->first + " is given twice, as " +
-                                                  std::to_string(known->second) + " and " +
-                                                  std::to_string(value) + ": give it once");
+    expect(is_new || known->second == value, known->first + " is given twice, as " +
+                                                 std::to_string(known->second) + " and " +
+                                                 std::to_string(value) + ": give it once");
   }
   return values;
 }

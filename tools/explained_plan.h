@@ -50,7 +50,7 @@ std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients);
 
-// "M=2048,D=576".
+// "M=2048,D=576". Throws CLI::ValidationError for words that are no sizes or contradict each other.
 DimValues parse_sizes(const std::vector<std::string>& sizes);
 
 // `title` is what is explained, `how` its sizes and settings.

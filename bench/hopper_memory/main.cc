@@ -2,6 +2,7 @@
 // What bounds programs without a product, and what surrounds all programs: bytes a second against a
 // copy on the device, the host's time for a launch, dependent launches, the time to the first
 // result. A line a figure on the terminal, a JSON object in a file.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
@@ -23,35 +24,6 @@ struct Options {
   int64_t tokens = kTokens;  // of blocks
   double seconds = 0.2;
 };
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (!flag.starts_with("--")) {
-      options.what = flag;
-      continue;
-    }
-    require(i + 1 < argc, flag + " takes a value");
-    const std::string value = argv[++i];
-    if (flag == "--rows") {
-      options.rows = value;
-    } else if (flag == "--json") {
-      options.json = value;
-    } else if (flag == "--hidden") {
-      options.hidden = std::stoll(value);
-    } else if (flag == "--tokens") {
-      options.tokens = std::stoll(value);
-    } else if (flag == "--seconds") {
-      options.seconds = std::stod(value);
-    } else {
-      throw Error("unknown flag " + flag +
-                  "; after one of ready, launches, bandwidth, block there are --rows TEXT, "
-                  "--hidden D, --tokens M (of block), --seconds S and --json FILE");
-    }
-  }
-  return options;
-}
 
 int run(const Options& options) {
   auto state = std::make_shared<hopper::HopperState>();
@@ -97,9 +69,21 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace coda::hopper_memory
 
-int main(int argc, char** argv) try {
-  return coda::hopper_memory::run(coda::hopper_memory::parse(argc, argv));
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "hopper_memory: %s\n", error.what());
-  return 2;
+int main(int argc, char** argv) {
+  coda::hopper_memory::Options options;
+  CLI::App app("What bounds programs without a product, and what surrounds all programs, on a GPU");
+  app.add_option("what", options.what, "one part alone")
+      ->check(CLI::IsMember({"ready", "launches", "bandwidth", "block"}));
+  app.add_option("--rows", options.rows, "of bandwidth: only cases whose row contains this");
+  app.add_option("--hidden", options.hidden, "only 2048, 4096 or 8192");
+  app.add_option("--tokens", options.tokens, "rows of blocks, M")->capture_default_str();
+  app.add_option("--seconds", options.seconds, "sustained, each")->capture_default_str();
+  app.add_option("--json", options.json, "file for the results");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return coda::hopper_memory::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "hopper_memory: %s\n", error.what());
+    return 2;
+  }
 }

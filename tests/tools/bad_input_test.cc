@@ -147,7 +147,7 @@ TEST_F(BadInput, SizesBeyondWhatCanBeCounted) {
   expect_train_refuses({"--data", data, "--layers", "10000", "--hidden", "2048", "--mlp", "8192"},
                        1, {"weights", "GB", "make the model smaller"});
   const std::string program = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection";
-  expect_one_line(run_coda({"explain", program + ".coda", "--sizes", "M=4294967296,D=64"}), 1,
+  expect_one_line(run_coda({"explain", program + ".coda", "--sizes", "M=4294967296,D=64"}), 2,
                   {"M=4294967296", "2147483647"});
   EXPECT_EQ(run_coda({"explain", program + ".coda", "--sizes", "M=2147483647,D=2147483647"}).status,
             0);
