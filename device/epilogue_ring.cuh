@@ -177,7 +177,6 @@ struct EpilogueRing {
     Position position = tile;
     position.row += kBlock * kWgmmaM;
     position.column += kFirst;
-    position.sub_tile = kIndex % kColumns;
     // A shuffle hides what sub-tiles have in common: the assembler would keep masks and addresses
     // of all of them in registers, which it then spills.
     position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);

@@ -220,8 +220,6 @@ struct Position {
   u32 thread = 0;   // of the warpgroup
   u32 rows = 0;     // of the space
   u32 columns = 0;  // of the space: base columns
-  // Sub-tiles of the tile that lie to the left of this one: known when the kernel is compiled.
-  u32 sub_tile = 0;
 
   // Sub-tiles start at multiples of 64 columns and rows: the numbers of the partials.
   constexpr u32 partial_column() const { return column / kSubTileColumns; }
