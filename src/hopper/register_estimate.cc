@@ -64,10 +64,13 @@ uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& sp
 
 bool keeps_tables(const ProgramSizes& sizes, const SpaceAnalysis& space, const GemmConfig& config) {
   if (space.repeated_planes == 0 || !space.loads_ahead) return false;
+  // A ping-pong tile's epilogue is hidden; and beside five stages such kernels spilled.
+  if (config.schedule == Schedule::ping_pong) return false;
   // With several blocks of rows there are as many tables.
   if (config.blocks_m() != 1 || device::sub_tile_columns(config, space.shape()) == 1) return false;
-  // Four chunks of eight values instead of two, and addresses that are gone by then.
-  constexpr uint32_t kMore = 12;
+  // Four chunks of eight values instead of two, less addresses that are gone by then: what spilled
+  // (two scales of rows beside RoPE's two tables) is not admitted.
+  constexpr uint32_t kMore = 15;
   return registers_of(sizes, space, config) + kMore * space.repeated_planes <= kMostRegisters;
 }
 

@@ -23,7 +23,8 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
 uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& space,
                               const device::GemmConfig& config);
 
-// Whether tables that all sub-tiles beside each other read are loaded once a tile and kept.
+// Whether a cooperative tile loads tables that all sub-tiles beside each other read once, ahead of
+// all of them, and keeps them.
 bool keeps_tables(const ProgramSizes& sizes, const SpaceAnalysis& space,
                   const device::GemmConfig& config);
 

@@ -44,6 +44,53 @@ TEST(GemmEmitter, GoldenTextOfATableThatIsKept) {
   expect_golden("rope_kept.cu", lower(measured_program("rope_2048"), kSizes, options));
 }
 
+// ... unless a thread has too many other values for that, or the tile's epilogue is hidden anyway:
+// then a chunk ahead, head by head.
+TEST(GemmEmitter, ATableIsKeptWhereThereAreRegistersForIt) {
+  struct Epilogue {
+    std::string scales;  // of z
+    std::string more;    // of the result
+    bool is_kept;
+  };
+  const std::string sum = "\n  row_partial(p, sum(z * z))";
+  const Epilogue epilogues[] = {
+      {"", "", true},
+      {" * per_row(r[M])", "", true},
+      {" * per_row(r[M]) * per_row(s[M])", "", false},
+      {" + per_column(b[2048])", "", false},
+      {"", sum, true},
+      {" * per_row(r[M])", sum, false},
+  };
+  std::set<std::string> texts;
+  for (const Epilogue& one : epilogues) {
+    const Program program = parse_program(
+        "program rope {\n  z = gemm(h[M, K]:bf16, w[2048, K]:bf16, nt)" + one.scales + R"(
+  cos = tile(cos[S, 64], rows=position[M], repeat=16)
+  sin = tile(sin[S, 64], rows=position, repeat=16)
+  first, second = split_pairs(z, 128)
+  result = merge_pairs(first * cos - second * sin, second * cos + first * sin, 128)
+  store(q:bf16, result))" +
+        one.more + "\n}\n");
+    for (const std::string choice :
+         {"128x256c21s3", "128x256c12s3", "128x256c21s4", "64x256p21s5"}) {
+      LowerOptions options;
+      options.choice = parse_choice(choice);
+      std::string text;
+      try {
+        text = lower(program, kSizes, options).front().source;
+      } catch (const Error&) {
+        continue;  // no room for the ring
+      }
+      const bool is_kept = text.find("DirectPairs<Stored::f32, kChunks> cos;") != std::string::npos;
+      EXPECT_NE(is_kept, text.find("load_ahead") != std::string::npos) << text;
+      const bool is_cooperative = options.choice->schedule == device::Schedule::cooperative;
+      EXPECT_EQ(is_kept, one.is_kept && is_cooperative) << choice << one.scales << one.more;
+      texts.insert(text);
+    }
+  }
+  expect_no_defects(texts);
+}
+
 // What is compiled for one batch serves every other: sizes are in the numbers only.
 TEST(GemmEmitter, TextDoesNotDependOnSizes) {
   for (const std::string name : {"residual_norm", "swiglu", "swiglu_backward", "loss"}) {
