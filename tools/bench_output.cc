@@ -44,15 +44,15 @@ void print_table(const Measured& measured) {
     if ((peer.*regime.times).median_ms == 0) continue;
     fmt::print("\n{:28} {:>30} {:>8} {:>12}{}\n", regime.name, "ms (10 % to 90 %)", "ratio",
                measured.flops > 0 ? "TFLOP/s" : "GB/s",
-               regime.times == &Candidate::sustained ? "   MHz     W" : "");
+               regime.times == &Candidate::sustained ? "   MHz     W" : "   MHz");
     for (const Candidate& candidate : measured.candidates) {
       const Spread& times = candidate.*regime.times;
       const double rate = measured.flops > 0 ? measured.flops * 1e-9 : measured.moved_bytes * 1e-6;
       fmt::print("{:28} {:>30} {:8.3f} {:12.{}f}", candidate.name, times_text(times),
                  times.median_ms / (peer.*regime.times).median_ms, rate / times.median_ms,
                  rate / times.median_ms < 10 ? 3 : 0);
-      if (regime.times == &Candidate::sustained)
-        fmt::print(" {:5.0f} {:5.0f}", candidate.clock_mhz, candidate.watts);
+      fmt::print(" {:5.0f}", times.mhz);
+      if (regime.times == &Candidate::sustained) fmt::print(" {:5.0f}", candidate.watts);
       fmt::print("\n");
     }
   }

@@ -73,7 +73,7 @@ std::vector<double> measure_bandwidth(std::shared_ptr<hopper::HopperState> state
                              {"low_ms", ours.sustained.low_ms},
                              {"high_ms", ours.sustained.high_ms},
                              {"copy_ms", copy.sustained.median_ms},
-                             {"sm_mhz", ours.clock_mhz}}
+                             {"sm_mhz", ours.sustained.mhz}}
                   .dump()
            << "\n";
     } catch (const Error& error) {

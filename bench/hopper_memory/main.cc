@@ -39,7 +39,8 @@ int run(const Options& options) {
   if (wants("ready")) measure_ready(state, json);
   if (options.what == "ready") return 0;
   const measure::PowerMeter power;
-  measure::Timer timer(state->stream, power);
+  measure::SmClock clock(state);
+  measure::Timer timer(state->stream, power, &clock);
   std::printf("%s, driver API %s\n", state->context->info().name.c_str(),
               hopper::cuda_version_text(hopper::driver().version).c_str());
   if (wants("launches")) measure_launches(state, json);

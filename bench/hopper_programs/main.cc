@@ -125,7 +125,7 @@ class Table {
                          const Candidate& peer, double flops) {
     std::printf("%-34s M %5ld D %5ld  cuBLAS %9.4f ms %4.0f TF %4.0f MHz", row.c_str(), tokens,
                 hidden, peer.sustained.median_ms, flops / peer.sustained.median_ms * 1e-9,
-                peer.clock_mhz);
+                peer.sustained.mhz);
   }
   void print(const Candidate& candidate, const Candidate& peer) const {
     std::printf("  |  %s %.3f", candidate.name.c_str(),
@@ -135,7 +135,8 @@ class Table {
     if (options_.interleaved)
       std::printf(" interleaved %.3f",
                   candidate.interleaved.median_ms / peer.interleaved.median_ms);
-    std::printf(" %4.0f MHz", candidate.clock_mhz);
+    std::printf(" %4.0f MHz", candidate.sustained.mhz);
+    if (!options_.no_cool) std::printf(", cool %4.0f of %4.0f", candidate.cool.mhz, peer.cool.mhz);
   }
   static void end_line() {
     std::printf("\n");

@@ -56,7 +56,7 @@ void Report::add(const Shape& shape, const std::vector<Candidate*>& peers,
       print_regime(candidate->sustained, sustained, shape.flops());
       print_regime(candidate->cool, cool, shape.flops());
       print_regime(candidate->interleaved, interleaved, shape.flops());
-      std::printf(" %4.0f | %3.0f\n", candidate->clock_mhz, candidate->watts);
+      std::printf(" %4.0f | %3.0f\n", candidate->sustained.mhz, candidate->watts);
     }
     if (json_ == nullptr) continue;
     std::fprintf(json_, "{\"shape\": \"%s\", \"candidate\": \"%s\"", shape.name().c_str(),
@@ -70,7 +70,7 @@ void Report::add(const Shape& shape, const std::vector<Candidate*>& peers,
     regime("sustained", candidate->sustained, sustained);
     regime("cool", candidate->cool, cool);
     regime("interleaved", candidate->interleaved, interleaved);
-    std::fprintf(json_, ", \"mhz\": %.0f, \"watts\": %.1f}\n", candidate->clock_mhz,
+    std::fprintf(json_, ", \"mhz\": %.0f, \"watts\": %.1f}\n", candidate->sustained.mhz,
                  candidate->watts);
   }
   std::fflush(stdout);

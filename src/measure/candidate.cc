@@ -36,8 +36,8 @@ nlohmann::ordered_json to_json(const Candidate& candidate) {
     json[name + "_ms"] = times.median_ms;
     json[name + "_low_ms"] = times.low_ms;
     json[name + "_high_ms"] = times.high_ms;
+    if (times.mhz > 0) json[name + "_mhz"] = times.mhz;
   }
-  if (candidate.clock_mhz > 0) json["sm_mhz"] = candidate.clock_mhz;
   if (candidate.watts > 0) json["watts"] = candidate.watts;
   return json;
 }

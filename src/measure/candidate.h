@@ -14,6 +14,7 @@ struct Spread {
   double median_ms = 0;
   double low_ms = 0;   // 10th percentile
   double high_ms = 0;  // 90th percentile
+  double mhz = 0;      // the SMs' clock meanwhile, median; 0: not read
 };
 Spread spread(std::vector<double> samples);
 
@@ -23,8 +24,7 @@ struct Candidate {
   Spread interleaved{};
   Spread cool{};
   Spread sustained{};
-  double clock_mhz = 0;  // the next two in the sustained regime
-  double watts = 0;
+  double watts = 0;  // in the sustained regime
 };
 
 // Its name and the regimes in which it has been timed: {"candidate": ..., "sustained_ms": ...}.

@@ -9,6 +9,7 @@
 #include "hopper/launched_kernel.h"
 #include "measure/gpu_timer.h"
 #include "measure/power_meter.h"
+#include "measure/sm_clock.h"
 
 namespace coda::measure {
 
@@ -29,6 +30,7 @@ class Gpu {
   std::shared_ptr<hopper::HopperState> state_;
   hopper::Context::Scope scope_;
   PowerMeter power_;
+  SmClock clock_;
   Timer timer_;
 };
 

@@ -12,8 +12,6 @@ namespace coda::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Samples = std::map<Candidate*, std::vector<double>>;
-
 // Watts between the first and the last time that the counter was seen to move: it moves about ten
 // times a second, so that its values at any two moments would be up to a tenth too old.
 class EnergyWatch {
@@ -59,8 +57,22 @@ void shuffle(std::vector<Candidate*>& candidates) {
 
 }  // namespace
 
-Timer::Timer(hopper::DriverHandle stream, const PowerMeter& power)
-    : stream_(stream), power_(power) {
+// Of each candidate in one regime.
+struct Timer::Samples {
+  std::map<Candidate*, std::vector<double>> times;
+  std::map<Candidate*, std::vector<double>> clocks;
+
+  void keep(Spread Candidate::* regime) const {
+    for (const auto& [candidate, ms] : times) {
+      candidate->*regime = spread(ms);
+      const auto mhz = clocks.find(candidate);
+      if (mhz != clocks.end()) (candidate->*regime).mhz = spread(mhz->second).median_ms;
+    }
+  }
+};
+
+Timer::Timer(hopper::DriverHandle stream, const PowerMeter& power, SmClock* clock)
+    : stream_(stream), power_(power), clock_(clock) {
   hopper::check_driver(hopper::driver().event_create(&start_, 0), "making an event");
   hopper::check_driver(hopper::driver().event_create(&stop_, 0), "making an event");
 }
@@ -71,9 +83,11 @@ Timer::~Timer() {
 }
 
 void Timer::enqueue(Candidate& candidate, int calls) {
+  if (clock_) clock_->mark_start();
   hopper::check_driver(hopper::driver().event_record(start_, stream_), "timing a kernel");
   for (int i = 0; i < calls; ++i) candidate.launch(set_++);
   hopper::check_driver(hopper::driver().event_record(stop_, stream_), "timing a kernel");
+  if (clock_) clock_->mark_end();
 }
 
 double Timer::elapsed_ms() const {
@@ -86,6 +100,11 @@ double Timer::elapsed_ms() const {
 double Timer::burst(Candidate& candidate, int calls) {
   enqueue(candidate, calls);
   return elapsed_ms() / calls;
+}
+
+void Timer::sample(Samples& samples, Candidate& candidate, int calls) {
+  samples.times[&candidate].push_back(burst(candidate, calls));
+  if (clock_) samples.clocks[&candidate].push_back(clock_->mhz());
 }
 
 int Timer::calls_for(Candidate& candidate, double ms) {
@@ -101,11 +120,9 @@ void Timer::interleaved(std::vector<Candidate*> candidates, int rounds, double b
   Samples samples;
   for (int round = 0; round < rounds; ++round) {
     shuffle(candidates);
-    for (Candidate* candidate : candidates) {
-      samples[candidate].push_back(burst(*candidate, calls[candidate]));
-    }
+    for (Candidate* candidate : candidates) sample(samples, *candidate, calls[candidate]);
   }
-  for (auto& [candidate, times] : samples) candidate->interleaved = spread(times);
+  samples.keep(&Candidate::interleaved);
 }
 
 void Timer::cool(std::vector<Candidate*> candidates, int rounds) {
@@ -116,16 +133,15 @@ void Timer::cool(std::vector<Candidate*> candidates, int rounds) {
     shuffle(candidates);
     for (Candidate* candidate : candidates) {
       std::this_thread::sleep_for(std::chrono::milliseconds(40));
-      samples[candidate].push_back(burst(*candidate, calls[candidate]));
+      sample(samples, *candidate, calls[candidate]);
     }
   }
-  for (auto& [candidate, times] : samples) candidate->cool = spread(times);
+  samples.keep(&Candidate::cool);
 }
 
 void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int repetitions,
                       double heat_seconds) {
   Samples samples;
-  std::map<Candidate*, std::vector<double>> clocks;
   std::map<Candidate*, std::vector<double>> watts;
   std::map<Candidate*, int> calls;
   for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, 20.0);
@@ -143,21 +159,19 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
       const double settling = std::max(std::min(0.2, seconds / 2), seconds / 5);
       while (seconds_since(start) < seconds) {
         enqueue(*candidate, calls[candidate]);
-        const double mhz = power_.sm_clock_mhz();  // while it runs
+        const double reported_mhz = power_.sm_clock_mhz();  // while it runs
         const double ms = elapsed_ms() / calls[candidate];
+        const double mhz = clock_ ? clock_->mhz() : reported_mhz;
         if (seconds_since(start) < settling) continue;
         energy.sample();
-        samples[candidate].push_back(ms);
-        clocks[candidate].push_back(mhz);
+        samples.times[candidate].push_back(ms);
+        samples.clocks[candidate].push_back(mhz);
       }
       watts[candidate].push_back(energy.watts());
     }
   }
-  for (auto& [candidate, times] : samples) {
-    candidate->sustained = spread(times);
-    candidate->clock_mhz = spread(clocks[candidate]).median_ms;
-    candidate->watts = spread(watts[candidate]).median_ms;
-  }
+  samples.keep(&Candidate::sustained);
+  for (const auto& [candidate, drawn] : watts) candidate->watts = spread(drawn).median_ms;
 }
 
 }  // namespace coda::measure

@@ -12,13 +12,15 @@
 #include "hopper/driver_api.h"
 #include "measure/candidate.h"
 #include "measure/power_meter.h"
+#include "measure/sm_clock.h"
 
 namespace coda::measure {
 
 class Timer {
  public:
-  // Candidates launch on `stream`, in the calling thread's context.
-  Timer(hopper::DriverHandle stream, const PowerMeter& power);
+  // Candidates launch on `stream`, in the calling thread's context. Clocks are read by `clock`, on
+  // the same stream; without it, in the sustained regime, from the driver.
+  Timer(hopper::DriverHandle stream, const PowerMeter& power, SmClock* clock = nullptr);
   ~Timer();
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
@@ -32,11 +34,14 @@ class Timer {
  private:
   void enqueue(Candidate& candidate, int calls);
   double burst(Candidate& candidate, int calls);
+  struct Samples;
+  void sample(Samples& samples, Candidate& candidate, int calls);
   int calls_for(Candidate& candidate, double ms);
   double elapsed_ms() const;  // waits for the last call
 
   hopper::DriverHandle stream_;
   const PowerMeter& power_;
+  SmClock* clock_ = nullptr;
   hopper::DriverHandle start_ = nullptr;
   hopper::DriverHandle stop_ = nullptr;
   unsigned set_ = 0;

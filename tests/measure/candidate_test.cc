@@ -33,14 +33,14 @@ TEST(CandidateJson, HasTheRegimesThatWereMeasured) {
   EXPECT_EQ(json["cool_ms"], 2);
   EXPECT_EQ(json["cool_low_ms"], 1);
   EXPECT_EQ(json["cool_high_ms"], 4);
-  for (const char* key : {"sustained_ms", "interleaved_ms", "sm_mhz", "watts"})
+  for (const char* key : {"sustained_ms", "interleaved_ms", "sustained_mhz", "watts"})
     EXPECT_FALSE(json.contains(key)) << key;
   candidate.sustained.median_ms = 3;
-  candidate.clock_mhz = 1500;
+  candidate.sustained.mhz = 1500;
   candidate.watts = 690;
   const nlohmann::ordered_json hot = to_json(candidate);
   EXPECT_EQ(hot["sustained_ms"], 3);
-  EXPECT_EQ(hot["sm_mhz"], 1500);
+  EXPECT_EQ(hot["sustained_mhz"], 1500);
   EXPECT_EQ(hot["watts"], 690);
 }
 

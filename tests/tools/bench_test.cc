@@ -32,7 +32,7 @@ void expect_figures(const json& result, const std::vector<std::string>& names) {
     EXPECT_GT(one["interleaved_low_ms"], 0);
     EXPECT_LE(one["interleaved_low_ms"], one["interleaved_ms"]);
     EXPECT_LE(one["interleaved_ms"], one["interleaved_high_ms"]);
-    EXPECT_FALSE(one.contains("sm_mhz"));
+    EXPECT_FALSE(one.contains("sustained_mhz"));
   }
   EXPECT_EQ(result["candidates"][0]["ratio"], 1);
   EXPECT_THAT(result["device"], HasSubstr("thread"));

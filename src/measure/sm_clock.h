@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mean clock of the SMs between two marks on a stream, from their own counters of cycles: what
+// the driver reports is a moment's value, of steps of 15 MHz, and late. Milliseconds times this is
+// cycles, which tells a kernel that waits from one that lacks power.
+#pragma once
+
+#include <memory>
+
+#include "hopper/device_memory.h"
+#include "hopper/launched_kernel.h"
+
+namespace coda::measure {
+
+class SmClock {
+ public:
+  explicit SmClock(std::shared_ptr<hopper::HopperState> state);
+
+  // Marks are enqueued on the state's stream, about 3 us each.
+  void mark_start() { mark(0); }
+  void mark_end() { mark(1); }
+  // Of the SMs that both marks ran on, their mean; waits for the stream.
+  double mhz() const;
+
+ private:
+  void mark(uint32_t which);
+
+  std::shared_ptr<hopper::HopperState> state_;
+  hopper::DriverHandle function_ = nullptr;
+  hopper::DeviceMemory stamps_;  // [2][kMostSms] of {cycles, nanoseconds}
+};
+
+}  // namespace coda::measure
