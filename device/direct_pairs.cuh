@@ -46,10 +46,13 @@ struct DirectPairs {
   template <u32 kChunk>
   __device__ __forceinline__ void load() {
 #pragma unroll
-    for (u32 pair = 0; pair < kPairs; ++pair) {
-      chunk[kChunk % kSlots][pair] =
-          load_pair<kStored, true>(row[pair % 2], kChunk * kChunkColumns + 8 * (pair / 2), 2);
-    }
+    for (u32 pair = 0; pair < kPairs; ++pair) load<kChunk, true>(pair, 2);
+  }
+  // One pair, of which the first `inside` elements exist.
+  template <u32 kChunk, bool kAligned = false>
+  __device__ __forceinline__ void load(u32 pair, u32 inside) {
+    chunk[kChunk % kSlots][pair] = load_pair<kStored, kAligned>(
+        row[pair % 2], kChunk * kChunkColumns + 8 * (pair / 2), inside);
   }
 };
 

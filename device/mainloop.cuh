@@ -85,11 +85,12 @@ struct Mainloop {
     return sum;
   }
 
-  // One warpgroup: accumulates its rows of one tile. `begun` runs when the first K block's wgmma
-  // have been issued, under which it may load; `issued` when the last has: from then on another
-  // warpgroup's may queue behind it. On return the accumulators are complete and all stages
-  // released.
-  template <class Begun, class Issued>
+  // One warpgroup: accumulates its rows of one tile. `begun` runs kSteps times, given Constant<0>
+  // to Constant<kSteps - 1>: each when one of the first K blocks' wgmma have been issued, under
+  // which it may load (at once if there is none left). `issued` runs when the last have: from then
+  // on another warpgroup's may queue behind them. On return the accumulators are complete and all
+  // stages released.
+  template <u32 kSteps, class Begun, class Issued>
   __device__ __forceinline__ void multiply(u32 k_blocks, u32 warpgroup_row, u32 rank, State& state,
                                            Accumulators& accumulators, Begun begun,
                                            Issued issued) const {
@@ -129,17 +130,25 @@ struct Mainloop {
     // accumulators: else they would be live from tile to tile, and no epilogue could use the
     // registers of those that it has consumed.
     multiply_block(Constant<1>{});
-    begun();
     u32 previous = state.stage;
     state.advance();
-    for (u32 left = k_blocks - 1; left != 0; --left) {
+    const auto next_block = [&] {
       multiply_block(Constant<0>{});
       // One group stays in flight, so the tensor cores never wait for this warpgroup.
       wgmma_wait<1>();
       release.stage(previous);
       previous = state.stage;
       state.advance();
-    }
+    };
+    u32 left = k_blocks - 1;
+    unrolled<kSteps>([&](auto step) {
+      begun(step);
+      if (decltype(step)::value + 1 < kSteps && left != 0) {
+        next_block();
+        --left;
+      }
+    });
+    for (; left != 0; --left) next_block();
     issued();
     wgmma_wait<0>();
 #pragma unroll

@@ -73,6 +73,22 @@ constexpr RingShape ring_of() {
   return shape;
 }
 
+// What a space loads for a tile under its mainloop: values of rows, then tables a chunk at a time.
+template <class Space>
+constexpr u32 steps_under_mainloop() {
+  return 1 + (Space::kShape.keeps_tables ? kChunks : 0);
+}
+template <class Space, u32 kStep, class Arguments>
+__device__ __forceinline__ void step_under_mainloop(const Arguments& arguments,
+                                                    typename Space::Rows& rows,
+                                                    const Position& position) {
+  if constexpr (kStep == 0) {
+    Space::begin_tile(arguments, rows, position);
+  } else {
+    Space::template load_tables<kStep - 1>(arguments, rows, position);
+  }
+}
+
 template <GemmConfig kConfig, class... Spaces, class Arguments>
 __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   static_assert((is_valid(kConfig, Spaces::kShape) && ...));
@@ -211,19 +227,18 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
         if (thread == 0 && (kPingPong || consumer == 0)) streamer.begin_tile();
       }
       // What the epilogue knows of rows is loaded under the mainloop; tables' rows, which lie
-      // anywhere, take longer than its last blocks. But a ping-pong warpgroup has the tensor cores
-      // for itself, and would leave them idle while it waits for an index: it does this when the
-      // other has its turn.
-      const auto begin_tile = [&] { Space::begin_tile(arguments, rows, position); };
-      mainloop.multiply(
-          k_blocks, own_row, rank, state, accumulators,
-          [&] {
-            if constexpr (!kPingPong) begin_tile();
-          },
-          [&] {
+      // anywhere, take longer than its last blocks, and longer than one, so they are spread. But a
+      // ping-pong warpgroup has the tensor cores for itself, and would leave them idle while it
+      // waits for an index: it does this when the other has its turn.
+      constexpr u32 kSteps = steps_under_mainloop<Space>();
+      const auto begin = [&](auto step) {
+        step_under_mainloop<Space, decltype(step)::value>(arguments, rows, position);
+      };
+      mainloop.template multiply<kPingPong ? 0 : kSteps>(
+          k_blocks, own_row, rank, state, accumulators, begin, [&] {
             if constexpr (kPingPong) {
               MainloopTurn::leave(consumer);
-              begin_tile();
+              unrolled<kSteps>(begin);
             }
           });
       if constexpr (kPingPong) EpilogueTurn::enter(consumer);

@@ -42,6 +42,10 @@
 //     // first sub-tile's first chunk; the thread also has its row + 64 * block + {0, 8} for every
 //     // block < kConfig.blocks_m().
 //     static void begin_tile(const Arguments&, Rows&, const Position&);
+//     // Later, if kShape.keeps_tables: tables that all sub-tiles of the same rows read, for chunk
+//     // kChunk of each; in order, with a K block between one and the next.
+//     template <u32 kChunk>
+//     static void load_tables(const Arguments&, Rows&, const Position&);
 //     // Before the sub-tile's planes are waited for; the position is its first chunk's.
 //     template <u32 kBlock>
 //     static void begin_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&);
@@ -96,6 +100,7 @@ struct SpaceShape {
   u32 wide_loads = 0;
   u32 wide_stores = 0;
   u32 column_partials = 0;  // 64 floats of scratch a warp each
+  bool keeps_tables = false;
   // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
   // kernel has which must move as many bytes. For measurements.
   u32 streamed_loads = 0;

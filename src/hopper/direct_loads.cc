@@ -84,29 +84,26 @@ std::string DirectLoads::ahead() const {
 std::string KeptLoads::add(const DirectLoad& load) {
   const LoadText text = text_of(load, sizes_, places_, arguments_);
   const std::string field = "rows." + load.name;
-  const bool is_first = partly_.empty();
+  if (empty()) fields_.line("bool is_plain;");
   fields_.line("DirectPairs<" + text.type + ", kChunks> " + load.name + ";");
-  begin_.line(std::string(is_first ? "bool is_plain = is_whole(at)" : "is_plain = is_plain") +
+  begin_.line(std::string("rows.is_plain = ") + (empty() ? "is_whole(at)" : "rows.is_plain") +
               " && " + text.is_aligned + ";");
   begin_field(begin_, field, text);
-  plain_.line(field + ".template load<decltype(chunk)::value>();");
-  partly_.line(field + ".chunk[decltype(chunk)::value][pair] = " + load.value + ";");
+  plain_.line(field + ".template load<kChunk>();");
+  partly_.line(field + ".template load<kChunk>(pair, inside);");
   return field + ".chunk[kChunk][pair]";
 }
 
-std::string KeptLoads::begin() const {
-  if (partly_.empty()) return "";
-  return begin_.text() +
-         "    if (is_plain) {\n"
-         "      unrolled<kChunks>([&](auto chunk) {\n" +
-         plain_.text() +
-         "      });\n"
-         "    } else {\n"
-         "      unrolled<kChunks>([&](auto chunk) {\n" +
-         partly_text("at.column + decltype(chunk)::value * kChunkColumns", partly_.text(),
-                     "        ") +
-         "      });\n"
-         "    }\n";
+std::string KeptLoads::function_text() const {
+  if (empty()) return "";
+  return function("void", "load_tables(const Arguments& a, Rows& rows, const Position& at)",
+                  "    if constexpr (kChunk == 0) {\n" + begin_.text() +
+                      "    }\n"
+                      "    if (rows.is_plain) {\n" +
+                      plain_.text() + "    } else {\n" +
+                      partly_text("at.column + kChunk * kChunkColumns", partly_.text(), "      ") +
+                      "    }\n",
+                  "  template <u32 kChunk>\n");
 }
 
 }  // namespace coda::hopper

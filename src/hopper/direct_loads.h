@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that a tile space's threads load themselves, as text of its CUDA struct: a chunk ahead of
 // their use, plainly where a sub-tile is wholly inside (device/direct_pairs.cuh); or, what all
-// sub-tiles of the same rows read, once a tile under its mainloop. Then nobody waits for them: a
-// table's rows lie anywhere in memory.
+// sub-tiles of the same rows read, once a tile under its mainloop, a chunk of the tables under each
+// of a few K blocks. Then nobody waits for them: a table's rows lie anywhere in memory, and a warp's
+// load of eight rows keeps the load unit for eight cycles.
 #pragma once
 
 #include <string>
@@ -54,17 +55,19 @@ class KeptLoads {
 
   std::string add(const DirectLoad& load);
 
+  bool empty() const { return partly_.empty(); }
+
   std::string fields() const { return fields_.text(); }  // of Rows
-  std::string begin() const;                             // when the tile begins
+  std::string function_text() const;                     // load_tables
 
  private:
   const ProgramSizes& sizes_;
   SpacePlaces& places_;
   LaunchArguments& arguments_;
   Body fields_{4};
-  Body begin_{4};
-  Body plain_{8};
-  Body partly_{10};
+  Body begin_{6};
+  Body plain_{6};
+  Body partly_{8};
 };
 
 }  // namespace coda::hopper

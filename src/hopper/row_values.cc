@@ -62,31 +62,23 @@ std::string RowValues::value(int i) {
   return scalar ? "rows." + name : "rows." + name + "[kBlock][pair % 2]";
 }
 
-std::string RowValues::element(int tensor) {
-  return "reinterpret_cast<const int*>(" + arguments_.pointer(tensor) + ")[" + place(tensor) + "]";
-}
-
 std::string RowValues::index(int tensor) {
   std::string& name = index_names_[tensor];
   if (name.empty()) {
     name = names_.make(sizes_.tensor(tensor).name + "_index");
     fields_.line("int " + name + "[kConfig.blocks_m()][2];");
-    row_lines_.line("rows." + name + "[block][side] = is_inside ? " + element(tensor) + " : 0;");
+    row_lines_.line("rows." + name + "[block][side] = is_inside ? reinterpret_cast<const int*>(" +
+                    arguments_.pointer(tensor) + ")[" + place(tensor) + "] : 0;");
   }
   return "rows." + name;
 }
 
-std::string RowValues::table_row(int index, int table) {
+// Made of the index where it is read: begin_tile would wait for it.
+std::string RowValues::table_row(int index_tensor, int table, const std::string& which) {
   const TensorDecl& decl = sizes_.tensor(table);
-  std::string& name = table_row_names_[{index, decl.shape.rows}];
-  if (name.empty()) {
-    name = names_.make(sizes_.tensor(index).name + "_row");
-    fields_.line("u32 " + name + "[kConfig.blocks_m()][2];");
-    row_lines_.line("rows." + name + "[block][side] = is_inside ? table_row(" + element(index) +
-                    ", " + arguments_.number("rows_of_" + decl.name, sizes_.stored_rows(table)) +
-                    ") : 0;");
-  }
-  return "rows." + name;
+  std::string& rows = table_rows_[decl.shape.rows];
+  if (rows.empty()) rows = arguments_.number("rows_of_" + decl.name, sizes_.stored_rows(table));
+  return "table_row(" + index(index_tensor) + which + ", " + rows + ")";
 }
 
 std::string RowValues::begin(int64_t rows) const {

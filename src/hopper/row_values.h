@@ -31,8 +31,8 @@ class RowValues {
   std::string value(int i);
   // An i32 vector as integers, the thread's two rows of each block: indices of columns.
   std::string index(int tensor);
-  // The rows of a table that an i32 vector names, likewise.
-  std::string table_row(int index, int table);
+  // The row of a table that an i32 vector names for the thread's row `which`: "[kBlock][0]".
+  std::string table_row(int index, int table, const std::string& which);
 
   std::string fields() const { return fields_.text(); }  // of Rows
   // The lines of begin_tile, for a space of so many rows.
@@ -43,8 +43,6 @@ class RowValues {
   // As begin_tile knows it.
   std::string made(int i);
   std::string place(int tensor);
-  // A row's element of an i32 vector.
-  std::string element(int tensor);
 
   const ProgramSizes& sizes_;
   const SpaceAnalysis& analysis_;
@@ -54,8 +52,8 @@ class RowValues {
   LaunchArguments& arguments_;
   std::set<int> made_;
   std::set<int> kept_;
-  std::map<int, std::string> index_names_;                      // tensor
-  std::map<std::pair<int, Dim>, std::string> table_row_names_;  // index, rows of the table
+  std::map<int, std::string> index_names_;  // tensor
+  std::map<Dim, std::string> table_rows_;
   Body fields_{4};
   Body scalar_lines_{4};
   Body row_lines_{8};

@@ -50,7 +50,7 @@ std::string SpaceOperands::own(const std::string& what) const {
 }
 int64_t SpaceOperands::base() const { return sizes_.size(tile_space().shape.cols); }
 
-std::string SpaceOperands::shape_text() const {
+std::string SpaceOperands::shape_text(bool keeps_tables) const {
   std::string text = "  static constexpr SpaceShape kShape{.parts = " + number(shape_.parts);
   const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
     if (value != standard) text += std::string(", .") + name + " = " + number(value);
@@ -61,6 +61,7 @@ std::string SpaceOperands::shape_text() const {
   field("wide_loads", shape_.wide_loads, 0);
   field("wide_stores", shape_.wide_stores, 0);
   field("column_partials", shape_.column_partials, 0);
+  if (keeps_tables) text += ", .keeps_tables = true";
   return text + "};\n";
 }
 

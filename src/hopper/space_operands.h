@@ -19,7 +19,7 @@ class SpaceOperands {
                 const std::string& name, LaunchArguments& arguments);
 
   // Members of the struct; what they read of the kernel's argument is added to `arguments`.
-  std::string shape_text() const;
+  std::string shape_text(bool keeps_tables) const;
   std::string extents();
   std::string operands();
   std::string planes();

@@ -57,7 +57,7 @@ class SpaceWriter {
   std::string run() {
     find_needed();
     write_chunk();
-    return "struct " + name_ + " {\n" + operands_.shape_text() + operands_.extents() +
+    return "struct " + name_ + " {\n" + operands_.shape_text(!kept_loads_.empty()) + operands_.extents() +
            operands_.operands() + operands_.planes() + rows_text() + sub_tile_text() +
            chunk_text() + end_text() + "};\n";
   }
@@ -216,7 +216,7 @@ class SpaceWriter {
     const bool is_kept = move.is_repeated && keeps_tables(sizes_, analysis_, config_);
     const std::string block = is_kept ? "[0]" : "[kBlock]";
     const std::string row =
-        s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor) + block + "[pair % 2]" : "row";
+        s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor, block + "[pair % 2]") : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
                               ", " + places_.pair(i, plane, row) + ", inside)";
@@ -233,7 +233,7 @@ class SpaceWriter {
       if (s.row_index >= 0) {
         for (const int side : {0, 1})
           load.row[side] =
-              rows_.table_row(s.row_index, s.tensor) + block + "[" + number(side) + "]";
+              rows_.table_row(s.row_index, s.tensor, block + "[" + number(side) + "]");
       }
       return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
     }
@@ -431,7 +431,8 @@ class SpaceWriter {
   std::string rows_text() {
     return "\n  struct Rows {\n" + rows_.fields() + kept_loads_.fields() + "  };\n" +
            function("void", "begin_tile(const Arguments& a, Rows& rows, const Position& at)",
-                    rows_.begin(sizes_.size(tile_space().shape.rows)) + kept_loads_.begin());
+                    rows_.begin(sizes_.size(tile_space().shape.rows))) +
+           kept_loads_.function_text();
   }
 
   std::string sub_tile_text() const {

@@ -78,7 +78,7 @@ struct Space0 {
 
   struct Rows {
     float r[kConfig.blocks_m()][2];
-    u32 position_row[kConfig.blocks_m()][2];
+    int position_index[kConfig.blocks_m()][2];
   };
 
   __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
@@ -90,7 +90,7 @@ struct Space0 {
         const bool is_inside = row < a.numbers[rows_0];
         const float r = is_inside ? load_element<Stored::f32>(a.pointers[at_r], row) : 0.0f;
         rows.r[block][side] = r;
-        rows.position_row[block][side] = is_inside ? table_row(reinterpret_cast<const int*>(a.pointers[at_position])[row], a.numbers[rows_of_cos]) : 0;
+        rows.position_index[block][side] = is_inside ? reinterpret_cast<const int*>(a.pointers[at_position])[row] : 0;
       }
     }
   }
@@ -113,8 +113,8 @@ struct Space0 {
         const u32 row = at.row + 8 * (pair % 2);
         const u32 column = at.column + 8 * (pair / 2);
         const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;
-        sub.cos.chunk[kChunk % 2][pair] = load_pair<Stored::f32>(a.pointers[at_cos], static_cast<u64>(rows.position_row[kBlock][pair % 2]) * a.numbers[stride_cos] + (column) % 64, inside);
-        sub.sin.chunk[kChunk % 2][pair] = load_pair<Stored::f32>(a.pointers[at_sin], static_cast<u64>(rows.position_row[kBlock][pair % 2]) * a.numbers[stride_sin] + (column) % 64, inside);
+        sub.cos.chunk[kChunk % 2][pair] = load_pair<Stored::f32>(a.pointers[at_cos], static_cast<u64>(table_row(rows.position_index[kBlock][pair % 2], a.numbers[rows_of_cos])) * a.numbers[stride_cos] + (column) % 64, inside);
+        sub.sin.chunk[kChunk % 2][pair] = load_pair<Stored::f32>(a.pointers[at_sin], static_cast<u64>(table_row(rows.position_index[kBlock][pair % 2], a.numbers[rows_of_cos])) * a.numbers[stride_sin] + (column) % 64, inside);
       }
     }
   }
@@ -123,11 +123,11 @@ struct Space0 {
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
                                       const Position& at) {
     sub.is_plain = is_whole(at) && has_aligned_pairs<Stored::f32>(a.pointers[at_cos], a.numbers[stride_cos]);
-    sub.cos.begin(a.pointers[at_cos], static_cast<u64>(rows.position_row[kBlock][0]) * a.numbers[stride_cos] + (at.column) % 64,
-                  static_cast<u64>(rows.position_row[kBlock][1]) * a.numbers[stride_cos] + (at.column) % 64);
+    sub.cos.begin(a.pointers[at_cos], static_cast<u64>(table_row(rows.position_index[kBlock][0], a.numbers[rows_of_cos])) * a.numbers[stride_cos] + (at.column) % 64,
+                  static_cast<u64>(table_row(rows.position_index[kBlock][1], a.numbers[rows_of_cos])) * a.numbers[stride_cos] + (at.column) % 64);
     sub.is_plain = sub.is_plain && has_aligned_pairs<Stored::f32>(a.pointers[at_sin], a.numbers[stride_sin]);
-    sub.sin.begin(a.pointers[at_sin], static_cast<u64>(rows.position_row[kBlock][0]) * a.numbers[stride_sin] + (at.column) % 64,
-                  static_cast<u64>(rows.position_row[kBlock][1]) * a.numbers[stride_sin] + (at.column) % 64);
+    sub.sin.begin(a.pointers[at_sin], static_cast<u64>(table_row(rows.position_index[kBlock][0], a.numbers[rows_of_cos])) * a.numbers[stride_sin] + (at.column) % 64,
+                  static_cast<u64>(table_row(rows.position_index[kBlock][1], a.numbers[rows_of_cos])) * a.numbers[stride_sin] + (at.column) % 64);
     load_ahead<kBlock, 0>(a, rows, sub, at);
   }
 

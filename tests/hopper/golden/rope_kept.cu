@@ -45,7 +45,7 @@ enum : u32 {
 using Arguments = KernelArguments<3, 4, 9>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.parts = 2, .natural_half = 64, .loads = 0, .stores = 2};
+  static constexpr SpaceShape kShape{.parts = 2, .natural_half = 64, .loads = 0, .stores = 2, .keeps_tables = true};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) {
     return a.numbers[rows_0];
@@ -78,7 +78,8 @@ struct Space0 {
 
   struct Rows {
     float r[kConfig.blocks_m()][2];
-    u32 position_row[kConfig.blocks_m()][2];
+    int position_index[kConfig.blocks_m()][2];
+    bool is_plain;
     DirectPairs<Stored::f32, kChunks> cos;
     DirectPairs<Stored::f32, kChunks> sin;
   };
@@ -92,31 +93,33 @@ struct Space0 {
         const bool is_inside = row < a.numbers[rows_0];
         const float r = is_inside ? load_element<Stored::f32>(a.pointers[at_r], row) : 0.0f;
         rows.r[block][side] = r;
-        rows.position_row[block][side] = is_inside ? table_row(reinterpret_cast<const int*>(a.pointers[at_position])[row], a.numbers[rows_of_cos]) : 0;
+        rows.position_index[block][side] = is_inside ? reinterpret_cast<const int*>(a.pointers[at_position])[row] : 0;
       }
     }
-    bool is_plain = is_whole(at) && has_aligned_pairs<Stored::f32>(a.pointers[at_cos], a.numbers[stride_cos]);
-    rows.cos.begin(a.pointers[at_cos], static_cast<u64>(rows.position_row[0][0]) * a.numbers[stride_cos] + (at.column) % 64,
-                   static_cast<u64>(rows.position_row[0][1]) * a.numbers[stride_cos] + (at.column) % 64);
-    is_plain = is_plain && has_aligned_pairs<Stored::f32>(a.pointers[at_sin], a.numbers[stride_sin]);
-    rows.sin.begin(a.pointers[at_sin], static_cast<u64>(rows.position_row[0][0]) * a.numbers[stride_sin] + (at.column) % 64,
-                   static_cast<u64>(rows.position_row[0][1]) * a.numbers[stride_sin] + (at.column) % 64);
-    if (is_plain) {
-      unrolled<kChunks>([&](auto chunk) {
-        rows.cos.template load<decltype(chunk)::value>();
-        rows.sin.template load<decltype(chunk)::value>();
-      });
+  }
+
+  template <u32 kChunk>
+  __device__ __forceinline__ static void load_tables(const Arguments& a, Rows& rows, const Position& at) {
+    if constexpr (kChunk == 0) {
+      rows.is_plain = is_whole(at) && has_aligned_pairs<Stored::f32>(a.pointers[at_cos], a.numbers[stride_cos]);
+      rows.cos.begin(a.pointers[at_cos], static_cast<u64>(table_row(rows.position_index[0][0], a.numbers[rows_of_cos])) * a.numbers[stride_cos] + (at.column) % 64,
+                     static_cast<u64>(table_row(rows.position_index[0][1], a.numbers[rows_of_cos])) * a.numbers[stride_cos] + (at.column) % 64);
+      rows.is_plain = rows.is_plain && has_aligned_pairs<Stored::f32>(a.pointers[at_sin], a.numbers[stride_sin]);
+      rows.sin.begin(a.pointers[at_sin], static_cast<u64>(table_row(rows.position_index[0][0], a.numbers[rows_of_cos])) * a.numbers[stride_sin] + (at.column) % 64,
+                     static_cast<u64>(table_row(rows.position_index[0][1], a.numbers[rows_of_cos])) * a.numbers[stride_sin] + (at.column) % 64);
+    }
+    if (rows.is_plain) {
+      rows.cos.template load<kChunk>();
+      rows.sin.template load<kChunk>();
     } else {
-      unrolled<kChunks>([&](auto chunk) {
 #pragma unroll
-        for (u32 pair = 0; pair < kPairs; ++pair) {
-          const u32 row = at.row + 8 * (pair % 2);
-          const u32 column = at.column + decltype(chunk)::value * kChunkColumns + 8 * (pair / 2);
-          const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;
-          rows.cos.chunk[decltype(chunk)::value][pair] = load_pair<Stored::f32>(a.pointers[at_cos], static_cast<u64>(rows.position_row[0][pair % 2]) * a.numbers[stride_cos] + (column) % 64, inside);
-          rows.sin.chunk[decltype(chunk)::value][pair] = load_pair<Stored::f32>(a.pointers[at_sin], static_cast<u64>(rows.position_row[0][pair % 2]) * a.numbers[stride_sin] + (column) % 64, inside);
-        }
-      });
+      for (u32 pair = 0; pair < kPairs; ++pair) {
+        const u32 row = at.row + 8 * (pair % 2);
+        const u32 column = at.column + kChunk * kChunkColumns + 8 * (pair / 2);
+        const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;
+        rows.cos.template load<kChunk>(pair, inside);
+        rows.sin.template load<kChunk>(pair, inside);
+      }
     }
   }
 
