@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/value_names.h"
 
+#include <algorithm>
+#include <iterator>
 #include <sstream>
 
 namespace coda::hopper {
@@ -16,6 +18,11 @@ constexpr const char* kTaken =
     "load_element table_row load_pair load_two store_pair store_two add_pair add_to_row "
     "inside_pair "
     "wide_column";
+
+// How the enumerators of a kernel's arguments begin (launch_arguments.h, space_operands.cc).
+constexpr const char* kEnumerators[] = {"at_",          "map_",  "stride_",          "rows_",
+                                        "columns_",     "half_", "k_blocks_",        "tile_rows_",
+                                        "tile_columns", "band_", "selected_columns_"};
 
 }  // namespace
 
@@ -36,7 +43,9 @@ const std::string& ValueNames::of_step(int i) {
     if (other.kind == StepKind::store_tile && other.operands[0] == i && s.tensor < 0)
       wanted = sizes_.tensor(other.tensor).name;
   }
-  return name = names_.make(wanted);
+  const bool hides = std::any_of(std::begin(kEnumerators), std::end(kEnumerators),
+                                 [&](const char* begin) { return wanted.starts_with(begin); });
+  return name = names_.make(hides ? "value_" + wanted : wanted);
 }
 
 }  // namespace coda::hopper

@@ -257,6 +257,7 @@ TEST(GemmEmitter, TensorsMayHaveTheNamesOfTheText) {
   const Program program = parse_program(R"(program names {
   acc = gemm(a[M, K]:bf16, b[128, K]:bf16, nt) * (per_row(is_inside[M]) + 1)
   x = acc + tile(is_plain[R, 64], rows=next[M]:i32, repeat=2) * per_column(pack[128])
+  store(out, x - tile(at_out[M, 128]) * tile(stride_out[M, 128]))
   store(unpack:bf16, x)
   store(pair_of:bf16, x * per_column(Rows[128]:bf16))
   row_partial(rounded, sum(x))
