@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <string_view>
+#include <utility>
 
 #include "coda/error.h"
 #include "io/model_config.h"
@@ -24,6 +26,33 @@ std::string text_of(const LlamaConfig& c) {
 std::string text_of(const Gpt2Config& c) {
   return fmt::format("GPT-2, {} layers, hidden {}, {} heads, MLP {}, vocabulary {}, {} positions",
                      c.layers, c.hidden, c.heads, c.mlp, c.vocab, c.positions);
+}
+
+// A message that names the keys of a config.json, for who gave flags.
+std::string with_flags(std::string message) {
+  static constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
+      {"num_hidden_layers", "--layers"},
+      {"num_attention_heads", "--heads"},
+      {"num_key_value_heads", "--kv-heads"},
+      {"hidden_size", "--hidden"},
+      {"head_dim", "--head-size"},
+      {"intermediate_size", "--mlp"},
+      {"vocab_size", "--vocab"},
+      {"max_position_embeddings", "--max-positions"},
+      {"rms_norm_eps", "--eps"},
+      {"rope_theta", "--rope-theta"},
+      {"n_layer", "--layers"},
+      {"n_embd", "--hidden"},
+      {"n_head", "--heads"},
+      {"n_inner", "--mlp"},
+      {"n_positions", "--max-positions"},
+      {"layer_norm_epsilon", "--eps"},
+  };
+  for (const auto& [key, flag] : kFlags) {
+    for (size_t at = message.find(key); at != std::string::npos; at = message.find(key, at))
+      message.replace(at, key.size(), flag);
+  }
+  return message;
 }
 
 }  // namespace
@@ -92,7 +121,11 @@ ModelConfig ModelFlags::build(int64_t sequence) const {
     llama.max_positions = max_positions.value_or(sequence);
     result = llama;
   }
-  io::check_model_config(result, source);
+  try {
+    io::check_model_config(result, source);
+  } catch (const Error& error) {
+    throw Error(with_flags(error.what()));
+  }
   return result;
 }
 

@@ -131,9 +131,10 @@ TEST_F(BadInput, InconsistentSizes) {
   const std::string data = text();
   expect_train_refuses({"--data", data, "--heads", "3"}, 1, {"--heads 3", "--hidden 8"});
   expect_train_refuses({"--data", data, "--heads", "4", "--kv-heads", "3"}, 1,
-                       {"num_key_value_heads (3)", "num_attention_heads (4)"});
-  expect_train_refuses({"--data", data, "--head-size", "3"}, 1, {"head_dim is 3", "even"});
-  expect_train_refuses({"--data", data, "--layers", "-1"}, 1, {"num_hidden_layers is -1"});
+                       {"--kv-heads (3)", "--heads (4)"});
+  expect_train_refuses({"--data", data, "--head-size", "3"}, 1,
+                       {"--head-size is 3", "even", "--hidden or --heads"});
+  expect_train_refuses({"--data", data, "--layers", "-1"}, 1, {"--layers is -1"});
   expect_train_refuses({"--data", data, "--max-positions", "4"}, 1, {"--sequence", "8", "4"});
 }
 
