@@ -36,10 +36,12 @@ inline std::vector<int64_t> padded_strides(const Program& program, const DimValu
 
 enum class PlanSource { llama_model, llama_layer, gpt2_model, parallel_block, sandwich_block };
 
-// The programs with products of one plan, `layers` layers of it.
+// The programs with products of one plan, `layers` layers of it. Gradients in fp32 are added to
+// what is there, if not told otherwise.
 inline std::vector<SizedProgram> gemm_programs(PlanSource source, const LlamaSizes& sizes,
                                                int64_t rows, DType storage, Objective objective,
-                                               DType gradients, int layers = 1) {
+                                               DType gradients, int layers = 1,
+                                               bool accumulates = true) {
   Block block;
   block.storage = storage;
   switch (source) {
@@ -51,7 +53,7 @@ inline std::vector<SizedProgram> gemm_programs(PlanSource source, const LlamaSiz
   }
   for (GradientRequest& gradient : block.request.gradients) {
     gradient.dtype = gradients;
-    gradient.accumulate = gradients == DType::f32;
+    gradient.accumulate = accumulates && gradients == DType::f32;
   }
   CompileOptions options;
   options.storage = storage;
