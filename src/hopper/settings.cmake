@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Hopper backend needs no CUDA to build: the driver and NVRTC are opened at run time. Host code
 # includes device/*.cuh (the index mathematics), whose texts are embedded in the library.
-target_include_directories(coda_hopper PUBLIC ${CMAKE_SOURCE_DIR})
-file(GLOB CODA_DEVICE_TEXTS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/device/*.cuh)
-set(CODA_EMBEDDED_TEXTS ${CMAKE_BINARY_DIR}/hopper/embedded_device_texts.cc)
+target_include_directories(coda_hopper PUBLIC ${PROJECT_SOURCE_DIR})
+file(GLOB CODA_DEVICE_TEXTS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/device/*.cuh)
+set(CODA_EMBEDDED_TEXTS ${PROJECT_BINARY_DIR}/hopper/embedded_device_texts.cc)
 add_custom_command(OUTPUT ${CODA_EMBEDDED_TEXTS}
-  COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR} -DOUTPUT=${CODA_EMBEDDED_TEXTS}
-          -P ${CMAKE_SOURCE_DIR}/cmake/embed_device_texts.cmake
-  DEPENDS ${CODA_DEVICE_TEXTS} ${CMAKE_SOURCE_DIR}/cmake/embed_device_texts.cmake
+  COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DOUTPUT=${CODA_EMBEDDED_TEXTS}
+          -P ${PROJECT_SOURCE_DIR}/cmake/embed_device_texts.cmake
+  DEPENDS ${CODA_DEVICE_TEXTS} ${PROJECT_SOURCE_DIR}/cmake/embed_device_texts.cmake
   COMMENT "Embedding device/*.cuh")
 target_sources(coda_hopper PRIVATE ${CODA_EMBEDDED_TEXTS})
 target_link_libraries(coda_hopper PUBLIC Threads::Threads ${CMAKE_DL_LIBS})

@@ -4,7 +4,7 @@
 target_link_libraries(cpu_test PRIVATE ${CODA_HWY} OpenMP::OpenMP_CXX)
 target_compile_definitions(cpu_test PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
 # The tests read the example programs.
-target_compile_definitions(cpu_test PRIVATE CODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+target_compile_definitions(cpu_test PRIVATE CODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 # The plans that the block benchmark compares are tested here.
 target_link_libraries(cpu_test PRIVATE coda_block)
 gtest_discover_tests(cpu_test DISCOVERY_MODE PRE_TEST TEST_PREFIX avx2.

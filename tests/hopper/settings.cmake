@@ -2,15 +2,15 @@
 # Tests of the Hopper backend that need no GPU. NVRTC comes from the Python package
 # nvidia-cuda-nvrtc, which is installed in .venv after the build was configured, or from wherever
 # the library finds it; tests that need it are skipped without it.
-target_include_directories(hopper_test PRIVATE ${CMAKE_SOURCE_DIR})
-target_compile_definitions(hopper_test PRIVATE CODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-set(nvrtc_environment "VIRTUAL_ENV=${CMAKE_SOURCE_DIR}/.venv")
+target_include_directories(hopper_test PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(hopper_test PRIVATE CODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+set(nvrtc_environment "VIRTUAL_ENV=${PROJECT_SOURCE_DIR}/.venv")
 set(discover_arguments PROPERTIES ENVIRONMENT "${nvrtc_environment}")
 
 # The table's kernels compile without a defect.
 if(TARGET hopper_compile_sweep)
   add_test(NAME hopper.compile_sweep
-    COMMAND hopper_compile_sweep ${CMAKE_SOURCE_DIR})
+    COMMAND hopper_compile_sweep ${PROJECT_SOURCE_DIR})
   set_tests_properties(hopper.compile_sweep PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 400 ENVIRONMENT "${nvrtc_environment}")
   add_dependencies(all_tests hopper_compile_sweep)
@@ -20,8 +20,8 @@ endif()
 target_compile_definitions(hopper_test PRIVATE CODA_CXX_COMPILER="${CMAKE_CXX_COMPILER}")
 
 # A driver without a GPU, which tests of the backend open as they would open NVIDIA's.
-add_library(fake_cuda SHARED ${CMAKE_SOURCE_DIR}/tests/hopper/fake_cuda.cc)
+add_library(fake_cuda SHARED ${PROJECT_SOURCE_DIR}/tests/hopper/fake_cuda.cc)
 target_include_directories(fake_cuda PRIVATE
-  ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+  ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(hopper_test PRIVATE CODA_FAKE_CUDA="$<TARGET_FILE:fake_cuda>")
 add_dependencies(hopper_test fake_cuda)
