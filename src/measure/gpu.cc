@@ -19,7 +19,11 @@ std::shared_ptr<hopper::HopperState> make_state() {
 
 }  // namespace
 
-Gpu::Gpu() : state_(make_state()), scope_(*state_->context), clock_(state_), timer_(state_->stream, power_, &clock_) {}
+Gpu::Gpu()
+    : state_(make_state()),
+      scope_(*state_->context),
+      clock_(state_),
+      timer_(state_->stream, power_, &clock_) {}
 
 Gpu::~Gpu() { hopper::driver().stream_synchronize(state_->stream); }
 
