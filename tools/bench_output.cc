@@ -42,17 +42,19 @@ void print_table(const Measured& measured) {
   const Candidate& peer = measured.candidates.front();
   for (const Regime& regime : kRegimes) {
     if ((peer.*regime.times).median_ms == 0) continue;
-    fmt::print("\n{:28} {:>30} {:>8} {:>12}{}\n", regime.name, "ms (10 % to 90 %)", "ratio",
-               measured.flops > 0 ? "TFLOP/s" : "GB/s",
-               regime.times == &Candidate::sustained ? "   MHz     W" : "   MHz");
+    const bool has_clock = (peer.*regime.times).mhz > 0;  // not on a CPU
+    const bool has_watts = regime.times == &Candidate::sustained;
+    fmt::print("\n{:28} {:>30} {:>8} {:>12}{}{}\n", regime.name, "ms (10 % to 90 %)", "ratio",
+               measured.flops > 0 ? "TFLOP/s" : "GB/s", has_clock ? "   MHz" : "",
+               has_watts ? "     W" : "");
     for (const Candidate& candidate : measured.candidates) {
       const Spread& times = candidate.*regime.times;
       const double rate = measured.flops > 0 ? measured.flops * 1e-9 : measured.moved_bytes * 1e-6;
       fmt::print("{:28} {:>30} {:8.3f} {:12.{}f}", candidate.name, times_text(times),
                  times.median_ms / (peer.*regime.times).median_ms, rate / times.median_ms,
                  rate / times.median_ms < 10 ? 3 : 0);
-      fmt::print(" {:5.0f}", times.mhz);
-      if (regime.times == &Candidate::sustained) fmt::print(" {:5.0f}", candidate.watts);
+      if (has_clock) fmt::print(" {:5.0f}", times.mhz);
+      if (has_watts) fmt::print(" {:5.0f}", candidate.watts);
       fmt::print("\n");
     }
   }

@@ -41,6 +41,7 @@ constexpr const char* kBenchExamples = R"(
 Examples:
   coda bench program examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
   coda bench block --hidden 1024 --tokens 2048     beside its products alone
+  coda bench start                                 on a GPU: first calls, a warm start, a launch
 )";
 constexpr const char* kCompileExamples = R"(
 Examples:
@@ -123,10 +124,11 @@ int fail(const std::string& message, int status) {
   return status;
 }
 
-// The subcommand that was being parsed, for the hint at its help.
+// The subcommand that was being parsed, as "bench program", for the hint at its help.
 std::string parsed_command(const CLI::App& app) {
   const auto commands = app.get_subcommands();
-  return commands.empty() ? "coda" : "coda " + commands.front()->get_name();
+  if (commands.empty()) return app.get_name();
+  return app.get_name() + " " + parsed_command(*commands.front());
 }
 
 }  // namespace

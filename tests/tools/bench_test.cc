@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 const std::string kExamples = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
@@ -76,6 +77,7 @@ TEST(Bench, ForAPersonItIsATable) {
                            "ratio", "MB of the plan's own"}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
+  EXPECT_THAT(result.out, Not(HasSubstr("MHz")));  // which is of a GPU
 }
 
 struct Refusal {
@@ -97,7 +99,8 @@ TEST_P(BenchRefuses, WithOneLine) {
 INSTANTIATE_TEST_SUITE_P(
     Wrong, BenchRefuses,
     ::testing::Values(
-        Refusal{"nothing", {"bench"}, 2, "bench --help"},
+        Refusal{"nothing", {"bench"}, 2, "(see coda bench --help)"},
+        Refusal{"program_missing", {"bench", "program"}, 2, "(see coda bench program --help)"},
         Refusal{"sizes_missing",
                 {"bench", "program", kExamples + "out_projection.coda", "--sizes", "M=64"},
                 1,
