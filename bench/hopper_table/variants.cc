@@ -23,6 +23,7 @@ constexpr std::array kTiles = {
     Tile{128, 128, Schedule::ping_pong},   Tile{128, 192, Schedule::ping_pong},
     Tile{192, 128, Schedule::ping_pong},   Tile{128, 256, Schedule::cooperative},
     Tile{256, 128, Schedule::cooperative}, Tile{256, 192, Schedule::cooperative},
+    Tile{128, 128, Schedule::cooperative},
 };
 
 struct Cluster {

@@ -117,9 +117,11 @@ uint32_t usual_stages(const GemmConfig& config, const TileKind& tile,
     const device::RingShape ring = ring_of(deeper, shapes);
     const device::SharedLayout layout = device::shared_layout(deeper, ring);
     const uint32_t groups = ring.planes == 0 ? 0 : loads ? 2 : 1;
-    // A cooperative tile gains more from a ring that holds its output than from a fourth stage.
-    const bool is_deep =
-        stages > kFewestStages && ring.planes != 0 && config.schedule == Schedule::cooperative;
+    // A cooperative tile gains more from a ring that holds its output than from a fourth stage; one
+    // of 64 accumulators has room for both.
+    const bool is_cooperative = config.schedule == Schedule::cooperative;
+    const bool is_deep = stages > kFewestStages && ring.planes != 0 && is_cooperative &&
+                         (config.accumulators() > 64 || layout.groups < ring.sub_tiles);
     if (layout.fits() && layout.groups >= std::min(groups, ring.sub_tiles) && !is_deep)
       return stages;
   }

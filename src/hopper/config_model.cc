@@ -13,11 +13,12 @@ using device::GemmConfig;
 using device::Schedule;
 
 constexpr TileKind kTiles[] = {
-    {128, 256, Schedule::cooperative, 4, 1.02}, {256, 192, Schedule::cooperative, 3, 1.01},
-    {192, 128, Schedule::ping_pong, 5, 1.04},   {128, 192, Schedule::ping_pong, 5, 1.06},
-    {128, 128, Schedule::ping_pong, 6, 1.075},  {256, 128, Schedule::cooperative, 4, 1.05},
-    {128, 64, Schedule::ping_pong, 7, 1.12},    {64, 128, Schedule::ping_pong, 7, 1.12},
-    {64, 256, Schedule::ping_pong, 5, 1.10},    {64, 64, Schedule::ping_pong, 8, 1.20},
+    {128, 256, Schedule::cooperative, 4, 1.02},  {256, 192, Schedule::cooperative, 3, 1.01},
+    {192, 128, Schedule::ping_pong, 5, 1.04},    {128, 192, Schedule::ping_pong, 5, 1.06},
+    {128, 128, Schedule::ping_pong, 6, 1.075},   {256, 128, Schedule::cooperative, 4, 1.05},
+    {128, 64, Schedule::ping_pong, 7, 1.12},     {64, 128, Schedule::ping_pong, 7, 1.12},
+    {64, 256, Schedule::ping_pong, 5, 1.10},     {64, 64, Schedule::ping_pong, 8, 1.20},
+    {128, 128, Schedule::cooperative, 6, 1.095},
 };
 
 constexpr double kOperandBytes = 48;   // a cycle and SM, from L2
@@ -28,26 +29,54 @@ constexpr double kHiddenWork = 6;      // operations that cost nothing beside a 
 constexpr double kHiddenPlane = 175;   // of a ping-pong one, and more where K is long: joules
 constexpr double kHiddenPlaneOfK = 0.03;
 
-double tile_cycles(const GemmConfig& c, const TileKind& kind, int64_t k_blocks, double planes,
-                   double operations) {
-  const double area = static_cast<double>(c.tile_m) * c.tile_n;
-  const double tensor_cores = area / 32 * kind.factor;
+// Of a sub-tile in a launch's only wave, where nothing hides what one warpgroup's epilogue takes.
+constexpr double kLone = 150;
+constexpr double kLonePlane = 183;
+constexpr double kLoneWork = 31;
+
+struct Epilogue {
+  double sub_tiles;
+  double extra;       // planes but the first
+  double operations;  // but those that cost nothing
+};
+
+double mainloop_cycles(const GemmConfig& c, const TileKind& kind, int64_t k_blocks) {
+  const double tensor_cores = static_cast<double>(c.tile_m) * c.tile_n / 32 * kind.factor;
   const double bytes =
       (static_cast<double>(c.tile_m) / c.cluster_n + static_cast<double>(c.tile_n) / c.cluster_m) *
       device::kBlockK * device::kElementBytes;
   const double unshared = c.cluster_size() == 1 ? 1.03 : 1.0;
-  const double mainloop =
-      static_cast<double>(k_blocks) * std::max(tensor_cores * unshared, bytes / kOperandBytes);
-  const double sub_tiles = area / (64 * 64);
-  const double extra = std::max(0.0, planes - 1);
-  if (c.schedule == Schedule::cooperative)
-    return mainloop + kTileCycles +
-           sub_tiles * (145 + kExposedPlane * extra +
-                        kExposedWork * std::max(0.0, operations - kHiddenWork));
+  return static_cast<double>(k_blocks) * std::max(tensor_cores * unshared, bytes / kOperandBytes);
+}
+
+// With an epilogue that another mainloop hides, if it is no longer than that.
+double hidden_cycles(double mainloop, int64_t k_blocks, const Epilogue& epilogue) {
   const double plane = kHiddenPlane + kHiddenPlaneOfK * static_cast<double>(k_blocks * 64);
-  const double epilogue = sub_tiles * (150 + 250 * extra);
-  // The other warpgroup's mainloop hides an epilogue no longer than itself.
-  return std::max(mainloop + sub_tiles * plane * extra, epilogue) + kTileCycles / 2;
+  return std::max(mainloop + epilogue.sub_tiles * plane * epilogue.extra,
+                  epilogue.sub_tiles * (150 + 250 * epilogue.extra)) +
+         kTileCycles / 2;
+}
+
+double tile_cycles(const GemmConfig& c, const TileKind& kind, const SpaceWork& space,
+                   bool is_only_wave) {
+  const int64_t k_blocks = (space.extents.k + device::kBlockK - 1) / device::kBlockK;
+  const double mainloop = mainloop_cycles(c, kind, k_blocks);
+  const Epilogue epilogue{.sub_tiles = static_cast<double>(c.tile_m) * c.tile_n / (64 * 64),
+                          .extra = std::max(0.0, space.planes - 1),
+                          .operations = std::max(0.0, space.operations - kHiddenWork)};
+  const bool is_cooperative = c.schedule == Schedule::cooperative;
+  // A larger cooperative tile has few stages, which take long to fill: its usual time was nearer to
+  // what was measured of one wave.
+  const bool is_large = c.accumulators() > 64;
+  if (is_cooperative && (is_large || !is_only_wave))
+    return mainloop + kTileCycles +
+           epilogue.sub_tiles *
+               (145 + kExposedPlane * epilogue.extra + kExposedWork * epilogue.operations);
+  const double hidden = hidden_cycles(mainloop, k_blocks, epilogue);
+  if (!is_only_wave) return hidden;
+  const double sharers = is_cooperative ? device::kConsumerWarpgroups : 1;
+  return hidden + epilogue.sub_tiles / sharers *
+                      (kLone + kLonePlane * epilogue.extra + kLoneWork * epilogue.operations);
 }
 
 }  // namespace
@@ -66,19 +95,17 @@ int64_t clusters_of(const GemmConfig& config, uint32_t multiprocessors) {
 
 double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& config, const TileKind& kind,
                   uint32_t multiprocessors) {
-  double cycles = 0;
-  double longest = 0;
   int64_t tiles = 0;
-  for (const SpaceWork& space : spaces) {
-    const int64_t count = cluster_tiles(space, config);
-    const int64_t k_blocks = (space.extents.k + device::kBlockK - 1) / device::kBlockK;
-    const double one = tile_cycles(config, kind, k_blocks, space.planes, space.operations);
-    cycles += static_cast<double>(count) * one;
-    longest = std::max(longest, one);
-    tiles += count;
-  }
+  for (const SpaceWork& space : spaces) tiles += cluster_tiles(space, config);
   const int64_t clusters = clusters_of(config, multiprocessors);
   const int64_t waves = (tiles + clusters - 1) / clusters;
+  double cycles = 0;
+  double longest = 0;
+  for (const SpaceWork& space : spaces) {
+    const double one = tile_cycles(config, kind, space, waves == 1);
+    cycles += static_cast<double>(cluster_tiles(space, config)) * one;
+    longest = std::max(longest, one);
+  }
   // Square tiles share better along N (measured: 0.01 to 0.02 of the time behind most epilogues).
   const double sharing = config.tile_m == config.tile_n && config.cluster_m == 2 ? 1.003 : 1.0;
   return sharing * (cycles / static_cast<double>(tiles) * static_cast<double>(waves)) +

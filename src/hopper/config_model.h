@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel with products costs, by a model: a tile's time is its mainloop (tensor cores or
-// operand bandwidth, whichever is slower) and as much of its epilogue as its schedule exposes; a
-// launch's time is that of its tiles, dealt out in whole waves. Only ratios between configurations
-// matter. It is a function of a few numbers, so that it can be asked about other sizes too.
+// operand bandwidth, whichever is slower) and as much of its epilogue as its schedule exposes: all
+// of it where there is one wave; a launch's time is that of its tiles, dealt out in whole waves.
+// Only ratios between configurations matter. It is a function of a few numbers, so that it can be
+// asked about other sizes too.
 #pragma once
 
 #include <cstdint>

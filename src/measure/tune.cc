@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "coda/error.h"
 #include "hopper/lower_parts.h"
@@ -44,15 +45,17 @@ hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel
 // The model's best, and what would be taken without tuning; best first.
 std::vector<GemmChoice> candidates(const hopper::GemmProgram& program, size_t kernel,
                                    const TuneOptions& options) {
-  // Of one tile shape's configurations so many are timed: clusters and stages differ by little.
+  // Of one tile and schedule's configurations so many are timed: clusters and stages differ by
+  // little.
   constexpr int kOfBestShapes = 2;
   constexpr size_t kBestShapes = 2;
   std::vector<GemmChoice> result;
-  std::vector<std::pair<uint32_t, uint32_t>> shapes;  // by rank
-  std::map<std::pair<uint32_t, uint32_t>, int> taken;
+  using Shape = std::tuple<uint32_t, uint32_t, device::Schedule>;
+  std::vector<Shape> shapes;  // by rank
+  std::map<Shape, int> taken;
   for (const hopper::RankedChoice& one : program.ranked(kernel)) {
     if (result.size() >= options.most) break;
-    const std::pair shape{one.choice.tile_m, one.choice.tile_n};
+    const Shape shape{one.choice.tile_m, one.choice.tile_n, one.choice.schedule};
     if (taken[shape] == 0) shapes.push_back(shape);
     const size_t rank =
         static_cast<size_t>(std::find(shapes.begin(), shapes.end(), shape) - shapes.begin());

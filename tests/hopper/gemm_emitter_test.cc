@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -181,6 +182,34 @@ TEST(GemmEmitter, ManyAccumulatorsLeaveRoomForWhatIsLegal) {
     texts.insert(lower(measured_program(one.program), kSizes, options).front().source);
   }
   EXPECT_EQ(texts.size(), std::size(kCases));
+  expect_no_defects(texts);
+}
+
+// A tile of 128x128 that both warpgroups share, with every epilogue of the benchmark, as deep as it
+// can be.
+TEST(GemmEmitter, ATileOfBothWarpgroupsServesEveryEpilogue) {
+  std::set<std::string> texts;
+  size_t programs = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(CODA_SOURCE_DIR "/bench/hopper_programs/programs")) {
+    const Program program = measured_program(entry.path().stem());
+    LowerOptions options;
+    for (const GemmChoice& choice : legal_choices(program, kSizes, {})) {
+      const bool is_it = choice.tile_m == 128 && choice.tile_n == 128 &&
+                         choice.schedule == device::Schedule::cooperative &&
+                         choice.cluster_m == 2 && choice.cluster_n == 1;
+      if (is_it && (!options.choice || choice.stages > options.choice->stages))
+        options.choice = choice;
+    }
+    ASSERT_TRUE(options.choice) << program.name;
+    EXPECT_GE(options.choice->stages, 5U) << program.name;
+    const std::string source = lower(program, kSizes, options).front().source;
+    EXPECT_THAT(source, HasSubstr(".schedule = Schedule::cooperative"));
+    EXPECT_THAT(source, HasSubstr(".tile_m = 128, .tile_n = 128, .cluster_m = 2"));
+    texts.insert(source);
+    ++programs;
+  }
+  EXPECT_EQ(programs, 12U);
   expect_no_defects(texts);
 }
 

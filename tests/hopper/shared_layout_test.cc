@@ -51,6 +51,14 @@ TEST(SharedLayout, StatedBudgets) {
   cooperative.stages = 4;
   EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).groups, 4u);
   EXPECT_FALSE(shared_layout(cooperative, SpaceShape{.loads = 2, .stores = 3}).fits());
+  // One tile for both warpgroups: all of its output in the ring, beside as many stages as
+  // ping-pong.
+  GemmConfig shared{.tile_m = 128, .tile_n = 128, .stages = 6, .schedule = Schedule::cooperative};
+  EXPECT_EQ(shared_layout(shared, SpaceShape{}).groups, sub_tiles(shared, {}));
+  shared.stages = 5;
+  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 1, .stores = 2}).groups, 4u);
+  shared.stages = 4;
+  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 2, .stores = 3}).groups, 4u);
 }
 
 TEST(Config, RefusesWhatCannotRun) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a tile space is to a kernel, for programs that show each case: which products are parts, how
 // tensors are moved, in which planes; and that a tile is chosen for it as was measured to be best.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,9 @@
 
 namespace coda::hopper {
 namespace {
+
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string analysis_of(const std::string& program_text, const DimValues& sizes) {
   const Program program = parse_program(program_text);
@@ -164,6 +168,39 @@ TEST(ChooseConfig, AnEpilogueThatFillsTheRegistersIsTimedFirst) {
     options.tuned = std::make_shared<const TunedRows>(own.name + " | " + text(own.extents) + " | " +
                                                       code(crowded->choice) + " 1");
     EXPECT_EQ(code(GemmProgram(program, sizes, options).chosen(0).choice), code(crowded->choice));
+  }
+}
+
+// Where each processor has one tile, both warpgroups share it: nothing would hide the epilogue of
+// one. Where there are more tiles than processors it is never taken without a measurement.
+TEST(ChooseConfig, OneWaveOfTilesIsSharedByBothWarpgroups) {
+  struct Case {
+    const char* program;
+    DimValues sizes;
+    const char* one_wave;  // of 1024 rows
+  };
+  const Case cases[] = {
+      {"residual_norm", {{"N", 2048}, {"K", 2048}}, "128x128 cooperative, cluster 1x2, 5 stages"},
+      {"rope_2048", {{"K", 2048}, {"S", 4096}}, "128x128 cooperative, cluster 1x2, 6 stages"},
+      {"product_tn", {{"N", 2048}, {"K", 2048}}, "128x128 ping-pong, cluster 1x2, 6 stages"},
+  };
+  for (const Case& one : cases) {
+    std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" +
+                       std::string(one.program) + ".coda");
+    const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+    const auto chosen = [&](int64_t tokens, uint32_t multiprocessors) {
+      DimValues sizes = one.sizes;
+      sizes["M"] = tokens;
+      LowerOptions options;
+      options.uses_table = false;
+      options.multiprocessors = multiprocessors;
+      return text(GemmProgram(program, sizes, options).chosen(0).choice);
+    };
+    EXPECT_EQ(chosen(1024, 132), one.one_wave) << one.program;
+    EXPECT_THAT(chosen(1024, 64), Not(StartsWith("128x128 cooperative"))) << one.program;
+    for (const int64_t tokens : {2048, 3000, 4096, 8192, 16384, 65536}) {
+      EXPECT_THAT(chosen(tokens, 132), Not(StartsWith("128x128 cooperative"))) << one.program;
+    }
   }
 }
 

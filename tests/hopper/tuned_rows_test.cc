@@ -45,10 +45,14 @@ TEST(TunedRows, EveryConfigurationHasACodeThatIsReadBack) {
     ASSERT_TRUE(parsed) << code(one.choice);
     EXPECT_EQ(text(*parsed), text(one.choice));
   }
-  for (const char* bad : {"", "128x256", "128x256c21s3 ", "128x256p21s3", "128x256c00s3",
-                          "100x100c11s3", "128x256c21s9", "x", "128x256c21s3x", "128x256c2111s3"}) {
+  for (const char* bad :
+       {"", "128x256", "128x256c21s3 ", "128x256p21s3", "128x256c00s3", "100x100c11s3",
+        "128x256c21s9", "x", "128x256c21s3x", "128x256c2111s3", "128x128c12s7", "128x64c12s6"}) {
     EXPECT_FALSE(parse_choice(bad)) << bad;
   }
+  // One tile with either schedule.
+  EXPECT_EQ(text(choice("128x128p12s6")), "128x128 ping-pong, cluster 1x2, 6 stages");
+  EXPECT_EQ(text(choice("128x128c12s6")), "128x128 cooperative, cluster 1x2, 6 stages");
 }
 
 TEST(TunedRows, TextIsReadAsItWasWritten) {
@@ -144,6 +148,24 @@ TEST(ChosenConfig, ARowAtTheseSizesDecides) {
   const ChosenConfig asked = GemmProgram(parse_program(kProgram), kSizes, options).chosen(0);
   EXPECT_EQ(code(asked.choice), code(*options.choice));
   EXPECT_EQ(asked.source, ChoiceSource::asked);
+}
+
+// A tile is not all of a configuration: rows know its schedules apart, at their sizes and at
+// others.
+TEST(ChosenConfig, ATimeIsThatOfATileWithItsSchedule) {
+  DimValues small = kSizes;
+  small["M"] = 1024;
+  const KernelClass own = own_class(small);
+  const std::string key = own.name + " | " + text(own.extents) + " | ";
+  for (const std::string first : {"128x128p12s6", "128x128c12s6"}) {
+    const std::string second = first == "128x128p12s6" ? "128x128c12s6" : "128x128p12s6";
+    const std::string rows = key + second + " 40 " + first + " 20\n";
+    EXPECT_EQ(TunedRows(rows).text(), key + first + " 20.00 " + second + " 40.00\n");
+    EXPECT_EQ(code(chosen(small, rows).choice), first);
+    DimValues near = small;
+    near["N"] = 1920;
+    EXPECT_EQ(code(chosen(near, rows).choice), first);
+  }
 }
 
 // What a kernel cannot be made with is passed over.

@@ -14,11 +14,13 @@ namespace {
 
 // One number of stages for each tile, cluster and schedule: the one that ranks first.
 std::vector<hopper::LowerOptions> configurations(const Program& program, const DimValues& sizes) {
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> seen;
+  std::set<std::tuple<uint32_t, uint32_t, device::Schedule, uint32_t, uint32_t>> seen;
   std::vector<hopper::LowerOptions> all;
   for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
-    if (!seen.insert({choice.tile_m, choice.tile_n, choice.cluster_m, choice.cluster_n}).second)
-      continue;
+    const bool is_new = seen.insert({choice.tile_m, choice.tile_n, choice.schedule,
+                                     choice.cluster_m, choice.cluster_n})
+                            .second;
+    if (!is_new) continue;
     for (const uint32_t multiprocessors : {132U, 4U}) {
       hopper::LowerOptions& options = all.emplace_back();
       options.multiprocessors = multiprocessors;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <tuple>
 
 #include "hopper/choose_config.h"
 #include "hopper/head_norm_block.h"
@@ -56,9 +57,9 @@ TEST_F(SplitPrograms, AreRightWithTheSameBitsForEveryTile) {
       check(program, sizes, ++seed, gaps, kSinglePrecision);
       const Values inputs = random_inputs(program, sizes, seed);
       std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
-      std::set<std::pair<uint32_t, uint32_t>> seen;
+      std::set<std::tuple<uint32_t, uint32_t, device::Schedule>> seen;
       for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
-        if (!seen.insert({choice.tile_m, choice.tile_n}).second) continue;
+        if (!seen.insert({choice.tile_m, choice.tile_n, choice.schedule}).second) continue;
         hopper::LowerOptions options;
         options.choice = choice;
         kernels.emplace_back(&program, options);

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "coda/error.h"
 #include "hopper/lower_parts.h"
 
@@ -60,6 +62,12 @@ std::vector<std::string> configurations(const Program& program,
     all.push_back(launch.source.substr(begin, launch.source.find(".layout", begin) - begin));
   }
   return all;
+}
+
+// Of a text, what stands between two others, the first that there are.
+std::string field_of(const std::string& text, const std::string& before, const std::string& after) {
+  const size_t begin = text.find(before) + before.size();
+  return text.substr(begin, text.find(after, begin) - begin);
 }
 
 TEST(TuneJobs, AreTheKernelsWithProductsOfAProgramOrOfItsParts) {
@@ -120,6 +128,26 @@ TEST(TuneJobs, ResultsAreFoundWhenTheProgramIsLowered) {
     ASSERT_EQ(tuned.size(), usual.size());
     for (size_t i = 0; i < tuned.size(); ++i) EXPECT_NE(tuned[i], usual[i]) << program.name;
   }
+}
+
+// Of each tile with each schedule, however the model ranks it: a table is made of all of them.
+TEST(TunedLaunches, OfDiverseOnesHaveEveryTileWithEverySchedule) {
+  const Program program = whole_program();
+  const std::vector<TuneJob> jobs = tune_jobs(program, kSizes, padded(program));
+  std::set<std::string> all;
+  for (const hopper::KernelLaunch& launch :
+       tuned_launches(jobs.front(), {.most = 24, .is_diverse = true})) {
+    const std::string tile = field_of(launch.source, ".tile_m = ", ", .cluster_m");
+    all.insert(tile + " " + field_of(launch.source, "Schedule::", ","));
+  }
+  for (const hopper::TileKind& kind : hopper::tile_kinds()) {
+    const bool is_cooperative = kind.schedule == device::Schedule::cooperative;
+    EXPECT_EQ(all.count(std::to_string(kind.m) + ", .tile_n = " + std::to_string(kind.n) +
+                        (is_cooperative ? " cooperative" : " ping_pong")),
+              1U)
+        << kind.m << "x" << kind.n << (is_cooperative ? " cooperative" : " ping-pong");
+  }
+  EXPECT_EQ(all.size(), hopper::tile_kinds().size());
 }
 
 }  // namespace

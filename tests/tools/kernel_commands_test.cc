@@ -157,6 +157,39 @@ TEST_F(KernelCommands, TuneMakesTheTableOfWhatWasTimed) {
   EXPECT_THAT(run_coda(command + Words{"no such"}).err, HasSubstr("no kernel of the table has"));
 }
 
+// A tile has a time with each of its schedules. In less than 100 us all of a difference remains;
+// what is within the noise of the fastest is what the model takes.
+TEST_F(KernelCommands, TheTableKnowsTheSchedulesOfATileApart) {
+  const std::string name = "tn p1 l1 s2 w1 rs";
+  std::string log = "{\"measured_on\":\"some GPU\"}\n";
+  const auto add = [&](int64_t k, const std::string& chosen, double cooperative) {
+    const auto timed = [](const char* code, double microseconds) {
+      return json{{"configuration", code}, {"microseconds", microseconds}};
+    };
+    log += json{{"class", name},
+                {"extents", "1024x2048x" + std::to_string(k)},
+                {"chosen", chosen},
+                {"spaces", {{{"rows", 1024}, {"columns", 2048}, {"k", k}, {"parts", 1}}}},
+                {"choices", {timed("128x128p12s6", 20.0), timed("128x128c12s5", cooperative)}}}
+               .dump() +
+           "\n";
+  };
+  add(2048, "128x128p12s6", 19.0);
+  add(5632, "128x128p12s6", 19.8);
+  add(8192, "128x128c12s5", 20.2);
+  folder_.write("table.cc.jsonl", log);
+  const CommandResult result = run_coda({"tune", "--table", folder_ / "table.cc", "--benchmarks",
+                                         CODA_SOURCE_DIR "/bench/hopper_programs/programs",
+                                         "--only", name + " | 1024x2048x"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("3 of 3 kernels"));
+  const std::string table = read_bytes(folder_ / "table.cc");
+  const auto row = [&](const std::string& rest) { return "\n" + name + " | 1024x2048x" + rest; };
+  EXPECT_THAT(table, HasSubstr(row("2048 | 128x128c12s5 19.00 128x128p12s6 20.00\n")));
+  EXPECT_THAT(table, HasSubstr(row("5632 | 128x128p12s6 19.80 128x128c12s5 19.80\n")));
+  EXPECT_THAT(table, HasSubstr(row("8192 | 128x128c12s5 20.00 128x128p12s6 20.00\n")));
+}
+
 // With a driver that launches nothing: results are not what they should be, and all is said.
 TEST_F(KernelCommands, CheckOnAGpuSaysWhatIsWrong) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC";
