@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 
+#include "parity/python_modules.h"
+
 namespace coda {
 namespace fs = std::filesystem;
 
@@ -24,8 +26,7 @@ std::optional<fs::path> hf_reference(std::string& why) {
   if (!is_fresh) {
     const fs::path venv = source / ".venv/bin/python";
     const std::string python = fs::exists(venv) ? venv.string() : "python3";
-    if (std::system(
-            (python + " -c 'import torch, transformers, safetensors' 2> /dev/null").c_str()) != 0) {
+    if (!has_modules(python, "torch transformers safetensors")) {
       why = "no Python with torch and transformers; scripts/setup.sh judges installs them";
       close(lock);
       return std::nullopt;

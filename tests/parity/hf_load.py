@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Loads a checkpoint folder with transformers and prints "loss X" on given token ids, in fp32.
+"""Loads checkpoint folders with transformers; a line "loss X" for each on given token ids, in fp32.
 
-Usage: hf_load.py CHECKPOINT IDS. IDS is either a .safetensors file with `tokens` and `targets`, as
-hf_reference.py writes it, or a text file with a sequence of ids a line, all equally long; then the
-target of each position is the next id. Fails if the checkpoint lacks a weight or has one too many.
+Usage: hf_load.py CHECKPOINT... IDS. IDS is either a .safetensors file with `tokens` and `targets`,
+as hf_reference.py writes it, or a text file with a sequence of ids a line, all equally long; then
+the target of each position is the next id. Fails if a checkpoint lacks a weight or has one more.
 """
 
 import os
@@ -35,22 +35,27 @@ def read_ids(path: pathlib.Path) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens, targets
 
 
-def main() -> None:
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    logging.disable_progress_bar()
-    checkpoint, ids = sys.argv[1], pathlib.Path(sys.argv[2])
+def loss_of(checkpoint: str, tokens: torch.Tensor, targets: torch.Tensor) -> float:
     model, loaded = AutoModelForCausalLM.from_pretrained(
         checkpoint, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if loaded[what]:
             sys.exit(f"hf_load: {checkpoint}: {what.replace('_', ' ')}: {sorted(loaded[what])}")
-    tokens, targets = read_ids(ids)
     with torch.no_grad():
         logits = model.eval()(input_ids=tokens, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
-    print(f"loss {loss.item():.9g}")
+    return loss.item()
+
+
+def main() -> None:
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    logging.disable_progress_bar()
+    *checkpoints, ids = sys.argv[1:]
+    tokens, targets = read_ids(pathlib.Path(ids))
+    for checkpoint in checkpoints:
+        print(f"loss {loss_of(checkpoint, tokens, targets):.9g}", flush=True)
 
 
 if __name__ == "__main__":
