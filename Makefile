@@ -39,9 +39,11 @@ run: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target coda
 	$(BUILD)/tools/coda $(TRAIN)
 
+# The judges are fetched and unpacked while the tests are compiled.
 test: configure
-	$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests
-	@scripts/setup.sh judges
+	@scripts/setup.sh judges > $(BUILD)/judges.log 2>&1 & \
+		$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests; built=$$?; \
+		wait $$! || { cat $(BUILD)/judges.log >&2; exit 1; }; exit $$built
 	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
 
 # On a machine with a Hopper GPU; one test at a time has it. The last run is kept in docs/results.
