@@ -57,9 +57,9 @@ class SpaceWriter {
   std::string run() {
     find_needed();
     write_chunk();
-    return "struct " + name_ + " {\n" + operands_.shape_text(!kept_loads_.empty()) + operands_.extents() +
-           operands_.operands() + operands_.planes() + rows_text() + sub_tile_text() +
-           chunk_text() + end_text() + "};\n";
+    return "struct " + name_ + " {\n" + operands_.shape_text(!kept_loads_.empty()) +
+           operands_.extents() + operands_.operands() + operands_.planes() + rows_text() +
+           sub_tile_text() + chunk_text() + end_text() + "};\n";
   }
 
  private:
