@@ -67,19 +67,22 @@ struct ColumnValues {
   Elements<2> wide[kIsPacked ? 1 : kChunks][2];
 
   // `at` is the sub-tile's first chunk; `place(column)` where a base column stands in the vector,
-  // neighbours for an even column and the next. A sub-tile that is wholly inside and a vector whose
-  // pairs are aligned, which is nearly all of them, take plain loads.
+  // neighbours for an even column and the next. A sub-tile that is wholly inside, columns that are
+  // neighbours in the vector too, and a vector whose pairs are aligned, which is nearly all of
+  // them, take plain loads at constant distances from the first.
   template <class Place>
   __device__ __forceinline__ void load(u64 vector, const Position& at, Place place) {
     constexpr u32 kBytes = kIsPacked ? 2 : 4;
     const bool whole = (at.partial_column() + 1) * kSubTileColumns <= at.columns;
-    if (whole && (vector + place(at.column) * kBytes) % (2 * kBytes) == 0) {
-      load_pairs<true>(vector, at, place);
+    const u64 first = vector + place(at.column) * static_cast<u64>(kBytes);
+    if (whole && place(at.column + kSpan) - place(at.column) == kSpan &&
+        first % (2 * kBytes) == 0) {
+      load_pairs<true>(first, at, [](u32 column) { return column; });
     } else {
       load_pairs<false>(vector, at, place);
     }
   }
-  __device__ __forceinline__ Elements<2> at(u32 chunk, u32 pair) const {
+  __device__ __forceinline__ auto at(u32 chunk, u32 pair) const {
     if constexpr (kIsPacked) {
       return unpack<kElement>(packed[chunk][pair / 2]);
     } else {
@@ -88,18 +91,21 @@ struct ColumnValues {
   }
 
  private:
-  template <bool kWhole, class Place>
+  static constexpr u32 kSpan = (kChunks - 1) * kChunkColumns + 8;  // of a thread's pairs
+
+  template <bool kPlain, class Place>
   __device__ __forceinline__ void load_pairs(u64 vector, const Position& at, Place place) {
 #pragma unroll
     for (u32 chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
-        const u32 column = at.column + chunk * kChunkColumns + 8 * side;
-        const u32 inside = kWhole ? 2 : inside_pair(column, at.columns);
+        const u32 distance = chunk * kChunkColumns + 8 * side;
+        const u32 column = kPlain ? distance : at.column + distance;
+        const u32 inside = kPlain ? 2 : inside_pair(column, at.columns);
         if constexpr (kIsPacked) {
-          packed[chunk][side] = load_packed_pair<kWhole>(vector, place(column), inside);
+          packed[chunk][side] = load_packed_pair<kPlain>(vector, place(column), inside);
         } else {
-          wide[chunk][side] = load_pair<kStored, kWhole>(vector, place(column), inside);
+          wide[chunk][side] = load_pair<kStored, kPlain>(vector, place(column), inside);
         }
       }
     }

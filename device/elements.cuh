@@ -80,8 +80,30 @@ __device__ __forceinline__ Elements<2> operator*(float a, Elements<2> b) {
   return {{a * b.value[0], a * b.value[1]}};
 }
 
+// Two elements that came from 16 bits, which are still there, and the product of two such: if it is
+// only rounded to 16 bits again, it is never made in fp32.
+template <Element kElement>
+struct StoredPair : Elements<2> {
+  u32 bits;
+};
+template <Element kElement>
+struct StoredProduct : Elements<2> {
+  u32 first;
+  u32 second;
+};
+template <Element kElement>
+inline constexpr u32 kElementsOf<StoredPair<kElement>> = 2;
+template <Element kElement>
+inline constexpr u32 kElementsOf<StoredProduct<kElement>> = 2;
+
 template <class... Operands>
 concept HasElements = ((kElementsOf<Operands> != 0) || ...);
+
+template <Element kElement>
+__device__ __forceinline__ StoredProduct<kElement> operator*(const StoredPair<kElement>& a,
+                                                             const StoredPair<kElement>& b) {
+  return {static_cast<Elements<2>>(a) * static_cast<Elements<2>>(b), a.bits, b.bits};
+}
 
 template <class A, class B>
   requires HasElements<A, B>
@@ -182,9 +204,16 @@ template <Element kElement>
 __device__ __forceinline__ u32 pack(const Elements<2>& x) {
   return pack<kElement>(x.value[0], x.value[1]);
 }
+// An exact product in fp32 and its rounding to 16 bits are one multiplication of 16 bits: two
+// significands of 11 bits at most fit into 24.
 template <Element kElement>
-__device__ __forceinline__ Elements<2> unpack(u32 packed) {
-  Elements<2> x;
+__device__ __forceinline__ u32 pack(const StoredProduct<kElement>& x) {
+  return multiply_packed<kElement>(x.first, x.second);
+}
+template <Element kElement>
+__device__ __forceinline__ StoredPair<kElement> unpack(u32 packed) {
+  StoredPair<kElement> x;
+  x.bits = packed;
   unpack<kElement>(packed, x.value[0], x.value[1]);
   return x;
 }

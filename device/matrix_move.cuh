@@ -50,4 +50,28 @@ __device__ __forceinline__ void unpack(u32 packed, float& low, float& high) {
   }
 }
 
+// The products of two elements each, rounded once, to nearest even; denormal numbers are kept.
+template <Element kElement>
+__device__ __forceinline__ u32 multiply_packed(u32 a, u32 b) {
+  u32 product;
+  if constexpr (kElement == Element::bf16) {
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  } else {
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  }
+  return product;
+}
+
+// The larger of two elements each; NaN if one is.
+template <Element kElement>
+__device__ __forceinline__ u32 maximum_packed(u32 a, u32 b) {
+  u32 largest;
+  if constexpr (kElement == Element::bf16) {
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(largest) : "r"(a), "r"(b));
+  } else {
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(largest) : "r"(a), "r"(b));
+  }
+  return largest;
+}
+
 }  // namespace coda::device
