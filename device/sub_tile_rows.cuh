@@ -16,7 +16,9 @@ inline constexpr u32 kPairs = kChunkElements / 2;
 
 // A thread's values of one plane: pair q of a chunk is in row q % 2 of its two rows (8 apart), and
 // of its columns the left (q / 2 = 0) or the right two (8 further).
-using SubTileValues = Elements<2>[kChunks][kPairs];
+template <class Pair>
+using SubTileOf = Pair[kChunks][kPairs];
+using SubTileValues = SubTileOf<Elements<2>>;
 
 // One pair more of a row: sums and maxima, which read a value once.
 template <Reduction kKind>
@@ -65,13 +67,16 @@ template <u32 kLanes>
 __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
                                                   const float (&own)[kLanes], const Position& at) {
   const u32 row = at.row + 8 * (at.thread % 2);
+  // Or the compiler would multiply each lane's row by the stride.
+  u64 lane_elements;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(lane_elements) : "r"(at.rows), "r"(stride));
+  const u64 first = static_cast<u64>(row) * stride + at.partial_column();
   // The lane's own columns may lie outside where the partial's first ones do not.
   const bool is_outside = at.partial_column() * kSubTileColumns >= at.columns;
   if (at.thread % 4 >= 2 || row >= at.rows || is_outside) return;
 #pragma unroll
   for (u32 lane = 0; lane < kLanes; ++lane) {
-    const u64 line = static_cast<u64>(lane) * at.rows + row;
-    store_element<Stored::f32>(partial, line * stride + at.partial_column(), own[lane]);
+    store_element<Stored::f32>(partial, first + lane * lane_elements, own[lane]);
   }
 }
 
@@ -88,8 +93,8 @@ __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
 
 // A thread's columns of a sub-tile's row, from `start`: function(value so far, element), for those
 // that are inside. `columns`: ~0u as a literal means that none is outside.
-template <u32 kPlanes, class Function>
-__device__ __forceinline__ float fold_row(const SubTileValues (&x)[kPlanes], u32 row,
+template <u32 kPlanes, class Pair, class Function>
+__device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u32 row,
                                           const Position& at, u32 columns, float start,
                                           Function function) {
 #pragma unroll
@@ -107,22 +112,63 @@ __device__ __forceinline__ float fold_row(const SubTileValues (&x)[kPlanes], u32
   return start;
 }
 
+// The largest of each of a quad's two rows, of those of its columns that are inside.
+template <u32 kPlanes, class Pair>
+__device__ __forceinline__ void find_largest(float (&largest)[2],
+                                             const SubTileOf<Pair> (&x)[kPlanes],
+                                             const Position& at, u32 columns) {
+#pragma unroll
+  for (u32 row = 0; row < 2; ++row) {
+    largest[row] = quad_maximum(
+        fold_row(x, row, at, columns, -kInfinity, [](float a, float b) { return maximum(a, b); }));
+  }
+}
+
+// The same of values that have 16 bits: two at a time, and then both rows at a time.
+template <u32 kPlanes, Element kElement>
+__device__ __forceinline__ void find_largest(float (&largest)[2],
+                                             const SubTileOf<StoredPair<kElement>> (&x)[kPlanes],
+                                             const Position& at, u32 columns) {
+  if (columns != ~0u) {
+    find_largest<kPlanes, StoredPair<kElement>>(largest, x, at, columns);
+    return;
+  }
+  u32 rows[2];
+#pragma unroll
+  for (u32 row = 0; row < 2; ++row) {
+    rows[row] = x[0][0][row].bits;
+#pragma unroll
+    for (u32 i = 1; i < kPlanes * kChunks * kPairs / 2; ++i) {
+      const u32 chunk = i * 2 / kPairs;
+      rows[row] = maximum_packed<kElement>(
+          rows[row], x[chunk / kChunks][chunk % kChunks][i * 2 % kPairs + row].bits);
+    }
+  }
+  u32 both = maximum_packed<kElement>(__byte_perm(rows[0], rows[1], 0x5410),
+                                      __byte_perm(rows[0], rows[1], 0x7632));
+#pragma unroll
+  for (u32 mask = 1; mask <= 2; mask *= 2) {
+    const u32 other = __float_as_uint(exchange(__uint_as_float(both), mask));
+    both = maximum_packed<kElement>(both, other);
+  }
+  unpack<kElement>(both, largest[0], largest[1]);
+}
+
 // The partial of a reduction that needs all values at once, of one plane or of two.
 // log_sum_exp: the largest of the sub-tile's row, and the sum of exponentials below it. Each value
 // costs a maximum, a multiplication and addition, an exponential and an addition.
 // centred: the mean, and the sum of squares about it.
-template <Reduction kKind, u32 kPlanes>
+template <Reduction kKind, u32 kPlanes, class Pair>
 __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
-                                                    const SubTileValues (&x)[kPlanes],
+                                                    const SubTileOf<Pair> (&x)[kPlanes],
                                                     const Position& at, u32 columns) {
   static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::centred);
   float about[2];
   float sums[2];
+  if constexpr (kKind == Reduction::log_sum_exp) find_largest(about, x, at, columns);
 #pragma unroll
   for (u32 row = 0; row < 2; ++row) {
     if constexpr (kKind == Reduction::log_sum_exp) {
-      about[row] = quad_maximum(fold_row(x, row, at, columns, -kInfinity,
-                                         [](float a, float b) { return maximum(a, b); }));
       sums[row] = fold_row(x, row, at, columns, 0.0f, SumBelow(about[row]));
     } else {
       const float total =
@@ -150,17 +196,24 @@ struct PlaneColumn {
 // whoever has column 0 stores 0. `find` says where a column of the tensor stands. Few sub-tiles
 // have one: the others leave after a comparison a row. `at` is the sub-tile's first chunk;
 // `stride`: elements between the results of two rows.
-template <Stored kStored, u32 kPlanes, class Find>
+template <Stored kStored, u32 kPlanes, class Pair, class Find>
 __device__ __forceinline__ void store_selected(u64 tensor, u32 stride, const int (&indices)[2],
-                                               int columns, const SubTileValues (&x)[kPlanes],
+                                               int columns, const SubTileOf<Pair> (&x)[kPlanes],
                                                const Position& at, Find find) {
+  // From a thread's first column, two of each eight are its own.
+  const auto is_of_thread = [](u32 offset) { return offset < kSubTileColumns && offset % 8 < 2; };
+  bool is_likely = at.partial_column() == 0;
+#pragma unroll
+  for (u32 side = 0; side < 2; ++side) {
+    is_likely |= is_of_thread(find(static_cast<u32>(indices[side])).column - at.column);
+  }
+  if (!__any_sync(~0u, is_likely)) return;
 #pragma unroll
   for (u32 side = 0; side < 2; ++side) {
     const bool outside = static_cast<u32>(indices[side]) >= static_cast<u32>(columns);
     const PlaneColumn wanted = find(outside ? 0 : static_cast<u32>(indices[side]));
-    // From the thread's first column, two of each eight are its own.
     const u32 offset = wanted.column - at.column;
-    const bool is_own = offset < kSubTileColumns && offset % 8 < 2;
+    const bool is_own = is_of_thread(offset);
     // A vote, because the assembler would predicate the rest.
     if (!__any_sync(~0u, is_own)) continue;
     float value = 0.0f;
