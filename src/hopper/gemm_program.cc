@@ -2,6 +2,7 @@
 #include "hopper/gemm_program.h"
 
 #include "coda/error.h"
+#include "hopper/fewer_operations.h"
 #include "hopper/gemm_emitter.h"
 #include "hopper/gemm_kernels.h"
 #include "hopper/kernel_names.h"
@@ -11,13 +12,16 @@ namespace coda::hopper {
 
 GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options)
     : program_(with_separate_products(given)),
-      renamed_(with_kernel_names(program_)),
+      renamed_(with_fewer_operations(with_kernel_names(program_))),
       values_(sizes),
       options_(options),
       map_(program::map_tiles(program_)),
+      emitted_map_(program::map_tiles(renamed_)),
       as_given_(program_, values_, options_),
       as_emitted_(renamed_, values_, options_),
-      kernels_(gemm_kernels(as_given_, map_)) {
+      kernels_(gemm_kernels(as_given_, map_)),
+      emitted_kernels_(gemm_kernels(as_emitted_, emitted_map_)) {
+  invariant(kernels_.size() == emitted_kernels_.size(), "kernels that fewer operations change");
   // A choice that another of its kernels cannot take is replaced there.
   require(
       kernels_.empty() || !options.choice || is_legal(as_given_, kernels_.front(), *options.choice),
@@ -42,7 +46,7 @@ std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
 }
 
 KernelLaunch GemmProgram::emit(size_t kernel, const GemmChoice& choice) const {
-  return emit_gemm_kernel(as_emitted_, map_, kernels_[kernel], choice);
+  return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice);
 }
 
 }  // namespace coda::hopper

@@ -16,7 +16,8 @@ class GemmProgram {
 
   // Kernels with products; 0 for programs that have none.
   size_t kernels() const { return kernels_.size(); }
-  // The program as kernels name it: with_kernel_names of one whose products are separate.
+  // The program as kernels have it: with_kernel_names and with_fewer_operations of one whose
+  // products are separate.
   const Program& program() const { return renamed_; }
 
   std::vector<RankedChoice> ranked(size_t kernel) const;
@@ -31,10 +32,12 @@ class GemmProgram {
   Program renamed_;
   DimValues values_;
   LowerOptions options_;
-  program::TileMap map_;
+  program::TileMap map_;  // of program_, by which configurations are chosen
+  program::TileMap emitted_map_;
   ProgramSizes as_given_;
   ProgramSizes as_emitted_;
   std::vector<KernelSpaces> kernels_;
+  std::vector<KernelSpaces> emitted_kernels_;
 };
 
 }  // namespace coda::hopper

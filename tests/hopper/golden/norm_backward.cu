@@ -1,8 +1,9 @@
 // program norm_backward {
 //   acc = gemm(dz[M, K]:bf16, w[K, N]:bf16)
 //   x = tile(x[M, N]:bf16)
-//   v = acc * per_column(norm[N]:bf16) + x * per_row(s[M])
-//   store(dx, tile(dx[M, N]:bf16) + v)
+//   v = acc * per_column(norm[N]:bf16)
+//   v_2 = x * per_row(s[M])
+//   store(dx, tile(dx[M, N]:bf16) + v + v_2)
 //   column_partial(d_norm, sum(x * acc))
 // }
 #include "device/arguments.cuh"
@@ -117,9 +118,9 @@ struct Space0 {
       const auto x = unpack<Element::bf16>(loaded[0][pair]);
       const auto v3 = acc * sub.norm_at.at(kChunk, pair);
       const auto v5 = x * rows.s[kBlock][pair % 2];
-      const auto v6 = v3 + v5;
       const auto dx = unpack<Element::bf16>(loaded[1][pair]);
-      const auto dx_2 = dx + v6;
+      const auto v7 = dx + v3;
+      const auto dx_2 = v7 + v5;
       stored[0][pair] = pack<Element::bf16>(dx_2);
       const auto v10 = x * acc;
       d_norm_values[pair] = v10;
