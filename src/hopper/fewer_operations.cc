@@ -152,7 +152,7 @@ class Rewriter {
     const std::vector<Made> made = made_anyway(i);
     // One multiplication of a sum's two products fuses with the addition.
     int least = own_products(terms[0], made) + own_products(terms[1], made);
-    size_t most = 0;           // in common; of equals the one with more
+    size_t fewest = 0;         // in common: of equals, what keeps fewer registers for later
     std::vector<int> best[3];  // the common factor's pieces, and those of what is left of each term
     for (uint32_t subset = 1; subset < 1u << common.size(); ++subset) {
       Factors shared;
@@ -166,10 +166,10 @@ class Rewriter {
       const bool fuses = parts[1].size() > 1 || parts[2].size() > 1;
       const int count = static_cast<int>(parts[0].size() + parts[1].size() + parts[2].size()) - 3 +
                         1 + (fuses ? 0 : 1);
-      const bool is_better = count < least || (count == least && shared.size() > most && most != 0);
+      const bool is_better = count < least || (count == least && shared.size() < fewest);
       if (!is_better) continue;
       least = count;
-      most = shared.size();
+      fewest = shared.size();
       std::copy(std::begin(parts), std::end(parts), std::begin(best));
     }
     if (best[0].empty()) return {};

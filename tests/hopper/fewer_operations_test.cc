@@ -23,8 +23,8 @@ void expect_unchanged(const std::string& program_text) {
   EXPECT_EQ(with_fewer_operations(program), program);
 }
 
-// As a plan writes it: sigmoid's derivative, with what the two terms have in common. The product of
-// gate and sigmoid is made anyway.
+// As a plan writes it: sigmoid's derivative, with what the two terms have in common. The gradient of
+// up is made anyway.
 TEST(FewerOperations, SwigluDerivativeIsFactored) {
   EXPECT_EQ(rewritten(R"(program swiglu_backward {
     up = tile(up[M, N]:bf16)
@@ -45,10 +45,10 @@ TEST(FewerOperations, SwigluDerivativeIsFactored) {
   v_2 = gate * v
   store(a:bf16, up * v_2)
   acc = gemm(dy[M, K]:bf16, w[K, N]:bf16)
-  store(d_up:bf16, v_2 * acc)
+  d_up = v_2 * acc
+  store(d_up:bf16, d_up)
   v_3 = 1 - v
-  v_4 = up * acc
-  store(d_gate:bf16, (v + v_2 * v_3) * v_4)
+  store(d_gate:bf16, (v * acc + d_up * v_3) * up)
 }
 )");
 }
