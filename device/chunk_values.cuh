@@ -77,7 +77,12 @@ struct ColumnValues {
     const u64 first = vector + place(at.column) * static_cast<u64>(kBytes);
     if (whole && place(at.column + kSpan) - place(at.column) == kSpan &&
         first % (2 * kBytes) == 0) {
-      load_pairs<true>(first, at, [](u32 column) { return column; });
+      // With fp32 vectors, which take more registers, that spilled beside other direct loads.
+      if constexpr (kIsPacked) {
+        load_pairs<true>(first, at, [&](u32 column) { return column - at.column; });
+      } else {
+        load_pairs<true>(vector, at, place);
+      }
     } else {
       load_pairs<false>(vector, at, place);
     }
@@ -93,19 +98,18 @@ struct ColumnValues {
  private:
   static constexpr u32 kSpan = (kChunks - 1) * kChunkColumns + 8;  // of a thread's pairs
 
-  template <bool kPlain, class Place>
+  template <bool kWhole, class Place>
   __device__ __forceinline__ void load_pairs(u64 vector, const Position& at, Place place) {
 #pragma unroll
     for (u32 chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
-        const u32 distance = chunk * kChunkColumns + 8 * side;
-        const u32 column = kPlain ? distance : at.column + distance;
-        const u32 inside = kPlain ? 2 : inside_pair(column, at.columns);
+        const u32 column = at.column + chunk * kChunkColumns + 8 * side;
+        const u32 inside = kWhole ? 2 : inside_pair(column, at.columns);
         if constexpr (kIsPacked) {
-          packed[chunk][side] = load_packed_pair<kPlain>(vector, place(column), inside);
+          packed[chunk][side] = load_packed_pair<kWhole>(vector, place(column), inside);
         } else {
-          wide[chunk][side] = load_pair<kStored, kPlain>(vector, place(column), inside);
+          wide[chunk][side] = load_pair<kStored, kWhole>(vector, place(column), inside);
         }
       }
     }
