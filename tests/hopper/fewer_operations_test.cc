@@ -23,8 +23,8 @@ void expect_unchanged(const std::string& program_text) {
   EXPECT_EQ(with_fewer_operations(program), program);
 }
 
-// As a plan writes it: sigmoid's derivative, with what the two terms have in common. The gradient of
-// up is made anyway.
+// As a plan writes it: sigmoid's derivative, with what the two terms have in common. The gradient
+// of up is made anyway.
 TEST(FewerOperations, SwigluDerivativeIsFactored) {
   EXPECT_EQ(rewritten(R"(program swiglu_backward {
     up = tile(up[M, N]:bf16)
