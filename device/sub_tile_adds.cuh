@@ -23,10 +23,10 @@ __device__ __forceinline__ void add_element(u64 address, float x) {
 
 // Plane `plane` has its first pair at element `first(plane)` of a row, the others as far from it as
 // in the sub-tile. `at` is the sub-tile's first chunk; `stride`: elements between rows.
-template <u32 kPlanes, class First>
+template <u32 kPlanes, class Pair, class First>
 __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
-                                             const SubTileValues (&x)[kPlanes], const Position& at,
-                                             First first) {
+                                             const SubTileOf<Pair> (&x)[kPlanes],
+                                             const Position& at, First first) {
   const bool is_whole = (at.partial_row() + 1) * kWgmmaM <= at.rows &&
                         (at.partial_column() + 1) * kSubTileColumns <= at.columns;
   const bool is_plain = is_whole && tensor % 8 == 0 && stride % 2 == 0;

@@ -331,13 +331,22 @@ class SpaceWriter {
     return "pack<" + element_name(type) + ">(" + tile_value(operand, plane) + ")";
   }
 
+  // Of values that are rounded anyway the bits are kept too: two are compared at a time. But where
+  // columns are asked for one by one, and in fp16, whose values are converted, registers run out.
+  std::string kept_type(int i) const {
+    const bool keeps_bits = step(i).kind == StepKind::as_stored && step(i).dtype == DType::bf16 &&
+                            !analysis_.ragged_columns;
+    return keeps_bits ? "StoredPair<Element::bf16>" : "Elements<2>";
+  }
+
   // All planes of a value, kept until the sub-tile's end, by whoever needs them there.
   const std::string& kept_values(int i) {
     i = representative(i);
     std::string& name = kept_values_[i];
     if (!name.empty()) return name;
     const std::string made = names_.make(value_name(i) + "_values");
-    sub_fields_.line("Elements<2> " + made + "[" + number(planes_of(i)) + "][kChunks][kPairs];");
+    sub_fields_.line(kept_type(i) + " " + made + "[" + number(planes_of(i)) +
+                     "][kChunks][kPairs];");
     name = "sub." + made;
     for (int p = 0; p < planes_of(i); ++p) {
       const std::string value = tile_value(i, p);
