@@ -232,8 +232,7 @@ class SpaceWriter {
                       .value = value};
       if (s.row_index >= 0) {
         for (const int side : {0, 1})
-          load.row[side] =
-              rows_.table_row(s.row_index, s.tensor, block + "[" + number(side) + "]");
+          load.row[side] = rows_.table_row(s.row_index, s.tensor, block + "[" + number(side) + "]");
       }
       return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
     }
