@@ -234,13 +234,14 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       const auto begin = [&](auto step) {
         step_under_mainloop<Space, decltype(step)::value>(arguments, rows, position);
       };
+      const auto issued = [&] {
+        if constexpr (kPingPong) {
+          MainloopTurn::leave(consumer);
+          unrolled<kSteps>(begin);
+        }
+      };
       mainloop.template multiply<kPingPong ? 0 : kSteps>(k_blocks, own_row, rank, state,
-                                                         accumulators, begin, [&] {
-                                                           if constexpr (kPingPong) {
-                                                             MainloopTurn::leave(consumer);
-                                                             unrolled<kSteps>(begin);
-                                                           }
-                                                         });
+                                                         accumulators, begin, issued);
       if constexpr (kPingPong) EpilogueTurn::enter(consumer);
       ring.template transform<Space>(arguments, rows, position, ring_consumer, accumulators, [&] {
         if constexpr (kPingPong) EpilogueTurn::leave(consumer);

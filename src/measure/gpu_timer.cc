@@ -12,6 +12,7 @@ namespace coda::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
 // Watts between the first and the last time that the counter was seen to move: it moves about ten
 // times a second, so that its values at any two moments would be up to a tenth too old.
 class EnergyWatch {
