@@ -76,7 +76,8 @@ Sources sources_of_table() {
       for (const measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, one.options)) {
         const hopper::GemmProgram program(job.program, job.sizes, job.options);
         const hopper::GemmChoice choice = program.chosen(job.kernel).choice;
-        sources.add(job.name, measure::without_comments(program.emit(job.kernel, choice).source));
+        sources.add(job.name + " as " + hopper::text(choice),
+                    measure::without_comments(program.emit(job.kernel, choice).source));
       }
     }
   }

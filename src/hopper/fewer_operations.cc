@@ -204,6 +204,12 @@ class Rewriter {
     return !is_inner_sum(operands[1]) && (!is_inner_sum(operands[0]) || is_chain(operands[0]));
   }
 
+  bool reads_a_gemm(int i) const {
+    return step(i).kind == StepKind::gemm ||
+           std::any_of(step(i).operands.begin(), step(i).operands.end(),
+                       [&](int operand) { return reads_a_gemm(operand); });
+  }
+
   static bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
   bool is_only_stored_to_16_bits(int i) const {
     return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Step& s) {
@@ -217,13 +223,14 @@ class Rewriter {
     if (!is_only_stored_to_16_bits(i)) return {};
     std::vector<int> terms;
     terms_of(i, i, terms);
+    const auto fused = [&](int term) { return is_product(term) && uses_[term] == 1; };
     std::vector<int> order = terms;
-    std::stable_partition(order.begin(), order.end(),
-                          [&](int term) { return !is_product(term) || uses_[term] != 1; });
-    const auto products = std::count_if(
-        order.begin(), order.end(), [&](int term) { return is_product(term) && uses_[term] == 1; });
+    const auto first =
+        std::stable_partition(order.begin(), order.end(), [&](int term) { return !fused(term); });
+    std::stable_partition(first, order.end(), [&](int term) { return reads_a_gemm(term); });
+    const auto products = order.end() - first;
     // With no other term the first product fuses with nothing, wherever it stands.
-    const bool fuses = products >= 2 && products < static_cast<std::ptrdiff_t>(order.size());
+    const bool fuses = products >= 2 && first != order.begin();
     if (!fuses || (order == terms && is_chain(i))) return {};
     std::vector<Step> steps;
     int sum = order.front();

@@ -13,7 +13,8 @@ namespace coda::hopper {
 // - a * c + b * c becomes (a + b) * c where that is fewer instructions: SwiGLU's derivative takes
 //   three instead of five.
 // - Of a sum of three terms or more that is only stored to 16 bits, products come last, each fused
-//   with its addition: (a * b + c * d) + e takes two instructions as (e + a * b) + c * d. What is
+//   with its addition: (a * b + c * d) + e takes two instructions as (e + a * b) + c * d. Those
+//   that read accumulators come first among them, so that their registers are free sooner. What is
 //   rounded in single precision then is far below the rounding of the store.
 Program with_fewer_operations(const Program& program);
 

@@ -72,6 +72,23 @@ TEST(FewerOperations, ProductsComeLastInASumThatIsStoredTo16Bits) {
 )");
 }
 
+// The accumulators' registers are free when x is multiplied.
+TEST(FewerOperations, ProductsOfAccumulatorsComeBeforeOthers) {
+  EXPECT_EQ(rewritten(R"(program data_gradient {
+    x = tile(x[M, N]:bf16)
+    acc = gemm(dz[M, K]:bf16, w[K, N]:bf16)
+    store(dx:bf16, tile(dx[M, N]:bf16) + (x * per_row(s[M]) + acc * per_column(norm[N])))
+  })"),
+            R"(program data_gradient {
+  x = tile(x[M, N]:bf16)
+  acc = gemm(dz[M, K]:bf16, w[K, N]:bf16)
+  dx = tile(dx[M, N]:bf16)
+  v = x * per_row(s[M])
+  store(dx, dx + acc * per_column(norm[N]) + v)
+}
+)");
+}
+
 // Where single precision is what is stored, or what others read, the order of a sum is the
 // caller's.
 TEST(FewerOperations, OtherSumsKeepTheirOrder) {
