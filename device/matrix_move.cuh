@@ -51,6 +51,7 @@ __device__ __forceinline__ void unpack(u32 packed, float& low, float& high) {
 }
 
 // The products of two elements each, rounded once, to nearest even; denormal numbers are kept.
+// (Through fp32 the smallest ones of bf16, below 2^-126, would be rounded twice.)
 template <Element kElement>
 __device__ __forceinline__ u32 multiply_packed(u32 a, u32 b) {
   u32 product;
