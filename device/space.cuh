@@ -99,7 +99,7 @@ struct SpaceShape {
   // Planes that share shared memory agree.
   u32 wide_loads = 0;
   u32 wide_stores = 0;
-  u32 column_partials = 0;  // 64 floats of scratch a warp each
+  u32 column_partials = 0;    // 64 floats of scratch a warp each
   bool keeps_tables = false;  // Space::load_tables is called
   // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
   // kernel has which must move as many bytes. For measurements.
