@@ -34,9 +34,11 @@ struct Options {
   bool interleaved = false;
   size_t most = 32;  // configurations that are tuned: the best by the model
   double seconds = 1.2;
+  int repetitions = 2;
 
   measure::Regimes regimes() const {
     return {.seconds = seconds,
+            .repetitions = repetitions,
             .cool_rounds = no_cool ? 0 : 15,
             .interleaved_rounds = interleaved ? 9 : 0};
   }
@@ -180,7 +182,10 @@ int main(int argc, char** argv) {
   app.add_option("--most", options.most, "configurations that are tuned")->capture_default_str();
   app.add_flag("--no-cool", options.no_cool, "without the cool regime");
   app.add_flag("--interleaved", options.interleaved, "also the interleaved regime");
-  app.add_option("--seconds", options.seconds, "sustained, each, twice")->capture_default_str();
+  app.add_option("--seconds", options.seconds, "sustained, each, at a time")->capture_default_str();
+  app.add_option("--repetitions", options.repetitions,
+                 "sustained: turns of each; even, so that none is always second")
+      ->capture_default_str();
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   try {
