@@ -160,11 +160,13 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
       const double settling = std::max(std::min(0.2, seconds / 2), seconds / 5);
       while (seconds_since(start) < seconds) {
         enqueue(*candidate, calls[candidate]);
-        const double reported_mhz = power_.sm_clock_mhz();  // while it runs
+        // While it runs: in a pause of some milliseconds the chip would cool, and clock higher.
+        const double reported_mhz = clock_ ? 0 : power_.sm_clock_mhz();
+        const bool is_settled = seconds_since(start) >= settling;
+        if (is_settled) energy.sample();
         const double ms = elapsed_ms() / calls[candidate];
         const double mhz = clock_ ? clock_->mhz() : reported_mhz;
-        if (seconds_since(start) < settling) continue;
-        energy.sample();
+        if (!is_settled) continue;
         samples.times[candidate].push_back(ms);
         samples.clocks[candidate].push_back(mhz);
       }
