@@ -2,7 +2,8 @@
 // The ring of staging buffers between an epilogue and memory. One group of planes serves one 64x64
 // sub-tile: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
 // store warp sends it away and hands it back. So a consumer waits for a store only when the ring is
-// full, and loads run ahead by as many sub-tiles as the ring holds.
+// full, and loads run ahead by as many sub-tiles as the ring holds. Planes that are only stored may
+// have slots of their own (device/shared_layout.cuh), which consumers take from the store warp.
 // Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free. Without
 // loads, consumers take a free group themselves.
 // Invariant: all roles visit the groups in the same order. A consumer's earlier turn at the same
@@ -26,28 +27,48 @@ namespace coda::device {
 template <GemmConfig kConfig, RingShape kRing, bool kAnyLoads>
 struct EpilogueRing {
   static constexpr SharedLayout kShared = shared_layout(kConfig, kRing);
-  static constexpr u32 kGroups = larger(1, kShared.groups);
-  static constexpr u32 kGroupBytes = larger(1, kRing.planes) * kSubTileBytes;
+  static constexpr RingGroups kRings = kShared.rings;
+  static constexpr u32 kGroups = larger(1, kRings.groups);
+  static constexpr u32 kGroupBytes = larger(1, kRings.planes) * kSubTileBytes;
+  static constexpr bool kHasSlots = kRings.slot_planes != 0;
+  static constexpr u32 kSlotBytes = kRings.slot_planes * kSubTileBytes;
   static constexpr u32 kSharers =
       kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
   static_assert(kShared.fits(), "the epilogue's staging does not fit beside the mainloop's stages");
-  static_assert(kSharers == 1 || kShared.groups % 2 == 0);
+  // Each cooperative warpgroup has its own groups and slots, which it takes in their order.
+  static_assert(kRings.groups % kSharers == 0 && kRings.slots % kSharers == 0);
+  static_assert(kSharers != 1 || !kHasSlots);
 
-  using State = PipelineState<kGroups>;
+  // Where a role stands in the ring of groups and in that of slots.
+  struct State {
+    PipelineState<kGroups> group;
+    PipelineState<larger(1, kRings.slots)> slot;
+
+    __device__ __forceinline__ void advance() {
+      group.advance();
+      if constexpr (kHasSlots) slot.advance();
+    }
+    __device__ __forceinline__ void advance_by(u32 sub_tiles) {
+      group.advance_by(sub_tiles);
+      if constexpr (kHasSlots) slot.advance_by(sub_tiles);
+    }
+  };
   using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
 
   u32 groups;  // shared-memory addresses
-  u32 full;
-  u32 staged;
-  u32 free;
+  u32 slots;
+  u32 barriers;
   u32 scratch;
 
+  static constexpr u32 kBarriers = 3 * kRings.groups + kRings.slots;
+
   __device__ __forceinline__ void init_barriers() const {
-    for (u32 group = 0; group < kShared.groups; ++group) {
-      barrier_init(full + group * kBarrierBytes, 1);
-      barrier_init(staged + group * kBarrierBytes, kWarpgroupSize / kWarpSize);
-      barrier_init(free + group * kBarrierBytes, 1);
+    for (u32 group = 0; group < kRings.groups; ++group) {
+      barrier_init(full(group), 1);
+      barrier_init(staged(group), kWarpgroupSize / kWarpSize);
+      barrier_init(free(group), 1);
     }
+    for (u32 slot = 0; slot < kRings.slots; ++slot) barrier_init(free_slot(slot), 1);
   }
 
   // One thread of the load warp: all sub-tiles of one tile.
@@ -56,8 +77,8 @@ struct EpilogueRing {
                                        State& state) const {
     constexpr SpaceShape kShape = Space::kShape;
     for (u32 index = 0; index < sub_tiles(kConfig, kShape); ++index) {
-      const u32 barrier = full + state.stage * kBarrierBytes;
-      barrier_wait(free + state.stage * kBarrierBytes, state.phase ^ 1);
+      const u32 barrier = full(state.group.stage);
+      barrier_wait(free(state.group.stage), state.group.phase ^ 1);
       if constexpr (kShape.loads == 0) {
         barrier_arrive(barrier);
       } else {
@@ -65,8 +86,7 @@ struct EpilogueRing {
         barrier_arrive_expect(barrier, kShape.loads * kSubTileBytes);
 #pragma unroll
         for (u32 plane = 0; plane < kShape.loads; ++plane) {
-          Space::load(arguments, plane, plane_address(state.stage, plane), origin.m, origin.n,
-                      barrier);
+          Space::load(arguments, plane, plane_address(state, plane), origin.m, origin.n, barrier);
         }
       }
       state.advance();
@@ -80,7 +100,8 @@ struct EpilogueRing {
   };
   // How many are left reading while more are staged: enough to keep several stores in flight, few
   // enough that loads find free groups.
-  static constexpr u32 kInFlight = larger(1, kGroups / 2);
+  static constexpr u32 kInFlight =
+      larger(1, (kHasSlots ? smaller(kGroups, kRings.slots) : kGroups) / 2);
 
   // One thread of the store warp: all sub-tiles of one tile. Groups go back as their stores have
   // read them, or when there is nothing else to do; `drain` returns the last.
@@ -89,14 +110,14 @@ struct EpilogueRing {
                                         Unreleased& unreleased) const {
     constexpr SpaceShape kShape = Space::kShape;
     for (u32 index = 0; index < sub_tiles(kConfig, kShape); ++index) {
-      const u32 barrier = staged + state.stage * kBarrierBytes;
-      if (!barrier_test(barrier, state.phase)) drain(unreleased);
-      barrier_wait(barrier, state.phase);
+      const u32 barrier = staged(state.group.stage);
+      if (!barrier_test(barrier, state.group.phase)) drain(unreleased);
+      barrier_wait(barrier, state.group.phase);
       const TileCoord origin = sub_tile_origin(kConfig, kShape, tile, index);
       if constexpr (kShape.stores != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < kShape.stores; ++plane) {
-          Space::store(arguments, plane, origin.m, origin.n, plane_address(state.stage, plane));
+          Space::store(arguments, plane, origin.m, origin.n, plane_address(state, plane));
         }
       }
       store_commit();
@@ -137,7 +158,7 @@ struct EpilogueRing {
     // writes: the whole tile if the ring holds it; else, or with loads, each is passed on at once
     // to make room for the next.
     constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig, Space::kShape);
-    constexpr bool kWhole = !kAnyLoads && kShared.groups >= sub_tiles(kConfig, Space::kShape);
+    constexpr bool kWhole = !kAnyLoads && kRings.groups >= sub_tiles(kConfig, Space::kShape);
     constexpr u32 kBatch = kWhole || !Space::kShape.staged() ? kOwn : 1;
     unrolled<kOwn / kBatch>([&](auto batch) {
       State arriving = consumer.state;
@@ -154,7 +175,7 @@ struct EpilogueRing {
 #pragma unroll
         for (u32 own = 0; own < kBatch; ++own) {
           if (threadIdx.x % kWarpSize == 0) {
-            barrier_arrive(staged + arriving.stage * kBarrierBytes);
+            barrier_arrive(staged(arriving.group.stage));
           }
           arriving.advance_by(kSharers);
         }
@@ -184,15 +205,18 @@ struct EpilogueRing {
     Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     if constexpr (Space::kShape.staged()) receive(consumer.state);
     waited();
-    const u32 first_chunk =
-        groups + consumer.state.stage * kGroupBytes + chunk_offset(tile.thread, 0);
+    const u32 own_chunk = chunk_offset(tile.thread, 0);
+    const u32 first_chunk = group_address(consumer.state) + own_chunk;
+    // So that plane kRings.planes is the first of the slot.
+    const u32 first_of_slot = slot_address(consumer.state) + own_chunk;
     unrolled<kChunks>([&](auto chunk) {
       constexpr u32 kChunk = decltype(chunk)::value;
       constexpr u32 kHalf = Space::kShape.natural_half;
       // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
       const auto address = [&](u32 wide, u32 plane) {
         const PlanePlace place = plane_place(kHalf, wide, plane, kChunk);
-        return (first_chunk ^ chunk_step(place.chunk)) + place.plane * kSubTileBytes;
+        const u32 first = is_in_slot(place.plane) ? first_of_slot : first_chunk;
+        return (first ^ chunk_step(place.chunk)) + place.plane * kSubTileBytes;
       };
       u32 loaded[larger(1, Space::kShape.loads)][4];
       u32 stored[larger(1, Space::kShape.stores)][4];
@@ -233,7 +257,8 @@ struct EpilogueRing {
   }
 
   __device__ __forceinline__ void release(Unreleased& unreleased) const {
-    barrier_arrive(free + unreleased.oldest.stage * kBarrierBytes);
+    barrier_arrive(free(unreleased.oldest.group.stage));
+    if constexpr (kHasSlots) barrier_arrive(free_slot(unreleased.oldest.slot.stage));
     unreleased.oldest.advance();
     --unreleased.count;
   }
@@ -241,14 +266,30 @@ struct EpilogueRing {
   // Without loads the group comes straight from the store warp.
   __device__ __forceinline__ void receive(const State& state) const {
     if constexpr (kAnyLoads) {
-      barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+      barrier_wait(full(state.group.stage), state.group.phase);
     } else {
-      barrier_wait(free + state.stage * kBarrierBytes, state.phase ^ 1);
+      barrier_wait(free(state.group.stage), state.group.phase ^ 1);
     }
+    if constexpr (kHasSlots) barrier_wait(free_slot(state.slot.stage), state.slot.phase ^ 1);
   }
 
-  __device__ __forceinline__ u32 plane_address(u32 group, u32 plane) const {
-    return groups + group * kGroupBytes + plane * kSubTileBytes;
+  __device__ __forceinline__ u32 full(u32 group) const { return barriers + group * kBarrierBytes; }
+  __device__ __forceinline__ u32 staged(u32 group) const { return full(kRings.groups + group); }
+  __device__ __forceinline__ u32 free(u32 group) const { return full(2 * kRings.groups + group); }
+  __device__ __forceinline__ u32 free_slot(u32 slot) const {
+    return full(3 * kRings.groups + slot);
+  }
+
+  static constexpr bool is_in_slot(u32 plane) { return kHasSlots && plane >= kRings.planes; }
+  __device__ __forceinline__ u32 group_address(const State& state) const {
+    return groups + state.group.stage * kGroupBytes;
+  }
+  // Less the planes of a group, whose numbers come first.
+  __device__ __forceinline__ u32 slot_address(const State& state) const {
+    return slots + state.slot.stage * kSlotBytes - kGroupBytes;
+  }
+  __device__ __forceinline__ u32 plane_address(const State& state, u32 plane) const {
+    return (is_in_slot(plane) ? slot_address(state) : group_address(state)) + plane * kSubTileBytes;
   }
 };
 

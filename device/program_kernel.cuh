@@ -112,13 +112,12 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
                       .full = barriers,
                       .empty = barriers + kConfig.stages * kBarrierBytes};
   const Ring ring{.groups = shared + kShared.ring,
-                  .full = ring_barriers,
-                  .staged = ring_barriers + kShared.groups * kBarrierBytes,
-                  .free = ring_barriers + 2 * kShared.groups * kBarrierBytes,
+                  .slots = shared + kShared.slots,
+                  .barriers = ring_barriers,
                   .scratch = shared + kShared.scratch};
   const Streamer<kConfig, first_shape<Spaces...>()> streamer{
       .buffers = shared + kShared.stream,
-      .barriers = ring_barriers + 3 * kShared.groups * kBarrierBytes,
+      .barriers = ring_barriers + Ring::kBarriers * kBarrierBytes,
       .progress = shared + kShared.progress};
 
   const u32 warp = __shfl_sync(~0u, threadIdx.x / kWarpSize, 0);

@@ -58,7 +58,7 @@ std::vector<Variant> with_stages(Variant variant) {
   for (const device::u32 stages : {3u, 4u, 5u, 6u}) {
     variant.config.stages = stages;
     if (!fits(variant)) continue;
-    if (device::shared_layout(variant.config, variant.shape).groups >= 2)
+    if (device::shared_layout(variant.config, variant.shape).rings.groups >= 2)
       variants.push_back(variant);
   }
   return variants;

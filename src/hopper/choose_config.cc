@@ -121,8 +121,8 @@ uint32_t usual_stages(const GemmConfig& config, const TileKind& tile,
     // of 64 accumulators has room for both.
     const bool is_cooperative = config.schedule == Schedule::cooperative;
     const bool is_deep = stages > kFewestStages && ring.planes != 0 && is_cooperative &&
-                         (config.accumulators() > 64 || layout.groups < ring.sub_tiles);
-    if (layout.fits() && layout.groups >= std::min(groups, ring.sub_tiles) && !is_deep)
+                         (config.accumulators() > 64 || layout.rings.groups < ring.sub_tiles);
+    if (layout.fits() && layout.rings.groups >= std::min(groups, ring.sub_tiles) && !is_deep)
       return stages;
   }
   return kFewestStages;

@@ -26,14 +26,24 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
             EXPECT_EQ(layout.barriers % kBarrierBytes, 0u);
             EXPECT_GE(layout.b, layout.a + config.stages * config.stage_bytes_a());
             EXPECT_GE(layout.ring, layout.b + config.stages * config.stage_bytes_b());
-            EXPECT_GE(layout.stream, layout.ring + layout.groups * shape.planes() * kSubTileBytes);
+            const RingGroups& rings = layout.rings;
+            EXPECT_EQ(rings.planes + rings.slot_planes, shape.planes());
+            EXPECT_EQ(rings.slots != 0, rings.slot_planes != 0);
+            EXPECT_LE(shape.loads, rings.planes);
+            EXPECT_EQ(layout.slots, layout.ring + rings.groups * rings.planes * kSubTileBytes);
+            EXPECT_GE(layout.stream,
+                      layout.slots + rings.slots * rings.slot_planes * kSubTileBytes);
             EXPECT_GE(layout.barriers,
                       layout.stream + (shape.streams() ? kStreamBuffers * kSubTileBytes : 0));
-            const u32 barriers = 2 * config.stages + 3 * layout.groups + kStreamBuffers;
+            const u32 barriers =
+                2 * config.stages + 3 * rings.groups + rings.slots + kStreamBuffers;
             EXPECT_GE(layout.progress, layout.barriers + barriers * kBarrierBytes);
             EXPECT_LE(layout.bytes, kSharedMemoryPerBlock);
             if (config.schedule == Schedule::cooperative) {
-              EXPECT_EQ(layout.groups % 2, 0u);
+              EXPECT_EQ(rings.groups % 2, 0u);
+              EXPECT_EQ(rings.slots % 2, 0u);
+            } else {
+              EXPECT_EQ(rings.slots, 0u);
             }
           }
         }
@@ -44,21 +54,38 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
 
 TEST(SharedLayout, StatedBudgets) {
   const GemmConfig ping_pong{.tile_m = 128, .tile_n = 128, .stages = 6};
-  EXPECT_EQ(shared_layout(ping_pong, SpaceShape{}).groups, sub_tiles(ping_pong, {}));
+  EXPECT_EQ(shared_layout(ping_pong, SpaceShape{}).rings.groups, sub_tiles(ping_pong, {}));
   GemmConfig cooperative{
       .tile_m = 128, .tile_n = 256, .stages = 3, .schedule = Schedule::cooperative};
-  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).groups, sub_tiles(cooperative, {}));
+  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).rings.groups, sub_tiles(cooperative, {}));
   cooperative.stages = 4;
-  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).groups, 4u);
+  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).rings.groups, 4u);
   EXPECT_FALSE(shared_layout(cooperative, SpaceShape{.loads = 2, .stores = 3}).fits());
   // One tile for both warpgroups: all of its output in the ring, beside as many stages as
   // ping-pong.
   GemmConfig shared{.tile_m = 128, .tile_n = 128, .stages = 6, .schedule = Schedule::cooperative};
-  EXPECT_EQ(shared_layout(shared, SpaceShape{}).groups, sub_tiles(shared, {}));
+  EXPECT_EQ(shared_layout(shared, SpaceShape{}).rings.groups, sub_tiles(shared, {}));
   shared.stages = 5;
-  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 1, .stores = 2}).groups, 4u);
+  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 1, .stores = 2}).rings.groups, 4u);
   shared.stages = 4;
-  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 2, .stores = 3}).groups, 4u);
+  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 2, .stores = 3}).rings.groups, 4u);
+}
+
+// A residual and two outputs: all eight sub-tiles of 128x256 are loaded under the mainloop, where
+// whole groups would be four.
+TEST(SharedLayout, WhatIsOnlyStoredHasSlotsWhereMoreGroupsFit) {
+  const SpaceShape residual{.loads = 1, .stores = 2};
+  GemmConfig config{.tile_m = 128, .tile_n = 256, .stages = 3, .schedule = Schedule::cooperative};
+  const auto rings = [&](const SpaceShape& shape) { return shared_layout(config, shape).rings; };
+  EXPECT_EQ(rings(residual).groups, 8u);
+  EXPECT_EQ(rings(residual).slots, 2u);
+  // Nothing to win: without loads, and where all that is stored was loaded.
+  EXPECT_EQ(rings({.loads = 0, .stores = 2}).slots, 0u);
+  EXPECT_EQ(rings({.loads = 2, .stores = 2}).slots, 0u);
+  // A ping-pong tile's waits are hidden.
+  config = {.tile_m = 128, .tile_n = 128, .stages = 6};
+  EXPECT_EQ(rings(residual).groups, 2u);
+  EXPECT_EQ(rings(residual).slots, 0u);
 }
 
 TEST(Config, RefusesWhatCannotRun) {
