@@ -106,8 +106,12 @@ double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& config, c
     cycles += static_cast<double>(cluster_tiles(space, config)) * one;
     longest = std::max(longest, one);
   }
-  // Square tiles share better along N (measured: 0.01 to 0.02 of the time behind most epilogues).
-  const double sharing = config.tile_m == config.tile_n && config.cluster_m == 2 ? 1.003 : 1.0;
+  // Of a tile that is no square the longer side's operand is better shared, a square one's A
+  // (measured, docs/performance.md: joules).
+  const bool is_square = config.tile_m == config.tile_n;
+  const bool shares_b = config.cluster_m == 2;
+  const bool is_worse = is_square ? shares_b : shares_b != (config.tile_n > config.tile_m);
+  const double sharing = config.cluster_size() == 1 || !is_worse ? 1.0 : is_square ? 1.003 : 1.01;
   return sharing * (cycles / static_cast<double>(tiles) * static_cast<double>(waves)) +
          0.01 * longest;
 }
