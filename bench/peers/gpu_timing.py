@@ -183,12 +183,16 @@ class Timer:
                 settling = max(min(0.2, seconds / 2), seconds / 5)
                 while time.perf_counter() - begin < seconds:
                     self._enqueue(c, replays[c])
-                    mhz = self.power.sm_mhz()  # while it runs
+                    # While it runs: in a pause of some milliseconds the chip would cool, and
+                    # clock higher.
+                    mhz = self.power.sm_mhz()
+                    is_settled = time.perf_counter() - begin >= settling
+                    if is_settled:
+                        energy = energy or Energy(self.power)
+                        energy.sample()
                     ms = self._elapsed_ms() / (replays[c] * c.calls)
-                    if time.perf_counter() - begin < settling:
+                    if not is_settled:
                         continue
-                    energy = energy or Energy(self.power)
-                    energy.sample()
                     samples[c].append(ms)
                     clocks[c].append(mhz)
                 watts[c].append(energy.watts() if energy else float("nan"))
