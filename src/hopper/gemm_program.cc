@@ -22,11 +22,11 @@ GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const Low
       kernels_(gemm_kernels(as_given_, map_)),
       emitted_kernels_(gemm_kernels(as_emitted_, emitted_map_)) {
   invariant(kernels_.size() == emitted_kernels_.size(), "kernels that fewer operations change");
-  // A choice that another of its kernels cannot take is replaced there.
-  require(
-      kernels_.empty() || !options.choice || is_legal(as_given_, kernels_.front(), *options.choice),
-      as_given_.description() + ": its products cannot be made with " +
-          (options.choice ? text(*options.choice) : "") + "; choose one of legal_choices()");
+}
+
+bool GemmProgram::takes_choice() const {
+  return options_.choice && !kernels_.empty() &&
+         is_legal(as_given_, kernels_.front(), *options_.choice);
 }
 
 std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {

@@ -20,6 +20,10 @@ class GemmProgram {
   // products are separate.
   const Program& program() const { return renamed_; }
 
+  // Whether the first is made as the options' choice says. Where a kernel cannot be, the choice is
+  // replaced there.
+  bool takes_choice() const;
+
   std::vector<RankedChoice> ranked(size_t kernel) const;
   ChosenConfig chosen(size_t kernel) const;
   KernelClass class_of(size_t kernel) const;
@@ -28,11 +32,13 @@ class GemmProgram {
   KernelLaunch emit(size_t kernel, const GemmChoice& choice) const;
 
  private:
-  Program program_;  // as the caller names it, for what is refused
+  // What is refused is named as the caller named it, and configurations are chosen for what the
+  // caller wrote; text has names that layers share, and no more operations than it needs.
+  Program program_;
   Program renamed_;
   DimValues values_;
   LowerOptions options_;
-  program::TileMap map_;  // of program_, by which configurations are chosen
+  program::TileMap map_;  // of program_
   program::TileMap emitted_map_;
   ProgramSizes as_given_;
   ProgramSizes as_emitted_;

@@ -6,11 +6,9 @@
 #include <algorithm>
 
 #include "coda/error.h"
-#include "hopper/chosen_config.h"
-#include "hopper/fewer_operations.h"
 #include "hopper/finalizer_emitter.h"
-#include "hopper/gemm_emitter.h"
 #include "hopper/gemm_kernels.h"
+#include "hopper/gemm_program.h"
 #include "hopper/kernel_names.h"
 #include "hopper/separate_spaces.h"
 #include "hopper/tile_emitter.h"
@@ -47,24 +45,13 @@ WholeProgram lower_whole(const Program& given, const DimValues& sizes,
     return result;
   }
 
-  // What is refused is named as the caller named it, and configurations are chosen for what the
-  // caller wrote; text has names that layers share, and no more operations than it needs.
-  const ProgramSizes as_given(program, sizes, options);
-  const std::vector<KernelSpaces> kernels = gemm_kernels(as_given, map);
-  const Program renamed = with_kernel_names(program);
-  const Program emitted = with_fewer_operations(renamed);
-  const program::TileMap emitted_map = program::map_tiles(emitted);
-  const ProgramSizes as_emitted(emitted, sizes, options);
-  const std::vector<KernelSpaces> emitted_kernels = gemm_kernels(as_emitted, emitted_map);
-  invariant(kernels.size() == emitted_kernels.size(), "kernels that fewer operations change");
+  const GemmProgram products(given, sizes, options);
   result.has_products = true;
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const bool takes_choice = options.choice && is_legal(as_given, kernels[i], *options.choice);
-    if (i == 0) result.takes_choice = takes_choice;
-    result.launches.push_back(emit_gemm_kernel(as_emitted, emitted_map, emitted_kernels[i],
-                                               choose_config(as_given, map, kernels[i]).choice));
-  }
+  result.takes_choice = products.takes_choice();
+  for (size_t i = 0; i < products.kernels(); ++i)
+    result.launches.push_back(products.emit(i, products.chosen(i).choice));
   if (!others.empty()) {
+    const Program renamed = with_kernel_names(program);
     result.launches.push_back(lower_tile_spaces(renamed, others, sizes, options));
   }
   return result;

@@ -230,6 +230,26 @@ TEST(SplitProgram, PairsTakeTurnsWhereThreadsMoveManyTensors) {
   EXPECT_TRUE(takes_turns("store(d, acc * 3)"));
 }
 
+// Sums of columns are kept in registers through a sub-tile: 24 of them are more than any tile has.
+TEST(SplitProgram, AnEpilogueOfTooManyValuesSaysSoAndIsSplit) {
+  const DimValues sizes{{"M", 128}, {"N", 128}, {"K", 64}};
+  const auto sums = [](int count) {
+    std::string text = "program sums { acc = gemm(x[M, K]:bf16, w[N, K]:bf16)\n";
+    for (int i = 0; i < count; ++i) {
+      const std::string own = std::to_string(i);
+      text += "t" + own + " = tile(in" + own + "[M, N]:f32)\n";
+      text += "column_partial(c" + own + ", sum(t" + own + " * acc))\n";
+    }
+    return parse_program(text + "}");
+  };
+  EXPECT_EQ(lower(sums(12), sizes, {}).front().note, "");
+  const Program program = sums(24);
+  EXPECT_THAT(lower(program, sizes, {}).front().note,
+              HasSubstr("program 'sums' is split into 2, since no kernel holds it: the epilogue of "
+                        "tile space 0 fits into no tile: it has more values than 232 registers"));
+  expect_equal(program, programs_of(split_to_fit(program, sizes, {})), sizes, 1);
+}
+
 // These, whole and split, spilled with as few as 32 accumulators in 232 registers: the assembler
 // had loaded for all pairs of a sub-tile before it worked on the first.
 TEST(SplitProgram, KernelsThatMoveManyTensorsDoNotSpill) {
