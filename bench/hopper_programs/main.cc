@@ -30,6 +30,7 @@ struct Options {
   std::vector<int64_t> tokens{16384};
   bool square = false;
   bool tune = false;
+  bool all = false;
   bool no_cool = false;
   bool interleaved = false;
   size_t most = 32;  // configurations that are tuned: the best by the model
@@ -61,9 +62,11 @@ class Table {
 
   void measure_case(const Case& one) {
     const Program program = read_program(options_.folder + "/" + one.file + ".coda");
-    const measure::MeasuredProgram result = measure::measure_program(
-        gpu_, program, one.sizes,
-        {.regimes = options_.regimes(), .tuned = options_.tune ? options_.most : 0});
+    const measure::MeasuredProgram result =
+        measure::measure_program(gpu_, program, one.sizes,
+                                 {.regimes = options_.regimes(),
+                                  .tuned = options_.tune || options_.all ? options_.most : 0,
+                                  .times_all = options_.all});
     print_peer(one.row, one.tokens, one.hidden, result.peer, result.product->flops());
     for (const Candidate& candidate : result.ours) print(candidate, result.peer);
     end_line();
@@ -179,6 +182,7 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", options.tokens, "rows, M")->delimiter(',')->capture_default_str();
   app.add_flag("--square", options.square, "M = N = K, programs only");
   app.add_flag("--tune", options.tune, "also time the configurations that the model ranks first");
+  app.add_flag("--all", options.all, "time all of these in all regimes, instead of the fastest");
   app.add_option("--most", options.most, "configurations that are tuned")->capture_default_str();
   app.add_flag("--no-cool", options.no_cool, "without the cool regime");
   app.add_flag("--interleaved", options.interleaved, "also the interleaved regime");

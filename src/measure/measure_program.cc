@@ -116,7 +116,9 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
                     }});
   }
   std::vector<Candidate*> timed{&ours.front()};
-  if (options.tuned > 0) {
+  if (options.times_all) {
+    timed = all_of(ours);
+  } else if (options.tuned > 0) {
     Candidate& winner = screen(ours);
     result.screened = ours;
     if (&winner != &ours.front()) timed.push_back(&winner);

@@ -36,15 +36,17 @@ struct MeasuredProgram {
   // peer.
   std::optional<ProductShape> product;
   Candidate peer;
-  std::vector<Candidate> ours;      // as chosen; with tuning the fastest configuration beside it
+  // As chosen; with tuning the fastest configuration beside it, or all.
+  std::vector<Candidate> ours;
   std::vector<Candidate> screened;  // with tuning: all that were timed, sustained only
   double moved_bytes = 0;
 };
 
 struct MeasureOptions {
   Regimes regimes;
-  size_t tuned = 0;   // so many of the configurations that the model ranks first are timed too
-  unsigned sets = 0;  // of tensors, rotated; 0: so many that no run finds its own in L2
+  size_t tuned = 0;        // so many of the configurations that the model ranks first are timed too
+  bool times_all = false;  // with tuning: these in all regimes, not only the fastest of them
+  unsigned sets = 0;       // of tensors, rotated; 0: so many that no run finds its own in L2
 };
 
 MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValues& sizes,
