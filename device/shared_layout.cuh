@@ -81,7 +81,7 @@ struct SharedLayout {
   u32 a = 0;
   u32 b = 0;
   u32 ring = 0;
-  u32 slots = 0;
+  u32 slots = 0;  // where they begin
   u32 stream = 0;
   u32 scratch = 0;  // [warpgroup][buffer]
   u32 barriers = 0;

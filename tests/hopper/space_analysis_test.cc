@@ -123,7 +123,7 @@ TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
   EXPECT_EQ(chosen_for("product_tn", deep), "128x256 cooperative, cluster 2x1, 3 stages");
   EXPECT_EQ(chosen_for("norm_backward", deep), "128x256 cooperative, cluster 2x1, 3 stages");
   EXPECT_EQ(chosen_for("swiglu_backward", {{"M", 16384}, {"N", 5632}, {"K", 2048}}),
-            "192x128 ping-pong, cluster 1x2, 4 stages");  // 735 us, 128x128 c12 s5 750: the table
+            "192x128 ping-pong, cluster 1x2, 4 stages");  // 1.23 of cuBLAS's time; cluster 2x1 1.24
 }
 
 bool is_legal_for(const std::string& name, const std::string& tile) {
