@@ -189,6 +189,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "sustained, each, at a time")->capture_default_str();
   app.add_option("--repetitions", options.repetitions,
                  "sustained: turns of each; even, so that none is always second")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
