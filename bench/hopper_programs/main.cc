@@ -4,6 +4,7 @@
 // case on the terminal, a JSON object a candidate in a file. With --tune the configurations that
 // the model ranks first are timed too. (`coda bench` measures any one program or block.)
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -24,7 +25,7 @@ using measure::Candidate;
 
 struct Options {
   std::string folder = "bench/hopper_programs/programs";
-  std::string rows;  // only cases whose row contains this
+  std::vector<std::string> rows;  // only cases whose row contains one of these; none: all
   std::string json;
   int64_t hidden = 0;  // only this one
   std::vector<int64_t> tokens{16384};
@@ -36,10 +37,12 @@ struct Options {
   size_t most = 32;  // configurations that are tuned: the best by the model
   double seconds = 1.2;
   int repetitions = 2;
+  double heat = 1.0;
 
   measure::Regimes regimes() const {
     return {.seconds = seconds,
             .repetitions = repetitions,
+            .heat_seconds = heat,
             .cool_rounds = no_cool ? 0 : 15,
             .interleaved_rounds = interleaved ? 9 : 0};
   }
@@ -115,7 +118,10 @@ class Table {
 
   // An error of one case does not end the others.
   void attempt(const std::string& row, int64_t hidden, const std::function<void()>& action) {
-    if (row.find(options_.rows) == std::string::npos) return;
+    const auto is_in_row = [&](const std::string& text) {
+      return row.find(text) != std::string::npos;
+    };
+    if (!options_.rows.empty() && std::ranges::none_of(options_.rows, is_in_row)) return;
     if (options_.hidden != 0 && hidden != options_.hidden) return;
     try {
       action();
@@ -177,7 +183,8 @@ int main(int argc, char** argv) {
   coda::hopper_programs::Options options;
   CLI::App app("Programs of a block, and blocks, on a GPU against the bare products on cuBLAS");
   app.add_option("--programs", options.folder, "folder of the programs")->capture_default_str();
-  app.add_option("--rows", options.rows, "only rows that contain this; blocks are \"block\"");
+  app.add_option("--rows", options.rows,
+                 "only rows that contain one of these; blocks are \"block\"");
   app.add_option("--hidden", options.hidden, "only 2048, 4096 or 8192");
   app.add_option("--tokens", options.tokens, "rows, M")->delimiter(',')->capture_default_str();
   app.add_flag("--square", options.square, "M = N = K, programs only");
@@ -191,6 +198,7 @@ int main(int argc, char** argv) {
                  "sustained: turns of each; even, so that none is always second")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--heat", options.heat, "seconds of heat before each row")->capture_default_str();
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   try {

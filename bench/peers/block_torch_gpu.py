@@ -33,6 +33,8 @@ MLP = {2048: 5632, 4096: 11008, 8192: 22016}
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 BOUNDS = {"f32": 3e-6, "bf16": 6e-3, "f16": 1e-3}  # of a program's results
 BLOCK_BOUNDS = {"f32": 5e-6, "bf16": 2e-2, "f16": 3e-3}
+L2_BYTES = 60e6  # and some more
+MOST_SETS = 48
 
 
 def compiled(function):
@@ -52,11 +54,18 @@ def widened(tensors):
     return {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
 
 
+def sets_for(size: float) -> int:
+    """When a set's turn comes again, the L2 cache has seen four times what it holds: as in
+    src/measure/measure_program.cc."""
+    return min(max(int(4 * L2_BYTES / size) + 1, 2 if size > 2e9 else 3), MOST_SETS)
+
+
 class Case:
     """One row: sets of tensors, what torch.compile gets, its products, and float64."""
 
-    def __init__(self, row: str, hidden: int, tokens: int, sets: int):
-        self.row, self.hidden, self.tokens, self.sets = row, hidden, tokens, sets
+    def __init__(self, row: str, hidden: int, tokens: int):
+        self.row, self.hidden, self.tokens = row, hidden, tokens
+        self.sets = 1
         self.variants = {}  # name -> call(set), not compiled
         self.products = []  # of each set the operands of torch.mm, one pair a product
         self.bound = 0.0
@@ -80,11 +89,13 @@ class Case:
 
 class ProgramCase(Case):
     def __init__(self, row, formula, m, n, k, hidden, tokens, options):
-        flops = 2.0 * m * n * k
-        super().__init__(row, hidden, tokens, options.sets or (2 if flops > 4e12 else 3))
+        super().__init__(row, hidden, tokens)
         self.formula = FORMULAS[formula]
         sizes = Sizes(m, n, k, DTYPES[options.dtype], options.device)
-        self.tensors = [self.formula.tensors(sizes) for _ in range(self.sets)]
+        self.tensors = [self.formula.tensors(sizes)]
+        self.sets = options.sets or sets_for(
+            sum(t.nbytes for t in self.tensors[0].values()) + m * n * sizes.dtype.itemsize)
+        self.tensors += [self.formula.tensors(sizes) for _ in range(self.sets - 1)]
         self.products = [[self.formula.product(t)] for t in self.tensors]
         if not formula.startswith("product"):
             function = compiled(self.formula.compute)
@@ -160,7 +171,7 @@ def unpacked_results(results):
 class BlockCase(Case):
     def __init__(self, tokens, hidden, mlp, backward: bool, options):
         phase = "forward + backward" if backward else "forward"
-        super().__init__("block, " + phase, hidden, tokens, 1)
+        super().__init__("block, " + phase, hidden, tokens)
         heads = max(1, hidden // programs_torch.HEAD)
         size = block_torch.Size(tokens, hidden, mlp, heads, heads)
         dtype = DTYPES[options.dtype]
@@ -217,10 +228,11 @@ def cases_of(options):
                 tokens, hidden, mlp, options.square)
             for row, formula, m, n, k in rows:
                 label = hidden if options.square else tokens
-                if options.rows in row:
+                if any(text in row for text in options.rows):
                     yield functools.partial(ProgramCase, row, formula, m, n, k, hidden, label,
                                             options)
-            if "block" in options.what and not options.square and options.rows in "block":
+            is_named = any(text in "block" for text in options.rows)
+            if "block" in options.what and not options.square and is_named:
                 for backward in (False, True):
                     yield functools.partial(BlockCase, tokens, hidden, mlp, backward, options)
 
@@ -367,10 +379,12 @@ def parse_arguments():
                         help="M = N = K = D, programs only; --tokens is not used")
     parser.add_argument("--what", nargs="+", choices=["programs", "block", "host"],
                         default=["programs", "block", "host"])
-    parser.add_argument("--rows", default="", help="only rows that contain this", metavar="TEXT")
+    parser.add_argument("--rows", nargs="+", default=[""], metavar="TEXT",
+                        help="only rows that contain one of these")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--sets", type=int, default=0, help="of tensors, rotated [3, large: 2]")
+    parser.add_argument("--sets", type=int, default=0,
+                        help="of tensors, rotated [so many that L2 holds none]")
     parser.add_argument("--seconds", type=float, default=1.0, help="sustained, each, at a time")
     parser.add_argument("--repetitions", type=int, default=2, help="of the sustained regime")
     parser.add_argument("--heat", type=float, default=1.0, help="seconds of heat before each row")

@@ -5,12 +5,14 @@ sustained  each candidate alone for about a second on a hot chip, with its SM cl
 cool       bursts of 2 ms after pauses of 40 ms, in random order: the full clock
 
 The same method, regime by regime, as src/measure/gpu_timer.cc, so that ratios of both stand in one
-table. A candidate's calls are captured into one CUDA graph that rotates through its sets of tensors
-(outputs too), so that neither the host nor the L2 cache is what is measured.
+table. A candidate's calls are captured into CUDA graphs that rotate through its sets of tensors
+(outputs too), so that neither the host nor the L2 cache is what is measured: all sets in one graph,
+or, where that would be longer than a burst, a graph for each.
 """
 
 import ctypes
 import dataclasses
+import functools
 import random
 import statistics
 import time
@@ -19,6 +21,7 @@ import torch
 
 HEAT_SECONDS = 1.0
 WARM_UP_CALLS = 3
+COOL_MS = 2.0  # of a burst in the cool regime
 
 
 class PowerMeter:
@@ -119,30 +122,39 @@ class Candidate:
             stop.record()
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
-        # Enough calls that launching the graph costs nothing beside them.
-        rounds = max(1, min(20, round(1.0 / max(start.elapsed_time(stop), 1e-3))))
-        self.calls = sets * rounds
+        round_ms = max(start.elapsed_time(stop), 1e-3)
+        # Enough calls that launching the graph costs nothing beside them; where the host is what
+        # is slow here, fewer than a burst's.
+        runs = [list(range(sets)) * max(1, round(COOL_MS / round_ms))]
+        if round_ms > COOL_MS:
+            runs = [[i] for i in range(sets)]
+        self.calls = len(runs[0])  # of a replay
+        self.next = 0
         outputs = [None] * sets
         # What a graph reads and writes must live as long as the graph.
         self.kept = call, outputs
 
-        def all_calls():
-            for i in range(self.calls):
-                outputs[i % sets] = None
-                outputs[i % sets] = call(i % sets)
+        def run(indices):
+            for i in indices:
+                outputs[i] = None
+                outputs[i] = call(i)
 
-        graph = torch.cuda.CUDAGraph()
+        self.replays, pool = [], None
         try:
-            with torch.cuda.graph(graph):
-                all_calls()
-            self.replay = graph.replay
+            for indices in runs:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=pool):
+                    run(indices)
+                pool = graph.pool()
+                self.replays.append(graph.replay)
         except RuntimeError as error:
             print(f"{self.name}: not captured, timed call by call: {error}")
-            self.replay = all_calls
+            self.replays = [functools.partial(run, indices) for indices in runs]
 
     def enqueue(self, replays: int) -> None:
         for _ in range(replays):
-            self.replay()
+            self.replays[self.next % len(self.replays)]()
+            self.next += 1
 
 
 class Timer:
@@ -202,7 +214,7 @@ class Timer:
             c.watts = statistics.median(watts[c])
 
     def cool(self, candidates: list[Candidate], rounds: int) -> None:
-        replays = {c: self._replays_for(c, 2.0) for c in candidates}
+        replays = {c: self._replays_for(c, COOL_MS) for c in candidates}
         samples = {c: [] for c in candidates}
         for _ in range(rounds):
             for c in self.random.sample(candidates, len(candidates)):

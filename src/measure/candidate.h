@@ -21,6 +21,9 @@ Spread spread(std::vector<double> samples);
 struct Candidate {
   std::string name;
   std::function<void(unsigned set)> launch;
+  // Of tensors, that `launch` goes through; if they are given, the calls of a burst on a GPU may be
+  // captured into a graph, so that what the host does between two launches is not timed.
+  unsigned sets = 0;
   Spread interleaved{};
   Spread cool{};
   Spread sustained{};

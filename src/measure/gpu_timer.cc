@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
+#include <memory>
 #include <random>
 #include <thread>
+
+#include "measure/captured_graph.h"
 
 namespace coda::measure {
 namespace {
@@ -58,6 +60,14 @@ void shuffle(std::vector<Candidate*>& candidates) {
 
 }  // namespace
 
+// Calls of a candidate that are enqueued at once.
+struct Timer::Burst {
+  Candidate* candidate;
+  int calls;                               // of `launch`, or of those that the graph holds
+  std::unique_ptr<CapturedGraph> graph{};  // null: launched one by one
+  int replays = 0;
+};
+
 // Of each candidate in one regime.
 struct Timer::Samples {
   std::map<Candidate*, std::vector<double>> times;
@@ -83,10 +93,41 @@ Timer::~Timer() {
   hopper::driver().event_destroy(stop_);
 }
 
-void Timer::enqueue(Candidate& candidate, int calls) {
+Timer::Burst Timer::burst_of(Candidate& candidate, double ms) {
+  constexpr double kMostCalls = 20000;
+  constexpr double kGraphMs = 1;
+  // The first of each set makes what later calls keep, and may not be captured.
+  run({.candidate = &candidate, .calls = static_cast<int>(std::max(1U, candidate.sets))});
+  const double call_ms = std::max(run({.candidate = &candidate, .calls = 2}), 1e-6);
+  const int calls = static_cast<int>(std::lround(std::clamp(ms / call_ms, 1.0, kMostCalls)));
+  const int sets = static_cast<int>(candidate.sets);
+  if (sets == 0 || calls < sets) return {.candidate = &candidate, .calls = calls};
+  const int rounds = std::max(1, static_cast<int>(kGraphMs / (call_ms * sets)));
+  const int captured = rounds * sets;
+  auto graph = std::make_unique<CapturedGraph>(stream_, [&] {
+    for (int i = 0; i < captured; ++i) candidate.launch(static_cast<unsigned>(i));
+  });
+  const int replays = std::max(1, (calls + captured / 2) / captured);
+  return {.candidate = &candidate,
+          .calls = replays * captured,
+          .graph = std::move(graph),
+          .replays = replays};
+}
+
+Timer::Bursts Timer::bursts_of(const std::vector<Candidate*>& candidates, double ms) {
+  Bursts bursts;
+  for (Candidate* candidate : candidates) bursts.emplace(candidate, burst_of(*candidate, ms));
+  return bursts;
+}
+
+void Timer::enqueue(const Burst& burst) {
   if (clock_) clock_->mark_start();
   hopper::check_driver(hopper::driver().event_record(start_, stream_), "timing a kernel");
-  for (int i = 0; i < calls; ++i) candidate.launch(set_++);
+  if (burst.graph) {
+    for (int i = 0; i < burst.replays; ++i) burst.graph->run();
+  } else {
+    for (int i = 0; i < burst.calls; ++i) burst.candidate->launch(set_++);
+  }
   hopper::check_driver(hopper::driver().event_record(stop_, stream_), "timing a kernel");
   if (clock_) clock_->mark_end();
 }
@@ -98,43 +139,34 @@ double Timer::elapsed_ms() const {
   return ms;
 }
 
-double Timer::burst(Candidate& candidate, int calls) {
-  enqueue(candidate, calls);
-  return elapsed_ms() / calls;
+double Timer::run(const Burst& burst) {
+  enqueue(burst);
+  return elapsed_ms() / burst.calls;
 }
 
-void Timer::sample(Samples& samples, Candidate& candidate, int calls) {
-  samples.times[&candidate].push_back(burst(candidate, calls));
-  if (clock_) samples.clocks[&candidate].push_back(clock_->mhz());
-}
-
-int Timer::calls_for(Candidate& candidate, double ms) {
-  constexpr double kMostCalls = 20000;
-  burst(candidate, 1);
-  const double calls = ms / std::max(burst(candidate, 2), 1e-6);
-  return static_cast<int>(std::lround(std::clamp(calls, 1.0, kMostCalls)));
+void Timer::sample(Samples& samples, const Burst& burst) {
+  samples.times[burst.candidate].push_back(run(burst));
+  if (clock_) samples.clocks[burst.candidate].push_back(clock_->mhz());
 }
 
 void Timer::interleaved(std::vector<Candidate*> candidates, int rounds, double burst_ms) {
-  std::map<Candidate*, int> calls;
-  for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, burst_ms);
+  const Bursts bursts = bursts_of(candidates, burst_ms);
   Samples samples;
   for (int round = 0; round < rounds; ++round) {
     shuffle(candidates);
-    for (Candidate* candidate : candidates) sample(samples, *candidate, calls[candidate]);
+    for (Candidate* candidate : candidates) sample(samples, bursts.at(candidate));
   }
   samples.keep(&Candidate::interleaved);
 }
 
 void Timer::cool(std::vector<Candidate*> candidates, int rounds) {
-  std::map<Candidate*, int> calls;
-  for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, 2.0);
+  const Bursts bursts = bursts_of(candidates, 2.0);
   Samples samples;
   for (int round = 0; round < rounds; ++round) {
     shuffle(candidates);
     for (Candidate* candidate : candidates) {
       std::this_thread::sleep_for(std::chrono::milliseconds(40));
-      sample(samples, *candidate, calls[candidate]);
+      sample(samples, bursts.at(candidate));
     }
   }
   samples.keep(&Candidate::cool);
@@ -144,27 +176,25 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
                       double heat_seconds) {
   Samples samples;
   std::map<Candidate*, std::vector<double>> watts;
-  std::map<Candidate*, int> calls;
-  for (Candidate* candidate : candidates) calls[candidate] = calls_for(*candidate, 20.0);
+  const Bursts bursts = bursts_of(candidates, 20.0);
   const auto heat_start = Clock::now();
-  while (seconds_since(heat_start) < heat_seconds) {
-    burst(*candidates.front(), calls[candidates.front()]);
-  }
+  while (seconds_since(heat_start) < heat_seconds) run(bursts.at(candidates.front()));
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     std::rotate(candidates.begin(), candidates.begin() + repetition % candidates.size(),
                 candidates.end());
     for (Candidate* candidate : candidates) {
+      const Burst& burst = bursts.at(candidate);
       const auto start = Clock::now();
       EnergyWatch energy(power_);
       // What comes first runs at the clock of the candidate before.
       const double settling = std::max(std::min(0.2, seconds / 2), seconds / 5);
       while (seconds_since(start) < seconds) {
-        enqueue(*candidate, calls[candidate]);
+        enqueue(burst);
         // While it runs: in a pause of some milliseconds the chip would cool, and clock higher.
         const double reported_mhz = clock_ ? 0 : power_.sm_clock_mhz();
         const bool is_settled = seconds_since(start) >= settling;
         if (is_settled) energy.sample();
-        const double ms = elapsed_ms() / calls[candidate];
+        const double ms = elapsed_ms() / burst.calls;
         const double mhz = clock_ ? clock_->mhz() : reported_mhz;
         if (!is_settled) continue;
         samples.times[candidate].push_back(ms);

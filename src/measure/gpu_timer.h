@@ -3,10 +3,13 @@
 //   sustained    each candidate alone for over a second on a hot chip: its own clock
 //   cool         bursts of 2 ms after 40 ms pauses, in random order: the full clock
 //   interleaved  short bursts back to back in random order: one clock for all
+// A burst's calls run from a CUDA graph where a candidate says how many sets of tensors it has, and
+// a burst has room for all: launched one by one, they would stand 1 to 2 us apart.
 // Invariant: buffers rotate (`launch` takes a set's number), so that no run finds its operands in
 // L2.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "hopper/driver_api.h"
@@ -32,12 +35,16 @@ class Timer {
                  double heat_seconds);
 
  private:
-  void enqueue(Candidate& candidate, int calls);
-  double burst(Candidate& candidate, int calls);
+  struct Burst;
   struct Samples;
-  void sample(Samples& samples, Candidate& candidate, int calls);
-  int calls_for(Candidate& candidate, double ms);
-  double elapsed_ms() const;  // waits for the last call
+  using Bursts = std::map<Candidate*, Burst>;
+  // Of about `ms` milliseconds each.
+  Bursts bursts_of(const std::vector<Candidate*>& candidates, double ms);
+  Burst burst_of(Candidate& candidate, double ms);
+  void enqueue(const Burst& burst);
+  double run(const Burst& burst);  // milliseconds of a call
+  void sample(Samples& samples, const Burst& burst);
+  double elapsed_ms() const;  // waits for the last burst
 
   hopper::DriverHandle stream_;
   const PowerMeter& power_;

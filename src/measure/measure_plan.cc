@@ -50,7 +50,7 @@ class ProductsAlone {
     std::list<Candidate> candidates;
     std::vector<Candidate*> all;
     for (const auto& launch : peer.algorithms()) {
-      candidates.push_back({.name = "", .launch = launch});
+      candidates.push_back({.name = "", .launch = launch, .sets = 1});
       all.push_back(&candidates.back());
     }
     // All briefly, then those that may be the fastest alone: a plan has a dozen products.
@@ -94,6 +94,7 @@ MeasuredPlan measure_plan(Gpu& gpu, const Plan& plan, const DimValues& sizes,
   result.peer.launch = [&](unsigned) { products.run(); };
   result.ours.name = "plan";
   result.ours.launch = [&](unsigned) { plan_run.run(); };
+  result.peer.sets = result.ours.sets = 1;
   measure(gpu.timer(), {&result.peer, &result.ours}, regimes);
   result.peer.launch = result.ours.launch = nullptr;
   return result;

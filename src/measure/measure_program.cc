@@ -91,8 +91,9 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
     options.regimes.says("cuBLAS, " + result.product->text());
     peer.emplace(*gpu.state(), *result.product, sets);
     for (const auto& launch : peer->algorithms()) {
-      peers.push_back(
-          {.name = "cuBLAS heuristic " + std::to_string(peers.size()), .launch = launch});
+      peers.push_back({.name = "cuBLAS heuristic " + std::to_string(peers.size()),
+                       .launch = launch,
+                       .sets = sets});
     }
     last.push_back(&screen(peers));
   }
@@ -111,9 +112,9 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
   for (const auto& choice : choices) {
     kernels.push_back(prepare(gpu.state(), program, sizes, choice));
     ours.push_back({.name = choice ? hopper::text(*choice) : "chosen",
-                    .launch = [kernel = kernels.back().get(), &tensors](unsigned set) {
-                      kernel->run(tensors.views(set));
-                    }});
+                    .launch = [kernel = kernels.back().get(),
+                               &tensors](unsigned set) { kernel->run(tensors.views(set)); },
+                    .sets = sets});
   }
   std::vector<Candidate*> timed{&ours.front()};
   if (options.times_all) {

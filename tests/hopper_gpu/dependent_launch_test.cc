@@ -10,9 +10,9 @@
 
 #include "hopper/context.h"
 #include "hopper/hopper_backend.h"
-#include "hopper_gpu/captured_graph.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
+#include "measure/captured_graph.h"
 
 namespace coda::testing {
 namespace {
@@ -65,7 +65,7 @@ TEST_P(DependentLaunch, IsCapturedIntoAGraph) {
   const Tensors expected = model.tensors->download();
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
+  const measure::CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
   for (int i = 0; i < 4; ++i) {
     model.tensors->poison_outputs();
     for (int k = 0; k < 5; ++k) graph.run();

@@ -10,10 +10,10 @@
 
 #include "coda/program_builder.h"
 #include "hopper/hopper_backend.h"
-#include "hopper_gpu/captured_graph.h"
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
+#include "measure/captured_graph.h"
 
 namespace coda::testing {
 namespace {
@@ -71,7 +71,7 @@ TEST_P(SessionOnGpu, EveryRunAndACapturedOneGiveTheSameBits) {
   }
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
+  const measure::CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
   for (int i = 0; i < 3; ++i) {
     model.tensors->poison_outputs();
     graph.run();

@@ -10,10 +10,10 @@
 #include "hopper/choose_config.h"
 #include "hopper/head_norm_block.h"
 #include "hopper/hopper_backend.h"
-#include "hopper_gpu/captured_graph.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 #include "hopper_gpu/program_check.h"
+#include "measure/captured_graph.h"
 
 namespace coda::testing {
 namespace {
@@ -94,7 +94,7 @@ TEST_F(SplitPrograms, ShareTheScratchOfASession) {
 
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
+  const measure::CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
   for (int i = 0; i < 2; ++i) {
     tensors.poison_outputs();
     graph.run();
