@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "measure/burst_shape.h"
 #include "measure/captured_graph.h"
 
 namespace coda::measure {
@@ -63,9 +64,8 @@ void shuffle(std::vector<Candidate*>& candidates) {
 // Calls of a candidate that are enqueued at once.
 struct Timer::Burst {
   Candidate* candidate;
-  int calls;                               // of `launch`, or of those that the graph holds
-  std::unique_ptr<CapturedGraph> graph{};  // null: launched one by one
-  int replays = 0;
+  BurstShape shape;
+  std::unique_ptr<CapturedGraph> graph{};  // if the shape has one
 };
 
 // Of each candidate in one regime.
@@ -94,24 +94,16 @@ Timer::~Timer() {
 }
 
 Timer::Burst Timer::burst_of(Candidate& candidate, double ms) {
-  constexpr double kMostCalls = 20000;
-  constexpr double kGraphMs = 1;
   // The first of each set makes what later calls keep, and may not be captured.
-  run({.candidate = &candidate, .calls = static_cast<int>(std::max(1U, candidate.sets))});
-  const double call_ms = std::max(run({.candidate = &candidate, .calls = 2}), 1e-6);
-  const int calls = static_cast<int>(std::lround(std::clamp(ms / call_ms, 1.0, kMostCalls)));
-  const int sets = static_cast<int>(candidate.sets);
-  if (sets == 0 || calls < sets) return {.candidate = &candidate, .calls = calls};
-  const int rounds = std::max(1, static_cast<int>(kGraphMs / (call_ms * sets)));
-  const int captured = rounds * sets;
-  auto graph = std::make_unique<CapturedGraph>(stream_, [&] {
-    for (int i = 0; i < captured; ++i) candidate.launch(static_cast<unsigned>(i));
+  run({.candidate = &candidate,
+       .shape = {.calls = static_cast<int>(std::max(1U, candidate.sets))}});
+  const double call_ms = run({.candidate = &candidate, .shape = {.calls = 2}});
+  Burst burst{.candidate = &candidate, .shape = burst_shape(ms, call_ms, candidate.sets)};
+  if (burst.shape.captured == 0) return burst;
+  burst.graph = std::make_unique<CapturedGraph>(stream_, [&] {
+    for (int i = 0; i < burst.shape.captured; ++i) candidate.launch(static_cast<unsigned>(i));
   });
-  const int replays = std::max(1, (calls + captured / 2) / captured);
-  return {.candidate = &candidate,
-          .calls = replays * captured,
-          .graph = std::move(graph),
-          .replays = replays};
+  return burst;
 }
 
 Timer::Bursts Timer::bursts_of(const std::vector<Candidate*>& candidates, double ms) {
@@ -124,9 +116,9 @@ void Timer::enqueue(const Burst& burst) {
   if (clock_) clock_->mark_start();
   hopper::check_driver(hopper::driver().event_record(start_, stream_), "timing a kernel");
   if (burst.graph) {
-    for (int i = 0; i < burst.replays; ++i) burst.graph->run();
+    for (int i = 0; i < burst.shape.calls; i += burst.shape.captured) burst.graph->run();
   } else {
-    for (int i = 0; i < burst.calls; ++i) burst.candidate->launch(set_++);
+    for (int i = 0; i < burst.shape.calls; ++i) burst.candidate->launch(set_++);
   }
   hopper::check_driver(hopper::driver().event_record(stop_, stream_), "timing a kernel");
   if (clock_) clock_->mark_end();
@@ -141,7 +133,7 @@ double Timer::elapsed_ms() const {
 
 double Timer::run(const Burst& burst) {
   enqueue(burst);
-  return elapsed_ms() / burst.calls;
+  return elapsed_ms() / burst.shape.calls;
 }
 
 void Timer::sample(Samples& samples, const Burst& burst) {
@@ -194,7 +186,7 @@ void Timer::sustained(std::vector<Candidate*> candidates, double seconds, int re
         const double reported_mhz = clock_ ? 0 : power_.sm_clock_mhz();
         const bool is_settled = seconds_since(start) >= settling;
         if (is_settled) energy.sample();
-        const double ms = elapsed_ms() / burst.calls;
+        const double ms = elapsed_ms() / burst.shape.calls;
         const double mhz = clock_ ? clock_->mhz() : reported_mhz;
         if (!is_settled) continue;
         samples.times[candidate].push_back(ms);
