@@ -78,6 +78,9 @@ Measured bench_program_on_gpu(const Program& program, const DimValues& sizes,
     result.about["product"] = measured.product->text();
     result.candidates.push_back(std::move(measured.peer));
   }
+  if (measured.first_heuristic) {
+    result.candidates.push_back(std::move(*measured.first_heuristic));
+  }
   for (Candidate& candidate : measured.ours) result.candidates.push_back(std::move(candidate));
   return result;
 }

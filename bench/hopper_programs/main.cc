@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of docs/performance.md: the time of each program of a block, and of whole blocks,
-// against the bare products inside them on cuBLAS (the best of its heuristics' first 16). A line a
-// case on the terminal, a JSON object a candidate in a file. With --tune the configurations that
-// the model ranks first are timed too. (`coda bench` measures any one program or block.)
+// against the bare products inside them on cuBLAS (the best of its heuristics' first 16; beside a
+// program also the first of them, which frameworks take). A line a case on the terminal, a JSON
+// object a candidate in a file. With --tune the configurations that the model ranks first are timed
+// too. (`coda bench` measures any one program or block.)
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -71,6 +72,7 @@ class Table {
                                   .tuned = options_.tune || options_.all ? options_.most : 0,
                                   .times_all = options_.all});
     print_peer(one.row, one.tokens, one.hidden, result.peer, result.product->flops());
+    if (result.first_heuristic) print(*result.first_heuristic, result.peer);
     for (const Candidate& candidate : result.ours) print(candidate, result.peer);
     end_line();
     const auto write = [&](const Candidate& candidate, bool screened) {
@@ -83,6 +85,7 @@ class Table {
       json_ << line.dump() << "\n";
     };
     write(result.peer, false);
+    if (result.first_heuristic) write(*result.first_heuristic, false);
     for (const Candidate& candidate : result.ours) write(candidate, false);
     for (const Candidate& candidate : result.screened) write(candidate, true);
   }

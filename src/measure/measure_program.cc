@@ -96,7 +96,9 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
                        .sets = sets});
     }
     last.push_back(&screen(peers));
+    if (last.front() != &peers.front()) last.push_back(&peers.front());
   }
+  const size_t timed_peers = last.size();
 
   const ProgramTensors tensors(*gpu.state(), program, sizes, sets);
   std::vector<std::optional<hopper::GemmChoice>> choices{std::nullopt};
@@ -127,9 +129,11 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
   last.insert(last.end(), timed.begin(), timed.end());
   measure(timer, last, options.regimes);
 
-  if (result.product) result.peer = *last.front();
+  if (timed_peers > 0) result.peer = *last[0];
+  if (timed_peers > 1) result.first_heuristic = *last[1];
   for (const Candidate* candidate : timed) result.ours.push_back(*candidate);
   result.peer.launch = nullptr;
+  if (result.first_heuristic) result.first_heuristic->launch = nullptr;
   for (auto* group : {&result.ours, &result.screened}) {
     for (Candidate& candidate : *group) candidate.launch = nullptr;
   }

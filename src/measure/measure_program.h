@@ -36,6 +36,8 @@ struct MeasuredProgram {
   // peer.
   std::optional<ProductShape> product;
   Candidate peer;
+  // cuBLAS's first heuristic, which frameworks take; none if the fastest is that one.
+  std::optional<Candidate> first_heuristic;
   // As chosen; with tuning the fastest configuration beside it, or all.
   std::vector<Candidate> ours;
   std::vector<Candidate> screened;  // with tuning: all that were timed, sustained only
