@@ -348,25 +348,25 @@ def least(row: dict, prefixes: tuple[str, ...], regime: str):
     return min(times) if times else None
 
 
-def print_table(ours_path: str, torch_path: str) -> None:
+def print_table(ours_path: str, peer_path: str) -> None:
     """Ratios to the products alone, each to those of its own process; and ours to torch's time."""
-    ours, torchs = load(ours_path), load(torch_path)
-    print("| row | M | D | cuBLAS ms | coda | torch.mm ms | torch.compile | coda / torch |")
+    ours, peers = load(ours_path), load(peer_path)
+    print("| row | M | D | cuBLAS ms | coda | torch.mm ms | peer | coda / peer |")
     print("|---|---|---|---|---|---|---|---|")
-    for key in [k for k in ours if k in torchs]:
+    for key in [k for k in ours if k in peers]:
         cells = []
         for regime in ("sustained_ms", "cool_ms"):
             alone = least(ours[key], ("cuBLAS", "products alone"), regime)
             plan = least(ours[key], ("chosen", "plan"), regime)
-            mm = least(torchs[key], ("torch.mm",), regime)
-            peer = least(torchs[key], ("torch.compile",), regime) or mm
+            mm = least(peers[key], ("torch.mm",), regime)
+            peer = least(peers[key], ("torch.compile", "QuACK"), regime) or mm
             if None not in (alone, plan, mm):
                 cells.append((alone, plan / alone, mm, peer / mm, plan / peer))
         text = [" / ".join(f"{v:.{4 if i in (0, 2) else 2}f}" for v in column)
                 for i, column in enumerate(zip(*cells))]
         if text:
             print(f"| {key[0]} | {key[2]} | {key[1]} | " + " | ".join(text) + " |")
-    print("\nSustained / cool. coda and torch.compile over the products alone of the same process.")
+    print("\nSustained / cool. coda and the peer over the products alone of the same process.")
 
 
 def parse_arguments():

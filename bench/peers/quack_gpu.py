@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""QuACK's side of the programs on a GPU: programs_quack.py with several of its configurations, each
+row against the product inside it by torch.mm, in the regimes of gpu_timing.py. All are timed
+briefly, the fastest few then in all regimes.
+
+    bench/peers/quack_gpu.py --hidden 2048 4096 --json quack.jsonl
+    bench/peers/block_torch_gpu.py --beside ours.jsonl quack.jsonl   # one table of both, no GPU
+    bench/peers/quack_gpu.py --compile --rows SwiGLU                 # fills QuACK's cache, no more
+
+Needs quack-kernels 0.6.5 beside PyTorch. Results are checked against float64, at a small size, with
+every configuration. --compile runs without a GPU too, if QUACK_ARCH=90 and CUTE_DSL_ARCH=sm_90a
+are set.
+"""
+
+import argparse
+import gc
+import json
+import sys
+
+import torch
+
+import block_torch_gpu
+import programs_torch
+from block_torch_gpu import BOUNDS, MLP, Case, sets_for, worst_error
+from programs_quack import KERNELS, GemmConfig, finished
+from programs_torch import Sizes
+
+CHECKED = (384, 512, 256)  # M, N, K: full tiles and half ones
+
+
+def config(tile_m: int, tile_n: int, pingpong: bool, cluster_m: int) -> GemmConfig:
+    return GemmConfig(tile_m=tile_m, tile_n=tile_n, pingpong=pingpong, cluster_m=cluster_m,
+                      cluster_n=3 - cluster_m, is_dynamic_persistent=False)
+
+
+def name_of(one: GemmConfig) -> str:
+    schedule = "pp" if one.pingpong else "co"
+    return f"QuACK {one.tile_m}x{one.tile_n} {schedule} c{one.cluster_m}{one.cluster_n}"
+
+
+# Of its tuner's menu for Hopper the tiles that were fastest in some row, and the large cooperative
+# ones.
+CONFIGS = [config(m, n, pp, c) for m, n, pp in
+           ((128, 128, True), (192, 128, True), (128, 160, True), (128, 192, True),
+            (128, 256, False), (256, 128, False)) for c in (1, 2)]
+
+
+def compiled(kernel, sizes: Sizes):
+    """(configuration, plan) of those that QuACK can compile for this kernel; why not, of others."""
+    tensors, outputs = kernel.tensors(sizes), kernel.outputs(sizes)
+    plans = []
+    for one in CONFIGS:
+        try:
+            plans.append((one, kernel.plan(tensors, outputs, one)))
+        except Exception as error:  # of any kind: the compiler's, the library's
+            print(f"{name_of(one)}: {str(error).splitlines()[0][:100]}", flush=True)
+    return tensors, outputs, plans
+
+
+def check(kernel, dtype: str) -> float:
+    """The worst error of all configurations, of every tensor and finished sum."""
+    sizes = Sizes(*CHECKED, block_torch_gpu.DTYPES[dtype], "cuda")
+    tensors, outputs, plans = compiled(kernel, sizes)
+    expected = kernel.expected({n: t.double() for n, t in tensors.items()})
+    worst = 0.0
+    for _, plan in plans:
+        for out in outputs.values():
+            out.fill_(0 if kernel.adds else float("nan"))
+        for partial in plan.scratch.values():
+            partial.fill_(float("nan"))
+        kernel.run(plan, tensors, outputs)
+        results = dict(outputs)
+        results.update((n, finished(n, plan.scratch[n])) for n in expected if n in plan.scratch)
+        error = worst_error([results[n] for n in expected], list(expected.values()))
+        worst = max(worst, error if error == error else float("inf"))
+    return worst if plans else float("inf")
+
+
+class QuackCase(Case):
+    def __init__(self, row, formula, m, n, k, hidden, tokens, options):
+        super().__init__(row, hidden, tokens)
+        kernel = KERNELS[formula]
+        sizes = Sizes(m, n, k, block_torch_gpu.DTYPES[options.dtype], "cuda")
+        tensors, outputs, plans = compiled(kernel, sizes)
+        moved = sum(t.nbytes for t in (*tensors.values(), *outputs.values()))
+        self.sets = options.sets or sets_for(moved)
+        self.tensors, self.outputs = [tensors], [outputs]
+        for _ in range(self.sets - 1):
+            self.tensors.append(kernel.tensors(sizes))
+            self.outputs.append(kernel.outputs(sizes))
+        self.products = [[(t["a"], t["b"])] for t in self.tensors]
+
+        def variant(plan):
+            def call(i: int):
+                kernel.run(plan, self.tensors[i], self.outputs[i])
+                return self.outputs[i]
+
+            return call
+
+        self.variants = {name_of(one): variant(plan) for one, plan in plans}
+
+    def keep_fastest(self, timer, most: int, seconds: float) -> None:
+        import gpu_timing
+
+        brief = [gpu_timing.Candidate(n, c, self.sets) for n, c in self.variants.items()]
+        timer.sustained(brief, seconds, 1, seconds)
+        brief.sort(key=lambda candidate: candidate.sustained.median_ms)
+        self.variants = {c.name: self.variants[c.name] for c in brief[:most]}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=16384, metavar="M")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[2048, 4096, 8192], metavar="D")
+    parser.add_argument("--square", action="store_true", help="M = N = K = D")
+    parser.add_argument("--rows", nargs="+", default=[""], metavar="TEXT",
+                        help="only rows that contain one of these")
+    parser.add_argument("--dtype", choices=["bf16", "f16"], default="bf16")
+    parser.add_argument("--most", type=int, default=3, help="configurations in all regimes")
+    parser.add_argument("--brief", type=float, default=0.12, help="seconds of each before that")
+    parser.add_argument("--sets", type=int, default=0,
+                        help="of tensors, rotated [so many that L2 holds none]")
+    parser.add_argument("--seconds", type=float, default=1.0, help="sustained, each, at a time")
+    parser.add_argument("--repetitions", type=int, default=2, help="of the sustained regime")
+    parser.add_argument("--heat", type=float, default=1.0, help="seconds of heat before each row")
+    parser.add_argument("--rounds", type=int, default=15, help="of the cool regime; 0: without")
+    parser.add_argument("--compile", action="store_true", help="only compile")
+    parser.add_argument("--check", action="store_true", help="only compare with float64")
+    parser.add_argument("--json", help="a file for the results", metavar="FILE")
+    return parser.parse_args()
+
+
+def rows_of(options):
+    """(row, formula, m, n, k, hidden, tokens)"""
+    for hidden in options.hidden:
+        mlp = MLP.get(hidden, 11 * hidden // 4 // 64 * 64)
+        for row, *rest in programs_torch.cases(options.tokens, hidden, mlp, options.square):
+            if any(text in row for text in options.rows):
+                yield row, *rest, hidden, hidden if options.square else options.tokens
+
+
+def main() -> int:
+    options = parse_arguments()
+    rows = list(rows_of(options))
+    formulas = sorted({formula for _, formula, *_ in rows})
+    if options.compile:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        for formula in formulas:
+            sizes = Sizes(*CHECKED, block_torch_gpu.DTYPES[options.dtype], device)
+            plans = compiled(KERNELS[formula], sizes)[2]
+            print(f"{formula}: {len(plans)} of {len(CONFIGS)} configurations", flush=True)
+        return 0
+    failed = 0
+    for formula in formulas:
+        error = check(KERNELS[formula], options.dtype)
+        is_right = error <= BOUNDS[options.dtype]
+        failed += not is_right
+        print(f"{'ok   ' if is_right else 'WRONG'} {formula}: {error:.1e}", flush=True)
+    if options.check or failed:
+        return 1 if failed else 0
+
+    import gpu_timing
+
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}", flush=True)
+    timer = gpu_timing.Timer()
+    sink = open(options.json, "w") if options.json else None
+    for one in rows:
+        case = QuackCase(*one, options)
+        case.keep_fastest(timer, options.most, options.brief)
+        results = block_torch_gpu.measure(case, timer, options, {})
+        block_torch_gpu.print_row(results)
+        if sink:
+            sink.writelines(json.dumps(r) + "\n" for r in results)
+            sink.flush()
+        del case
+        gc.collect()
+        torch.cuda.empty_cache()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
