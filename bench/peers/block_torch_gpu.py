@@ -349,7 +349,7 @@ def least(row: dict, prefixes: tuple[str, ...], regime: str):
 
 
 def print_table(ours_path: str, peer_path: str) -> None:
-    """Ratios to the products alone, each to those of its own process; and of ours to the peer's time."""
+    """Ratios to the products alone of the same process; and of our time to the peer's."""
     ours, peers = load(ours_path), load(peer_path)
     print("| row | M | D | cuBLAS ms | coda | torch.mm ms | peer | coda / peer |")
     print("|---|---|---|---|---|---|---|---|")
