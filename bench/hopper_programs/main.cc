@@ -126,6 +126,7 @@ class Table {
     };
     if (!options_.rows.empty() && std::ranges::none_of(options_.rows, is_in_row)) return;
     if (options_.hidden != 0 && hidden != options_.hidden) return;
+    attempts_ += 1;
     try {
       action();
     } catch (const Error& error) {
@@ -133,6 +134,7 @@ class Table {
     }
     json_.flush();
   }
+  int attempts() const { return attempts_; }
 
  private:
   static void print_peer(const std::string& row, int64_t tokens, int64_t hidden,
@@ -160,23 +162,32 @@ class Table {
   const Options& options_;
   measure::Gpu gpu_;
   std::ofstream json_;
+  int attempts_ = 0;
 };
+
+void measure_cases(Table& table, const std::vector<Case>& cases) {
+  for (const Case& one : cases)
+    table.attempt(one.row, one.hidden, [&] { table.measure_case(one); });
+}
+
+void measure_blocks(Table& table, int64_t tokens) {
+  for (const Width& width : widths()) {
+    for (const bool backward : {false, true})
+      table.attempt("block", width.hidden, [&] { table.measure_block(tokens, width, backward); });
+  }
+}
 
 void run(const Options& options) {
   Table table(options);
-  const auto measure_all = [&](const std::vector<Case>& cases) {
-    for (const Case& one : cases)
-      table.attempt(one.row, one.hidden, [&] { table.measure_case(one); });
-  };
-  if (options.square) return measure_all(square_cases());
-  for (const int64_t tokens : options.tokens) {
-    measure_all(block_cases(tokens));
-    for (const Width& width : widths()) {
-      for (const bool backward : {false, true}) {
-        table.attempt("block", width.hidden, [&] { table.measure_block(tokens, width, backward); });
-      }
+  if (options.square) {
+    measure_cases(table, square_cases());
+  } else {
+    for (const int64_t tokens : options.tokens) {
+      measure_cases(table, block_cases(tokens));
+      measure_blocks(table, tokens);
     }
   }
+  require(table.attempts() > 0, "no row is named so: see --rows and --hidden in --help");
 }
 
 }  // namespace

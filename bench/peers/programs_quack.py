@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 import torch
 from quack.activation import swiglu
+from quack.epilogue import library as epilogues
 from quack.epilogue.frontend import gemm_epilogue
-from quack.epilogue.library import (
-    dswiglu_rstd_preact_mod, identity_epi, rms_bwd_apply_epi, rms_partial_epi)
 from quack.epilogue.math import pack, unpack
 from quack.epilogue.ops import ColVecLoad, ColVecSelect, OnlineLSEReduce
 from quack.epilogue.rotary import make_interleaved_inv_freq, rstd_rope_posfreq_epi
@@ -81,7 +80,7 @@ def product(layout: str) -> Kernel:
         b = weight(s, s.n, s.k, s.k).T if layout == "tn" else weight(s, s.k, s.n, s.k)
         return {"a": a, "b": b}
 
-    return Kernel(identity_epi, tensors, one_output, lambda t: {"D": t["a"] @ t["b"]})
+    return Kernel(epilogues.identity_epi, tensors, one_output, lambda t: {"D": t["a"] @ t["b"]})
 
 
 def residual_norm() -> Kernel:
@@ -96,7 +95,7 @@ def residual_norm() -> Kernel:
         x = t["a"] @ t["b"] + t["c"]
         return {"D": x * t["weight"], "resid_out": x, "sqsum": (x * x).sum(1)}
 
-    return Kernel(rms_partial_epi, tensors, outputs, expected)
+    return Kernel(epilogues.rms_partial_epi, tensors, outputs, expected)
 
 
 def rstd_swiglu() -> Kernel:
@@ -160,7 +159,7 @@ def norm_backward() -> Kernel:
         g = t["a"] @ t["b"]
         return {"D": g * t["w"] + t["c"] + t["y"] * t["corr"].T, "dw": (g * t["y"]).sum(0)}
 
-    return Kernel(rms_bwd_apply_epi, tensors, one_output, expected)
+    return Kernel(epilogues.rms_bwd_apply_epi, tensors, one_output, expected)
 
 
 def swiglu_backward() -> Kernel:
@@ -179,7 +178,7 @@ def swiglu_backward() -> Kernel:
         gradients = torch.stack(torch.autograd.grad(a, (gate, up), t["a"] @ t["b"]), 2).flatten(1)
         return {"D": gradients * r, "postact": a.detach(), "dsum": (gradients * t["c"]).sum(1)}
 
-    return Kernel(dswiglu_rstd_preact_mod, tensors, outputs, expected)
+    return Kernel(epilogues.dswiglu_rstd_preact_mod, tensors, outputs, expected)
 
 
 def weight_gradient() -> Kernel:
@@ -189,7 +188,10 @@ def weight_gradient() -> Kernel:
     def outputs(s: Sizes) -> Tensors:
         return {"D": torch.zeros(s.m, s.n, device=s.device, dtype=torch.float32)}
 
-    return Kernel(identity_epi, tensors, outputs, lambda t: {"D": t["a"] @ t["b"]}, adds=True)
+    def expected(t: Tensors) -> Tensors:
+        return {"D": t["a"] @ t["b"]}
+
+    return Kernel(epilogues.identity_epi, tensors, outputs, expected, adds=True)
 
 
 KERNELS = {

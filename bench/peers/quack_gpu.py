@@ -15,16 +15,21 @@ are set.
 
 import argparse
 import gc
-import json
 import sys
 
 import torch
 
-import block_torch_gpu
+import gpu_timing
 import programs_torch
-from block_torch_gpu import BOUNDS, MLP, Case, sets_for, worst_error
-from programs_quack import KERNELS, GemmConfig, finished
+from peer_rows import (
+    BOUNDS, DTYPES, Case, add_timing_options, is_named, measure, mlp_of, no_row, print_row,
+    sets_for, worst_error, write)
 from programs_torch import Sizes
+
+try:
+    from programs_quack import KERNELS, GemmConfig, finished
+except ModuleNotFoundError as error:
+    sys.exit(f"quack_gpu.py: {error}. Remedy: pip install quack-kernels==0.6.5, beside PyTorch")
 
 CHECKED = (384, 512, 256)  # M, N, K: full tiles and half ones
 
@@ -60,7 +65,7 @@ def compiled(kernel, sizes: Sizes):
 
 def check(kernel, dtype: str) -> float:
     """The worst error of all configurations, of every tensor and finished sum."""
-    sizes = Sizes(*CHECKED, block_torch_gpu.DTYPES[dtype], "cuda")
+    sizes = Sizes(*CHECKED, DTYPES[dtype], "cuda")
     tensors, outputs, plans = compiled(kernel, sizes)
     expected = kernel.expected({n: t.double() for n, t in tensors.items()})
     worst = 0.0
@@ -81,7 +86,7 @@ class QuackCase(Case):
     def __init__(self, row, formula, m, n, k, hidden, tokens, options):
         super().__init__(row, hidden, tokens)
         kernel = KERNELS[formula]
-        sizes = Sizes(m, n, k, block_torch_gpu.DTYPES[options.dtype], "cuda")
+        sizes = Sizes(m, n, k, DTYPES[options.dtype], "cuda")
         tensors, outputs, plans = compiled(kernel, sizes)
         moved = sum(t.nbytes for t in (*tensors.values(), *outputs.values()))
         self.sets = options.sets or sets_for(moved)
@@ -101,8 +106,6 @@ class QuackCase(Case):
         self.variants = {name_of(one): variant(plan) for one, plan in plans}
 
     def keep_fastest(self, timer, most: int, seconds: float) -> None:
-        import gpu_timing
-
         brief = [gpu_timing.Candidate(n, c, self.sets) for n, c in self.variants.items()]
         timer.sustained(brief, seconds, 1, seconds)
         brief.sort(key=lambda candidate: candidate.sustained.median_ms)
@@ -115,43 +118,38 @@ def parse_arguments():
     parser.add_argument("--tokens", type=int, default=16384, metavar="M")
     parser.add_argument("--hidden", type=int, nargs="+", default=[2048, 4096, 8192], metavar="D")
     parser.add_argument("--square", action="store_true", help="M = N = K = D")
-    parser.add_argument("--rows", nargs="+", default=[""], metavar="TEXT",
-                        help="only rows that contain one of these")
     parser.add_argument("--dtype", choices=["bf16", "f16"], default="bf16")
     parser.add_argument("--most", type=int, default=3, help="configurations in all regimes")
     parser.add_argument("--brief", type=float, default=0.12, help="seconds of each before that")
-    parser.add_argument("--sets", type=int, default=0,
-                        help="of tensors, rotated [so many that L2 holds none]")
-    parser.add_argument("--seconds", type=float, default=1.0, help="sustained, each, at a time")
-    parser.add_argument("--repetitions", type=int, default=2, help="of the sustained regime")
-    parser.add_argument("--heat", type=float, default=1.0, help="seconds of heat before each row")
-    parser.add_argument("--rounds", type=int, default=15, help="of the cool regime; 0: without")
     parser.add_argument("--compile", action="store_true", help="only compile")
-    parser.add_argument("--check", action="store_true", help="only compare with float64")
-    parser.add_argument("--json", help="a file for the results", metavar="FILE")
+    add_timing_options(parser)
     return parser.parse_args()
 
 
 def rows_of(options):
     """(row, formula, m, n, k, hidden, tokens)"""
     for hidden in options.hidden:
-        mlp = MLP.get(hidden, 11 * hidden // 4 // 64 * 64)
-        for row, *rest in programs_torch.cases(options.tokens, hidden, mlp, options.square):
-            if any(text in row for text in options.rows):
+        for row, *rest in programs_torch.cases(
+                options.tokens, hidden, mlp_of(hidden), options.square):
+            if is_named(row, options):
                 yield row, *rest, hidden, hidden if options.square else options.tokens
 
 
 def main() -> int:
     options = parse_arguments()
     rows = list(rows_of(options))
+    if not rows:
+        sys.exit(f"quack_gpu.py: {no_row(options)}")
     formulas = sorted({formula for _, formula, *_ in rows})
     if options.compile:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         for formula in formulas:
-            sizes = Sizes(*CHECKED, block_torch_gpu.DTYPES[options.dtype], device)
+            sizes = Sizes(*CHECKED, DTYPES[options.dtype], device)
             plans = compiled(KERNELS[formula], sizes)[2]
             print(f"{formula}: {len(plans)} of {len(CONFIGS)} configurations", flush=True)
         return 0
+    if not torch.cuda.is_available():
+        sys.exit("quack_gpu.py: PyTorch finds no GPU; --compile needs none")
     failed = 0
     for formula in formulas:
         error = check(KERNELS[formula], options.dtype)
@@ -161,19 +159,15 @@ def main() -> int:
     if options.check or failed:
         return 1 if failed else 0
 
-    import gpu_timing
-
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}", flush=True)
     timer = gpu_timing.Timer()
     sink = open(options.json, "w") if options.json else None
     for one in rows:
         case = QuackCase(*one, options)
         case.keep_fastest(timer, options.most, options.brief)
-        results = block_torch_gpu.measure(case, timer, options, {})
-        block_torch_gpu.print_row(results)
-        if sink:
-            sink.writelines(json.dumps(r) + "\n" for r in results)
-            sink.flush()
+        results = measure(case, timer, options, {})
+        print_row(results)
+        write(sink, results)
         del case
         gc.collect()
         torch.cuda.empty_cache()
