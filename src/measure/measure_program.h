@@ -36,7 +36,7 @@ struct MeasuredProgram {
   // peer.
   std::optional<ProductShape> product;
   Candidate peer;
-  // cuBLAS's first heuristic, which frameworks take; none if the fastest is that one.
+  // cuBLAS's first heuristic, which a framework gets that asks for one; none if the fastest is it.
   std::optional<Candidate> first_heuristic;
   // As chosen; with tuning the fastest configuration beside it, or all.
   std::vector<Candidate> ours;
