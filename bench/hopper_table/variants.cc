@@ -175,8 +175,7 @@ std::vector<Variant> representative_variants() {
   append(all, bare_variants(Layout::tn, Element::fp16));
   for (const Variant& variant : all) {
     const GemmConfig& config = variant.config;
-    const bool bare = variant.shape.planes() == 1 && variant.shape.loads == 0;
-    if (config.cluster_n != 1 || (config.cluster_m != 2 && !bare)) continue;
+    if (config.cluster_n != 1 || config.cluster_m != 2) continue;
     Variant deeper = variant;
     ++deeper.config.stages;
     const bool is_deepest = std::none_of(all.begin(), all.end(), [&](const Variant& other) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests pick instruction sets through Highway; programs run once more with libxsmm's kernels for
 # AVX2, which it picks when it starts.
-target_link_libraries(cpu_test PRIVATE ${CODA_HWY} OpenMP::OpenMP_CXX)
+target_link_libraries(cpu_test PRIVATE ${CODA_HWY})
 target_compile_definitions(cpu_test PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
 # The tests read the example programs.
 target_compile_definitions(cpu_test PRIVATE CODA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
