@@ -4,7 +4,9 @@
 //   cool         bursts of 2 ms after 40 ms pauses, in random order: the full clock
 //   interleaved  short bursts back to back in random order: one clock for all
 // A burst's calls run from a CUDA graph where a candidate says how many sets of tensors it has, and
-// a burst has room for all: launched one by one, they would stand 1 to 3 us apart.
+// a burst has room for all: launched one by one, they would stand 1 to 3 us apart. A burst
+// behind a pause begins when it is enqueued, if there is a clock: the host's first launch is not
+// timed.
 // Invariant: buffers rotate (`launch` takes a set's number), so that no run finds its operands in
 // L2.
 #pragma once

@@ -16,12 +16,21 @@ struct alignas(16) Stamp {
   u64 nanoseconds;
 };
 
-extern "C" __global__ void mark_clock(u64 stamps, u32 most_sms) {
+__device__ u64 nanoseconds_now() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+extern "C" __global__ void mark_clock(u64 stamps, u32 most_sms, u32 hold_nanoseconds) {
+  const u64 begin = nanoseconds_now();
+  while (nanoseconds_now() - begin < hold_nanoseconds) {
+  }
   u32 sm;
   Stamp stamp;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
   asm volatile("mov.u64 %0, %%clock64;" : "=l"(stamp.cycles));
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(stamp.nanoseconds));
+  stamp.nanoseconds = nanoseconds_now();
   if (sm < most_sms) reinterpret_cast<Stamp*>(stamps)[sm] = stamp;
 }
 )cuda";
@@ -53,10 +62,11 @@ SmClock::SmClock(std::shared_ptr<hopper::HopperState> state)
                        "clearing the clocks of SMs");
 }
 
-void SmClock::mark(uint32_t which) {
+void SmClock::mark(uint32_t which, double hold_ms) {
   uint64_t stamps = stamps_.address() + bytes_of_marks(which);
   uint32_t most_sms = kMostSms;
-  void* arguments[] = {&stamps, &most_sms};
+  uint32_t hold_nanoseconds = static_cast<uint32_t>(hold_ms * 1e6);
+  void* arguments[] = {&stamps, &most_sms, &hold_nanoseconds};
   const hopper::cuda::LaunchConfig config = {.grid = {kBlocks, 1, 1},
                                              .block = {1, 1, 1},
                                              .shared_bytes = 0,

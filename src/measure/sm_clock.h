@@ -15,14 +15,16 @@ class SmClock {
  public:
   explicit SmClock(std::shared_ptr<hopper::HopperState> state);
 
-  // Marks are enqueued on the state's stream, about 3 us each.
-  void mark_start() { mark(0); }
-  void mark_end() { mark(1); }
+  // Marks are enqueued on the state's stream, about 3 us each. The stream is held for `hold_ms`
+  // before the first, so that what the host enqueues meanwhile finds it busy, and runs without a
+  // gap behind the mark.
+  void mark_start(double hold_ms) { mark(0, hold_ms); }
+  void mark_end() { mark(1, 0); }
   // Of the SMs that both marks ran on, their mean; waits for the stream.
   double mhz() const;
 
  private:
-  void mark(uint32_t which);
+  void mark(uint32_t which, double hold_ms);
 
   std::shared_ptr<hopper::HopperState> state_;
   hopper::DriverHandle function_ = nullptr;
