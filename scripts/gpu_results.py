@@ -32,6 +32,7 @@ ABOUT = {
     "DependentLaunch": "kernels that start while the one before ends: the same bits",
     "SplitPrograms": "programs of several kernels: those that no single one can hold",
     "BadInput": "what a caller may get wrong",
+    "SmClock": "the benchmarks' marks on a stream",
 }
 
 
