@@ -22,7 +22,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # arena of memory, and what parses files.
 SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io
 
-.PHONY: run test test-gpu sanitize bench format lint clean build configure setup
+.PHONY: run test test-gpu sanitize bench bench-gpu format lint clean build configure setup
 
 build: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -63,6 +63,12 @@ sanitize: setup
 bench: build
 	@scripts/setup.sh judges
 	scripts/bench.sh $(BUILD) $(BENCH)
+
+# On a machine with a Hopper GPU: beside cuBLAS, and beside torch.compile and QuACK where PYTHON has
+# them. `make bench-gpu BENCH=block`: of programs, block, small, squares.
+bench-gpu: configure
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_programs
+	@scripts/bench_gpu.sh $(BUILD) $(BENCH)
 
 format: setup
 	@scripts/setup.sh lint

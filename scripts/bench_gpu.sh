@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The comparisons of docs/performance.md on this machine's GPU: ours, and right behind it each peer
+# that Python has (torch.compile where there is PyTorch, QuACK where there is quack), all on one
+# board; after each pair one table of both. Results and logs go to out/bench_gpu.
+# Usage: bench_gpu.sh BUILD [WHAT...]; of programs, block, small and squares, all by default.
+# Environment: PYTHON [python3], HIDDEN [2048 4096 8192], TIMING, which all sides are given
+# [--seconds 0.4 --repetitions 4].
+set -euo pipefail
+cd "$(dirname "$0")/.."
+ours=$1/bench/hopper_programs/hopper_programs
+shift
+[ $# -gt 0 ] || set -- programs block small squares
+python=${PYTHON:-python3}
+read -ra hidden <<< "${HIDDEN:-2048 4096 8192}"
+read -ra timing <<< "${TIMING:---seconds 0.4 --repetitions 4}"
+programs=(--rows bare residual rstd "norm backward" "SwiGLU backward" weight)
+block=(--rows block)
+out=out/bench_gpu
+mkdir -p $out
+
+has() { "$python" -c "import $1" 2> /dev/null; }
+peers=()
+for peer in torch quack; do
+  if has $peer; then peers+=($peer); else echo "bench_gpu: $python has no $peer; without it"; fi
+done
+
+# run NAME COMMAND...: NAME's results and its log, whose end is shown if it fails.
+run() {
+  local name=$1 status=0
+  shift
+  echo "== $name"
+  "$@" --json "$out/$name.jsonl" "${timing[@]}" > "$out/$name.log" 2>&1 || status=$?
+  [ $status -eq 0 ] || { tail -n 3 "$out/$name.log" >&2; return $status; }
+}
+
+# peer NAME PEER COMMAND...: the same of a peer, beside our results of this name.
+peer() {
+  local name=$1 peer=$2
+  shift 2
+  [[ " ${peers[*]} " == *" $peer "* ]] || return 0
+  run "$name.$peer" "$python" "$@"
+  "$python" bench/peers/block_torch_gpu.py --beside "$out/$name.jsonl" "$out/$name.$peer.jsonl"
+}
+torch() { peer "$1" torch bench/peers/block_torch_gpu.py --no-check "${@:2}"; }
+quack() { peer "$1" quack bench/peers/quack_gpu.py "${@:2}"; }
+
+for what in "$@"; do
+  case $what in
+    programs)
+      for d in "${hidden[@]}"; do
+        run "programs_$d" "$ours" --hidden "$d" "${programs[@]}"
+        torch "programs_$d" --what programs --hidden "$d"
+        quack "programs_$d" --hidden "$d"
+      done ;;
+    block)
+      for d in "${hidden[@]}"; do
+        run "block_$d" "$ours" --hidden "$d" "${block[@]}"
+        torch "block_$d" --what block --hidden "$d"
+      done ;;
+    small)
+      run small "$ours" --tokens 1024,3000,4096 --hidden 2048
+      torch small --what programs block --tokens 1024 3000 4096 --hidden 2048 ;;
+    squares)
+      for d in "${hidden[@]}"; do
+        run "squares_$d" "$ours" --square --hidden "$d"
+        torch "squares_$d" --what programs --square --hidden "$d"
+        quack "squares_$d" --square --hidden "$d"
+      done ;;
+    *) echo "bench_gpu: '$what' is none of programs, block, small, squares" >&2; exit 1 ;;
+  esac
+done
