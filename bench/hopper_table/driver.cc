@@ -24,12 +24,6 @@ cuda::LaunchConfig launch_config(const LaunchShape& shape, Stream stream,
 
 }  // namespace
 
-Device::Device() {
-  hopper::check_architecture(context_.info());
-  check_driver(driver().ctx_push_current(context_.handle()), "using the GPU's context");
-  check_driver(driver().stream_create(&stream_, 0), "making a stream");
-}
-
 DevicePointer Device::allocate(std::size_t bytes) const {
   DevicePointer pointer = 0;
   check_driver(driver().mem_alloc(&pointer, bytes), "allocating memory");
@@ -41,11 +35,11 @@ void Device::free(DevicePointer pointer) const {
 }
 
 void Device::fill_bytes(DevicePointer pointer, unsigned char value, std::size_t bytes) const {
-  check_driver(driver().memset_d8_async(pointer, value, bytes, stream_), "filling memory");
+  check_driver(driver().memset_d8_async(pointer, value, bytes, stream()), "filling memory");
 }
 
 void Device::to_host(void* host, DevicePointer device, std::size_t bytes) const {
-  check_driver(driver().memcpy_dtoh_async(host, device, bytes, stream_), "copying to the host");
+  check_driver(driver().memcpy_dtoh_async(host, device, bytes, stream()), "copying to the host");
   synchronize();
 }
 
@@ -73,7 +67,7 @@ KernelResources Device::resources(Function function) const {
 
 int Device::max_active_clusters(Function function, const LaunchShape& shape) const {
   cuda::LaunchAttribute cluster;
-  const cuda::LaunchConfig config = launch_config(shape, stream_, cluster);
+  const cuda::LaunchConfig config = launch_config(shape, stream(), cluster);
   int count = 0;
   check_driver(driver().occupancy_max_active_clusters(&count, function, &config),
                "asking how many clusters run at once");
@@ -82,13 +76,13 @@ int Device::max_active_clusters(Function function, const LaunchShape& shape) con
 
 void Device::launch(Function function, const LaunchShape& shape, void** arguments) const {
   cuda::LaunchAttribute cluster;
-  const cuda::LaunchConfig config = launch_config(shape, stream_, cluster);
+  const cuda::LaunchConfig config = launch_config(shape, stream(), cluster);
   check_driver(driver().launch_kernel_ex(&config, function, arguments, nullptr),
                "launching a kernel");
 }
 
 void Device::synchronize() const {
-  check_driver(driver().stream_synchronize(stream_), "waiting for the GPU");
+  check_driver(driver().stream_synchronize(stream()), "waiting for the GPU");
 }
 
 device::TensorMap Device::tensor_map(DevicePointer base, bool fp16, std::uint64_t rows,

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as the table's code sees it: one context, one stream, matrices of 16-bit elements. The
-// driver is the library's; every call is checked.
+// A GPU as the table's code sees it: the context that is the thread's, one stream, matrices of
+// 16-bit elements. The driver is the library's; every call is checked.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/types.cuh"
-#include "hopper/context.h"
+#include "hopper/launched_kernel.h"
 
 namespace coda::hopper_table {
 
@@ -31,14 +33,10 @@ struct KernelResources {
 
 class Device {
  public:
-  Device();
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
+  explicit Device(std::shared_ptr<hopper::HopperState> state) : state_(std::move(state)) {}
 
-  const std::string& name() const { return context_.info().name; }
-  int driver_version() const { return hopper::driver().version; }
-  int multiprocessors() const { return context_.info().multiprocessors; }
-  Stream stream() const { return stream_; }
+  int multiprocessors() const { return state_->context->info().multiprocessors; }
+  Stream stream() const { return state_->stream; }
 
   DevicePointer allocate(std::size_t bytes) const;
   void free(DevicePointer pointer) const;
@@ -59,8 +57,7 @@ class Device {
                                std::uint32_t box_rows, std::uint32_t box_columns) const;
 
  private:
-  hopper::Context context_;  // the constructing thread's from then on
-  Stream stream_ = nullptr;
+  std::shared_ptr<hopper::HopperState> state_;
 };
 
 }  // namespace coda::hopper_table

@@ -21,13 +21,12 @@
 #include "bench/hopper_table/problem.h"
 #include "bench/hopper_table/report.h"
 #include "measure/cublas.h"
-#include "measure/gpu_timer.h"
+#include "measure/gpu.h"
 
 namespace coda::hopper_table {
 namespace {
 
 using measure::Candidate;
-using measure::PowerMeter;
 using measure::Spread;
 using measure::Timer;
 
@@ -271,12 +270,11 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
 }
 
 int run(const Options& options) {
-  const Device device;
-  const PowerMeter power;
+  measure::Gpu gpu;
+  const Device device(gpu.state());
   const NvrtcCompiler compiler(read_headers(options.root));
   const Support support(device, compiler);
-  std::printf("%s, driver API %d, %d multiprocessors, power limit %.0f W\n", device.name().c_str(),
-              device.driver_version(), device.multiprocessors(), power.limit_watts());
+  std::printf("%s, %d multiprocessors\n", gpu.text().c_str(), device.multiprocessors());
   if (options.mode == "check") {
     std::vector<Variant> variants = all_variants();
     for (const device::Layout layout :
@@ -291,11 +289,10 @@ int run(const Options& options) {
   }
   if (options.mode != "time" && options.mode != "once")
     throw std::runtime_error("unknown mode " + options.mode);
-  Timer timer(device.stream(), power);
   Report report(options.json);
   KernelCache cache;
   for (const Shape& shape : parse_shapes(options)) {
-    time_shape(device, support, compiler, options, shape, timer, report, cache);
+    time_shape(device, support, compiler, options, shape, gpu.timer(), report, cache);
   }
   return 0;
 }
