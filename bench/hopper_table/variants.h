@@ -35,7 +35,7 @@ std::vector<Variant> floor_variants(device::Layout layout);
 
 // Every configuration that the table can time.
 std::vector<Variant> all_variants();
-// One of each tile, layout, element type and epilogue, with the deepest pipeline: what a machine
+// One of each tile, layout and epilogue, with the deepest pipeline, and two in fp16: what a machine
 // without a GPU compiles.
 std::vector<Variant> representative_variants();
 

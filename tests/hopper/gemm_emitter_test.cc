@@ -72,8 +72,7 @@ TEST(GemmEmitter, ATableIsKeptWhereThereAreRegistersForIt) {
   result = merge_pairs(first * cos - second * sin, second * cos + first * sin, 128)
   store(q:bf16, result))" +
         one.more + "\n}\n");
-    for (const std::string choice :
-         {"128x256c21s3", "128x256c12s3", "128x256c21s4", "64x256p21s5"}) {
+    for (const std::string choice : {"128x256c21s3", "64x256p21s5"}) {
       LowerOptions options;
       options.choice = parse_choice(choice);
       std::string text;
@@ -147,7 +146,8 @@ TEST(GemmEmitter, FurtherLayersNeedNoFurtherKernels) {
   }
 }
 
-// Large ones, in both storage types, for both objectives, with gradients stored or accumulated.
+// Large ones, for both objectives, with gradients stored or accumulated. (GPT-2's are in fp16 too,
+// which changes one word of an instruction.)
 TEST(GemmEmitter, ProgramsOfLlamaPlansCompile) {
   std::set<std::string> texts;
   for (const PlanSource source : {PlanSource::llama_model, PlanSource::llama_layer}) {
@@ -156,8 +156,6 @@ TEST(GemmEmitter, ProgramsOfLlamaPlansCompile) {
     texts.merge(
         texts_of(gemm_programs(source, kLlama, 16384, DType::bf16, Objective::speed, DType::bf16)));
   }
-  texts.merge(texts_of(gemm_programs(PlanSource::llama_model, kLlama, 16384, DType::f16,
-                                     Objective::memory, DType::f16)));
   expect_no_defects(texts);
 }
 
