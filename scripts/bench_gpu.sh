@@ -8,7 +8,8 @@
 # [--seconds 0.4 --repetitions 4].
 set -euo pipefail
 cd "$(dirname "$0")/.."
-ours=$1/bench/hopper_programs/hopper_programs
+build=${1:?the build folder is missing: bench_gpu.sh BUILD [WHAT...]}
+ours=$build/bench/hopper_programs/hopper_programs
 shift
 [ $# -gt 0 ] || set -- programs block small squares
 python=${PYTHON:-python3}

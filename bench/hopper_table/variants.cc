@@ -184,7 +184,7 @@ std::vector<Variant> representative_variants() {
     });
     if (is_deepest) deepest.push_back(variant);
   }
-  // One element type's instructions differ from the other's in one word.
+  // Bare kernels differ by their element in one word of wgmma and one conversion.
   const std::vector<Variant> fp16 = bare_variants(Layout::tn, Element::fp16);
   deepest.push_back(fp16.front());
   deepest.push_back(fp16.back());
