@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring of staging buffers between an epilogue and memory. One group of planes serves one 64x64
-// sub-tile: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
+// The ring of staging buffers between an epilogue and memory. One group of planes serves one
+// sub-tile of 64 rows: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
 // store warp sends it away and hands it back. So a consumer waits for a store only when the ring is
 // full, and loads run ahead by as many sub-tiles as the ring holds. Planes that are only stored may
 // have slots of their own (device/shared_layout.cuh), which consumers take from the store warp.
@@ -29,9 +29,9 @@ struct EpilogueRing {
   static constexpr SharedLayout kShared = shared_layout(kConfig, kRing);
   static constexpr RingGroups kRings = kShared.rings;
   static constexpr u32 kGroups = larger(1, kRings.groups);
-  static constexpr u32 kGroupBytes = larger(1, kRings.planes) * kSubTileBytes;
+  static constexpr u32 kGroupBytes = larger(1, kRings.planes) * kRing.plane_bytes;
   static constexpr bool kHasSlots = kRings.slot_planes != 0;
-  static constexpr u32 kSlotBytes = kRings.slot_planes * kSubTileBytes;
+  static constexpr u32 kSlotBytes = kRings.slot_planes * kRing.plane_bytes;
   static constexpr u32 kSharers =
       kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
   static_assert(kShared.fits(), "the epilogue's staging does not fit beside the mainloop's stages");
@@ -83,7 +83,7 @@ struct EpilogueRing {
         barrier_arrive(barrier);
       } else {
         const TileCoord origin = sub_tile_origin(kConfig, kShape, tile, index);
-        barrier_arrive_expect(barrier, kShape.loads * kSubTileBytes);
+        barrier_arrive_expect(barrier, kShape.loads * plane_bytes(kConfig, kShape));
 #pragma unroll
         for (u32 plane = 0; plane < kShape.loads; ++plane) {
           Space::load(arguments, plane, plane_address(state, plane), origin.m, origin.n, barrier);
@@ -193,7 +193,8 @@ struct EpilogueRing {
                                            Waited waited) const {
     constexpr u32 kColumns = sub_tile_columns(kConfig, Space::kShape);
     constexpr u32 kBlock = kIndex / kColumns;
-    constexpr u32 kFirst = kIndex % kColumns * kSubTileColumns;
+    constexpr u32 kWidth = sub_tile_width(kConfig, Space::kShape);
+    constexpr u32 kFirst = kIndex % kColumns * kWidth;
     typename Space::SubTile values;
     Position position = tile;
     position.row += kBlock * kWgmmaM;
@@ -205,18 +206,18 @@ struct EpilogueRing {
     Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     if constexpr (Space::kShape.staged()) receive(consumer.state);
     waited();
-    const u32 own_chunk = chunk_offset(tile.thread, 0);
+    const u32 own_chunk = chunk_offset(tile.thread, 0, kWidth);
     const u32 first_chunk = group_address(consumer.state) + own_chunk;
     // So that plane kRings.planes is the first of the slot.
     const u32 first_of_slot = slot_address(consumer.state) + own_chunk;
-    unrolled<kChunks>([&](auto chunk) {
+    unrolled<kWidth / kChunkColumns>([&](auto chunk) {
       constexpr u32 kChunk = decltype(chunk)::value;
       constexpr u32 kHalf = Space::kShape.natural_half;
       // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
       const auto address = [&](u32 wide, u32 plane) {
         const PlanePlace place = plane_place(kHalf, wide, plane, kChunk);
         const u32 first = is_in_slot(place.plane) ? first_of_slot : first_chunk;
-        return (first ^ chunk_step(place.chunk)) + place.plane * kSubTileBytes;
+        return (first ^ chunk_step(place.chunk)) + place.plane * kRing.plane_bytes;
       };
       u32 loaded[larger(1, Space::kShape.loads)][4];
       u32 stored[larger(1, Space::kShape.stores)][4];
@@ -289,7 +290,7 @@ struct EpilogueRing {
     return slots + state.slot.stage * kSlotBytes - kGroupBytes;
   }
   __device__ __forceinline__ u32 plane_address(const State& state, u32 plane) const {
-    return (is_in_slot(plane) ? slot_address(state) : group_address(state)) + plane * kSubTileBytes;
+    return (is_in_slot(plane) ? slot_address(state) : group_address(state)) + plane * kRing.plane_bytes;
   }
 };
 

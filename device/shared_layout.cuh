@@ -15,7 +15,8 @@ inline constexpr u32 kBarrierBytes = 8;
 
 // What the epilogues of a kernel's spaces need of shared memory: the largest of each.
 struct RingShape {
-  u32 planes = 0;     // of a sub-tile, 64x64 16-bit elements each
+  u32 planes = 0;  // of a sub-tile, 64 rows of 16-bit elements each
+  u32 plane_bytes = kSubTileBytes;
   u32 loads = 0;      // of these
   u32 sub_tiles = 1;  // of a tile that is staged
   u32 column_partials = 0;
@@ -24,6 +25,7 @@ struct RingShape {
 
 constexpr RingShape merged(const RingShape& a, const RingShape& b) {
   return {.planes = larger(a.planes, b.planes),
+          .plane_bytes = larger(a.plane_bytes, b.plane_bytes),
           .loads = larger(a.loads, b.loads),
           .sub_tiles = larger(a.sub_tiles, b.sub_tiles),
           .column_partials = larger(a.column_partials, b.column_partials),
@@ -32,6 +34,7 @@ constexpr RingShape merged(const RingShape& a, const RingShape& b) {
 
 constexpr RingShape ring_shape(const GemmConfig& config, const SpaceShape& shape) {
   return {.planes = shape.planes(),
+          .plane_bytes = plane_bytes(config, shape),
           .loads = shape.loads,
           .sub_tiles = shape.staged() ? sub_tiles(config, shape) : 1,
           .column_partials = shape.column_partials,
@@ -110,10 +113,10 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& 
 
   const u32 sharers = config.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
   const RingGroups rings =
-      ring_groups(shape, (kSharedMemoryPerBlock - used) / kSubTileBytes, sharers);
+      ring_groups(shape, (kSharedMemoryPerBlock - used) / shape.plane_bytes, sharers);
   layout.rings = rings;
-  layout.slots = layout.ring + rings.groups * rings.planes * kSubTileBytes;
-  layout.stream = layout.slots + rings.slots * rings.slot_planes * kSubTileBytes;
+  layout.slots = layout.ring + rings.groups * rings.planes * shape.plane_bytes;
+  layout.stream = layout.slots + rings.slots * rings.slot_planes * shape.plane_bytes;
   layout.scratch = layout.stream + stream_bytes;
   layout.barriers = layout.scratch + scratch;
   layout.progress = layout.barriers + barriers * kBarrierBytes;

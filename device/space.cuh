@@ -27,9 +27,10 @@
 //     static const TensorMap* b(const Arguments&, u32 segment, u32 part);
 //     static u32 k_blocks(const Arguments&, u32 segment);
 //
-//     // One thread of a producer warp: one plane of 64x64 16-bit elements by tma_load_once and
-//     // tma_store_once. `row` and `column` are the sub-tile's first row and base column (a wide
-//     // tensor's box then starts at plane_column). Not needed where there are no planes.
+//     // One thread of a producer warp: one plane of 64 x sub_tile_width(kConfig, kShape) 16-bit
+//     // elements by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first
+//     // row and base column (a wide tensor's box then starts at plane_column). Not needed where
+//     // there are no planes.
 //     static void load(const Arguments&, u32 plane, u32 destination, u32 row, u32 column,
 //                      u32 barrier);
 //     static void store(const Arguments&, u32 plane, u32 row, u32 column, u32 source);
@@ -75,8 +76,10 @@
 namespace coda::device {
 
 // An epilogue handles a sub-tile of 64 rows by 64 base columns of one warpgroup as four chunks of
-// 16 columns; in a chunk a thread holds eight elements of each narrow value.
+// 16 columns; in a chunk a thread holds eight elements of each narrow value. Where a tile's base
+// columns are no multiple of 64 all its sub-tiles are of 32, two chunks.
 inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
+inline constexpr u32 kHalfSubTileColumns = kSubTileColumns / 2;
 inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
 inline constexpr u32 kChunkColumns = 16;
 inline constexpr u32 kChunks = kSubTileColumns / kChunkColumns;
@@ -116,6 +119,14 @@ struct SpaceShape {
 // Base columns of a tile.
 constexpr u32 base_columns(const GemmConfig& config, const SpaceShape& shape) {
   return config.tile_n / shape.parts;
+}
+
+// Columns of its sub-tiles.
+constexpr u32 sub_tile_width(const GemmConfig& config, const SpaceShape& shape) {
+  return base_columns(config, shape) % kSubTileColumns == 0 ? kSubTileColumns : kHalfSubTileColumns;
+}
+constexpr u32 plane_bytes(const GemmConfig& config, const SpaceShape& shape) {
+  return kWgmmaM * sub_tile_width(config, shape) * kElementBytes;
 }
 
 // Whether a chunk's pairs are made one after another where registers are scarcest, in a tile's
@@ -160,7 +171,14 @@ constexpr u32 operand_column(const SpaceShape& shape, u32 base_column) {
 constexpr bool is_valid(const GemmConfig& config, const SpaceShape& shape) {
   if (!is_valid(config) || shape.parts == 0 || shape.segments == 0) return false;
   const u32 base = base_columns(config, shape);
-  if (config.tile_n % shape.parts != 0 || base % kSubTileColumns != 0) return false;
+  if (config.tile_n % shape.parts != 0) return false;
+  if (sub_tile_width(config, shape) != kSubTileColumns) {
+    // 96 columns, say. Partials are of 64 columns, and so are a sub-tile's vectors and tables: a
+    // space in halves has none (its caller sees to row partials and vectors, which a shape does not
+    // tell).
+    if (base < kSubTileColumns || base % kHalfSubTileColumns != 0) return false;
+    if (shape.natural_half != 0 || shape.column_partials != 0 || shape.keeps_tables) return false;
+  }
   if (shape.natural_half != 0) {
     if (shape.parts != 2 || shape.natural_half % kChunkColumns != 0) return false;
     if (base % shape.natural_half != 0) return false;
@@ -176,6 +194,9 @@ constexpr bool is_valid(const GemmConfig& config, const SpaceShape& shape) {
       }
     }
   }
+  // A part that is contiguous along N is loaded in whole boxes of 64 columns.
+  if (config.major_b() == Major::outer && config.tile_n / shape.loaded_parts() % kOuterChunk != 0)
+    return false;
   // A slice of a part starts at a multiple of the swizzle's period of eight rows.
   return config.tile_n / shape.loaded_parts() % (8 * config.cluster_m) == 0;
 }

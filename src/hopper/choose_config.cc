@@ -90,6 +90,14 @@ bool may_have_192(const KernelSpaces& kernel) {
   return kernel.spaces.size() == 1 && kernel.spaces.front().shape().planes() <= 3;
 }
 
+// Two products of 96 columns each (sub_tile_width in device/space.cuh). Cooperative ones, those
+// alone in a cluster and those with a strided A spilled 8 to 32 bytes beside 192 accumulators,
+// whichever their epilogue.
+bool may_be_in_halves(const SpaceAnalysis& space, const GemmConfig& config) {
+  return !space.needs_whole_sub_tiles() && config.schedule == Schedule::ping_pong &&
+         config.cluster_size() == 2 && config.major_a() == device::Major::k;
+}
+
 GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
   choice.layout = kernel.spaces.front().layout;
   choice.element = kernel.spaces.front().element;
@@ -163,6 +171,8 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
   const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
+    const bool in_halves = device::sub_tile_width(config, shapes[i]) != device::kSubTileColumns;
+    if (in_halves && !may_be_in_halves(kernel.spaces[i], config)) return false;
     const bool has_many = config.accumulators() > 128;
     if (has_many && !may_have_192(kernel)) return false;
     const uint32_t registers = has_many ? registers_beside_192(sizes, kernel.spaces[i], config)

@@ -27,7 +27,7 @@ struct TensorMapSpec {
   int64_t rows = 0;
   int64_t columns = 0;
   uint32_t box_rows = 0;
-  uint32_t box_columns = 0;  // with the 128-byte swizzle: 128 bytes of elements at most
+  uint32_t box_columns = 0;  // 128 bytes of elements at most; the swizzle follows (tensor_map.h)
 
   friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
 };

@@ -369,6 +369,15 @@ device::SpaceShape SpaceAnalysis::shape() const {
   return shape;
 }
 
+bool SpaceAnalysis::needs_whole_sub_tiles() const {
+  const auto moved_by_threads = [](const TileMove& move) {
+    return move.movement == Movement::direct || move.movement == Movement::added;
+  };
+  return !row_partials.empty() || !column_partials.empty() || !selections.empty() ||
+         column_registers != 0 || std::any_of(loads.begin(), loads.end(), moved_by_threads) ||
+         std::any_of(stores.begin(), stores.end(), moved_by_threads);
+}
+
 std::string text(const SpaceAnalysis& analysis, const Program& program) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
   static constexpr const char* kMovements[] = {"staged", "direct", "added", "nothing"};

@@ -74,6 +74,9 @@ struct SpaceAnalysis {
 
   const TileMove* find_load(int step) const;
   device::SpaceShape shape() const;
+  // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
+  // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
+  bool needs_whole_sub_tiles() const;
 };
 
 struct SpaceLimits {

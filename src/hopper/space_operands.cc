@@ -153,7 +153,7 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
                      .rows = sizes_.stored_rows(t),
                      .columns = sizes_.stored_columns(t),
                      .box_rows = device::kWgmmaM,
-                     .box_columns = device::kSubTileColumns};
+                     .box_columns = device::sub_tile_width(config_, shape_)};
   std::string role = "_tile";
   std::string column = "column";
   if (move.is_wide && is_concatenated(move.step) && !move.is_permuted) {

@@ -8,6 +8,7 @@
 namespace coda::hopper {
 namespace {
 
+constexpr int kSwizzle64 = 2;
 constexpr int kSwizzle128 = 3;
 // Wider promotion reads lines that the neighbour SM asks for anyway: measured, a tenth more traffic
 // between SMs and L2.
@@ -46,11 +47,12 @@ device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_row
   const uint64_t pitch[1] = {static_cast<uint64_t>(pitch_bytes(rectangle))};
   const uint32_t box[2] = {box_columns, box_rows};
   const uint32_t element_strides[2] = {1, 1};
+  const int swizzle = box_columns * size_of(rectangle.dtype) == 64 ? kSwizzle64 : kSwizzle128;
   // A device address is a number to the driver's other calls.
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* address = reinterpret_cast<void*>(rectangle.address);
   check_driver(driver().tensor_map_encode_tiled(&map, element_code(rectangle.dtype), 2, address,
-                                                sizes, pitch, box, element_strides, 0, kSwizzle128,
+                                                sizes, pitch, box, element_strides, 0, swizzle,
                                                 kPromoteL2To128, 0),
                "describing to the copy engine ", subject);
   return map;

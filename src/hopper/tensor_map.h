@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptors for the bulk copy engine (TMA): a rectangle of a row-major matrix, moved in boxes
-// with the 128-byte swizzle. Made on the host, without the GPU.
+// with the swizzle of their width: 64 bytes, else 128. Made on the host, without the GPU.
 #pragma once
 
 #include <cstdint>

@@ -159,15 +159,16 @@ FAKE(cuMemcpyDtoHAsync_v2, void* to, DeviceAddress from, size_t bytes, DriverHan
   std::memcpy(to, bytes_at(from), bytes);
 END
 FAKE(cuTensorMapEncodeTiled, coda::device::TensorMap* map, int type, unsigned, void* address,
-     const uint64_t* sizes, const uint64_t* pitch, const uint32_t* box, const uint32_t*, int, int,
-     int, int)
+     const uint64_t* sizes, const uint64_t* pitch, const uint32_t* box, const uint32_t*, int,
+     int swizzle, int, int)
   const coda::hopper::FakeTensorMap fake = {.address = reinterpret_cast<uint64_t>(address),
                                             .columns = sizes[0],
                                             .rows = sizes[1],
                                             .pitch_bytes = pitch[0],
                                             .box_columns = box[0],
                                             .box_rows = box[1],
-                                            .type = type};
+                                            .type = type,
+                                            .swizzle = swizzle};
   std::memset(map, 0, sizeof *map);
   std::memcpy(map, &fake, sizeof fake);
 END

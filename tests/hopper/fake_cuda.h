@@ -31,6 +31,7 @@ struct FakeTensorMap {
   uint32_t box_columns;
   uint32_t box_rows;
   int32_t type;
+  int32_t swizzle;
 };
 
 struct FakeCuda {

@@ -170,6 +170,8 @@ TEST(GemmEmitter, ManyAccumulatorsLeaveRoomForWhatIsLegal) {
     const char* tile;
   };
   constexpr Case kCases[] = {{"swiglu", "192x128p12s4"},
+                             {"swiglu", "128x192p21s5"},
+                             {"weight_gradient", "256x192c21s3"},
                              {"residual_norm", "192x128p12s5"},
                              {"residual_norm", "256x192c21s3"},
                              {"norm_backward", "128x192p21s4"},

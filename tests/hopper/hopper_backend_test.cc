@@ -73,7 +73,7 @@ class HopperBackendTest : public ::testing::Test {
                       .rows = m,
                       .columns = n / 2,
                       .box_rows = 32,
-                      .box_columns = 16}};
+                      .box_columns = 32}};
       launch.pointers = {1, 0};
       launch.numbers = {7, 8, 9};
       launch.grid = 24;
@@ -148,7 +148,10 @@ TEST_F(HopperBackendTest, ALaunchHasDescriptorsAddressesAndNumbersInOrder) {
   const FakeTensorMap half = map_of(launch, 1);
   EXPECT_EQ(half.address, reinterpret_cast<uint64_t>(y.view().data) + 64);
   EXPECT_EQ(half.columns, 32U);
-  EXPECT_EQ(half.box_columns, 16U);
+  EXPECT_EQ(half.box_columns, 32U);
+  // The swizzle is as wide as a box's row.
+  EXPECT_EQ(whole.swizzle, 3);  // 128 bytes
+  EXPECT_EQ(half.swizzle, 2);   // 64
   // Nothing waited for the GPU.
   EXPECT_EQ(fake_->calls["cuStreamSynchronize"] + fake_->calls["cuCtxSynchronize"], 0);
 }

@@ -88,6 +88,16 @@ TEST(SharedLayout, WhatIsOnlyStoredHasSlotsWhereMoreGroupsFit) {
   EXPECT_EQ(rings(residual).slots, 0u);
 }
 
+// Two products of 96 columns: planes of 4 KB, so two groups where whole sub-tiles would get one.
+TEST(SharedLayout, HalfSubTilesTakeHalfTheRoom) {
+  const GemmConfig config{.tile_m = 128, .tile_n = 192, .stages = 5};
+  const SpaceShape shape{.parts = 2, .stores = 3};
+  const SharedLayout layout = shared_layout(config, shape);
+  EXPECT_EQ(layout.rings.groups, 2u);
+  EXPECT_EQ(layout.stream - layout.ring, 2 * 3 * kSubTileBytes / 2);
+  EXPECT_EQ(shared_layout(config, SpaceShape{.stores = 3}).rings.groups, 1u);
+}
+
 TEST(Config, RefusesWhatCannotRun) {
   EXPECT_TRUE(is_valid({}));
   EXPECT_FALSE(is_valid({.tile_n = 160}));                 // partials are of 64 columns
