@@ -17,8 +17,8 @@
 namespace coda::device {
 
 __device__ __forceinline__ void add_aligned_four(u64 address, const float (&x)[4]) {
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(x[0]),
-               "f"(x[1]), "f"(x[2]), "f"(x[3])
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(x[0]), "f"(x[1]),
+               "f"(x[2]), "f"(x[3])
                : "memory");
 }
 

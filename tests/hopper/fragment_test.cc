@@ -142,8 +142,7 @@ TEST(Fragment, FourNeighbouringColumnsComeFromTwoThreads) {
       }
       const u32 first = four_column(thread);
       EXPECT_EQ(columns, (std::set<u32>{first, first + 1, first + 2, first + 3}));
-      for (const u32 column : columns)
-        met.emplace(fragment_row(thread, 2 * row_of_two), column);
+      for (const u32 column : columns) met.emplace(fragment_row(thread, 2 * row_of_two), column);
     }
     EXPECT_EQ(met.size(), 64u / 2 * kChunkColumns);
   }

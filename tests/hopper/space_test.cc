@@ -214,8 +214,8 @@ TEST(Space, RefusesWhatCannotBe) {
   EXPECT_FALSE(is_valid(config, {.parts = 2, .natural_half = 32}));
   EXPECT_FALSE(is_valid(config, {.parts = 2, .keeps_tables = true}));
   EXPECT_FALSE(is_valid({.tile_n = 192, .layout = Layout::nn}, {.parts = 2}));  // boxes of 64
-  EXPECT_FALSE(is_valid(config, {.parts = 4}));              // 48
-  EXPECT_FALSE(is_valid({.tile_n = 64}, {.parts = 2}));      // one of 32: not served
+  EXPECT_FALSE(is_valid(config, {.parts = 4}));                                 // 48
+  EXPECT_FALSE(is_valid({.tile_n = 64}, {.parts = 2}));  // one of 32: not served
   EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 128}));  // half a pair group
   EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 8}));    // half a chunk
   EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 1, .natural_half = 64}));
