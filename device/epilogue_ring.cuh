@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring of staging buffers between an epilogue and memory. One group of planes serves one
-// sub-tile of 64 rows: a load warp fills it while the mainloop runs, consumer warps transform it in
-// place, a store warp sends it away and hands it back. So a consumer waits for a store only when
-// the ring is full, and loads run ahead by as many sub-tiles as the ring holds. Planes that are
-// only stored may have slots of their own (device/shared_layout.cuh), which consumers take from the
-// store warp. Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) ->
-// free. Without loads, consumers take a free group themselves. Invariant: all roles visit the
-// groups in the same order. A consumer's earlier turn at the same group is complete before its next
-// (an order barrier between ping-pong warpgroups, an even ring between cooperative ones), so a
-// phase's parity is never ambiguous.
+// The ring of staging buffers between an epilogue and memory. One group of planes serves a
+// sub-tile: a load warp fills it while the mainloop runs, consumer warps transform it in place, a
+// store warp sends it away and hands it back. So a consumer waits for a store only when the ring is
+// full, and loads run ahead by as many sub-tiles as the ring holds. Planes that are only stored may
+// have slots of their own (device/shared_layout.cuh), which consumers take from the store warp.
+// Protocol of a group: free (load warp) -> full (consumers) -> staged (store warp) -> free. Without
+// loads, consumers take a free group themselves.
+// Invariant: all roles visit the groups in the same order. A consumer's earlier turn at the same
+// group is complete before its next (an order barrier between ping-pong warpgroups, an even ring
+// between cooperative ones), so a phase's parity is never ambiguous.
 #pragma once
 
 #include "device/barrier.cuh"

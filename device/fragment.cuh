@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things lie: wgmma's accumulator fragment, the 128-byte swizzle that TMA and wgmma share (of
-// narrower planes the 64-byte one, TMA's alone), and the addresses that a warp gives to ldmatrix
-// and stmatrix. Pure arithmetic, tested on the host for every thread and register. Invariant: for
-// each 16x16 chunk the four 8x8 matrices that stmatrix writes hold exactly the accumulators of that
-// chunk, so an epilogue never exchanges values between threads.
+// Where things lie: wgmma's accumulator fragment, the 128-byte swizzle that TMA and wgmma share
+// (planes of 32 columns have the 64-byte one), and the addresses that a warp gives to ldmatrix and
+// stmatrix. Pure arithmetic, tested on the host for every thread and register.
+// Invariant: for each 16x16 chunk the four 8x8 matrices that stmatrix writes hold exactly the
+// accumulators of that chunk, so that planes are read and written without an exchange of values
+// between threads.
 #pragma once
 
 #include "device/space.cuh"

@@ -90,9 +90,10 @@ bool may_have_192(const KernelSpaces& kernel) {
   return kernel.spaces.size() == 1 && kernel.spaces.front().shape().planes() <= 3;
 }
 
-// Two products of 96 columns each (sub_tile_width in device/space.cuh). Cooperative ones, those
-// alone in a cluster and those with a strided A spilled 8 to 32 bytes beside 192 accumulators,
-// whichever their epilogue.
+// Two products of 96 columns each (sub_tile_width in device/space.cuh). Of twelve epilogues that
+// were compiled so, some spilled 8 to 32 bytes beside 192 accumulators where the tile is
+// cooperative, alone in its cluster or has a strided A; of what is left only one with an error
+// function did, as at every tile.
 bool may_be_in_halves(const SpaceAnalysis& space, const GemmConfig& config) {
   return !space.needs_whole_sub_tiles() && config.schedule == Schedule::ping_pong &&
          config.cluster_size() == 2 && config.major_a() == device::Major::k;

@@ -30,6 +30,7 @@ class Analyser {
     find_effects();
     find_loads();
     count_vectors();
+    find_error_functions();
     assign_planes();
     count_direct_loads();
     return std::move(result_);
@@ -250,6 +251,14 @@ class Analyser {
     }
     result_.loads_columns_by_chunk = 8 * packed + 16 * wide > kMostRegisters;
     result_.column_registers = 8 * packed + (result_.loads_columns_by_chunk ? 4 : 16) * wide;
+  }
+
+  void find_error_functions() {
+    for (int i : tile_space_.steps) {
+      const bool is_one = step(i).kind == StepKind::elementwise &&
+                          (step(i).op == Elementwise::erf || step(i).op == Elementwise::gelu);
+      result_.has_error_function = result_.has_error_function || (is_one && map_.on_tile[i]);
+    }
   }
 
   void count_direct_loads() {

@@ -62,6 +62,7 @@ struct SpaceAnalysis {
   std::vector<int> selections;       // store_vector steps of selected columns
   bool ragged_columns = false;       // base columns are no multiple of 64
   uint32_t row_values = 0;           // per-row vectors that are loaded
+  bool has_error_function = false;   // of an element
   // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of
   // its planes; but those in fp32 for one chunk at a time if they would take too many.
   uint32_t column_registers = 0;

@@ -188,6 +188,25 @@ TEST(GemmEmitter, ManyAccumulatorsLeaveRoomForWhatIsLegal) {
   expect_no_defects(texts);
 }
 
+// An error function is long, and its pairs take turns: the assembler would else work on so many at
+// once that it spills, beside one product or two, with a row's scale or nothing to wait for.
+TEST(GemmEmitter, ErrorFunctionsLeaveNoSpill) {
+  std::set<std::string> texts;
+  for (const std::string epilogue :
+       {"store(y:bf16, gelu(gate))", "store(y:bf16, gelu(gate * per_row(r[M])))",
+        "store(gate:bf16, gate)\n  store(y:bf16, gelu(gate) * gemm(x, w_up[N, K]:bf16, nt))"}) {
+    const Program program = parse_program(
+        "program errors {\n  gate = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)\n  " + epilogue + "\n}");
+    for (const std::string tile : {"128x256c21s3", "192x128p12s4"}) {
+      LowerOptions options;
+      options.choice = parse_choice(tile);
+      texts.insert(lower(program, kSizes, options).front().source);
+    }
+  }
+  EXPECT_EQ(texts.size(), 6U);
+  expect_no_defects(texts);
+}
+
 // A tile of 128x128 that both warpgroups share, with every epilogue of the benchmark, as deep as it
 // can be.
 TEST(GemmEmitter, ATileOfBothWarpgroupsServesEveryEpilogue) {
