@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "coda/error.h"
+#include "hopper/kernel_names.h"
 #include "hopper/nvrtc_compiler.h"
 
 namespace coda::hopper {
@@ -28,31 +28,6 @@ inline std::optional<NvrtcCompiler> find_nvrtc() {
     std::printf("skipped, no NVRTC: %s\n", error.what());
     return std::nullopt;
   }
-}
-
-// A text with its names numbered as they first come, without comments: equal for two texts that
-// differ in what their tensors are called, of which the compiler makes the same kernel.
-inline std::string without_names(const std::string& text) {
-  std::map<std::string, size_t> numbers;
-  std::string result;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto is_of_name = [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
-  };
-  for (size_t i = 0; i < text.size();) {
-    const size_t begin = i;
-    if (text.compare(i, 2, "//") == 0) {
-      i = std::min(text.find('\n', i), text.size());
-    } else if (!is_of_name(text[i])) {
-      result += text[i++];
-    } else {
-      while (i < text.size() && is_of_name(text[i])) ++i;
-      const std::string name = text.substr(begin, i - begin);
-      const size_t number = numbers.try_emplace(name, numbers.size()).first->second;
-      result += is_digit(name.front()) ? name : "n" + std::to_string(number) + "_";
-    }
-  }
-  return result;
 }
 
 // No spill, no local memory, no serialised wgmma. One text is compiled of those that differ in
