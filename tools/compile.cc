@@ -11,7 +11,6 @@
 #include "coda/error.h"
 #include "commands.h"
 #include "hopper/kernel_builder.h"
-#include "hopper/kernel_names.h"
 #include "hopper/parallel_for.h"
 #include "hopper/tuned_file.h"
 #include "measure/tune.h"
@@ -37,12 +36,7 @@ struct NamedSource {
 class Sources {
  public:
   void add(const std::string& program, std::string source) {
-    const std::string key = source;
-    add(program, std::move(source), key);
-  }
-  // Two of one key are one.
-  void add(const std::string& program, std::string source, const std::string& key) {
-    if (seen_.insert(key).second) all_.push_back({program, std::move(source)});
+    if (seen_.insert(source).second) all_.push_back({program, std::move(source)});
   }
   const std::vector<NamedSource>& all() const { return all_; }
 
@@ -74,8 +68,7 @@ Sources sources_of(const CompileFlags& flags) {
   return sources;
 }
 
-// Of products only: nothing else has a configuration. One text for all sizes, and of those that
-// differ in names alone.
+// Of products only: nothing else has a configuration. One text for all sizes and names.
 Sources sources_of_table() {
   Sources sources;
   for (const int64_t tokens : {1024, 4096, 16384, 65536}) {
@@ -83,9 +76,8 @@ Sources sources_of_table() {
       for (const measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, one.options)) {
         const hopper::GemmProgram program(job.program, job.sizes, job.options);
         const hopper::GemmChoice choice = program.chosen(job.kernel).choice;
-        std::string source = measure::without_comments(program.emit(job.kernel, choice).source);
-        const std::string key = hopper::without_names(source);
-        sources.add(job.name + " as " + hopper::text(choice), std::move(source), key);
+        sources.add(job.name + " as " + hopper::text(choice),
+                    measure::without_comments(program.emit(job.kernel, choice).source));
       }
     }
   }

@@ -45,26 +45,4 @@ Program with_kernel_names(const Program& program) {
   return renamed;
 }
 
-std::string without_names(const std::string& text) {
-  std::map<std::string, size_t> numbers;
-  std::string result;
-  const auto is_of_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
-  };
-  for (size_t i = 0; i < text.size();) {
-    const size_t begin = i;
-    if (text.compare(i, 2, "//") == 0) {
-      i = std::min(text.find('\n', i), text.size());
-    } else if (!is_of_name(text[i])) {
-      result += text[i++];
-    } else {
-      while (i < text.size() && is_of_name(text[i])) ++i;
-      const std::string name = text.substr(begin, i - begin);
-      const size_t number = numbers.try_emplace(name, numbers.size()).first->second;
-      result += is_digit(name.front()) ? name : "n" + std::to_string(number) + "_";
-    }
-  }
-  return result;
-}
-
 }  // namespace coda::hopper

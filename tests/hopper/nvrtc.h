@@ -7,14 +7,12 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "coda/error.h"
-#include "hopper/kernel_names.h"
 #include "hopper/nvrtc_compiler.h"
 
 namespace coda::hopper {
@@ -30,15 +28,11 @@ inline std::optional<NvrtcCompiler> find_nvrtc() {
   }
 }
 
-// No spill, no local memory, no serialised wgmma. One text is compiled of those that differ in
-// names alone.
+// No spill, no local memory, no serialised wgmma.
 inline void expect_no_defects(const std::set<std::string>& texts) {
   const auto compiler = find_nvrtc();
   if (!compiler) GTEST_SKIP() << "no NVRTC";
-  std::map<std::string, std::string> distinct;
-  for (const std::string& text : texts) distinct.try_emplace(without_names(text), text);
-  std::vector<std::string> sources;
-  for (const auto& [form, text] : distinct) sources.push_back(text);
+  const std::vector<std::string> sources(texts.begin(), texts.end());
   const std::vector<CompiledKernel> kernels = compiler->compile_all(sources);
   for (size_t i = 0; i < sources.size(); ++i) {
     EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << sources[i];
