@@ -28,7 +28,7 @@ constexpr u32 fragment_column(u32 thread, u32 index) {
 // The first of four neighbouring columns of a chunk that a thread has once it has exchanged two
 // values of each row with the thread beside it: even threads keep the left half's, odd ones the
 // right half's.
-constexpr u32 four_column(u32 thread) { return thread % 2 * 8 + thread / 2 % 2 * 4; }
+constexpr u32 column_of_four(u32 thread) { return thread % 2 * 8 + thread / 2 % 2 * 4; }
 
 // Lane l addresses row l % 8 of matrix l / 8, whose order (rows 0-7 and 8-15 of the left half, then
 // of the right half) is that of the accumulators. Returns a byte offset inside a plane of the

@@ -27,7 +27,7 @@ __device__ __forceinline__ void add_element(u64 address, float x) {
 }
 
 // One row of a chunk: of its left and right pair the thread keeps one, and gives the other for the
-// two values beside it (four_column). `address` is that of the thread's four.
+// two values beside it (column_of_four). `address` is that of the thread's four.
 __device__ __forceinline__ void add_row_of_chunk(u64 address, const Elements<2>& left,
                                                  const Elements<2>& right, u32 thread) {
   const bool keeps_left = thread % 2 == 0;
@@ -54,7 +54,8 @@ __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
   for (u32 plane = 0; plane < kPlanes; ++plane) {
     const u64 top = static_cast<u64>(at.row) * stride + first(plane);
     const u64 rows[2] = {top, top + 8 * static_cast<u64>(stride)};
-    const u32 four = four_column(at.thread) - fragment_column(at.thread, 0);  // from the first pair
+    const u32 four =
+        column_of_four(at.thread) - fragment_column(at.thread, 0);  // from the first pair
     const u64 address = tensor + (top + four) * 4;
     // All lanes together, since they exchange values.
     if (__all_sync(~0u, is_whole && address % 16 == 0 && stride % 4 == 0)) {

@@ -11,6 +11,7 @@
 #include "coda/error.h"
 #include "commands.h"
 #include "hopper/kernel_builder.h"
+#include "hopper/kernel_names.h"
 #include "hopper/parallel_for.h"
 #include "hopper/tuned_file.h"
 #include "measure/tune.h"
@@ -74,7 +75,8 @@ Sources sources_of_table() {
   for (const int64_t tokens : {1024, 4096, 16384, 65536}) {
     for (const SizedProgram& one : table_programs(tokens)) {
       for (const measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, one.options)) {
-        const hopper::GemmProgram program(job.program, job.sizes, job.options);
+        const hopper::GemmProgram program(hopper::without_names(job.program), job.sizes,
+                                          job.options);
         const hopper::GemmChoice choice = program.chosen(job.kernel).choice;
         sources.add(job.name + " as " + hopper::text(choice),
                     measure::without_comments(program.emit(job.kernel, choice).source));

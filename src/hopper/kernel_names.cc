@@ -45,4 +45,11 @@ Program with_kernel_names(const Program& program) {
   return renamed;
 }
 
+Program without_names(Program program) {
+  program.name = "program";
+  for (size_t i = 0; i < program.tensors.size(); ++i)
+    program.tensors[i].name = "tensor_" + std::to_string(i);
+  return program;
+}
+
 }  // namespace coda::hopper

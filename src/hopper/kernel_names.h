@@ -11,4 +11,8 @@ namespace coda::hopper {
 // t1, t2, ... for a plan's numbered ones; and the program after its last word.
 Program with_kernel_names(const Program& program);
 
+// The same program under one name, its tensors named by their places: equal for two programs that
+// differ in names alone. For checks that compile many kernels; others are for people to read.
+Program without_names(Program program);
+
 }  // namespace coda::hopper

@@ -128,7 +128,7 @@ TEST(Fragment, StmatrixHasNoBankConflicts) {
 }
 
 // A thread and the one beside it exchange a pair of each row, so that each has four neighbouring
-// columns: the two in its own pair and the two that it is given are those at four_column.
+// columns: the two in its own pair and the two that it is given are those at column_of_four.
 TEST(Fragment, FourNeighbouringColumnsComeFromTwoThreads) {
   for (u32 row_of_two = 0; row_of_two < 2; ++row_of_two) {
     std::set<std::pair<u32, u32>> met;
@@ -140,7 +140,7 @@ TEST(Fragment, FourNeighbouringColumnsComeFromTwoThreads) {
         columns.insert(fragment_column(owner, index));
         columns.insert(fragment_column(owner, index + 1));
       }
-      const u32 first = four_column(thread);
+      const u32 first = column_of_four(thread);
       EXPECT_EQ(columns, (std::set<u32>{first, first + 1, first + 2, first + 3}));
       for (const u32 column : columns) met.emplace(fragment_row(thread, 2 * row_of_two), column);
     }

@@ -137,6 +137,7 @@ bool is_legal_for(const std::string& name, const std::string& tile) {
 // Whether the kernel's values have room beside 192 accumulators: all of these were compiled.
 TEST(ChooseConfig, RefusesWhatSpillsBeside192Accumulators) {
   for (const auto& [program, tile] : {std::pair{"swiglu", "192x128p21s4"},
+                                      {"swiglu", "128x192p21s5"},
                                       {"residual_norm", "192x128p12s4"},
                                       {"residual_norm", "256x192c12s3"},
                                       {"norm_backward", "128x192p12s4"},
@@ -146,8 +147,30 @@ TEST(ChooseConfig, RefusesWhatSpillsBeside192Accumulators) {
   for (const auto& [program, tile] : {std::pair{"swiglu", "192x128p12s5"},
                                       {"norm_backward", "192x128p12s4"},
                                       {"loss", "192x128p12s4"},
-                                      {"rope_2048", "192x128p12s4"}})
+                                      {"rope_2048", "192x128p12s4"},
+                                      // Two products of 96 columns: only ping-pong, in a cluster.
+                                      {"swiglu", "256x192c21s3"},
+                                      {"swiglu", "128x192p11s5"}})
     EXPECT_FALSE(is_legal_for(program, tile)) << program << " " << tile;
+}
+
+// Two products of 96 columns are walked in sub-tiles of 32, so nothing may span 64 of their
+// columns.
+TEST(ChooseConfig, HalfSubTilesServeWhatSpansNoColumns) {
+  const auto is_served = [](const std::string& effects) {
+    const Program program = parse_program(
+        "program p {\n  a = gemm(x[M, K]:bf16, v[N, K]:bf16, nt) * per_row(r[M])\n"
+        "  b = gemm(x, w[N, K]:bf16, nt)\n  " +
+        effects + "\n}");
+    const auto legal = legal_choices(program, {{"M", 16384}, {"N", 5632}, {"K", 2048}}, {});
+    return std::any_of(legal.begin(), legal.end(),
+                       [](const GemmChoice& one) { return one.tile_n == 192; });
+  };
+  EXPECT_TRUE(is_served("store(y:bf16, a * b + tile(z[M, N]:bf16))"));
+  EXPECT_FALSE(is_served("store(y:bf16, a * b + per_column(c[N]))"));
+  EXPECT_FALSE(is_served("store(y:bf16, a * b)\n  row_partial(s, sum(a))"));
+  EXPECT_FALSE(is_served("store(y:bf16, a * b)\n  column_partial(s, sum(a))"));
+  EXPECT_FALSE(is_served("store(y, a * b)"));  // fp32, which threads store
 }
 
 // What has little room is ranked, so that it is tuned, but taken only where it was timed.

@@ -24,7 +24,8 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
   const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
   const std::string python = fs::exists(venv) ? venv.string() : "python3";
   if (!has_modules(python, "torch transformers")) {
-    GTEST_SKIP() << "no Python with torch and transformers; scripts/setup.sh judges installs them";
+    GTEST_SKIP()
+        << "no Python with torch and transformers; `scripts/setup.sh judges` installs them";
   }
   const TestFolder folder;
   std::string text;
