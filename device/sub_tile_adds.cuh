@@ -4,7 +4,7 @@
 // nearly every one, is one reduction of four elements after another at constant distances, 64 bytes
 // of each of eight rows by a warp. By two elements, as threads have them, one SM takes 7500 cycles
 // for 128 KB, by four 4800 (4500 with 128 bytes of four rows, 5400 by the copy engine's reduction:
-// docs/performance.md, "What adds cost").
+// lab/notebook/hopper.md, "What adds cost").
 // Invariant: each element is added to once, so the result is the same in any order.
 #pragma once
 

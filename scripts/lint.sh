@@ -11,6 +11,7 @@ status=0
 python3 scripts/check_layers.py || status=1
 python3 scripts/check_lengths.py || status=1
 python3 scripts/check_text.py || status=1
+python3 lab/tables.py --check || status=1
 scripts/format.sh --check || status=1
 python3 scripts/check_headers.py "$build" "$jobs" || status=1
 python3 scripts/tidy.py "$build" "$jobs" || status=1

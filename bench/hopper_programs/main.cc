@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of docs/performance.md: the time of each program of a block, and of whole blocks,
+// The table of lab/notebook/hopper.md: the time of each program of a block, and of whole blocks,
 // against the bare products inside them on cuBLAS (the best of its heuristics' first 16; beside a
 // program also the first, which a framework gets that asks for one). A line a case on the terminal,
 // a JSON object a candidate in a file. With --tune the configurations that the model ranks first

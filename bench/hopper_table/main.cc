@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table that chooses the tiles and schedules which the emitter serves. See docs/performance.md
-// for the method.
+// The table that chooses the tiles and schedules which the emitter serves.
+// See lab/notebook/hopper.md for the method.
 //   hopper_table check [--only TEXT] [--smallest]
 //   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor] [--only TEXT]
 //                [--bands 2048m,1024n,...] [--keep COUNT] [--no-sustained] [--screen] [--json FILE]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tile, cluster, depth and schedule a kernel gets. Configurations are data: a list of legal
-// ones, which a tuner may time one by one, ranked by a model of docs/performance.md's tables.
+// ones, which a tuner may time one by one, ranked by a model of lab/notebook/hopper.md's tables.
 // Invariant: every configuration gives the same bits.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants are fitted to docs/performance.md.
+// The constants are fitted to lab/notebook/hopper.md.
 #include "hopper/config_model.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& config, c
     longest = std::max(longest, one);
   }
   // Of a tile that is no square the longer side's operand is better shared, a square one's A
-  // (measured, docs/performance.md: joules).
+  // (measured, lab/notebook/hopper.md: joules).
   const bool is_square = config.tile_m == config.tile_n;
   const bool shares_b = config.cluster_m == 2;
   const bool is_worse = is_square ? shares_b : shares_b != (config.tile_n > config.tile_m);

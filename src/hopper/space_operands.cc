@@ -14,7 +14,8 @@ namespace {
 
 using device::Major;
 
-constexpr int64_t kBandRows = 2048;  // rows of tiles that are walked together (docs/performance.md)
+// Rows of tiles that are walked together (lab/notebook/hopper.md).
+constexpr int64_t kBandRows = 2048;
 
 std::string number(int64_t value) { return std::to_string(value); }
 

@@ -129,7 +129,7 @@ class SpaceWriter {
 
   // Rows that a thread has in flight. Few rows mean few registers, so that more blocks share a
   // multiprocessor and some compute while others load: that was worth more than loads in flight
-  // within a thread (docs/performance.md). Where columns are reduced a warp walks down its rows,
+  // within a thread (lab/notebook/hopper.md). Where columns are reduced a warp walks down its rows,
   // and about eight 16-byte loads of a thread are in flight. What only reduces rows has little to
   // do for each but more for all.
   void choose_rows() {

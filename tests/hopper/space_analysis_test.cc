@@ -115,7 +115,7 @@ std::string chosen_for(const std::string& name, const DimValues& sizes) {
   return text(legal_choices(parse_program(program_text), sizes, {}).front());
 }
 
-// docs/performance.md, "What it decides".
+// lab/notebook/hopper.md, "What it decides".
 TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
   const DimValues small{{"M", 16384}, {"N", 2048}, {"K", 2048}};
   const DimValues deep{{"M", 16384}, {"N", 2048}, {"K", 5632}};

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the tables of README.md and docs/performance.md from the raw results in lab/results.
+
+A page marks a table's place with `<!-- lab/tables.py: NAME -->` and `<!-- end of table -->`.
+Without arguments the tables are written anew; `--check` only says which differ, and fails if one
+does, so that no figure of a page can drift from its raw result.
+"""
+
+import functools
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "lab" / "results"
+PAGES = ("README.md", "docs/performance.md")
+SIZES = (2048, 4096, 8192)
+
+# A program's row in the raw results, and how a page names it.
+PROGRAMS = {
+    "bare product, TN": "bare product, x·Wᵀ",
+    "bare product, NN": "bare product, dz·W",
+    "bare product, NT": "bare product, dzᵀ·x",
+    "residual + norm, K = D": "residual + norm, K = D",
+    "residual + norm, K = I": "residual + norm, K = I",
+    "rstd + SwiGLU": "norm + SwiGLU",
+    "rstd + RoPE": "norm + RoPE",
+    "rstd + LSE + target, V = 32768": "loss from logits, V = 32768",
+    "rstd + LSE + target, V = 128256": "loss from logits, V = 128256",
+    "norm backward, K = D": "norm backward, K = D",
+    "norm backward, K = 3D": "norm backward, K = 3D",
+    "norm backward, K = 2I": "norm backward, K = 2I",
+    "SwiGLU backward": "SwiGLU backward",
+    "weight gradient into fp32": "weight gradient, added to fp32",
+}
+# The runs that a row's sustained figure is the mean of, and the one that its cool figure is of: the
+# kernels of the last two rows changed after the first three runs.
+RUNS = ("programs_table", "beside_quack", "programs_held")
+COOL_RUN = "programs_held"
+LATER_RUNS = {
+    "rstd + SwiGLU": (("beside_quack_held",), "beside_quack_held"),
+    "weight gradient into fp32": (("beside_quack_held", "weight_gradient"), "beside_quack_held"),
+}
+
+
+@functools.cache
+def raw(run: str) -> list[dict]:
+    path = RESULTS / "hopper_programs" / f"{run}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def of(run: str, row: str, size: int, key: str, candidates: str) -> list[float]:
+    """The figures of one row of a run: of all candidates whose name starts like that."""
+    return [r[key] for r in raw(run) if r["row"] == row and r["hidden"] == size
+            and r["candidate"].startswith(candidates) and r.get(key)]
+
+
+def over_cublas(run: str, row: str, size: int, key: str) -> float | None:
+    """Ours over the fastest of cuBLAS's algorithms in the same run and regime."""
+    ours, peers = of(run, row, size, key, "chosen"), of(run, row, size, key, "cuBLAS")
+    return ours[0] / min(peers) if ours and peers else None
+
+
+def mean(values) -> float | None:
+    known = [v for v in values if v is not None]
+    return statistics.mean(known) if known else None
+
+
+def figure(value: float | None, cool: float | None = None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" + ("" if cool is None else f" ({cool:.2f})")
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def block_over_products(phase: str, size: int, key: str) -> float:
+    plan = of("block_held", phase, size, key, "plan")
+    return plan[0] / of("block_held", phase, size, key, "products alone")[0]
+
+
+def torch_over_block(phase: str, size: int, key: str) -> float:
+    return (min(of("torch_block_held", phase, size, key, "torch.compile"))
+            / of("block_held", phase, size, key, "plan")[0])
+
+
+def memory_of_block(phase: str, size: int) -> float:
+    return (min(of("torch_block_held", phase, size, "peak_bytes", "torch.compile"))
+            / of("block_held", phase, size, "peak_bytes", "plan")[0])
+
+
+def programs() -> str:
+    """Every program of a block over its bare product on cuBLAS, sustained and (cool)."""
+    rows = []
+    for row, name in PROGRAMS.items():
+        runs, cool_run = LATER_RUNS.get(row, (RUNS, COOL_RUN))
+        cells = [figure(mean(over_cublas(run, row, size, "sustained_ms") for run in runs),
+                        over_cublas(cool_run, row, size, "cool_ms")) for size in SIZES]
+        rows.append([name, *cells])
+    for phase in ("block, forward", "block, forward + backward"):
+        rows.append([phase, *(figure(block_over_products(phase, size, "sustained_ms"),
+                                     block_over_products(phase, size, "cool_ms"))
+                              for size in SIZES)])
+    return table(["", *(f"D = {size}" for size in SIZES)], rows)
+
+
+def quack_over_ours(size: int) -> float:
+    """The mean over a block's programs of QuACK's fastest configuration over ours."""
+    ratios = []
+    for row in PROGRAMS:
+        ours_run, quack_run = (("beside_quack_held", "quack_held") if row in LATER_RUNS
+                               else ("beside_quack", "quack"))
+        ours = of(ours_run, row, size, "sustained_ms", "chosen")
+        theirs = of(quack_run, row, size, "sustained_ms", "QuACK")
+        if ours and theirs:
+            ratios.append(min(theirs) / ours[0])
+    return statistics.mean(ratios)
+
+
+def cpu_blocks(phase: str, dtype: str) -> list[str]:
+    cells = []
+    for size in (576, 1024, 2048):
+        report = json.loads((RESULTS / "llama_block" / f"block_{size}.json").read_text())
+        cells += [figure(r["torch_over_fused"]) for r in report["results"]
+                  if r["phase"] == phase and r["dtype"] == dtype]
+    return cells
+
+
+def summary() -> str:
+    """What a reader of the README wants to know: each peer's time over ours."""
+    def gpu(ratio, phase, key="sustained_ms"):
+        return [figure(ratio(phase, size, key)) for size in SIZES]
+
+    both, forward = "block, forward + backward", "block, forward"
+    rows = [
+        ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
+         *gpu(torch_over_block, forward)],
+        ["", "bf16 block, forward + backward: torch.compile 2.11", *gpu(torch_over_block, both)],
+        ["", "the same, peak memory",
+         *(figure(memory_of_block(both, size)) for size in SIZES)],
+        ["", "mean of the block's programs: QuACK 0.6.5",
+         *(figure(quack_over_ours(size)) for size in SIZES)],
+        ["Two cores of Zen 4, D = 576, 1024, 2048",
+         "fp32 block, forward + backward: the best of PyTorch 2.13",
+         *cpu_blocks("fwdbwd", "f32")],
+        ["", "bf16 block, forward + backward: the best of PyTorch 2.13",
+         *cpu_blocks("fwdbwd", "bf16")],
+    ]
+    return table(["machine", "peer's over ours", "small", "middle", "large"], rows)
+
+
+TABLES = {"programs": programs, "summary": summary}
+_PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def renewed(text: str) -> str:
+    """The page with every marked table made anew."""
+    def fill(match):
+        if match[2] not in TABLES:
+            sys.exit(f"tables: no table '{match[2]}'; there are {', '.join(TABLES)}")
+        return f"{match[1]}{TABLES[match[2]]()}\n{match[3]}"
+
+    return _PLACE.sub(fill, text)
+
+
+def main() -> int:
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    stale = []
+    for name in PAGES:
+        page = ROOT / name
+        text = page.read_text()
+        if renewed(text) == text:
+            continue
+        stale.append(name)
+        if not sys.argv[1:]:
+            page.write_text(renewed(text))
+    if sys.argv[1:] and stale:
+        print(f"tables: {', '.join(stale)}: not as the raw results are; run lab/tables.py")
+        return 1
+    print(f"tables: {len(PAGES)} pages, " + ("all well" if not stale else f"{len(stale)} renewed"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
