@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The comparisons of lab/notebook/hopper.md on this machine's GPU: ours, and right behind it each
-# peer that Python has (torch.compile where there is PyTorch, QuACK where there is quack), all on one
-# board; after each pair one table of both. Results and logs go to out/bench_gpu.
+# peer that Python has (torch.compile where there is PyTorch, QuACK where there is quack), all on
+# one board; after each pair one table of both. Results and logs go to out/bench_gpu.
 # Usage: bench_gpu.sh BUILD [WHAT...]; of programs, block, small and squares, all by default.
 # Environment: PYTHON [python3], HIDDEN [2048 4096 8192], TIMING, which all sides are given
 # [--seconds 0.4 --repetitions 4].
