@@ -45,10 +45,6 @@ struct CompileRequest {
   std::vector<NamedValue> outputs;  // forward results that the caller reads
   std::vector<SeededOutput> seeds;  // empty: no backward
   std::vector<GradientRequest> gradients;
-  // Per-row vectors of the graph that the caller has already (a norm's reciprocal that the layer
-  // before made): read from the tensor of that name, not computed. Gradients are those of the graph
-  // as it stands.
-  std::vector<NamedValue> given = {};
 };
 
 // Values as large as [rows, vocabulary] are not stored whole but made and consumed in blocks of
@@ -69,8 +65,6 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticBlockRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t block_rows = 0;
-  std::vector<bool> fold;  // forced choices, by the order of appearance (empty: searched)
-  std::vector<bool> pin;
 };
 
 // One choice that the cost model compared, for `coda explain`.

@@ -2,7 +2,7 @@
 // Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan:
 // coordinate descent over one bit a column factor, one a row factor, and (for speed) one a forward
 // operand that would be made again. Equal to exhaustive search in every case tried.
-#include "coda/compile.h"
+#include "plan/search.h"
 
 #include <algorithm>
 #include <map>
@@ -83,12 +83,13 @@ std::string describe(const Point& p) {
 
 class Search {
  public:
-  Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options)
-      : graph_(graph), request_(request), options_(options) {}
+  Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
+         const Forced& forced)
+      : graph_(graph), request_(request), options_(options), forced_(forced) {}
 
   Compiled run() {
     start();
-    if (options_.fuse && options_.fold.empty() && options_.pin.empty()) descend();
+    if (options_.fuse && forced_.fold.empty() && forced_.pin.empty()) descend();
     Compiled compiled;
     for (const auto& [p, tried] : tried_) {
       compiled.alternatives.push_back(tried);
@@ -122,11 +123,11 @@ class Search {
     point.column_factors.assign(classes_.column_factors.size(), 0);
     for (size_t i = 0; i < point.column_factors.size(); ++i) {
       point.column_factors[i] = legal_choices({i}).first;
-      if (i < options_.fold.size() && options_.fold[i]) point.column_factors[i] = 1;
+      if (i < forced_.fold.size() && forced_.fold[i]) point.column_factors[i] = 1;
     }
     point.pinned.assign(classes_.row_factors.size(), 0);
-    for (size_t i = 0; i < std::min(options_.pin.size(), point.pinned.size()); ++i)
-      point.pinned[i] = options_.pin[i];
+    for (size_t i = 0; i < std::min(forced_.pin.size(), point.pinned.size()); ++i)
+      point.pinned[i] = forced_.pin[i];
     if (!rewrite_alike(point, best_.point)) best_ = make(point);
     if (options_.objective == Objective::speed)
       point.also_saved.assign(best_.from->parts.dropped.size(), 0);
@@ -241,7 +242,8 @@ class Search {
         return made->blocks.rows > 0;
       };
     }
-    made->joint = rewrite_jointly(graph_, request_, choices, options_.fuse, options_.sizes, accept);
+    made->joint = rewrite_jointly(graph_, request_, choices, options_.fuse, options_.sizes, accept,
+                                  forced_.given);
     made->parts = partition(partition_request(made->joint));
     return made;
   }
@@ -284,6 +286,7 @@ class Search {
   const Graph& graph_;
   const CompileRequest& request_;
   const CompileOptions& options_;
+  const Forced& forced_;
   CandidateClasses classes_;
   std::vector<bool> normed_again_;  // by column factor: is_normed_again
   Attempt best_;
@@ -293,11 +296,16 @@ class Search {
 }  // namespace
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options) {
+  return compile(graph, request, options, {});
+}
+
+Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
+                 const Forced& forced) {
   require(!request.outputs.empty() || !request.gradients.empty(),
           "compile: nothing is asked for; name an output");
   require(request.gradients.empty() || !request.seeds.empty(),
           "compile: gradients need a seeded output");
-  return Search(graph, request, options).run();
+  return Search(graph, request, options, forced).run();
 }
 
 }  // namespace coda

@@ -75,7 +75,7 @@ void add_results(JointGraph& joint) {
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes,
-                           const AcceptBlocks& accept) {
+                           const AcceptBlocks& accept, const std::vector<NamedValue>& given) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
   clone(source, *joint.graph);
@@ -85,9 +85,10 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   std::vector<int> roots;
   for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
   for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
-  for (const NamedValue& given : request.given) {
-    require(given.value.shape().is_per_row(), "given \"" + given.name + "\" is no per-row vector");
-    roots.push_back(given.value.id);
+  for (const NamedValue& vector : given) {
+    require(vector.value.shape().is_per_row(),
+            "given \"" + vector.name + "\" is no per-row vector");
+    roots.push_back(vector.value.id);
   }
   if (rewritten) {
     // A factor that waits for its norm must be known where the norm stands, before any product was
@@ -132,9 +133,8 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
   add_results(joint);
-  for (size_t i = 0; i < request.given.size(); ++i) {
-    const size_t root = roots.size() - request.given.size() + i;
-    graph.become_input(roots[root], request.given[i].name);
+  for (size_t i = 0; i < given.size(); ++i) {
+    graph.become_input(roots[roots.size() - given.size() + i], given[i].name);
   }
   return joint;
 }

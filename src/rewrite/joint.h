@@ -28,9 +28,11 @@ struct JointGraph {
 using AcceptBlocks = std::function<bool(const JointGraph& joint)>;
 
 // `rewritten` false: the graph is only differentiated (the baseline without deferral). Blocks of
-// rows are looked for if there is who accepts them.
+// rows are looked for if there is who accepts them. Per-row vectors in `given` become inputs of
+// their names behind the differentiation.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes = {},
-                           const AcceptBlocks& accept = {});
+                           const AcceptBlocks& accept = {},
+                           const std::vector<NamedValue>& given = {});
 
 }  // namespace coda

@@ -11,6 +11,7 @@
 
 #include "hopper/kernel_launch.h"
 #include "plan/blocks.h"
+#include "plan/search.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {
@@ -60,7 +61,7 @@ inline std::vector<SizedProgram> gemm_programs(PlanSource source, const LlamaSiz
   options.objective = objective;
   options.sizes = {{"M", rows}};
   options.rates = h200_rates();
-  const Plan plan = compile(block.graph, block.request, options).plan;
+  const Plan plan = compile(block.graph, block.request, options, {.given = block.given}).plan;
   std::vector<SizedProgram> programs;
   for (const auto* phase : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *phase) {

@@ -14,6 +14,7 @@ struct Block {
   DType storage = DType::f32;  // of parameters and activations given to the block
   Graph graph;
   CompileRequest request;
+  std::vector<NamedValue> given;  // vectors that another layer makes
 
   // With op_by_op the graph has a node of its own for every operand that one framework operation
   // takes from another, so that its cotangent is what that operation's backward writes.
@@ -100,7 +101,7 @@ inline void llama_block(Block& b, const LlamaSizes& s = {}) {
 inline void llama_layer_alone(Block& b, const LlamaSizes& s = {}) {
   const Value x = b.graph.input("x", {"M", s.hidden}, b.storage);
   const Value r = rms_reciprocal(x, 1e-5);
-  b.request.given.push_back({"r", r});
+  b.given.push_back({"r", r});
   b.wants_gradient(x, "d_x");
   const Value out = llama_layer(b, x, r, s, rope_tables(b.graph, s), "");
   b.seed(out, "out");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of whole blocks, run in float64 program by program, against the graph differentiated as it
 // was written and run op by op: equal for every choice that the compiler may make.
-#include "coda/compile.h"
+#include "plan/search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ void expect_equal(const Block& b, const Plan& plan, const DimValues& sizes, uint
   const Values expected = plain_values(b.graph, b.request, inputs, sizes);
   PlanEvaluator evaluator(plan, sizes);
   evaluator.values = inputs;
-  for (const NamedValue& given : b.request.given) {
+  for (const NamedValue& given : b.given) {
     evaluator.values[given.name] = evaluate(b.graph, {given.value.id}, inputs, sizes)[0].data;
   }
   std::map<std::string, std::vector<double>> before;
@@ -71,10 +71,11 @@ TEST_P(EveryBlock, PlanOfEveryChoiceEqualsTheGraph) {
         CompileOptions options;
         options.sizes = {{"M", 6}};
         options.objective = objective;
-        options.fold.assign(16, fold != 0);
-        options.pin.assign(16, pin != 0);
+        const Forced forced{.fold = std::vector<bool>(16, fold != 0),
+                            .pin = std::vector<bool>(16, pin != 0),
+                            .given = b.given};
         SCOPED_TRACE("fold " + std::to_string(fold) + " pin " + std::to_string(pin));
-        expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 1);
+        expect_equal(b, compile(b.graph, b.request, options, forced).plan, options.sizes, 1);
       }
     }
   }
@@ -90,7 +91,8 @@ TEST_P(EveryBlock, SearchedAndUnfusedPlansEqualTheGraph) {
       options.objective = objective;
       options.fuse = fuse;
       SCOPED_TRACE(fuse ? "fused" : "unfused");
-      expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 2);
+      expect_equal(b, compile(b.graph, b.request, options, {.given = b.given}).plan, options.sizes,
+                   2);
     }
   }
 }
@@ -116,9 +118,10 @@ TEST_P(EveryBlock, SavedTensorsMayBeOverwrittenWhereTheyAreReadLast) {
   blocks().at(GetParam())(b);
   CompileOptions options;
   options.sizes = {{"M", 6}};
-  const size_t separate = compile(b.graph, b.request, options).plan.tensors.size();
+  const size_t separate =
+      compile(b.graph, b.request, options, {.given = b.given}).plan.tensors.size();
   options.overwrite_saved = true;
-  const Plan plan = compile(b.graph, b.request, options).plan;
+  const Plan plan = compile(b.graph, b.request, options, {.given = b.given}).plan;
   EXPECT_LT(plan.tensors.size(), separate);
   expect_equal(b, plan, options.sizes, 4);
 }
@@ -129,7 +132,7 @@ TEST_P(EveryBlock, GradientsAreAddedToWhereAsked) {
   for (GradientRequest& g : b.request.gradients) g.accumulate = true;
   CompileOptions options;
   options.sizes = {{"M", 6}};
-  expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 3);
+  expect_equal(b, compile(b.graph, b.request, options, {.given = b.given}).plan, options.sizes, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Compile, EveryBlock,

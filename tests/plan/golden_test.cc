@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "plan/llama_cases.h"
+#include "plan/search.h"
 #include "plan/step_tensors.h"
 
 namespace coda {
@@ -48,7 +49,7 @@ struct CompiledCase {
 
   explicit CompiledCase(const LlamaCase& c) {
     build(c, block, options);
-    compiled = compile(block.graph, block.request, options);
+    compiled = compile(block.graph, block.request, options, {.given = block.given});
     for (const Alternative& a : compiled.alternatives) {
       if (a.chosen) chosen = a;
     }

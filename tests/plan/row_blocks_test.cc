@@ -13,6 +13,7 @@
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 #include "plan/random_graphs.h"
+#include "plan/search.h"
 
 namespace coda {
 namespace {
@@ -118,10 +119,10 @@ TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
     CompileOptions options;
     options.sizes = rows(130);
     options.block_rows = 64;
-    options.fold.assign(16, choice / 2 != 0);
-    options.pin.assign(16, choice % 2 != 0);
+    const Forced forced{.fold = std::vector<bool>(16, choice / 2 != 0),
+                        .pin = std::vector<bool>(16, choice % 2 != 0)};
     SCOPED_TRACE("fold " + std::to_string(choice / 2) + " pin " + std::to_string(choice % 2));
-    const Plan plan = compile(b.graph, b.request, options).plan;
+    const Plan plan = compile(b.graph, b.request, options, forced).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
     expect_equal(b, plan, options.sizes, 3);
   }

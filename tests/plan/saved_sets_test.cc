@@ -11,6 +11,7 @@
 #include "plan/inverses.h"
 #include "plan/llama_cases.h"
 #include "plan/partition.h"
+#include "plan/search.h"
 
 namespace coda {
 namespace {
@@ -155,7 +156,7 @@ TEST(SavedSets, NoWayToAnswerTheBackwardOfALayerKeepsLess) {
         return (bits >> i & 1) != 0 ? ColumnFactor::weight : ColumnFactor::producer;
       };
       const Choices choices{{factor(0), factor(1)}, {(bits & 4) != 0, (bits & 8) != 0}};
-      const JointGraph joint = rewrite_jointly(b.graph, b.request, choices, true);
+      const JointGraph joint = rewrite_jointly(b.graph, b.request, choices, true, {}, {}, b.given);
       PartitionRequest request;
       request.joint = &joint;
       request.sizes = options.sizes;
@@ -174,7 +175,7 @@ TEST(SavedSets, NoWayToAnswerTheBackwardOfALayerKeepsLess) {
 Alternative cost_of_choices(const Block& b, const CompileOptions& options, const Choices& choices,
                             bool save_dropped) {
   const JointGraph joint =
-      rewrite_jointly(b.graph, b.request, choices, options.fuse, options.sizes);
+      rewrite_jointly(b.graph, b.request, choices, options.fuse, options.sizes, {}, b.given);
   PartitionRequest request;
   request.joint = &joint;
   request.sizes = options.sizes;
@@ -203,12 +204,12 @@ TEST(SavedSets, NoOtherChoiceOfALayerIsBetterByTheModel) {
     Block b;
     CompileOptions options;
     build(c, b, options);
-    const Compiled chosen = compile(b.graph, b.request, options);
+    const Compiled chosen = compile(b.graph, b.request, options, {.given = b.given});
     const auto best = std::find_if(chosen.alternatives.begin(), chosen.alternatives.end(),
                                    [](const Alternative& a) { return a.chosen; });
     ASSERT_NE(best, chosen.alternatives.end());
     const Candidates found =
-        rewrite_jointly(b.graph, b.request, {}, true, options.sizes).candidates;
+        rewrite_jointly(b.graph, b.request, {}, true, options.sizes, {}, b.given).candidates;
     ASSERT_EQ(found.column_factors.size(), 2) << "enumerated below";
     const bool by_memory = c.objective == Objective::memory;
     bool best_is_enumerated = false;
