@@ -4,7 +4,10 @@
 # tests/<folder>, linked with that folder's library (tests/<folder>/settings.cmake may add more).
 set(CODA_FOLDERS "")
 # GCC 12 sees overlaps where strings are joined that are not there (its bug 105651).
-set(CODA_WARNINGS -Wall -Wextra -Werror -Wno-restrict)
+set(CODA_WARNINGS -Wall -Wextra -Wno-restrict)
+if(PROJECT_IS_TOP_LEVEL)
+  list(APPEND CODA_WARNINGS -Werror)  # not where another compiler may warn of something new
+endif()
 if(CODA_SANITIZE)
   set(CODA_WARNINGS -w)  # see sanitize.cmake
 endif()
@@ -24,6 +27,8 @@ function(coda_library folder)
     target_compile_features(${target} PUBLIC cxx_std_20)
     target_compile_options(${target} PRIVATE ${CODA_WARNINGS})
     target_link_libraries(${target} PUBLIC ${deps})
+    set_target_properties(${target} PROPERTIES
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)  # see coda/api.h
   else()
     add_library(${target} INTERFACE)
     target_include_directories(${target}

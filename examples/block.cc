@@ -9,8 +9,8 @@
 
 #include "coda/builders.h"
 #include "coda/compile.h"
+#include "coda/session.h"
 #include "cpu/cpu_backend.h"
-#include "runtime/session.h"
 
 namespace {
 

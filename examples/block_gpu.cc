@@ -7,12 +7,12 @@
 #include <random>
 #include <vector>
 
-#include "base/float16.h"
 #include "coda/builders.h"
 #include "coda/compile.h"
 #include "coda/device.h"
+#include "coda/float16.h"
+#include "coda/session.h"
 #include "hopper/hopper_backend.h"
-#include "runtime/session.h"
 
 namespace {
 

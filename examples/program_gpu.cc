@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
 #include "coda/device.h"
 #include "coda/error.h"
+#include "coda/float16.h"
+#include "coda/plan.h"
+#include "coda/session.h"
 #include "cpu/cpu_backend.h"
 #include "hopper/hopper_backend.h"
-#include "plan/one_step_plan.h"
-#include "runtime/session.h"
 
 namespace {
 

@@ -5,11 +5,11 @@
 
 #include "bench.h"
 #include "bench/llama_block/block_graph.h"
+#include "coda/plan.h"
 #include "cpu/cpu_backend.h"
 #include "measure/host_timer.h"
 #include "measure/plan_run.h"
 #include "measure/random_fill.h"
-#include "plan/one_step_plan.h"
 
 namespace coda::tools {
 namespace {

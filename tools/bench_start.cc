@@ -88,7 +88,7 @@ class Part {
  public:
   explicit Part(const std::string& cache) : cache_(cache), stream_(Stream::make()) {}
 
-  std::unique_ptr<hopper::HopperBackend> backend() const {
+  std::unique_ptr<Backend> backend() const {
     hopper::HopperOptions options;
     options.cache.folder = cache_;
     auto made = hopper::make_hopper_backend(options);

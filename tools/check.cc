@@ -61,7 +61,7 @@ std::vector<Configuration> cpu_configurations(size_t count) {
   return made;
 }
 
-Runner runner_on_gpu(hopper::HopperBackend& backend, const Stream& stream) {
+Runner runner_on_gpu(Backend& backend, const Stream& stream) {
   const auto words = [](const std::vector<std::byte>& image) {
     return dense_view(const_cast<std::byte*>(image.data()), DType::i32, 1,
                       static_cast<int64_t>(image.size() / 4));
@@ -99,7 +99,7 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
       if (choice) with.choice = choice;
       return hopper::lower(lowered, of, with);
     };
-    std::shared_ptr<hopper::HopperBackend> backend = hopper::make_hopper_backend(options);
+    std::shared_ptr<Backend> backend = hopper::make_hopper_backend(options);
     backend->use_stream(stream);
     made.push_back(
         {choice ? hopper::text(*choice) : "as chosen", backend, runner_on_gpu(*backend, stream)});

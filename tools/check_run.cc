@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "measure/program_run.h"
 #include "plan/step_tensors.h"
 

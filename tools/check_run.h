@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "coda/backend.h"
 #include "program/evaluate.h"
-#include "runtime/backend.h"
 
 namespace coda::tools {
 

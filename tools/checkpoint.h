@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
+#include "coda/backend.h"
 #include "coda/dtype.h"
 #include "io/safetensors.h"
 #include "models/config.h"
-#include "runtime/backend.h"
 #include "train/model_runner.h"
 
 namespace coda::tools {

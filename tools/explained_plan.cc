@@ -9,10 +9,10 @@
 #include <set>
 
 #include "coda/error.h"
+#include "coda/session.h"
 #include "cpu/cpu_backend.h"
 #include "io/mapped_file.h"
 #include "program/lift.h"
-#include "runtime/session.h"
 #include "runtime/values.h"
 
 namespace coda::tools {

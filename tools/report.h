@@ -3,8 +3,8 @@
 // fusion.
 #pragma once
 
+#include "coda/backend.h"
 #include "io/text_data.h"
-#include "runtime/backend.h"
 #include "train/trainer.h"
 
 namespace coda::tools {

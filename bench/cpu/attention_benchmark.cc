@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "cpu/opaque.h"
 
 namespace coda {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "coda/program_builder.h"
 #include "cpu/cpu_backend.h"
 

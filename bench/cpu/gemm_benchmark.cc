@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "coda/program_builder.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/pack.h"

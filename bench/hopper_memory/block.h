@@ -9,10 +9,10 @@
 
 #include "coda/device.h"
 #include "coda/plan.h"
+#include "coda/session.h"
 #include "hopper/hopper_backend.h"
 #include "hopper/launched_kernel.h"
 #include "measure/gpu_timer.h"
-#include "runtime/session.h"
 
 namespace coda::hopper_memory {
 
@@ -35,7 +35,7 @@ class BlockRun {
 
  private:
   bool backward_;
-  std::unique_ptr<hopper::HopperBackend> backend_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Session> session_;
   std::list<DeviceTensor> tensors_;
 };

@@ -3,11 +3,11 @@
 
 #include <set>
 
+#include "coda/backend.h"
 #include "coda/compile.h"
 #include "hopper/kernel_names.h"
 #include "models/llama.h"
 #include "plan/step_tensors.h"
-#include "runtime/backend.h"
 
 namespace coda::hopper_memory {
 namespace {

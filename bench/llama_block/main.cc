@@ -14,15 +14,15 @@
 #include <random>
 
 #include "CLI/CLI.hpp"
-#include "base/float16.h"
 #include "block_graph.h"
 #include "coda/error.h"
+#include "coda/float16.h"
+#include "coda/session.h"
 #include "cpu/cpu_backend.h"
 #include "nlohmann/json.hpp"
 #include "op_by_op.h"
 #include "peer_process.h"
 #include "runtime/aligned_buffer.h"
-#include "runtime/session.h"
 
 namespace coda::bench {
 namespace {
@@ -90,7 +90,7 @@ class Runner {
   }
 
   // What a step needs beside weights, inputs and gradients.
-  int64_t bytes() const { return session_.arena().bytes + session_.arena().saved_bytes; }
+  int64_t bytes() const { return session_.arena_bytes() + session_.saved_bytes(); }
 
  private:
   static void fill(std::byte* memory, const TensorDecl& decl, int64_t count,

@@ -5,9 +5,10 @@
 
 #include <vector>
 
+#include "coda/api.h"
 #include "coda/graph.h"
 
-namespace coda {
+namespace CODA_API coda {
 
 // x ⊙ rsqrt(mean(x²) + eps) ⊙ weight; x [M, D], weight [1, D]. offset 1 gives Gemma's (1 + weight).
 Value rms_norm(Value x, Value weight, double eps, double offset = 0,
@@ -55,4 +56,4 @@ struct CrossEntropy {
 CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index = -100,
                            Where where = Where::current());
 
-}  // namespace coda
+}  // namespace CODA_API coda

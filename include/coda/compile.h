@@ -6,19 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "coda/api.h"
 #include "coda/graph.h"
 #include "coda/plan.h"
+#include "coda/rates.h"
 
-namespace coda {
-
-// What the cost model knows of a machine.
-struct Rates {
-  double flops_per_second = 2.5e11;
-  double bytes_per_second = 3e10;
-  double launch_seconds = 2e-6;  // of a program that has no GEMM to hide it
-};
-Rates cpu_rates();   // two cores with AVX-512, measured
-Rates h200_rates();  // bf16, measured
+namespace CODA_API coda {
 
 enum class Objective : uint8_t {
   memory,  // fewest saved bytes, then time
@@ -54,7 +47,7 @@ inline constexpr int64_t kAutomaticBlockRows = -1;
 
 struct CompileOptions {
   Objective objective = Objective::memory;
-  Rates rates = {};
+  Rates rates = {};            // of the backend that will run the plan: Backend::rates()
   DimValues sizes;             // what the symbols are assumed to be when costs are compared
   DType storage = DType::f32;  // of activations and gradients that the plan stores
   bool fuse = true;  // false: GEMMs without epilogues, norms made before them: the baseline
@@ -99,4 +92,4 @@ double saved_bytes(const Plan& plan,
 // The plan as text that a person reads: tensors, programs, bytes, predicted time, reasons.
 std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates);
 
-}  // namespace coda
+}  // namespace CODA_API coda

@@ -8,14 +8,15 @@
 #include <memory>
 #include <string>
 
+#include "coda/api.h"
 #include "coda/tensor.h"
 
-namespace coda {
-
-namespace hopper {
+namespace coda::hopper {
 class Context;
 class DeviceMemory;
-}  // namespace hopper
+}  // namespace coda::hopper
+
+namespace CODA_API coda {
 
 // Why there is no GPU that kernels can run on; empty: there is one.
 std::string why_no_gpu();
@@ -68,4 +69,4 @@ class DeviceTensor {
 // until the copy is there.
 void download(const TensorView& device, const TensorView& host, const Stream& stream);
 
-}  // namespace coda
+}  // namespace CODA_API coda

@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 
-namespace coda {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 // Values of the dimension symbols: {"M": 2048}.
 using DimValues = std::map<std::string, int64_t, std::less<>>;
@@ -68,4 +70,4 @@ struct Shape {
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
-}  // namespace coda
+}  // namespace CODA_API coda

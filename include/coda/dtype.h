@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace coda {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
 
@@ -33,4 +35,4 @@ constexpr std::string_view name_of(DType type) {
   return "?";
 }
 
-}  // namespace coda
+}  // namespace CODA_API coda

@@ -9,7 +9,9 @@
 #include <optional>
 #include <string_view>
 
-namespace coda {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 enum class Elementwise : uint8_t {
   // Base.
@@ -59,4 +61,4 @@ struct ElementwiseInfo {
 const ElementwiseInfo& info(Elementwise op);
 std::optional<Elementwise> elementwise_by_name(std::string_view name);
 
-}  // namespace coda
+}  // namespace CODA_API coda

@@ -6,7 +6,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace coda {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 class Error : public std::runtime_error {
  public:
@@ -32,4 +34,4 @@ inline void invariant(bool condition, const char* message) {
   if (!condition) throw InternalError(message);
 }
 
-}  // namespace coda
+}  // namespace CODA_API coda

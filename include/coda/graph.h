@@ -6,18 +6,21 @@
 // expand into them (coda/builders.h).
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <map>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "coda/api.h"
 #include "coda/dim.h"
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
 
-namespace coda {
+namespace CODA_API coda {
 
 enum class Op : uint8_t {
   input,                // name, kind, dtype
@@ -81,9 +84,26 @@ struct Node {
 
 class Graph;
 
-// A handle of one node.
+// A pointer to a Graph that stays right when the Graph is moved to another place.
+class GraphPointer {
+ public:
+  GraphPointer() = default;
+  GraphPointer(std::nullptr_t) {}    // NOLINT: as a plain pointer
+  GraphPointer(const Graph* graph);  // NOLINT: as a plain pointer
+
+  Graph* get() const { return home_ == nullptr ? nullptr : *home_; }
+  Graph& operator*() const { return **home_; }
+  Graph* operator->() const { return *home_; }
+  friend bool operator==(const GraphPointer&, const GraphPointer&) = default;
+
+ private:
+  Graph* const* home_ = nullptr;  // where the Graph writes its address when it moves
+};
+
+// A handle of one node. It stays valid when its Graph is moved; a copy of a Graph has values of its
+// own, with the same ids (Graph::value).
 struct Value {
-  Graph* graph = nullptr;
+  GraphPointer graph;
   int id = -1;
   const Shape& shape() const;
   friend bool operator==(const Value&, const Value&) = default;
@@ -91,11 +111,15 @@ struct Value {
 
 using Where = std::source_location;
 
+// A Graph that was moved from may only be assigned to or destroyed. A copy is independent.
 class Graph {
  public:
   Graph() = default;
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
+  Graph(const Graph& other);
+  Graph(Graph&& other) noexcept;
+  Graph& operator=(const Graph& other) { return *this = Graph(other); }
+  Graph& operator=(Graph&& other) noexcept;
+  ~Graph() = default;
 
   Value input(const std::string& name, Shape shape, DType dtype = DType::f32,
               InputKind kind = InputKind::activation, Where where = Where::current());
@@ -123,9 +147,27 @@ class Graph {
   int find_input(std::string_view name) const;
 
  private:
+  friend class GraphPointer;
+
+  std::unique_ptr<Graph*> home_ = std::make_unique<Graph*>(this);  // see GraphPointer
   std::deque<Node> nodes_;                      // a node stays where it is while the graph grows
   std::unordered_multimap<size_t, int> index_;  // hash of a node -> its id
   std::map<std::string, int, std::less<>> inputs_;
+};
+
+inline GraphPointer::GraphPointer(const Graph* graph)
+    : home_(graph == nullptr ? nullptr : graph->home_.get()) {}
+
+// What stands beside an operator, and where: a value or a number.
+struct ValueOrNumber {
+  ValueOrNumber(Value value, Where where = Where::current())  // NOLINT: stands for one
+      : value(value), where(where) {}
+  ValueOrNumber(double number, Where where = Where::current())  // NOLINT: stands for one
+      : number(number), where(where) {}
+
+  Value value;  // of no graph: a number
+  double number = 0;
+  Where where;
 };
 
 // Builders. Each checks its operands (Error: the operation, the shapes, the caller's line) and
@@ -137,11 +179,15 @@ Value sub(Value a, Value b, Where where = Where::current());
 Value mul(Value a, Value b, Where where = Where::current());
 Value div(Value a, Value b, Where where = Where::current());
 Value neg(Value a, Where where = Where::current());
-Value select(Value condition, Value a, Value b, Where where = Where::current());
-Value maximum(Value a, Value b, Where where = Where::current());
-Value minimum(Value a, Value b, Where where = Where::current());
-Value equal(Value a, Value b, Where where = Where::current());
-Value less(Value a, Value b, Where where = Where::current());
+// a where the condition is not 0, else b.
+Value select(Value condition, const ValueOrNumber& a, const ValueOrNumber& b,
+             Where where = Where::current());
+Value maximum(const ValueOrNumber& a, const ValueOrNumber& b, Where where = Where::current());
+Value minimum(const ValueOrNumber& a, const ValueOrNumber& b, Where where = Where::current());
+Value equal(const ValueOrNumber& a, const ValueOrNumber& b,
+            Where where = Where::current());  // 1 or 0
+Value less(const ValueOrNumber& a, const ValueOrNumber& b,
+           Where where = Where::current());  // a < b: 1 or 0
 Value exp(Value x, Where where = Where::current());
 Value log(Value x, Where where = Where::current());
 Value rsqrt(Value x, Where where = Where::current());
@@ -192,15 +238,12 @@ struct OpaqueDescription {
 };
 std::vector<Value> opaque(const OpaqueDescription& call, Where where = Where::current());
 
-inline Value operator+(Value a, Value b) { return add(a, b); }
-inline Value operator-(Value a, Value b) { return sub(a, b); }
-inline Value operator*(Value a, Value b) { return mul(a, b); }
-inline Value operator/(Value a, Value b) { return div(a, b); }
-inline Value operator-(Value a) { return neg(a); }
-Value operator+(Value a, double b);
-Value operator-(Value a, double b);
-Value operator*(Value a, double b);
-Value operator*(double a, Value b);
+// With numbers too: x / 30.0, 1.0 - x. Error if neither operand is a value.
+Value operator+(const ValueOrNumber& a, const ValueOrNumber& b);
+Value operator-(const ValueOrNumber& a, const ValueOrNumber& b);
+Value operator*(const ValueOrNumber& a, const ValueOrNumber& b);
+Value operator/(const ValueOrNumber& a, const ValueOrNumber& b);
+Value operator-(const ValueOrNumber& a);
 
 // Whether every element is proven positive: rsqrt, positive constants, products and reciprocals of
 // such. (exp and sigmoid are positive in mathematics but reach 0 in fp32, so nothing may divide by
@@ -210,4 +253,4 @@ bool is_positive(const Graph& graph, int id);
 // One line a node that the roots reach: "%7 [M, D] = mul %3 %5".
 std::string text(const Graph& graph, const std::vector<int>& roots);
 
-}  // namespace coda
+}  // namespace CODA_API coda

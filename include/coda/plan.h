@@ -9,9 +9,10 @@
 #include <variant>
 #include <vector>
 
+#include "coda/api.h"
 #include "coda/program.h"
 
-namespace coda {
+namespace CODA_API coda {
 
 enum class TensorRole : uint8_t {
   input,      // given by the caller at each run
@@ -81,4 +82,8 @@ struct Plan {
   const PlanTensor& tensor(std::string_view name) const;  // throws Error if there is none
 };
 
-}  // namespace coda
+// A program as a plan of one step, whose tensors are all the caller's: what it stores is an output,
+// the others are inputs.
+Plan one_step_plan(const Program& program);
+
+}  // namespace CODA_API coda

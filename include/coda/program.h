@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "coda/api.h"
 #include "coda/dim.h"
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
 
-namespace coda {
+namespace CODA_API coda {
 
 // Partials of a reduction have a fixed granularity, so that every tile shape gives the same bits.
 inline constexpr int64_t kPartialSpan =
@@ -141,4 +142,4 @@ void verify(const Program& program);
 std::string text(const Program& program);
 Program parse_program(std::string_view text);
 
-}  // namespace coda
+}  // namespace CODA_API coda

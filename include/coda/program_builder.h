@@ -19,9 +19,10 @@
 #include <string_view>
 #include <utility>
 
+#include "coda/api.h"
 #include "coda/program.h"
 
-namespace coda {
+namespace CODA_API coda {
 
 // Which columns of a value are pairs.
 struct Pairs {
@@ -157,4 +158,4 @@ TileValue silu(TileValue a, std::source_location where = std::source_location::c
 TileValue gelu(TileValue a, std::source_location where = std::source_location::current());
 TileValue gelu_tanh(TileValue a, std::source_location where = std::source_location::current());
 
-}  // namespace coda
+}  // namespace CODA_API coda

@@ -8,8 +8,8 @@
 #include <memory>
 #include <span>
 
+#include "coda/backend.h"
 #include "cpu/attention_blocks.h"
-#include "runtime/backend.h"
 
 namespace coda::cpu {
 

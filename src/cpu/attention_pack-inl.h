@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "coda/tensor.h"
 #include "hwy/highway.h"
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "coda/backend.h"
 #include "cpu/tile_gemm.h"
-#include "runtime/backend.h"
 
 namespace coda::cpu {
 

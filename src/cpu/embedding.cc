@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 
 namespace coda::cpu {
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "coda/rates.h"
 #include "hopper/launched_kernel.h"
 #include "hopper/opaque_kernels.h"
 #include "hopper/parallel_for.h"
@@ -65,9 +66,9 @@ void compile_all(const std::vector<Lowered>& programs, unsigned threads,
                [&](size_t i) { compile(kernels[i].first->name, *kernels[i].second); });
 }
 
-class Hopper : public HopperBackend {
+class HopperBackend : public Backend {
  public:
-  explicit Hopper(const HopperOptions& options)
+  explicit HopperBackend(const HopperOptions& options)
       : lowering_(options.lowering ? options.lowering : Lowering(lower)),
         compile_threads_(options.compile_threads),
         state_(std::make_shared<HopperState>()) {
@@ -83,6 +84,8 @@ class Hopper : public HopperBackend {
   }
 
   std::string_view name() const override { return "hopper"; }
+  Rates rates() const override { return h200_rates(); }
+  bool is_on_host() const override { return false; }
 
   void use_stream(const Stream& stream) override {
     stream_ = stream;
@@ -137,6 +140,18 @@ class Hopper : public HopperBackend {
     fill_bytes(view, static_cast<unsigned char>(value), state_->stream);
   }
 
+  void copy_in(const TensorView& host, const TensorView& own) override {
+    const Context::Scope scope(*state_->context);
+    copy_to_device(host, own, state_->stream);
+    synchronize();
+  }
+
+  void copy_out(const TensorView& own, const TensorView& host) override {
+    const Context::Scope scope(*state_->context);
+    copy_to_host(own, host, state_->stream);
+    synchronize();
+  }
+
   void synchronize() override {
     const Context::Scope scope(*state_->context);
     check_driver(driver().stream_synchronize(state_->stream), "waiting for the GPU");
@@ -164,8 +179,8 @@ class Hopper : public HopperBackend {
 
 }  // namespace
 
-std::unique_ptr<HopperBackend> make_hopper_backend(const HopperOptions& options) {
-  return std::make_unique<Hopper>(options);
+std::unique_ptr<Backend> make_hopper_backend(const HopperOptions& options) {
+  return std::make_unique<HopperBackend>(options);
 }
 
 void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,

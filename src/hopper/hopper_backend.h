@@ -10,11 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "coda/backend.h"
 #include "coda/device.h"
 #include "hopper/cubin_cache.h"
 #include "hopper/kernel_builder.h"
 #include "hopper/kernel_launch.h"
-#include "runtime/backend.h"
 
 namespace coda::hopper {
 
@@ -31,15 +31,8 @@ struct HopperOptions {
   bool dependent_launch = true;
 };
 
-class HopperBackend : public Backend {
- public:
-  // Kernels that run from now on, and memory allocated from now on, go to this stream, which must
-  // outlive them. Without: the default stream.
-  virtual void use_stream(const Stream& stream) = 0;
-};
-
 // Throws Error if there is no GPU of the right kind, or no driver.
-std::unique_ptr<HopperBackend> make_hopper_backend(const HopperOptions& options = {});
+std::unique_ptr<Backend> make_hopper_backend(const HopperOptions& options = {});
 
 // Fills the cache without a GPU: compiles the kernels of the programs for a GPU with as many
 // multiprocessors, several at once. Throws Error naming the first program that fails.

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "coda/backend.h"
 #include "hopper/device_memory.h"
 #include "hopper/kernel_launch.h"
 #include "hopper/loaded_kernels.h"
 #include "hopper/tensor_map.h"
-#include "runtime/backend.h"
 
 namespace coda::hopper {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <string>
 
+#include "coda/backend.h"
 #include "coda/error.h"
-#include "runtime/backend.h"
 
 namespace coda::hopper {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/file_error.h"
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <initializer_list>
 #include <span>
+#include <string>
+#include <utility>
 
+#include "coda/error.h"
 #include "coda/graph.h"
 #include "ir/check.h"
 #include "ir/elementwise_expression.h"
@@ -135,6 +138,20 @@ void order(Value& a, Value& b) {
   if (a_full != b_full ? b_full : a.id > b.id) std::swap(a, b);
 }
 
+Value value_in(GraphPointer graph, const ValueOrNumber& term) {
+  return term.value.graph == nullptr ? graph->constant(term.number) : term.value;
+}
+
+std::pair<Value, Value> values_of(const ValueOrNumber& a, const ValueOrNumber& b,
+                                  const Where& where) {
+  const GraphPointer graph = a.value.graph == nullptr ? b.value.graph : a.value.graph;
+  require(graph != nullptr,
+          std::string("an operation of two numbers, or of a Value that no graph has made, at ") +
+              where.file_name() + ":" + std::to_string(where.line()) +
+              ": give it a Value (Graph::constant makes one of a number)");
+  return {value_in(graph, a), value_in(graph, b)};
+}
+
 }  // namespace
 
 Value add(Value a, Value b, Where where) {
@@ -200,7 +217,10 @@ Value recip(Value x, Where where) {
   return make(Elementwise::recip, {x}, where);
 }
 
-Value select(Value condition, Value a, Value b, Where where) {
+Value select(Value condition, const ValueOrNumber& first, const ValueOrNumber& second,
+             Where where) {
+  const Value a = value_in(condition.graph, first);
+  const Value b = value_in(condition.graph, second);
   if (a == b && a.shape() == condition.shape()) return a;
   if (is_constant(condition)) {
     const bool first = node_of(condition).number != 0;
@@ -211,16 +231,22 @@ Value select(Value condition, Value a, Value b, Where where) {
   return make(Elementwise::select, {condition, a, b}, where);
 }
 
-Value maximum(Value a, Value b, Where where) {
-  return elementwise(Elementwise::max, {a, b}, where);
+Value maximum(const ValueOrNumber& a, const ValueOrNumber& b, Where where) {
+  const auto [x, y] = values_of(a, b, where);
+  return elementwise(Elementwise::max, {x, y}, where);
 }
-Value minimum(Value a, Value b, Where where) {
-  return elementwise(Elementwise::min, {a, b}, where);
+Value minimum(const ValueOrNumber& a, const ValueOrNumber& b, Where where) {
+  const auto [x, y] = values_of(a, b, where);
+  return elementwise(Elementwise::min, {x, y}, where);
 }
-Value equal(Value a, Value b, Where where) {
-  return elementwise(Elementwise::equal, {a, b}, where);
+Value equal(const ValueOrNumber& a, const ValueOrNumber& b, Where where) {
+  const auto [x, y] = values_of(a, b, where);
+  return elementwise(Elementwise::equal, {x, y}, where);
 }
-Value less(Value a, Value b, Where where) { return elementwise(Elementwise::less, {a, b}, where); }
+Value less(const ValueOrNumber& a, const ValueOrNumber& b, Where where) {
+  const auto [x, y] = values_of(a, b, where);
+  return elementwise(Elementwise::less, {x, y}, where);
+}
 Value exp(Value x, Where where) { return elementwise(Elementwise::exp, {x}, where); }
 Value log(Value x, Where where) { return elementwise(Elementwise::log, {x}, where); }
 Value rsqrt(Value x, Where where) { return elementwise(Elementwise::rsqrt, {x}, where); }
@@ -233,9 +259,23 @@ Value silu(Value x, Where where) { return elementwise(Elementwise::silu, {x}, wh
 Value gelu(Value x, Where where) { return elementwise(Elementwise::gelu, {x}, where); }
 Value gelu_tanh(Value x, Where where) { return elementwise(Elementwise::gelu_tanh, {x}, where); }
 
-Value operator+(Value a, double b) { return add(a, a.graph->constant(b)); }
-Value operator-(Value a, double b) { return add(a, a.graph->constant(-b)); }
-Value operator*(Value a, double b) { return mul(a, a.graph->constant(b)); }
-Value operator*(double a, Value b) { return mul(b, b.graph->constant(a)); }
+Value operator+(const ValueOrNumber& a, const ValueOrNumber& b) {
+  const auto [x, y] = values_of(a, b, a.where);
+  return add(x, y, a.where);
+}
+Value operator-(const ValueOrNumber& a, const ValueOrNumber& b) {
+  if (b.value.graph == nullptr) return a + ValueOrNumber(-b.number, b.where);
+  const auto [x, y] = values_of(a, b, a.where);
+  return sub(x, y, a.where);
+}
+Value operator*(const ValueOrNumber& a, const ValueOrNumber& b) {
+  const auto [x, y] = values_of(a, b, a.where);
+  return mul(x, y, a.where);
+}
+Value operator/(const ValueOrNumber& a, const ValueOrNumber& b) {
+  const auto [x, y] = values_of(a, b, a.where);
+  return div(x, y, a.where);
+}
+Value operator-(const ValueOrNumber& a) { return neg(values_of(a, a, a.where).first, a.where); }
 
 }  // namespace coda

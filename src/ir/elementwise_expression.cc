@@ -124,7 +124,7 @@ class ExpressionBuilder {
   }
 
   Term apply(Elementwise op, const std::vector<Term>& operands) {
-    Graph* graph = nullptr;
+    GraphPointer graph;
     for (const Term& operand : operands) {
       if (operand.value.graph != nullptr) graph = operand.value.graph;
     }

@@ -40,6 +40,27 @@ size_t hash_of(const Node& n) {
 
 }  // namespace
 
+Graph::Graph(const Graph& other)
+    : nodes_(other.nodes_), index_(other.index_), inputs_(other.inputs_) {}
+
+Graph::Graph(Graph&& other) noexcept
+    : home_(std::move(other.home_)),
+      nodes_(std::move(other.nodes_)),
+      index_(std::move(other.index_)),
+      inputs_(std::move(other.inputs_)) {
+  if (home_ != nullptr) *home_ = this;
+}
+
+Graph& Graph::operator=(Graph&& other) noexcept {
+  if (this == &other) return *this;
+  home_ = std::move(other.home_);
+  if (home_ != nullptr) *home_ = this;
+  nodes_ = std::move(other.nodes_);
+  index_ = std::move(other.index_);
+  inputs_ = std::move(other.inputs_);
+  return *this;
+}
+
 const Shape& Value::shape() const { return graph->node(id).shape; }
 
 int Graph::intern(Node node) {

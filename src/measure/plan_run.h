@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coda/plan.h"
-#include "runtime/session.h"
+#include "coda/session.h"
 
 namespace coda::measure {
 

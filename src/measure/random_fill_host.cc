@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "measure/random_fill.h"
 
 namespace coda::measure {

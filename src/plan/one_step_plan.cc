@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/one_step_plan.h"
+// A program that a person wrote runs as compiled ones do: as a plan, though of one step.
+#include "coda/plan.h"
 
 #include <algorithm>
 

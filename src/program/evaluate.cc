@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "program/columns.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"

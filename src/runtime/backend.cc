@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a backend does that works on the host's memory and finishes before it returns.
-#include "runtime/backend.h"
+#include "coda/backend.h"
 
 #include <cstring>
 
+#include "coda/error.h"
 #include "runtime/aligned_buffer.h"
+#include "runtime/copy_matrix.h"
 
 namespace coda {
+
+Rates Backend::rates() const { return cpu_rates(); }
+
+void Backend::copy_in(const TensorView& host, const TensorView& own) { copy_matrix(host, own); }
+
+void Backend::copy_out(const TensorView& own, const TensorView& host) { copy_matrix(own, host); }
+
+void Backend::use_stream(const Stream& /*stream*/) {
+  throw Error("the backend '" + std::string(name()) +
+              "' runs on the host and has no streams: call use_stream where is_on_host() is false");
+}
 
 void Backend::announce(std::span<const AnnouncedProgram> /*programs*/) {}
 

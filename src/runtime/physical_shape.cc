@@ -2,7 +2,7 @@
 // How a declared tensor lies in memory: dense tensors as they are, partials with their lanes
 // stacked along the rows, so that every tensor is one dense matrix and an allocator needs no other
 // case.
-#include "runtime/backend.h"
+#include "coda/backend.h"
 
 #include "coda/error.h"
 

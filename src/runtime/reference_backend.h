@@ -4,7 +4,7 @@
 // backends are tested against it.
 #pragma once
 
-#include "runtime/backend.h"
+#include "coda/backend.h"
 
 namespace coda {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "runtime/backend.h"
+#include "coda/backend.h"
 
 namespace coda {
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // All checks happen when a session is made and when memory is bound; a run only calls kernels.
-#include "runtime/session.h"
+#include "coda/session.h"
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 #include "runtime/aligned_buffer.h"
+#include "runtime/arena.h"
+#include "runtime/overlap.h"
 #include "runtime/why_unfit.h"
 
 namespace coda {
@@ -26,9 +29,97 @@ TensorView bytes_view(std::byte* memory, int64_t bytes) {
   return dense_view(memory, DType::i32, 1, bytes / size_of(DType::i32));
 }
 
+void require_bound(const std::set<std::string>& unbound, const char* phase,
+                   const std::string& step) {
+  if (unbound.empty()) return;
+  std::string names;
+  for (const std::string& name : unbound) names += (names.empty() ? "" : ", ") + name;
+  const std::string subject = unbound.size() == 1 ? "tensor " + names + " is" : names + " are";
+  throw Error(std::string(phase) + ": " + subject + " not bound; step '" + step + "' needs " +
+              (unbound.size() == 1 ? "it" : "one of them"));
+}
+
 }  // namespace
 
-Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
+struct Session::Impl {
+  Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions options);
+
+  void bind(std::string_view name, const TensorView& view);
+  void bind(std::string_view name, const Tensor& tensor);
+  void bind(const TensorMap& tensors);
+  std::vector<std::string> missing() const;
+  TensorMap allocate();
+  void forward();
+  void backward();
+  TensorView view(std::string_view name) const;
+  Tensor tensor(std::string_view name) const;
+  bool owns(std::string_view name) const;
+  bool takes(std::string_view name) const;
+  std::string why_not_bound(std::string_view name, const TensorView& view) const;
+  std::string why_elsewhere(std::string_view name, const Tensor& tensor) const;
+
+  struct PreparedStep {
+    std::string name;
+    std::unique_ptr<Kernel> kernel;
+    std::vector<int> tensors;       // slots of memory_
+    std::vector<TensorView> views;  // the same, as the kernel takes them (of a loop: of block 0)
+    int loop = -1;
+    // In a loop: for blocks behind the first, for a last block that is shorter, and for one that is
+    // both; null where no such block is or it needs no other kernel.
+    std::unique_ptr<Kernel> later, shorter, later_shorter;
+  };
+  struct PreparedPhase {
+    std::vector<PreparedStep> steps;
+    std::map<int, bool> given;     // slots of what the caller binds, and whether it is written
+    std::vector<int> overwritten;  // slots of outputs that are written and not read before
+    std::vector<StepTiming> timings;
+    bool is_stale = true;  // a binding has changed since `views` was filled
+  };
+  struct Memory {
+    const PlanTensor* tensor = nullptr;
+    PhysicalShape shape;
+    TensorView view;  // data is null until bound
+    Tensor kept{};    // keeps the view's memory where a Tensor was bound
+  };
+
+  void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
+  void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
+  void share_scratch();
+  void run_step(PreparedStep& step, int64_t block);
+  void poison_own(bool forward);
+  void poison_results(int first, int end);
+  void poison_block(int loop);
+  // The block's part of a tensor that block 0 sees as `view`.
+  TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
+  void place_own();
+  void announce(Backend& backend) const;
+  void run(PreparedPhase& phase, const char* name);
+  std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
+  int slot_of(std::string_view name) const;
+  // Views of other tensors: of the plan (see PlanTensor::view_of).
+  void check_view(const Memory& view) const;
+  int64_t column_offset(const Memory& view) const;
+  int owner_of(int slot) const;        // what has the memory
+  TensorView resolve(int slot) const;  // null data where nothing is bound
+  DimValues sizes_in(int loop) const;  // of a loop's first block; -1: sizes()
+
+  Plan plan_;
+  Backend& backend_;
+  DimValues sizes_;
+  SessionOptions options_;
+  ArenaPlan arena_;
+  BackendMemory own_;  // the arena's
+  BackendMemory scratch_;
+  int64_t scratch_bytes_ = 0;
+  std::vector<Memory> memory_;                     // as plan_.tensors
+  std::map<std::string, int, std::less<>> slots_;  // name -> index of memory_
+  PreparedPhase forward_;
+  PreparedPhase backward_;
+  bool has_forward_ = false;
+  bool spends_saved_ = false;  // the backward can run once for each forward
+};
+
+Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
     : plan_(std::move(plan)), backend_(backend), sizes_(std::move(sizes)), options_(options) {
   for (const PlanTensor& tensor : plan_.tensors) {
     const bool is_new = slots_.emplace(tensor.decl.name, static_cast<int>(memory_.size())).second;
@@ -37,7 +128,7 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
     require(tensor.view_of.empty() || slots_.contains(tensor.view_of),
             "tensor '" + tensor.decl.name + "' views '" + tensor.view_of +
                 "', which is no tensor of the plan before it");
-    memory_.push_back({&tensor, {}, {}});
+    memory_.push_back({.tensor = &tensor, .shape = {}, .view = {}});
     Memory& memory = memory_.back();
     const PlanTensor& owner = *memory_[owner_of(static_cast<int>(memory_.size()) - 1)].tensor;
     try {
@@ -59,7 +150,7 @@ Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions op
 }
 
 // Steps run one after another.
-void Session::share_scratch() {
+void Session::Impl::share_scratch() {
   std::vector<Kernel*> kernels;
   for (PreparedPhase* phase : {&forward_, &backward_}) {
     for (PreparedStep& step : phase->steps) {
@@ -76,7 +167,7 @@ void Session::share_scratch() {
   for (Kernel* kernel : kernels) kernel->use_scratch(scratch_, bytes);
 }
 
-DimValues Session::sizes_in(int loop) const {
+DimValues Session::Impl::sizes_in(int loop) const {
   if (loop < 0) return sizes_;
   require(loop < static_cast<int>(plan_.loops.size()),
           "the plan has no row loop " + std::to_string(loop));
@@ -84,7 +175,7 @@ DimValues Session::sizes_in(int loop) const {
 }
 
 // A range of columns, or a vector read along the other dimension.
-void Session::check_view(const Memory& view) const {
+void Session::Impl::check_view(const Memory& view) const {
   const Memory& base = memory_[slot_of(view.tensor->view_of)];
   const int64_t offset = column_offset(view);
   const bool fits = view.tensor->transposed
@@ -101,29 +192,29 @@ void Session::check_view(const Memory& view) const {
               describe(base.tensor->decl.dtype, base.shape.rows, base.shape.cols));
 }
 
-int64_t Session::column_offset(const Memory& view) const {
+int64_t Session::Impl::column_offset(const Memory& view) const {
   const Dim& dim = view.tensor->column_offset;
   return dim.is_constant() ? dim.constant() : dim.evaluate(sizes_);
 }
 
-int Session::owner_of(int slot) const {
+int Session::Impl::owner_of(int slot) const {
   while (!memory_[slot].tensor->view_of.empty()) slot = slot_of(memory_[slot].tensor->view_of);
   return slot;
 }
 
-void Session::place_own() {
+void Session::Impl::place_own() {
   for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results}) {
     for (const auto& [name, slot] : *slots)
       memory_[slot_of(name)].view.data = own_.get() + slot.offset;
   }
 }
 
-bool Session::owns(std::string_view name) const {
+bool Session::Impl::owns(std::string_view name) const {
   const PlanTensor& tensor = *memory_[owner_of(slot_of(name))].tensor;
   return !is_callers(tensor.role) || arena_.results.contains(tensor.decl.name);
 }
 
-void Session::announce(Backend& backend) const {
+void Session::Impl::announce(Backend& backend) const {
   std::vector<AnnouncedProgram> programs;
   for (const auto* steps : {&plan_.forward, &plan_.backward}) {
     for (const PlanStep& step : *steps) {
@@ -143,7 +234,8 @@ void Session::announce(Backend& backend) const {
   backend.announce(programs);
 }
 
-void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase) {
+void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend,
+                            PreparedPhase& phase) {
   std::set<int> read;  // owners, of what this and earlier steps read
   for (const PlanStep& step : steps) {
     PreparedStep prepared;
@@ -180,7 +272,8 @@ void Session::prepare(const std::vector<PlanStep>& steps, Backend& backend, Prep
   }
 }
 
-void Session::prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const {
+void Session::Impl::prepare_blocks(const PlanStep& step, Backend& backend,
+                                   PreparedStep& prepared) const {
   const RowLoop& loop = plan_.loops[step.loop];
   const auto& program = std::get<Program>(step.work);
   for (const TensorDecl& decl : program.tensors) {
@@ -205,27 +298,107 @@ void Session::prepare_blocks(const PlanStep& step, Backend& backend, PreparedSte
   if (has_shorter) prepared.later_shorter = backend.prepare(*step.later, last_sizes);
 }
 
-int Session::slot_of(std::string_view name) const {
+int Session::Impl::slot_of(std::string_view name) const {
   const auto found = slots_.find(name);
   require(found != slots_.end(), "the plan has no tensor named '" + std::string(name) + "'");
   return found->second;
 }
 
-void Session::bind(std::string_view name, const TensorView& view) {
-  Memory& memory = memory_[slot_of(name)];
-  require(is_callers(memory.tensor->role) && memory.tensor->view_of.empty(),
-          "tensor '" + std::string(name) +
-              "' is the plan's own; only inputs, parameters and outputs are bound");
-  require(!owns(name), "tensor '" + std::string(name) +
-                           "' is the session's own (SessionOptions::own_results): read it where "
-                           "view() says, and bind inputs and parameters only");
+// What keeps a caller from binding this, as the end of a sentence's subject; empty: nothing.
+std::string Session::Impl::why_not_bound(std::string_view name, const TensorView& view) const {
+  const std::string quoted = "'" + std::string(name) + "'";
+  const auto found = slots_.find(name);
+  if (found == slots_.end()) {
+    return "the plan has no tensor named " + quoted +
+           " (or nothing that was asked for depends on it)";
+  }
+  const Memory& memory = memory_[found->second];
+  if (!is_callers(memory.tensor->role) || !memory.tensor->view_of.empty()) {
+    return "tensor " + quoted + " is the plan's own; only inputs, parameters and outputs are bound";
+  }
+  if (owns(name)) {
+    return "tensor " + quoted +
+           " is the session's own (SessionOptions::own_results): read it where view() says, and "
+           "bind inputs and parameters only";
+  }
   const std::string why = why_unfit(memory.tensor->decl.dtype, memory.shape, view);
-  require(why.empty(), "tensor '" + std::string(name) + "' " + why);
+  return why.empty() ? "" : "tensor " + quoted + " " + why;
+}
+
+std::string Session::Impl::why_elsewhere(std::string_view name, const Tensor& tensor) const {
+  if (tensor.is_on_host() == backend_.is_on_host()) return "";
+  return "tensor '" + std::string(name) + "' lies in the memory of " +
+         (tensor.is_on_host() ? "the host" : "a GPU") + ", where the backend '" +
+         std::string(backend_.name()) +
+         "' cannot use it: make it with Tensor(dtype, rows, cols, backend)";
+}
+
+void Session::Impl::bind(std::string_view name, const TensorView& view) {
+  const std::string why = why_not_bound(name, view);
+  require(why.empty(), why);
+  Memory& memory = memory_[slot_of(name)];
   memory.view = view;
+  memory.kept = {};
   forward_.is_stale = backward_.is_stale = true;
 }
 
-TensorView Session::resolve(int slot) const {
+void Session::Impl::bind(std::string_view name, const Tensor& tensor) {
+  const std::string why = why_elsewhere(name, tensor);
+  require(why.empty(), why);
+  bind(name, tensor.view());
+  memory_[slot_of(name)].kept = tensor;
+}
+
+void Session::Impl::bind(const TensorMap& tensors) {
+  std::string problems;
+  const auto add = [&](const std::string& problem) {
+    if (!problem.empty()) problems += (problems.empty() ? "" : "; ") + problem;
+  };
+  for (const auto& [name, tensor] : tensors) {
+    const std::string why = why_not_bound(name, tensor.view());
+    add(why.empty() ? why_elsewhere(name, tensor) : why);
+  }
+  for (const std::string& name : missing())
+    if (!tensors.contains(name)) add("tensor '" + name + "' is missing");
+  require(problems.empty(), problems);
+  for (const auto& [name, tensor] : tensors) bind(name, tensor);
+}
+
+bool Session::Impl::takes(std::string_view name) const {
+  const auto found = slots_.find(name);
+  if (found == slots_.end()) return false;
+  const PlanTensor& tensor = *memory_[found->second].tensor;
+  return is_callers(tensor.role) && tensor.view_of.empty() && !owns(name);
+}
+
+std::vector<std::string> Session::Impl::missing() const {
+  std::set<int> slots;
+  for (const PreparedPhase* phase : {&forward_, &backward_})
+    for (const auto& [slot, is_written] : phase->given)
+      if (memory_[slot].view.data == nullptr) slots.insert(slot);
+  std::vector<std::string> names;
+  for (int slot : slots) names.push_back(memory_[slot].tensor->decl.name);
+  return names;
+}
+
+TensorMap Session::Impl::allocate() {
+  TensorMap made;
+  for (const std::string& name : missing()) {
+    const Memory& memory = memory_[slot_of(name)];
+    const Tensor tensor(memory.tensor->decl.dtype, memory.shape.rows, memory.shape.cols, backend_);
+    bind(name, tensor);
+    made.emplace(name, tensor);
+  }
+  return made;
+}
+
+Tensor Session::Impl::tensor(std::string_view name) const {
+  const Memory& memory = memory_[slot_of(name)];
+  if (memory.kept.view().data != nullptr) return memory.kept;
+  return Tensor(view(name), backend_);
+}
+
+TensorView Session::Impl::resolve(int slot) const {
   const Memory& memory = memory_[slot];
   if (memory.tensor->view_of.empty()) return memory.view;
   TensorView base = resolve(slot_of(memory.tensor->view_of));
@@ -243,24 +416,26 @@ TensorView Session::resolve(int slot) const {
   return base;
 }
 
-std::vector<GivenTensor> Session::given_tensors(const PreparedPhase& phase) const {
+std::vector<GivenTensor> Session::Impl::given_tensors(const PreparedPhase& phase) const {
   std::vector<GivenTensor> given;
   for (const auto& [slot, is_written] : phase.given)
     given.push_back({memory_[slot].tensor->decl.name, memory_[slot].view, is_written});
   return given;
 }
 
-void Session::run(PreparedPhase& phase, const char* name) {
+void Session::Impl::run(PreparedPhase& phase, const char* name) {
   if (phase.is_stale) {
+    std::set<std::string> unbound;
+    const PreparedStep* first = nullptr;  // that needs one of them
     for (PreparedStep& step : phase.steps) {
       for (size_t i = 0; i < step.tensors.size(); ++i) {
-        const TensorView view = resolve(step.tensors[i]);
-        require(view.data != nullptr, std::string(name) + ": tensor '" +
-                                          memory_[step.tensors[i]].tensor->decl.name +
-                                          "' is not bound; step '" + step.name + "' needs it");
-        step.views[i] = view;
+        step.views[i] = resolve(step.tensors[i]);
+        if (step.views[i].data != nullptr) continue;
+        unbound.insert("'" + memory_[step.tensors[i]].tensor->decl.name + "'");
+        if (first == nullptr) first = &step;
       }
     }
+    require_bound(unbound, name, first == nullptr ? "" : first->name);
     check_overlaps(given_tensors(phase));
     phase.is_stale = false;
   }
@@ -297,7 +472,7 @@ void Session::run(PreparedPhase& phase, const char* name) {
   }
 }
 
-void Session::run_step(PreparedStep& step, int64_t block) {
+void Session::Impl::run_step(PreparedStep& step, int64_t block) {
   if (step.loop < 0) return step.kernel->run(step.views);
   const RowLoop& loop = plan_.loops[step.loop];
   const bool is_shorter = step.shorter != nullptr && block == blocks_of(loop, sizes_) - 1;
@@ -309,8 +484,8 @@ void Session::run_step(PreparedStep& step, int64_t block) {
   kernel->run(views);
 }
 
-TensorView Session::part(const TensorView& view, int slot, const RowLoop& loop,
-                         int64_t block) const {
+TensorView Session::Impl::part(const TensorView& view, int slot, const RowLoop& loop,
+                               int64_t block) const {
   const TensorDecl& decl = memory_[slot].tensor->decl;
   if (!is_sliced(decl, loop)) return view;
   TensorView rows = view;
@@ -323,7 +498,7 @@ TensorView Session::part(const TensorView& view, int slot, const RowLoop& loop,
 
 // All but what the backward has of the forward. At once, because what is filled between two steps
 // keeps them from overlapping as they do on a GPU.
-void Session::poison_own(bool forward) {
+void Session::Impl::poison_own(bool forward) {
   std::map<int64_t, int64_t> kept{{arena_.total_bytes(), 0}};  // from which byte, how many
   for (const auto* slots : {&arena_.saved, &arena_.results}) {
     for (const auto& [name, slot] : *slots)
@@ -337,7 +512,7 @@ void Session::poison_own(bool forward) {
 }
 
 // Those that steps [first, end) write first: until then other tensors had their memory.
-void Session::poison_results(int first, int end) {
+void Session::Impl::poison_results(int first, int end) {
   for (const auto& [name, slot] : arena_.results) {
     if (first <= slot.first_step && slot.first_step < end)
       backend_.fill(memory_[slot_of(name)].view, kPoison);
@@ -345,20 +520,20 @@ void Session::poison_results(int first, int end) {
 }
 
 // What only the loop sees: the block before must not be read again.
-void Session::poison_block(int loop) {
+void Session::Impl::poison_block(int loop) {
   for (const Memory& memory : memory_) {
     const bool is_local = memory.tensor->loop == loop && memory.tensor->view_of.empty();
     if (is_local && memory.view.data != nullptr) backend_.fill(memory.view, kPoison);
   }
 }
 
-void Session::forward() {
+void Session::Impl::forward() {
   has_forward_ = false;  // until it is whole
   run(forward_, "forward");
   has_forward_ = true;
 }
 
-void Session::backward() {
+void Session::Impl::backward() {
   require(
       has_forward_,
       "backward: there is no forward to follow, or a backward has overwritten what it saved; call "
@@ -367,11 +542,41 @@ void Session::backward() {
   run(backward_, "backward");
 }
 
-TensorView Session::view(std::string_view name) const {
+TensorView Session::Impl::view(std::string_view name) const {
   const TensorView view = resolve(slot_of(name));
   require(view.data != nullptr,
           "tensor '" + std::string(name) + "' has no memory: it is not bound, or no step uses it");
   return view;
 }
+
+Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
+    : impl_(std::make_unique<Impl>(std::move(plan), backend, std::move(sizes), options)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+void Session::bind(std::string_view name, const TensorView& view) { impl_->bind(name, view); }
+void Session::bind(std::string_view name, const Tensor& tensor) { impl_->bind(name, tensor); }
+void Session::bind(const TensorMap& tensors) { impl_->bind(tensors); }
+void Session::bind_known(const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors)
+    if (impl_->takes(name)) impl_->bind(name, tensor);
+}
+std::vector<std::string> Session::missing() const { return impl_->missing(); }
+TensorMap Session::allocate() { return impl_->allocate(); }
+void Session::forward() { impl_->forward(); }
+void Session::backward() { impl_->backward(); }
+const Plan& Session::plan() const { return impl_->plan_; }
+const DimValues& Session::sizes() const { return impl_->sizes_; }
+TensorView Session::view(std::string_view name) const { return impl_->view(name); }
+Tensor Session::tensor(std::string_view name) const { return impl_->tensor(name); }
+const std::vector<StepTiming>& Session::forward_timings() const { return impl_->forward_.timings; }
+const std::vector<StepTiming>& Session::backward_timings() const {
+  return impl_->backward_.timings;
+}
+bool Session::owns(std::string_view name) const { return impl_->owns(name); }
+int64_t Session::saved_bytes() const { return impl_->arena_.saved_bytes; }
+int64_t Session::arena_bytes() const { return impl_->arena_.bytes; }
+int64_t Session::scratch_bytes() const { return impl_->scratch_bytes_; }
 
 }  // namespace coda

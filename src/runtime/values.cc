@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 
 namespace coda {
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "coda/backend.h"
 #include "coda/tensor.h"
-#include "runtime/backend.h"
 
 namespace coda {
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <vector>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 
 namespace coda::train {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 
 namespace coda::train {
 namespace {

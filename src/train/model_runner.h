@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "coda/session.h"
 #include "models/build_model.h"
-#include "runtime/session.h"
 #include "train/weights.h"
 
 namespace coda::train {

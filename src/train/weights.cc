@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/weights.h"
 
-#include "base/float16.h"
+#include "coda/float16.h"
 
 namespace coda::train {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The 16-bit conversions: every 16-bit number survives a round trip, and rounding is to nearest
 // even (judged by searching the two neighbours among all numbers of the type).
-#include "base/float16.h"
+#include "coda/float16.h"
 
 #include <gtest/gtest.h>
 

@@ -11,8 +11,8 @@
 #include <functional>
 #include <map>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "cpu/opaque.h"
 #include "hwy/targets.h"
 #include "runtime/owned_tensor.h"

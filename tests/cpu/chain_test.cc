@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "cpu/chain_run.h"
 #include "cpu/instruction_sets.h"
 #include "cpu/partials.h"

@@ -10,7 +10,7 @@
 #include <random>
 #include <sstream>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "cpu/cpu_backend.h"
 
 namespace coda {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "cpu/vector_ops.h"
 #include "plan/plain_graph.h"
 

@@ -5,11 +5,11 @@
 
 #include <functional>
 
-#include "base/float16.h"
+#include "coda/float16.h"
+#include "coda/session.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/op_by_op.h"
 #include "plan/plain_graph.h"
-#include "runtime/session.h"
 
 namespace coda {
 

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
 #include "base/relative_error.h"
+#include "coda/backend.h"
+#include "coda/float16.h"
 #include "coda/program.h"
-#include "runtime/backend.h"
 
 namespace coda::testing {
 

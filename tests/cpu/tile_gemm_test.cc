@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "cpu/instruction_sets.h"
 #include "cpu/pack.h"
 #include "cpu/tile_gemm.h"

@@ -11,8 +11,8 @@
 #include <random>
 #include <vector>
 
-#include "base/float16.h"
 #include "coda/elementwise.h"
+#include "coda/float16.h"
 #include "cpu/instruction_sets.h"
 #include "cpu/tile_memory.h"
 #include "cpu/vector_ops.h"

@@ -14,11 +14,11 @@
 
 #include "coda/error.h"
 #include "coda/program_builder.h"
+#include "coda/session.h"
 #include "hopper/fake_cuda.h"
 #include "hopper/hopper_backend.h"
 #include "hopper/nvrtc.h"
 #include "io/temp_folder.h"
-#include "runtime/session.h"
 
 namespace coda::hopper {
 namespace {

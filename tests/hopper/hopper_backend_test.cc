@@ -14,12 +14,12 @@
 
 #include "coda/error.h"
 #include "coda/program_builder.h"
+#include "coda/session.h"
 #include "device/arguments.cuh"
 #include "hopper/driver_api.h"
 #include "hopper/fake_cuda.h"
 #include "hopper/nvrtc.h"
 #include "io/temp_folder.h"
-#include "runtime/session.h"
 
 namespace coda::hopper {
 namespace {

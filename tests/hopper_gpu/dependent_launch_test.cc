@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 struct Model {
   Block block;
   Stream stream = Stream::make();
-  std::unique_ptr<hopper::HopperBackend> backend;
+  std::unique_ptr<Backend> backend;
   std::optional<Session> session;
   std::optional<BoundTensors> tensors;
 

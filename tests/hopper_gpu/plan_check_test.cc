@@ -13,8 +13,8 @@
 namespace coda::testing {
 namespace {
 
-hopper::HopperBackend& backend() {
-  static const std::unique_ptr<hopper::HopperBackend> one = hopper::make_hopper_backend();
+Backend& backend() {
+  static const std::unique_ptr<Backend> one = hopper::make_hopper_backend();
   return *one;
 }
 

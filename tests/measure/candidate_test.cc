@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "measure/candidate.h"
 #include "measure/random_fill.h"
 

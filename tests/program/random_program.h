@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "coda/program_builder.h"
 
 namespace coda::testing {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "coda/compile.h"
+#include "coda/session.h"
 #include "plan/random_graphs.h"
 #include "runtime/owned_tensor.h"
 #include "runtime/reference_backend.h"
-#include "runtime/session.h"
 
 namespace coda {
 namespace {

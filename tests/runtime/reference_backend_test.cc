@@ -8,11 +8,11 @@
 
 #include <cmath>
 
-#include "base/float16.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "coda/program_builder.h"
+#include "coda/session.h"
 #include "runtime/owned_tensor.h"
-#include "runtime/session.h"
 
 namespace coda {
 namespace {

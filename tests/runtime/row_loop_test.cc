@@ -8,9 +8,10 @@
 #include <functional>
 
 #include "coda/error.h"
+#include "coda/session.h"
+#include "runtime/arena.h"
 #include "runtime/owned_tensor.h"
 #include "runtime/reference_backend.h"
-#include "runtime/session.h"
 
 namespace coda {
 namespace {
@@ -120,13 +121,12 @@ TEST(RowLoop, WhatAllBlocksReadIsNotOverwrittenByTheFirst) {
                 parse_program("program copy {\n store(x, tile(given[M, 3]) * 1)\n}"),
                 {}};
   plan.forward.insert(plan.forward.begin(), copy);
-  ReferenceBackend backend;
-  Session session(plan, backend, {{"M", 7}}, {.timing = false, .poison = true});
-  const ArenaSlot& x = session.arena().temporaries.at("x");
+  const ArenaPlan arena = plan_arena(plan, {{"M", 7}});
+  const ArenaSlot& x = arena.temporaries.at("x");
   EXPECT_EQ(x.first_step, 0);
   EXPECT_EQ(x.last_step, 4);
   for (const char* local : {"y", "z", "p"}) {
-    const ArenaSlot& slot = session.arena().temporaries.at(local);
+    const ArenaSlot& slot = arena.temporaries.at(local);
     EXPECT_TRUE(slot.offset + slot.bytes <= x.offset || x.offset + x.bytes <= slot.offset) << local;
   }
 }

@@ -2,7 +2,7 @@
 // Sessions over a toy backend whose steps are lambdas: the right memory reaches the right kernel,
 // what is saved lasts, wrong bindings are refused in one line, and a forgotten store shows when
 // memory is poisoned.
-#include "runtime/session.h"
+#include "coda/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

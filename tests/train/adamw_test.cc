@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "io/error_message.h"
 
 namespace coda::train {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "device/types.cuh"
 
 struct float2 {

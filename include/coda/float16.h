@@ -7,7 +7,9 @@
 #include <bit>
 #include <cstdint>
 
-namespace coda {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 inline float float_from_bf16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -57,4 +59,4 @@ inline uint16_t f16_from_float(float value) {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-}  // namespace coda
+}  // namespace CODA_API coda

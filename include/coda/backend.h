@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend offers: it prepares a Program or an opaque call once for given sizes (lowering,
-// tile shapes, scratch), and runs it many times. Backends implement this interface; the runtime
-// knows no backend by name.
+// Backends by name, and what a backend offers: it prepares a Program or an opaque call once for
+// given sizes (lowering, tile shapes, scratch), and runs it many times. A Session does so with a
+// plan.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,14 @@
 #include <span>
 #include <string_view>
 
+#include "coda/api.h"
 #include "coda/plan.h"
+#include "coda/rates.h"
 #include "coda/tensor.h"
 
-namespace coda {
+namespace CODA_API coda {
+
+class Stream;  // coda/device.h
 
 // Bytes that a backend's kernels read and write, freed with the last copy. On a device the address
 // is the device's: only the backend may use it.
@@ -51,8 +55,21 @@ class Backend {
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) = 0;
 
+  // What the cost model should know of the machine: CompileOptions::rates.
+  virtual Rates rates() const;
+
   // What follows is for backends whose memory, or time, is not the caller's; the defaults are the
   // host's.
+
+  // Whether the memory of its tensors is the host's.
+  virtual bool is_on_host() const { return true; }
+  // Between the host's memory and the backend's, of one type and size; what was run before comes
+  // first, and the copy is there when they return.
+  virtual void copy_in(const TensorView& host, const TensorView& own);
+  virtual void copy_out(const TensorView& own, const TensorView& host);
+  // All that is run, copied and allocated from now on goes to this stream, which must outlive it;
+  // without, to the default stream. Throws Error where a backend has no streams (the host's).
+  virtual void use_stream(const Stream& stream);
 
   // Programs that will be prepared next: what compiles may compile all of them at once.
   virtual void announce(std::span<const AnnouncedProgram> programs);
@@ -72,4 +89,14 @@ struct PhysicalShape {
 };
 PhysicalShape physical_shape(const TensorDecl& decl, const DimValues& sizes);
 
-}  // namespace coda
+struct BackendOptions {
+  int threads = 0;  // of the CPU; 0: as many as OpenMP would use
+  int device = -1;  // the GPU's number; -1: of the thread's current CUDA context, else 0
+};
+
+// "cpu": x86-64 with AVX2 or AVX-512, elsewhere slow. "hopper": an NVIDIA GPU (H100, H200); see
+// why_no_gpu. "best": hopper where there is one, else cpu. "reference": float64, slow and plain, to
+// compare with. Throws Error for another name, and where the machine lacks what is asked for.
+std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
+
+}  // namespace CODA_API coda

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The tests of packaging, one a name; see CMakeLists.txt. Usage: package_test.sh NAME BUILD.
+set -euo pipefail
+name=$1
+build=$2
+here=$(cd "$(dirname "$0")" && pwd)
+work=$build/package
+prefix=$work/prefix
+mkdir -p "$work"
+cd "$work"
+
+fail() { echo "package.$name: $*" >&2; exit 1; }
+
+# Runs the user's program and expects its one line.
+run() { [ "$("$@")" = "coda $VERSION" ] || fail "the program said something else"; }
+
+case $name in
+  install)
+    rm -rf "$prefix"
+    "$CMAKE" --install "$build" --prefix "$prefix" > install.log
+    # The public headers as they are, and no others.
+    diff -r "$here/../../include/coda" "$prefix/include/coda"
+    [ "$(ls "$prefix/include")" = coda ] || fail "include/ has more than coda/"
+    [ "$("$prefix/bin/coda" --version)" = "coda $VERSION" ] || fail "the command does not run"
+    ;;
+  find_package)
+    rm -rf found
+    "$CMAKE" -G Ninja -S "$here/consumer" -B found -DCMAKE_PREFIX_PATH="$prefix" \
+      -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror" > found.log
+    "$CMAKE" --build found >> found.log || { cat found.log; exit 1; }
+    run found/consumer
+    ;;
+  pkg_config)
+    export PKG_CONFIG_PATH
+    PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name coda.pc)")
+    [ "$(pkg-config --modversion coda)" = "$VERSION" ] || fail "the version is another"
+    # shellcheck disable=SC2046 # several words
+    "$CXX" -std=c++20 "$here"/consumer/*.cc -o by_pkg_config $(pkg-config --cflags --libs coda)
+    LD_LIBRARY_PATH=$(pkg-config --variable=libdir coda) run ./by_pkg_config
+    ;;
+  subproject)
+    rm -rf sub
+    "$CMAKE" -G Ninja -S "$here/subproject" -B sub -DCMAKE_CXX_COMPILER="$CXX" > sub.log
+    "$CMAKE" --build sub --target program_objects >> sub.log || { cat sub.log; exit 1; }
+    # shellcheck disable=SC2046 # several words
+    "$CXX" $(find sub -name 'main.cc.o' -o -name 'net.cc.o') -o in_subfolder \
+      "$build"/libcoda.so -Wl,-rpath,"$build"
+    run ./in_subfolder
+    ;;
+  deb)
+    rm -f ./*.deb
+    "${CMAKE%cmake}cpack" --config "$build/CPackConfig.cmake" -B "$work" > deb.log
+    dpkg -c ./coda-cpp_"${VERSION}"*.deb > deb_files
+    for file in /usr/bin/coda /usr/include/coda/coda.h /coda.pc /codaConfig.cmake \
+      "/libcoda.so.$VERSION"; do
+      grep -q "$file\$" deb_files || fail "the package has no $file"
+    done
+    dpkg -f ./coda-cpp_"${VERSION}"*.deb Depends | grep -q libgomp1 || fail "depends on too little"
+    ;;
+  exports)
+    # Only what public headers declare: names in namespace coda itself, of no inner part.
+    nm -DC --defined-only "$build/libcoda.so" | awk '{$1 = $2 = ""; print}' > exported
+    grep -q 'coda::compile(' exported || fail "compile() is not exported"
+    ! grep -E 'coda::(cpu|hopper|measure|program|plan)::|libxsmm|nlohmann|fmt::' exported ||
+      fail "these are no one's business"
+    readelf -d "$build/libcoda.so" | grep -q "SONAME.*libcoda.so.${VERSION%.*}]" || fail "SONAME"
+    ;;
+esac
