@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partition, in four steps that repeat until nothing is new: what must be stored or reduced
-// (roots); which forward values the backward reads (a minimum cut); which values cross from program
-// to program inside a phase (a cut each); where the floating roots go.
+// The partition: what must be stored or reduced (roots); then, until nothing is new, which forward
+// values the backward reads (a minimum cut), which values cross from program to program inside a
+// phase (a cut each), and what is stored because several programs would make it again; at last
+// where the floating roots go.
 #include "plan/partition.h"
 
 #include <algorithm>
@@ -11,15 +12,12 @@
 #include "ir/readers.h"
 #include "ir/rebuild.h"
 #include "plan/inverses.h"
+#include "plan/made_again.h"
 #include "plan/min_cut.h"
+#include "plan/roots.h"
 
 namespace coda {
 namespace {
-
-bool is_reduction(Op op) {
-  return op == Op::row_sum || op == Op::col_sum || op == Op::row_logsumexp ||
-         op == Op::row_centred_squares || op == Op::select_column;
-}
 
 std::vector<int> roots_of(const JointGraph& joint) {
   std::vector<int> roots = joint.outputs;
@@ -38,7 +36,8 @@ class Partitioner {
         classes_(graph_),
         live_(reached_from(graph_, roots_of(joint_))),
         readers_(graph_, live_),
-        seen_(graph_.size()) {
+        seen_(graph_.size()),
+        roots_(find_roots(joint_, live_, request.fuse)) {
     out_.order = order_units(joint_, live_, readers_, request.fuse);
     schedule_ = std::make_unique<Schedule>(joint_, out_.order, request.fuse);
     schedule_->compute(live_, out_.reduced);
@@ -46,11 +45,11 @@ class Partitioner {
   }
 
   Partition run() {
-    find_roots();
     for (bool changed = true; changed;) {
       changed = cut_saved();
       changed = cut_phase(false) || changed;
       changed = cut_phase(true) || changed;
+      if (!changed) changed = store_what_is_made_again(false) || store_what_is_made_again(true);
     }
     choose_stand_ins();
     place_home_roots();
@@ -69,56 +68,7 @@ class Partitioner {
            static_cast<double>(shape.cols.evaluate(request_.sizes));
   }
 
-  // ---- roots ----
-
-  // A tensor that must be written. A concatenation is written part by part, into views.
-  void require_stored(int id, bool backward) {
-    if (is_source(graph_, id)) {
-      if (backward && is_forward(id)) forward_needs_.insert(id);
-      return;
-    }
-    const Node& n = graph_.node(id);
-    if (n.op == Op::slice_columns) return require_stored(n.operands[0], backward);
-    if (n.op == Op::concat_columns) {
-      for (int part : n.operands) require_stored(part, backward);
-      return;
-    }
-    if (backward && is_forward(id)) {
-      forward_needs_.insert(id);
-      backward_operands_.insert(id);
-      return;
-    }
-    (is_forward(id) ? forward_stores_ : backward_stores_).insert(id);
-  }
-
-  void find_roots() {
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (!live(id)) continue;
-      const Node& n = graph_.node(id);
-      if (n.op == Op::matmul || n.op == Op::opaque) {
-        for (int operand : n.operands) {
-          if (is_tensor(operand)) require_stored(operand, !is_forward(id));
-        }
-      }
-      if (!is_reduction(n.op) || !is_tensor(n.operands[0])) continue;
-      reductions_.insert(id);
-      // Without epilogues a product's reduction reads the product from memory.
-      const bool of_product = graph_.node(n.operands[0]).op == Op::matmul;
-      if (!request_.fuse && of_product) require_stored(n.operands[0], !is_forward(id));
-    }
-    for (int id : joint_.outputs) {
-      if (is_tensor(id)) require_stored(id, false);
-    }
-    for (int id : joint_.gradients) {
-      if (id >= 0 && is_tensor(id)) {
-        // A gradient that is a source still has to be written to the caller's tensor: by a copy of
-        // its own.
-        require(!is_source(graph_, id) || graph_.node(source_base(graph_, id)).op == Op::result,
-                "a gradient equals an input of the graph; copy that input instead");
-        require_stored(id, true);
-      }
-    }
-  }
+  // ---- needs ----
 
   // What the program that makes `root` reads: tensors that neither it makes as tiles nor that float
   // into it.
@@ -182,7 +132,7 @@ class Partitioner {
   // Forward values that the backward reads from memory; values linked by a proven inverse are one
   // vertex.
   bool cut_saved() {
-    std::set<int> needs = forward_needs_;
+    std::set<int> needs = roots_.forward_needs;
     std::set<int> unused;
     phase_needs(true, needs, unused);
     CutProblem problem;
@@ -195,7 +145,7 @@ class Partitioner {
           is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
       if (storable) {
         double cost = parameter_free_bytes(id);
-        if (request_.also_saved.contains(id)) cost = 0;
+        if (request_.also_saved.contains(id) || kept_.contains(id)) cost = 0;
         double& capacity = problem.capacity[static_cast<size_t>(v)];
         capacity = std::min(capacity, cost);
       }
@@ -211,6 +161,7 @@ class Partitioner {
     std::set<int> saved;
     for (int v : minimum_cut(problem)) saved.insert(representative(v));
     saved.insert(request_.also_saved.begin(), request_.also_saved.end());
+    saved.insert(kept_.begin(), kept_.end());
     for (int id : saved) {
       if (!is_source(graph_, id)) forward_stores_.insert(id);
     }
@@ -277,6 +228,58 @@ class Partitioner {
     return changed;
   }
 
+  PhaseWork phase_work(bool backward) const {
+    PhaseWork phase;
+    phase.graph = &graph_;
+    const std::set<int>& stores = backward ? backward_stores_ : forward_stores_;
+    const auto at = [&](int id) {
+      const Schedule::Time& t = schedule_->of(id);
+      return t.home ? t.at : std::max(t.at, phase_start(backward));
+    };
+    for (int id : stores) phase.programs[at(id)].push_back(id);
+    for (int id : reductions_) {
+      const int operand = graph_.node(id).operands[0];
+      const bool is_own = is_forward(operand) == is_forward(id);
+      if (is_forward(id) != backward)
+        phase.programs[is_own ? at(operand) : phase_start(backward)].push_back(operand);
+    }
+    // Forward operands that the backward makes again: no other program is known to have them.
+    const auto units = static_cast<int>(out_.order.units.size());
+    for (int id : roots_.backward_operands) {
+      if (backward && !out_.saved.contains(id)) phase.programs[{units + id, 0}].push_back(id);
+    }
+    phase.is_own = [this, backward](int id, Position program) {
+      return is_forward(id) != backward && program.level == 0 &&
+             schedule_->is_home(id, program.slot);
+    };
+    phase.in_memory = [this, backward, &stores](int id) {
+      if (is_source(graph_, id)) return true;
+      if (!backward || !is_forward(id)) return stores.contains(id);
+      for (int member = classes_.of(id); member >= 0; member = classes_.next(member)) {
+        if (out_.saved.contains(member)) return true;
+      }
+      return false;
+    };
+    phase.is_of_phase = [this, backward](int id) { return is_forward(id) != backward; };
+    phase.bytes = [this](int id) { return parameter_free_bytes_or_all(id); };
+    phase.store_cost = [this](int id) {
+      return is_forward(id) && forward_stores_.contains(id) ? 0 : bytes(id);
+    };
+    return phase;
+  }
+
+  // Forward values that the backward would make again are saved.
+  bool store_what_is_made_again(bool backward) {
+    if (!request_.fuse) return false;
+    const std::vector<int> found = worth_storing(phase_work(backward));
+    for (int id : found) {
+      if (backward && is_forward(id)) kept_.insert(id);
+      const bool is_new = (is_forward(id) ? forward_stores_ : backward_stores_).insert(id).second;
+      if (is_new && !schedule_->of(id).home) streams_.insert(id);
+    }
+    return !found.empty();
+  }
+
   void choose_stand_ins() {
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id) || !is_forward(id) || out_.saved.contains(id)) continue;
@@ -284,7 +287,7 @@ class Partitioner {
         if (out_.saved.contains(member)) out_.stand_in[id] = member;
       }
     }
-    for (int id : backward_operands_) {
+    for (int id : roots_.backward_operands) {
       if (!out_.saved.contains(id)) out_.dropped.push_back(id);
     }
   }
@@ -338,8 +341,35 @@ class Partitioner {
         continue;
       }
       const bool backward = backward_stores_.contains(id);
-      if (!(backward ? out_.stored_backward : out_.stored_forward).contains(id))
-        place_store(id, backward);
+      const bool placed = (backward ? out_.stored_backward : out_.stored_forward).contains(id);
+      if (!placed && !streams_.contains(id)) place_store(id, backward);
+    }
+    place_streams();
+  }
+
+  // Each is written by the first program that makes it.
+  void place_streams() {
+    for (const bool backward : {false, true}) {
+      PhaseWork phase = phase_work(backward);
+      phase.programs.clear();
+      for (const auto& [at, work] : out_.programs) {
+        if ((at.slot >= out_.order.boundary) != backward) continue;
+        phase.programs[at] = work.stores;
+        for (int id : work.reductions) phase.programs[at].push_back(graph_.node(id).operands[0]);
+      }
+      phase.in_memory = [this, stored = phase.in_memory](int id) {
+        return stored(id) && !streams_.contains(id);
+      };
+      const std::vector<Position> first = first_makers(phase);
+      for (int id : streams_) {
+        if (is_forward(id) == backward) continue;
+        const Position maker = first[static_cast<size_t>(id)];
+        if (maker == Position{}) {
+          place_store(id, backward);
+        } else {
+          store_at(id, maker, backward);
+        }
+      }
     }
   }
 
@@ -410,7 +440,7 @@ class Partitioner {
   }
 
   // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra,
-  // on a tie the last; else a tile program there; else a new one at the earliest point.
+  // on a tie the last; else such a tile program; else a new one at the earliest point.
   Position find_place(int value, Position earliest, Position deadline, bool backward) {
     Position best{};
     double least = kNever;
@@ -427,11 +457,18 @@ class Partitioner {
       }
     }
     if (least < kNever) return best;
-    for (const auto& [at, work] : out_.programs) {
-      const bool tile_program = at.level > 0 && (at.slot >= out_.order.boundary) == backward;
-      if (tile_program && !(at < earliest) && at < deadline) return at;
+    best = earliest;
+    for (auto it = out_.programs.lower_bound(earliest);
+         it != out_.programs.end() && it->first < deadline; ++it) {
+      const Position at = it->first;
+      if (at.level == 0 || (at.slot >= out_.order.boundary) != backward) continue;
+      const double extra = extra_loads(value, at, backward);
+      if (extra <= least) {
+        least = extra;
+        best = at;
+      }
     }
-    return earliest;
+    return best;
   }
 
   bool has_tiles_of(int k, const Shape& shape) const {
@@ -504,11 +541,12 @@ class Partitioner {
   Partition out_;
   std::unique_ptr<Schedule> schedule_;
   bool schedule_is_stale_ = false;
-  std::set<int> forward_stores_;
-  std::set<int> backward_stores_;
-  std::set<int> reductions_;
-  std::set<int> forward_needs_;      // forward tensors that backward products and calls read
-  std::set<int> backward_operands_;  // those of them that some program writes
+  Roots roots_;  // and what else must lie in memory, as it is found
+  std::set<int>& forward_stores_ = roots_.forward_stores;
+  std::set<int>& backward_stores_ = roots_.backward_stores;
+  const std::set<int>& reductions_ = roots_.reductions;
+  std::set<int> streams_;  // floating values that the first program to make them writes
+  std::set<int> kept_;     // forward values that are saved rather than made again
 };
 
 }  // namespace

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/made_again.h"
+
+#include <algorithm>
+#include <set>
+
+namespace coda {
+namespace {
+
+// Programs that are compared for one value, the first ones that make it: whether they gain does not
+// change with how many more there are, and the work stays linear in the depth of a model.
+constexpr size_t kPrograms = 3;
+
+class Finder {
+ public:
+  explicit Finder(const PhaseWork& phase)
+      : phase_(phase), graph_(*phase.graph), makers_(static_cast<size_t>(graph_.size())) {}
+
+  std::vector<int> worth_storing() {
+    find_makers();
+    std::vector<int> found;
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (makers_[static_cast<size_t>(id)].size() < 2 || phase_.in_memory(id)) continue;
+      if (is_view(id)) continue;
+      if (gain(id) <= 0) continue;
+      stored_.insert(id);
+      found.push_back(id);
+    }
+    return found;
+  }
+
+  std::vector<Position> first_makers() {
+    find_makers();
+    std::vector<Position> first;
+    for (const std::vector<Position>& makers : makers_)
+      first.push_back(makers.empty() ? Position{} : makers[0]);
+    return first;
+  }
+
+ private:
+  bool loads(int id, Position at) const {
+    return !phase_.is_own(id, at) && (stored_.contains(id) || phase_.in_memory(id));
+  }
+
+  // What is sliced or joined has no program of its own.
+  bool is_view(int id) const {
+    const Op op = graph_.node(id).op;
+    return op == Op::slice_columns || op == Op::concat_columns || op == Op::repeat_columns ||
+           op == Op::gather_rows;
+  }
+
+  void add_maker(int id, Position at) {
+    std::vector<Position>& makers = makers_[static_cast<size_t>(id)];
+    const auto place = std::lower_bound(makers.begin(), makers.end(), at);
+    if (place != makers.end() && *place == at) return;
+    makers.insert(place, at);
+    if (makers.size() > kPrograms) makers.pop_back();
+  }
+
+  // Which programs make a value as things stand: readers have larger ids than what they read.
+  void find_makers() {
+    for (const auto& [at, roots] : phase_.programs) {
+      for (int root : roots) add_maker(root, at);
+    }
+    for (int id = graph_.size() - 1; id >= 0; --id) {
+      const Node& n = graph_.node(id);
+      if (n.op == Op::matmul || makers_[static_cast<size_t>(id)].empty()) continue;
+      for (int operand : n.operands) {
+        if (!graph_.node(operand).shape.is_tensor()) continue;
+        for (const Position at : makers_[static_cast<size_t>(id)]) {
+          if (!loads(operand, at)) add_maker(operand, at);
+        }
+      }
+    }
+  }
+
+  // Bytes that are not moved if `id` is stored.
+  double gain(int id) const {
+    double bytes = -phase_.store_cost(id);
+    const std::vector<Position>& makers = makers_[static_cast<size_t>(id)];
+    // Of the phase's own values one program stays the maker.
+    for (size_t i = phase_.is_of_phase(id) ? 1 : 0; i < makers.size(); ++i) {
+      if (phase_.is_own(id, makers[i])) continue;
+      bytes += loaded(makers[i], -1) - loaded(makers[i], id);
+    }
+    return bytes;
+  }
+
+  // Bytes that a program loads, where `stored` lies in memory too.
+  double loaded(Position at, int stored) const {
+    double bytes = 0;
+    std::set<int> seen;
+    std::vector<int> pending = phase_.programs.at(at);
+    const std::set<int> roots(pending.begin(), pending.end());
+    while (!pending.empty()) {
+      const int id = pending.back();
+      pending.pop_back();
+      if (!seen.insert(id).second) continue;
+      if (id == stored || (loads(id, at) && !roots.contains(id))) {
+        bytes += phase_.bytes(id);
+        continue;
+      }
+      const Node& n = graph_.node(id);
+      if (n.op == Op::matmul) continue;
+      for (int operand : n.operands) {
+        if (graph_.node(operand).shape.is_tensor()) pending.push_back(operand);
+      }
+    }
+    return bytes;
+  }
+
+  const PhaseWork& phase_;
+  const Graph& graph_;
+  std::vector<std::vector<Position>> makers_;  // by node, ascending
+  std::set<int> stored_;                       // that were found
+};
+
+}  // namespace
+
+std::vector<int> worth_storing(const PhaseWork& phase) { return Finder(phase).worth_storing(); }
+
+std::vector<Position> first_makers(const PhaseWork& phase) { return Finder(phase).first_makers(); }
+
+}  // namespace coda
