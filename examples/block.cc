@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block as plain mathematics, x + swiglu(norm(x)·Wgᵀ, norm(x)·Wuᵀ)·Wdᵀ: compiled with its
 // gradients, printed, and run on the CPU.
+#include <coda/coda.h>
+
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <random>
 #include <vector>
-
-#include "coda/builders.h"
-#include "coda/compile.h"
-#include "coda/session.h"
-#include "cpu/cpu_backend.h"
 
 namespace {
 
@@ -35,35 +31,27 @@ void run() {
   request.outputs = {{"y", y}};
   request.seeds = {{y, dy}};
   request.gradients = {{x, "dx"}, {norm, "dnorm"}, {gate, "dgate"}, {up, "dup"}, {down, "ddown"}};
+  const auto backend = coda::make_backend("cpu");
   coda::CompileOptions options;
-  options.rates = coda::cpu_rates();
+  options.rates = backend->rates();
   options.sizes = {{"M", kTokens}};
   const coda::Compiled compiled = coda::compile(graph, request, options);
   std::printf("%s\n", coda::text(compiled.plan, options.sizes, options.rates).c_str());
 
-  // Inputs, parameters and outputs are the caller's memory, bound by name.
-  const auto backend = coda::cpu::make_cpu_backend();
+  // Inputs, parameters and outputs are bound by name; here the session makes them all.
   coda::Session session(compiled.plan, *backend, options.sizes);
-  std::map<std::string, std::vector<float>> memory;
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  for (const coda::PlanTensor& tensor : session.plan().tensors) {
-    if (!tensor.view_of.empty()) continue;  // lies in another one
-    const bool is_ours = tensor.role == coda::TensorRole::input ||
-                         tensor.role == coda::TensorRole::parameter ||
-                         tensor.role == coda::TensorRole::output;
-    if (!is_ours) continue;
-    const int64_t rows = tensor.decl.shape.rows.evaluate(options.sizes);
-    const int64_t cols = tensor.decl.shape.cols.evaluate(options.sizes);
-    std::vector<float>& values = memory[tensor.decl.name];
-    values.resize(static_cast<size_t>(rows * cols));
+  for (auto& [name, tensor] : session.allocate()) {
+    std::vector<float> values(static_cast<size_t>(tensor.size()));
     for (float& v : values) v = 0.1F * normal(random);
-    session.bind(tensor.decl.name, coda::dense_view(values.data(), coda::DType::f32, rows, cols));
+    tensor.set(values);
   }
   session.forward();
   session.backward();
-  std::printf("y[0, 0] = %g, dx[0, 0] = %g, dgate[0, 0] = %g\n", memory["y"][0], memory["dx"][0],
-              memory["dgate"][0]);
+  for (const char* name : {"y", "dx", "dgate"}) {
+    std::printf("%s[0, 0] = %g\n", name, session.tensor(name).floats()[0]);
+  }
 }
 
 }  // namespace

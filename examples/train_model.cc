@@ -8,7 +8,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "train/generate.h"
-#include "train/trainer.h"
+#include "train/model_trainer.h"
 
 namespace {
 
@@ -41,9 +41,9 @@ void run() {
   settings.schedule = {.peak = 1e-2, .floor = 1e-3, .warmup_steps = 10, .total_steps = 300};
 
   const auto backend = coda::cpu::make_cpu_backend();
-  coda::train::Trainer trainer(settings, tokens, *backend);
+  coda::train::ModelTrainer trainer(settings, tokens, *backend);
   while (trainer.step_count < settings.schedule.total_steps) {
-    const coda::train::StepReport report = trainer.step();
+    const coda::StepReport report = trainer.step();
     if (trainer.step_count % 50 == 0) {
       std::printf("step %3lld  loss %.4f\n", static_cast<long long>(trainer.step_count),
                   report.loss);

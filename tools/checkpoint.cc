@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint.h"
 
+#include "coda/models.h"
 #include "io/model_config.h"
-#include "models/build_model.h"
 #include "train/checkpoint.h"
+#include "train/stored_weights.h"
 
 namespace coda::tools {
 
@@ -17,7 +18,7 @@ LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions&
   LoadedModel loaded;
   // Before a plan is made, which may take long: weights that are missing or do not fit are found.
   const auto model = build_model(checkpoint.config, {.storage = options.storage, .positions = 1});
-  loaded.weights = train::load_weights(*model, checkpoint.stored);
+  loaded.weights = load_weights(*model, checkpoint.stored);
   loaded.runner = std::make_unique<train::ModelRunner>(checkpoint.config, options, backend);
   loaded.runner->bind(loaded.weights);
   return loaded;

@@ -8,8 +8,8 @@
 
 #include "coda/backend.h"
 #include "coda/dtype.h"
+#include "coda/model_config.h"
 #include "io/safetensors.h"
-#include "models/config.h"
 #include "train/model_runner.h"
 
 namespace coda::tools {
@@ -23,7 +23,7 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder);
 
 // A runner of the checkpoint's model, with its weights.
 struct LoadedModel {
-  train::Weights weights;
+  Weights weights;
   std::unique_ptr<train::ModelRunner> runner;
 };
 LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions& options,

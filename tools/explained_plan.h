@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coda/compile.h"
-#include "models/model_graph.h"
+#include "coda/models.h"
 
 namespace coda::tools {
 

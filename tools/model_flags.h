@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "models/config.h"
+#include "coda/model_config.h"
 
 namespace CLI {
 class App;

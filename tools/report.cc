@@ -104,8 +104,8 @@ void print_compression(const io::TokenSplit& data, double bits) {
              static_cast<double>(*of_both - *of_training) * per_byte);
 }
 
-void print_fusion(const train::TrainSettings& settings, train::Weights& weights,
-                  const io::Tokens& tokens, Backend& backend) {
+void print_fusion(const train::TrainSettings& settings, Weights& weights, const io::Tokens& tokens,
+                  Backend& backend) {
   constexpr int kRounds = 9;
   std::array<Measured, 2> measured;  // fused, unfused
   std::array<std::unique_ptr<train::ModelRunner>, 2> runners;

@@ -5,7 +5,7 @@
 
 #include "coda/backend.h"
 #include "io/text_data.h"
-#include "train/trainer.h"
+#include "train/model_trainer.h"
 
 namespace coda::tools {
 
@@ -14,7 +14,7 @@ namespace coda::tools {
 void print_compression(const io::TokenSplit& data, double bits);
 
 // Times steps of the fused and of the unfused plan, in turns, and prints medians and bytes moved.
-void print_fusion(const train::TrainSettings& settings, train::Weights& weights,
-                  const io::Tokens& tokens, Backend& backend);
+void print_fusion(const train::TrainSettings& settings, Weights& weights, const io::Tokens& tokens,
+                  Backend& backend);
 
 }  // namespace coda::tools

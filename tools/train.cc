@@ -12,12 +12,12 @@
 
 #include "checkpoint.h"
 #include "coda/error.h"
+#include "coda/models.h"
 #include "commands.h"
 #include "data_flags.h"
 #include "flag_values.h"
 #include "io/model_config.h"
 #include "model_flags.h"
-#include "models/build_model.h"
 #include "train/run_lock.h"
 #include "train_run.h"
 
@@ -45,7 +45,7 @@ struct TrainFlags {
   double rate = 4e-3;
   double final_rate = 0.1;
   int64_t warmup = -1;  // a tenth of the steps, at most 100
-  train::AdamWOptions adamw{.beta2 = 0.98};
+  AdamWOptions adamw{.beta2 = 0.98};
   double clip = 1;
   int64_t save_every = 200;
   int64_t eval_every = 0;

@@ -37,11 +37,11 @@ std::vector<int32_t> bytes_of(const std::string& text) {
 }
 
 // Views of the trainer's state; they stay valid while the trainer lives.
-std::vector<train::CheckpointTensor> tensors_of(train::Trainer& trainer) {
+std::vector<train::CheckpointTensor> tensors_of(train::ModelTrainer& trainer) {
   std::vector<train::CheckpointTensor> tensors;
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
-    train::WeightTensor& w = trainer.weights[i];
-    train::Moments& moments = trainer.moments[i];
+    WeightTensor& w = trainer.weights[i];
+    Moments& moments = trainer.moments[i];
     tensors.push_back({w.name, w.shape, w.values, moments.m, moments.v, w.bf16});
   }
   return tensors;
@@ -100,7 +100,7 @@ class Run {
       return;
     }
     if (!plan_.init.empty()) {
-      trainer_.weights = train::load_weights(trainer_.model(), io::open_model_weights(plan_.init));
+      load_weights(plan_.init, trainer_.weights);
       trainer_.restored();
     }
     save();
@@ -128,7 +128,7 @@ class Run {
 
   void step() {
     naming_the_last_checkpoint([this] {
-      const train::StepReport report = trainer_.step();
+      const StepReport report = trainer_.step();
       plan_.state.train_losses.push_back({trainer_.step_count, report.loss});
       progress_.step(trainer_.step_count, report.loss);
     });
@@ -242,7 +242,7 @@ class Run {
 
   RunPlan plan_;
   std::unique_ptr<Backend> backend_;
-  train::Trainer trainer_;
+  train::ModelTrainer trainer_;
   std::unique_ptr<train::ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;

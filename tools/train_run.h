@@ -8,7 +8,7 @@
 
 #include "io/text_data.h"
 #include "train/checkpoint.h"
-#include "train/trainer.h"
+#include "train/model_trainer.h"
 
 namespace coda::tools {
 

@@ -2,6 +2,7 @@
 // All of the library's public headers.
 #pragma once
 
+#include "coda/adamw.h"
 #include "coda/api.h"
 #include "coda/backend.h"
 #include "coda/builders.h"
@@ -12,11 +13,17 @@
 #include "coda/elementwise.h"
 #include "coda/error.h"
 #include "coda/float16.h"
+#include "coda/gradient_clip.h"
 #include "coda/graph.h"
+#include "coda/model_config.h"
+#include "coda/models.h"
 #include "coda/plan.h"
 #include "coda/program.h"
 #include "coda/program_builder.h"
 #include "coda/rates.h"
+#include "coda/schedule.h"
 #include "coda/session.h"
 #include "coda/tensor.h"
+#include "coda/trainer.h"
 #include "coda/version.h"
+#include "coda/weights.h"

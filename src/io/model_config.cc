@@ -7,7 +7,7 @@
 
 #include "base/file_error.h"
 #include "coda/error.h"
-#include "models/build_model.h"
+#include "coda/models.h"
 
 namespace coda::io {
 namespace {

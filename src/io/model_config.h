@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "coda/dtype.h"
-#include "models/config.h"
+#include "coda/model_config.h"
 
 namespace coda::io {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/build_model.h"
+#include "coda/models.h"
 
 #include "models/gpt2.h"
 #include "models/llama.h"

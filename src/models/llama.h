@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "models/config.h"
-#include "models/model_graph.h"
+#include "coda/model_config.h"
+#include "coda/models.h"
 
 namespace coda {
 

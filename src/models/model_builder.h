@@ -7,7 +7,7 @@
 #include <string>
 
 #include "coda/builders.h"
-#include "models/model_graph.h"
+#include "coda/models.h"
 
 namespace coda {
 

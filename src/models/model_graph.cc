@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/model_graph.h"
+#include "coda/models.h"
 
 #include <cmath>
 #include <numbers>

@@ -13,6 +13,7 @@
 #include "runtime/aligned_buffer.h"
 #include "runtime/arena.h"
 #include "runtime/overlap.h"
+#include "runtime/plan_programs.h"
 #include "runtime/why_unfit.h"
 
 namespace coda {
@@ -92,7 +93,6 @@ struct Session::Impl {
   // The block's part of a tensor that block 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
   void place_own();
-  void announce(Backend& backend) const;
   void run(PreparedPhase& phase, const char* name);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
   int slot_of(std::string_view name) const;
@@ -143,7 +143,7 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
   spends_saved_ = coda::spends_saved(plan_);
   own_ = backend.allocate(static_cast<size_t>(arena_.total_bytes()), "a plan's own tensors");
   place_own();
-  announce(backend);
+  backend.announce(programs_of(plan_, sizes_));
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
   share_scratch();
@@ -212,26 +212,6 @@ void Session::Impl::place_own() {
 bool Session::Impl::owns(std::string_view name) const {
   const PlanTensor& tensor = *memory_[owner_of(slot_of(name))].tensor;
   return !is_callers(tensor.role) || arena_.results.contains(tensor.decl.name);
-}
-
-void Session::Impl::announce(Backend& backend) const {
-  std::vector<AnnouncedProgram> programs;
-  for (const auto* steps : {&plan_.forward, &plan_.backward}) {
-    for (const PlanStep& step : *steps) {
-      // A loop's last block may be shorter than the others.
-      std::set<DimValues> sizes{sizes_in(step.loop)};
-      if (step.loop >= 0) {
-        const RowLoop& loop = plan_.loops[step.loop];
-        sizes.insert(sizes_of_block(loop, sizes_, blocks_of(loop, sizes_) - 1));
-      }
-      for (const DimValues& values : sizes) {
-        if (const auto* program = std::get_if<Program>(&step.work))
-          programs.push_back({program, values});
-        if (step.later) programs.push_back({&*step.later, values});
-      }
-    }
-  }
-  backend.announce(programs);
 }
 
 void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend,
@@ -337,8 +317,9 @@ void Session::Impl::bind(std::string_view name, const TensorView& view) {
   const std::string why = why_not_bound(name, view);
   require(why.empty(), why);
   Memory& memory = memory_[slot_of(name)];
-  memory.view = view;
   memory.kept = {};
+  if (memory.view.data == view.data && memory.view.row_stride == view.row_stride) return;
+  memory.view = view;
   forward_.is_stale = backward_.is_stale = true;
 }
 

@@ -2,7 +2,7 @@
 // AdamW by blocks that stay in the first-level cache between the update and the rounding to bf16.
 // Plain loops, which the compiler vectorises; products are not contracted into sums (standard C++),
 // so every element sees the same roundings.
-#include "train/adamw.h"
+#include "coda/adamw.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "coda/error.h"
 #include "coda/float16.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 constexpr size_t kBlock = 2048;  // elements; 4 arrays of 8 KiB
@@ -97,4 +97,4 @@ void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& option
   }
 }
 
-}  // namespace coda::train
+}  // namespace coda

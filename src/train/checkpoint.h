@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "models/config.h"
+#include "coda/model_config.h"
 #include "train/run_state.h"
 
 namespace coda::train {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The global norm by blocks: each block's sum is made by one thread, and the blocks are added in
 // their order.
-#include "train/gradient_clip.h"
+#include "coda/gradient_clip.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 constexpr size_t kBlock = 16384;  // elements; part of what makes the bits
@@ -53,4 +53,4 @@ double clip_scale(double norm, double largest) {
   return largest > 0 ? std::min(1.0, largest / (norm + kEps)) : 1.0;
 }
 
-}  // namespace coda::train
+}  // namespace coda

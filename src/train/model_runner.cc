@@ -20,16 +20,19 @@ bool has_tensor(const Plan& plan, std::string_view name) {
 
 }  // namespace
 
-TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
+void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
   // Rows of the longest tensors are numbered with 31 bits.
-  require(options.batch <= INT32_MAX / options.sequence,
-          std::to_string(options.batch) + " sequences of " + std::to_string(options.sequence) +
+  require(batch <= INT32_MAX / sequence,
+          std::to_string(batch) + " sequences of " + std::to_string(sequence) +
               " tokens are more than 2^31 tokens at once: choose a smaller --batch");
   const int64_t longest = longest_sequence_of(config);
-  require(options.sequence <= longest, "sequences of " + std::to_string(options.sequence) +
-                                           " tokens are longer than the model allows (" +
-                                           std::to_string(longest) +
-                                           "): choose a smaller --sequence");
+  require(sequence <= longest, "sequences of " + std::to_string(sequence) +
+                                   " tokens are longer than the model allows (" +
+                                   std::to_string(longest) + "): choose a smaller --sequence");
+}
+
+TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
+  check_sizes(config, options.batch, options.sequence);
   TaskGraph task;
   task.model = build_model(config, {.storage = options.storage, .positions = options.sequence});
   ModelGraph& model = *task.model;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "coda/models.h"
 #include "coda/session.h"
-#include "models/build_model.h"
-#include "train/weights.h"
+#include "coda/weights.h"
 
 namespace coda::train {
 
@@ -39,6 +39,8 @@ struct TaskGraph {
   CompileRequest request;
   CompileOptions options;
 };
+// Throws Error if there are too many tokens at once, or more than the model allows in a sequence.
+void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence);
 TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options);
 
 class ModelRunner {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warm-up and cosine.
-#include "train/schedule.h"
+#include "coda/schedule.h"
 
 #include <cmath>
 #include <numbers>
@@ -8,7 +8,7 @@
 
 #include "coda/error.h"
 
-namespace coda::train {
+namespace coda {
 
 void check_schedule(const Schedule& schedule) {
   require(std::isfinite(schedule.peak) && schedule.floor >= 0 && schedule.floor <= schedule.peak,
@@ -32,4 +32,4 @@ double learning_rate(const Schedule& schedule, int64_t step) {
          (schedule.peak - schedule.floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/trainer.h"
+#include "coda/trainer.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "coda/error.h"
-#include "io/batches.h"
-#include "train/gradient_clip.h"
+#include "coda/gradient_clip.h"
+#include "train/gradient_session.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
-RunnerOptions runner_options(const TrainSettings& s) {
-  return {.task = Task::gradients,
-          .storage = s.storage,
-          .batch = s.batch,
-          .sequence = s.sequence,
-          .accumulate = s.accumulate > 1,
-          .loss_rows = s.loss_rows};
-}
-
-constexpr const char* kRemedy = " not finite (lower --lr, raise --warmup, or look at the data)";
+constexpr const char* kRemedy =
+    " not finite (lower the learning rate, lengthen the warm-up, or look at the data)";
 
 void require_finite(double value, const char* what, int64_t step) {
   require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
@@ -28,17 +20,22 @@ void require_finite(double value, const char* what, int64_t step) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainSettings& settings, const io::Tokens& tokens, Backend& backend)
-    : settings_(settings),
-      tokens_(tokens),
-      runner_(settings.model, runner_options(settings), backend),
-      ids_(static_cast<size_t>(settings.batch * settings.sequence)),
-      targets_(ids_.size()) {
-  check_schedule(settings.schedule);
-  check_adamw(settings.adamw);
-  require(settings.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
-                                  std::to_string(settings.clip));
-  weights = initial_weights(runner_.model(), settings.seed);
+struct Trainer::Impl {
+  TrainOptions options;
+  GradientSession gradients;
+};
+
+Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
+                 const TrainOptions& options)
+    : weights(std::move(given)) {
+  check_schedule(options.schedule);
+  check_adamw(options.adamw);
+  require(options.accumulate >= 1,
+          "a step has at least one pass, not " + std::to_string(options.accumulate));
+  require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
+                                 std::to_string(options.clip));
+  impl_ = std::make_unique<Impl>(
+      Impl{options, GradientSession(graph, loss, weights, backend, options)});
   for (const WeightTensor& w : weights) {
     moments.push_back(
         {std::vector<float>(w.values.size(), 0.0F), std::vector<float>(w.values.size(), 0.0F)});
@@ -46,38 +43,49 @@ Trainer::Trainer(const TrainSettings& settings, const io::Tokens& tokens, Backen
   restored();
 }
 
+Trainer::~Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+
 void Trainer::restored() {
   for (WeightTensor& w : weights) w.round();
-  runner_.bind(weights);
+  impl_->gradients.bind_weights(weights);
 }
 
-void Trainer::require_sound() {
+void Trainer::bind(const TensorMap& constants) { impl_->gradients.bind_constants(constants); }
+
+double Trainer::loss(const TensorMap& batch) { return impl_->gradients.forward(batch); }
+
+void Trainer::require_sound(const TensorMap& batch) {
   const std::string when = "after step " + std::to_string(step_count) + ": ";
   for (const WeightTensor& w : weights) {
     const bool is_finite = std::all_of(w.values.begin(), w.values.end(),
                                        [](float value) { return std::isfinite(value); });
     require(is_finite, when + "the values of " + w.name + " are" + kRemedy);
   }
-  io::sample_batch(tokens_, settings_.seed, step_count, 0, settings_.sequence, ids_, targets_);
-  runner_.forward(ids_, targets_);
-  require(std::isfinite(runner_.loss()), when + "the loss is" + kRemedy);
+  require(std::isfinite(loss(batch)), when + "the loss is" + kRemedy);
 }
 
-StepReport Trainer::step() {
-  const double rate = learning_rate(settings_.schedule, step_count);
-  const std::vector<std::span<float>>& gradients = runner_.gradients();
-  if (settings_.accumulate > 1) {
-    for (const std::span<float>& g : gradients) std::fill(g.begin(), g.end(), 0.0F);
-  }
+StepReport Trainer::step(const TensorMap& batch) {
+  require(impl_->options.accumulate == 1,
+          "a step of " + std::to_string(impl_->options.accumulate) +
+              " passes needs a batch for each: call step() with a function");
+  return step([&batch](int64_t) { return batch; });
+}
+
+StepReport Trainer::step(const Batches& batch) {
+  const TrainOptions& options = impl_->options;
+  GradientSession& session = impl_->gradients;
+  const double rate = learning_rate(options.schedule, step_count);
+  session.clear_gradients();
   StepReport report{.rate = rate};
-  for (int64_t pass = 0; pass < settings_.accumulate; ++pass) {
-    io::sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch,
-                     settings_.sequence, ids_, targets_);
-    runner_.forward(ids_, targets_);
-    require_finite(runner_.loss(), "loss", step_count + 1);
-    report.loss += runner_.loss() / static_cast<double>(settings_.accumulate);
-    runner_.backward(1.0F / static_cast<float>(settings_.accumulate));
+  for (int64_t pass = 0; pass < options.accumulate; ++pass) {
+    const double loss = session.forward(batch(pass));
+    require_finite(loss, "loss", step_count + 1);
+    report.loss += loss / static_cast<double>(options.accumulate);
+    session.backward(1.0F / static_cast<float>(options.accumulate));
   }
+  const std::vector<std::span<float>>& gradients = session.gradients();
   report.norm =
       global_norm(std::vector<std::span<const float>>(gradients.begin(), gradients.end()));
   require_finite(report.norm, "gradients' norm", step_count + 1);
@@ -87,10 +95,16 @@ StepReport Trainer::step() {
     WeightTensor& w = weights[i];
     tensors.push_back({w.values, moments[i].m, moments[i].v, gradients[i], w.bf16, w.decays});
   }
-  adamw_step(tensors, settings_.adamw, rate, step_count + 1,
-             clip_scale(report.norm, settings_.clip));
+  adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(report.norm, options.clip));
+  session.refresh(weights);
   ++step_count;
   return report;
 }
 
-}  // namespace coda::train
+Tensor Trainer::tensor(std::string_view name) const {
+  return impl_->gradients.session().tensor(name);
+}
+
+const Session& Trainer::session() const { return impl_->gradients.session(); }
+
+}  // namespace coda

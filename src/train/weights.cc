@@ -1,19 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/weights.h"
+#include "coda/weights.h"
 
+#include <algorithm>
+
+#include "coda/backend.h"
+#include "coda/error.h"
 #include "coda/float16.h"
+#include "train/stored_weights.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
-// As the graph's parameters, with values not yet set.
+// With values not yet set.
+WeightTensor empty_weight(const std::string& name, std::vector<int64_t> shape, const Node& node) {
+  require(node.dtype == DType::f32 || node.dtype == DType::bf16,
+          "parameter '" + name + "' is " + std::string(name_of(node.dtype)) +
+              ": weights are kept as f32 or bf16");
+  require(node.shape.rows.is_constant() && node.shape.cols.is_constant(),
+          "parameter '" + name + "' " + node.shape.text() + ": its sizes must be numbers");
+  WeightTensor w;
+  w.name = name;
+  w.shape = std::move(shape);
+  w.rows = node.shape.rows.constant();
+  w.cols = node.shape.cols.constant();
+  w.values.resize(static_cast<size_t>(w.rows * w.cols));
+  if (node.dtype == DType::bf16) w.bf16.resize(w.values.size());
+  return w;
+}
+
 Weights empty_weights(const ModelGraph& model) {
   Weights weights;
   for (const ModelParameter& p : model.parameters) {
-    WeightTensor w{p.name, p.shape, p.rows(), p.cols(), p.decays, {}, {}};
-    w.values.resize(static_cast<size_t>(p.count()));
-    if (model.graph.node(p.value.id).dtype == DType::bf16) w.bf16.resize(w.values.size());
-    weights.push_back(std::move(w));
+    WeightTensor& w =
+        weights.emplace_back(empty_weight(p.name, p.shape, model.graph.node(p.value.id)));
+    w.decays = p.decays;
   }
   return weights;
 }
@@ -35,6 +55,25 @@ void WeightTensor::round() {
   for (size_t i = 0; i < bf16.size(); ++i) bf16[i] = bf16_from_float(values[i]);
 }
 
+Weights initial_weights(const Graph& graph, uint64_t seed, double deviation) {
+  Weights weights;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op != Op::input || node.kind != InputKind::parameter) continue;
+    const bool is_vector = node.shape.is_vector();
+    std::vector<int64_t> shape{node.shape.rows.constant(), node.shape.cols.constant()};
+    if (node.shape.rows.is(1)) shape.erase(shape.begin());
+    WeightTensor w = empty_weight(node.name, shape, node);
+    w.decays = !is_vector;
+    ModelParameter parameter{.name = node.name, .shape = shape, .value = {}};
+    parameter.deviation = is_vector ? 0 : deviation;
+    initialize(parameter, seed, w.values);
+    w.round();
+    weights.push_back(std::move(w));
+  }
+  return weights;
+}
+
 Weights initial_weights(const ModelGraph& model, uint64_t seed) {
   Weights weights = empty_weights(model);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -44,12 +83,51 @@ Weights initial_weights(const ModelGraph& model, uint64_t seed) {
   return weights;
 }
 
+WeightTensor& find_weight(Weights& weights, std::string_view name) {
+  const auto found = std::find_if(weights.begin(), weights.end(),
+                                  [&](const WeightTensor& w) { return w.name == name; });
+  require(found != weights.end(), "there is no weight named '" + std::string(name) + "'");
+  return *found;
+}
+
+TensorMap tensors_of(Weights& weights, Backend& backend) {
+  TensorMap tensors;
+  for (WeightTensor& w : weights) {
+    Tensor tensor(w.view());
+    if (!backend.is_on_host()) {
+      tensor = Tensor(w.view().dtype, w.rows, w.cols, backend);
+      tensor.copy_from(w.view());
+    }
+    tensors.emplace(w.name, tensor);
+  }
+  return tensors;
+}
+
+void save_weights(const std::filesystem::path& file, const Weights& weights) {
+  io::write_safetensors(file, stored_form(weights));
+}
+
+void load_weights(const std::filesystem::path& file_or_folder, Weights& weights) {
+  load_weights(std::filesystem::is_directory(file_or_folder)
+                   ? io::open_model_weights(file_or_folder)
+                   : io::open_safetensors(file_or_folder),
+               weights);
+}
+
+void load_weights(const io::StoredTensors& stored, Weights& weights) {
+  std::vector<std::vector<float>> loaded;
+  for (const WeightTensor& w : weights) {
+    io::read_floats(find(stored, w.name), w.shape, loaded.emplace_back(w.values.size()));
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    weights[i].values = std::move(loaded[i]);
+    weights[i].round();
+  }
+}
+
 Weights load_weights(const ModelGraph& model, const io::StoredTensors& stored) {
   Weights weights = empty_weights(model);
-  for (WeightTensor& w : weights) {
-    io::read_floats(find(stored, w.name), w.shape, w.values);
-    w.round();
-  }
+  load_weights(stored, weights);
   return weights;
 }
 
@@ -61,4 +139,4 @@ std::vector<io::TensorToWrite> stored_form(const Weights& weights) {
   return tensors;
 }
 
-}  // namespace coda::train
+}  // namespace coda

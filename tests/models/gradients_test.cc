@@ -6,9 +6,9 @@
 #include <cmath>
 #include <random>
 
+#include "coda/models.h"
 #include "grad/differentiate.h"
 #include "ir/evaluate_graph.h"
-#include "models/build_model.h"
 #include "models/llama.h"
 #include "models/model_data.h"
 

@@ -3,9 +3,9 @@
 // parameter's gradient from the same checkpoint.
 #include <gtest/gtest.h>
 
+#include "coda/models.h"
 #include "grad/differentiate.h"
 #include "ir/evaluate_graph.h"
-#include "models/build_model.h"
 #include "models/hf_case.h"
 #include "models/hf_reference.h"
 #include "models/model_data.h"

@@ -7,6 +7,7 @@
 #include "models/hf_case.h"
 #include "models/hf_reference.h"
 #include "train/model_runner.h"
+#include "train/stored_weights.h"
 
 namespace coda {
 namespace {
@@ -55,7 +56,7 @@ class Judged {
                                                                         .accumulate = accumulate,
                                                                         .fuse = fuse},
                                                    *backend_);
-    weights_ = train::load_weights(runner_->model(), judge_.weights);
+    weights_ = load_weights(runner_->model(), judge_.weights);
     runner_->bind(weights_);
     runner_->forward(judge_.ids("tokens"), judge_.ids("targets"));
     return *runner_;
@@ -64,7 +65,7 @@ class Judged {
   HfCase judge_;
   std::unique_ptr<Backend> backend_ = cpu::make_cpu_backend({.threads = 1});
   std::unique_ptr<train::ModelRunner> runner_;
-  train::Weights weights_;
+  Weights weights_;
 };
 
 TEST(Parity, CompiledPlansGiveWhatTransformersGives) {

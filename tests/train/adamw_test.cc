@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW against PyTorch's formulas in float64, over several steps and ragged sizes; the bf16 copy
 // to the bit; the same bits for any number of threads.
-#include "train/adamw.h"
+#include "coda/adamw.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

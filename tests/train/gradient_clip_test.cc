@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The global norm against a plain float64 sum, its bits for any number of threads, and PyTorch's
 // clipping factor.
-#include "train/gradient_clip.h"
+#include "coda/gradient_clip.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rate's shape: up in a line, down in half a cosine, and where it starts, turns and
 // ends.
-#include "train/schedule.h"
+#include "coda/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

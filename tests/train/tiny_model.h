@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "coda/model_config.h"
 #include "io/text_data.h"
-#include "models/config.h"
-#include "train/trainer.h"
+#include "train/model_trainer.h"
 
 namespace coda::train {
 

@@ -1,195 +1,222 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on the CPU backend: it learns, passes add up to one large batch, and bits depend on
-// neither threads nor interruptions.
-#include "train/trainer.h"
+// Training a graph of one's own: it learns, passes add up to one large batch, a backend with memory
+// of its own trains the same, what is wrong with weights and batches is said at once, and weights
+// come back from a file.
+#include "coda/trainer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
-#include <utility>
 
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
-#include "train/tiny_model.h"
+#include "io/temp_folder.h"
+#include "runtime/far_backend.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
-TEST(Trainer, LearnsATextThatFollowsARule) {
-  const io::Tokens text = counting_text(500);
-  const auto backend = cpu::make_cpu_backend({.threads = 1});
-  for (DType storage : {DType::f32, DType::bf16}) {
-    SCOPED_TRACE(std::string(name_of(storage)));
-    TrainSettings settings = tiny_settings();
-    settings.storage = storage;
-    Trainer trainer(settings, text, *backend);
-    const double first = trainer.step().loss;
-    double last = 0;
-    while (trainer.step_count < settings.schedule.total_steps) last = trainer.step().loss;
-    EXPECT_NEAR(first, std::log(256), 0.3);  // it starts knowing nothing
-    EXPECT_LT(last, 0.6 * first);
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int64_t kRows = 16;
+
+// relu(x · W1ᵀ + b) · W2ᵀ is to be t: the mean of squared differences.
+struct Net {
+  Graph graph;
+  DType storage;
+  Value x = graph.input("x", {"M", 3});
+  Value t = graph.input("t", {"M", 1});
+  Value w1 = graph.parameter("w1", {32, 3}, storage);
+  Value b = graph.parameter("b", {1, 32});
+  Value w2 = graph.parameter("w2", {2, 32}, storage);
+  Value y = row_sum(linear(maximum(linear(x, w1) + b, 0.0), w2));
+  Value loss = col_sum((y - t) * (y - t)) * graph.reciprocal_dim("M");
+
+  explicit Net(DType storage = DType::f32) : storage(storage) {}
+};
+
+// Rows of "|a - b| + c", another set for each pass.
+TensorMap batch_of(int64_t pass, int64_t rows = kRows) {
+  std::vector<float> x;
+  std::vector<float> t;
+  for (int64_t i = pass * rows; i < (pass + 1) * rows; ++i) {
+    const float a = std::sin(static_cast<float>(i));
+    const float b = std::cos(static_cast<float>(3 * i));
+    const float c = std::sin(static_cast<float>(7 * i));
+    x.insert(x.end(), {a, b, c});
+    t.push_back(std::abs(a - b) + c);
   }
+  TensorMap batch = {{"x", Tensor(DType::f32, rows, 3)}, {"t", Tensor(DType::f32, rows, 1)}};
+  batch.at("x").set(x);
+  batch.at("t").set(t);
+  return batch;
 }
 
-TEST(Trainer, PassesAddUpToTheStepOfOneLargeBatch) {
-  const io::Tokens text = counting_text(500);
-  const auto backend = cpu::make_cpu_backend({.threads = 1});
-  TrainSettings settings = tiny_settings();
-  Trainer whole(settings, text, *backend);
-  settings.batch = 1;
-  settings.accumulate = 4;
-  Trainer parts(settings, text, *backend);
-  for (int i = 0; i < 3; ++i) {
-    const StepReport a = whole.step();
-    const StepReport b = parts.step();
-    EXPECT_NEAR(a.loss, b.loss, 1e-4 * a.loss);
-    EXPECT_NEAR(a.norm, b.norm, 1e-3 * a.norm);
-  }
+TrainOptions options_of(int64_t rows = kRows, int64_t accumulate = 1) {
+  TrainOptions options;
+  options.sizes = {{"M", rows}};
+  options.accumulate = accumulate;
+  options.schedule = {.peak = 2e-2, .floor = 1e-3, .warmup_steps = 5, .total_steps = 200};
+  options.adamw.weight_decay = 0.01;
+  return options;
 }
 
-TEST(Trainer, GivesTheSameBitsForAnyNumberOfThreads) {
-  const io::Tokens text = counting_text(500);
-  const TrainSettings settings = tiny_settings();
-  const auto one = cpu::make_cpu_backend({.threads = 1});
-  const auto three = cpu::make_cpu_backend({.threads = 3});
-  Trainer a(settings, text, *one);
-  Trainer b(settings, text, *three);
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(a.step().loss, b.step().loss);
-  }
-  for (size_t i = 0; i < a.weights.size(); ++i) {
-    EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
-  }
+Trainer trainer_of(const Net& net, Backend& backend, const TrainOptions& options) {
+  return {net.graph, net.loss, initial_weights(net.graph, 3, 0.3), backend, options};
 }
 
-TEST(Trainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
-  const io::Tokens text = counting_text(500);
-  const auto backend = cpu::make_cpu_backend({.threads = 1});
-  TrainSettings settings = tiny_settings();
-  settings.storage = DType::bf16;
-  Trainer whole(settings, text, *backend);
-  for (int i = 0; i < 4; ++i) whole.step();
-  Trainer resumed(settings, text, *backend);
-  resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
-  resumed.step_count = whole.step_count;
-  resumed.restored();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
-  for (size_t i = 0; i < whole.weights.size(); ++i) {
-    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+std::string refusal(auto&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
   }
+  return "no error";
 }
 
-// Logits in blocks of 64 of 96 tokens, in one pass and added up over two.
-TEST(Trainer, BlocksOfTheLogitsTrainAlike) {
-  const io::Tokens text = counting_text(500);
+TEST(Trainer, LearnsWithAGraphOfOnesOwn) {
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   for (const DType storage : {DType::f32, DType::bf16}) {
-    for (const int64_t accumulate : {1, 2}) {
-      SCOPED_TRACE(std::string(name_of(storage)) + ", passes " + std::to_string(accumulate));
-      TrainSettings settings = tiny_settings();
-      settings.storage = storage;
-      settings.accumulate = accumulate;
-      settings.loss_rows = 0;
-      Trainer whole(settings, text, *backend);
-      settings.loss_rows = 64;
-      Trainer blocks(settings, text, *backend);
-      ASSERT_EQ(blocks.session().plan().loops.size(), 1U);
-      EXPECT_TRUE(whole.session().plan().loops.empty());
-      const double tolerance = storage == DType::f32 ? 1e-4 : 1e-2;
-      for (int i = 0; i < 5; ++i) {
-        const StepReport a = whole.step();
-        const StepReport b = blocks.step();
-        EXPECT_NEAR(a.loss, b.loss, tolerance * a.loss);
-        EXPECT_NEAR(a.norm, b.norm, 10 * tolerance * a.norm);
-      }
-    }
+    const Net net(storage);
+    TrainOptions options = options_of();
+    options.storage = storage;
+    options.outputs = {{"y", net.y}};
+    Trainer trainer = trainer_of(net, *backend, options);
+    const double first = trainer.loss(batch_of(0));
+    EXPECT_EQ(trainer.step(batch_of(0)).loss, first);  // before the update
+    while (trainer.step_count < 200) trainer.step(batch_of(trainer.step_count % 8));
+    EXPECT_LT(trainer.loss(batch_of(0)), 0.03 * first) << name_of(storage);
+    trainer.require_sound(batch_of(0));
+    EXPECT_EQ(trainer.tensor("y").rows(), kRows);
   }
 }
 
-TEST(Trainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestoredState) {
-  const io::Tokens text = counting_text(500);
-  const auto one = cpu::make_cpu_backend({.threads = 1});
-  const auto three = cpu::make_cpu_backend({.threads = 3});
-  TrainSettings settings = tiny_settings();
-  settings.loss_rows = 64;
-  Trainer whole(settings, text, *one);
-  for (int i = 0; i < 3; ++i) whole.step();
-  Trainer resumed(settings, text, *three);
+TEST(Trainer, PassesAddUpToOneLargeBatch) {
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const Net net;
+  Trainer whole = trainer_of(net, *backend, options_of(4 * kRows));
+  Trainer parts = trainer_of(net, *backend, options_of(kRows, 4));
+  for (int i = 0; i < 3; ++i) {
+    const StepReport a = whole.step(batch_of(0, 4 * kRows));
+    const StepReport b = parts.step([](int64_t pass) { return batch_of(pass); });
+    EXPECT_NEAR(a.loss, b.loss, 1e-5 * a.loss);
+    EXPECT_NEAR(a.norm, b.norm, 1e-4 * a.norm);
+  }
+  EXPECT_THAT(refusal([&] { parts.step(batch_of(0)); }), HasSubstr("4 passes"));
+}
+
+// Memory that the host cannot read: weights, batches and gradients are copied.
+TEST(Trainer, ABackendWithItsOwnMemoryTrainsTheSame) {
+  const Net net;
+  ReferenceBackend here;
+  FarBackend far;
+  for (const int64_t accumulate : {1, 2}) {
+    Trainer a = trainer_of(net, here, options_of(kRows, accumulate));
+    Trainer b = trainer_of(net, far, options_of(kRows, accumulate));
+    for (int i = 0; i < 4; ++i) {
+      const Trainer::Batches batches = [&](int64_t pass) { return batch_of(i + pass); };
+      EXPECT_EQ(a.step(batches).loss, b.step(batches).loss);
+    }
+    for (size_t i = 0; i < a.weights.size(); ++i)
+      EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
+  }
+}
+
+TEST(Trainer, GoesOnFromARestoredStateBitForBit) {
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const Net net(DType::bf16);
+  Trainer whole = trainer_of(net, *backend, options_of());
+  for (int i = 0; i < 3; ++i) whole.step(batch_of(i));
+  Trainer resumed = trainer_of(net, *backend, options_of());
   resumed.weights = whole.weights;
   resumed.moments = whole.moments;
   resumed.step_count = whole.step_count;
   resumed.restored();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
-  for (size_t i = 0; i < whole.weights.size(); ++i) {
-    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
-  }
+  Trainer moved = std::move(resumed);
+  for (int i = 3; i < 6; ++i) EXPECT_EQ(whole.step(batch_of(i)).loss, moved.step(batch_of(i)).loss);
 }
 
-// Of 384 tokens' logits 64 lie in memory; the products that wait for the scale are kept.
-TEST(Trainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
-  const io::Tokens text = counting_text(500);
+TEST(Trainer, SaysWhatIsWrongWithWeights) {
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  TrainSettings settings = tiny_settings();
-  settings.batch = 16;
-  const int64_t tokens = settings.batch * settings.sequence;
-  const auto memory = [&](int64_t loss_rows) {
-    settings.loss_rows = loss_rows;
-    const Trainer trainer(settings, text, *backend);
-    return trainer.session().arena_bytes() + trainer.session().saved_bytes();
-  };
-  constexpr int64_t kHidden = 32;
-  constexpr int64_t kVocabulary = 256;
-  const int64_t logits = 4 * (tokens - 64) * kVocabulary;
-  const int64_t products = 4 * (tokens + kVocabulary) * kHidden;
-  EXPECT_GE(memory(0) - memory(64), logits - products);
+  const Net net;
+  Weights weights = initial_weights(net.graph, 1);
+  find_weight(weights, "b").name = "bias";
+  find_weight(weights, "w1").rows = 31;
+  EXPECT_THAT(refusal([&] { Trainer(net.graph, net.loss, weights, *backend, options_of()); }),
+              AllOf(HasSubstr("'bias' is no parameter"), HasSubstr("'b' is missing"),
+                    HasSubstr("'w1' is f32 [31, 3], but the graph's is f32 [32, 3]"),
+                    Not(HasSubstr("w2"))));
+  EXPECT_THAT(refusal([&] {
+                Trainer(net.graph, net.y, initial_weights(net.graph, 1), *backend, options_of());
+              }),
+              AllOf(HasSubstr("[M, 1]"), HasSubstr("one number")));
 }
 
-// What an update left behind: a weight that no batch may ever show, or finite ones that overflow.
-TEST(Trainer, ASoundStateHasFiniteWeightsAndAFiniteLossAndStaysAsItIs) {
-  const io::Tokens text = counting_text(500);
-  const auto backend = cpu::make_cpu_backend({.threads = 1});
-  Trainer plain(tiny_settings(), text, *backend);
-  Trainer checked(tiny_settings(), text, *backend);
-  for (int i = 0; i < 3; ++i) {
-    checked.require_sound();
-    EXPECT_EQ(plain.step().loss, checked.step().loss);
+TEST(Trainer, SaysWhatIsWrongWithABatchAndTheStateStays) {
+  for (const bool is_far : {false, true}) {
+    ReferenceBackend here;
+    FarBackend far;
+    Backend& backend = is_far ? static_cast<Backend&>(far) : here;
+    const Net net;
+    Trainer trainer = trainer_of(net, backend, options_of());
+    trainer.step(batch_of(0));
+    TensorMap batch = batch_of(1);
+    batch.erase("t");
+    batch.at("x") = Tensor(DType::f32, kRows, 4);
+    batch.emplace("q", Tensor(DType::f32, 1, 1));
+    EXPECT_THAT(refusal([&] { trainer.step(batch); }),
+                AllOf(HasSubstr("'t' is missing"), HasSubstr("'x' is f32 [16, 3]"),
+                      HasSubstr("no tensor named 'q'")));
+    EXPECT_EQ(trainer.step_count, 1);
   }
-  const auto message = [&](size_t tensor, size_t element, float value) {
-    const float kept = std::exchange(checked.weights[tensor].values[element], value);
-    try {
-      checked.require_sound();
-    } catch (const Error& error) {
-      checked.weights[tensor].values[element] = kept;
-      return std::string(error.what());
-    }
-    return std::string("no error");
-  };
-  const size_t unused = 32 * 'z' + 5;  // of a token that the text does not have
-  EXPECT_EQ(message(0, unused, std::numeric_limits<float>::infinity())
-                .find("after step 3: the values of " + checked.weights[0].name + " are not finite"),
-            0U);
-  EXPECT_EQ(message(0, 32 * '1', 3e38F).find("after step 3: the loss is not finite"), 0U);
-  EXPECT_EQ(plain.step().loss, checked.step().loss);
 }
 
 TEST(Trainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
-  const io::Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  Trainer trainer(tiny_settings(), text, *backend);
-  trainer.step();
-  trainer.weights[0].values[32 * '1'] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> before = trainer.weights[1].values;
-  try {
-    trainer.step();
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).find("step 2: the loss is not finite"), 0U) << error.what();
-  }
+  const Net net;
+  Trainer trainer = trainer_of(net, *backend, options_of());
+  trainer.step(batch_of(0));
+  const Weights before = trainer.weights;
+  TensorMap batch = batch_of(1);
+  batch.at("x").fill(std::nanf(""));
+  EXPECT_THAT(refusal([&] { trainer.step(batch); }), HasSubstr("step 2: the loss is not finite"));
   EXPECT_EQ(trainer.step_count, 1);
-  EXPECT_EQ(trainer.weights[1].values, before);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].values, trainer.weights[i].values);
+}
+
+TEST(Trainer, ConstantsAreGivenOnce) {
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const Net net;
+  Trainer trainer = trainer_of(net, *backend, options_of());
+  TensorMap batch = batch_of(0);
+  const Tensor t = batch.at("t");
+  batch.erase("t");
+  trainer.bind({{"t", t}});
+  EXPECT_GT(trainer.step(batch).loss, 0);
+}
+
+TEST(Trainer, WeightsComeBackFromAFile) {
+  const TempFolder folder;
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const Net net(DType::bf16);
+  Trainer trainer = trainer_of(net, *backend, options_of());
+  for (int i = 0; i < 3; ++i) trainer.step(batch_of(i));
+  save_weights(folder / "net.safetensors", trainer.weights);
+  Trainer loaded = trainer_of(net, *backend, options_of());
+  load_weights(folder / "net.safetensors", loaded.weights);
+  loaded.restored();
+  EXPECT_EQ(loaded.loss(batch_of(5)), trainer.loss(batch_of(5)));
+  Net other;
+  other.graph.parameter("extra", {2, 2});
+  Weights weights = initial_weights(other.graph, 9);
+  const std::vector<float> before = weights[0].values;
+  EXPECT_THAT(refusal([&] { load_weights(folder / "net.safetensors", weights); }),
+              HasSubstr("extra"));
+  EXPECT_EQ(weights[0].values, before);
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "coda/api.h"
 #include "coda/graph.h"
+#include "coda/model_config.h"
 
-namespace coda {
+namespace CODA_API coda {
 
 struct ModelOptions {
   DType storage = DType::f32;  // of weight matrices; vectors (norms, biases) stay fp32
@@ -57,7 +59,15 @@ struct ModelGraph {
 
 inline constexpr int32_t kIgnoredTarget = -100;
 
+// The one function that knows which models exist.
+std::unique_ptr<ModelGraph> build_model(const ModelConfig& config, const ModelOptions& options);
+
+// What the rest of the program asks of any config.
+int64_t parameter_count_of(const ModelConfig& config);
+int64_t vocabulary_of(const ModelConfig& config);
+int64_t longest_sequence_of(const ModelConfig& config);
+
 // Initial values, a function of the seed, the parameter's name and the element's place only.
 void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float> values);
 
-}  // namespace coda
+}  // namespace CODA_API coda

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
-namespace coda::train {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 struct Schedule {
   double peak = 1e-3;
@@ -21,4 +23,4 @@ void check_schedule(const Schedule& schedule);
 // floor from total_steps.
 double learning_rate(const Schedule& schedule, int64_t step);
 
-}  // namespace coda::train
+}  // namespace CODA_API coda

@@ -5,7 +5,9 @@
 
 #include <span>
 
-namespace coda::train {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 // sqrt of the sum of squares of all elements. Not finite if an element is not: then the step must
 // not be made.
@@ -15,4 +17,4 @@ double global_norm(std::span<const std::span<const float>> gradients);
 // if largest is 0 (no clipping).
 double clip_scale(double norm, double largest);
 
-}  // namespace coda::train
+}  // namespace CODA_API coda

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <span>
 
-namespace coda::train {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 struct AdamWOptions {
   double beta1 = 0.9;
@@ -34,4 +36,4 @@ void check_adamw(const AdamWOptions& options);
 void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
                 double learning_rate, int64_t step, double gradient_scale = 1);
 
-}  // namespace coda::train
+}  // namespace CODA_API coda

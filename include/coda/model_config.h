@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sizes and settings of the models that have a graph builder: plain values, as a config.json or
-// a command line gives them. io/model_config reads, writes and checks them.
+// a command line gives them. checkpoints keep them as config.json.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <variant>
 
-namespace coda {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 // How LLaMA 3 stretches the wavelengths of RoPE beyond the context it was first trained for.
 struct Llama3RopeScaling {
@@ -52,4 +54,4 @@ struct Gpt2Config {
 
 using ModelConfig = std::variant<LlamaConfig, Gpt2Config>;
 
-}  // namespace coda
+}  // namespace CODA_API coda

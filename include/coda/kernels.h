@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA kernels of a plan on a Hopper GPU, without one: their text, and the cache of compiled
+// kernels filled ahead. A plan of one program is one_step_plan(program).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "coda/api.h"
+#include "coda/plan.h"
+
+namespace CODA_API coda {
+
+struct KernelOptions {
+  uint32_t multiprocessors = 132;  // of the GPU that will run them: H100 and H200 have 132
+  unsigned threads = 0;            // that compile at once; 0: as many as the machine has
+};
+
+struct KernelText {
+  std::string program;        // whose kernel it is, or the function of an opaque call
+  std::string source;         // CUDA C++ of one kernel; it includes files of device/, nothing else
+  uint32_t grid = 1;          // CTAs
+  uint32_t cluster = 1;       // CTAs of a cluster
+  uint32_t threads = 1;       // of a CTA
+  uint32_t shared_bytes = 0;  // dynamic
+  std::string note;           // that and why a program was split into several kernels, if it was
+};
+
+// In the order in which they first run, each text once, for tensors without gaps between rows.
+// Throws Error, naming the program, where something does not fit a GPU.
+std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
+                                     const KernelOptions& options = {});
+
+struct Precompiled {
+  int64_t kernels = 0;
+  int64_t compiled = 0;          // the others were in the cache
+  std::filesystem::path folder;  // of the cache; empty: none, and nothing was kept
+  std::string compiler;          // "NVRTC 12.9 at ..."
+  std::vector<std::string> defects;  // what makes a kernel slow (spilled registers), for people
+};
+
+// Compiles the plan's kernels into the cache, where a session finds them. Needs NVRTC, but no GPU.
+// Throws Error naming what is missing, or as emit_kernels does.
+Precompiled precompile(const Plan& plan, const DimValues& sizes,
+                       const KernelOptions& options = {});
+
+}  // namespace CODA_API coda

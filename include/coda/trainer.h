@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training any graph that has a loss, a step at a time: gradients of a batch (in several passes
+// where it is large), clipping, AdamW on fp32 weights. After n steps the state is a function of
+// settings, data and n only; so whoever saves it and goes on later gets bitwise what an
+// uninterrupted run gets.
+//
+//     Trainer trainer(graph, loss, initial_weights(graph, 1), *backend, options);
+//     while (trainer.step_count < options.schedule.total_steps) trainer.step({{"x", x}, {"t", t}});
+//     save_weights("net.safetensors", trainer.weights);
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coda/adamw.h"
+#include "coda/api.h"
+#include "coda/compile.h"
+#include "coda/schedule.h"
+#include "coda/session.h"
+#include "coda/weights.h"
+
+namespace CODA_API coda {
+
+struct TrainOptions {
+  DimValues sizes;                           // of the graph's symbols, in one pass
+  DType storage = DType::f32;                // of activations; each parameter has its own type
+  int64_t accumulate = 1;                    // passes of a step
+  int64_t block_rows = kAutomaticBlockRows;  // see CompileOptions
+  Schedule schedule;
+  AdamWOptions adamw;
+  double clip = 1;  // largest norm of a step's gradients; 0: no clipping
+  // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
+  std::vector<NamedValue> outputs = {};
+};
+
+// What the optimizer knows of a parameter beside its value.
+struct Moments {
+  std::vector<float> m;
+  std::vector<float> v;
+};
+
+struct StepReport {
+  double loss = 0;  // mean over the step's passes, before the update
+  double norm = 0;  // of the gradients, before clipping
+  double rate = 0;
+};
+
+class Trainer {
+ public:
+  // Starts at step 0. `loss` is a scalar of the graph, the loss of one pass; a step's is the mean
+  // of its passes. `weights` are the graph's parameters, all of them. The backend must outlive the
+  // trainer. Throws Error naming all weights that are missing, that the graph does not have, or
+  // that have another size, and for options that have no meaning.
+  Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
+          const TrainOptions& options);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  // Inputs and tables that are the same in every pass (a RoPE table); kept with the trainer. In
+  // memory of the host or of the backend, as those of a batch.
+  void bind(const TensorMap& constants);
+
+  // One step. batch(pass), for pass 0, 1, ..., gives the pass's tensors: all inputs and tables that
+  // were not bound; Error names what is missing, of another size or unknown. Throws Error, naming
+  // the step and leaving the state as it was, if loss or gradients are not finite.
+  using Batches = std::function<TensorMap(int64_t pass)>;
+  StepReport step(const Batches& batch);
+  StepReport step(const TensorMap& batch);  // Error where a step has several passes
+
+  // The loss of a batch with the weights as they are; nothing changes.
+  double loss(const TensorMap& batch);
+  // Throws Error, naming the step, unless the weights and the loss that they give on a batch are
+  // finite. A state is worth keeping only if it passes: an update of finite gradients may end in
+  // weights from which no run can go on.
+  void require_sound(const TensorMap& batch);
+
+  // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
+  int64_t step_count = 0;
+  Weights weights;
+  std::vector<Moments> moments;  // as weights
+  void restored();
+
+  // A result of the last pass, one of TrainOptions::outputs.
+  Tensor tensor(std::string_view name) const;
+  const Session& session() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace CODA_API coda

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public functions about kernels (coda/kernels.h), of the backend's parts.
+#include "coda/kernels.h"
+
+#include <set>
+#include <utility>
+
+#include "hopper/kernel_builder.h"
+#include "hopper/kernel_launch.h"
+#include "hopper/opaque_kernels.h"
+#include "hopper/parallel_for.h"
+#include "hopper/tuned_file.h"
+#include "runtime/plan_programs.h"
+
+namespace coda {
+
+std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
+                                     const KernelOptions& options) {
+  hopper::LowerOptions lowering;
+  lowering.multiprocessors = options.multiprocessors;
+  lowering.tuned =
+      hopper::load_tuned_rows(hopper::latest_tuned_file(hopper::default_cache_folder()));
+  std::vector<KernelText> kernels;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& program, std::vector<hopper::KernelLaunch> launches) {
+    for (hopper::KernelLaunch& launch : launches) {
+      if (!seen.insert(launch.source).second) continue;
+      kernels.push_back({program, std::move(launch.source), launch.grid, launch.cluster,
+                         launch.threads, launch.shared_bytes, std::move(launch.note)});
+    }
+  };
+  for (const AnnouncedProgram& one : programs_of(plan, sizes))
+    add(one.program->name, hopper::lower(*one.program, one.sizes, lowering));
+  for (const auto* steps : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *steps) {
+      const auto* call = std::get_if<OpaqueCall>(&step.work);
+      if (call == nullptr) continue;
+      std::vector<TensorDecl> tensors;
+      for (const auto* names : {&call->inputs, &call->outputs})
+        for (const std::string& name : *names) tensors.push_back(plan.tensor(name).decl);
+      add(call->function, hopper::lower_opaque(*call, tensors, sizes, lowering));
+    }
+  }
+  return kernels;
+}
+
+Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOptions& options) {
+  const std::vector<KernelText> kernels = emit_kernels(plan, sizes, options);
+  hopper::KernelBuilder builder;
+  Precompiled result;
+  result.kernels = std::ssize(kernels);
+  result.compiler =
+      "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();
+  std::vector<std::string> defects(kernels.size());
+  hopper::parallel_for(kernels.size(), options.threads, [&](size_t i) {
+    const std::string& program = kernels[i].program;
+    const hopper::CompiledKernel kernel = builder.build(program, kernels[i].source);
+    if (!kernel.defect.empty())
+      defects[i] = "the kernel of program '" + program + "': " + kernel.defect;
+  });
+  std::erase(defects, "");
+  result.defects = std::move(defects);
+  result.compiled = builder.cache().misses();
+  result.folder = builder.cache().folder();
+  return result;
+}
+
+}  // namespace coda

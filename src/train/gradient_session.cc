@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/gradient_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coda/error.h"
+
+namespace coda {
+namespace {
+
+constexpr const char* kLoss = "loss";
+constexpr const char* kScale = "loss_scale";
+
+std::string gradient_name(const std::string& weight) { return "grad." + weight; }
+
+bool has_tensor(const Plan& plan, std::string_view name) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [&](const PlanTensor& t) { return t.decl.name == name; });
+}
+
+// Each parameter of the graph has a weight of its size and type, and there are no others.
+void check_weights(const Graph& graph, const Weights& weights) {
+  std::string problems;
+  const auto add = [&](const std::string& name, const std::string& problem) {
+    problems += (problems.empty() ? "" : "; ") + ("weight '" + name + "' " + problem);
+  };
+  for (const WeightTensor& w : weights) {
+    const int id = graph.find_input(w.name);
+    if (id < 0 || graph.node(id).kind != InputKind::parameter) {
+      add(w.name, "is no parameter of the graph");
+      continue;
+    }
+    const Node& node = graph.node(id);
+    const DType dtype = w.bf16.empty() ? DType::f32 : DType::bf16;
+    if (node.shape != Shape{w.rows, w.cols} || node.dtype != dtype) {
+      add(w.name, "is " + std::string(name_of(dtype)) + " " + Shape{w.rows, w.cols}.text() +
+                      ", but the graph's is " + std::string(name_of(node.dtype)) + " " +
+                      node.shape.text());
+    }
+  }
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op != Op::input || node.kind != InputKind::parameter) continue;
+    const bool is_there = std::any_of(weights.begin(), weights.end(),
+                                      [&](const WeightTensor& w) { return w.name == node.name; });
+    if (!is_there) add(node.name, "is missing");
+  }
+  require(problems.empty(), problems);
+}
+
+}  // namespace
+
+GradientSession::GradientSession(const Graph& given, Value loss, const Weights& weights,
+                                 Backend& backend, const TrainOptions& options)
+    : backend_(backend), accumulate_(options.accumulate > 1) {
+  require(given.node(loss.id).shape.is_scalar(),
+          "the loss to train is " + given.node(loss.id).shape.text() +
+              ": it must be one number, [1, 1] (the mean of each row's, for one)");
+  check_weights(given, weights);
+  Graph graph = given;
+  CompileOptions compiling;
+  compiling.rates = backend.rates();
+  compiling.sizes = options.sizes;
+  compiling.storage = options.storage;
+  compiling.overwrite_saved = true;  // a step is one forward and one backward
+  compiling.block_rows = options.block_rows;
+  CompileRequest request;
+  request.outputs = {{kLoss, graph.value(loss.id)}};
+  for (const NamedValue& output : options.outputs)
+    request.outputs.push_back({output.name, graph.value(output.value.id)});
+  request.seeds = {{graph.value(loss.id), graph.input(kScale, {1, 1})}};
+  for (const WeightTensor& w : weights) {
+    request.gradients.push_back(
+        {graph.value(graph.find_input(w.name)), gradient_name(w.name), DType::f32, accumulate_});
+  }
+  session_ = std::make_unique<Session>(compile(graph, request, compiling).plan, backend,
+                                       options.sizes, SessionOptions{.own_results = true});
+  // All that is not an input of the graph lies here.
+  for (const std::string& name : session_->missing()) {
+    const int id = given.find_input(name);
+    if (id < 0) continue;
+    if (given.node(id).kind != InputKind::parameter) inputs_.push_back(name);
+  }
+  for (const WeightTensor& w : weights) {
+    const std::string name = gradient_name(w.name);
+    Tensor& tensor = gradient_tensors_.emplace_back();
+    const bool is_there = has_tensor(session_->plan(), name);
+    if (is_there && session_->owns(name)) {
+      tensor = session_->tensor(name);
+    } else {
+      tensor = is_there ? Tensor(DType::f32, w.rows, w.cols, backend)
+                        : Tensor(DType::f32, w.rows, w.cols);
+      if (is_there) session_->bind(name, tensor);
+    }
+    if (tensor.is_on_host()) {
+      gradients_.emplace_back(static_cast<float*>(tensor.view().data), w.values.size());
+    } else {
+      gradients_.emplace_back(host_gradients_.emplace_back(w.values.size()));
+    }
+  }
+  for (const NamedValue& output : options.outputs) {
+    if (session_->owns(output.name)) continue;
+    const TensorDecl& decl = session_->plan().tensor(output.name).decl;
+    const PhysicalShape shape = physical_shape(decl, options.sizes);
+    session_->bind(output.name, Tensor(decl.dtype, shape.rows, shape.cols, backend));
+  }
+  scale_ = Tensor(DType::f32, 1, 1, backend);
+  session_->bind_known({{kScale, scale_}});
+  if (!session_->owns(kLoss)) session_->bind(kLoss, Tensor(DType::f32, 1, 1, backend));
+}
+
+TensorMap GradientSession::on_backend(const TensorMap& tensors) {
+  if (backend_.is_on_host()) return tensors;
+  TensorMap moved;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.is_on_host()) {
+      moved.emplace(name, tensor);
+      continue;
+    }
+    Tensor& copy = copies_[name];
+    if (copy.dtype() != tensor.dtype() || copy.rows() != tensor.rows() ||
+        copy.cols() != tensor.cols()) {
+      copy = Tensor(tensor.dtype(), tensor.rows(), tensor.cols(), backend_);
+    }
+    copy.copy_from(tensor.view());
+    moved.emplace(name, copy);
+  }
+  return moved;
+}
+
+void GradientSession::bind_constants(const TensorMap& constants) {
+  for (const auto& [name, tensor] : on_backend(constants)) {
+    session_->bind(name, tensor);
+    std::erase(inputs_, name);
+  }
+}
+
+void GradientSession::bind_weights(Weights& weights) {
+  weight_tensors_ = tensors_of(weights, backend_);
+  session_->bind_known(weight_tensors_);
+}
+
+void GradientSession::refresh(Weights& weights) {
+  if (backend_.is_on_host()) return;
+  for (WeightTensor& w : weights) weight_tensors_.at(w.name).copy_from(w.view());
+}
+
+void GradientSession::clear_gradients() {
+  if (!accumulate_) return;
+  for (Tensor& gradient : gradient_tensors_) gradient.fill(0);
+}
+
+float GradientSession::forward(const TensorMap& batch) {
+  std::string problems;
+  for (const std::string& name : inputs_)
+    if (!batch.contains(name)) problems += "tensor '" + name + "' is missing; ";
+  try {
+    session_->bind(on_backend(batch));
+  } catch (const Error& error) {
+    throw Error("a batch: " + problems + error.what());
+  }
+  require(problems.empty(), "a batch: " + problems.substr(0, problems.size() - 2));
+  session_->forward();
+  return session_->tensor(kLoss).floats()[0];
+}
+
+void GradientSession::backward(float scale) {
+  scale_.fill(scale);
+  session_->backward();
+}
+
+const std::vector<std::span<float>>& GradientSession::gradients() {
+  for (size_t i = 0; i < host_gradients_.size(); ++i) {
+    const std::vector<float> values = gradient_tensors_[i].floats();
+    std::copy(values.begin(), values.end(), gradients_[i].begin());
+  }
+  return gradients_;
+}
+
+}  // namespace coda

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/model_trainer.h"
+
+#include "io/batches.h"
+#include "train/model_runner.h"
+
+namespace coda::train {
+namespace {
+
+TrainOptions options_of(const TrainSettings& s) {
+  return {.sizes = {{"M", s.batch * s.sequence}, {"T", s.sequence}},
+          .storage = s.storage,
+          .accumulate = s.accumulate,
+          .block_rows = s.loss_rows,
+          .schedule = s.schedule,
+          .adamw = s.adamw,
+          .clip = s.clip};
+}
+
+}  // namespace
+
+std::unique_ptr<ModelGraph> ModelTrainer::model_of(const TrainSettings& s) {
+  check_sizes(s.model, s.batch, s.sequence);
+  return build_model(s.model, {.storage = s.storage, .positions = s.sequence});
+}
+
+ModelTrainer::ModelTrainer(const TrainSettings& settings, const io::Tokens& tokens,
+                           Backend& backend, std::unique_ptr<ModelGraph> model)
+    : Trainer(model->graph, model->loss, initial_weights(*model, settings.seed), backend,
+              options_of(settings)),
+      settings_(settings),
+      tokens_(tokens),
+      model_(std::move(model)),
+      ids_(static_cast<size_t>(settings.batch * settings.sequence)),
+      targets_(ids_.size()) {
+  const int64_t count = std::ssize(ids_);
+  for (int64_t i = 0; i < count; ++i) {
+    positions_.push_back(static_cast<int32_t>(i % settings.sequence));
+  }
+  const auto column = [&](std::vector<int32_t>& values) {
+    return Tensor(dense_view(values.data(), DType::i32, count, 1));
+  };
+  batch_ = {{"ids", column(ids_)}, {"targets", column(targets_)}};
+  TensorMap constants = {{"positions", column(positions_)}};
+  for (ModelTable& t : model_->tables) {
+    constants.emplace(t.name, Tensor(dense_view(t.values.data(), DType::f32, t.rows, t.cols)));
+  }
+  bind(constants);
+}
+
+const TensorMap& ModelTrainer::batch(int64_t pass) {
+  io::sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch, settings_.sequence,
+                   ids_, targets_);
+  return batch_;
+}
+
+void ModelTrainer::require_sound() { Trainer::require_sound(batch(0)); }
+
+StepReport ModelTrainer::step() {
+  return Trainer::step([this](int64_t pass) { return batch(pass); });
+}
+
+}  // namespace coda::train

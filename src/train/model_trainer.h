@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training a language model on a text: a Trainer of the model's graph that samples its batches.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "coda/trainer.h"
+#include "io/text_data.h"
+
+namespace coda::train {
+
+struct TrainSettings {
+  ModelConfig model;
+  DType storage = DType::f32;
+  int64_t batch = 8;       // sequences of a pass
+  int64_t accumulate = 1;  // passes of a step
+  int64_t sequence = 256;
+  int64_t loss_rows = kAutomaticBlockRows;  // of the logits at once; 0: all
+  uint64_t seed = 1;                        // of initial weights and of samples
+  Schedule schedule;
+  AdamWOptions adamw;
+  double clip = 1;  // largest norm of a step's gradients; 0: no clipping
+
+  int64_t tokens_of_step() const { return batch * accumulate * sequence; }
+};
+
+class ModelTrainer : public Trainer {
+ public:
+  // Starts at step 0 with initial weights. `tokens` must outlive the trainer.
+  ModelTrainer(const TrainSettings& settings, const io::Tokens& tokens, Backend& backend)
+      : ModelTrainer(settings, tokens, backend, model_of(settings)) {}
+
+  // As the Trainer's, of the step's batch.
+  StepReport step();
+  // As the Trainer's, of the next step's first batch.
+  void require_sound();
+
+  const ModelGraph& model() const { return *model_; }
+
+ private:
+  ModelTrainer(const TrainSettings& settings, const io::Tokens& tokens, Backend& backend,
+               std::unique_ptr<ModelGraph> model);
+  static std::unique_ptr<ModelGraph> model_of(const TrainSettings& settings);
+  const TensorMap& batch(int64_t pass);
+
+  TrainSettings settings_;
+  const io::Tokens& tokens_;
+  std::unique_ptr<ModelGraph> model_;
+  std::vector<int32_t> ids_;
+  std::vector<int32_t> targets_;
+  std::vector<int32_t> positions_;
+  TensorMap batch_;  // views of the ids and targets
+};
+
+}  // namespace coda::train

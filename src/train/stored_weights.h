@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights to and from tensors of safetensors files.
+#pragma once
+
+#include <vector>
+
+#include "coda/weights.h"
+#include "io/safetensors.h"
+
+namespace coda {
+
+// As load_weights of a file, from one that is open.
+void load_weights(const io::StoredTensors& stored, Weights& weights);
+
+Weights load_weights(const ModelGraph& model, const io::StoredTensors& stored);
+
+// The weights as a checkpoint stores them, in fp32.
+std::vector<io::TensorToWrite> stored_form(const Weights& weights);
+
+}  // namespace coda

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on the CPU backend: it learns, passes add up to one large batch, and bits depend on
+// neither threads nor interruptions.
+#include "train/model_trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "coda/error.h"
+#include "cpu/cpu_backend.h"
+#include "train/tiny_model.h"
+
+namespace coda::train {
+namespace {
+
+TEST(ModelTrainer, LearnsATextThatFollowsARule) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  for (DType storage : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(std::string(name_of(storage)));
+    TrainSettings settings = tiny_settings();
+    settings.storage = storage;
+    ModelTrainer trainer(settings, text, *backend);
+    const double first = trainer.step().loss;
+    double last = 0;
+    while (trainer.step_count < settings.schedule.total_steps) last = trainer.step().loss;
+    EXPECT_NEAR(first, std::log(256), 0.3);  // it starts knowing nothing
+    EXPECT_LT(last, 0.6 * first);
+  }
+}
+
+TEST(ModelTrainer, PassesAddUpToTheStepOfOneLargeBatch) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  TrainSettings settings = tiny_settings();
+  ModelTrainer whole(settings, text, *backend);
+  settings.batch = 1;
+  settings.accumulate = 4;
+  ModelTrainer parts(settings, text, *backend);
+  for (int i = 0; i < 3; ++i) {
+    const StepReport a = whole.step();
+    const StepReport b = parts.step();
+    EXPECT_NEAR(a.loss, b.loss, 1e-4 * a.loss);
+    EXPECT_NEAR(a.norm, b.norm, 1e-3 * a.norm);
+  }
+}
+
+TEST(ModelTrainer, GivesTheSameBitsForAnyNumberOfThreads) {
+  const io::Tokens text = counting_text(500);
+  const TrainSettings settings = tiny_settings();
+  const auto one = cpu::make_cpu_backend({.threads = 1});
+  const auto three = cpu::make_cpu_backend({.threads = 3});
+  ModelTrainer a(settings, text, *one);
+  ModelTrainer b(settings, text, *three);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(a.step().loss, b.step().loss);
+  }
+  for (size_t i = 0; i < a.weights.size(); ++i) {
+    EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
+  }
+}
+
+TEST(ModelTrainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  TrainSettings settings = tiny_settings();
+  settings.storage = DType::bf16;
+  ModelTrainer whole(settings, text, *backend);
+  for (int i = 0; i < 4; ++i) whole.step();
+  ModelTrainer resumed(settings, text, *backend);
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
+  for (size_t i = 0; i < whole.weights.size(); ++i) {
+    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+  }
+}
+
+// Logits in blocks of 64 of 96 tokens, in one pass and added up over two.
+TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    for (const int64_t accumulate : {1, 2}) {
+      SCOPED_TRACE(std::string(name_of(storage)) + ", passes " + std::to_string(accumulate));
+      TrainSettings settings = tiny_settings();
+      settings.storage = storage;
+      settings.accumulate = accumulate;
+      settings.loss_rows = 0;
+      ModelTrainer whole(settings, text, *backend);
+      settings.loss_rows = 64;
+      ModelTrainer blocks(settings, text, *backend);
+      ASSERT_EQ(blocks.session().plan().loops.size(), 1U);
+      EXPECT_TRUE(whole.session().plan().loops.empty());
+      const double tolerance = storage == DType::f32 ? 1e-4 : 1e-2;
+      for (int i = 0; i < 5; ++i) {
+        const StepReport a = whole.step();
+        const StepReport b = blocks.step();
+        EXPECT_NEAR(a.loss, b.loss, tolerance * a.loss);
+        EXPECT_NEAR(a.norm, b.norm, 10 * tolerance * a.norm);
+      }
+    }
+  }
+}
+
+TEST(ModelTrainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestoredState) {
+  const io::Tokens text = counting_text(500);
+  const auto one = cpu::make_cpu_backend({.threads = 1});
+  const auto three = cpu::make_cpu_backend({.threads = 3});
+  TrainSettings settings = tiny_settings();
+  settings.loss_rows = 64;
+  ModelTrainer whole(settings, text, *one);
+  for (int i = 0; i < 3; ++i) whole.step();
+  ModelTrainer resumed(settings, text, *three);
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
+  for (size_t i = 0; i < whole.weights.size(); ++i) {
+    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+  }
+}
+
+// Of 384 tokens' logits 64 lie in memory; the products that wait for the scale are kept.
+TEST(ModelTrainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  TrainSettings settings = tiny_settings();
+  settings.batch = 16;
+  const int64_t tokens = settings.batch * settings.sequence;
+  const auto memory = [&](int64_t loss_rows) {
+    settings.loss_rows = loss_rows;
+    const ModelTrainer trainer(settings, text, *backend);
+    return trainer.session().arena_bytes() + trainer.session().saved_bytes();
+  };
+  constexpr int64_t kHidden = 32;
+  constexpr int64_t kVocabulary = 256;
+  const int64_t logits = 4 * (tokens - 64) * kVocabulary;
+  const int64_t products = 4 * (tokens + kVocabulary) * kHidden;
+  EXPECT_GE(memory(0) - memory(64), logits - products);
+}
+
+// What an update left behind: a weight that no batch may ever show, or finite ones that overflow.
+TEST(ModelTrainer, ASoundStateHasFiniteWeightsAndAFiniteLossAndStaysAsItIs) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  ModelTrainer plain(tiny_settings(), text, *backend);
+  ModelTrainer checked(tiny_settings(), text, *backend);
+  for (int i = 0; i < 3; ++i) {
+    checked.require_sound();
+    EXPECT_EQ(plain.step().loss, checked.step().loss);
+  }
+  const auto message = [&](size_t tensor, size_t element, float value) {
+    const float kept = std::exchange(checked.weights[tensor].values[element], value);
+    try {
+      checked.require_sound();
+    } catch (const Error& error) {
+      checked.weights[tensor].values[element] = kept;
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const size_t unused = 32 * 'z' + 5;  // of a token that the text does not have
+  EXPECT_EQ(message(0, unused, std::numeric_limits<float>::infinity())
+                .find("after step 3: the values of " + checked.weights[0].name + " are not finite"),
+            0U);
+  EXPECT_EQ(message(0, 32 * '1', 3e38F).find("after step 3: the loss is not finite"), 0U);
+  EXPECT_EQ(plain.step().loss, checked.step().loss);
+}
+
+TEST(ModelTrainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
+  const io::Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  ModelTrainer trainer(tiny_settings(), text, *backend);
+  trainer.step();
+  trainer.weights[0].values[32 * '1'] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> before = trainer.weights[1].values;
+  try {
+    trainer.step();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("step 2: the loss is not finite"), 0U) << error.what();
+  }
+  EXPECT_EQ(trainer.step_count, 1);
+  EXPECT_EQ(trainer.weights[1].values, before);
+}
+
+}  // namespace
+}  // namespace coda::train
