@@ -3,8 +3,8 @@
 """Checks which folder includes which.
 
 A folder under src/ may include itself, coda/, and the folders that its coda_library line in
-CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library. Paths are
-written from src/ or include/, never with "..".
+CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library, and so
+may examples, which are programs of users. Paths are written from src/ or include/, never with "..".
 """
 
 import re
@@ -16,6 +16,7 @@ _LIBRARY = re.compile(r"^coda_library\(([^)]*)\)", re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 # Names of the standard library's headers; those of other libraries end in .h or have a folder.
 _PUBLIC_SYSTEM = re.compile(r"[a-z_]+")
+_PUBLIC = "a public header or an example may include only coda/ and the standard library"
 
 
 def allowed_folders() -> dict[str, set[str]]:
@@ -37,14 +38,14 @@ def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) ->
     area, folder = name.split("/")[0], name.split("/")[1]
     target = included.split("/")[0]
     if quote == "<" and target != "coda" and target not in allowed:
-        if area == "include" and not _PUBLIC_SYSTEM.fullmatch(included):
-            return "a public header may include only coda/ and the standard library"
+        if area in ("include", "examples") and not _PUBLIC_SYSTEM.fullmatch(included):
+            return _PUBLIC
         return None
     if target == "coda":
         exists = (sources.ROOT / "include" / included).exists()
         return None if exists else f"there is no include/{included}"
-    if area == "include":
-        return "a public header may include only coda/ and the standard library"
+    if area in ("include", "examples"):
+        return _PUBLIC
     if target not in allowed:
         own = path.parent / included
         return "write the path from src/ or include/" if own.exists() else None
@@ -61,7 +62,7 @@ def main() -> int:
     problems, checked = [], 0
     for path in sources.all_files():
         name = sources.name_of(path)
-        if not sources.is_cpp(path) or not name.startswith(("include/", "src/")):
+        if not sources.is_cpp(path) or not name.startswith(("include/", "src/", "examples/")):
             continue
         checked += 1
         if name.startswith("src/") and name.split("/")[1] not in allowed:

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "coda/error.h"
+#include "coda/version.h"
 #include "commands.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/library_versions.h"
@@ -120,7 +121,7 @@ void run(bool as_json) {
                          : library == cpu::GemmLibrary::libxsmm ? "libxsmm"
                                                                 : "portable";
   nlohmann::ordered_json info{
-      {"version", CODA_VERSION},
+      {"version", std::string(version())},
       {"processor", cpuinfo("model name")},
       {"cores", std::thread::hardware_concurrency()},
       {"threads", omp_get_max_threads()},

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "coda/version.h"
 #include "commands.h"
 
 namespace {
@@ -136,7 +137,7 @@ std::string parsed_command(const CLI::App& app) {
 int main(int argc, char** argv) {
   CLI::App app(kAbout, "coda");
   app.footer(std::string(kExamples) + kFacts);
-  app.set_version_flag("--version", "coda " CODA_VERSION, "Print the version and exit");
+  app.set_version_flag("--version", "coda " + std::string(version()), "Print the version and exit");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   // Of a flag given twice the last counts, as in `coda train $USUAL_FLAGS --steps 10`.

@@ -35,15 +35,14 @@ std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
 
 struct Precompiled {
   int64_t kernels = 0;
-  int64_t compiled = 0;          // the others were in the cache
-  std::filesystem::path folder;  // of the cache; empty: none, and nothing was kept
-  std::string compiler;          // "NVRTC 12.9 at ..."
+  int64_t compiled = 0;              // the others were in the cache
+  std::filesystem::path folder;      // of the cache; empty: none, and nothing was kept
+  std::string compiler;              // "NVRTC 12.9 at ..."
   std::vector<std::string> defects;  // what makes a kernel slow (spilled registers), for people
 };
 
 // Compiles the plan's kernels into the cache, where a session finds them. Needs NVRTC, but no GPU.
 // Throws Error naming what is missing, or as emit_kernels does.
-Precompiled precompile(const Plan& plan, const DimValues& sizes,
-                       const KernelOptions& options = {});
+Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOptions& options = {});
 
 }  // namespace CODA_API coda

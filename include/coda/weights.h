@@ -49,6 +49,10 @@ WeightTensor& find_weight(Weights& weights, std::string_view name);
 // now.
 TensorMap tensors_of(Weights& weights, Backend& backend);
 
+// What a model reads besides ids, targets and weights: its tables, and the positions of tokens in
+// `sequences` sequences of `length` tokens. In the host's memory.
+TensorMap constants_of(const ModelGraph& model, int64_t sequences, int64_t length);
+
 // One safetensors file of fp32 values, written as a whole or not at all.
 void save_weights(const std::filesystem::path& file, const Weights& weights);
 // Sets all values from a safetensors file, or from a Hugging Face folder, of any floating type.

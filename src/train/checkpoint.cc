@@ -49,11 +49,10 @@ std::optional<int64_t> step_of(const std::string& name) {
 }
 
 bool is_complete(const fs::path& checkpoint) {
-  return std::ranges::all_of(std::array{kConfig, kModel, kOptimizer, kState},
-                             [&](const char* file) {
-                               std::error_code error;
-                               return fs::is_regular_file(checkpoint / file, error);
-                             });
+  return std::ranges::all_of(std::array{kModel, kOptimizer, kState}, [&](const char* file) {
+    std::error_code error;
+    return fs::is_regular_file(checkpoint / file, error);
+  });
 }
 
 // Steps of the complete checkpoints, ascending.
@@ -157,7 +156,7 @@ void require_no_others(const io::StoredTensors& stored, size_t expected) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& run_folder, const ModelConfig& config,
+fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
                          std::span<const CheckpointTensor> tensors, const RunState& state,
                          int keep) {
   const std::string name = folder_name(state.step);
@@ -172,8 +171,10 @@ fs::path save_checkpoint(const fs::path& run_folder, const ModelConfig& config,
     fs::create_directory(temporary);
     const bool is_bf16 = std::ranges::any_of(
         tensors, [](const CheckpointTensor& tensor) { return !tensor.bf16.empty(); });
-    write_file_atomically(temporary / kConfig,
-                          io::model_config_text(config, is_bf16 ? DType::bf16 : DType::f32));
+    if (config) {
+      write_file_atomically(temporary / kConfig,
+                            io::model_config_text(*config, is_bf16 ? DType::bf16 : DType::f32));
+    }
     write_file_atomically(temporary / kState, run_state_text(state));
     io::write_safetensors(temporary / kModel, model_tensors(tensors));
     io::write_safetensors(temporary / kOptimizer, optimizer_tensors(tensors));

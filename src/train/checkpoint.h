@@ -4,7 +4,8 @@
 //
 //   step-000120/  a complete Hugging Face checkpoint (config.json, model.safetensors), which
 //   transformers loads as it is,
-//                 with optimizer.safetensors and run_state.json beside them
+//                 with optimizer.safetensors and run_state.json beside them; of a graph that is no
+//                 known model there is no config.json
 //   step-000100/  the one before it; older ones are removed
 //   latest        a symbolic link to the newest, for people and for transformers; nothing here
 //   depends on it
@@ -42,7 +43,7 @@ struct CheckpointTensor {
 // If the step has one already it is replaced, by an exchange of names. Returns its folder. After an
 // Error (a full disk) all earlier ones stand.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
-                                      const ModelConfig& config,
+                                      const std::optional<ModelConfig>& config,
                                       std::span<const CheckpointTensor> tensors,
                                       const RunState& state, int keep = 2);
 

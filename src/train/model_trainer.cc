@@ -33,19 +33,11 @@ ModelTrainer::ModelTrainer(const TrainSettings& settings, const io::Tokens& toke
       model_(std::move(model)),
       ids_(static_cast<size_t>(settings.batch * settings.sequence)),
       targets_(ids_.size()) {
-  const int64_t count = std::ssize(ids_);
-  for (int64_t i = 0; i < count; ++i) {
-    positions_.push_back(static_cast<int32_t>(i % settings.sequence));
-  }
-  const auto column = [&](std::vector<int32_t>& values) {
-    return Tensor(dense_view(values.data(), DType::i32, count, 1));
+  const auto column = [](std::vector<int32_t>& values) {
+    return Tensor(dense_view(values.data(), DType::i32, std::ssize(values), 1));
   };
   batch_ = {{"ids", column(ids_)}, {"targets", column(targets_)}};
-  TensorMap constants = {{"positions", column(positions_)}};
-  for (ModelTable& t : model_->tables) {
-    constants.emplace(t.name, Tensor(dense_view(t.values.data(), DType::f32, t.rows, t.cols)));
-  }
-  bind(constants);
+  bind(constants_of(*model_, settings.batch, settings.sequence));
 }
 
 const TensorMap& ModelTrainer::batch(int64_t pass) {

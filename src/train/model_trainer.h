@@ -49,7 +49,6 @@ class ModelTrainer : public Trainer {
   std::unique_ptr<ModelGraph> model_;
   std::vector<int32_t> ids_;
   std::vector<int32_t> targets_;
-  std::vector<int32_t> positions_;
   TensorMap batch_;  // views of the ids and targets
 };
 

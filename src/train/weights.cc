@@ -103,6 +103,20 @@ TensorMap tensors_of(Weights& weights, Backend& backend) {
   return tensors;
 }
 
+TensorMap constants_of(const ModelGraph& model, int64_t sequences, int64_t length) {
+  std::vector<int32_t> places;
+  for (int64_t i = 0; i < sequences * length; ++i)
+    places.push_back(static_cast<int32_t>(i % length));
+  TensorMap constants = {{"positions", Tensor(DType::i32, std::ssize(places), 1)}};
+  constants.at("positions").set(places);
+  for (const ModelTable& table : model.tables) {
+    Tensor tensor(DType::f32, table.rows, table.cols);
+    tensor.set(table.values);
+    constants.emplace(table.name, tensor);
+  }
+  return constants;
+}
+
 void save_weights(const std::filesystem::path& file, const Weights& weights) {
   io::write_safetensors(file, stored_form(weights));
 }

@@ -63,7 +63,9 @@ class Checks(unittest.TestCase):
     def test_layers_finds_what_a_public_header_may_not_include(self):
         self.write("include/coda/graph.h", _LICENCE + '#include "ir/node.h"\n')
         self.write("include/coda/plan.h", _LICENCE + "#include <fmt/format.h>\n")
-        self.assert_finds("check_layers.py", "include/coda/graph.h:2", "include/coda/plan.h:2")
+        self.write("examples/net.cc", _LICENCE + '#include "ir/node.h"\n')
+        self.assert_finds("check_layers.py", "include/coda/graph.h:2", "include/coda/plan.h:2",
+                          "examples/net.cc:2")
 
     def test_layers_finds_relative_paths_and_unlisted_folders(self):
         self.write("src/ir/node.cc", _LICENCE + '#include "../base/size.h"\n#include "node.h"\n')

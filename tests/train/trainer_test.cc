@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
 #include "io/temp_folder.h"
@@ -216,6 +217,50 @@ TEST(Trainer, WeightsComeBackFromAFile) {
   EXPECT_THAT(refusal([&] { load_weights(folder / "net.safetensors", weights); }),
               HasSubstr("extra"));
   EXPECT_EQ(weights[0].values, before);
+}
+
+TEST(Trainer, GoesOnFromItsCheckpointBitForBit) {
+  const TempFolder folder;
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    const auto run = folder / std::string(name_of(storage));
+    const Net net(storage);
+    Trainer whole = trainer_of(net, *backend, options_of());
+    EXPECT_FALSE(load_checkpoint(run, whole));
+    for (int i = 0; i < 4; ++i) {
+      whole.step(batch_of(i));
+      save_checkpoint(run, whole);
+    }
+    Trainer resumed = trainer_of(net, *backend, options_of());
+    EXPECT_TRUE(load_checkpoint(run, resumed));
+    EXPECT_EQ(resumed.step_count, 4);
+    for (int i = 4; i < 7; ++i)
+      EXPECT_EQ(whole.step(batch_of(i)).loss, resumed.step(batch_of(i)).loss);
+    Trainer other =
+        trainer_of(Net(storage == DType::f32 ? DType::bf16 : DType::f32), *backend, options_of());
+    EXPECT_THAT(refusal([&] { load_checkpoint(run, other); }), HasSubstr("w1"));
+    EXPECT_EQ(other.step_count, 0);
+  }
+}
+
+TEST(SaveModel, AFolderOfAKnownModelComesBack) {
+  const TempFolder folder;
+  const ModelConfig config =
+      Gpt2Config{.layers = 1, .hidden = 8, .heads = 2, .vocab = 11, .positions = 6, .mlp = 12};
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    const auto model = build_model(config, {.storage = storage, .positions = 6});
+    const Weights weights = initial_weights(*model, 5);
+    save_model(folder / "model", config, weights);
+    EXPECT_EQ(load_model_config(folder / "model"), config);
+    Weights loaded = initial_weights(*model, 6);
+    load_weights(folder / "model", loaded);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_EQ(weights[i].bf16, loaded[i].bf16) << weights[i].name;
+      if (storage == DType::f32) {
+        EXPECT_EQ(weights[i].values, loaded[i].values);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public functions about checkpoints (coda/checkpoint.h).
+#include "coda/checkpoint.h"
+
+#include <algorithm>
+
+#include "base/atomic_file.h"
+#include "io/model_config.h"
+#include "io/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/stored_weights.h"
+
+namespace coda {
+namespace {
+
+// Views of the trainer's state.
+std::vector<train::CheckpointTensor> state_of(Trainer& trainer) {
+  std::vector<train::CheckpointTensor> tensors;
+  for (size_t i = 0; i < trainer.weights.size(); ++i) {
+    WeightTensor& w = trainer.weights[i];
+    Moments& moments = trainer.moments[i];
+    tensors.push_back({w.name, w.shape, w.values, moments.m, moments.v, w.bf16});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, Trainer& trainer,
+                                      int keep) {
+  train::RunState state;
+  state.step = trainer.step_count;
+  return train::save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, keep);
+}
+
+bool load_checkpoint(const std::filesystem::path& run_folder, Trainer& trainer) {
+  const auto newest = train::newest_checkpoint(run_folder);
+  if (!newest) return false;
+  train::load_tensors(*newest, state_of(trainer));
+  trainer.step_count = train::load_run_state(*newest).step;
+  trainer.restored();
+  return true;
+}
+
+void save_model(const std::filesystem::path& folder, const ModelConfig& config,
+                const Weights& weights) {
+  std::filesystem::create_directories(folder);
+  std::vector<io::TensorToWrite> tensors = stored_form(weights);
+  bool is_bf16 = false;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].bf16.empty()) continue;
+    is_bf16 = true;
+    tensors[i].type = io::ElementType::bf16;
+    tensors[i].bytes = std::as_bytes(std::span(weights[i].bf16));
+  }
+  io::write_safetensors(folder / "model.safetensors", tensors);
+  write_file_atomically(folder / "config.json",
+                        io::model_config_text(config, is_bf16 ? DType::bf16 : DType::f32));
+}
+
+ModelConfig load_model_config(const std::filesystem::path& folder) {
+  return io::read_model_config(train::find_model_folder(folder));
+}
+
+}  // namespace coda
