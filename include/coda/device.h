@@ -41,7 +41,9 @@ class Stream {
   std::shared_ptr<void> handle_;
 };
 
-// A dense matrix in device memory, not initialised. Its address is a multiple of 256 bytes.
+// A dense matrix in device memory, not initialised, whose copies do not wait: for programs that
+// order their own streams. (A Tensor of coda/tensor.h is simpler: its copies are done when they
+// return.) Its address is a multiple of 256 bytes.
 class DeviceTensor {
  public:
   DeviceTensor() = default;
