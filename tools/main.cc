@@ -137,7 +137,8 @@ std::string parsed_command(const CLI::App& app) {
 int main(int argc, char** argv) {
   CLI::App app(kAbout, "coda");
   app.footer(std::string(kExamples) + kFacts);
-  app.set_version_flag("--version", "coda " + std::string(version()), "Print the version and exit");
+  app.set_version_flag("--version", "coda " + std::string(coda::version()),
+                       "Print the version and exit");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   // Of a flag given twice the last counts, as in `coda train $USUAL_FLAGS --steps 10`.
