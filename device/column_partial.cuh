@@ -73,7 +73,7 @@ struct ColumnReduction {
     for (u32 i = 0; i < 2; ++i) {
       const u32 column = chunk_of_lane(lane, i) * kChunkColumns + column_of_lane(lane);
       const float value = odd ? chunk[2 * i + 1] : chunk[2 * i];
-      asm volatile("st.shared.f32 [%0], %1;" ::"r"(warp + column * 4), "f"(value) : "memory");
+      store_shared(warp + column * 4, value);
     }
   }
 
@@ -99,11 +99,7 @@ __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u3
   float total = 0.0f;
 #pragma unroll
   for (u32 warp = 0; warp < kWarpgroupSize / kWarpSize; ++warp) {
-    float value;
-    asm volatile("ld.shared.f32 %0, [%1];"
-                 : "=f"(value)
-                 : "r"(scratch + (warp * kSubTileColumns + at.thread) * 4)
-                 : "memory");
+    const float value = load_shared(scratch + (warp * kSubTileColumns + at.thread) * 4);
     total = warp == 0 ? value : ColumnReduction<kKind>::fold(total, value);
   }
   const u64 index = static_cast<u64>(at.partial_row()) * stride + place(column);

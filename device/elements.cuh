@@ -8,6 +8,7 @@
 #include "device/element.cuh"
 #include "device/math.cuh"
 #include "device/matrix_move.cuh"
+#include "device/memory_moves.cuh"
 
 namespace coda::device {
 
@@ -248,28 +249,7 @@ struct PairAccess {
 template <bool kAligned = false>
 __device__ __forceinline__ u32 load_packed_pair(u64 tensor, u64 index, u32 valid) {
   const PairAccess<2, kAligned> access(tensor, index, valid);
-  u32 packed;
-  asm volatile(
-      "{\n"
-      ".reg .pred both, first, second;\n"
-      ".reg .b16 low, high;\n"
-      ".reg .b32 apart;\n"
-      "setp.ne.u32 both, %2, 0;\n"
-      "setp.ne.u32 first, %3, 0;\n"
-      "setp.ne.u32 second, %4, 0;\n"
-      "mov.b32 %0, 0;\n"
-      "mov.b16 low, 0;\n"
-      "mov.b16 high, 0;\n"
-      "@both ld.global.b32 %0, [%1];\n"
-      "@first ld.global.b16 low, [%1];\n"
-      "@second ld.global.b16 high, [%1+2];\n"
-      "mov.b32 apart, {low, high};\n"
-      "or.b32 %0, %0, apart;\n"
-      "}\n"
-      : "=&r"(packed)
-      : "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
-      : "memory");
-  return packed;
+  return load_half_pair(access.address, access.both, access.first, access.second);
 }
 
 template <Stored kStored, bool kAligned = false>
@@ -277,29 +257,7 @@ __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 vali
   if constexpr (kStored == Stored::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
     Elements<2> x;
-    // Each load has its own registers: into shared ones it would wait for the one before.
-    asm volatile(
-        "{\n"
-        ".reg .pred both, first, second;\n"
-        ".reg .b32 left, right, alone, last;\n"
-        "setp.ne.u32 both, %3, 0;\n"
-        "setp.ne.u32 first, %4, 0;\n"
-        "setp.ne.u32 second, %5, 0;\n"
-        "mov.b32 left, 0;\n"
-        "mov.b32 right, 0;\n"
-        "mov.b32 alone, 0;\n"
-        "mov.b32 last, 0;\n"
-        "@both ld.global.v2.b32 {left, right}, [%2];\n"
-        "@first ld.global.b32 alone, [%2];\n"
-        "@second ld.global.b32 last, [%2+4];\n"
-        "or.b32 left, left, alone;\n"
-        "or.b32 right, right, last;\n"
-        "mov.b32 %0, left;\n"
-        "mov.b32 %1, right;\n"
-        "}\n"
-        : "=&f"(x.value[0]), "=&f"(x.value[1])
-        : "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
-        : "memory");
+    load_float_pair(x.value, access.address, access.both, access.first, access.second);
     return x;
   } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
     constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
@@ -314,36 +272,11 @@ template <Stored kStored, bool kAligned = false>
 __device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
   if constexpr (kStored == Stored::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
-    asm volatile(
-        "{\n"
-        ".reg .pred both, first, second;\n"
-        "setp.ne.u32 both, %3, 0;\n"
-        "setp.ne.u32 first, %4, 0;\n"
-        "setp.ne.u32 second, %5, 0;\n"
-        "@both st.global.v2.f32 [%2], {%0, %1};\n"
-        "@first st.global.f32 [%2], %0;\n"
-        "@second st.global.f32 [%2+4], %1;\n"
-        "}\n" ::"f"(x.value[0]),
-        "f"(x.value[1]), "l"(access.address), "r"(access.both), "r"(access.first),
-        "r"(access.second)
-        : "memory");
+    store_float_pair(access.address, access.both, access.first, access.second, x.value);
   } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
     const PairAccess<2, kAligned> access(tensor, index, valid);
     constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
-    asm volatile(
-        "{\n"
-        ".reg .pred both, first, second;\n"
-        ".reg .b16 low, high;\n"
-        "setp.ne.u32 both, %2, 0;\n"
-        "setp.ne.u32 first, %3, 0;\n"
-        "setp.ne.u32 second, %4, 0;\n"
-        "mov.b32 {low, high}, %0;\n"
-        "@both st.global.b32 [%1], %0;\n"
-        "@first st.global.b16 [%1], low;\n"
-        "@second st.global.b16 [%1+2], high;\n"
-        "}\n" ::"r"(pack<kElement>(x)),
-        "l"(access.address), "r"(access.both), "r"(access.first), "r"(access.second)
-        : "memory");
+    store_half_pair(access.address, access.both, access.first, access.second, pack<kElement>(x));
   } else {
     if (valid >= 1) store_element<kStored>(tensor, index, x.value[0]);
     if (valid >= 2) store_element<kStored>(tensor, index + 1, x.value[1]);
@@ -356,16 +289,13 @@ template <bool kAligned = false>
 __device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
   const PairAccess<4, kAligned> access(tensor, index, valid);
   if (access.both != 0) {
-    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(access.address), "f"(x.value[0]),
-                 "f"(x.value[1])
-                 : "memory");
+    add_two_floats(access.address, x.value);
     return;
   }
 #pragma unroll
   for (u32 i = 0; i < 2; ++i) {
     if (i >= valid) continue;
-    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(access.address + 4 * i), "f"(x.value[i])
-                 : "memory");
+    add_float(access.address + 4 * i, x.value[i]);
   }
 }
 

@@ -16,16 +16,6 @@
 
 namespace coda::device {
 
-__device__ __forceinline__ void add_aligned_four(u64 address, const float (&x)[4]) {
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(x[0]), "f"(x[1]),
-               "f"(x[2]), "f"(x[3])
-               : "memory");
-}
-
-__device__ __forceinline__ void add_element(u64 address, float x) {
-  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(x) : "memory");
-}
-
 // One row of a chunk: of its left and right pair the thread keeps one, and gives the other for the
 // two values beside it (column_of_four). `address` is that of the thread's four.
 __device__ __forceinline__ void add_row_of_chunk(u64 address, const Elements<2>& left,
@@ -39,7 +29,7 @@ __device__ __forceinline__ void add_row_of_chunk(u64 address, const Elements<2>&
     four[i] = keeps_left ? left.value[i] : taken;
     four[2 + i] = keeps_left ? taken : right.value[i];
   }
-  add_aligned_four(address, four);
+  add_four_floats(address, four);
 }
 
 // Plane `plane` has its first pair at element `first(plane)` of a row, the others as far from it as
@@ -73,8 +63,8 @@ __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
       const u32 pair = i / 2;
       const u32 distance = pair / kPairs * kChunkColumns + pair % kPairs / 2 * 8 + i % 2;
       if (at.row + 8 * (pair % 2) >= at.rows || at.column + distance >= at.columns) continue;
-      add_element(tensor + (rows[pair % 2] + distance) * 4,
-                  x[plane][pair / kPairs][pair % kPairs].value[i % 2]);
+      add_float(tensor + (rows[pair % 2] + distance) * 4,
+                x[plane][pair / kPairs][pair % kPairs].value[i % 2]);
     }
   }
 }

@@ -67,9 +67,7 @@ template <u32 kLanes>
 __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
                                                   const float (&own)[kLanes], const Position& at) {
   const u32 row = at.row + 8 * (at.thread % 2);
-  // Or the compiler would multiply each lane's row by the stride.
-  u64 lane_elements;
-  asm("mul.wide.u32 %0, %1, %2;" : "=l"(lane_elements) : "r"(at.rows), "r"(stride));
+  const u64 lane_elements = wide_product(at.rows, stride);  // not again for each lane's row
   const u64 first = static_cast<u64>(row) * stride + at.partial_column();
   // The lane's own columns may lie outside where the partial's first ones do not.
   const bool is_outside = at.partial_column() * kSubTileColumns >= at.columns;

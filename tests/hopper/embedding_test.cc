@@ -51,7 +51,7 @@ class Embedding : public ::testing::Test {
     LowerOptions options;
     std::vector<void*> addresses;
     for (const TensorDecl& d : decls) {
-      tensors.emplace_back(d, DimValues{}, gap);
+      tensors.emplace_back(d, DimValues{}, HostRows{gap});
       options.row_strides.push_back(tensors.back().stride());
     }
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -60,7 +60,7 @@ class Embedding : public ::testing::Test {
     }
     if (in_place) addresses.back() = addresses[addresses.size() - 2];
     for (const KernelLaunch& launch : lower_opaque(call, decls, {}, options)) {
-      HostKernel(launch).run(addresses);
+      HostKernel(launch).run(addresses, options.row_strides);
     }
     for (HostTensor& tensor : tensors) tensor.check_guards();
     return tensors[tensors.size() - (in_place ? 2 : 1)].values();

@@ -19,7 +19,8 @@ void expect_right(const Program& program, const DimValues& sizes, uint64_t seed)
   const Values inputs = testing::random_inputs(program, sizes, seed);
   for (const int64_t gap : kGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
-    expect_close(program, sizes, inputs, run_on_host(lower_finalizer, program, sizes, inputs, gap));
+    expect_close(program, sizes, inputs,
+                 run_on_host(lower_finalizer, program, sizes, inputs, {gap}));
   }
 }
 
@@ -113,8 +114,8 @@ TEST(FinalizerEmitter, BitsDoNotDependOnAlignment) {
       "  store(c, combine_columns(sum(q[L, C])))\n}");
   const DimValues sizes{{"M", 7}, {"N", 64 * 148}, {"L", 64 * 77}, {"C", 36}};
   const Values inputs = testing::random_inputs(program, sizes, 6);
-  EXPECT_EQ(run_on_host(lower_finalizer, program, sizes, inputs, 4),
-            run_on_host(lower_finalizer, program, sizes, inputs, 3));
+  EXPECT_EQ(run_on_host(lower_finalizer, program, sizes, inputs, {4}),
+            run_on_host(lower_finalizer, program, sizes, inputs, {3}));
 }
 
 TEST(FinalizerEmitter, ProgramsOfPlansCompile) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an emitted kernel that uses no tensor core on the CPU: its text is compiled by the C++
-// compiler against host_device/, which stands in for the few files that hold machine code; a
-// block's threads are fibers that run in turn from one exchange to the next. So an index mistake in
-// emitted text is found without a GPU.
+// Runs an emitted kernel on the CPU: its text is compiled by the C++ compiler against host_device/,
+// which stands in for the few files that hold machine code; a block's threads are fibers that run
+// in turn from one wait to the next. So an index mistake in emitted text or in device/ is found
+// without a GPU. Of products the mainloop is stood in for as a whole (its operands come by way of
+// the same descriptors); what follows it is the device's own text: the ring of staging buffers and
+// its barriers, fragments, partials, adds.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "hopper/host_device/host_map.h"
 #include "hopper/host_device/host_threads.h"
 #include "hopper/kernel_launch.h"
 
@@ -33,41 +36,26 @@ class HostBlock {
   static void run(HostThreads& threads, void (*body)(const void*), const void* argument) {
     HostBlock block(threads, body, argument);
     current_ = &block;
-    bool any_left = true;
-    while (any_left) {
-      any_left = false;
-      bool any_ended = false;
+    for (unsigned left = threads.threads; left > 0;) {
+      bool any_ran = false;
       for (unsigned t = 0; t < threads.threads; ++t) {
-        if (block.fibers_[t].ended) {
-          any_ended = true;
-          continue;
-        }
+        Fiber& fiber = block.fibers_[t];
+        const bool waits = fiber.place != nullptr && *fiber.place == fiber.value;
+        if (fiber.ended || waits) continue;
+        any_ran = true;
         threads.thread = t;
-        swapcontext(&block.scheduler_, &block.fibers_[t].context);
-        if (block.fibers_[t].ended) {
-          any_ended = true;
-        } else {
-          any_left = true;
-        }
+        swapcontext(&block.scheduler_, &fiber.context);
+        if (fiber.ended) --left;
       }
-      if (any_left && any_ended) {
-        throw std::runtime_error("threads of a block end before others have synchronised");
-      }
+      if (!any_ran) throw std::runtime_error("the threads of a block wait for one another");
     }
   }
 
-  static float exchange(float value, unsigned mask) {
-    HostBlock& block = *current_;
-    const unsigned thread = block.threads_.thread;
-    block.slots_[thread] = value;
-    yield();
-    const float result = block.slots_[thread ^ mask];
-    yield();
-    return result;
-  }
-  static void yield() {
-    HostBlock& block = *current_;
-    swapcontext(&block.fibers_[block.threads_.thread].context, &block.scheduler_);
+  static void wait_while(const unsigned* place, unsigned value) {
+    Fiber& fiber = current_->fibers_[current_->threads_.thread];
+    fiber.place = place;
+    fiber.value = value;
+    swapcontext(&fiber.context, &current_->scheduler_);
   }
 
  private:
@@ -75,15 +63,13 @@ class HostBlock {
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
+    const unsigned* place = nullptr;  // runs when what stands there is no longer the value
+    unsigned value = 0;
     bool ended = false;
   };
 
   HostBlock(HostThreads& threads, void (*body)(const void*), const void* argument)
-      : threads_(threads),
-        body_(body),
-        argument_(argument),
-        fibers_(threads.threads),
-        slots_(threads.threads) {
+      : threads_(threads), body_(body), argument_(argument), fibers_(threads.threads) {
     for (Fiber& fiber : fibers_) {
       fiber.stack.reset(new char[kStack]);
       getcontext(&fiber.context);
@@ -105,7 +91,6 @@ class HostBlock {
   const void* argument_;
   ucontext_t scheduler_{};
   std::vector<Fiber> fibers_;
-  std::vector<float> slots_;
 };
 
 // Emitted text as a loaded library. A text is compiled once and stays loaded.
@@ -116,16 +101,30 @@ class HostKernel {
     void*& library = libraries[launch.source];
     if (library == nullptr) library = compile(launch, "kernel" + std::to_string(libraries.size()));
     run_ = reinterpret_cast<void (*)(const void*)>(dlsym(library, "host_run"));
-    set_threads_ = reinterpret_cast<void (*)(HostThreads*)>(dlsym(library, "host_threads"));
+    begin_ = reinterpret_cast<void (*)(HostThreads*)>(dlsym(library, "host_begin"));
+    end_ = reinterpret_cast<void (*)()>(dlsym(library, "host_end"));
   }
 
-  // `addresses`: of the program's tensors.
-  void run(const std::vector<void*>& addresses) {
-    std::vector<char> arguments(128);
+  // `addresses`: of the program's tensors, `strides`: elements between their rows.
+  void run(const std::vector<void*>& addresses, const std::vector<int64_t>& strides) {
+    std::vector<char> arguments;
     const auto append = [&](const void* data, size_t bytes) {
       arguments.insert(arguments.end(), static_cast<const char*>(data),
                        static_cast<const char*>(data) + bytes);
     };
+    for (const TensorMapSpec& map : launch_.maps) {
+      constexpr int64_t kBytes = 2;
+      const HostMap host{static_cast<unsigned char*>(addresses[map.tensor]) +
+                             (map.row_offset * strides[map.tensor] + map.column_offset) * kBytes,
+                         map.rows,
+                         map.columns,
+                         strides[map.tensor],
+                         map.box_rows,
+                         map.box_columns};
+      append(&host, sizeof(host));
+      arguments.resize((arguments.size() + 127) / 128 * 128);
+    }
+    if (launch_.maps.empty()) arguments.resize(128);
     for (int tensor : launch_.pointers) append(&addresses[tensor], 8);
     if (launch_.pointers.empty()) arguments.resize(arguments.size() + 8);
     append(launch_.numbers.data(), 4 * launch_.numbers.size());
@@ -135,11 +134,12 @@ class HostKernel {
     std::memcpy(aligned.get(), arguments.data(), arguments.size());
     HostThreads threads{.threads = launch_.threads,
                         .blocks = launch_.grid,
-                        .exchange = &HostBlock::exchange,
-                        .synchronize = &HostBlock::yield};
-    set_threads_(&threads);
+                        .cluster = launch_.cluster,
+                        .wait_while = &HostBlock::wait_while};
     for (threads.block = 0; threads.block < threads.blocks; ++threads.block) {
+      begin_(&threads);
       HostBlock::run(threads, run_, aligned.get());
+      end_();
     }
   }
 
@@ -150,6 +150,9 @@ class HostKernel {
         std::filesystem::temp_directory_path() / ("coda_host_kernel_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
     const std::string stem = (folder / name).string();
+    // Of a kernel with a product a block begins with shared memory that nobody has written, and
+    // ends when its last stores have left.
+    const bool is_product = !launch.maps.empty();
     std::ofstream(stem + ".cc") << launch.source << R"(
 namespace coda::device::precise {}
 using namespace coda::device;
@@ -157,15 +160,19 @@ using namespace coda::device::precise;
 extern "C" void host_run(const void* arguments) {
   )" << launch.function << R"((*static_cast<const Arguments*>(arguments));
 }
-extern "C" void host_threads(HostThreads* threads) { coda::device::host_threads = threads; }
-)";
+extern "C" void host_begin(HostThreads* threads) {
+  begin_block(threads);
+)" << (is_product ? "  begin_shared_memory();\n" : "")
+                                << "}\nextern \"C\" void host_end() {\n"
+                                << (is_product ? "  store_wait_read<0>();\n" : "") << "}\n";
     const std::string root = CODA_SOURCE_DIR;
     const std::string command =
         std::string(CODA_CXX_COMPILER) +
-        " -std=c++20 -O1 -w -shared -fPIC '-D__global__=' '-D__grid_constant__=' '-D__device__='"
-        " '-D__forceinline__=inline' '-D__launch_bounds__(...)=' '-D__shared__=static' -I" +
-        root + "/tests/hopper/host_device -I" + root + " -I" + root + "/src " + stem + ".cc -o " +
-        stem + ".so 2> " + stem + ".log";
+        " -std=c++20 -O1 -w -shared -fPIC -fno-gnu-unique '-D__global__=' '-D__grid_constant__='"
+        " '-D__device__=' '-D__forceinline__=inline' '-D__launch_bounds__(...)='"
+        " '-D__cluster_dims__(...)=' '-D__align__(n)=__attribute__((aligned(n)))' '-D__shared__=" +
+        (is_product ? "" : "static") + "' -I" + root + "/tests/hopper/host_device -I" + root +
+        " -I" + root + "/src " + stem + ".cc -o " + stem + ".so 2> " + stem + ".log";
     if (std::system(command.c_str()) != 0) {
       std::ifstream log(stem + ".log");
       throw std::runtime_error(std::string(std::istreambuf_iterator<char>(log), {}) + "\n" +
@@ -179,7 +186,8 @@ extern "C" void host_threads(HostThreads* threads) { coda::device::host_threads 
 
   const KernelLaunch launch_;
   void (*run_)(const void*) = nullptr;
-  void (*set_threads_)(HostThreads*) = nullptr;
+  void (*begin_)(HostThreads*) = nullptr;
+  void (*end_)() = nullptr;
 };
 
 }  // namespace coda::hopper

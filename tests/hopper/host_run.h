@@ -19,14 +19,20 @@ namespace coda::hopper {
 
 using testing::Values;
 
-// One tensor; rows are `gap` elements further apart than they must be.
+// Rows are `gap` elements further apart than they must be, and begin at multiples of `multiple`.
+struct HostRows {
+  int64_t gap = 0;
+  int64_t multiple = 1;
+};
+
 class HostTensor {
  public:
-  HostTensor(const TensorDecl& decl, const DimValues& sizes, int64_t gap) : decl_(decl) {
+  HostTensor(const TensorDecl& decl, const DimValues& sizes, HostRows rows) : decl_(decl) {
     const PhysicalShape shape = physical_shape(decl, sizes);
     rows_ = shape.rows;
     cols_ = shape.cols;
-    stride_ = cols_ == 1 ? 1 : cols_ + gap;
+    stride_ =
+        cols_ == 1 ? 1 : (cols_ + rows.gap + rows.multiple - 1) / rows.multiple * rows.multiple;
     bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(decl.dtype));
     for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
       testing::write_element(decl.dtype, bytes_.data(), i, std::nan(""));
@@ -68,12 +74,12 @@ class HostTensor {
 // What the program stores. `lower` is one of the emitters' functions.
 template <class Lower>
 Values run_on_host(const Lower& lower, const Program& program, const DimValues& sizes,
-                   const Values& inputs, int64_t gap) {
+                   const Values& inputs, HostRows rows) {
   std::vector<HostTensor> tensors;
   LowerOptions options;
   std::vector<void*> addresses;
   for (const TensorDecl& decl : program.tensors) {
-    tensors.emplace_back(decl, sizes, gap);
+    tensors.emplace_back(decl, sizes, rows);
     options.row_strides.push_back(tensors.back().stride());
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -81,9 +87,15 @@ Values run_on_host(const Lower& lower, const Program& program, const DimValues& 
     if (found != inputs.end()) tensors[i].fill(found->second);
     addresses.push_back(tensors[i].data());
   }
-  for (const KernelLaunch& launch : lower(program, sizes, options)) {
-    HostKernel(launch).run(addresses);
+  const std::vector<KernelLaunch> launches = lower(program, sizes, options);
+  std::vector<int64_t> strides = options.row_strides;
+  std::vector<std::vector<char>> scratch;
+  for (const ScratchTensor& tensor : launches.at(0).scratch) {
+    scratch.emplace_back(tensor.rows * tensor.row_stride * size_of(tensor.dtype), '\xff');
+    addresses.push_back(scratch.back().data());
+    strides.push_back(tensor.row_stride);
   }
+  for (const KernelLaunch& launch : launches) HostKernel(launch).run(addresses, strides);
   std::set<int> stored;
   for (const Step& step : program.steps) {
     if (program::is_effect(step.kind)) stored.insert(step.tensor);

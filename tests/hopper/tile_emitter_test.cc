@@ -37,7 +37,7 @@ void expect_right(const Program& program, const DimValues& sizes, uint64_t seed)
   const Values inputs = testing::random_inputs(program, sizes, seed);
   for (const int64_t gap : kGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
-    expect_close(program, sizes, inputs, run_on_host(lower_tiles, program, sizes, inputs, gap));
+    expect_close(program, sizes, inputs, run_on_host(lower_tiles, program, sizes, inputs, {gap}));
   }
 }
 
@@ -139,14 +139,14 @@ TEST(TileEmitter, LogSumExpOfTheLargestNumbers) {
       const double largest = std::max(row[0], row[1]);
       for (const int64_t gap : kGaps) {
         const Values results =
-            run_on_host(lower_tiles, program, {{"M", 1}, {"N", 2}}, {{"x", row}}, gap);
+            run_on_host(lower_tiles, program, {{"M", 1}, {"N", 2}}, {{"x", row}}, {gap});
         EXPECT_EQ(results.at("p"), (std::vector<double>{largest, 1})) << row[0] << ", " << row[1];
       }
     }
   }
   // The next value below counts where it still can.
   const Values results = run_on_host(lower_tiles, program, {{"M", 2}, {"N", 2}},
-                                     {{"x", {-1e6, -1e6, 1e6, 999999}}}, 4);
+                                     {{"x", {-1e6, -1e6, 1e6, 999999}}}, {4});
   EXPECT_NEAR(results.at("p")[2], 2, 1e-5);
   EXPECT_NEAR(results.at("p")[3], 1 + std::exp(-1.0), 1e-5);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random graphs whose forward is tile-local but for reductions: norms, gates, rotations, rows like
-// softmax's, residuals, biases, masks, both layouts of a weight, products of one operand. Well
-// conditioned by construction: weights scaled by their depth, norms over eight columns or more, no
-// scale in front of a norm that would cancel it. Large ones have rows and columns of several spans
-// of partial reductions.
+// softmax's, residuals, biases, masks, both layouts of a weight, products of one operand, branches
+// with numbers of their own. Well conditioned by construction: weights scaled by their depth, norms
+// over eight columns or more, no scale in front of a norm that would cancel it. Large ones have rows
+// and columns of several spans of partial reductions.
 #pragma once
 
 #include "plan/blocks.h"
@@ -130,6 +130,12 @@ class RandomGraph {
     return chance(50) ? select(equal(mask_, one), zero, x) : select(less(mask_, one), x * 0.5, x);
   }
 
+  // A branch of a sum, with a number of its own: 0.7 a + 0.3 b.
+  Value branch(Value x) {
+    constexpr double kNumbers[] = {0.7, 0.3, -1.25, 2};
+    return chance(40) ? x * kNumbers[pick(4)] : x;
+  }
+
   Value row_scaled(Value x) { return mul(x, sigmoid(row_mean(x))); }
 
   Value stage(Value x) {
@@ -137,11 +143,11 @@ class RandomGraph {
     switch (pick(10)) {
       case 0: return product(x, width());
       case 1: return activation(product(norm(x), width()));
-      case 2: return x + product(gated(norm(x)), cols);
+      case 2: return branch(x) + branch(product(gated(norm(x)), cols));
       case 3: return product(gated(x), width());
       case 4: return rotated(product(chance(50) ? norm(x) : x, width()));
       case 5: return product(softmax_like(product(x, width())), width());
-      case 6: return x + product(activation(product(norm(x), width())), cols);
+      case 6: return x + branch(product(activation(product(norm(x), width())), cols));
       case 7: return product(pairwise(product(chance(50) ? norm(x) : x, width() * 2)), width());
       case 8: return product(masked(x), width());
       default: return joined(x);
@@ -152,10 +158,10 @@ class RandomGraph {
   Value joined(Value x) {
     const Value h = chance(70) ? norm(x) : x;
     const int64_t cols = width();
-    const Value a = product(h, cols);
+    const Value a = product(branch(h), cols);
     const Value b = product(chance(50) ? h : row_scaled(x), cols);
-    if (chance(40)) return rotated(a) + b;
-    return product(a, 12) + product(activation(b), 12);
+    if (chance(40)) return branch(rotated(a)) + branch(b);
+    return branch(product(a, 12)) + branch(product(activation(b), 12));
   }
 
   void build() {

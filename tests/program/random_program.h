@@ -411,15 +411,20 @@ inline double rounded(double value, DType type) {
 }
 
 // Values for every tensor that a program reads: uniform in [-1, 1] and representable in the
-// tensor's type; row indices are valid rows, columns to select lie up to two outside.
+// tensor's type; row indices are valid rows, columns to select lie over the whole width of the
+// widest tensor and up to two outside, half of them among the first, which a narrow value has too.
 inline std::map<std::string, std::vector<double>> random_inputs(const Program& program,
                                                                 const DimValues& sizes,
                                                                 uint64_t seed) {
   std::mt19937_64 random(seed);
   std::map<int, int64_t> last;  // of an i32 tensor: its largest value
   std::set<int> read;
+  int64_t widest = 0;
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments) read.insert(segment.a), read.insert(segment.b);
+    for (const GemmSegment& segment : step.segments) {
+      read.insert(segment.a), read.insert(segment.b);
+      widest = std::max(widest, program.tensors[segment.b].shape.rows.evaluate(sizes));
+    }
     const bool is_load = step.operands.empty() && step.tensor >= 0;
     if (is_load) read.insert(step.tensor);
     if (step.row_index >= 0) {
@@ -428,6 +433,9 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
       const auto [found, is_new] = last.try_emplace(step.row_index, rows - 1);
       if (!is_new) found->second = std::min(found->second, rows - 1);
     }
+  }
+  for (const TensorDecl& decl : program.tensors) {
+    widest = std::max(widest, decl.shape.cols.evaluate(sizes));
   }
   std::map<std::string, std::vector<double>> inputs;
   for (int t : read) {
@@ -441,9 +449,11 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
     const bool is_row_index = last.contains(t);
     for (size_t i = 0; i < values.size(); ++i) {
       if (decl.dtype == DType::i32) {
-        const int64_t limit = is_row_index ? last[t] + 1 : 40;
-        values[i] =
-            static_cast<double>(static_cast<int64_t>(random() % limit) - (is_row_index ? 0 : 2));
+        const auto draw = [&](int64_t low, int64_t high) {
+          return static_cast<double>(
+              low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1)));
+        };
+        values[i] = is_row_index ? draw(0, last[t]) : draw(-2, random() % 2 == 0 ? 37 : widest + 1);
         continue;
       }
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;

@@ -214,6 +214,18 @@ TEST_F(Rules, ProductsWithEqualFactorsBecomeSegments) {
   EXPECT_EQ(all(unequal, Op::matmul).size(), 2U) << "with other factors they stay two";
 }
 
+// A number that all share stands outside; 2AB + 3CD is no one product.
+TEST_F(Rules, ProductsWithEqualNumbersBecomeSegments) {
+  const Value p = matmul({{d, a, {false, false}}});
+  const Value q = matmul({{e, b, {false, false}}});
+  const int equal = joined(p * 2.0 + q * 2.0);
+  EXPECT_EQ(node(the_product(equal)).transposes.size(), 2U) << text(g, {equal});
+  for (const auto& [of_p, of_q] : {std::pair{2.0, 3.0}, {1.0, 0.3}, {0.7, -0.7}}) {
+    const int unequal = joined((p * w) * of_p + (q * w) * of_q);
+    EXPECT_EQ(all(unequal, Op::matmul).size(), 2U) << of_p << " and " << of_q;
+  }
+}
+
 TEST_F(Rules, SegmentsOfASlicedWeightStandInItsOrder) {
   const Value qkv = g.parameter("qkv", {8, 12});  // as Conv1D stores it
   const Value left = slice_columns(qkv, 0, 6);
@@ -258,10 +270,46 @@ TEST_F(Rules, ARankOneTermJoinsAnOperandThatIsNotStored) {
   EXPECT_EQ(node(the_product(joined(stored))).operands[1], x.id) << "a stored operand stays";
 }
 
+// With numbers and vectors of their own before the product and before the term; on either side.
+TEST_F(Rules, ARankOneTermKeepsItsSignAndNumber) {
+  const Value v = row_mean(x);
+  const Value made = x * r();
+  const Value by_left = matmul({{d, made, {true, false}}});
+  const Value by_right = matmul({{made, d, {true, false}}});
+  const Value of_outputs = g.parameter("of_outputs", {1, 6});
+  for (const auto& [of_product, of_term] : {std::pair{1.0, -1.0}, {0.7, 0.3}, {-2.0, 3.0}}) {
+    const Value left = transpose(col_sum(d * v)) * bias * of_term;
+    const int dw = joined(by_left * of_product + left);
+    EXPECT_TRUE(is(node(the_product(dw)).operands[1], Elementwise::add)) << text(g, {dw});
+    const int scaled = joined((by_left * w) * of_product + left * w);
+    EXPECT_TRUE(is(node(the_product(scaled)).operands[1], Elementwise::add)) << text(g, {scaled});
+    const Value right = transpose(bias) * col_sum(d * v) * of_term;
+    const int dv = joined((by_right * of_outputs) * of_product + right * of_outputs);
+    EXPECT_TRUE(is(node(the_product(dv)).operands[0], Elementwise::add)) << text(g, {dv});
+  }
+}
+
 TEST_F(Rules, ColumnSumsThatShareAProductJoin) {
   const Value p = matmul({{d, a, {false, false}}});
   const int sum = joined(col_sum(p * x) + col_sum(p * y));
   EXPECT_EQ(all(sum, Op::col_sum).size(), 1U) << text(g, {sum});
+  joined(col_sum((p * x) * 0.7) + col_sum((y * -0.3) * p) + col_sum(p));
+}
+
+// Σ (W ⊙ (Σ (A ⊙ u))ᵀ) beside Σ ((A·W) ⊙ x) is one sum over the product, whatever scales it.
+TEST_F(Rules, AColumnSumThroughAWeightJoinsTheSumOverTheProduct) {
+  const Value plain = matmul({{d, a, {false, false}}});
+  const Value t = g.parameter("t", {8, 6});
+  const Value turned = matmul({{d, t, {false, true}}});
+  const Value u = row_mean(y);
+  for (const double number : {1.0, -1.0, 0.3}) {
+    const Value of_plain = col_sum(a * (transpose(col_sum(d * u)) * number));
+    const int one = joined(col_sum(plain * x) + of_plain);
+    EXPECT_EQ(all(one, Op::col_sum).size(), 1U) << text(g, {one});
+    const Value of_turned = transpose(row_sum(t * (col_sum(d * u) * number)));
+    const int other = joined(col_sum(turned * x) + of_turned);
+    EXPECT_EQ(all(other, Op::col_sum).size(), 1U) << text(g, {other});
+  }
 }
 
 TEST_F(Rules, FactorsThatAllTermsShareLeaveASum) {
@@ -271,6 +319,7 @@ TEST_F(Rules, FactorsThatAllTermsShareLeaveASum) {
   ASSERT_TRUE(is(sum, Elementwise::mul));
   EXPECT_TRUE(depends(sum, recip(r()).id));
   EXPECT_EQ((g.value(sum) * r()).id, (s1 + s2).id) << "and meet their inverse";
+  joined((s1 * recip(r())) * 0.7 + (s2 * recip(r())) * -0.3);
 }
 
 TEST_F(Rules, ASumWithAScatterIsAScatterIntoIt) {

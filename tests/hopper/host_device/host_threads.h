@@ -7,6 +7,8 @@ struct HostThreads {
   unsigned threads = 0;
   unsigned block = 0;
   unsigned blocks = 0;
-  float (*exchange)(float value, unsigned mask) = nullptr;
-  void (*synchronize)() = nullptr;
+  unsigned cluster = 1;  // blocks of a cluster
+  unsigned steps = 0;    // of anything that threads wait for
+  // Lets other threads run until *place is no longer `value`.
+  void (*wait_while)(const unsigned* place, unsigned value) = nullptr;
 };

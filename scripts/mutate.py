@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants the bugs of tests/mutants/ one at a time and says which of them no test notices.
+
+Usage: mutate.py [--check | --list] [--build FOLDER] [--jobs N] [WORD...]
+
+With words, only the mutants that have one of them in their file or description. --check only looks
+whether every mutant still applies. A file of tests/mutants/ has entries as
+
+    src/train/trainer.cc: clipping is ignored
+    tests: tools_test Trajectory.*
+    -              clip_scale(report.norm, settings_.clip));
+    +              1.0);
+
+The lines behind "-" stand once in the file (blanks at their ends and in front of the first do not
+matter), those behind "+" take their place. "tests:" names a test program and a filter of
+GoogleTest's; several such lines are tried in their order. Without one it is all of the program of
+the file's folder.
+
+The sources are copied to FOLDER/source, where bugs are planted, and built in FOLDER/build, each time
+only what depends on the change. Tests must pass there before anything is planted. A mutant is
+noticed if a test fails, crashes or does not end; one that does not compile is an error of the list.
+Exits with 1 if one survives.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from sources import ROOT, all_files
+
+LIST = ROOT / "tests/mutants"
+TIMEOUT_S = 300
+
+
+@dataclasses.dataclass
+class Mutant:
+    file: str
+    breaks: str  # what is wrong with it
+    tests: list[tuple[str, str]]  # program, filter
+    old: str
+    new: str
+    place: str  # of the entry, for messages
+
+    def name(self) -> str:
+        return f"{self.file}: {self.breaks}"
+
+
+def parse(path: pathlib.Path) -> list[Mutant]:
+    mutants = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        place = f"{path.relative_to(path.parents[2])}:{number}"
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0] in "-+":
+            if not mutants:
+                raise ValueError(f"{place}: a change before the first file")
+            side = "old" if line[0] == "-" else "new"
+            setattr(mutants[-1], side, getattr(mutants[-1], side) + line[1:].rstrip() + "\n")
+        elif line.startswith("tests: "):
+            program, _, tests = line.removeprefix("tests: ").partition(" ")
+            mutants[-1].tests.append((program, tests.strip() or "*"))
+        else:
+            file, colon, breaks = line.partition(": ")
+            if not colon or not breaks.strip():
+                raise ValueError(f"{place}: not 'FILE: what breaks'")
+            mutants.append(Mutant(file, breaks.strip(), [], "", "", place))
+    for m in mutants:
+        m.old, m.new = m.old.strip(), m.new.strip()
+        if not m.tests:
+            m.tests = [(m.file.split("/")[1] + "_test", "*")]
+    return mutants
+
+
+def read_list(root: pathlib.Path = ROOT) -> list[Mutant]:
+    return [m for path in sorted((root / "tests/mutants").glob("*.txt")) for m in parse(path)]
+
+
+def apply(m: Mutant, root: pathlib.Path) -> str:
+    """The file's text with the bug. Raises ValueError if its place cannot be found."""
+    path = root / m.file
+    if not path.is_file():
+        raise ValueError(f"{m.place}: there is no {m.file}")
+    text = path.read_text()
+    # Lines by themselves, whatever their indentation.
+    pattern = r"\s*\n\s*".join(re.escape(line.strip()) for line in m.old.splitlines())
+    found = re.findall(pattern, text) if m.old else []
+    if len(found) != 1:
+        raise ValueError(
+            f"{m.place}: its text stands {len(found)} times in {m.file}, not once: '{m.name()}'")
+    if m.old == m.new:
+        raise ValueError(f"{m.place}: nothing changes")
+    return text.replace(found[0], m.new)
+
+
+def problems_of(mutants: list[Mutant], root: pathlib.Path = ROOT) -> list[str]:
+    problems = []
+    for m in mutants:
+        try:
+            apply(m, root)
+        except ValueError as error:
+            problems.append(str(error))
+    return problems
+
+
+class Scratch:
+    """A copy of the sources with a build of its own."""
+
+    def __init__(self, folder: pathlib.Path, jobs: int):
+        self.source = folder / "source"
+        self.build = folder / "build"
+        self.jobs = jobs
+
+    def refresh(self) -> None:
+        """Brings the copy to the sources' state; what has not changed keeps its time."""
+        wanted = {path.relative_to(ROOT) for path in all_files()}
+        for name in wanted:
+            copy = self.source / name
+            if copy.is_file() and copy.read_bytes() == (ROOT / name).read_bytes():
+                continue
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy)
+        for copy in self.source.rglob("*"):
+            if copy.is_file() and copy.relative_to(self.source) not in wanted:
+                copy.unlink()
+        venv = self.source / ".venv"
+        if (ROOT / ".venv").exists() and not venv.is_symlink():
+            venv.symlink_to((ROOT / ".venv").resolve())
+        self.command(["cmake", "-G", "Ninja", "-S", str(self.source), "-B", str(self.build)])
+
+    def command(self, words: list[str], timeout: float | None = None) -> subprocess.CompletedProcess:
+        """Its output is kept; raises CalledProcessError or TimeoutExpired."""
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive",
+                           VIRTUAL_ENV=str(self.source / ".venv"))  # where tests find NVRTC
+        return subprocess.run(words, cwd=self.source, env=environment, timeout=timeout, text=True,
+                              check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def compile(self, programs: set[str]) -> None:
+        self.command(["ninja", "-C", str(self.build), "-j", str(self.jobs), *sorted(programs)])
+
+    def test(self, program: str, tests: str) -> bool:
+        """Whether they pass; a filter that matches none, or skipped tests, is an error."""
+        found = [p for p in (self.build / program, self.build / "tools" / program) if p.is_file()]
+        try:
+            said = self.command([str(found[0]), "--gtest_filter=" + tests, "--gtest_brief=1"],
+                                TIMEOUT_S).stdout
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            return False
+        if re.search(r"\b0 tests ran|\[  SKIPPED \]", said):
+            raise ValueError(f"{program} {tests}: no test ran, or one was skipped")
+        return True
+
+
+def run(mutants: list[Mutant], scratch: Scratch) -> int:
+    print("mutate: building what is to be noticed by", flush=True)
+    scratch.refresh()
+    tests = sorted({test for m in mutants for test in m.tests})
+    scratch.compile({program for program, _ in tests})
+    for test in tests:
+        if not scratch.test(*test):
+            sys.exit(f"mutate: {' '.join(test)} fails before anything is planted")
+    survivors, broken = [], []
+    for count, m in enumerate(mutants, 1):
+        path = scratch.source / m.file
+        right = path.read_text()
+        start = time.monotonic()
+        try:
+            path.write_text(apply(m, scratch.source))
+            scratch.compile({program for program, _ in m.tests})
+            noticed = next((" ".join(t) for t in m.tests if not scratch.test(*t)), None)
+            verdict = f"noticed by {noticed}" if noticed else "SURVIVES"
+            if not noticed:
+                survivors.append(m)
+        except subprocess.CalledProcessError as error:
+            verdict = "DOES NOT COMPILE\n" + "\n".join(error.stdout.splitlines()[-20:])
+            broken.append(m)
+        finally:
+            path.write_text(right)
+        print(f"{count}/{len(mutants)} {m.name()}: {verdict} ({time.monotonic() - start:.0f} s)",
+              flush=True)
+    print(f"mutate: {len(mutants)} planted, {len(survivors)} survive"
+          + (f", {len(broken)} do not compile" if broken else ""))
+    for m in survivors:
+        print(f"survives: {m.name()} ({m.place})")
+    return 1 if survivors or broken else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only whether every mutant applies")
+    parser.add_argument("--list", action="store_true", help="only print the mutants")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-mutate")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    arguments = parser.parse_args()
+    mutants = [m for m in read_list()
+               if not arguments.words or any(word in m.name() for word in arguments.words)]
+    problems = problems_of(mutants)
+    if problems:
+        print(*problems, sep="\n")
+        print(f"mutate: {len(problems)} of {len(mutants)} mutants do not apply: the code moved, so "
+              "plant the same bug where it stands now")
+        return 1
+    if arguments.check or arguments.list:
+        if arguments.list:
+            print(*(m.name() for m in mutants), sep="\n")
+        print(f"mutate: {len(mutants)} mutants, each applies")
+        return 0
+    return run(mutants, Scratch(arguments.build.resolve(), arguments.jobs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

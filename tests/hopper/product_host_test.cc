@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole kernels with products, run on the CPU (host_kernel.h): their epilogues compute what their
+// programs mean, at ragged sizes, for tiles of each schedule, from memory that starts as NaN and
+// writing nowhere else. All that stands between the accumulators and memory is the device's own
+// text: staging ring, fragments, partials, selections, adds, column vectors, tables. The mainloop
+// is not.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "hopper/choose_config.h"
+#include "hopper/gemm_programs.h"
+#include "hopper/host_run.h"
+#include "program/random_program.h"
+
+namespace coda::hopper {
+namespace {
+
+// Rows of whole 16 bytes, as the copy engine wants them; some rows more than they need.
+constexpr HostRows kRows{.gap = 3, .multiple = 8};
+
+void expect_right(const Program& program, const DimValues& sizes, const std::string& choice) {
+  SCOPED_TRACE(program.name + ", " + choice);
+  const Values inputs = testing::random_inputs(program, sizes, 1);
+  const auto with_choice = [&](const Program& p, const DimValues& s, LowerOptions options) {
+    options.uses_table = false;
+    if (!choice.empty()) options.choice = parse_choice(choice);
+    options.multiprocessors = 2;  // so that a block has several tiles
+    return lower(p, s, options);
+  };
+  expect_close(program, sizes, inputs, run_on_host(with_choice, program, sizes, inputs, kRows));
+}
+
+Program measured_program(const std::string& name) {
+  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
+  return parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+// No size is a multiple of a tile, a sub-tile or a pair of elements.
+const DimValues kRagged{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 50}};
+
+TEST(ProductOnHost, ResidualAndNorm) {
+  expect_right(measured_program("residual_norm"), kRagged, "128x128p12s4");
+}
+
+// Loads and stores of one memory, a row and a column vector, partials along columns.
+TEST(ProductOnHost, NormBackward) {
+  expect_right(measured_program("norm_backward"), kRagged, "128x128c11s4");
+}
+
+// Two products side by side in a tile; a tile of 96 columns has half sub-tiles.
+TEST(ProductOnHost, SwiGlu) { expect_right(measured_program("swiglu"), kRagged, "128x192c11s3"); }
+
+TEST(ProductOnHost, SwiGluBackward) {
+  expect_right(measured_program("swiglu_backward"), kRagged, "128x128p11s3");
+}
+
+// The target of a row lies in any tile, and outside for some.
+TEST(ProductOnHost, Loss) { expect_right(measured_program("loss"), kRagged, "128x128p21s4"); }
+
+TEST(ProductOnHost, WeightGradientsAreAdded) {
+  expect_right(measured_program("weight_gradient"), kRagged, "128x128p11s4");
+}
+
+// Pairs in natural order, tables' rows gathered by position and repeated for each head.
+TEST(ProductOnHost, Rope) {
+  expect_right(parse_program(R"(program rope {
+  acc = gemm(h[M, K]:bf16, w[384, K]:bf16, nt)
+  z = acc * per_row(r[M])
+  cos = tile(cos[S, 64], rows=position[M]:i32, repeat=3)
+  sin = tile(sin[S, 64], rows=position, repeat=3)
+  first, second = split_pairs(z, 128)
+  store(q:bf16, merge_pairs(first * cos - second * sin, second * cos + first * sin, 128))
+})"),
+               kRagged, "128x256c11s3");
+}
+
+// CODA_PRODUCT_SEEDS=FIRST-LAST runs others; one takes seconds to compile.
+TEST(ProductOnHost, RandomPrograms) {
+  uint64_t first = 1;
+  uint64_t last = 3;
+  if (const char* seeds = std::getenv("CODA_PRODUCT_SEEDS")) {
+    ASSERT_EQ(std::sscanf(seeds, "%lu-%lu", &first, &last), 2);
+  }
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const testing::RandomProgram random = testing::random_program(seed);
+    expect_right(with_products_for_tensor_cores(random.program, seed), random.sizes, "");
+  }
+}
+
+}  // namespace
+}  // namespace coda::hopper
