@@ -22,7 +22,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # arena of memory, and what parses files.
 SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io
 
-.PHONY: run test test-gpu sanitize bench bench-gpu format lint clean build configure setup
+.PHONY: run test test-gpu mutate sanitize bench bench-gpu format lint clean build configure setup
 
 build: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -52,6 +52,13 @@ test-gpu: configure
 	@scripts/run_tests.sh $(BUILD) 1 -L gpu; status=$$?; \
 		python3 scripts/gpu_results.py $(BUILD)/test_report.xml; exit $$status
 
+# Plants the bugs of tests/mutants/ and says which no test notices: hours for all of them.
+# `make mutate MUTANT="trainer adamw"`: those with one of these words.
+MUTANT ?=
+mutate: setup
+	@scripts/setup.sh judges
+	python3 scripts/mutate.py --jobs $(JOBS) $(MUTANT)
+
 sanitize: setup
 	@mkdir -p $(BUILD_SANITIZE)
 	@$(CMAKE) -G Ninja -S . -B $(BUILD_SANITIZE) $(CMAKE_ARGS) -DCODA_SANITIZE=ON \
@@ -79,4 +86,4 @@ lint: configure
 	scripts/lint.sh $(BUILD) $(JOBS)
 
 clean:
-	rm -rf $(BUILD) $(BUILD_SANITIZE) out
+	rm -rf $(BUILD) $(BUILD_SANITIZE) build-mutate out

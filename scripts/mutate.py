@@ -74,7 +74,8 @@ def parse(path: pathlib.Path) -> list[Mutant]:
     for m in mutants:
         m.old, m.new = m.old.strip(), m.new.strip()
         if not m.tests:
-            m.tests = [(m.file.split("/")[1] + "_test", "*")]
+            folder, name = m.file.split("/")[:2]
+            m.tests = [("hopper_test" if folder == "device" else name + "_test", "*")]
     return mutants
 
 

@@ -23,8 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// Measured: at most 1.4 over these runs and three other seeds (few weights of one run scatter).
-constexpr double kRoom = 2;
+// Measured: at most 1.7 over these runs and three other seeds (few weights of one run scatter).
+constexpr double kRoom = 3;
 
 TEST(Trajectory, LossesAndWeightsAreThoseOfPyTorch) {
   const fs::path venv = fs::path(CODA_SOURCE_DIR) / ".venv/bin/python";
