@@ -17,8 +17,8 @@ matter), those behind "+" take their place. "tests:" names a test program and a 
 GoogleTest's; several such lines are tried in their order. Without one it is all of the program of
 the file's folder.
 
-The sources are copied to FOLDER/source, where bugs are planted, and built in FOLDER/build, each time
-only what depends on the change. Tests must pass there before anything is planted. A mutant is
+The sources are copied to FOLDER/source, where bugs are planted, and built in FOLDER/build, each
+time only what depends on the change. Tests must pass there before anything is planted. A mutant is
 noticed if a test fails, crashes or does not end; one that does not compile is an error of the list.
 Exits with 1 if one survives.
 """
@@ -135,7 +135,8 @@ class Scratch:
             venv.symlink_to((ROOT / ".venv").resolve())
         self.command(["cmake", "-G", "Ninja", "-S", str(self.source), "-B", str(self.build)])
 
-    def command(self, words: list[str], timeout: float | None = None) -> subprocess.CompletedProcess:
+    def command(self, words: list[str],
+                timeout: float | None = None) -> subprocess.CompletedProcess:
         """Its output is kept; raises CalledProcessError or TimeoutExpired."""
         environment = dict(os.environ, OMP_WAIT_POLICY="passive",
                            VIRTUAL_ENV=str(self.source / ".venv"))  # where tests find NVRTC

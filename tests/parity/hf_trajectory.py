@@ -48,7 +48,7 @@ def mixed(x: int) -> int:
 
 
 def batch_of(f: argparse.Namespace, text: bytes, step: int, accumulated: int):
-    """Inputs and targets [batch, sequence] of one pass; rows are counted through a step's passes."""
+    """Inputs and targets [batch, sequence] of a pass; rows are counted through a step's passes."""
     rows = []
     for row in range(accumulated * f.batch, (accumulated + 1) * f.batch):
         bits = mixed(mixed(mixed(f.seed) ^ step) ^ row)
@@ -67,8 +67,8 @@ def rate_of(f: argparse.Namespace, step: int) -> float:
     return floor + (f.lr - floor) * (1 + math.cos(math.pi * done)) / 2
 
 
-def train(f: argparse.Namespace, text: bytes, folder: pathlib.Path, start: dict, storage: dict,
-          arithmetic: torch.dtype) -> tuple[list[float], dict]:
+def train(f: argparse.Namespace, text: bytes, folder: pathlib.Path, start: dict,
+          storage: dict, arithmetic: torch.dtype) -> tuple[list[float], dict]:
     """Losses of the steps, and the master weights after them."""
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=arithmetic, attn_implementation="eager").eval()

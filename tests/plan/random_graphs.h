@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random graphs whose forward is tile-local but for reductions: norms, gates, rotations, rows like
 // softmax's, residuals, biases, masks, both layouts of a weight, products of one operand, branches
-// with numbers of their own. Well conditioned by construction: weights scaled by their depth, norms
-// over eight columns or more, no scale in front of a norm that would cancel it. Large ones have rows
-// and columns of several spans of partial reductions.
+// with numbers of their own. Well conditioned by construction: weights scaled by their depth,
+// norms over eight columns or more, no scale in front of a norm that would cancel it. Large ones
+// have rows and columns of several spans of partial reductions.
 #pragma once
 
 #include "plan/blocks.h"

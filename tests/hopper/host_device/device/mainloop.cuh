@@ -72,7 +72,8 @@ struct Mainloop {
     for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
       for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
         const u32 row = warpgroup_row + m * kWgmmaM + fragment_row(thread, i);
-        accumulators[m][i] = host_tiles[state.tile][row * kConfig.tile_n + fragment_column(thread, i)];
+        accumulators[m][i] =
+            host_tiles[state.tile][row * kConfig.tile_n + fragment_column(thread, i)];
       }
     }
     ++state.tile;

@@ -61,8 +61,9 @@ u32 multiply_packed(u32 a, u32 b) {
 }
 template <Element kElement>
 u32 maximum_packed(u32 a, u32 b) {
-  return packed_of_each<kElement>(
-      a, b, [](float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; });
+  return packed_of_each<kElement>(a, b, [](float x, float y) {
+    return x != x || y != y ? NAN : x > y ? x : y;
+  });
 }
 
 }  // namespace coda::device
