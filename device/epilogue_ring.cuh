@@ -12,6 +12,7 @@
 #pragma once
 
 #include "device/barrier.cuh"
+#include "device/group_values.cuh"
 #include "device/matrix_move.cuh"
 #include "device/pipeline.cuh"
 #include "device/shared_layout.cuh"
@@ -160,11 +161,12 @@ struct EpilogueRing {
     constexpr u32 kOwn = sub_tiles_per_warpgroup(kConfig, Space::kShape);
     constexpr bool kWhole = !kAnyLoads && kRings.groups >= sub_tiles(kConfig, Space::kShape);
     constexpr u32 kBatch = kWhole || !Space::kShape.staged() ? kOwn : 1;
+    auto groups = groups_of<Space>();
     unrolled<kOwn / kBatch>([&](auto batch) {
       State arriving = consumer.state;
       unrolled<kBatch>([&](auto inside) {
         constexpr u32 kIndex = decltype(batch)::value * kBatch + decltype(inside)::value;
-        sub_tile<Space, kIndex>(arguments, rows, position, consumer, accumulators, [&] {
+        sub_tile<Space, kIndex>(arguments, rows, position, consumer, accumulators, groups, [&] {
           // Without planes there is nothing to wait for.
           if constexpr (kIndex == (Space::kShape.staged() ? kOwn - 1 : 0)) waited();
         });
@@ -186,11 +188,11 @@ struct EpilogueRing {
  private:
   static constexpr u32 kScratchBytes = scratch_bytes(kRing.column_partials);
 
-  template <class Space, u32 kIndex, class Arguments, class Waited>
+  template <class Space, u32 kIndex, class Arguments, class Groups, class Waited>
   __device__ __forceinline__ void sub_tile(const Arguments& arguments,
                                            const typename Space::Rows& rows, const Position& tile,
                                            Consumer& consumer, const Accumulators& accumulators,
-                                           Waited waited) const {
+                                           Groups& groups, Waited waited) const {
     constexpr u32 kColumns = sub_tile_columns(kConfig, Space::kShape);
     constexpr u32 kBlock = kIndex / kColumns;
     constexpr u32 kWidth = sub_tile_width(kConfig, Space::kShape);
@@ -204,51 +206,99 @@ struct EpilogueRing {
     position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
     const Position first = position;
     Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
+    constexpr u32 kSpan = Space::kShape.group_span;
+    if constexpr (kSpan != 0 && kFirst % larger(1, kSpan) == 0)
+      Space::template begin_groups<kBlock>(arguments, rows, groups, first);
     if constexpr (Space::kShape.staged()) receive(consumer.state);
     waited();
     const u32 own_chunk = chunk_offset(tile.thread, 0, kWidth);
     const u32 first_chunk = group_address(consumer.state) + own_chunk;
     // So that plane kRings.planes is the first of the slot.
     const u32 first_of_slot = slot_address(consumer.state) + own_chunk;
+    // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
+    const auto address = [&](u32 wide, u32 plane, u32 chunk) {
+      const PlanePlace place = plane_place(Space::kShape.natural_half, wide, plane, chunk);
+      const u32 first = is_in_slot(place.plane) ? first_of_slot : first_chunk;
+      return (first ^ chunk_step(place.chunk)) + place.plane * kRing.plane_bytes;
+    };
+    if constexpr (kSpan != 0) {
+      if constexpr (kFirst % kSpan == 0) {
+        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, values, groups,
+                                           address);
+      } else {
+        Space::next_sub_tile(groups);
+      }
+      values.groups = groups;
+    }
     unrolled<kWidth / kChunkColumns>([&](auto chunk) {
       constexpr u32 kChunk = decltype(chunk)::value;
-      constexpr u32 kHalf = Space::kShape.natural_half;
-      // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
-      const auto address = [&](u32 wide, u32 plane) {
-        const PlanePlace place = plane_place(kHalf, wide, plane, kChunk);
-        const u32 first = is_in_slot(place.plane) ? first_of_slot : first_chunk;
-        return (first ^ chunk_step(place.chunk)) + place.plane * kRing.plane_bytes;
-      };
       u32 loaded[larger(1, Space::kShape.loads)][4];
       u32 stored[larger(1, Space::kShape.stores)][4];
       if constexpr (Space::kShape.loads != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kShape.loads; ++plane) {
-          load_matrices(loaded[plane], address(Space::kShape.wide_loads, plane));
+          load_matrices(loaded[plane], address(Space::kShape.wide_loads, plane, kChunk));
         }
       }
       float acc[Space::kShape.parts][kChunkElements];
-#pragma unroll
-      for (u32 part = 0; part < Space::kShape.parts; ++part) {
-        constexpr u32 kBase = kFirst + kChunk * kChunkColumns;
-        const u32 column = accumulator_column(kConfig, Space::kShape, part, kBase);
-#pragma unroll
-        for (u32 i = 0; i < kChunkElements; ++i) {
-          acc[part][i] = accumulators[kBlock][column / 2 + i];
-        }
-      }
+      take_chunk<Space, kBlock, kFirst + kChunk * kChunkColumns>(acc, accumulators);
       Space::template chunk<kBlock, kChunk>(arguments, rows, values, acc, loaded, stored, position);
       position.column += kChunkColumns;
       if constexpr (Space::kShape.stores != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kShape.stores; ++plane) {
-          store_matrices(address(Space::kShape.wide_stores, plane), stored[plane]);
+          store_matrices(address(Space::kShape.wide_stores, plane, kChunk), stored[plane]);
         }
       }
     });
     Space::template end_sub_tile<kBlock>(arguments, rows, values, first, consumer.scratch);
     if constexpr (Space::kShape.column_partials != 0) next_scratch(consumer);
     if constexpr (Space::kShape.staged()) consumer.state.advance_by(kSharers);
+  }
+
+  // The accumulators of the 16 base columns from kColumn of the tile on.
+  template <class Space, u32 kBlock, u32 kColumn>
+  __device__ __forceinline__ static void take_chunk(
+      float (&chunk)[Space::kShape.parts][kChunkElements], const Accumulators& accumulators) {
+#pragma unroll
+    for (u32 part = 0; part < Space::kShape.parts; ++part) {
+      const u32 column = accumulator_column(kConfig, Space::kShape, part, kColumn);
+#pragma unroll
+      for (u32 i = 0; i < kChunkElements; ++i) {
+        chunk[part][i] = accumulators[kBlock][column / 2 + i];
+      }
+    }
+  }
+
+  // Sums over the groups of the span from column kFirst of the tile on; `first` is the position of
+  // its first chunk, `address` says where a sub-tile's planes are.
+  template <class Space, u32 kBlock, u32 kFirst, class Arguments, class Groups, class Address>
+  __device__ __forceinline__ void walk_groups(const Arguments& arguments,
+                                              const typename Space::Rows& rows,
+                                              const Position& first,
+                                              const Accumulators& accumulators,
+                                              typename Space::SubTile& values, Groups& groups,
+                                              Address address) const {
+    constexpr SpaceShape kShape = Space::kShape;
+    unrolled<kShape.group_walks>([&](auto walk) {
+      constexpr u32 kWalk = decltype(walk)::value;
+      Position position = first;
+      unrolled<kShape.group_span / kChunkColumns>([&](auto chunk) {
+        constexpr u32 kChunk = decltype(chunk)::value;
+        u32 loaded[larger(1, kShape.loads)][4];
+#pragma unroll
+        for (u32 plane = 0; plane < kShape.loads; ++plane) {
+          if ((kShape.group_loads >> plane & 1) == 0) continue;
+          load_matrices(loaded[plane], address(kShape.wide_loads, plane, kChunk));
+        }
+        float acc[kShape.parts][kChunkElements];
+        take_chunk<Space, kBlock, kFirst + kChunk * kChunkColumns>(acc, accumulators);
+        Space::template walk_groups<kWalk, kBlock, kChunk>(arguments, rows, values, groups, acc,
+                                                           loaded, position);
+        position.column += kChunkColumns;
+      });
+      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first);
+    });
   }
 
   // Sub-tiles use two buffers in turn.

@@ -58,6 +58,20 @@
 //                       const float (&acc)[kShape.parts][8],
 //                       const u32 (&loaded)[larger(1, kShape.loads)][4],
 //                       u32 (&stored)[larger(1, kShape.stores)][4], const Position&);
+//     // Where kShape.group_span is not 0: what there is one of for each group of columns
+//     // (device/group_values.cuh), for as many base columns at a time. The position is their first
+//     // chunk's. begin_groups, then for each walk walk_groups over all chunks, and end_walk; then
+//     // the span's sub-tiles, each with `groups` in its SubTile, and next_sub_tile between them.
+//     struct Groups {};
+//     template <u32 kBlock>
+//     static void begin_groups(const Arguments&, const Rows&, Groups&, const Position&);
+//     template <u32 kWalk, u32 kBlock, u32 kChunk>
+//     static void walk_groups(const Arguments&, const Rows&, SubTile&, Groups&,
+//                             const float (&acc)[kShape.parts][8],
+//                             const u32 (&loaded)[larger(1, kShape.loads)][4], const Position&);
+//     template <u32 kWalk, u32 kBlock>
+//     static void end_walk(const Arguments&, const Rows&, Groups&, const Position&);
+//     static void next_sub_tile(Groups&);
 //     // After the sub-tile's last chunk; the position is its first chunk's. `scratch` is this
 //     // warpgroup's shared memory for column partials (device/column_partial.cuh).
 //     template <u32 kBlock>
@@ -104,6 +118,9 @@ struct SpaceShape {
   u32 wide_stores = 0;
   u32 column_partials = 0;    // 64 floats of scratch a warp each
   bool keeps_tables = false;  // Space::load_tables is called
+  u32 group_span = 0;   // base columns that hold whole groups and are walked together; 0: no groups
+  u32 group_walks = 0;  // one for sums that are made of other sums
+  u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
   // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
   // kernel has which must move as many bytes. For measurements.
   u32 streamed_loads = 0;
@@ -178,7 +195,9 @@ constexpr bool is_valid(const GemmConfig& config, const SpaceShape& shape) {
     // tell).
     if (base < kSubTileColumns || base % kHalfSubTileColumns != 0) return false;
     if (shape.natural_half != 0 || shape.column_partials != 0 || shape.keeps_tables) return false;
+    if (shape.group_span != 0) return false;
   }
+  if (shape.group_span != 0 && base % shape.group_span != 0) return false;
   if (shape.natural_half != 0) {
     if (shape.parts != 2 || shape.natural_half % kChunkColumns != 0) return false;
     if (base % shape.natural_half != 0) return false;

@@ -7,11 +7,13 @@
 #include "hopper/fit_program.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "coda/error.h"
+#include "hopper/plain_kernels.h"
 #include "plan/min_cut.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
@@ -45,7 +47,8 @@ class Fitter {
     }
     Plans result;
     for (const auto& [space, whole] : spaces) {
-      const std::optional<Plans> parts = fit({}, whole, kMostCuts);
+      std::optional<Plans> parts = fit({}, whole, kMostCuts);
+      if (!parts) parts = one_at_a_time(space, whole);
       if (!parts) return {};
       if (result.size() < parts->size()) result.resize(parts->size());
       for (size_t p = 0; p < parts->size(); ++p) {
@@ -88,6 +91,25 @@ class Fitter {
     return std::nullopt;
   }
 
+  // Each value by a kernel of its own, from memory to memory: what always fits, and is slow.
+  std::optional<Plans> one_at_a_time(int space, const PartPlan& whole) const {
+    Steps needed(whole.effects.begin(), whole.effects.end());
+    for (int i = count() - 1; i >= 0; --i) {
+      if (needed.contains(i)) needed.insert(step(i).operands.begin(), step(i).operands.end());
+    }
+    Plans plans;
+    for (int i : needed) {
+      if (map_.space[i] == space && can_keep(i)) plans.push_back({.effects = {}, .kept = {i}});
+    }
+    for (int effect : whole.effects) plans.push_back({.effects = {effect}, .kept = {}});
+    const std::optional<SplitProgram> split = split_into(plans);
+    if (!split) return std::nullopt;
+    for (const ProgramPart& part : split->parts) {
+      if (!refusal_(part).empty()) return std::nullopt;
+    }
+    return plans;
+  }
+
   std::optional<SplitProgram> split_into(const Plans& plans) const {
     try {
       return split_program(program_, plans);
@@ -115,7 +137,9 @@ class Fitter {
     Steps pairs;        // what products of any width may not have
     Steps sums;         // of groups
     Steps repetitions;  // what reads repeated groups
+    Steps totals;       // what reads sums of groups
     Steps epilogue;     // all that depends on a product
+    Steps plain;        // products that tensor cores do not make
     for (int i : made) {
       if (i < 0) continue;
       const Step& s = step(i);
@@ -128,16 +152,30 @@ class Fitter {
         pairs.insert(i);
       }
       if (s.kind == StepKind::reduce_group) sums.insert(i);
+      if (is_plain_product(program_, s)) plain.insert(i);
       for (int operand : s.operands) {
         if (made.contains(operand) && step(operand).kind == StepKind::repeat_group)
           repetitions.insert(i);
+        if (made.contains(operand) && step(operand).kind == StepKind::reduce_group)
+          totals.insert(i);
         if (epilogue.contains(operand) || products.contains(operand)) epilogue.insert(i);
       }
     }
     if (products.empty()) {
       attempt(sums, true);
+      attempt(totals, true);
       attempt(repetitions, true);
       attempt(pairs, true);
+      return cuts;
+    }
+    if (!plain.empty()) {
+      if (plain.size() < products.size()) {
+        Steps others;
+        std::set_difference(products.begin(), products.end(), plain.begin(), plain.end(),
+                            std::inserter(others, others.end()));
+        attempt(others, false);
+      }
+      attempt(epilogue, false);
       return cuts;
     }
     attempt(groups, false);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "hopper/plain_kernels.h"
 
 namespace coda::hopper {
 namespace {
@@ -33,6 +34,7 @@ std::vector<KernelSpaces> gemm_kernels(const ProgramSizes& sizes, const program:
   std::vector<KernelSpaces> kernels;
   for (size_t space = 0; space < map.spaces.size(); ++space) {
     if (!has_gemm(sizes.program(), map.spaces[space])) continue;
+    if (is_plain(sizes.program(), map.spaces[space], sizes.values())) continue;
     KernelSpaces kernel = alone(sizes, map, static_cast<int>(space));
     const SpaceAnalysis& own = kernel.spaces.front();
     const auto can_join = [&](const KernelSpaces& other) {

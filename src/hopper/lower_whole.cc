@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile spaces with products together where they can be, those without by kernels of their own,
+// Tile spaces with products together where they can be, those without by kernels of their own, what
+// only plain kernels take by these,
 // programs over vectors by finalizer kernels. Spaces are independent, so their order is free.
 #include "hopper/lower_whole.h"
 
@@ -10,6 +11,7 @@
 #include "hopper/gemm_kernels.h"
 #include "hopper/gemm_program.h"
 #include "hopper/kernel_names.h"
+#include "hopper/plain_kernels.h"
 #include "hopper/separate_spaces.h"
 #include "hopper/tile_emitter.h"
 
@@ -20,12 +22,21 @@ bool has_tiles(const program::TileMap& map) {
   return std::find(map.on_tile.begin(), map.on_tile.end(), 1) != map.on_tile.end();
 }
 
-std::vector<int> spaces_without_products(const Program& program, const program::TileMap& map) {
-  std::vector<int> spaces;
+// Which kind of kernel makes each tile space.
+struct SpaceKinds {
+  std::vector<int> plain;
+  std::vector<int> tiles;  // the others without products
+};
+SpaceKinds kinds_of(const Program& program, const program::TileMap& map, const DimValues& sizes) {
+  SpaceKinds kinds;
   for (size_t i = 0; i < map.spaces.size(); ++i) {
-    if (!has_gemm(program, map.spaces[i])) spaces.push_back(static_cast<int>(i));
+    if (is_plain(program, map.spaces[i], sizes)) {
+      kinds.plain.push_back(static_cast<int>(i));
+    } else if (!has_gemm(program, map.spaces[i])) {
+      kinds.tiles.push_back(static_cast<int>(i));
+    }
   }
-  return spaces;
+  return kinds;
 }
 
 }  // namespace
@@ -39,21 +50,24 @@ WholeProgram lower_whole(const Program& given, const DimValues& sizes,
     result.launches = lower_finalizer(program, sizes, options);
     return result;
   }
-  const std::vector<int> others = spaces_without_products(program, map);
-  if (others.size() == map.spaces.size()) {
+  const SpaceKinds kinds = kinds_of(program, map, sizes);
+  if (kinds.tiles.size() == map.spaces.size()) {
     result.launches = lower_tiles(program, sizes, options);
     return result;
   }
 
-  const GemmProgram products(given, sizes, options);
-  result.has_products = true;
-  result.takes_choice = products.takes_choice();
-  for (size_t i = 0; i < products.kernels(); ++i)
-    result.launches.push_back(products.emit(i, products.chosen(i).choice));
-  if (!others.empty()) {
-    const Program renamed = with_kernel_names(program);
-    result.launches.push_back(lower_tile_spaces(renamed, others, sizes, options));
+  if (kinds.plain.size() + kinds.tiles.size() != map.spaces.size()) {
+    const GemmProgram products(given, sizes, options);
+    result.has_products = true;
+    result.takes_choice = products.takes_choice();
+    for (size_t i = 0; i < products.kernels(); ++i)
+      result.launches.push_back(products.emit(i, products.chosen(i).choice));
   }
+  const Program renamed = with_kernel_names(program);
+  for (int space : kinds.plain)
+    result.launches.push_back(lower_plain(renamed, map.spaces[space], sizes, options));
+  if (!kinds.tiles.empty())
+    result.launches.push_back(lower_tile_spaces(renamed, kinds.tiles, sizes, options));
   return result;
 }
 
@@ -66,9 +80,9 @@ std::string why_not_whole(const Program& given, const DimValues& sizes,
       lower_finalizer(program, sizes, options);
       return "";
     }
-    const std::vector<int> others = spaces_without_products(program, map);
+    const SpaceKinds kinds = kinds_of(program, map, sizes);
     gemm_kernels(ProgramSizes(program, sizes, options), map);
-    if (!others.empty()) lower_tile_spaces(program, others, sizes, options);
+    if (!kinds.tiles.empty()) lower_tile_spaces(program, kinds.tiles, sizes, options);
     return "";
   } catch (const Error& error) {
     return error.what();

@@ -21,6 +21,7 @@ class ProgramSizes {
   const Step& step(int i) const { return program_.steps[i]; }
   const TensorDecl& tensor(int t) const { return program_.tensors[t]; }
 
+  const DimValues& values() const { return sizes_; }
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
 
   // As it lies in memory: of partials, [lanes * rows, spans] and [lanes * spans, cols].

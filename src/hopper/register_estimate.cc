@@ -16,7 +16,8 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
   const uint32_t chunk = device::takes_turns(config, shape) ? 16 + 4 * shape.planes()
                                                             : 24 + 4 * (shape.loads + shape.stores);
   uint32_t registers = config.accumulators() + chunk + 2 * config.blocks_m() * space.row_values +
-                       space.column_registers + space.direct_registers + 10 * space.column_fields;
+                       space.column_registers + space.direct_registers + 10 * space.column_fields +
+                       space.groups.registers;
   for (int i : space.row_partials) {
     const PartialKind kind = sizes.step(i).partial;
     registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 4;
@@ -30,7 +31,7 @@ uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& sp
   const bool is_cooperative = config.schedule == Schedule::cooperative;
   const bool is_strided = config.major_a() == device::Major::outer;
   uint32_t registers = config.accumulators() + 2 * config.blocks_m() * space.row_values +
-                       space.column_registers + space.direct_registers;
+                       space.column_registers + space.direct_registers + space.groups.registers;
   if (space.loads_columns_by_chunk) registers += 8;
   if (device::takes_turns(config, shape)) {
     registers += 4 * shape.planes() + 4;

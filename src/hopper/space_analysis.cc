@@ -3,6 +3,8 @@
 #include "hopper/space_analysis.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "coda/error.h"
 
@@ -25,8 +27,8 @@ class Analyser {
   SpaceAnalysis run() {
     result_.ragged_columns = sizes_.size(tile_space_.shape.cols) % kPartialSpan != 0;
     find_representatives();
-    refuse_groups();
     find_parts();
+    find_groups();
     find_effects();
     find_loads();
     count_vectors();
@@ -65,17 +67,6 @@ class Analyser {
   }
   bool is_first(int i) const { return result_.representative[i] == i; }
 
-  void refuse_groups() const {
-    for (int i : tile_space_.steps) {
-      const StepKind kind = step(i).kind;
-      if (kind == StepKind::reduce_group || kind == StepKind::repeat_group) {
-        refuse(
-            "sums over groups of columns are not made in a product's epilogue; store the product "
-            "and reduce its groups in a program without one");
-      }
-    }
-  }
-
   void find_parts() {
     for (int i : tile_space_.steps) {
       if (step(i).kind == StepKind::gemm && is_first(i)) add_gemm(i);
@@ -98,6 +89,69 @@ class Analyser {
              "apart in a product alone in its tile: store it and rotate it in another program");
     }
     result_.natural_half = static_cast<uint32_t>(h);
+  }
+
+  // Groups are summed where a tile can hold them whole.
+  void find_groups() {
+    SpaceAnalysis::Groups& groups = result_.groups;
+    const auto is_of_groups = [&](int i) {
+      return map_.grouped[i] || step(i).kind == StepKind::repeat_group;
+    };
+    const std::vector<int>& steps = tile_space_.steps;
+    if (std::none_of(steps.begin(), steps.end(), is_of_groups)) return;
+    std::map<int, TileLayout> layouts =
+        tile_layouts(sizes_.program(), map_, tile_space_, sizes_.values());
+    groups.span = kPartialSpan;
+    for (int i : steps) {
+      if (!map_.on_tile[i] || !map_.grouped[i]) continue;
+      const TileLayout layout = layouts.at(i);
+      const int64_t base = layout.base_group();
+      groups.layouts.emplace(i, layout);
+      groups.span = static_cast<uint32_t>(std::lcm(int64_t{groups.span}, base));
+      const bool is_of_quad = base % 8 == 0 || base == 2 || base == 4;
+      const auto most = static_cast<uint32_t>(256 / result_.parts.size());
+      if (!is_of_quad || groups.span > most) {
+        refuse("no tile holds groups of " + std::to_string(layout.group) +
+               " columns whole; store the product and reduce its groups in a program without one");
+      }
+    }
+    for (int i : steps) {
+      if (step(i).kind != StepKind::repeat_group || !is_first(i)) continue;
+      const TileLayout& layout = groups.layouts.at(step(i).operands[0]);
+      groups.registers += 2 * static_cast<uint32_t>(layout.planes()) * groups.span /
+                          static_cast<uint32_t>(std::max<int64_t>(8, layout.base_group()));
+    }
+    find_walks();
+  }
+
+  // A group's value is known once those are that it is made of; a sum one walk after them.
+  void find_walks() {
+    SpaceAnalysis::Groups& groups = result_.groups;
+    std::map<int, uint32_t> after;  // walks
+    std::set<int> read;             // by walks
+    for (int i : tile_space_.steps) {
+      uint32_t walks = 0;
+      for (int operand : step(i).operands)
+        walks = std::max(walks, map_.on_tile[operand] ? after.at(operand) : 0);
+      if (step(i).kind == StepKind::reduce_group) {
+        groups.walks = std::max(groups.walks, ++walks);
+        read.insert(step(i).operands[0]);
+      }
+      if (map_.on_tile[i]) after[i] = walks;
+      if (map_.on_tile[i] && map_.grouped[i]) groups.known[i] = walks;
+    }
+    for (auto i = tile_space_.steps.rbegin(); i != tile_space_.steps.rend(); ++i) {
+      if (!read.contains(*i)) continue;
+      if (step(*i).kind == StepKind::load_tile && !map_.grouped[*i])
+        groups.loads.push_back(result_.representative[*i]);
+      // What repeated groups are made of is known before the walk, or read by another.
+      if (map_.grouped[*i] && step(*i).kind != StepKind::reduce_group) continue;
+      read.insert(step(*i).operands.begin(), step(*i).operands.end());
+    }
+  }
+  bool is_read_by_walk(int load) const {
+    const std::vector<int>& loads = result_.groups.loads;
+    return std::find(loads.begin(), loads.end(), result_.representative[load]) != loads.end();
   }
 
   std::string product_text(int gemm) const {
@@ -170,7 +224,9 @@ class Analyser {
   void find_effects() {
     for (int i : tile_space_.steps) {
       switch (step(i).kind) {
-        case StepKind::store_tile: result_.stores.push_back({i}); break;
+        case StepKind::store_tile:
+          if (!map_.grouped[i]) result_.stores.push_back({i});
+          break;
         case StepKind::row_partial: result_.row_partials.push_back(i); break;
         case StepKind::column_partial:
           if (step(i).partial != PartialKind::sum && step(i).partial != PartialKind::max) {
@@ -225,7 +281,7 @@ class Analyser {
 
   void find_loads() {
     for (int i : tile_space_.steps) {
-      if (step(i).kind != StepKind::load_tile || !is_first(i)) continue;
+      if (step(i).kind != StepKind::load_tile || !is_first(i) || map_.grouped[i]) continue;
       TileMove load{i};
       load.is_wide = half(i) != 0;
       if (can_stage(i, false)) load.movement = Movement::staged;
@@ -284,6 +340,8 @@ class Analyser {
     const Step& s = step(i);
     if (!is_16_bit(sizes_.tensor(s.tensor).dtype)) return false;
     if (s.repeat != 1 || s.row_index >= 0) return false;
+    // The ring holds one sub-tile at a time.
+    if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
     if (sizes_.stride(s.tensor) % kTmaElements != 0) return false;
     const int64_t columns = sizes_.size(s.shape.cols);
     const int64_t h = half(i);
@@ -364,11 +422,16 @@ device::SpaceShape SpaceAnalysis::shape() const {
                            .segments = static_cast<uint32_t>(segments),
                            .loads = 0,
                            .stores = 0,
-                           .column_partials = column_fields};
+                           .column_partials = column_fields,
+                           .group_span = groups.span,
+                           .group_walks = groups.walks};
   for (const TileMove& load : loads) {
     if (load.movement != Movement::staged) continue;
     shape.loads += load.is_wide ? 2 : 1;
     if (load.is_permuted) shape.wide_loads |= 1u << load.plane;
+    const bool is_walked =
+        std::find(groups.loads.begin(), groups.loads.end(), load.step) != groups.loads.end();
+    if (is_walked) shape.group_loads |= (load.is_wide ? 3u : 1u) << load.plane;
   }
   for (const TileMove& store : stores) {
     if (store.movement != Movement::staged) continue;
@@ -382,8 +445,9 @@ bool SpaceAnalysis::needs_whole_sub_tiles() const {
   const auto moved_by_threads = [](const TileMove& move) {
     return move.movement == Movement::direct || move.movement == Movement::added;
   };
-  return !row_partials.empty() || !column_partials.empty() || !selections.empty() ||
-         column_registers != 0 || std::any_of(loads.begin(), loads.end(), moved_by_threads) ||
+  return groups.span != 0 || !row_partials.empty() || !column_partials.empty() ||
+         !selections.empty() || column_registers != 0 ||
+         std::any_of(loads.begin(), loads.end(), moved_by_threads) ||
          std::any_of(stores.begin(), stores.end(), moved_by_threads);
 }
 

@@ -5,11 +5,13 @@
 // Invariant: two sizes that give the same SpaceAnalysis give the same kernel text.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "device/space.cuh"
 #include "hopper/program_sizes.h"
+#include "hopper/tile_layout.h"
 #include "program/tile_map.h"
 
 namespace coda::hopper {
@@ -72,6 +74,18 @@ struct SpaceAnalysis {
   bool loads_early = true;
   bool loads_ahead = true;       // and a chunk before they are used, into registers of their own
   uint32_t repeated_planes = 0;  // of them: is_repeated
+
+  // Values with one column for each group of columns (a head): their sums are made ahead of the
+  // sub-tiles, in walks over `group_span` base columns, which hold groups whole.
+  struct Groups {
+    uint32_t span = 0;   // 0: there are none
+    uint32_t walks = 0;  // a sum that is made of another needs a walk behind that one's
+    std::map<int, TileLayout> layouts;  // of their steps
+    std::map<int, uint32_t> known;      // after how many walks
+    std::vector<int> loads;             // loads of tiles that walks read
+    uint32_t registers = 0;             // of a thread, for those that chunks read
+  };
+  Groups groups;
 
   const TileMove* find_load(int step) const;
   device::SpaceShape shape() const;

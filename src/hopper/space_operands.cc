@@ -63,6 +63,9 @@ std::string SpaceOperands::shape_text(bool keeps_tables) const {
   field("wide_stores", shape_.wide_stores, 0);
   field("column_partials", shape_.column_partials, 0);
   if (keeps_tables) text += ", .keeps_tables = true";
+  field("group_span", shape_.group_span, 0);
+  field("group_walks", shape_.group_walks, 0);
+  field("group_loads", shape_.group_loads, 0);
   return text + "};\n";
 }
 

@@ -12,7 +12,9 @@
 #include "hopper/direct_loads.h"
 #include "hopper/expressions.h"
 #include "hopper/function_text.h"
+#include "hopper/group_text.h"
 #include "hopper/pair_turns.h"
+#include "hopper/pass_text.h"
 #include "hopper/register_estimate.h"
 #include "hopper/row_values.h"
 #include "hopper/space_operands.h"
@@ -52,14 +54,21 @@ class SpaceWriter {
         direct_loads_(sizes, places_, arguments),
         kept_loads_(sizes, places_, arguments),
         names_(sizes),
-        rows_(sizes, analysis, operands_, places_, names_, arguments) {}
+        rows_(sizes, analysis, operands_, places_, names_, arguments),
+        groups_(sizes, map, analysis, places_, names_, rows_, arguments) {}
 
   std::string run() {
     find_needed();
     write_chunk();
+    std::string groups;
+    if (!groups_.empty()) {
+      write_walks();
+      groups_.write();
+      groups = groups_.fields_text();
+    }
     return "struct " + name_ + " {\n" + operands_.shape_text(!kept_loads_.empty()) +
-           operands_.extents() + operands_.operands() + operands_.planes() + rows_text() +
-           sub_tile_text() + chunk_text() + end_text() + "};\n";
+           operands_.extents() + operands_.operands() + operands_.planes() + rows_text() + groups +
+           sub_tile_text() + walks_text() + chunk_text() + end_text() + "};\n";
   }
 
  private:
@@ -95,21 +104,22 @@ class SpaceWriter {
     const Step& s = step(i);
     if (is_row_like(i)) return rows_.value(i);
     const auto key = std::make_tuple(i, half(reader), plane);
-    std::string& name = column_names_[key];
+    std::string& name = pass_.column_names[key];
     if (!name.empty()) return name;
     const std::string suffix = half(reader) == 0 ? "" : plane == 0 ? "_first" : "_second";
     const std::string made = names_.make(value_name(i) + suffix + (suffix.empty() ? "_at" : ""));
     name = made;
     if (s.kind == StepKind::column_index) {
-      body_.line("const Elements<2> " + made + "{{static_cast<float>(" +
-                 places_.natural(reader, plane, "column") + "), static_cast<float>(" +
-                 places_.natural(reader, plane, "(column + 1)") + ")}};");
-    } else if (s.kind == StepKind::load_per_column && !places_.are_neighbours(reader)) {
-      body_.line("const Elements<2> " + made + " = load_two<" +
-                 std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
-                 arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, "column") +
-                 ", " + places_.natural(reader, plane, "(column + 1)") +
-                 ", inside_pair(column, at.columns));");
+      pass_.body.line("const Elements<2> " + made + "{{static_cast<float>(" +
+                      places_.natural(reader, plane, "column") + "), static_cast<float>(" +
+                      places_.natural(reader, plane, "(column + 1)") + ")}};");
+    } else if (s.kind == StepKind::load_per_column &&
+               (!places_.are_neighbours(reader) || walks_beyond_sub_tile())) {
+      pass_.body.line(
+          "const Elements<2> " + made + " = load_two<" +
+          std::string(stored_text(tensor(s.tensor).dtype)) + ">(" + arguments_.pointer(s.tensor) +
+          ", " + places_.natural(reader, plane, "column") + ", " +
+          places_.natural(reader, plane, "(column + 1)") + ", inside_pair(column, at.columns));");
     } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_chunk &&
                !is_16_bit(tensor(s.tensor).dtype)) {
       const auto side = [&](const std::string& column) {
@@ -117,8 +127,8 @@ class SpaceWriter {
                arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, column) +
                ", inside_pair(" + column + ", at.columns))";
       };
-      before_.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
-      before_.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
+      pass_.before.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
+      pass_.before.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
       name = made + "[pair / 2]";
     } else if (s.kind == StepKind::load_per_column) {
       sub_fields_.line("ColumnValues<" + std::string(stored_text(tensor(s.tensor).dtype)) + "> " +
@@ -130,9 +140,14 @@ class SpaceWriter {
     } else {
       std::vector<std::string> operands;
       for (int operand : s.operands) operands.push_back(column_value(operand, reader, plane));
-      body_.line("const auto " + made + " = " + vector_text(s, operands) + ";");
+      pass_.body.line("const auto " + made + " = " + vector_text(s, operands) + ";");
     }
     return name;
+  }
+
+  // A walk over several sub-tiles has the vectors of none of them.
+  bool walks_beyond_sub_tile() const {
+    return pass_.is_walk && analysis_.groups.span > device::kSubTileColumns;
   }
 
   // ---- The chunk.
@@ -144,11 +159,11 @@ class SpaceWriter {
     if (s.kind == StepKind::split_pair) return tile_value(s.operands[0], s.which);
     if (s.kind == StepKind::merge_pairs) return tile_value(s.operands[plane], 0);
     const auto key = std::make_pair(i, plane);
-    const auto found = tile_names_.find(key);
-    if (found != tile_names_.end()) return found->second;
+    const auto found = pass_.tile_names.find(key);
+    if (found != pass_.tile_names.end()) return found->second;
     const std::string name = plane_name(i, plane);
     const std::string text = make_tile_value(i, plane, name);
-    return tile_names_[key] = text;
+    return pass_.tile_names[key] = text;
   }
 
   // Writes the line that makes it, and returns how it is read.
@@ -160,16 +175,20 @@ class SpaceWriter {
         const auto part =
             std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
         const std::string at = number(part - analysis_.parts.begin());
-        body_.line("const auto " + name + " = " +
-                   turns_.begin_with("pair_of(accumulators[" + at + "], pair)") + ";");
+        pass_.body.line("const auto " + name + " = " +
+                        begin_with("pair_of(accumulators[" + at + "], pair)") + ";");
         return name;
       }
       case StepKind::load_tile: return load(i, plane, name);
+      case StepKind::repeat_group:
+        pass_.body.line("const auto " + name + " = " + (pass_.is_walk ? "" : "sub.") +
+                        groups_.field(s.operands[0], plane) + ".at<kChunk>(pair);");
+        return name;
       case StepKind::as_stored: {
         std::string operand = operand_value(i, 0, plane);
         if (!is_16_bit(s.dtype)) return operand;
-        body_.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
-                   packed_value(i, plane) + ");");
+        pass_.body.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
+                        packed_value(i, plane) + ");");
         return name;
       }
       default: {
@@ -177,10 +196,15 @@ class SpaceWriter {
         std::vector<std::string> operands;
         for (size_t k = 0; k < s.operands.size(); ++k)
           operands.push_back(operand_value(i, static_cast<int>(k), plane));
-        body_.line("const auto " + name + " = " + expression(s.op, operands) + ";");
+        pass_.body.line("const auto " + name + " = " + expression(s.op, operands) + ";");
         return name;
       }
     }
+  }
+
+  // In a chunk pairs may take turns.
+  std::string begin_with(const std::string& value) const {
+    return pass_.is_walk ? value : turns_.begin_with(value);
   }
 
   std::string operand_value(int i, int operand, int plane) {
@@ -191,13 +215,13 @@ class SpaceWriter {
   // An as_stored value as it is stored: packed once, for its store and its readers.
   std::string packed_value(int i, int plane) {
     const auto key = std::make_pair(i, plane);
-    const auto found = packed_names_.find(key);
-    if (found != packed_names_.end()) return found->second;
+    const auto found = pass_.packed_names.find(key);
+    if (found != pass_.packed_names.end()) return found->second;
     const std::string operand = operand_value(i, 0, plane);
     const std::string name = names_.make(plane_name(i, plane) + "_bits");
-    body_.line("const u32 " + name + " = pack<" + element_name(step(i).dtype) + ">(" + operand +
-               ");");
-    return packed_names_[key] = name;
+    pass_.body.line("const u32 " + name + " = pack<" + element_name(step(i).dtype) + ">(" +
+                    operand + ");");
+    return pass_.packed_names[key] = name;
   }
 
   std::string load(int i, int plane, const std::string& name) {
@@ -206,22 +230,25 @@ class SpaceWriter {
     const DType type = tensor(s.tensor).dtype;
     if (move.movement == Movement::staged) {
       std::string bits = "loaded[" + number(move.plane + plane) + "][pair]";
-      if (takes_turns_ && shape_.stores != 0)
-        bits = "after_pair<kBlock, kChunk>(" + bits + ", stored, pair, at)";
-      takes_turns_ = false;
-      body_.line("const auto " + name + " = unpack<" + element_name(type) + ">(" +
-                 turns_.begin_with(bits) + ");");
+      if (!pass_.is_walk) {
+        if (takes_turns_ && shape_.stores != 0)
+          bits = "after_pair<kBlock, kChunk>(" + bits + ", stored, pair, at)";
+        takes_turns_ = false;
+      }
+      pass_.body.line("const auto " + name + " = unpack<" + element_name(type) + ">(" +
+                      begin_with(bits) + ");");
       return name;
     }
-    const bool is_kept = move.is_repeated && keeps_tables(sizes_, analysis_, config_);
+    const bool is_kept =
+        !pass_.is_walk && move.is_repeated && keeps_tables(sizes_, analysis_, config_);
     const std::string block = is_kept ? "[0]" : "[kBlock]";
     const std::string row =
         s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor, block + "[pair % 2]") : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
                               std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
                               ", " + places_.pair(i, plane, row) + ", inside)";
-    if (!analysis_.loads_early) {
-      body_.line("const auto " + name + " = " + value + ";");
+    if (!analysis_.loads_early || pass_.is_walk) {
+      pass_.body.line("const auto " + name + " = " + value + ";");
       return name;
     }
     if (analysis_.loads_ahead && places_.is_contiguous(i)) {
@@ -236,8 +263,8 @@ class SpaceWriter {
       }
       return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
     }
-    before_.line("Elements<2> " + name + "[kPairs];");
-    early_.line(name + "[pair] = " + value + ";");
+    pass_.before.line("Elements<2> " + name + "[kPairs];");
+    pass_.early.line(name + "[pair] = " + value + ";");
     return name + "[pair]";
   }
 
@@ -247,7 +274,7 @@ class SpaceWriter {
     LaunchArguments unused(sizes_);
     SpaceWriter trial(sizes_, map_, analysis_, config_, name_, unused);
     for (int i : tile_space().steps) trial.write_effect(i);
-    for (const auto& [key, name] : trial.tile_names_) needed_.insert(key);
+    for (const auto& [key, name] : trial.pass_.tile_names) needed_.insert(key);
   }
 
   void write_chunk() {
@@ -259,7 +286,23 @@ class SpaceWriter {
     }
   }
 
+  // What each walk adds up, from values that it makes as the chunk makes them.
+  void write_walks() {
+    for (uint32_t walk = 0; walk < analysis_.groups.walks; ++walk) {
+      std::swap(pass_, walks_.emplace_back());
+      pass_.is_walk = true;
+      for (int i : groups_.sums_of(walk)) {
+        for (int plane = 0; plane < planes_of(step(i).operands[0]); ++plane) {
+          const std::string value = tile_value(step(i).operands[0], plane);
+          pass_.body.line(groups_.field(i, plane) + ".add<kChunk>(pair, " + value + ");");
+        }
+      }
+      std::swap(pass_, walks_.back());
+    }
+  }
+
   void write_effect(int i) {
+    if (map_.grouped[i]) return;
     switch (step(i).kind) {
       case StepKind::store_tile: return store(i);
       case StepKind::store_vector: return select(i);
@@ -279,15 +322,15 @@ class SpaceWriter {
       if (found->movement == Movement::staged) {
         const std::string bits = bits_to_store(s.operands[0], plane, type);
         const std::string place = "stored[" + number(found->plane + plane) + "][pair]";
-        body_.line(place + " = " + bits + ";");
+        pass_.body.line(place + " = " + bits + ";");
         turns_.end_with(place);
       } else if (found->movement == Movement::added) {
         add_in_memory(i, plane);
       } else {
         const std::string value = tile_value(s.operands[0], plane);
-        body_.line(std::string("store_") + places_.pair_or_two(i) + "<" +
-                   std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) + ", " +
-                   places_.pair(i, plane, "row") + ", inside, " + value + ");");
+        pass_.body.line(std::string("store_") + places_.pair_or_two(i) + "<" +
+                        std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
+                        ", " + places_.pair(i, plane, "row") + ", inside, " + value + ");");
         turns_.end_with(value);
       }
     }
@@ -300,9 +343,9 @@ class SpaceWriter {
   }
   void add_in_memory(int i, int plane) {
     const std::string value = operand_value(step(i).operands[0], added_operand(i), plane);
-    body_.line(std::string("add_") + places_.pair_or_two(i) + "(" +
-               arguments_.pointer(step(i).tensor) + ", " + places_.pair(i, plane, "row") +
-               ", inside, Elements<2>(" + value + "));");
+    pass_.body.line(std::string("add_") + places_.pair_or_two(i) + "(" +
+                    arguments_.pointer(step(i).tensor) + ", " + places_.pair(i, plane, "row") +
+                    ", inside, Elements<2>(" + value + "));");
     turns_.end_with(value);
   }
   void add_sub_tile(int i) {
@@ -349,7 +392,7 @@ class SpaceWriter {
     name = "sub." + made;
     for (int p = 0; p < planes_of(i); ++p) {
       const std::string value = tile_value(i, p);
-      body_.line(name + "[" + number(p) + "][kChunk][pair] = " + value + ";");
+      pass_.body.line(name + "[" + number(p) + "][kChunk][pair] = " + value + ";");
       turns_.end_with(value);
     }
     return name;
@@ -396,7 +439,7 @@ class SpaceWriter {
       const bool is_sum = s.partial == PartialKind::sum;
       for (const std::string& term :
            is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
-        body_.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
+        pass_.body.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
         turns_.end_with(term);
       }
     }
@@ -421,10 +464,10 @@ class SpaceWriter {
       const std::string name = names_.make(tensor(step(i).tensor).name);
       const std::string all = names_.make(name + "_values");
       sub_fields_.line("ColumnReduction<" + reduction_name(s.partial) + "> " + name + ";");
-      before_.line("Elements<2> " + all + "[kPairs];");
-      body_.line(all + "[pair] = " + value + ";");
+      pass_.before.line("Elements<2> " + all + "[kPairs];");
+      pass_.body.line(all + "[pair] = " + value + ";");
       turns_.end_with(value);
-      after_.line("sub." + name + ".template add<kChunk>(" + all + ", at);");
+      pass_.after.line("sub." + name + ".template add<kChunk>(" + all + ", at);");
       const std::string place = "scratch + " + number(column_fields_++) + " * kColumnScratchBytes";
       staged_.line("sub." + name + ".stage(" + place + ", at);");
       end_.line("store_column_partial<" + reduction_name(s.partial) + ">(" +
@@ -444,7 +487,8 @@ class SpaceWriter {
   }
 
   std::string sub_tile_text() const {
-    return "\n  struct SubTile {\n" + sub_fields_.text() + turns_.field_line() +
+    return "\n  struct SubTile {\n" + sub_fields_.text() +
+           (groups_.empty() ? "" : "    Groups groups;\n") + turns_.field_line() +
            direct_loads_.fields() + "  };\n" + direct_loads_.function_text() +
            function("void",
                     "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
@@ -452,30 +496,36 @@ class SpaceWriter {
                     sub_lines_.text() + direct_loads_.begin(), "  template <u32 kBlock>\n");
   }
 
+  // The accumulators and planes of a chunk, as parameters.
+  std::string chunk_parameters() const {
+    return "const float (&accumulators)[" + number(shape_.parts) +
+           "][8],\n                             const u32 (&loaded)[" +
+           number(std::max(1u, shape_.loads)) + "][4],\n                             ";
+  }
+
+  std::string walks_text() const {
+    if (groups_.empty()) return "";
+    std::string lines;
+    for (size_t walk = 0; walk < walks_.size(); ++walk) {
+      lines += "    if constexpr (kWalk == " + number(static_cast<int64_t>(walk)) + ") {\n" +
+               chunk_lines(walks_[walk], "", "") + "    }\n";
+    }
+    return groups_.begin_text() +
+           function("void",
+                    "walk_groups(const Arguments& a, const Rows& rows, SubTile& sub, Groups& "
+                    "groups,\n                             " +
+                        chunk_parameters() + "const Position& at)",
+                    lines, "  template <u32 kWalk, u32 kBlock, u32 kChunk>\n") +
+           groups_.end_text() + groups_.next_text();
+  }
+
   std::string chunk_text() const {
-    const bool row = body_.mentions("row") || body_.mentions("inside") || early_.mentions("row") ||
-                     early_.mentions("inside");
-    const auto head = [&](const Body& body) {
-      std::string text = "#pragma unroll\n    for (u32 pair = 0; pair < kPairs; ++pair) {\n";
-      const bool inside = body.mentions("inside");
-      if (row && (inside || body.mentions("row")))
-        text += "      const u32 row = at.row + 8 * (pair % 2);\n";
-      if (inside || body.mentions("column"))
-        text += "      const u32 column = at.column + 8 * (pair / 2);\n";
-      if (inside)
-        text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
-      return text;
-    };
-    std::string lines = turns_.chunk_line() + before_.text() + direct_loads_.ahead();
-    if (!early_.empty()) lines += head(early_) + early_.text() + "    }\n";
-    lines += head(body_) + body_.text() + turns_.last_line() + "    }\n" + after_.text();
+    const std::string lines =
+        turns_.chunk_line() + chunk_lines(pass_, direct_loads_.ahead(), turns_.last_line());
     return function("void",
                     "chunk(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-                    "                             const float (&accumulators)[" +
-                        number(shape_.parts) +
-                        "][8],\n                             const u32 (&loaded)[" +
-                        number(std::max(1u, shape_.loads)) +
-                        "][4],\n                             u32 (&stored)[" +
+                    "                             " +
+                        chunk_parameters() + "u32 (&stored)[" +
                         number(std::max(1u, shape_.stores)) + "][4], const Position& " +
                         turns_.position() + ")",
                     lines, "  template <u32 kBlock, u32 kChunk>\n");
@@ -506,20 +556,16 @@ class SpaceWriter {
 
   ValueNames names_;
   RowValues rows_;
+  GroupText groups_;
 
-  std::set<std::pair<int, int>> needed_;                               // step, plane
-  std::map<std::pair<int, int>, std::string> tile_names_;              // step, plane
-  std::map<std::pair<int, int>, std::string> packed_names_;            // step, plane
-  std::map<std::tuple<int, int64_t, int>, std::string> column_names_;  // step, half, plane
-  std::map<int, std::string> kept_values_;                             // step
+  std::set<std::pair<int, int>> needed_;    // step, plane
+  std::map<int, std::string> kept_values_;  // step
+  Pass pass_;                               // the one that is being written
+  std::vector<Pass> walks_;                 // of sums
   uint32_t column_fields_ = 0;
 
   Body sub_fields_{4};
   Body sub_lines_{4};
-  Body before_{4};  // arrays that outlive the loop over pairs
-  Body early_{6};   // direct loads, all before any is used
-  Body body_{6};
-  Body after_{4};
   Body staged_{4};  // column partials into scratch memory, before the warps meet
   Body end_{4};
 };

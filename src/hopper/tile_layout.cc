@@ -2,11 +2,9 @@
 // Values with one column a group learn how they lie from those whose columns they sum or repeat.
 #include "hopper/tile_layout.h"
 
-#include <bit>
 #include <string>
 
 #include "coda/error.h"
-#include "device/tile_position.cuh"
 #include "program/problem.h"
 
 namespace coda::hopper {
@@ -79,11 +77,6 @@ class LayoutFinder {
                   from.pairing.text() +
                   " columns cut each other; store the value and group it in another program");
     }
-    const int64_t base = result.base_group();
-    require(std::has_single_bit(static_cast<uint64_t>(base)) && base <= device::kBlockColumns,
-            describe(i) + " a group of " + std::to_string(base) +
-                " base columns is not held by a warp; groups are powers of two up to " +
-                std::to_string(device::kBlockColumns) + " columns");
     return result;
   }
 

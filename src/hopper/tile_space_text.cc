@@ -12,6 +12,7 @@
 #include "coda/error.h"
 #include "device/tile_position.cuh"
 #include "hopper/expressions.h"
+#include "hopper/plain_kernels.h"
 #include "hopper/tile_vectors.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"
@@ -271,6 +272,10 @@ class SpaceWriter {
 
   void reduce_group(int i) {
     const Layout lies = layout(i);
+    require(is_group_of_warp(lies.base_group()),
+            describe(i) + " a group of " + std::to_string(lies.base_group()) +
+                " base columns is not held by a warp; groups are powers of two up to " +
+                std::to_string(device::kBlockColumns) + " columns");
     const Planes from = values_.at(step(i).operands[0]);
     const std::string call = " = group_sum<" + std::to_string(lies.base_group()) + ">(";
     Planes planes;
