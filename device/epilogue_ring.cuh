@@ -204,11 +204,13 @@ struct EpilogueRing {
     // A shuffle hides what sub-tiles have in common: the assembler would keep masks and addresses
     // of all of them in registers, which it then spills.
     position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
-    const Position first = position;
-    Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
+    Position first = position;
     constexpr u32 kSpan = Space::kShape.group_span;
-    if constexpr (kSpan != 0 && kFirst % larger(1, kSpan) == 0)
+    if constexpr (kSpan == 0) {
+      Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
+    } else if constexpr (kFirst % larger(1, kSpan) == 0) {
       Space::template begin_groups<kBlock>(arguments, rows, groups, first);
+    }
     if constexpr (Space::kShape.staged()) receive(consumer.state);
     waited();
     const u32 own_chunk = chunk_offset(tile.thread, 0, kWidth);
@@ -223,12 +225,16 @@ struct EpilogueRing {
     };
     if constexpr (kSpan != 0) {
       if constexpr (kFirst % kSpan == 0) {
-        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, values, groups,
-                                           address);
+        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, address);
       } else {
         Space::next_sub_tile(groups);
       }
       values.groups = groups;
+      // Behind the walk, with places that it hides: what the chunks load would else be loaded ahead
+      // of it, into registers that it needs.
+      position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
+      first = position;
+      Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     }
     unrolled<kWidth / kChunkColumns>([&](auto chunk) {
       constexpr u32 kChunk = decltype(chunk)::value;
@@ -276,8 +282,7 @@ struct EpilogueRing {
   __device__ __forceinline__ void walk_groups(const Arguments& arguments,
                                               const typename Space::Rows& rows,
                                               const Position& first,
-                                              const Accumulators& accumulators,
-                                              typename Space::SubTile& values, Groups& groups,
+                                              const Accumulators& accumulators, Groups& groups,
                                               Address address) const {
     constexpr SpaceShape kShape = Space::kShape;
     unrolled<kShape.group_walks>([&](auto walk) {
@@ -293,8 +298,8 @@ struct EpilogueRing {
         }
         float acc[kShape.parts][kChunkElements];
         take_chunk<Space, kBlock, kFirst + kChunk * kChunkColumns>(acc, accumulators);
-        Space::template walk_groups<kWalk, kBlock, kChunk>(arguments, rows, values, groups, acc,
-                                                           loaded, position);
+        Space::template walk_groups<kWalk, kBlock, kChunk>(arguments, rows, groups, acc, loaded,
+                                                           position);
         position.column += kChunkColumns;
       });
       Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first);

@@ -62,11 +62,12 @@
 //     // (device/group_values.cuh), for as many base columns at a time. The position is their first
 //     // chunk's. begin_groups, then for each walk walk_groups over all chunks, and end_walk; then
 //     // the span's sub-tiles, each with `groups` in its SubTile, and next_sub_tile between them.
+//     // begin_sub_tile then comes behind the walks.
 //     struct Groups {};
 //     template <u32 kBlock>
 //     static void begin_groups(const Arguments&, const Rows&, Groups&, const Position&);
 //     template <u32 kWalk, u32 kBlock, u32 kChunk>
-//     static void walk_groups(const Arguments&, const Rows&, SubTile&, Groups&,
+//     static void walk_groups(const Arguments&, const Rows&, Groups&,
 //                             const float (&acc)[kShape.parts][8],
 //                             const u32 (&loaded)[larger(1, kShape.loads)][4], const Position&);
 //     template <u32 kWalk, u32 kBlock>

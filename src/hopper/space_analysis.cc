@@ -115,6 +115,8 @@ class Analyser {
                " columns whole; store the product and reduce its groups in a program without one");
       }
     }
+    constexpr uint32_t kWalk = 12;
+    groups.registers = kWalk;
     for (int i : steps) {
       if (step(i).kind != StepKind::repeat_group || !is_first(i)) continue;
       const TileLayout& layout = groups.layouts.at(step(i).operands[0]);

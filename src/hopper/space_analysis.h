@@ -83,7 +83,7 @@ struct SpaceAnalysis {
     std::map<int, TileLayout> layouts;  // of their steps
     std::map<int, uint32_t> known;      // after how many walks
     std::vector<int> loads;             // loads of tiles that walks read
-    uint32_t registers = 0;             // of a thread, for those that chunks read
+    uint32_t registers = 0;             // of a thread: walks, and what chunks read
   };
   Groups groups;
 

@@ -114,7 +114,7 @@ class SpaceWriter {
                       places_.natural(reader, plane, "column") + "), static_cast<float>(" +
                       places_.natural(reader, plane, "(column + 1)") + ")}};");
     } else if (s.kind == StepKind::load_per_column &&
-               (!places_.are_neighbours(reader) || walks_beyond_sub_tile())) {
+               (!places_.are_neighbours(reader) || pass_.is_walk)) {
       pass_.body.line(
           "const Elements<2> " + made + " = load_two<" +
           std::string(stored_text(tensor(s.tensor).dtype)) + ">(" + arguments_.pointer(s.tensor) +
@@ -143,11 +143,6 @@ class SpaceWriter {
       pass_.body.line("const auto " + made + " = " + vector_text(s, operands) + ";");
     }
     return name;
-  }
-
-  // A walk over several sub-tiles has the vectors of none of them.
-  bool walks_beyond_sub_tile() const {
-    return pass_.is_walk && analysis_.groups.span > device::kSubTileColumns;
   }
 
   // ---- The chunk.
@@ -512,7 +507,7 @@ class SpaceWriter {
     }
     return groups_.begin_text() +
            function("void",
-                    "walk_groups(const Arguments& a, const Rows& rows, SubTile& sub, Groups& "
+                    "walk_groups(const Arguments& a, const Rows& rows, Groups& "
                     "groups,\n                             " +
                         chunk_parameters() + "const Position& at)",
                     lines, "  template <u32 kWalk, u32 kBlock, u32 kChunk>\n") +

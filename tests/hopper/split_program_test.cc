@@ -148,8 +148,8 @@ program sum_part2 {
 // What one norm of each head needs is kept once, and tile spaces that fit stay in the first part.
 TEST(SplitProgram, OnlySpacesThatDoNotFitAreSplit) {
   EXPECT_EQ(split_text(R"(program heads {
-    q = gemm(x[M, K]:bf16, wq[64*H, K]:bf16) * per_row(rstd[M])
-    store(q:bf16, q * repeat_group(rsqrt(reduce_group(q * q, 64) + 1e-6), 64))
+    q = gemm(x[M, K]:bf16, wq[512*H, K]:bf16) * per_row(rstd[M])
+    store(q:bf16, q * repeat_group(rsqrt(reduce_group(q * q, 512) + 1e-6), 512))
     store(v:bf16, gemm(x, wv[32*H, K]:bf16) * per_row(rstd))
   })",
                        {{"M", 5}, {"H", 3}, {"K", 8}}),
@@ -289,6 +289,24 @@ TEST(SplitProgram, RandomProgramsAllRun) {
   }
   std::printf("%d random programs were split\n", count);
   EXPECT_GT(count, 0);
+}
+
+// Operands of any types, fp32 and two that differ too: what tensor cores do not multiply is made by
+// a plain kernel, and the rest reads it.
+TEST(SplitProgram, RandomProgramsOfAnyTypesAllRun) {
+  std::vector<uint64_t> usual(100);
+  std::iota(usual.begin(), usual.end(), 0);
+  for (const uint64_t seed : seeds_or(usual)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const testing::RandomProgram random = testing::random_program(seed);
+    try {
+      if (lower(random.program, random.sizes, {}).front().note.empty()) continue;
+      const LoweredParts parts = split_to_fit(random.program, random.sizes, {});
+      expect_equal(random.program, programs_of(parts), random.sizes, seed);
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what() << "\n" << text(random.program);
+    }
+  }
 }
 
 }  // namespace
