@@ -172,7 +172,8 @@ extern "C" void host_begin(HostThreads* threads) {
         " '-D__device__=' '-D__forceinline__=inline' '-D__launch_bounds__(...)='"
         " '-D__cluster_dims__(...)=' '-D__align__(n)=__attribute__((aligned(n)))' '-D__shared__=" +
         (is_product ? "" : "static") + "' -I" + root + "/tests/hopper/host_device -I" + root +
-        " -I" + root + "/src " + stem + ".cc -o " + stem + ".so 2> " + stem + ".log";
+        "/include -I" + root + " -I" + root + "/src " + stem + ".cc -o " + stem + ".so 2> " + stem +
+        ".log";
     if (std::system(command.c_str()) != 0) {
       std::ifstream log(stem + ".log");
       throw std::runtime_error(std::string(std::istreambuf_iterator<char>(log), {}) + "\n" +

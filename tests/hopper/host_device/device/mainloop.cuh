@@ -3,7 +3,7 @@
 // descriptors, and consumers take its accumulators.
 #pragma once
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "device/pipeline.cuh"
 #include "device/shared_layout.cuh"
 #include "device/tile_order.cuh"

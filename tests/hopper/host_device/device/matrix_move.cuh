@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/float16.h"
+#include "coda/float16.h"
 #include "device/barrier.cuh"
 #include "device/config.cuh"
 
