@@ -51,6 +51,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/codaConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/codaConfig.cmake ${PROJECT_BINARY_DIR}/codaConfigVersion.cmake
   DESTINATION ${folder})
 file(RELATIVE_PATH prefix_of_pc "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" prefix_of_pc "${prefix_of_pc}")
 string(REPLACE ";" " " private_libraries "${system_libraries}")
 string(REPLACE "OpenMP::OpenMP_CXX" "-fopenmp" private_libraries "${private_libraries}")
 string(REPLACE "Threads::Threads" "-pthread" private_libraries "${private_libraries}")

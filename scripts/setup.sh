@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly kPackages=(
-  g++ make cmake ninja-build git python3 xz-utils
+  g++ make cmake ninja-build git python3 xz-utils pkg-config dpkg-dev file
   libxsmm-dev libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
