@@ -134,10 +134,7 @@ class Reverse {
       case Op::transpose: return contribute(n.operands[0], transpose(g));
       case Op::result: results_[n.operands[0]][n.which] = broadcast_to(g, n.shape); return;
       case Op::input: return;
-      case Op::gather_rows:
-        throw Error(
-            "differentiate: gather_rows of a table that is differentiated; use embedding for a "
-            "parameter");
+      case Op::gather_rows: return through_gather(n, broadcast_to(g, n.shape));
       default: return;
     }
   }
@@ -190,6 +187,23 @@ class Reverse {
     const Dim cols = value(n.operands[0]).shape().cols;
     for (int64_t i = 0; i < n.repeat; ++i)
       contribute(n.operands[0], slice_columns(g, i * cols, cols));
+  }
+
+  // Rows are scattered where an input says; by what is computed they are picked with a product.
+  void through_gather(const Node& n, Value g) {
+    const Value table = value(n.operands[0]);
+    const Value index = value(n.operands[1]);
+    const Node& given = graph_.node(index.id);
+    if (given.op == Op::input && given.dtype == DType::i32) {
+      OpaqueDescription scatter;
+      scatter.function = "embedding_backward";
+      scatter.operands = {g, index};
+      scatter.results = {table.shape()};
+      scatter.result_types = {DType::bf16};
+      return contribute(table.id, opaque(scatter)[0]);
+    }
+    const Value picked = equal(graph_.column_index(table.shape().rows), index);
+    contribute(table.id, matmul({{picked, g, {true, false}}}));
   }
 
   void call(int id) {

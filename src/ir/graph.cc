@@ -121,6 +121,7 @@ Value Graph::reciprocal_dim(const Dim& dim) {
 }
 
 Value Graph::ones(const Dim& cols) {
+  if (cols.is(1)) return constant(1);
   Node node;
   node.op = Op::ones;
   node.shape = {1, cols};
@@ -128,6 +129,7 @@ Value Graph::ones(const Dim& cols) {
 }
 
 Value Graph::column_index(const Dim& cols) {
+  if (cols.is(1)) return constant(0);
   Node node;
   node.op = Op::column_index;
   node.shape = {1, cols};

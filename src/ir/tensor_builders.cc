@@ -4,6 +4,7 @@
 // it can join the program that has that tile.
 #include <algorithm>
 
+#include "base/columns.h"
 #include "coda/error.h"
 #include "coda/graph.h"
 #include "ir/check.h"
@@ -82,17 +83,15 @@ Value select_column(Value x, Value index, Where where) {
 }
 
 Value group_sum(Value x, const Dim& group, Where where) {
-  const Dim& cols = x.shape().cols;
-  const bool fits = cols.is_constant() && group.is_constant() && group.constant() > 0 &&
-                    cols.constant() % group.constant() == 0;
-  if (!fits) {
-    fail("group_sum", {x}, "columns must be a constant multiple of the group " + group.text(),
-         where);
+  const bool constant = group.is_constant() && group.constant() > 0;
+  const std::optional<Dim> groups = constant ? quotient(x.shape().cols, group) : std::nullopt;
+  if (!groups) {
+    fail("group_sum", {x}, "columns must be a multiple of the group " + group.text(), where);
   }
   Node node;
   node.op = Op::group_sum;
   node.dim = group;
-  node.shape = {x.shape().rows, cols.constant() / group.constant()};
+  node.shape = {x.shape().rows, *groups};
   node.operands = {x.id};
   return make(x, std::move(node));
 }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include "coda/error.h"
@@ -17,6 +16,7 @@
 #include "plan/equivalence.h"
 #include "plan/in_place.h"
 #include "plan/normed_again.h"
+#include "plan/through_memory.h"
 
 namespace coda {
 namespace {
@@ -33,8 +33,10 @@ struct Point {
 // matter.
 struct Rewritten {
   BlockRows blocks;  // no rows: everything is stored whole
-  JointGraph joint;
-  Partition parts;  // nothing saved besides
+  std::shared_ptr<const JointGraph> joint;
+  std::set<int> apart;  // values that did not fit into the tiles of their readers
+  ThroughMemory laid;   // what tiles hold of `joint`
+  Partition parts;      // of that; nothing saved besides
 };
 
 struct Attempt {
@@ -43,7 +45,7 @@ struct Attempt {
   Plan plan;
   Alternative alternative;
 
-  const Candidates& candidates() const { return from->joint.candidates; }
+  const Candidates& candidates() const { return from->joint->candidates; }
 };
 
 // Whether the graph is rewritten in the same way: choices that a point does not name are 0.
@@ -116,7 +118,7 @@ class Search {
   // The first plan tells how many choices there are; forced ones are taken as given.
   void start() {
     best_ = make({});
-    classes_ = classify(best_.from->joint);
+    classes_ = classify(*best_.from->joint);
     for (int w : best_.candidates().column_factors)
       normed_again_.push_back(is_normed_again(graph_, w));
     Point point;
@@ -242,9 +244,33 @@ class Search {
         return made->blocks.rows > 0;
       };
     }
-    made->joint = rewrite_jointly(graph_, request_, choices, options_.fuse, options_.sizes, accept,
-                                  forced_.given);
-    made->parts = partition(partition_request(made->joint));
+    made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
+        graph_, request_, choices, options_.fuse, options_.sizes, accept, forced_.given));
+    lay_out(*made);
+    return made;
+  }
+
+  void lay_out(Rewritten& made) const {
+    made.laid = through_memory(*made.joint, made.apart);
+    made.parts = partition(partition_request(made.laid.joint));
+  }
+
+  // The same, with one value of each misfit apart from its readers.
+  std::shared_ptr<const Rewritten> take_apart(const Rewritten& from,
+                                              const std::vector<Misfit>& misfits) const {
+    auto made = std::make_shared<Rewritten>();
+    made->blocks = from.blocks;
+    made->joint = from.joint;
+    made->apart = from.apart;
+    for (const Misfit& misfit : misfits) {
+      for (int id : misfit.apart) {
+        const int origin = from.laid.origin[static_cast<size_t>(id)];
+        if (origin >= 0 && made->apart.insert(origin).second) break;
+      }
+    }
+    if (made->apart.size() == from.apart.size())
+      throw InternalError("a value fits into no tile: " + misfits[0].problem);
+    lay_out(*made);
     return made;
   }
 
@@ -257,19 +283,26 @@ class Search {
     return request;
   }
 
-  Attempt plan(const Point& point, std::shared_ptr<const Rewritten> from) const {
-    CompileOptions options = options_;
-    options.block_rows = from->blocks.rows;
-    PartitionRequest request = partition_request(from->joint);
-    const std::vector<int>& dropped = from->parts.dropped;
+  // With what the point saves besides.
+  Partition saving_parts(const Point& point, const Rewritten& from) const {
+    PartitionRequest request = partition_request(from.laid.joint);
+    const std::vector<int>& dropped = from.parts.dropped;
     for (size_t i = 0; i < std::min(point.also_saved.size(), dropped.size()); ++i) {
       if (point.also_saved[i] != 0) request.also_saved.insert(dropped[i]);
     }
-    std::optional<Partition> saving;
-    if (!request.also_saved.empty()) saving = partition(request);
+    return request.also_saved.empty() ? from.parts : partition(request);
+  }
+
+  Attempt plan(const Point& point, std::shared_ptr<const Rewritten> from) const {
+    CompileOptions options = options_;
+    options.block_rows = from->blocks.rows;
     Attempt a;
     a.point = point;
-    a.plan = emit(from->joint, saving ? *saving : from->parts, request_, options);
+    for (std::vector<Misfit> misfits;;) {
+      a.plan = emit(from->laid.joint, saving_parts(point, *from), request_, options, &misfits);
+      if (misfits.empty()) break;
+      from = take_apart(*from, misfits);
+    }
     a.from = std::move(from);
     a.alternative.choice = describe(point);
     a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);

@@ -7,6 +7,7 @@
 #include "plan/program_writer.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
+#include "plan/through_memory.h"
 
 namespace coda {
 namespace {
@@ -25,7 +26,7 @@ class Emission {
     schedule_.compute(all, partition.reduced);
   }
 
-  Plan run() {
+  Plan run(std::vector<Misfit>* misfits) {
     for (int id : joint_.outputs) need_if_vector(id, false);
     for (int id : joint_.gradients) {
       if (id >= 0) need_if_vector(id, true);
@@ -34,7 +35,13 @@ class Emission {
     for (size_t k = 0; k < partition_.order.units.size(); ++k) {
       const Unit& unit = partition_.order.units[k];
       if (!unit.is_gemm && !unit.nodes.empty()) write_call(static_cast<int>(k), unit);
+      for (int id : unit.nodes) {
+        for (int operand : graph_.node(id).operands) need_parts(operand);
+      }
     }
+    invariant(misfits != nullptr || misfits_.empty(), "a program's values fit into no tile");
+    if (misfits != nullptr) *misfits = misfits_;
+    if (!misfits_.empty()) return {};
     write_finalizers();
     return assemble();
   }
@@ -45,7 +52,7 @@ class Emission {
   // A concatenation of vectors is stored part by part.
   void need_if_vector(int id, bool backward) {
     const Node& n = graph_.node(id);
-    if (n.shape.is_tensor()) return;
+    if (n.shape.is_tensor()) return need_parts(id);
     if (n.op == Op::concat_columns) {
       for (int part : n.operands) need_if_vector(part, backward);
       return;
@@ -53,23 +60,81 @@ class Emission {
     needed_.insert(id);
   }
 
+  // Vectors that stand among a tensor's columns.
+  void need_parts(int id) {
+    const Node& n = graph_.node(id);
+    if (n.op != Op::concat_columns) return;
+    for (int part : n.operands) need_if_vector(part, !is_forward(part));
+  }
+
+  // What a program writes: stored tiles and reductions, ascending each.
+  struct Roots {
+    std::vector<int> stores;
+    std::vector<int> reductions;
+  };
+
+  ProgramWriter write(Position at, const std::string& name, const Roots& roots) {
+    ProgramWriter writer(joint_, partition_, names_, name, at,
+                         at.slot >= partition_.order.boundary);
+    for (int id : roots.stores) writer.store_tile(id);
+    for (int id : roots.reductions) writer.reduce(id);
+    return writer;
+  }
+
   void write_program(Position at, const ProgramWork& work) {
+    Roots roots{work.stores, work.reductions};
+    std::sort(roots.stores.begin(), roots.stores.end());
+    std::sort(roots.reductions.begin(), roots.reductions.end());
+    ProgramWriter writer = write(at, program_name(at), roots);
+    if (!writer.misfit()) return add_program(at, roots, std::move(writer));
+    const std::vector<Roots> groups = roots_that_fit(at, roots);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const std::string name = program_name(at) + (i > 0 ? "." + std::to_string(i + 1) : "");
+      add_program(at, groups[i], write(at, name, groups[i]));
+    }
+  }
+
+  // The roots of one program in as few as their tiles allow, the one with the product first. A
+  // product does not run twice: what fits neither alone nor with it is a misfit.
+  std::vector<Roots> roots_that_fit(Position at, const Roots& roots) {
+    std::vector<Roots> groups;
+    bool has_product = false;
+    const auto place = [&](int id, std::vector<int> Roots::* kind) {
+      std::optional<Misfit> misfit;
+      for (Roots& group : groups) {
+        (group.*kind).push_back(id);
+        const std::optional<Misfit> here = write(at, "trial", group).misfit();
+        if (!here) return;
+        (group.*kind).pop_back();
+        if (!misfit) misfit = here;
+      }
+      Roots alone;
+      (alone.*kind).push_back(id);
+      ProgramWriter writer = write(at, "trial", alone);
+      const std::optional<Misfit> still = writer.misfit();
+      if (still || (has_product && writer.has_product())) {
+        misfits_.push_back(still ? *still : *misfit);
+        return;
+      }
+      has_product = has_product || writer.has_product();
+      groups.insert(writer.has_product() ? groups.begin() : groups.end(), alone);
+    };
+    for (int id : roots.stores) place(id, &Roots::stores);
+    for (int id : roots.reductions) place(id, &Roots::reductions);
+    return groups;
+  }
+
+  void add_program(Position at, const Roots& roots, ProgramWriter writer) {
     const bool backward = at.slot >= partition_.order.boundary;
-    ProgramWriter writer(joint_, partition_, names_, program_name(at), at, backward);
-    std::vector<int> stores = work.stores;
-    std::sort(stores.begin(), stores.end());
-    for (int id : stores) writer.store_tile(id);
-    std::vector<int> reductions = work.reductions;
-    std::sort(reductions.begin(), reductions.end());
-    for (int id : reductions) writer.reduce(id);
     needed_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
     read_by_programs_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
     PlanStep step;
-    step.role = at.level == 0 ? StepRole::gemm : StepRole::tile;
+    step.role = writer.has_product() ? StepRole::gemm : StepRole::tile;
     Program program = writer.finish();
     step.name = program.name;
-    for (int id : stores) explain(id, "store " + names_.written(id, backward), at, step.reasons);
-    for (int id : reductions)
+    for (int id : roots.stores)
+      explain(id, "store " + names_.written(id, backward), at, step.reasons);
+    for (int id : roots.reductions)
       explain(graph_.node(id).operands[0], "reduction " + names_.name_of(id), at, step.reasons);
     step.work = std::move(program);
     steps_[at].push_back(std::move(step));
@@ -92,8 +157,10 @@ class Emission {
       reason = "waits for " + names_.name_of(vector) + ", which is finalized " +
                (at_start ? "as the phase begins" : "behind " + program_name(made));
     } else if (tensor >= 0 && graph_.node(tensor).op == Op::result) {
-      reason = "is made of a result of " + graph_.node(graph_.node(tensor).operands[0]).name +
-               ", not of a product's tile";
+      const std::string& call = graph_.node(graph_.node(tensor).operands[0]).name;
+      reason = call == kStoredCall
+                   ? "is made of " + names_.name_of(tensor) + " as it is read from memory"
+                   : "is made of a result of " + call + ", not of a product's tile";
     } else {
       reason = "is made of tensors that lie in memory, no product makes one of them here";
     }
@@ -149,6 +216,12 @@ class Emission {
 
   void write_call(int k, const Unit& unit) {
     const Node& n = graph_.node(unit.nodes[0]);
+    if (n.name == kStoredCall) {
+      const int operand = n.operands[0];
+      if (!graph_.node(operand).shape.is_tensor()) need_if_vector(operand, unit.is_backward);
+      read_by_programs_.insert(operand);
+      return;
+    }
     OpaqueCall call;
     call.function = n.name;
     call.attributes = n.attributes;
@@ -156,8 +229,8 @@ class Emission {
     for (int operand : n.operands) {
       if (graph_.node(operand).shape.is_tensor()) {
         const TensorRef ref = names_.read(operand, unit.is_backward);
-        require(ref.repeat == 1 && ref.row_index < 0,
-                n.name + ": an operand is a gathered or repeated table");
+        invariant(ref.repeat == 1 && ref.row_index < 0,
+                  "a call's operand is a gathered or repeated table");
         call.inputs.push_back(ref.name);
       } else {
         if (!is_source(graph_, operand)) {
@@ -302,18 +375,22 @@ class Emission {
 
   // A temporary of the forward that the backward reads (a norm's reciprocal) is saved.
   static void mark_saved(Plan& plan) {
+    std::map<std::string, std::string> owner;  // a view is declared behind what it is a view of
+    for (const PlanTensor& t : plan.tensors)
+      owner[t.decl.name] = t.view_of.empty() ? t.decl.name : owner.at(t.view_of);
     std::set<std::string> forward;
-    std::set<std::string> both;
+    std::set<std::string> saved;
     for (const PlanStep& step : plan.forward) {
-      for (const StepTensor& t : step_tensors(step)) forward.insert(t.name);
+      for (const StepTensor& t : step_tensors(step)) forward.insert(owner.at(t.name));
     }
     for (const PlanStep& step : plan.backward) {
       for (const StepTensor& t : step_tensors(step)) {
-        if (forward.contains(t.name)) both.insert(t.name);
+        if (forward.contains(owner.at(t.name))) saved.insert(owner.at(t.name));
       }
     }
     for (PlanTensor& t : plan.tensors) {
-      if (t.role == TensorRole::temporary && both.contains(t.decl.name)) t.role = TensorRole::saved;
+      const bool is_saved = saved.contains(owner.at(t.decl.name));
+      if (t.role == TensorRole::temporary && is_saved) t.role = TensorRole::saved;
     }
   }
 
@@ -327,13 +404,14 @@ class Emission {
   std::map<Position, PlanStep> finalizers_;
   std::set<int> needed_;            // vectors that a program or the caller reads
   std::set<int> read_by_programs_;  // those that a program reads
+  std::vector<Misfit> misfits_;
 };
 
 }  // namespace
 
 Plan emit(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
-          const CompileOptions& options) {
-  return Emission(joint, partition, request, options).run();
+          const CompileOptions& options, std::vector<Misfit>* misfits) {
+  return Emission(joint, partition, request, options).run(misfits);
 }
 
 }  // namespace coda

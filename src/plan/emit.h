@@ -2,12 +2,16 @@
 // From a partition to a plan: the programs' steps, finalizers, opaque calls, in order.
 #pragma once
 
+#include <vector>
+
 #include "coda/compile.h"
 #include "plan/partition.h"
+#include "plan/program_writer.h"
 
 namespace coda {
 
+// Where programs have misfits the plan is not whole; InternalError if nobody asks for them.
 Plan emit(const JointGraph& joint, const Partition& partition, const CompileRequest& request,
-          const CompileOptions& options);
+          const CompileOptions& options, std::vector<Misfit>* misfits = nullptr);
 
 }  // namespace coda

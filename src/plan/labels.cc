@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "plan/partition.h"
+#include "plan/through_memory.h"
 
 namespace coda {
 namespace {
@@ -110,6 +111,7 @@ void Labels::find_gradients() {
 std::string Labels::call_result(const Node& n) {
   const int call = n.operands[0];
   const Node& c = graph_.node(call);
+  if (c.name == kStoredCall) return of(c.operands[0]);
   auto forward = gradient_of_.find(call);
   if (forward != gradient_of_.end()) {
     return gradient_name(of(graph_.node(forward->second).operands[static_cast<size_t>(n.which)]));

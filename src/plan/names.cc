@@ -2,12 +2,30 @@
 #include "plan/names.h"
 
 #include "coda/error.h"
+#include "plan/through_memory.h"
 
 namespace coda {
+namespace {
+
+// A size as part of a name: "128", "2_I_4".
+std::string word(const Dim& dim) {
+  std::string word;
+  for (char c : dim.text()) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (plain || (!word.empty() && word.back() != '_')) word += plain ? c : '_';
+  }
+  return word;
+}
+
+}  // namespace
 
 TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
                          const CompileRequest& request, const CompileOptions& options)
-    : graph_(*joint.graph), partition_(partition), options_(options), labels_(joint) {
+    : joint_(joint),
+      graph_(*joint.graph),
+      partition_(partition),
+      options_(options),
+      labels_(joint) {
   auto claim = [this](int id, const std::string& name, DType type) {
     if (caller_names_.contains(id)) {
       throw Error("\"" + name + "\" and \"" + caller_names_.at(id) +
@@ -18,12 +36,6 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
   };
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const int id = joint.outputs[i];
-    require(graph_.node(id).op != Op::input,
-            "output \"" + request.outputs[i].name + "\" is an input of the graph");
-    const bool is_view = is_source(graph_, id) && graph_.node(id).op != Op::result;
-    require(!is_view, "output \"" + request.outputs[i].name +
-                          "\" is rows or columns of what lies in memory already; read them there, "
-                          "or ask for what is computed from them");
     claim(id, request.outputs[i].name,
           graph_.node(id).shape.is_tensor() ? options.storage : DType::f32);
   }
@@ -89,9 +101,12 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
   const PlanTensor source = tensors_[index_.at(base)];
   PlanTensor tensor;
   tensor.decl = source.decl;
-  tensor.decl.name = free_name(
-      base + (transposed ? ".transposed" : ".columns" + std::to_string(offset.constant())));
+  tensor.decl.name = free_name(base + (transposed ? ".transposed" : ".columns" + word(offset)));
   tensor.decl.shape = shape;
+  // Of two views that begin at one column the wider or narrower one is named by its end too.
+  const auto other = index_.find(tensor.decl.name);
+  if (other != index_.end() && tensors_[other->second].decl.shape != shape)
+    tensor.decl.name += "to" + word(offset + shape.cols);
   tensor.role = source.role;
   tensor.view_of = base;
   tensor.column_offset = offset;
@@ -102,6 +117,13 @@ std::string TensorNames::view(const std::string& base, const Shape& shape, const
 DType TensorNames::type_of(int id) const {
   auto given = caller_types_.find(id);
   if (given != caller_types_.end()) return given->second;
+  // A copy of an input is as exact as the input.
+  const Node& n = graph_.node(id);
+  const bool copies = n.op == Op::elementwise && n.fn == Elementwise::add &&
+                      graph_.node(n.operands[1]).op == Op::constant &&
+                      graph_.node(n.operands[1]).number == 0 && is_source(graph_, n.operands[0]);
+  const Node& base = graph_.node(copies ? source_base(graph_, n.operands[0]) : id);
+  if (copies && base.op == Op::input) return base.dtype == DType::i32 ? DType::f32 : base.dtype;
   return graph_.node(id).shape.is_tensor() ? options_.storage : DType::f32;
 }
 
@@ -162,6 +184,11 @@ std::string TensorNames::written(int id, bool backward) {
 
 std::string TensorNames::opaque_result(int id) {
   const Node& n = graph_.node(id);
+  const int stored = stored_value(graph_, id);
+  if (stored >= 0) {
+    const bool tensor = n.shape.is_tensor() || graph_.node(stored).op == Op::concat_columns;
+    return tensor ? read(stored, !joint_.forward[static_cast<size_t>(id)]).name : vector(stored);
+  }
   const Node& call = graph_.node(n.operands[0]);
   auto part = part_of_.find(id);
   if (part != part_of_.end() && !caller_names_.contains(id)) {
@@ -191,6 +218,9 @@ std::string TensorNames::vector(int id, int lane) {
   if (part != part_of_.end() && caller_names_.contains(part->second.first) && !accumulates(id) &&
       !caller_names_.contains(id)) {
     return gradient_tensor(id);
+  }
+  if (part != part_of_.end() && !caller_names_.contains(part->second.first)) {
+    return view(written(part->second.first, false), n.shape, part->second.second, false);
   }
   const bool callers = caller_names_.contains(id) && lane < 0 && !accumulates(id);
   PlanTensor tensor;

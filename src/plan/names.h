@@ -68,6 +68,7 @@ class TensorNames {
   std::string view(const std::string& base, const Shape& shape, const Dim& offset, bool transposed);
   DType type_of(int id) const;
 
+  const JointGraph& joint_;
   const Graph& graph_;
   const Partition& partition_;
   const CompileOptions& options_;

@@ -6,7 +6,6 @@
 #include "coda/error.h"
 #include "plan/inverses.h"
 #include "program/problem.h"
-#include "program/vocabulary.h"
 
 namespace coda {
 
@@ -93,13 +92,6 @@ int ProgramWriter::compute(int id) {
     case Op::merge_pairs: step.kind = StepKind::merge_pairs; break;
     case Op::group_sum: step.kind = StepKind::reduce_group; break;
     case Op::group_repeat: step.kind = StepKind::repeat_group; break;
-    case Op::concat_columns:
-    case Op::repeat_columns:
-      throw Error(std::string("compile: ") +
-                  (n.op == Op::concat_columns ? "concat_columns " : "repeat_columns ") +
-                  n.shape.text() + " of computed values is read elementwise in " + program_.name +
-                  "; only products, calls and outputs take columns that are joined: compute with "
-                  "the parts and join them last");
     default:
       throw InternalError(
           "a program needs a value that is neither in memory nor tile-local: node " +
@@ -116,8 +108,8 @@ int ProgramWriter::gemm(const Node& n) {
   for (size_t s = 0; s < n.transposes.size(); ++s) {
     auto operand = [&](size_t i) {
       const TensorRef ref = names_.read(n.operands[2 * s + i], backward_);
-      require(ref.repeat == 1 && ref.row_index < 0,
-              "a matmul operand is a gathered or repeated table; multiply a stored tensor instead");
+      invariant(ref.repeat == 1 && ref.row_index < 0,
+                "a product's operand is a gathered or repeated table");
       return tensor(ref.name);
     };
     GemmSegment segment;
@@ -179,9 +171,11 @@ int ProgramWriter::through_inverse(int id) {
 // x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) +
 // log Σ, so that what cancels does so before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
-  auto negated = [this](int id) {
+  // What a finalizer loads was stored as it is.
+  auto loaded = [this](int id) { return is_made_here_ && !is_made_here_(id); };
+  auto negated = [&](int id) {
     const Node& m = graph_.node(id);
-    const bool minus = m.op == Op::elementwise && m.fn == Elementwise::mul &&
+    const bool minus = !loaded(id) && m.op == Op::elementwise && m.fn == Elementwise::mul &&
                        graph_.node(m.operands[1]).op == Op::constant &&
                        graph_.node(m.operands[1]).number == -1;
     return minus ? m.operands[0] : -1;
@@ -207,7 +201,7 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
       }
       for (size_t j : {0U, 1U}) {  // x + a (-b)
         if (product.op != Op::elementwise || product.fn != Elementwise::mul ||
-            is_in_memory(n.operands[i]))
+            is_in_memory(n.operands[i]) || loaded(n.operands[i]))
           break;
         const int factor = negated(product.operands[j]);
         if (factor < 0) continue;
@@ -513,27 +507,68 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   }
 }
 
-// What is tile-local in the graph may still not fit into one tile with the rest of its program.
-program::TileMap ProgramWriter::map_tiles() const {
-  try {
-    return program::map_tiles(program_);
-  } catch (const program::Problem& problem) {
-    const Step& step = program_.steps[static_cast<size_t>(problem.step)];
-    throw Error("compile: " + std::string(program::name_of(step.kind)) + " " + step.shape.text() +
-                " does not fit into the tile of " + program_.name + ": " + problem.message +
-                " (a product or an opaque call between the two operations parts their tiles)");
+// The value that a step is made for: the first one known at that step or behind it.
+int ProgramWriter::node_of(int step) const {
+  const Step& s = program_.steps[static_cast<size_t>(step)];
+  const bool effect = s.kind == StepKind::store_tile || s.kind == StepKind::store_vector ||
+                      s.kind == StepKind::row_partial || s.kind == StepKind::column_partial;
+  if (effect) return node_of(s.operands[0]);
+  int best = -1;
+  int best_step = -1;
+  for (const auto* known : {&steps_, &rounded_, &as_stored_}) {
+    for (const auto& [id, at] : *known) {
+      if (at < step || (best >= 0 && at >= best_step)) continue;
+      best = id;
+      best_step = at;
+    }
   }
+  return best;
+}
+
+std::optional<Misfit> ProgramWriter::misfit() const {
+  int at = -1;
+  Misfit found;
+  try {
+    program::map_tiles(program_);
+    return {};
+  } catch (const program::Problem& problem) {
+    at = problem.step;
+    found.problem = program_.name + ": " + problem.message;
+  }
+  const auto computed = [this](int id) {
+    auto step = steps_.find(id);
+    return graph_.node(id).shape.is_tensor() && step != steps_.end() &&
+           program_.steps[static_cast<size_t>(step->second)].kind != StepKind::load_tile;
+  };
+  const auto list = [&](int id) {
+    if (computed(id)) found.apart.push_back(id);
+  };
+  const int node = node_of(at);
+  if (node >= 0) {
+    const Node& n = graph_.node(node);
+    const bool widens = n.op == Op::merge_pairs || n.op == Op::group_repeat;
+    if (widens) list(node);
+    for (int operand : n.operands) list(operand);
+    if (!widens) list(node);
+  }
+  for (auto entry = steps_.rbegin(); entry != steps_.rend(); ++entry) list(entry->first);
+  return found;
+}
+
+bool ProgramWriter::has_product() const {
+  return std::any_of(program_.steps.begin(), program_.steps.end(),
+                     [](const Step& step) { return step.kind == StepKind::gemm; });
 }
 
 Program ProgramWriter::finish() {
-  program::TileMap map = map_tiles();
+  program::TileMap map = program::map_tiles(program_);
   const bool any_centred =
       std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
         return step.kind == StepKind::row_partial && step.partial == PartialKind::centred;
       });
   if (any_centred) {
     reduce_members_apart(map);
-    map = map_tiles();
+    map = program::map_tiles(program_);
   }
   // Row partials are counted in base columns, which are known once all of the space's values are.
   for (const TileSpace& space : map.spaces) {

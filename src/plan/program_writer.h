@@ -5,14 +5,23 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "plan/names.h"
 #include "plan/partition.h"
 #include "program/tile_map.h"
 
 namespace coda {
+
+// What does not fit into one tile with the rest of its program, and the values whose readers had
+// better load them, best first.
+struct Misfit {
+  std::string problem;
+  std::vector<int> apart;
+};
 
 class ProgramWriter {
  public:
@@ -32,6 +41,11 @@ class ProgramWriter {
   // Vectors that the program loads and that some finalizer must have stored.
   const std::set<int>& loaded_vectors() const { return loaded_vectors_; }
   bool empty() const { return program_.steps.empty(); }
+
+  // Nothing where all values of the program fit into tiles.
+  std::optional<Misfit> misfit() const;
+  // Whether the program has a product.
+  bool has_product() const;
   Program finish();
 
  private:
@@ -55,7 +69,7 @@ class ProgramWriter {
   bool scales_stored(int id) const;
   bool stores_below(int id);
   void reduce_members_apart(const program::TileMap& map);
-  program::TileMap map_tiles() const;
+  int node_of(int step) const;
 
   const JointGraph& joint_;
   const Graph& graph_;

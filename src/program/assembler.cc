@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "coda/error.h"
-#include "program/columns.h"
+#include "base/columns.h"
 #include "program/problem.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/columns.h"
 #include "coda/error.h"
 #include "coda/float16.h"
-#include "program/columns.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
 

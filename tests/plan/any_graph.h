@@ -92,8 +92,8 @@ class AnyGraph {
   }
   // i32 [rows, 1], each below `limit`.
   Value index(const Dim& rows, int64_t limit, const char* kind = "index") {
-    const std::string known = std::string(kind) + "_" + std::to_string(limit) + "_of_" +
-                              (rows.is_constant() ? std::to_string(rows.constant()) : "M");
+    std::string known = std::string(kind) + "_" + std::to_string(limit) + "_of_" + rows.text();
+    for (char& c : known) c = c == '*' || c == ' ' || c == '+' ? '_' : c;
     const int id = block.graph.find_input(known);
     if (id >= 0) return block.graph.value(id);
     limits_[known] = limit;
@@ -188,6 +188,7 @@ class AnyGraph {
   Value sliced(Value x) {
     const Dim cols = x.shape().cols;
     if (!cols.is_constant()) {
+      if (cols.terms().contains("M")) return unary(x);
       const auto half = cols.half();
       return half ? slice_columns(x, chance(50) ? Dim(0) : *half, *half) : slice_columns(x, 2, 3);
     }

@@ -109,6 +109,10 @@ class PlanEvaluator {
     return t.view_of.empty() ? values.contains(name) : has(t.view_of);
   }
 
+  int64_t offset_of(const PlanTensor& view) const {
+    return view.column_offset == Dim(0) ? 0 : view.column_offset.evaluate(sizes_);
+  }
+
   std::vector<double> read(const std::string& name) const {
     const PlanTensor& t = tensor(name);
     if (t.view_of.empty()) {
@@ -122,10 +126,11 @@ class PlanEvaluator {
     const int64_t width = tensor(t.view_of).decl.shape.cols.evaluate(sizes_);
     const int64_t rows = t.decl.shape.rows.evaluate(sizes_);
     const int64_t cols = t.decl.shape.cols.evaluate(sizes_);
+    const int64_t offset = offset_of(t);
     std::vector<double> out;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < cols; ++c) {
-        out.push_back(base[static_cast<size_t>(r * width + t.column_offset.constant() + c)]);
+        out.push_back(base[static_cast<size_t>(r * width + offset + c)]);
       }
     }
     return out;
@@ -148,14 +153,14 @@ class PlanEvaluator {
     const int64_t width = whole.cols.evaluate(sizes_);
     const int64_t rows = whole.rows.evaluate(sizes_);
     const int64_t cols = t.decl.shape.cols.evaluate(sizes_);
+    const int64_t offset = offset_of(t);
     std::vector<double> base = has(t.view_of)
                                    ? read(t.view_of)
                                    : std::vector<double>(static_cast<size_t>(rows * width),
                                                          std::numeric_limits<double>::quiet_NaN());
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < cols; ++c) {
-        base[static_cast<size_t>(r * width + t.column_offset.constant() + c)] =
-            data[static_cast<size_t>(r * cols + c)];
+        base[static_cast<size_t>(r * width + offset + c)] = data[static_cast<size_t>(r * cols + c)];
       }
     }
     write(t.view_of, base);

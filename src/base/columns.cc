@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact division of linear forms.
-#include "program/columns.h"
+#include "base/columns.h"
 
-namespace coda::program {
+namespace coda {
 
 std::optional<Dim> quotient(const Dim& wide, const Dim& group) {
   if (group.is_constant()) {
@@ -23,4 +23,4 @@ std::optional<Dim> quotient(const Dim& wide, const Dim& group) {
   return Dim(factor);
 }
 
-}  // namespace coda::program
+}  // namespace coda

@@ -6,7 +6,7 @@
 
 #include "coda/dim.h"
 
-namespace coda::program {
+namespace coda {
 
 // wide / group if it is a size for all values of the symbols: 9*Dh / Dh = 9, 128*H / 64 = 2*H.
 std::optional<Dim> quotient(const Dim& wide, const Dim& group);
@@ -17,4 +17,4 @@ constexpr int64_t pair_column(int64_t j, int which, int64_t group) {
   return (j / half) * group + j % half + which * half;
 }
 
-}  // namespace coda::program
+}  // namespace coda
