@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
@@ -17,6 +20,12 @@ class Reuse {
   Reuse(Plan& plan, bool overwrite_saved) : plan_(plan), overwrite_saved_(overwrite_saved) {
     for (const PlanTensor& t : plan.tensors) {
       if (!t.view_of.empty()) fixed_.insert({t.view_of, t.decl.name});
+      tensors_[t.decl.name] = &t;
+    }
+    for (std::vector<PlanStep>* phase : {&plan.forward, &plan.backward}) {
+      for (PlanStep& step : *phase) {
+        for (const StepTensor& t : step_tensors(step)) users_[t.name].push_back(&step);
+      }
     }
   }
 
@@ -32,6 +41,8 @@ class Reuse {
         }
       }
     }
+    std::erase_if(plan_.tensors,
+                  [this](const PlanTensor& t) { return !tensors_.contains(t.decl.name); });
   }
 
  private:
@@ -62,8 +73,8 @@ class Reuse {
           const bool same = operand.shape == result.shape && operand.dtype == result.dtype &&
                             map.pairing[load] == map.pairing[store] &&
                             map.grouped[load] == map.grouped[store];
-          const int loop = plan_.tensor(operand.name).loop;
-          if (!same || loop != plan_.tensor(result.name).loop) continue;
+          const int loop = tensors_.at(operand.name)->loop;
+          if (!same || loop != tensors_.at(result.name)->loop) continue;
           // A block's steps may overwrite rows of their own only.
           const int of_step = phase[at].loop;
           if (of_step >= 0 && loop != of_step &&
@@ -82,7 +93,7 @@ class Reuse {
   // The stored tensor is a temporary of its own that is written once.
   bool is_replaceable(const Program& program, int tensor) const {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
-    if (fixed_.contains(name) || plan_.tensor(name).role != TensorRole::temporary) return false;
+    if (fixed_.contains(name) || tensors_.at(name)->role != TensorRole::temporary) return false;
     int uses = 0;
     for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
     return uses == 1;
@@ -91,16 +102,10 @@ class Reuse {
   // The caller's tensor, which nothing but one step of this program names.
   bool is_output_of_one_step(const Program& program, int tensor) const {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
-    if (fixed_.contains(name) || plan_.tensor(name).role != TensorRole::output) return false;
+    if (fixed_.contains(name) || tensors_.at(name)->role != TensorRole::output) return false;
     int uses = 0;
     for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
-    for (const std::vector<PlanStep>* phase : {&plan_.forward, &plan_.backward}) {
-      for (const PlanStep& step : *phase) {
-        if (std::get_if<Program>(&step.work) == &program) continue;
-        for (const StepTensor& t : step_tensors(step)) uses += t.name == name ? 1 : 0;
-      }
-    }
-    return uses == 1;
+    return uses == 1 && users_.at(name).size() == 1;
   }
 
   bool is_sum(const std::string& name) const {
@@ -112,7 +117,7 @@ class Reuse {
   bool dies_here(const Program& program, int tensor, int load, const TileSpace& space,
                  const std::vector<PlanStep>& phase, size_t at) const {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
-    const TensorRole role = plan_.tensor(name).role;
+    const TensorRole role = tensors_.at(name)->role;
     const bool owned = role == TensorRole::temporary ||
                        (role == TensorRole::saved && overwrite_saved_ && &phase == &plan_.backward);
     if (!owned || fixed_.contains(name)) return false;
@@ -128,30 +133,29 @@ class Reuse {
     if (l.repeat != 1 || l.row_index >= 0) return false;
     const bool in_space =
         std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
-    for (size_t later = at + 1; in_space && later < phase.size(); ++later) {
-      const std::vector<StepTensor> tensors = step_tensors(phase[later]);
-      const bool reads = std::any_of(tensors.begin(), tensors.end(),
-                                     [&](const StepTensor& t) { return t.name == name; });
-      if (reads) return false;
-    }
-    return in_space;
+    const std::vector<PlanStep*>& users = users_.at(name);
+    const PlanStep* end = phase.data() + phase.size();
+    return in_space && std::none_of(users.begin(), users.end(), [&](const PlanStep* user) {
+             return user > &phase[at] && user < end;
+           });
   }
 
   void rename(const std::string& from, const std::string& to) {
-    for (std::vector<PlanStep>* phase : {&plan_.forward, &plan_.backward}) {
-      for (PlanStep& step : *phase) {
-        if (auto* program = std::get_if<Program>(&step.work)) {
-          rename_in(*program, from, to);
-          if (step.later) rename_in(*step.later, from, to);
-        } else {
-          auto& call = std::get<OpaqueCall>(step.work);
-          std::replace(call.inputs.begin(), call.inputs.end(), from, to);
-          std::replace(call.outputs.begin(), call.outputs.end(), from, to);
-        }
+    std::vector<PlanStep*>& users = users_[to];
+    for (PlanStep* step : users_.at(from)) {
+      if (auto* program = std::get_if<Program>(&step->work)) {
+        rename_in(*program, from, to);
+        if (step->later) rename_in(*step->later, from, to);
+      } else {
+        auto& call = std::get<OpaqueCall>(step->work);
+        std::replace(call.inputs.begin(), call.inputs.end(), from, to);
+        std::replace(call.outputs.begin(), call.outputs.end(), from, to);
       }
+      if (std::find(users.begin(), users.end(), step) == users.end()) users.push_back(step);
     }
+    users_.erase(from);
+    tensors_.erase(from);
     for (RowLoop& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
-    std::erase_if(plan_.tensors, [&](const PlanTensor& t) { return t.decl.name == from; });
   }
 
   // Tensors of a program are unique by name: a program that has both names keeps one entry.
@@ -184,7 +188,9 @@ class Reuse {
 
   Plan& plan_;
   bool overwrite_saved_;
-  std::set<std::string> fixed_;  // views and what they view
+  std::set<std::string> fixed_;                                    // views and what they view
+  std::unordered_map<std::string, const PlanTensor*> tensors_;     // that are left
+  std::unordered_map<std::string, std::vector<PlanStep*>> users_;  // steps that name a tensor
 };
 
 }  // namespace

@@ -232,19 +232,19 @@ class Partitioner {
     PhaseWork phase;
     phase.graph = &graph_;
     const std::set<int>& stores = backward ? backward_stores_ : forward_stores_;
+    // What waits for nothing in the phase may stand anywhere in it: its program is its own.
+    const auto units = static_cast<int>(out_.order.units.size());
     const auto at = [&](int id) {
       const Schedule::Time& t = schedule_->of(id);
-      return t.home ? t.at : std::max(t.at, phase_start(backward));
+      return !t.home && !(phase_start(backward) < t.at) ? Position{units + id, 0} : t.at;
     };
     for (int id : stores) phase.programs[at(id)].push_back(id);
     for (int id : reductions_) {
       const int operand = graph_.node(id).operands[0];
-      const bool is_own = is_forward(operand) == is_forward(id);
+      const bool again = backward && is_forward(operand);
       if (is_forward(id) != backward)
-        phase.programs[is_own ? at(operand) : phase_start(backward)].push_back(operand);
+        phase.programs[again ? Position{units + id, 0} : at(operand)].push_back(operand);
     }
-    // Forward operands that the backward makes again: no other program is known to have them.
-    const auto units = static_cast<int>(out_.order.units.size());
     for (int id : roots_.backward_operands) {
       if (backward && !out_.saved.contains(id)) phase.programs[{units + id, 0}].push_back(id);
     }
@@ -440,33 +440,31 @@ class Partitioner {
   }
 
   // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra,
-  // on a tie the last; else such a tile program; else a new one at the earliest point.
+  // on a tie the last; else such a tile program; else a new one at the earliest point. From the
+  // last on, until one loads nothing: what the backward makes again could stand anywhere before its
+  // layer's programs.
   Position find_place(int value, Position earliest, Position deadline, bool backward) {
-    Position best{};
+    Position best = earliest;
     double least = kNever;
-    for (int k = std::max(earliest.slot, 0);
-         request_.fuse && k < static_cast<int>(out_.order.units.size()); ++k) {
-      const Position at{k, 0};
-      if (!(at < deadline)) break;
-      if (at < earliest || unit(k).is_backward != backward || !unit(k).is_gemm) continue;
-      if (!has_tiles_of(k, graph_.node(value).shape)) continue;
+    const auto compare = [&](Position at) {
       const double extra = extra_loads(value, at, backward);
-      if (extra <= least) {
+      if (extra < least) {
         least = extra;
         best = at;
       }
+    };
+    int k = std::min(deadline.slot, static_cast<int>(out_.order.units.size()) - 1);
+    for (; request_.fuse && k >= std::max(earliest.slot, 0) && least > 0; --k) {
+      const Position at{k, 0};
+      if (!(at < deadline) || at < earliest) continue;
+      if (unit(k).is_backward != backward || !unit(k).is_gemm) continue;
+      if (has_tiles_of(k, graph_.node(value).shape)) compare(at);
     }
     if (least < kNever) return best;
-    best = earliest;
-    for (auto it = out_.programs.lower_bound(earliest);
-         it != out_.programs.end() && it->first < deadline; ++it) {
-      const Position at = it->first;
-      if (at.level == 0 || (at.slot >= out_.order.boundary) != backward) continue;
-      const double extra = extra_loads(value, at, backward);
-      if (extra <= least) {
-        least = extra;
-        best = at;
-      }
+    for (auto it = out_.programs.lower_bound(deadline); it != out_.programs.begin() && least > 0;) {
+      const Position at = (--it)->first;
+      if (at < earliest) break;
+      if (at.level > 0 && (at.slot >= out_.order.boundary) == backward) compare(at);
     }
     return best;
   }
