@@ -46,14 +46,27 @@ Value attention(Value q, Value k, Value v, const AttentionOptions& options,
 // Row ids[i] of table [V, D]; ids i32 [M, 1].
 Value embedding(Value table, Value ids, Where where = Where::current());
 
-// Cross-entropy of logits [M, V] with targets i32 [M, 1] (ignore_index: the row does not count).
-// `rows` is each row's loss (0 where ignored); `mean` their mean over the rows that count (NaN if
-// none counts, as PyTorch has it).
+// cap * tanh(x / cap): what lies far outside of (-cap, cap) comes near its ends (Gemma 2 caps its
+// logits at 30). cap > 0.
+Value soft_cap(Value x, double cap, Where where = Where::current());
+
+// Cross-entropy of logits l [M, V] with targets t i32 [M, 1], each in [0, V) or ignore_index. With
+// p = softmax(l) and s = label_smoothing a row's loss is
+//   -(1 - s) log p[t] - s / V * sum over j of log p[j] + z_loss * logsumexp(l)^2,
+// as torch.nn.functional.cross_entropy(label_smoothing=s) has it, and the last term as PaLM
+// (Chowdhery et al. 2022, section 5) adds it. 0 where the target is ignore_index.
+struct CrossEntropyOptions {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;  // in [0, 1)
+  double z_loss = 0;           // at least 0; PaLM: 1e-4
+};
+// `rows` is each row's loss [M, 1]; `mean` their mean [1, 1] over the rows that count (NaN if none
+// counts, as PyTorch has it).
 struct CrossEntropy {
   Value rows;
   Value mean;
 };
-CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index = -100,
+CrossEntropy cross_entropy(Value logits, Value targets, const CrossEntropyOptions& options = {},
                            Where where = Where::current());
 
 }  // namespace CODA_API coda

@@ -80,15 +80,35 @@ Value embedding(Value table, Value ids, Where where) {
   return opaque(call, where)[0];
 }
 
-CrossEntropy cross_entropy(Value logits, Value targets, int64_t ignore_index, Where where) {
+Value soft_cap(Value x, double cap, Where where) {
+  check(cap > 0, "soft_cap", {x}, "the cap must be above 0", where);
+  Graph& graph = *x.graph;
+  return mul(tanh(mul(x, graph.constant(1 / cap), where), where), graph.constant(cap), where);
+}
+
+CrossEntropy cross_entropy(Value logits, Value targets, const CrossEntropyOptions& options,
+                           Where where) {
   check(targets.shape() == Shape{logits.shape().rows, 1}, "cross_entropy", {logits, targets},
         "targets must be one value a row", where);
+  check(options.label_smoothing >= 0 && options.label_smoothing < 1, "cross_entropy",
+        {logits, targets}, "label_smoothing must lie in [0, 1)", where);
+  check(options.z_loss >= 0, "cross_entropy", {logits, targets}, "z_loss must not be negative",
+        where);
   Graph& graph = *logits.graph;
   const Value zero = graph.constant(0);
-  const Value counts = sub(
-      graph.constant(1), equal(targets, graph.constant(static_cast<double>(ignore_index))), where);
-  const Value loss =
-      sub(row_logsumexp(logits, where), select_column(logits, targets, where), where);
+  const Value counts =
+      sub(graph.constant(1),
+          equal(targets, graph.constant(static_cast<double>(options.ignore_index))), where);
+  const Value lse = row_logsumexp(logits, where);
+  // -log p[j] = lse - l[j]: of the target, and on average over all columns.
+  Value loss = sub(lse, select_column(logits, targets, where), where);
+  if (options.label_smoothing > 0) {
+    const Value of_all = sub(lse, row_mean(logits, where), where);
+    loss = add(mul(loss, graph.constant(1 - options.label_smoothing), where),
+               mul(of_all, graph.constant(options.label_smoothing), where), where);
+  }
+  if (options.z_loss > 0)
+    loss = add(loss, mul(mul(lse, lse, where), graph.constant(options.z_loss), where), where);
   CrossEntropy result;
   result.rows = select(counts, loss, zero, where);
   // NaN where no row counts, and nothing flows back from there: gradients are 0, as PyTorch has it.

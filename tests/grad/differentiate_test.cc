@@ -203,6 +203,42 @@ TEST(Differentiate, CrossEntropyWithIgnoredRows) {
   expect_gradients(c, cross_entropy(logits, targets).mean);
 }
 
+TEST(Differentiate, CrossEntropyWithSmoothedLabelsZLossAndCappedLogits) {
+  for (const CrossEntropyOptions options :
+       {CrossEntropyOptions{.label_smoothing = 0.1}, CrossEntropyOptions{.z_loss = 0.01},
+        CrossEntropyOptions{-1, 0.2, 0.01}}) {
+    Case c;
+    const Value logits = c.wanted_input("logits", {"M", 7}, -3, 3);
+    const Value targets = c.graph.table("targets", {"M", 1}, DType::i32);
+    c.inputs["targets"] = {3, static_cast<double>(options.ignore_index), 0, 6, 2};
+    expect_gradients(c, cross_entropy(soft_cap(logits, 2), targets, options).mean);
+  }
+}
+
+// torch.nn.functional.cross_entropy(l, targets, label_smoothing=0.1) in float64, its rows with
+// reduction="none"; l[i][j] = 3 sin(5 i + j + 1).
+TEST(Differentiate, SmoothedLabelsArePyTorchs) {
+  Graph graph;
+  const Value logits = graph.input("logits", {"M", 5});
+  const Value targets = graph.table("targets", {"M", 1}, DType::i32);
+  Inputs inputs;
+  inputs["targets"] = {3, -100, 0, 4};
+  for (int i = 1; i <= 20; ++i) inputs["logits"].push_back(3 * std::sin(i));
+  const CrossEntropy loss = cross_entropy(logits, targets, {.label_smoothing = 0.1});
+  const Value gradient = differentiate(graph, {{loss.mean.id, graph.constant(1)}}, {logits.id})[0];
+  const std::vector<Matrix> got =
+      evaluate(graph, {loss.mean.id, loss.rows.id, gradient.id}, inputs, {{"M", 4}});
+  EXPECT_NEAR(got[0].data[0], 3.9858101418848872, 1e-14);
+  const std::vector<double> rows{5.416198290960158, 0, 6.080942506302069, 0.4602896283924327};
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(got[1].data[i], rows[i], 1e-14) << i;
+  const std::vector<double> of_row{0.1345301375992848, 0.16639258277380742, 0.010605593601345715,
+                                   -0.3054986183485766, -0.006029695625861351};
+  for (size_t j = 0; j < of_row.size(); ++j) {
+    EXPECT_NEAR(got[2].data[j], of_row[j], 1e-14) << j;
+    EXPECT_EQ(got[2].data[5 + j], 0) << "an ignored row";
+  }
+}
+
 TEST(Differentiate, AttentionAndEmbedding) {
   Case c;
   c.sizes["M"] = 6;

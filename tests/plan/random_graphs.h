@@ -175,7 +175,7 @@ class RandomGraph {
     if (chance(40)) x = norm(x);
     if (chance(30)) {
       const Value targets = block.graph.table("targets", {"M", 1}, DType::i32);
-      const CrossEntropy loss = cross_entropy(product(x, 12), targets, 3);
+      const CrossEntropy loss = cross_entropy(product(x, 12), targets, {.ignore_index = 3});
       block.request.outputs.push_back({"loss", loss.mean});
       block.request.seeds.push_back({loss.mean, block.graph.input("scale", {1, 1})});
     } else {
