@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model of many equal layers must not depend on: its depth. The programs of a middle layer
-// are the same in every layer, each layer adds as many bytes as the one before, and no program
-// reads more tensors in a deeper model, however the branches are joined to the residual stream.
+// are the same in every layer, each layer adds as many bytes as the one before, no program reads
+// more tensors in a deeper model, and the search compares no more plans, however the branches are
+// joined to the residual stream.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,6 +47,7 @@ const LlamaSizes kSizes{.hidden = 1024,
 struct Deep {
   DimValues sizes{{"M", 8192}};
   Plan plan;
+  size_t tried = 0;  // plans that the search compared
 };
 
 Deep deep(const Case& c, int layers) {
@@ -62,7 +64,9 @@ Deep deep(const Case& c, int layers) {
   options.rates = h200_rates();
   options.objective = c.objective;
   options.sizes = made.sizes;
-  made.plan = compile(b.graph, b.request, options).plan;
+  Compiled compiled = compile(b.graph, b.request, options);
+  made.plan = std::move(compiled.plan);
+  made.tried = compiled.alternatives.size();
   return made;
 }
 
@@ -143,6 +147,7 @@ TEST_P(Depth, EveryLayerIsPlannedAlike) {
   EXPECT_EQ(saved(models[2]) - saved(models[1]), saved_layer);
   EXPECT_EQ(saved(models[3]) - saved(models[0]), 4 * saved_layer);
   EXPECT_EQ(most_loads(models[3].plan), most_loads(models[0].plan));
+  EXPECT_EQ(models[3].tried, models[0].tried);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Depth, testing::ValuesIn(cases()),
