@@ -33,7 +33,8 @@ Value ModelBuilder::table(const std::string& name, int64_t rows, int64_t cols,
 }
 
 std::unique_ptr<ModelGraph> ModelBuilder::finish(Value logits) {
-  const CrossEntropy loss = cross_entropy(logits, model_->targets, {.ignore_index = kIgnoredTarget});
+  const CrossEntropy loss =
+      cross_entropy(logits, model_->targets, {.ignore_index = kIgnoredTarget});
   model_->logits = logits;
   model_->row_losses = loss.rows;
   model_->loss = loss.mean;
