@@ -50,6 +50,17 @@ TEST(ProductOnHost, NormBackward) {
   expect_right(measured_program("norm_backward"), kRagged, "128x128c11s4");
 }
 
+// Rows outside, whose accumulators are 0, would be the largest.
+TEST(ProductOnHost, ColumnMaxima) {
+  expect_right(parse_program(R"(program maxima {
+  acc = gemm(a[M, K]:bf16, b[N, K]:bf16, nt)
+  y = acc * acc * -1
+  store(y:bf16, y)
+  column_partial(largest, max(y))
+})"),
+               kRagged, "128x128p11s4");
+}
+
 // Two products side by side in a tile; a tile of 96 columns has half sub-tiles.
 TEST(ProductOnHost, SwiGlu) { expect_right(measured_program("swiglu"), kRagged, "128x192c11s3"); }
 

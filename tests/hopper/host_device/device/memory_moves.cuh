@@ -45,8 +45,11 @@ inline void store_half_pair(u64 address, u32 both, u32 first, u32 second, u32 pa
   store_pair_of(x, address, both, first, second);
 }
 
+// What lies beside a tensor is NaN, and stays so whatever is added to it.
 inline void add_float(u64 address, float x) {
-  *reinterpret_cast<float*>(at_address(address, 4)) += x;
+  float& sum = *reinterpret_cast<float*>(at_address(address, 4));
+  if (sum != sum) std::abort();
+  sum += x;
 }
 inline void add_two_floats(u64 address, const float (&x)[2]) {
   at_address(address, 8);
