@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // device/tma.cuh on a CPU, for 16-bit elements. Loads arrive when they are waited for
-// (barrier.cuh); a store reads shared memory as late as it may: when its thread waits for it, or
-// ends.
+// (barrier.cuh); a store reads shared memory until its thread waits for it, or ends.
 #pragma once
 
 #include <cstring>
@@ -54,9 +53,16 @@ inline std::vector<std::vector<std::function<void()>>> host_stores;
 
 inline void tma_store_once(const TensorMap* map, u32 inner, u32 outer, u32 source) {
   if (host_stores.empty()) host_stores.emplace_back();
+  std::vector<u16> sent;
+  visit_box(host_map(map), inner, outer, source,
+            [&](const u8*, const u8* shared) { std::memcpy(&sent.emplace_back(), shared, 2); });
   host_stores.back().push_back([=] {
-    visit_box(host_map(map), inner, outer, source, [](u8* memory, const u8* shared) {
-      if (memory != nullptr) std::memcpy(memory, shared, 2);
+    size_t i = 0;
+    visit_box(host_map(map), inner, outer, source, [&](u8* memory, const u8* shared) {
+      // It may read at any moment from its start to here: nobody writes there meanwhile.
+      if (std::memcmp(shared, &sent[i], 2) != 0) std::abort();
+      if (memory != nullptr) std::memcpy(memory, &sent[i], 2);
+      ++i;
     });
   });
 }
