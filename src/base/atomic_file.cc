@@ -3,6 +3,7 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 #include "base/file_error.h"
 
@@ -17,23 +19,22 @@ namespace coda {
 namespace fs = std::filesystem;
 namespace {
 
-// The regular file that `path` stands for, or will.
-fs::path target_of(const fs::path& path) {
+constexpr std::string_view kPrefix = ".coda-";
+constexpr std::string_view kSuffix = ".tmp";
+
+// The permissions of the regular file that is to be replaced; 0 if a free name or a link is.
+mode_t mode_of_old(const fs::path& path) {
   if (path.filename().empty() || path.filename() == "." || path.filename() == "..") {
     throw file_error("cannot write", path, EISDIR);
   }
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::directory) throw file_error("cannot write", path, EISDIR);
-  if (fs::exists(status) && status.type() != fs::file_type::regular) {
-    throw Error("cannot write " + path.string() +
+  struct stat old = {};
+  if (::lstat(path.c_str(), &old) != 0 || S_ISLNK(old.st_mode)) return 0;
+  if (S_ISDIR(old.st_mode)) throw file_error("cannot write", path, EISDIR);
+  if (!S_ISREG(old.st_mode)) {
+    throw Error("cannot write " + printable(path) +
                 ": it is neither a regular file nor a free name (choose another name)");
   }
-  if (fs::is_symlink(fs::symlink_status(path, error))) {
-    fs::path target = fs::weakly_canonical(path, error);
-    if (!error) return target;
-  }
-  return path;
+  return old.st_mode & 0777;
 }
 
 fs::path folder_of(const fs::path& path) {
@@ -42,18 +43,20 @@ fs::path folder_of(const fs::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path) : path_(target_of(path)) {
+AtomicFile::AtomicFile(const fs::path& path, Access access) : path_(path) {
   static std::atomic<unsigned> counter{0};
-  struct stat old = {};
-  const bool replaces = ::stat(path_.c_str(), &old) == 0;
+  const mode_t old = mode_of_old(path);
+  const mode_t mode = access == Access::owner ? 0600 : 0666;
   do {
-    temporary_ = folder_of(path_) /
-                 (".coda-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    temporary_ = folder_of(path_) / (std::string(kPrefix) + std::to_string(::getpid()) + "-" +
+                                     std::to_string(counter++) + std::string(kSuffix));
+    descriptor_ =
+        ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) throw file_error("cannot write", path_, errno);
-  // A file that is replaced keeps its permissions; where that is refused, the defaults stand.
-  if (replaces && ::fchmod(descriptor_, old.st_mode & 07777) != 0) errno = 0;
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // for remove_temporaries
+  // Where keeping the permissions is refused, the defaults stand.
+  if (old != 0 && access == Access::usual && ::fchmod(descriptor_, old) != 0) errno = 0;
 }
 
 AtomicFile::~AtomicFile() {
@@ -91,8 +94,8 @@ void AtomicFile::commit() {
   sync_folder(folder_of(path_));
 }
 
-void write_file_atomically(const fs::path& path, std::string_view contents) {
-  AtomicFile file(path);
+void write_file_atomically(const fs::path& path, std::string_view contents, Access access) {
+  AtomicFile file(path, access);
   file.write(contents);
   file.commit();
 }
@@ -107,6 +110,39 @@ void sync_folder(const fs::path& folder) {
   // get.
   if (result != 0 && error_number != EINVAL && error_number != EINTR) {
     throw file_error("cannot sync the folder", folder, error_number);
+  }
+}
+
+void make_folders(const fs::path& folder) {
+  std::vector<fs::path> missing;
+  std::error_code error;
+  fs::path at = fs::absolute(folder).lexically_normal();
+  if (!at.has_filename()) at = at.parent_path();
+  for (; !fs::exists(at, error) && !error && at.has_relative_path(); at = at.parent_path()) {
+    missing.push_back(at);
+  }
+  if (error) throw file_error("cannot make the folder", folder, error.value());
+  for (; !missing.empty(); missing.pop_back()) {
+    if (::mkdir(missing.back().c_str(), 0777) != 0 && errno != EEXIST) {
+      throw file_error("cannot make the folder", missing.back(), errno);
+    }
+    sync_folder(missing.back().parent_path());
+  }
+}
+
+void remove_temporaries(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().native();
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    const int file = ::open(at->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0) continue;
+    struct stat status = {};
+    if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+        ::flock(file, LOCK_EX | LOCK_NB) == 0) {
+      ::unlink(at->path().c_str());
+    }
+    ::close(file);
   }
 }
 

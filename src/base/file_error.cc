@@ -3,7 +3,6 @@
 #include "base/file_error.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <system_error>
 
 namespace coda {
@@ -21,6 +20,7 @@ std::string_view remedy_of(int error_number) {
     case ENOTDIR: return "a part of the path is a file: check the name";
     case EISDIR: return "give the name of a file, not of a folder";
     case ENAMETOOLONG: return "choose a shorter name";
+    case ELOOP: return "a link leads back to itself: check the links on the path";
     case EMFILE:
     case ENFILE: return "close files or raise the limit of open files (ulimit -n)";
     case ENOMEM: return "free some memory";
@@ -31,27 +31,13 @@ std::string_view remedy_of(int error_number) {
 }  // namespace
 
 Error file_error(std::string_view action, const std::filesystem::path& path, int error_number) {
-  return Error(std::string(action) + " " + path.string() + ": " +
+  return Error(std::string(action) + " " + printable(path) + ": " +
                std::generic_category().message(error_number) + " (" +
                std::string(remedy_of(error_number)) + ")");
 }
 
-std::string in_quotes(std::string_view name) {
-  constexpr size_t kLongest = 120;
-  std::string text = "'";
-  for (const char c : name.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-      text += escaped;
-    } else {
-      text += c;
-    }
-  }
-  text += "'";
-  if (name.size() > kLongest) text += "... (" + std::to_string(name.size()) + " bytes)";
-  return text;
+Error file_error(std::string_view action, const std::filesystem::filesystem_error& error) {
+  return file_error(action, error.path1(), error.code().value());
 }
 
 }  // namespace coda

@@ -15,7 +15,7 @@ inline constexpr size_t kCacheLine = 64;
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t bytes);  // throws std::bad_alloc
+  explicit AlignedBuffer(size_t bytes);  // throws Error: how much was wanted
 
   std::byte* data() const { return data_.get(); }
   template <class T>

@@ -4,6 +4,7 @@
 #include "train/checkpoint.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,17 +66,6 @@ std::vector<int64_t> complete_steps(const fs::path& run_folder) {
   }
   std::sort(steps.begin(), steps.end());
   return steps;
-}
-
-void remove_debris(const fs::path& run_folder) {
-  std::vector<fs::path> debris;
-  for (const auto& entry : fs::directory_iterator(run_folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.ends_with(kTemporary)) continue;
-    const std::string stem = name.substr(0, name.size() - kTemporary.size());
-    if (stem == "latest" || step_of(stem)) debris.push_back(entry.path());
-  }
-  for (const fs::path& path : debris) fs::remove_all(path);
 }
 
 std::vector<io::TensorToWrite> model_tensors(std::span<const CheckpointTensor> tensors) {
@@ -164,11 +154,9 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
   fs::path temporary = checkpoint;
   temporary += kTemporary;
   try {
-    if (fs::create_directories(run_folder)) {
-      sync_folder(fs::absolute(run_folder / ".").parent_path().parent_path());
-    }
+    make_folders(run_folder);
     remove_debris(run_folder);
-    fs::create_directory(temporary);
+    if (::mkdir(temporary.c_str(), 0777) != 0) throw file_error("cannot make", temporary, errno);
     const bool is_bf16 = std::ranges::any_of(
         tensors, [](const CheckpointTensor& tensor) { return !tensor.bf16.empty(); });
     if (config) {
@@ -181,12 +169,6 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
     publish(temporary, checkpoint);
     sync_folder(run_folder);
     point_latest_to(run_folder, name);
-  } catch (const fs::filesystem_error& error) {
-    const fs::path& path = error.path1().empty() ? run_folder : error.path1();
-    const int number = error.code().value();
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    throw file_error("cannot write the checkpoint", path, number);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -199,6 +181,20 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
   return checkpoint;
 }
 
+void remove_debris(const fs::path& run_folder) {
+  remove_temporaries(run_folder);
+  std::vector<fs::path> debris;
+  std::error_code error;
+  for (fs::directory_iterator at(run_folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.ends_with(kTemporary)) continue;
+    const std::string stem = name.substr(0, name.size() - kTemporary.size());
+    if (stem == "latest" || step_of(stem)) debris.push_back(at->path());
+  }
+  for (const fs::path& path : debris) fs::remove_all(path, error);
+}
+
 std::optional<fs::path> newest_checkpoint(const fs::path& run_folder) {
   const std::vector<int64_t> steps = complete_steps(run_folder);
   if (steps.empty()) return std::nullopt;
@@ -209,15 +205,27 @@ fs::path find_model_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / kConfig, error)) return folder;
   if (auto newest = newest_checkpoint(folder)) return *newest;
-  if (!fs::exists(folder, error)) throw file_error("cannot read", folder, ENOENT);
-  throw Error(folder.string() +
+  if (!fs::exists(folder, error)) {
+    throw file_error("cannot read", folder, error ? error.value() : ENOENT);
+  }
+  fs::directory_iterator(folder, error);  // what cannot be read may hold either
+  if (error) throw file_error("cannot read the folder", folder, error.value());
+  throw Error(printable(folder) +
               ": neither a model (it has no config.json) nor a run with a checkpoint (it has no "
               "step-... folder): give the folder of one of them");
 }
 
 RunState load_run_state(const fs::path& checkpoint) {
   const fs::path file = checkpoint / kState;
-  return parse_run_state(io::read_file(file), file.string());
+  RunState state = parse_run_state(io::read_file(file), printable(file));
+  const std::optional<int64_t> step = step_of(checkpoint.filename().string());
+  if (step && *step != state.step) {
+    throw Error(printable(file) + ": 'step' is " + std::to_string(state.step) +
+                ", but the folder is that of step " + std::to_string(*step) +
+                " (one of the two was changed: remove this checkpoint's folder to go on from the "
+                "one before it)");
+  }
+  return state;
 }
 
 void load_tensors(const fs::path& checkpoint, std::span<const CheckpointTensor> tensors) {

@@ -12,7 +12,7 @@
 //
 // A checkpoint is written into step-000120.tmp, each file synced, and gets its name by one rename:
 // what has the name is complete. Anything named *.tmp is debris of a crash, is never read, and is
-// removed at the next save.
+// removed when a run starts and at the next save.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       std::span<const CheckpointTensor> tensors,
                                       const RunState& state, int keep = 2);
 
+// Removes what a write that was killed has left. The caller has the folder to itself (run_lock.h).
+void remove_debris(const std::filesystem::path& run_folder);
+
 // The complete checkpoint with the most steps; nothing if there is none (or no such folder).
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run_folder);
 
@@ -54,6 +57,7 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
 // itself if it has a config.json, else its newest checkpoint. Throws Error if it has neither.
 std::filesystem::path find_model_folder(const std::filesystem::path& folder);
 
+// Throws Error if it is damaged or of another step than the folder's name says.
 RunState load_run_state(const std::filesystem::path& checkpoint);
 
 // Fills the arrays of all tensors, to the bit what was saved. Throws Error if the checkpoint has

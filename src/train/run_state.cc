@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "coda/error.h"
 #include "io/json_text.h"
 
@@ -37,7 +38,9 @@ const json& member(const json& object, const char* name, const std::string& sour
   return *found;
 }
 
-std::vector<LossPoint> losses_of(const json& object, const char* name, const std::string& source) {
+// Steps ascend, and the last one is done.
+std::vector<LossPoint> losses_of(const json& object, const char* name, int64_t done,
+                                 const std::string& source) {
   const json& list = member(object, name, source);
   if (!list.is_array()) fail(source, std::string("'") + name + "' is no list");
   std::vector<LossPoint> losses;
@@ -46,7 +49,12 @@ std::vector<LossPoint> losses_of(const json& object, const char* name, const std
         !point[1].is_number()) {
       fail(source, std::string("'") + name + "' has an entry that is no [step, loss]");
     }
-    losses.push_back({point[0].get<int64_t>(), point[1].get<double>()});
+    const auto step = point[0].get<int64_t>();
+    if (step < 0 || step > done || (!losses.empty() && step <= losses.back().step)) {
+      fail(source, std::string("'") + name + "' has step " + std::to_string(step) +
+                       " where steps ascend to 'step', " + std::to_string(done));
+    }
+    losses.push_back({step, point[1].get<double>()});
   }
   return losses;
 }
@@ -62,7 +70,8 @@ std::string run_state_text(const RunState& state) {
       {"train_losses", json_of(state.train_losses)},
       {"held_out_losses", json_of(state.held_out_losses)},
   };
-  return json.dump() + "\n";
+  // A path in the options may be no UTF-8.
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 RunState parse_run_state(std::string_view text, const std::string& source) {
@@ -70,8 +79,9 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
   if (!object.is_object()) fail(source, "not a JSON object");
   const json& format = member(object, "format", source);
   if (format != kFormat) {
-    throw Error(source + ": format " + format.dump() + " is not the one this version reads, " +
-                std::to_string(kFormat) + " (use the version that wrote the checkpoint)");
+    throw Error(source + ": format " + in_quotes(format.dump()) +
+                " is not the one this version reads, " + std::to_string(kFormat) +
+                " (use the version that wrote the checkpoint)");
   }
   const json& step = member(object, "step", source);
   const json& seed = member(object, "seed", source);
@@ -88,8 +98,8 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     if (!value.is_string()) fail(source, "'options' has a value that is no text");
     state.options[name] = value.get<std::string>();
   }
-  state.train_losses = losses_of(object, "train_losses", source);
-  state.held_out_losses = losses_of(object, "held_out_losses", source);
+  state.train_losses = losses_of(object, "train_losses", state.step, source);
+  state.held_out_losses = losses_of(object, "held_out_losses", state.step, source);
   return state;
 }
 

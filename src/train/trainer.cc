@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/memory_error.h"
+#include "base/printable.h"
 #include "coda/error.h"
 #include "coda/gradient_clip.h"
 #include "train/gradient_session.h"
@@ -37,8 +39,9 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
   impl_ = std::make_unique<Impl>(
       Impl{options, GradientSession(graph, loss, weights, backend, options)});
   for (const WeightTensor& w : weights) {
+    const std::string what = "a moment of AdamW for " + in_quotes(w.name);
     moments.push_back(
-        {std::vector<float>(w.values.size(), 0.0F), std::vector<float>(w.values.size(), 0.0F)});
+        {zeros_for<float>(what, w.values.size()), zeros_for<float>(what, w.values.size())});
   }
   restored();
 }

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -111,16 +113,62 @@ TEST(AtomicFile, RefusesFoldersDevicesAndMissingFolders) {
   EXPECT_THAT(folder.entries(), ElementsAre());
 }
 
-TEST(AtomicFile, WritesThroughASymbolicLinkAndKeepsPermissions) {
+// In a folder that somebody else has made a link may lead to any file of the user's.
+TEST(AtomicFile, ReplacesALinkAndNotWhatItLeadsTo) {
   const TempFolder folder;
   write_file_atomically(folder / "real.txt", "old");
-  fs::permissions(folder / "real.txt", fs::perms::owner_read | fs::perms::owner_write);
   fs::create_symlink("real.txt", folder / "link.txt");
-  write_file_atomically(folder / "link.txt", "new");
-  EXPECT_TRUE(fs::is_symlink(folder / "link.txt"));
-  EXPECT_EQ(read_file(folder / "real.txt"), "new");
-  EXPECT_EQ(fs::status(folder / "real.txt").permissions(),
-            fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("missing.txt", folder / "dangling.txt");
+  fs::create_symlink("loop.txt", folder / "loop.txt");
+  for (const char* name : {"link.txt", "dangling.txt", "loop.txt"}) {
+    write_file_atomically(folder / name, "new");
+    EXPECT_EQ(fs::symlink_status(folder / name).type(), fs::file_type::regular) << name;
+    EXPECT_EQ(read_file(folder / name), "new") << name;
+  }
+  EXPECT_EQ(read_file(folder / "real.txt"), "old");
+  EXPECT_THAT(folder.entries(), ElementsAre("dangling.txt", "link.txt", "loop.txt", "real.txt"));
+}
+
+TEST(AtomicFile, KeepsPermissionsButNotSetuid) {
+  const TempFolder folder;
+  write_file_atomically(folder / "a.txt", "old");
+  ASSERT_EQ(::chmod((folder / "a.txt").c_str(), 04640), 0);
+  write_file_atomically(folder / "a.txt", "new");
+  EXPECT_EQ(fs::status(folder / "a.txt").permissions(), fs::perms(0640));
+  write_file_atomically(folder / "a.txt", "newer", Access::owner);
+  EXPECT_EQ(fs::status(folder / "a.txt").permissions(), fs::perms(0600));
+}
+
+// Temporaries of the dead go; those of the living, and what only looks like one, stay.
+TEST(AtomicFile, WhatAKilledWriteLeftIsRemoved) {
+  const TempFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(folder / "a.txt");
+    file.write("half");
+    ::_exit(0);  // as SIGKILL would: nothing is cleaned up
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(folder.entries().size(), 1u);
+  AtomicFile living(folder / "b.txt");
+  fs::create_directory(folder / ".coda-1-1.tmp");
+  write_file_atomically(folder / "mine.tmp", "x");
+  remove_temporaries(folder.path());
+  living.write("whole");
+  living.commit();
+  EXPECT_THAT(folder.entries(), ElementsAre(".coda-1-1.tmp", "b.txt", "mine.tmp"));
+  remove_temporaries(folder / "missing");
+}
+
+TEST(MakeFolders, MakesAllThatAreMissing) {
+  const TempFolder folder;
+  make_folders(folder / "a/b/../c/");
+  EXPECT_TRUE(fs::is_directory(folder / "a/c"));
+  make_folders(folder / "a/c");
+  write_file_atomically(folder / "file", "x");
+  EXPECT_THAT(error_message([&] { make_folders(folder / "file/a"); }), HasSubstr("file"));
+  EXPECT_THAT(error_message([&] { make_folders(folder / std::string(300, 'n')); }),
+              HasSubstr("File name too long"));
 }
 
 TEST(AtomicFile, TwoWritersOfOneFileDoNotMix) {

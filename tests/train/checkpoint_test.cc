@@ -20,6 +20,7 @@
 #include "io/model_config.h"
 #include "io/safetensors.h"
 #include "io/temp_folder.h"
+#include "train/lost_writes.h"
 
 namespace coda::train {
 namespace {
@@ -197,6 +198,42 @@ TEST(Checkpoint, DebrisIsNeitherReadNorKept) {
                                             "step-000040-mine", "step-000050", "step-99"));
 }
 
+TEST(Checkpoint, DebrisGoesBeforeARunToo) {
+  const TempFolder folder;
+  TrainingRun run;
+  run.save(folder.path(), 10);
+  fs::copy(folder / "step-000010", folder / "step-000030.tmp");
+  fs::create_symlink("nowhere", folder / "latest.tmp");
+  write_file_atomically(folder / ".coda-123-4.tmp", "half of a curve");
+  remove_debris(folder.path());
+  EXPECT_THAT(folder.entries(), ElementsAre("latest", "step-000010"));
+}
+
+// In a folder that somebody else has made, names of ours may be links to the user's files.
+TEST(Checkpoint, NoLinkIsFollowed) {
+  const TempFolder folder;
+  const TempFolder other;
+  write_file_atomically(other / "config.json", "mine");
+  TrainingRun run;
+  for (const char* name : {"step-000010", "step-000010.tmp", "latest", "latest.tmp"}) {
+    fs::create_directory_symlink(other.path(), folder / name);
+  }
+  run.save(folder.path(), 10);
+  EXPECT_EQ(TrainingRun::verified_step(folder / "step-000010"), 10);
+  EXPECT_THAT(folder.entries(), ElementsAre("latest", "step-000010"));
+  EXPECT_THAT(other.entries(), ElementsAre("config.json"));
+  EXPECT_EQ(io::read_file(other / "config.json"), "mine");
+}
+
+TEST(Checkpoint, AStateOfAnotherStepThanItsFoldersIsRefused) {
+  const TempFolder folder;
+  TrainingRun run;
+  run.save(folder.path(), 10);
+  fs::rename(folder / "step-000010", folder / "step-000020");
+  EXPECT_THAT(error_message([&] { load_run_state(folder / "step-000020"); }),
+              AllOf(HasSubstr("'step' is 10"), HasSubstr("step 20")));
+}
+
 TEST(Checkpoint, AModelIsFoundInAnyOfItsFolders) {
   const TempFolder folder;
   TrainingRun run;
@@ -224,7 +261,7 @@ TEST(Checkpoint, AFullDiskKeepsTheLastOne) {
   EXPECT_THAT(folder.entries(), ElementsAre("latest", "step-000010"));
   EXPECT_EQ(TrainingRun::verified_step(folder / "latest"), 10);
   EXPECT_THAT(error_message([&] { run.save(folder / "step-000010/config.json", 20); }),
-              AllOf(HasSubstr("cannot write the checkpoint"), HasSubstr("config.json")));
+              AllOf(HasSubstr("cannot"), HasSubstr("config.json")));
 }
 
 TEST(Checkpoint, RefusesAnotherModelOrType) {
@@ -334,6 +371,70 @@ TEST(Checkpoint, SurvivesSigkillAtAnyMoment) {
   TrainingRun run(true, kRows);
   run.save(folder.path(), last + 1);
   EXPECT_EQ(folder.entries().size(), 3u);  // latest and two checkpoints: no debris
+}
+
+// Whether everything of the checkpoint is what its step saved.
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    TrainingRun loaded;
+    load_tensors(checkpoint, loaded.tensors());
+    loaded.state = load_run_state(checkpoint);
+    TrainingRun expected;
+    expected.fill(loaded.state.step, std::stoi(loaded.state.options.at("save")));
+    return loaded.hash() == expected.hash() && loaded.state == expected.state &&
+           io::read_model_config(checkpoint) == small_config();
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Saves steps 1 to 3, the last one twice, and after every call to the file system looks at what a
+// crash may leave there. Counts the states that are wrong: the newest checkpoint is older than the
+// last save that returned, or is not whole. Stops looking at the first of them.
+struct LostWritesCount {
+  int states = 0;
+  int wrong = 0;
+};
+LostWritesCount crash_everywhere(LostWritesOptions options) {
+  const TempFolder folder;
+  const TempFolder left;
+  LostWritesCount count;
+  int64_t returned = 0;
+  const LostWrites* disk = nullptr;
+  const auto look = [&] {
+    if (count.wrong > 0) return;
+    for (const Crash crash : {Crash::drops_all, Crash::keeps_names, Crash::keeps_some_names}) {
+      const fs::path state = left / std::to_string(count.states++);
+      disk->leave_at(state, crash, static_cast<uint64_t>(count.states));
+      const std::optional<fs::path> newest = newest_checkpoint(state / "runs/run");
+      const bool is_right =
+          newest ? is_whole(*newest) && load_run_state(*newest).step >= returned : returned == 0;
+      count.wrong += is_right ? 0 : 1;
+      fs::remove_all(state);
+    }
+  };
+  const LostWrites lost(folder.path(), look, options);
+  disk = &lost;
+  TrainingRun run;
+  for (const int64_t step : {1, 2, 3, 3}) {
+    run.fill(step, step == returned ? 1 : 0);
+    save_checkpoint(folder / "runs/run", small_config(), run.tensors(), run.state);
+    returned = step;
+    look();
+  }
+  return count;
+}
+
+// The power fails after any call, and what was not synced is lost, content, names or both.
+TEST(Checkpoint, ACrashThatLosesWhatWasNotSyncedLeavesTheLastOneWhole) {
+  const LostWritesCount count = crash_everywhere({});
+  EXPECT_GT(count.states, 200);
+  EXPECT_EQ(count.wrong, 0);
+}
+
+TEST(Checkpoint, ThatTestNoticesASyncThatIsMissing) {
+  EXPECT_GT(crash_everywhere({.syncs_files = false}).wrong, 0);
+  EXPECT_GT(crash_everywhere({.syncs_folders = false}).wrong, 0);
 }
 
 }  // namespace

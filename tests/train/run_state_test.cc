@@ -38,6 +38,14 @@ TEST(RunState, ComesBackToTheBit) {
   EXPECT_EQ(parse_run_state(run_state_text({}), "x"), RunState{});
 }
 
+// Names on a disk are bytes.
+TEST(RunState, APathThatIsNoUtf8IsWritten) {
+  RunState state;
+  state.options = {{"data", "/data/\xff.txt"}};
+  EXPECT_THAT(parse_run_state(run_state_text(state), "x").options.at("data"),
+              AllOf(StartsWith("/data/"), testing::EndsWith(".txt")));
+}
+
 TEST(RunState, HoldsFiniteLossesOnly) {
   RunState state;
   state.train_losses = {{0, std::nan("")}};
@@ -57,7 +65,7 @@ TEST(RunState, RefusesWhatIsNotOne) {
   EXPECT_THAT(message(""), AllOf(StartsWith("run_state.json: "), HasSubstr("not valid JSON")));
   EXPECT_THAT(message("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(message("{}"), HasSubstr("no 'format'"));
-  EXPECT_THAT(with("\"format\":1", "\"format\":2"), HasSubstr("format 2 is not the one"));
+  EXPECT_THAT(with("\"format\":1", "\"format\":2"), HasSubstr("format '2' is not the one"));
   EXPECT_THAT(with("\"step\":1234", "\"step\":-1"), HasSubstr("'step' is no count"));
   EXPECT_THAT(with("\"step\":1234", "\"step\":1.5"), HasSubstr("'step' is no count"));
   EXPECT_THAT(with("\"step\":1234", "\"steps\":1"), HasSubstr("no 'step'"));
@@ -65,6 +73,13 @@ TEST(RunState, RefusesWhatIsNotOne) {
   EXPECT_THAT(with("\"0.001\"", "0.001"), HasSubstr("'options' has a value that is no text"));
   EXPECT_THAT(with("[0,5.5", "[0,7],[\"0\",5.5"), HasSubstr("'train_losses' has an entry"));
   EXPECT_THAT(with("[[4,1e-300]]", "{}"), HasSubstr("'held_out_losses' is no list"));
+  EXPECT_THAT(with("[4,7.0]", "[2000,7.0]"), HasSubstr("'train_losses' has step 2000"));
+  EXPECT_THAT(with("[4,7.0]", "[3,7.0]"), HasSubstr("'train_losses' has step 3"));
+  EXPECT_THAT(with("\"seed\":", "\"sed\":"), HasSubstr("no 'seed'"));
+  EXPECT_THAT(with("\"options\":", "\"option\":"), HasSubstr("no 'options'"));
+  EXPECT_THAT(with("\"train_losses\":", "\"losses\":"), HasSubstr("no 'train_losses'"));
+  EXPECT_THAT(message("{\"format\":\"" + std::string(10000, 'x') + "\"}"),
+              testing::SizeIs(testing::Lt(600)));
 }
 
 TEST(RunState, SurvivesSeededMutations) {

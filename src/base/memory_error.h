@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that the system does not give: what it was for, and how much of it.
+#pragma once
+
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "coda/error.h"
+
+namespace coda {
+
+// "not enough memory: the weight 'lm_head.weight' needs 2.1 GB (...)".
+Error memory_error(std::string_view what, double bytes);
+
+// A vector of `size` zeros for `what`; throws memory_error.
+template <typename T>
+std::vector<T> zeros_for(std::string_view what, size_t size) {
+  try {
+    return std::vector<T>(size);
+  } catch (const std::bad_alloc&) {
+    throw memory_error(what, static_cast<double>(size) * sizeof(T));
+  } catch (const std::length_error&) {
+    throw memory_error(what, static_cast<double>(size) * sizeof(T));
+  }
+}
+
+}  // namespace coda
