@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "io/mapped_file.h"
 
 namespace coda::io {
 namespace {
@@ -40,6 +41,7 @@ void sample_batch(const Tokens& tokens, uint64_t seed, int64_t step, int64_t fir
       targets[static_cast<size_t>(r * sequence + t)] = tokens[start + t + 1];
     }
   }
+  require_whole(tokens.bytes);
 }
 
 int64_t window_count(const Tokens& tokens, int64_t sequence) {
@@ -57,6 +59,7 @@ void read_windows(const Tokens& tokens, int64_t first, int64_t sequence, std::sp
     inputs[i] = has_target ? tokens[place] : 0;
     targets[i] = has_target ? tokens[place + 1] : kIgnoredTarget;
   }
+  require_whole(tokens.bytes);
 }
 
 }  // namespace coda::io

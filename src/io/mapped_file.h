@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file's bytes, mapped read-only: large weights and token files cost no copy and no memory beyond
-// the page cache. The file must not be shortened while it is mapped (our own writers replace files,
-// which leaves a mapping valid).
+// the page cache. Our own writers replace files, which leaves a mapping valid; another program may
+// shorten one that is mapped, and reading it would then end the process with SIGBUS. So the first
+// mapping installs a handler of that signal, which puts zeros where the file ended (and leaves
+// faults elsewhere to the handler before it), and who has read a mapping asks require_whole().
 #pragma once
 
 #include <cstddef>
@@ -11,6 +13,8 @@
 
 namespace coda::io {
 
+struct Mapping;
+
 class MappedFile {
  public:
   // Throws Error if it cannot be opened or is no regular file. An empty file has no bytes.
@@ -19,12 +23,15 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::span<const std::byte> bytes() const;
 
  private:
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
+  Mapping* mapping_ = nullptr;  // null: the file is empty
 };
+
+// Throws Error, naming the file, if `bytes` are of a mapped file that was found to be shorter when
+// it was read: what was read is not what the file held. Bytes of other memory are always whole.
+void require_whole(std::span<const std::byte> bytes);
 
 // The whole content of a (small) file; throws Error as MappedFile does.
 std::string read_file(const std::filesystem::path& path);

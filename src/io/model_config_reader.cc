@@ -219,7 +219,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& source)
 
 ModelConfig read_model_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
-  return parse_model_config(read_file(file), file.string());
+  return parse_model_config(read_file(file), printable(file));
 }
 
 }  // namespace coda::io

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 // name -> shard file.
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const std::string source = path.string();
+  const std::string source = printable(path);
   const json index = parse_json(read_file(path), source);
   const auto found = index.is_object() ? index.find("weight_map") : index.end();
   if (found == index.end() || !found->is_object() || found->empty()) {
@@ -47,11 +47,11 @@ StoredTensors open_shards(const fs::path& folder, const fs::path& index_path) {
   std::set<std::string> shards;
   for (const auto& [name, shard] : shard_of) shards.insert(shard);
   StoredTensors result;
-  result.source = index_path.string();
+  result.source = printable(index_path);
   for (const std::string& shard : shards) {
     std::error_code ignored;  // opening it says what is wrong
     if (!fs::exists(folder / shard, ignored) && !ignored) {
-      throw Error(index_path.string() + ": shard " + in_quotes(shard) +
+      throw Error(printable(index_path) + ": shard " + in_quotes(shard) +
                   " is missing in the folder (fetch it too)");
     }
     StoredTensors part = open_safetensors(folder / shard);
@@ -60,15 +60,15 @@ StoredTensors open_shards(const fs::path& folder, const fs::path& index_path) {
     for (auto& [name, tensor] : part.tensors) {
       const auto [place, is_new] = result.tensors.try_emplace(name, tensor);
       if (!is_new) {
-        throw Error(index_path.string() + ": tensor " + in_quotes(name) + " is in two shards, " +
+        throw Error(printable(index_path) + ": tensor " + in_quotes(name) + " is in two shards, " +
                     place->second.file + " and " + tensor.file + " (remove one of the two)");
       }
     }
   }
   for (const auto& [name, shard] : shard_of) {
     const StoredTensor* tensor = result.find(name);
-    if (tensor == nullptr || tensor->file != (folder / shard).string()) {
-      throw Error(index_path.string() + ": tensor " + in_quotes(name) + " is not in shard " +
+    if (tensor == nullptr || tensor->file != printable(folder / shard)) {
+      throw Error(printable(index_path) + ": tensor " + in_quotes(name) + " is not in shard " +
                   in_quotes(shard) + ", where the index has it (fetch index and shards again)");
     }
   }
@@ -83,7 +83,7 @@ StoredTensors open_model_weights(const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(file, ignored)) return open_safetensors(file);
   if (fs::exists(index, ignored)) return open_shards(folder, index);
-  throw Error("cannot read weights from " + folder.string() +
+  throw Error("cannot read weights from " + printable(folder) +
               ": it has neither model.safetensors nor model.safetensors.index.json (give the "
               "folder of a Hugging Face checkpoint)");
 }

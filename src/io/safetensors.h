@@ -76,6 +76,9 @@ StoredTensors open_model_weights(const std::filesystem::path& folder);
 // The tensors of a file's bytes, which must outlive them. `source` is what messages call the file.
 StoredTensors parse_safetensors(std::span<const std::byte> bytes, const std::string& source);
 
+// Throws Error if the shape is not `shape`.
+void require_shape(const StoredTensor& tensor, std::span<const int64_t> shape);
+
 // The values as fp32, from any of F32, BF16, F16 and F64 (rounded to nearest even). Throws Error if
 // the type is another or the shape is not `shape`; out.size() is the number of elements.
 void read_floats(const StoredTensor& tensor, std::span<const int64_t> shape, std::span<float> out);

@@ -6,6 +6,7 @@
 #include "base/file_error.h"
 #include "coda/error.h"
 #include "coda/float16.h"
+#include "io/mapped_file.h"
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 
@@ -45,14 +46,14 @@ void convert(std::span<const std::byte> bytes, std::span<float> out, Convert to_
   }
 }
 
+}  // namespace
+
 void require_shape(const StoredTensor& tensor, std::span<const int64_t> shape) {
   if (std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) return;
   throw Error(tensor.file + ": tensor " + in_quotes(tensor.name) + " has shape " +
               shape_text(tensor.shape) + ", but the model needs " + shape_text(shape) +
               " (config.json and the weights do not belong together)");
 }
-
-}  // namespace
 
 std::string_view name_of(ElementType type) { return kElements[static_cast<size_t>(type)].name; }
 int64_t size_of(ElementType type) { return kElements[static_cast<size_t>(type)].size; }
@@ -92,16 +93,18 @@ void read_floats(const StoredTensor& tensor, std::span<const int64_t> shape, std
   switch (tensor.type) {
     case ElementType::f32:
       if (!out.empty()) std::memcpy(out.data(), tensor.bytes.data(), tensor.bytes.size());
-      return;
-    case ElementType::bf16: return convert<uint16_t>(tensor.bytes, out, float_from_bf16);
-    case ElementType::f16: return convert<uint16_t>(tensor.bytes, out, float_from_f16);
+      break;
+    case ElementType::bf16: convert<uint16_t>(tensor.bytes, out, float_from_bf16); break;
+    case ElementType::f16: convert<uint16_t>(tensor.bytes, out, float_from_f16); break;
     case ElementType::f64:
-      return convert<double>(tensor.bytes, out, [](double x) { return static_cast<float>(x); });
+      convert<double>(tensor.bytes, out, [](double x) { return static_cast<float>(x); });
+      break;
     default:
       throw Error(tensor.file + ": tensor " + in_quotes(tensor.name) + " has type " +
                   std::string(name_of(tensor.type)) +
                   ", but F32, BF16, F16 or F64 is needed (convert the checkpoint to one of them)");
   }
+  require_whole(tensor.bytes);
 }
 
 void read_exact(const StoredTensor& tensor, ElementType type, std::span<const int64_t> shape,
@@ -115,6 +118,7 @@ void read_exact(const StoredTensor& tensor, ElementType type, std::span<const in
   invariant(out.size() == tensor.bytes.size(),
             "read_exact: the output does not have the tensor's size");
   if (!out.empty()) std::memcpy(out.data(), tensor.bytes.data(), out.size());
+  require_whole(tensor.bytes);
 }
 
 }  // namespace coda::io

@@ -200,7 +200,8 @@ StoredTensors parse_safetensors(std::span<const std::byte> bytes, const std::str
 
 StoredTensors open_safetensors(const std::filesystem::path& file) {
   auto mapped = std::make_shared<const MappedFile>(file);
-  StoredTensors result = parse_safetensors(mapped->bytes(), file.string());
+  StoredTensors result = parse_safetensors(mapped->bytes(), printable(file));
+  require_whole(mapped->bytes());
   result.files.push_back(std::move(mapped));
   return result;
 }

@@ -54,19 +54,19 @@ void write_safetensors(const std::filesystem::path& file, std::span<const Tensor
     invariant(sizes_are_good && bytes_of(tensor->type, tensor->shape) ==
                                     static_cast<int64_t>(tensor->bytes.size()),
               "write_safetensors: a tensor's bytes do not match its shape");
-    require(tensor->name != kMetadataName, file.string() + ": a tensor cannot be named " +
+    require(tensor->name != kMetadataName, printable(file) + ": a tensor cannot be named " +
                                                in_quotes(kMetadataName) + " (choose another name)");
     names.push_back(tensor->name);
   }
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
-    throw Error(file.string() + ": two tensors are named " + in_quotes(*twice) + " (rename one)");
+    throw Error(printable(file) + ": two tensors are named " + in_quotes(*twice) + " (rename one)");
   }
 
   const std::string header = header_of(order);
   require(header.size() <= kLargestHeader,
-          file.string() + ": the header would take " + std::to_string(header.size()) +
+          printable(file) + ": the header would take " + std::to_string(header.size()) +
               " bytes, more than the format's limit of " + std::to_string(kLargestHeader) +
               " (write fewer tensors to a file)");
   std::array<std::byte, 8> length;

@@ -25,18 +25,9 @@ struct Tokens {
   Tokens slice(int64_t begin, int64_t end) const;  // ids [begin, end), sharing the bytes
 };
 
-struct TextOptions {
-  // Between two files. 0 occurs in no file of a folder: those that have it are not texts.
-  uint8_t separator = 0;
-  // Names of folders that are passed over, at any depth ("build").
-  std::vector<std::string> skipped_folders;
-};
-
-// The bytes of files and folders, in the order given. Of a folder: all texts in it at any depth, in
-// the order of their paths; names that start with '.', symbolic links, and files with a byte of 0
-// near the start or nothing in them are passed over. Throws Error if a path is missing or nothing
-// is found.
-Tokens load_text(std::span<const std::filesystem::path> paths, const TextOptions& options = {});
+// The bytes of a file, or of all texts of a folder (text_files.h), with a byte of 0 between two.
+// Throws Error if there is no such path, if it cannot be read, or if nothing is found.
+Tokens load_text(const std::filesystem::path& path);
 
 // A file of ids, each an unsigned little-endian number of `width` (2 or 4) bytes. Throws Error for
 // an id that is not below `vocab`, naming it and where it is, and for an empty or cut file.

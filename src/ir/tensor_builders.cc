@@ -228,9 +228,15 @@ Value concat_columns(const std::vector<Value>& parts, Where where) {
   return make(parts[0], std::move(node));
 }
 
+// The gradient of a repetition is a sum of as many slices.
 Value repeat_columns(Value x, int64_t repeat, Where where) {
-  if (repeat < 1)
-    fail("repeat_columns", {x}, "repeats " + std::to_string(repeat) + " times", where);
+  constexpr int64_t kMost = 1024;
+  if (repeat < 1 || repeat > kMost) {
+    fail("repeat_columns", {x},
+         "repeats " + std::to_string(repeat) + " times, where 1 to " + std::to_string(kMost) +
+             " are supported",
+         where);
+  }
   if (repeat == 1) return x;
   Node node;
   node.op = Op::repeat_columns;

@@ -201,8 +201,11 @@ class Verifier {
       });
       rows = index.shape.rows;
     }
-    check(s.repeat >= 1, i,
-          [&] { return "columns repeated " + std::to_string(s.repeat) + " times"; });
+    constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a tile lifts to
+    check(s.repeat >= 1 && s.repeat <= kMostRepeats, i, [&] {
+      return "columns repeated " + std::to_string(s.repeat) + " times, where 1 to " +
+             std::to_string(kMostRepeats) + " are supported";
+    });
     const Shape shape{rows, s.repeat * t.shape.cols};
     check(s.shape == shape, i, [&] {
       return "the tile of '" + t.name + "' has shape " + shape.text() + ", not " + s.shape.text();

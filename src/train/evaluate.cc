@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "io/mapped_file.h"
 
 namespace coda::train {
 namespace {
@@ -47,6 +48,7 @@ Evaluation evaluate(ModelRunner& runner, const io::Tokens& tokens, int64_t batch
       result.predicted += fill_window(tokens, start, stride, std::span(ids).subspan(place, count),
                                       std::span(targets).subspan(place, count));
     }
+    io::require_whole(tokens.bytes);
     runner.forward(ids, targets);
     for (float loss : runner.row_losses()) result.total_loss += loss;
     if (progress && !progress(result.predicted)) break;

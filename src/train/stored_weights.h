@@ -9,6 +9,11 @@
 
 namespace coda {
 
+// Throws Error unless all weights of the model are there in their shapes. Nothing is made in the
+// model's sizes: those are a config.json's, which may ask for more than any file holds.
+void require_stored(const ModelGraph& model, const io::StoredTensors& stored);
+void require_stored(const ModelConfig& config, const io::StoredTensors& stored);
+
 // As load_weights of a file, from one that is open.
 void load_weights(const io::StoredTensors& stored, Weights& weights);
 

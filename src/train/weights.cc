@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/memory_error.h"
+#include "base/printable.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/float16.h"
@@ -23,8 +25,9 @@ WeightTensor empty_weight(const std::string& name, std::vector<int64_t> shape, c
   w.shape = std::move(shape);
   w.rows = node.shape.rows.constant();
   w.cols = node.shape.cols.constant();
-  w.values.resize(static_cast<size_t>(w.rows * w.cols));
-  if (node.dtype == DType::bf16) w.bf16.resize(w.values.size());
+  const std::string what = "the weight " + in_quotes(name);
+  w.values = zeros_for<float>(what, static_cast<size_t>(w.rows * w.cols));
+  if (node.dtype == DType::bf16) w.bf16 = zeros_for<uint16_t>(what, w.values.size());
   return w;
 }
 
@@ -139,7 +142,23 @@ void load_weights(const io::StoredTensors& stored, Weights& weights) {
   }
 }
 
+void require_stored(const ModelGraph& model, const io::StoredTensors& stored) {
+  for (const ModelParameter& p : model.parameters) {
+    io::require_shape(find(stored, p.name), p.shape);
+  }
+}
+
+void require_stored(const ModelConfig& config, const io::StoredTensors& stored) {
+  const int64_t layers = std::visit([](const auto& c) { return c.layers; }, config);
+  require(layers <= std::ssize(stored.tensors),
+          stored.source + ": " + std::to_string(stored.tensors.size()) +
+              " tensors, but config.json asks for " + std::to_string(layers) +
+              " layers (config.json and the weights do not belong together)");
+  require_stored(*build_model(config, {.storage = DType::f32, .positions = 1}), stored);
+}
+
 Weights load_weights(const ModelGraph& model, const io::StoredTensors& stored) {
+  require_stored(model, stored);
   Weights weights = empty_weights(model);
   load_weights(stored, weights);
   return weights;

@@ -258,6 +258,14 @@ TEST(ModelConfig, RefusesOtherModels) {
               HasSubstr("'a' appears twice"));
 }
 
+// Time is proportional to the text, whatever else it holds.
+TEST(ModelConfig, ManyObjectsAreRead) {
+  std::string text = R"({"model_type":"llama","hidden_size":8,"num_hidden_layers":1)";
+  for (int i = 0; i < 400000; ++i) text += ",\"x" + std::to_string(i) + "\":{}";
+  EXPECT_THAT(error_message([&] { parse_model_config(text + "}", "c"); }),
+              HasSubstr("num_attention_heads is missing"));
+}
+
 TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
   EXPECT_THAT(message_with("/attention_bias", true),
               HasSubstr("attention_bias is 'true', but only false is supported"));

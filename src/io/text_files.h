@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts of a folder, for training. The folder may be anybody's: it is read and nothing else.
+// No program is run (a Git checkout's own configuration could name one) and no link is followed.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+namespace coda::io {
+
+// All texts in the folder at any depth, in an order that is shuffled once and for all, so that the
+// end of the whole is a fair sample of it. Passed over are names that start with '.', links,
+// folders named build, out, node_modules or __pycache__, what .gitignore files name and
+// .gitattributes files call linguist-generated, empty files, and files with a byte of 0. Throws
+// Error for a folder or file that cannot be read.
+std::vector<std::filesystem::path> texts_in(const std::filesystem::path& folder);
+
+}  // namespace coda::io
