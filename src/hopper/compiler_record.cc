@@ -5,13 +5,12 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <system_error>
 
 #include "base/atomic_file.h"
+#include "base/own_file.h"
 #include "base/sha256.h"
 #include "coda/error.h"
 
@@ -47,10 +46,7 @@ std::string text_of(const fs::path& library, CompilerVersion version) {
          std::to_string(version.major) + " " + std::to_string(version.minor) + "\n";
 }
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string read(const fs::path& path) { return read_own_file(path).text.value_or(""); }
 
 }  // namespace
 
@@ -76,7 +72,7 @@ void record_compiler(const fs::path& folder, const fs::path& library, CompilerVe
   const std::string text = text_of(file, version);
   if (read(path) == text) return;
   try {
-    write_file_atomically(path, text);
+    write_file_atomically(path, text, Access::owner);
   } catch (const Error&) {  // the cache has said so, or will
   }
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // An entry is one file, named by its key:
-//   coda cubin 1\n  the SHA-256 of all that follows\n  "registers, bytes of defect, log, cubin"\n
-// and then those bytes. Entries appear by renaming. The file's time is that of its last use. Who
-// compiles holds a lock that is chosen by the key's first digits: a few files that stay, since a
-// lock's file cannot be removed without a race.
+//   coda cubin 2\n  the SHA-256 of all that follows\n  the key\n
+//   "registers, bytes of defect, log, cubin"\n
+// and then those bytes. An entry is loaded only if it is the user's own (own_file.h) and has its
+// name's key inside: what others may do in the folder cannot put one kernel in another's place.
+// Entries appear by renaming. The file's time is that of its last use. Who compiles holds a lock
+// that is chosen by the key's first digits: a few files that stay, since a lock's file cannot be
+// removed without a race.
 #include "hopper/cubin_cache.h"
 
 #include <fcntl.h>
@@ -13,16 +16,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "base/own_file.h"
 #include "base/sha256.h"
 #include "coda/error.h"
 
@@ -30,13 +32,12 @@ namespace coda::hopper {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kMagic = "coda cubin 1\n";
+constexpr std::string_view kMagic = "coda cubin 2\n";
 constexpr std::string_view kSuffix = ".cubin";
 constexpr size_t kDigestSize = 64;
-constexpr auto kForgotten = std::chrono::hours(1);  // a temporary file that old is a crash's
 
-std::string text_of(const CompiledKernel& kernel) {
-  std::string payload = std::to_string(kernel.registers) + " " +
+std::string text_of(const std::string& key, const CompiledKernel& kernel) {
+  std::string payload = key + "\n" + std::to_string(kernel.registers) + " " +
                         std::to_string(kernel.defect.size()) + " " +
                         std::to_string(kernel.log.size()) + " " +
                         std::to_string(kernel.cubin.size()) + "\n" + kernel.defect + kernel.log;
@@ -45,12 +46,14 @@ std::string text_of(const CompiledKernel& kernel) {
 }
 
 // Nothing if the text is not what text_of gave.
-std::optional<CompiledKernel> parse(std::string_view text) {
+std::optional<CompiledKernel> parse(const std::string& key, std::string_view text) {
   const size_t head = kMagic.size() + kDigestSize + 1;
   if (!text.starts_with(kMagic) || text.size() < head) return std::nullopt;
-  const std::string_view payload = text.substr(head);
+  std::string_view payload = text.substr(head);
   if (text[head - 1] != '\n') return std::nullopt;
   if (text.substr(kMagic.size(), kDigestSize) != sha256(payload)) return std::nullopt;
+  if (!payload.starts_with(key + "\n")) return std::nullopt;
+  payload.remove_prefix(key.size() + 1);
   const size_t line = payload.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   std::istringstream numbers{std::string(payload.substr(0, line))};
@@ -67,23 +70,12 @@ std::optional<CompiledKernel> parse(std::string_view text) {
   return kernel;
 }
 
-// Nothing if there is no such file; less than there was if it is cut off meanwhile.
-std::optional<std::string> read_whole(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return std::nullopt;
-  std::string text(static_cast<size_t>(std::max<std::streamoff>(0, file.tellg())), 0);
-  file.seekg(0);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
 // Held while it lives. Where the file system has no locks, or the folder is read-only, nothing is
 // held: then two processes may compile the same kernel, which is slower and not wrong.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& file)
-      : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+      : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)) {
     if (descriptor_ < 0) return;
     while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
     }
@@ -104,7 +96,6 @@ struct Entry {
   int64_t bytes = 0;
 };
 
-// Entries, and temporary files that a crash has left, which are removed.
 std::vector<Entry> list_entries(const fs::path& folder) {
   std::vector<Entry> entries;
   std::error_code error;
@@ -112,13 +103,8 @@ std::vector<Entry> list_entries(const fs::path& folder) {
     std::error_code gone;  // another process may remove it meanwhile
     const fs::file_time_type used = at->last_write_time(gone);
     const uintmax_t bytes = gone ? 0 : at->file_size(gone);
-    if (gone) continue;
-    if (at->path().extension() == kSuffix) {
-      entries.push_back({at->path(), used, static_cast<int64_t>(bytes)});
-    } else if (at->path().extension() == ".tmp" &&
-               fs::file_time_type::clock::now() - used > kForgotten) {
-      fs::remove(at->path(), gone);
-    }
+    if (gone || at->path().extension() != kSuffix) continue;
+    entries.push_back({at->path(), used, static_cast<int64_t>(bytes)});
   }
   return entries;
 }
@@ -216,13 +202,17 @@ CompiledKernel CubinCache::get(const std::string& key,
 
 std::optional<CompiledKernel> CubinCache::load(const std::string& key) {
   const fs::path path = path_of(key);
-  const std::optional<std::string> text = read_whole(path);
-  if (!text) return std::nullopt;
-  std::optional<CompiledKernel> kernel = parse(*text);
+  const OwnFile file = read_own_file(path);
+  if (!file.refusal.empty()) {
+    notice("refusal", "a kept kernel is not used and is compiled again: " + printable(path) + ": " +
+                          file.refusal);
+  }
+  if (!file.text) return std::nullopt;
+  std::optional<CompiledKernel> kernel = parse(key, *file.text);
   if (!kernel) {
     std::error_code ignored;
     fs::remove(path, ignored);
-    notice("damage", "a kept kernel was damaged and is compiled again: " + path.string());
+    notice("damage", "a kept kernel was damaged and is compiled again: " + printable(path));
     return std::nullopt;
   }
   // The time of its last use; where the folder is read-only it stays as it was.
@@ -232,9 +222,9 @@ std::optional<CompiledKernel> CubinCache::load(const std::string& key) {
 
 void CubinCache::store(const std::string& key, const CompiledKernel& kernel) {
   const fs::path path = path_of(key);
-  const std::string text = text_of(kernel);
+  const std::string text = text_of(key, kernel);
   try {
-    write_file_atomically(path, text);
+    write_file_atomically(path, text, Access::owner);
   } catch (const Error& error) {
     notice("store", "compiled kernels are not kept: " + std::string(error.what()) +
                         "; set CODA_CACHE_DIR to another place");
@@ -247,6 +237,7 @@ void CubinCache::store(const std::string& key, const CompiledKernel& kernel) {
 
 // Other processes evict too, so the folder is read anew.
 void CubinCache::evict(const fs::path& newest) {
+  if (bytes_ < 0) remove_temporaries(folder_);
   std::vector<Entry> entries = list_entries(folder_);
   bytes_ = 0;
   for (const Entry& entry : entries) bytes_ += entry.bytes;

@@ -3,6 +3,7 @@
 // version and architecture, so that a stale entry cannot be met. Processes share the folder: a
 // kernel is compiled by one of them while the others wait, and an entry appears whole or not at
 // all.
+// Only entries that belong to the user (or to root) and that no one else may write are loaded.
 // Invariant: the cache never fails a compilation. A folder that cannot be used costs one notice.
 #pragma once
 

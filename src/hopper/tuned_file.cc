@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/file_error.h"
+#include "base/own_file.h"
 #include "coda/error.h"
 
 namespace coda::hopper {
@@ -24,10 +24,8 @@ namespace {
 constexpr std::string_view kFirstLine = "# coda tuned 1";
 
 std::optional<std::string> read(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return std::nullopt;
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!text.starts_with(kFirstLine)) return std::nullopt;
+  std::optional<std::string> text = read_own_file(file).text;
+  if (!text || !text->starts_with(kFirstLine)) return std::nullopt;
   return text;
 }
 
@@ -35,7 +33,7 @@ std::optional<std::string> read(const fs::path& file) {
 class Lock {
  public:
   explicit Lock(const fs::path& file)
-      : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+      : descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)) {
     if (descriptor_ >= 0) ::flock(descriptor_, LOCK_EX);
   }
   ~Lock() {
@@ -116,7 +114,7 @@ void save_tuned_rows(const fs::path& file, const TunedRows& rows) {
   const Lock lock(file.parent_path() / "lock");
   TunedRows all(read(file).value_or(""));
   all.add(rows);
-  write_file_atomically(file, std::string(kFirstLine) + "\n" + all.text());
+  write_file_atomically(file, std::string(kFirstLine) + "\n" + all.text(), Access::owner);
 }
 
 }  // namespace coda::hopper

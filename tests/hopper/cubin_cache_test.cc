@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <set>
 #include <thread>
 
+#include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "hopper/kernel_builder.h"
 #include "hopper/nvrtc.h"
@@ -205,14 +207,51 @@ TEST_F(CubinCacheTest, AnEntryAboveTheLimitStaysUntilTheNext) {
 
 TEST_F(CubinCacheTest, WhatACrashLeftIsRemoved) {
   CubinCache cache(options());
-  const fs::path old = cache.folder() / ".coda-1-0.tmp";
-  const fs::path young = cache.folder() / ".coda-2-0.tmp";
-  std::ofstream(old) << "half";
-  std::ofstream(young) << "half";
-  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  const fs::path left = cache.folder() / ".coda-1-0.tmp";
+  std::ofstream(left) << "half";
+  AtomicFile writing(cache.folder() / "of another process");
   compiles(cache, "a");
-  EXPECT_FALSE(fs::exists(old));
-  EXPECT_TRUE(fs::exists(young));
+  EXPECT_FALSE(fs::exists(left));
+  writing.commit();
+}
+
+// A kernel runs with all that the process may do: one that somebody else can have put there is not
+// loaded, and is made anew where that can be done.
+TEST_F(CubinCacheTest, AnEntryThatOthersMayHaveWrittenIsNotLoaded) {
+  {
+    CubinCache cache(options());
+    for (const char* name : {"mode", "owner", "link", "other"}) compiles(cache, name);
+  }
+  EXPECT_EQ(fs::status(entry("mode")).permissions(), fs::perms(0600)) << "whatever the umask is";
+  fs::permissions(entry("mode"), fs::perms(0666));
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(entry("owner").c_str(), 65534, 65534), 0);
+  }
+  fs::rename(entry("link"), folder_ / "elsewhere");
+  fs::create_symlink(folder_ / "elsewhere", entry("link"));
+  fs::copy_file(entry("other"), entry("another"));
+  for (const char* name : {"mode", "owner", "link", "another"}) {
+    if (name == std::string("owner") && ::geteuid() != 0) continue;
+    CubinCache cache(options());
+    notices_.clear();
+    EXPECT_TRUE(compiles(cache, name)) << name;
+    ASSERT_EQ(notices_.size(), 1U) << name;
+    EXPECT_THAT(notices_[0], HasSubstr("compiled again"));
+    EXPECT_FALSE(compiles(cache, name)) << name << " was made anew, as the user's own";
+  }
+}
+
+TEST_F(CubinCacheTest, APipeOrAFolderInPlaceOfAnEntryDoesNotHang) {
+  CubinCache cache(options());
+  ASSERT_EQ(::mkfifo(entry("pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((cache.folder() / (key_of("lock").substr(0, 2) + ".lock")).c_str(), 0600), 0);
+  fs::create_directory(entry("folder"));
+  for (const char* name : {"pipe", "folder"}) {
+    EXPECT_TRUE(compiles(cache, name));
+    EXPECT_TRUE(compiles(cache, name)) << "it cannot be kept there";
+  }
+  EXPECT_TRUE(compiles(cache, "lock"));
+  EXPECT_THAT(notices_, testing::Contains(HasSubstr("no regular file")));
 }
 
 TEST_F(CubinCacheTest, AFolderThatCannotBeMadeCostsOneNotice) {
