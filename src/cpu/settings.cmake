@@ -6,7 +6,13 @@ find_library(CODA_LIBXSMM xsmm REQUIRED)
 find_library(CODA_LIBXSMM_EXT xsmmext REQUIRED)
 find_library(CODA_LIBXSMM_NOBLAS xsmmnoblas REQUIRED)
 find_library(CODA_HWY hwy REQUIRED)
-target_link_libraries(coda_cpu PRIVATE ${CODA_LIBXSMM_EXT} ${CODA_LIBXSMM}
+# When a program starts libxsmm opens /tmp/.libxsmm.<user>, a name that anybody may have made a link
+# to a file of the user's. Our copy of it opens nothing (tile_gemm.cc).
+set(contained ${PROJECT_BINARY_DIR}/libxsmm_contained.a)
+execute_process(
+  COMMAND ${CMAKE_OBJCOPY} --redefine-sym open=coda_open_nothing ${CODA_LIBXSMM} ${contained}
+  COMMAND_ERROR_IS_FATAL ANY)
+target_link_libraries(coda_cpu PRIVATE ${CODA_LIBXSMM_EXT} ${contained}
                       ${CODA_LIBXSMM_NOBLAS} ${CODA_HWY} OpenMP::OpenMP_CXX Threads::Threads
                       ${CMAKE_DL_LIBS} m)
 target_compile_definitions(coda_cpu PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3_DL)")
