@@ -16,6 +16,7 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder) {
 LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions& options,
                        Backend& backend) {
   LoadedModel loaded;
+  require_stored(checkpoint.config, checkpoint.stored);
   // Before a plan is made, which may take long: weights that are missing or do not fit are found.
   const auto model = build_model(checkpoint.config, {.storage = options.storage, .positions = 1});
   loaded.weights = load_weights(*model, checkpoint.stored);

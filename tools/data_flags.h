@@ -24,9 +24,4 @@ struct DataFlags {
   io::Tokens load(int64_t vocab) const;
 };
 
-// The texts of a folder. In a Git checkout those that Git tracks and .gitattributes does not call
-// generated, in an order shuffled once and for all, so that the end of the whole is a fair sample
-// of it; elsewhere all of them by path.
-io::Tokens load_texts(const std::string& path);
-
 }  // namespace coda::tools

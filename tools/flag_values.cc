@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+
+#include "base/printable.h"
 
 namespace coda::tools {
 
@@ -15,7 +18,7 @@ CLI::Validator number_within(double low, double high) {
         const double value = std::strtod(word.c_str(), &end);
         const bool is_number = !word.empty() && *end == '\0';
         if (is_number && value >= low && value <= high) return std::string();
-        return fmt::format("must be a number from {} to {}, not '{}'", low, high, word);
+        return fmt::format("must be a number from {} to {}, not {}", low, high, in_quotes(word));
       },
       "");
 }
@@ -27,9 +30,31 @@ CLI::Validator whole_number() {
         const char* end = word.data() + word.size();
         const auto [stop, error] = std::from_chars(word.data(), end, value);
         if (error == std::errc() && stop == end) return std::string();
-        return fmt::format("must be a whole number from 0 to 2^64 - 1, not '{}'", word);
+        return fmt::format("must be a whole number from 0 to 2^64 - 1, not {}", in_quotes(word));
       },
       "");
+}
+
+void read_decimal_numbers(CLI::App& app) {
+  const CLI::Validator decimal(
+      [](std::string& word) {
+        const bool is_negative = word.starts_with('-');
+        const size_t digits = is_negative || word.starts_with('+') ? 1 : 0;
+        const bool is_whole = word.size() > digits &&
+                              word.find_first_not_of("0123456789", digits) == std::string::npos;
+        if (!is_whole) return "must be a whole number, not " + in_quotes(word);
+        const size_t first = std::min(word.find_first_not_of('0', digits), word.size() - 1);
+        word = (is_negative ? "-" : "") + word.substr(first);
+        return std::string();
+      },
+      "");
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT") || type.starts_with("UINT")) option->transform(decimal);
+  }
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    read_decimal_numbers(*command);
+  }
 }
 
 }  // namespace coda::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of numbers on the command line. CLI11's own pass "nan" through every range, and take
-// whole numbers that are negative or too large modulo 2^64.
+// Checks of numbers on the command line. CLI11's own pass "nan" through every range, read 010 as
+// octal, and take whole numbers that are negative or too large modulo 2^64.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,5 +12,9 @@ CLI::Validator number_within(double low, double high);
 
 // A whole number from 0 to 2^64 - 1.
 CLI::Validator whole_number();
+
+// Every whole number of the command and of its subcommands is decimal: 010 is ten, and what is no
+// whole number is refused with the name of its flag.
+void read_decimal_numbers(CLI::App& app);
 
 }  // namespace coda::tools

@@ -3,16 +3,19 @@
 // do), 2 the command line was wrong, 130 stopped by Ctrl-C.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <sstream>
 #include <utility>
 
-#include "coda/error.h"
+#include "base/file_error.h"
 #include "coda/version.h"
 #include "commands.h"
+#include "flag_values.h"
 
 namespace {
 
@@ -21,7 +24,7 @@ constexpr const char* kAbout =
 constexpr const char* kExamples = R"(
 Examples:
   coda train --data book.txt --out out/book        train on a text; Ctrl-C saves and stops
-  coda train --out out/book --resume               go on where it stopped
+  coda train --data book.txt --out out/book --resume     go on where it stopped
   coda sample out/book --prompt 'Once '            let it write
   coda eval out/book --data other.txt              loss, perplexity, bits a byte
   coda explain --hidden 576 --mlp 1536 --layers 1  what is fused, why, and what it saves
@@ -105,8 +108,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// One line, whatever the message has in it. A line of a program that is shown stands behind it,
-// without the mark below: line and column say where.
+// One line without escape codes, whatever the message has in it. A line of a program that is shown
+// stands behind it, without the mark below: line and column say where.
 std::string one_line(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
@@ -116,7 +119,7 @@ std::string one_line(const std::string& text) {
     if (first == std::string::npos || line.substr(first) == "^") continue;
     result += result.empty() ? line : (has_mark ? ": " : " ") + line.substr(first);
   }
-  return result;
+  return coda::without_escapes(result);
 }
 
 int fail(const std::string& message, int status) {
@@ -135,6 +138,7 @@ std::string parsed_command(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that gets too large: writing fails, as on a full disk
   CLI::App app(kAbout, "coda");
   app.footer(std::string(kExamples) + kFacts);
   app.set_version_flag("--version", "coda " + std::string(coda::version()),
@@ -153,6 +157,7 @@ int main(int argc, char** argv) {
   coda::tools::add_compile(app);
   coda::tools::add_tune(app);
   coda::tools::add_info(app);
+  coda::tools::read_decimal_numbers(app);
   for (const auto& [name, examples] :
        {std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
         std::pair{"bench", kBenchExamples}, std::pair{"compile", kCompileExamples},
@@ -171,13 +176,15 @@ int main(int argc, char** argv) {
     return app.exit(help);
   } catch (const CLI::RequiredError& error) {
     if (app.get_subcommands().empty() && argc > 1)
-      return fail(std::string("there is no command '") + argv[1] + "' (see coda --help)", 2);
+      return fail("there is no command " + coda::in_quotes(argv[1]) + " (see coda --help)", 2);
     return fail(std::string(error.what()) + " (see " + parsed_command(app) + " --help)", 2);
   } catch (const CLI::ParseError& error) {
     return fail(std::string(error.what()) + " (see " + parsed_command(app) + " --help)", 2);
   } catch (const std::bad_alloc&) {
     return fail("there is not enough memory for this: choose a smaller model, batch or sequence",
                 1);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(coda::file_error("cannot use", error).what(), 1);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
   }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
-#include <cstdio>
+
+#include "stop_request.h"
 
 namespace coda::tools {
 namespace {
@@ -15,13 +15,6 @@ namespace {
 constexpr double kTerminalSeconds = 0.2;  // between two rewrites of the line
 constexpr double kLogSeconds = 10;        // between two lines of a log
 constexpr double kSmoothing = 0.9;        // of the loss shown
-
-volatile std::sig_atomic_t stop_signal = 0;
-
-void on_signal(int signal) {
-  stop_signal = signal;
-  std::signal(signal, SIG_DFL);
-}
 
 }  // namespace
 
@@ -67,37 +60,18 @@ void Progress::step(int64_t done, double loss) {
   const std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s  {} left", done,
                                        std::to_string(steps_).size(), steps_, smooth_loss_,
                                        count_text(rate), duration_text(left));
-  if (is_terminal_) {
-    fmt::print("\r\x1b[K{}", line);
-    has_line_ = true;
-  } else {
-    fmt::print("{}\n", line);
-  }
-  std::fflush(stdout);
+  say(is_terminal_ ? "\r\x1b[K" + line : line + "\n");
+  has_line_ = is_terminal_;
 }
 
 void Progress::note(const std::string& text) {
   finish_line();
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  say(text + "\n");
 }
 
 void Progress::finish_line() {
-  if (has_line_) fmt::print("\n");
+  if (has_line_) say("\n");
   has_line_ = false;
 }
-
-StopRequest::StopRequest() {
-  stop_signal = 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-}
-
-StopRequest::~StopRequest() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-}
-
-bool StopRequest::is_made() const { return stop_signal != 0; }
 
 }  // namespace coda::tools

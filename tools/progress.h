@@ -44,15 +44,4 @@ class Progress {
   Clock::time_point printed_ = start_;
 };
 
-// From the first to the last line of its scope Ctrl-C (and SIGTERM) only ask to stop; a second
-// Ctrl-C ends the process at once.
-class StopRequest {
- public:
-  StopRequest();
-  ~StopRequest();
-  StopRequest(const StopRequest&) = delete;
-  StopRequest& operator=(const StopRequest&) = delete;
-  bool is_made() const;
-};
-
 }  // namespace coda::tools

@@ -8,8 +8,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -20,41 +18,21 @@
 namespace coda::tools {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A file of the temporary folder that goes when this does.
-struct TemporaryFile {
-  fs::path path;
-
-  TemporaryFile() {
-    std::string name = (fs::temp_directory_path() / "coda-XXXXXX").string();
-    const int descriptor = mkstemp(name.data());
-    if (descriptor < 0) return;
-    close(descriptor);
-    path = name;
-  }
-  ~TemporaryFile() {
-    std::error_code ignored;
-    fs::remove(path, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-};
-
-// Bytes that `xz -9` makes of the texts as one file; nothing if there is no xz.
+// Bytes that `xz -9` makes of the texts as one file, which has no name; nothing if there is no xz.
 std::optional<int64_t> xz_bytes(std::span<const io::Tokens* const> texts) {
-  const TemporaryFile file;
-  std::ofstream out(file.path, std::ios::binary);
+  const auto close_file = [](FILE* file) { std::fclose(file); };
+  const std::unique_ptr<FILE, decltype(close_file)> file(std::tmpfile(), close_file);
+  if (file == nullptr) return std::nullopt;
   for (const io::Tokens* text : texts) {
-    out.write(reinterpret_cast<const char*>(text->bytes.data()),
-              static_cast<std::streamsize>(text->bytes.size()));
+    std::fwrite(text->bytes.data(), 1, text->bytes.size(), file.get());
   }
-  out.close();
-  const std::string command = "xz -9 -c '" + file.path.string() + "' 2> /dev/null | wc -c";
+  if (std::fflush(file.get()) != 0) return std::nullopt;
+  const std::string command =
+      fmt::format("xz -9 -c < /proc/{}/fd/{} 2> /dev/null | wc -c", getpid(), fileno(file.get()));
   const auto close_pipe = [](FILE* pipe) { pclose(pipe); };
   const std::unique_ptr<FILE, decltype(close_pipe)> pipe(popen(command.c_str(), "r"), close_pipe);
   long long bytes = 0;
-  if (!out || pipe == nullptr || std::fscanf(pipe.get(), "%lld", &bytes) != 1 || bytes == 0) {
+  if (pipe == nullptr || std::fscanf(pipe.get(), "%lld", &bytes) != 1 || bytes == 0) {
     return std::nullopt;
   }
   return bytes;

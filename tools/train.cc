@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // coda train: the flags of a training run. They are kept in its checkpoints, so that --resume needs
-// no other flag than --out.
+// no other flags than --out and --data.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,21 +10,26 @@
 #include <memory>
 #include <optional>
 
+#include "base/printable.h"
 #include "checkpoint.h"
 #include "coda/error.h"
 #include "coda/models.h"
 #include "commands.h"
 #include "data_flags.h"
 #include "flag_values.h"
+#include "io/mapped_file.h"
 #include "io/model_config.h"
 #include "model_flags.h"
 #include "train/run_lock.h"
+#include "train/stored_weights.h"
 #include "train_run.h"
 
 namespace coda::tools {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kFingerprint = "fingerprint";  // of the data, among a state's options
 
 struct TrainFlags {
   DataFlags data;
@@ -65,7 +70,8 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->capture_default_str();
   command.add_flag("--resume", f.resume,
                    "Go on from the newest checkpoint in --out, with the settings it was started "
-                   "with; weights come out bitwise as if it had not stopped");
+                   "with and the --data that is given again; weights come out bitwise as if it had "
+                   "not stopped");
   command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
   command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
@@ -144,6 +150,7 @@ void parse_options(const std::map<std::string, std::string>& options, TrainFlags
   flags.data.add_to(app);
   flags.model.add_to(app);
   add_training_flags(app, flags);
+  read_decimal_numbers(app);
   std::vector<std::string> arguments;
   for (const auto& [name, value] : options) arguments.push_back("--" + name + "=" + value);
   try {
@@ -154,29 +161,59 @@ void parse_options(const std::map<std::string, std::string>& options, TrainFlags
   }
 }
 
-// Reads the newest checkpoint's state into the flags; `given` may only say where the data is now.
+// A path as a shell takes it as one word.
+std::string shell_word(const std::string& path) {
+  std::string result = "'";
+  for (const char c : path) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// Reads the newest checkpoint's state into the flags. A state may be somebody else's: which files
+// are read is only what the user says now, so --data (or --ids) is given again. The model comes
+// with the checkpoint: what --init and --config named is not needed.
 void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, RunPlan& plan) {
   plan.resumed = train::newest_checkpoint(flags.out);
+  const std::string out = printable(flags.out);
   require(plan.resumed.has_value(),
-          flags.out + ": there is no checkpoint to resume (start the run without --resume)");
+          out + ": there is no checkpoint to resume (start the run without --resume)");
   plan.state = train::load_run_state(*plan.resumed);
+  auto& options = plan.state.options;
+  const auto require_state = [&](bool holds, const std::string& problem) {
+    require(holds, printable(*plan.resumed / "run_state.json") + ": " + problem +
+                       " (the file was changed: remove this checkpoint's folder to go on from the "
+                       "one before it)");
+  };
+  const std::string kind = options.contains("ids") ? "ids" : "data";
+  require_state(options.contains(kind), "'options' has no 'data'");
+  require_state(options.contains(kFingerprint), "'options' has no 'fingerprint'");
+  const std::string text = shell_word(printable(options.at(kind)));
   for (const auto& [name, value] : given) {
     require(name == "data" || name == "ids",
             "--" + name +
                 ": a resumed run keeps the settings it was started with; leave it out "
                 "(or start another run with --init " +
-                flags.out + ")");
-    plan.state.options[name] = value;
+                out + ")");
   }
-  const auto fingerprint = plan.state.options.extract("fingerprint");
-  parse_options(plan.state.options, flags);
-  if (!fingerprint.empty()) plan.state.options.insert({"fingerprint", fingerprint.mapped()});
+  require(given.contains(kind),
+          out + ": say again which data the run reads; its own note is only a text that anybody " +
+              "may have changed. If you know it, add: --" + kind + " " + text);
+  options[kind] = given.at(kind);
+  auto kept = options;
+  for (const char* name : {kFingerprint, "init", "config"}) kept.erase(name);
+  parse_options(kept, flags);
+  require_state(flags.seed == plan.state.seed, "'seed' is " + std::to_string(plan.state.seed) +
+                                                   ", but --seed among 'options' is " +
+                                                   std::to_string(flags.seed));
+  require_state(plan.state.step <= flags.steps, "'step' is " + std::to_string(plan.state.step) +
+                                                    ", but --steps among 'options' is " +
+                                                    std::to_string(flags.steps));
 }
 
 // A number that any change of the data changes.
 std::string fingerprint(const io::Tokens& tokens) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (std::byte b : tokens.bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3ULL;
+  io::require_whole(tokens.bytes);
   return fmt::format("{:016x}", hash);
 }
 
@@ -225,16 +262,17 @@ void require_memory(const ModelConfig& model) {
 void require_no_run(const TrainFlags& flags) {
   const auto old = train::newest_checkpoint(flags.out);
   require(!old || flags.overwrite,
-          flags.out + ": there is a run already, with " + (old ? old->string() : "") +
+          printable(flags.out) + ": there is a run already, with " + (old ? printable(*old) : "") +
               " (go on with --resume, start anew with --overwrite, or choose another --out)");
 }
 
 int run(const CLI::App& command, TrainFlags flags) {
   require(!flags.out.empty(), "--out is empty: name the run's folder");
+  std::error_code error;
   RunPlan plan;
   const auto given = given_options(command);
   std::optional<train::RunLock> lock;
-  if (fs::is_directory(flags.out)) lock.emplace(flags.out);
+  if (fs::is_directory(flags.out, error)) lock.emplace(flags.out);
   if (flags.resume) {
     require(!flags.overwrite, "--resume and --overwrite are both given: give one of them");
     resume(given, flags, plan);
@@ -244,22 +282,30 @@ int run(const CLI::App& command, TrainFlags flags) {
     plan.state.seed = flags.seed;
   }
   if (!flags.init.empty()) {
-    if (!flags.resume) require_no_sizes(command);
+    require_no_sizes(command);
     plan.init = train::find_model_folder(flags.init);
     flags.model.config = plan.init.string();
   }
   const ModelConfig model =
       plan.resumed ? io::read_model_config(*plan.resumed) : flags.model.build(flags.sequence);
+  if (plan.resumed ||
+      !plan.init.empty()) {  // before anything is made in the sizes of a config.json
+    require_stored(model, io::open_model_weights(plan.resumed ? *plan.resumed : plan.init));
+  }
   require_memory(model);
   const io::Tokens tokens = flags.data.load(vocabulary_of(model));
   plan.data = io::split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);
-  const auto [found, is_new] = plan.state.options.emplace("fingerprint", now);
+  const auto [found, is_new] = plan.state.options.emplace(kFingerprint, now);
   require(is_new || found->second == now,
           tokens.source +
               ": the data has changed since the run was started; a resumed run needs "
               "the same (put it back, or start another run with --init " +
-              flags.out + ")");
+              printable(flags.out) + ")");
+  plan.go_on_with =
+      fmt::format("coda train --out {} {} {} --resume", shell_word(flags.out),
+                  flags.data.is_text() ? "--data" : "--ids",
+                  shell_word(flags.data.is_text() ? flags.data.data : flags.data.ids));
   plan.is_text = flags.data.is_text();
   plan.settings = settings_of(flags, model);
   plan.out = flags.out;

@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <numbers>
 
+#include "base/printable.h"
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
 #include "model_flags.h"
 #include "plan/cost.h"
 #include "progress.h"
 #include "report.h"
+#include "stop_request.h"
 #include "train/evaluate.h"
 #include "train/generate.h"
 
@@ -58,18 +60,7 @@ class Run {
 
   int run() {
     start();
-    const StopRequest stop;
-    const int64_t steps = plan_.settings.schedule.total_steps;
-    while (trainer_.step_count < steps) {
-      step();
-      const int64_t done = trainer_.step_count;
-      if (done == steps) break;
-      if (is_due(done, plan_.eval_every)) evaluate_quickly();
-      if (stop.is_made()) return stopped();
-      if (is_due(done, plan_.save_every)) save();
-    }
-    evaluate_quickly();
-    save();
+    if (!train()) return kInterrupted;
     finish();
     return 0;
   }
@@ -79,9 +70,30 @@ class Run {
   int64_t first_step() const { return plan_.state.step; }
   bool has_held_out() const { return plan_.data.held_out.size() > 1; }
 
+  // All steps, and their last checkpoint; false if it was asked to stop. What comes after it may be
+  // ended at any moment.
+  bool train() {
+    const StopRequest stop;
+    const int64_t steps = plan_.settings.schedule.total_steps;
+    while (trainer_.step_count < steps) {
+      step();
+      const int64_t done = trainer_.step_count;
+      if (done == steps) break;
+      if (is_due(done, plan_.eval_every)) evaluate_quickly();
+      if (stop.is_made()) break;
+      if (is_due(done, plan_.save_every)) save();
+    }
+    if (!stop.is_made()) evaluate_quickly();
+    save();
+    if (!stop.is_made()) return true;
+    say_stopped();
+    return false;
+  }
+
   // Restores or saves a first checkpoint, which also shows that the folder can be written.
   void start() {
     const train::TrainSettings& s = plan_.settings;
+    train::remove_debris(plan_.out);
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
@@ -96,7 +108,7 @@ class Run {
       train::load_tensors(*plan_.resumed, tensors_of(trainer_));
       trainer_.step_count = plan_.state.step;
       trainer_.restored();
-      fmt::print("going on from {}\n", plan_.resumed->string());
+      fmt::print("going on from {}\n", printable(*plan_.resumed));
       return;
     }
     if (!plan_.init.empty()) {
@@ -122,7 +134,7 @@ class Run {
     } catch (const Error& error) {
       const auto last = train::newest_checkpoint(plan_.out);
       throw Error(std::string(error.what()) + "; the last good checkpoint is " +
-                  (last ? last->string() : "none"));
+                  (last ? printable(*last) : "none"));
     }
   }
 
@@ -145,13 +157,13 @@ class Run {
     progress_.exclude(seconds_since(start));
   }
 
-  int stopped() {
-    save();
-    progress_.note(
-        fmt::format("stopped after step {}, saved {}; go on with: coda train --out {} "
-                    "--resume",
-                    trainer_.step_count, checkpoint_.string(), plan_.out.string()));
-    return kInterrupted;
+  // To who reads the output, or the errors where the output is lost.
+  void say_stopped() {
+    const std::string text =
+        fmt::format("stopped after step {}, saved {}; go on with: {}", trainer_.step_count,
+                    printable(checkpoint_), plan_.go_on_with);
+    progress_.note(text);
+    if (is_output_lost()) fmt::print(stderr, "coda: {}\n", text);
   }
 
   train::ModelRunner& evaluator() {
@@ -196,14 +208,14 @@ class Run {
     curve.train = plan_.state.train_losses;
     curve.held_out = plan_.state.held_out_losses;
     fmt::print("{}\n", train::terminal_plot(curve));
-    train::write_svg_plot(plan_.out / "loss_curve.svg", curve);
+    naming_the_last_checkpoint([&] { train::write_svg_plot(plan_.out / "loss_curve.svg", curve); });
     print_sample();
     print_held_out();
     if (plan_.report) {
       print_fusion(plan_.settings, trainer_.weights, plan_.data.train, *backend_);
     }
-    fmt::print("\ncheckpoint  {}\nloss curve  {}\n", checkpoint_.string(),
-               (plan_.out / "loss_curve.svg").string());
+    fmt::print("\ncheckpoint  {}\nloss curve  {}\n", printable(checkpoint_),
+               printable(plan_.out / "loss_curve.svg"));
   }
 
   void print_sample() {

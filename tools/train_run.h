@@ -21,6 +21,7 @@ struct RunPlan {
   std::optional<std::filesystem::path> resumed;  // the checkpoint to go on from
   bool overwrite = false;                        // remove the run that is in `out`
   train::RunState state;                         // options and losses so far
+  std::string go_on_with;                        // the command line that resumes it
   int64_t save_every = 0;
   int64_t eval_every = 0;
   int64_t sample_tokens = 0;
@@ -28,8 +29,8 @@ struct RunPlan {
   bool report = false;  // compare with xz and with the unfused plan
 };
 
-// Returns the exit status: 0, or 130 when it was asked to stop. Throws Error; then the checkpoints
-// saved before stand.
+// Returns the exit status: 0, or 130 when it was asked to stop (stop_request.h). Throws Error; then
+// the checkpoints saved before stand.
 int run_training(RunPlan plan);
 
 }  // namespace coda::tools

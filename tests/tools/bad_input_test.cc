@@ -89,11 +89,24 @@ TEST_F(BadInput, NumbersThatAreNone) {
       expect_train_refuses({"--data", text(), flag, value}, 2, {flag});
     }
   }
+  for (const char* flag : {"--steps", "--batch", "--hidden", "--layers", "--vocab", "--warmup",
+                           "--loss-rows", "--mlp"}) {
+    for (const char* value : {"abc", "", "1e3", "0x10", "4.0", "nan"}) {
+      expect_train_refuses({"--data", text(), flag, value}, 2, {flag, "whole number"});
+    }
+  }
   for (const char* flag : {"--eps", "--rope-theta"}) {
     for (const char* value : {"nan", "0", "inf"}) {
       expect_train_refuses({"--data", text(), flag, value}, 1, {"positive number"});
     }
   }
+}
+
+TEST_F(BadInput, NumbersAreDecimal) {
+  const CommandResult result = train({"--data", text(), "--steps", "010", "--seed", "0017"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(fs::exists(folder / "run/step-000010"));
+  EXPECT_THAT(read_bytes(folder / "run/step-000010/run_state.json"), HasSubstr("\"seed\":17"));
 }
 
 TEST_F(BadInput, FlagsThatContradictOneAnother) {
@@ -230,7 +243,8 @@ TEST_F(BadInput, ADiskThatFillsUpStopsTheRunAndKeepsTheLastCheckpoint) {
   const CommandResult eval = run_coda({"eval", last, "--data", folder / "text.txt"});
   EXPECT_EQ(eval.status, 0) << eval.err;
   const CommandResult resumed =
-      run_coda({"train", "--out", out(), "--resume"}, {.while_running = [](pid_t child) {
+      run_coda({"train", "--out", out(), "--data", folder / "text.txt", "--resume"},
+               {.while_running = [](pid_t child) {
                  usleep(300000);
                  kill(child, SIGINT);
                }});
@@ -245,7 +259,7 @@ TEST_F(BadInput, TwoRunsInOneFolder) {
            {.while_running = [&](pid_t child) {
              for (int i = 0; i < 10000 && !fs::exists(folder / "run/latest"); ++i) usleep(1000);
              second = train({"--data", data, "--steps", "2", "--overwrite"});
-             resumed = run_coda({"train", "--out", out(), "--resume"});
+             resumed = run_coda({"train", "--out", out(), "--data", data, "--resume"});
              kill(child, SIGKILL);
            }});
   expect_one_line(second, 1, {folder / "run", "another coda train", "--out"});
@@ -299,8 +313,11 @@ TEST_F(BadInput, ARunIsNeitherOverwrittenNorResumedByMistake) {
   expect_one_line(train({"--data", data, "--steps", "2"}), 1, {"--resume", "--overwrite"});
   expect_one_line(run_coda({"train", "--out", out(), "--resume", "--lr", "1"}), 1, {"--lr"});
   expect_one_line(run_coda({"train", "--out", folder / "new", "--resume"}), 1, {"no checkpoint"});
+  expect_one_line(run_coda({"train", "--out", out(), "--resume"}), 1,
+                  {"say again which data", "--data '" + data + "'"});
   folder.write("text.txt", some_text(1999));
-  expect_one_line(run_coda({"train", "--out", out(), "--resume"}), 1, {"data has changed"});
+  expect_one_line(run_coda({"train", "--out", out(), "--data", data, "--resume"}), 1,
+                  {"data has changed"});
   EXPECT_EQ(read_bytes(fs::path(good) / "model.safetensors"), before);
 }
 

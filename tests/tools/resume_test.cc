@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that is ended at any moment and resumed gives bitwise the weights of one that was not.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,11 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 constexpr const char* kLast = "step-000120";
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 // A checkpoint is there once its folder has its name; the link `latest` follows a moment later.
 bool is_checkpoint(const std::string& name) {
@@ -38,11 +45,17 @@ class Resume : public testing::Test {
             "16",    "--steps",  "120",  "--save-every", "7", "--sample",
             "0",     "--lr",     "1e-2", "--loss-rows",  "64"};  // two blocks
   }
-  static Words resume(const std::string& out) {
-    return {"train", "--out", out, "--resume", "--save-every", "7", "--sample", "0"};
+  Words resume(const std::string& out) const {
+    return {"train",    "--out",        out, "--data",   data,
+            "--resume", "--save-every", "7", "--sample", "0"};
   }
   void expect_same_end(const std::string& a, const std::string& b) const {
-    for (const char* file : {"model.safetensors", "optimizer.safetensors", "run_state.json"}) {
+    expect_same_weights(a, b);
+    EXPECT_TRUE(read_bytes(a + "/" + kLast + "/run_state.json") ==
+                read_bytes(b + "/" + kLast + "/run_state.json"));
+  }
+  static void expect_same_weights(const std::string& a, const std::string& b) {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
       const std::string ours = read_bytes(fs::path(a) / kLast / file);
       EXPECT_FALSE(ours.empty()) << file;
       EXPECT_TRUE(ours == read_bytes(fs::path(b) / kLast / file)) << file << " differs";
@@ -88,21 +101,111 @@ TEST_F(Resume, AfterAKillBetweenACheckpointAndTheLinkToIt) {
   EXPECT_TRUE(fs::exists(out + "/" + kLast + "/model.safetensors"));
 }
 
-TEST_F(Resume, AfterCtrlC) {
+// What ends a terminal, a service or a pipe stops the run as Ctrl-C does.
+TEST_F(Resume, AfterASignalOrAClosedPipe) {
   const std::string whole = folder / "whole";
-  const std::string stopped = folder / "stopped";
   ASSERT_EQ(run_coda(command(whole)).status, 0);
-  // Ctrl-C as soon as the first checkpoint is there: the run is then under way.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    SCOPED_TRACE(strsignal(signal));
+    const std::string stopped = folder / "stopped" + std::to_string(signal);
+    int pipe_ends[2];
+    ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+    // As soon as the first checkpoint is there: the run is then under way.
+    const CommandResult result = run_coda(
+        command(stopped) + Words{"--eval-every", "1"},
+        {.output = signal == SIGPIPE ? pipe_ends[1] : -1, .while_running = [&](pid_t child) {
+           close(pipe_ends[1]);
+           for (int i = 0; i < 10000 && !fs::exists(stopped + "/step-000007"); ++i) usleep(1000);
+           close(pipe_ends[0]);
+           if (signal != SIGPIPE) kill(child, signal);
+         }});
+    ASSERT_EQ(result.status, 130) << result.err;
+    EXPECT_THAT(signal == SIGPIPE ? result.err : result.out,
+                testing::HasSubstr("go on with: coda train --out '" + stopped + "' --data '" +
+                                   data + "' --resume"));
+    ASSERT_EQ(run_coda(resume(stopped)).status, 0);
+    expect_same_weights(whole, stopped);
+  }
+}
+
+TEST_F(Resume, AnIgnoredSignalStaysIgnored) {
+  const std::string out = folder / "run";
   const CommandResult result =
-      run_coda(command(stopped), {.while_running = [&](pid_t child) {
-                 for (int i = 0; i < 10000 && !fs::exists(stopped + "/step-000007"); ++i)
+      run_coda(command(out), {.ignored_signal = SIGHUP, .while_running = [&](pid_t child) {
+                                for (int i = 0; i < 10000 && !fs::exists(out + "/step-000007"); ++i)
+                                  usleep(1000);
+                                kill(child, SIGHUP);
+                              }});
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+// Everything is saved by then.
+TEST_F(Resume, CtrlCEndsTheSampleOfAFinishedRun) {
+  const std::string out = folder / "run";
+  const CommandResult result =
+      run_coda(command(out) + Words{"--sample", "1000000000"}, {.while_running = [&](pid_t child) {
+                 for (int i = 0; i < 10000 && !fs::exists(out + "/loss_curve.svg"); ++i)
                    usleep(1000);
+                 usleep(100000);
                  kill(child, SIGINT);
                }});
-  ASSERT_EQ(result.status, 130) << result.err;
-  EXPECT_THAT(result.out, testing::HasSubstr("--resume"));
-  ASSERT_EQ(run_coda(resume(stopped)).status, 0);
-  expect_same_end(whole, stopped);
+  EXPECT_EQ(result.status, 128 + SIGINT);
+  EXPECT_TRUE(fs::exists(out + "/" + kLast + "/model.safetensors"));
+}
+
+// With names relative to where the run was started, one of which has gone.
+TEST_F(Resume, FromAnotherFolderAndWithoutWhatInitNamed) {
+  fs::create_directories(folder / "a");
+  fs::create_directories(folder / "b");
+  ASSERT_EQ(run_coda(command(folder / "a/first")).status, 0);
+  const Words start{"train",   "--init", "first",      "--data", "../text.txt", "--out", "second",
+                    "--steps", "4",      "--sequence", "16",     "--sample",    "0"};
+  ASSERT_EQ(run_coda(start, {.folder = folder / "a"}).status, 0);
+  fs::remove_all(folder / "a/first");
+  fs::remove_all(folder / "a/second/step-000004");
+  const CommandResult resumed = run_coda(
+      {"train", "--out", "../a/second", "--data", "../text.txt", "--resume", "--sample", "0"},
+      {.folder = folder / "b"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(fs::exists(folder / "a/second/step-000004/model.safetensors"));
+}
+
+TEST_F(Resume, AChangedStateIsRefusedByTheNameOfItsField) {
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_coda(command(out)).status, 0);
+  const std::string file = out + "/" + kLast + "/run_state.json";
+  const std::string good = read_bytes(file);
+  const auto refused = [&](const std::string& what, const std::string& by,
+                           const std::string& said) {
+    std::string text = good;
+    ASSERT_NE(text.find(what), std::string::npos) << what;
+    folder.write("run/" + std::string(kLast) + "/run_state.json",
+                 text.replace(text.find(what), what.size(), by));
+    const CommandResult result = run_coda(resume(out));
+    EXPECT_EQ(result.status, 1) << what;
+    EXPECT_THAT(result.err,
+                testing::AllOf(testing::HasSubstr("run_state.json"), testing::HasSubstr(said)));
+  };
+  refused("\"step\":120", "\"step\":119", "'step'");
+  refused("\"step\":120,", "", "no 'step'");
+  refused("\"seed\":1,", "", "no 'seed'");
+  refused("\"seed\":1,", "\"seed\":2,", "'seed'");
+  refused("\"fingerprint\"", "\"finger\"", "'fingerprint'");
+  refused("\"data\":", "\"date\":", "'data'");
+  refused("\"train_losses\"", "\"losses\"", "'train_losses'");
+  refused("\"steps\":\"120\"", "\"steps\":\"100\"", "'step'");
+}
+
+TEST_F(Resume, NoDebrisOfAKilledWriteStaysAfterTheStart) {
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_coda(command(out)).status, 0);
+  folder.write("run/step-000130.tmp/model.safetensors", "half");
+  folder.write("run/.coda-1-2.tmp", "half of a curve");
+  fs::create_symlink("nowhere", out + "/latest.tmp");
+  ASSERT_EQ(run_coda(resume(out)).status, 0);
+  for (const std::string& name : names_in(out)) {
+    EXPECT_EQ(name.find(".tmp"), std::string::npos) << name;
+  }
 }
 
 }  // namespace

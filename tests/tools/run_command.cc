@@ -18,14 +18,22 @@ namespace {
 
 [[noreturn]] void become(std::vector<char*>& arguments, const CommandOptions& options,
                          const std::string& out, const std::string& err) {
-  dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+  dup2(options.output >= 0 ? options.output : open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600),
+       STDOUT_FILENO);
   dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
   if (options.file_limit > 0) {
     const rlimit limit{static_cast<rlim_t>(options.file_limit),
                        static_cast<rlim_t>(options.file_limit)};
     setrlimit(RLIMIT_FSIZE, &limit);
-    std::signal(SIGXFSZ, SIG_IGN);  // writes fail instead
   }
+  if (options.memory_limit > 0) {
+    const rlimit limit{static_cast<rlim_t>(options.memory_limit),
+                       static_cast<rlim_t>(options.memory_limit)};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  if (options.ignored_signal > 0) std::signal(options.ignored_signal, SIG_IGN);
+  if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) _exit(126);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   setenv("OMP_NUM_THREADS", "1", 1);
   execv(CODA_COMMAND, arguments.data());
   _exit(127);

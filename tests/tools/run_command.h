@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,12 @@ struct CommandResult {
 };
 
 struct CommandOptions {
-  int64_t file_limit = 0;                         // largest file it may write, in bytes; 0: any
+  int64_t file_limit = 0;    // largest file it may write, in bytes; 0: any
+  int64_t memory_limit = 0;  // of its address space, in bytes; 0: any
+  int ignored_signal = 0;    // as nohup has SIGHUP ignored
+  int output = -1;           // a descriptor to be its standard output; -1: into the result
+  std::string folder = {};   // where it runs; empty: here
+  std::map<std::string, std::string> environment = {};
   std::function<void(pid_t)> while_running = {};  // called once it has started
 };
 
