@@ -75,7 +75,7 @@ struct GroupValues {
   template <Stored kStored, class Place>
   __device__ __forceinline__ void store(u64 tensor, const Position& at, Place place) const {
     // What is stored over is loaded by the whole quad.
-    __syncwarp();
+    synchronize_warp();
     if (at.thread % 4 * 2 % kGroup != 0) return;
 #pragma unroll
     for (u32 first = 0; first < kEights; first += kStep) {

@@ -23,6 +23,7 @@ __device__ __forceinline__ float exchange(float value, u32 mask) {
 // order.
 __device__ __forceinline__ u32 take_place(u32& counter) { return atomicAdd(&counter, 1u); }
 
+__device__ __forceinline__ void synchronize_warp() { __syncwarp(); }
 __device__ __forceinline__ void synchronize_block() { __syncthreads(); }
 
 }  // namespace coda::device

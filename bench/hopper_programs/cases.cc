@@ -33,6 +33,13 @@ std::vector<Case> block_cases(int64_t tokens) {
     add("rstd + SwiGLU", "swiglu", i, d);
     cases.push_back(
         {"rstd + RoPE", rope(d), d, tokens, {{"M", tokens}, {"K", d}, {"S", kPositions}}});
+    if (d == 2048) {
+      cases.push_back({"rstd + QK-norm + RoPE",
+                       "head_norm_2048",
+                       d,
+                       tokens,
+                       {{"M", tokens}, {"K", d}, {"S", kPositions}}});
+    }
     if (d <= 4096) {
       add("rstd + LSE + target, V = 32768", "loss", 32768, d);
       add("rstd + LSE + target, V = 128256", "loss", 128256, d);

@@ -133,7 +133,7 @@ class Fitter {
       std::optional<Cut> cut = cut_before(before, whole, made, trouble, keeps_all);
       if (cut) cuts.push_back(*std::move(cut));
     };
-    Steps groups;       // what only kernels without a product make
+    Steps groups;       // what a product's epilogue may not have
     Steps pairs;        // what products of any width may not have
     Steps sums;         // of groups
     Steps repetitions;  // what reads repeated groups

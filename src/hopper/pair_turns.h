@@ -2,8 +2,9 @@
 // Text of an epilogue in which pairs take turns: each waits for all that the pair before it makes.
 // Where threads move many tensors themselves, the assembler would else load for, and work on, so
 // many pairs at once that it spills, however few accumulators there are: it fills whatever
-// registers it has; and so it does with an error function. (device/chunk_values.cuh has how a value
-// is made to wait.) Invariant: values are what they are without it.
+// registers it has; and so it does with an error function, and behind a walk over groups.
+// (device/chunk_values.cuh has how a value is made to wait.) Invariant: values are what they are
+// without it.
 #pragma once
 
 #include <string>

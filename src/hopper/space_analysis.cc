@@ -115,7 +115,7 @@ class Analyser {
                " columns whole; store the product and reduce its groups in a program without one");
       }
     }
-    constexpr uint32_t kWalk = 12;
+    constexpr uint32_t kWalk = 4;
     groups.registers = kWalk;
     for (int i : steps) {
       if (step(i).kind != StepKind::repeat_group || !is_first(i)) continue;

@@ -23,10 +23,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Program measured_program(const std::string& name) {
+std::string measured_text(const std::string& name) {
   std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
-  return parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  return {std::istreambuf_iterator<char>(file), {}};
 }
+Program measured_program(const std::string& name) { return parse_program(measured_text(name)); }
 
 const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}};
 
@@ -299,16 +300,6 @@ struct RefusedProgram {
 
 TEST(GemmEmitter, RefusesWithTheRemedy) {
   const RefusedProgram cases[] = {
-      {"program p { store(y, gemm(x[M, K], w[N, K])) }",
-       {{"M", 8}, {"N", 8}, {"K", 8}},
-       "product operand 'x' is f32; tensor cores here multiply bf16 or f16"},
-      {"program p { store(y, gemm(x[M, K]:bf16, w[N, K]:f16)) }",
-       {{"M", 8}, {"N", 8}, {"K", 8}},
-       "product operands 'x' and 'w' have different types; store them as one"},
-      {"program p { y = gemm(x[M, K]:bf16, w[192, K]:bf16)\n"
-       "store(z, y * repeat_group(reduce_group(y, 96), 96)) }",
-       {{"M", 8}, {"K", 8}},
-       "a group of 96 base columns is not held by a warp; groups are powers of two"},
       {"program p { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16)) }",
        {{"M", int64_t{1} << 31}, {"N", 8}, {"K", 8}},
        "a product has 2147483648 rows, and a kernel counts to 2147483647; run it over fewer rows"},
@@ -322,6 +313,57 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
       EXPECT_THAT(error.what(), HasSubstr("program 'p'"));
     }
   }
+}
+
+// A head of any size that a tile holds whole is summed in its product's epilogue, in the tiles that
+// do: one walk, or two where a sum is made of another; with the value that was normed stored too;
+// as a gradient, of planes that are loaded.
+TEST(GemmEmitter, SumsOfHeadsAreInTheEpilogue) {
+  struct Case {
+    std::string program;
+    const char* tile;
+  };
+  const std::string rotated = measured_text("head_norm_2048");
+  const auto normed = [](int head, const std::string& more) {
+    const std::string h = std::to_string(head);
+    return "program heads {\n z = gemm(h[M, K]:bf16, w[" + h + "*H, K]:bf16, nt)\n" + more +
+           " s = rsqrt(reduce_group(x * x, " + h + ") * 0.01 + 1e-6)\n store(s[M, H], s)\n" +
+           " store(y:bf16, x * repeat_group(s, " + h + ") * per_column(g[" + h + "*H]))\n}";
+  };
+  const std::string as_it_is = " x = z * 1\n";
+  const auto centred = [](int head) {
+    const std::string h = std::to_string(head);
+    return " x = z - repeat_group(reduce_group(z, " + h + ") * 0.01, " + h + ")\n";
+  };
+  const auto gradient = [](int head) {
+    const std::string h = std::to_string(head);
+    return "program heads_backward {\n dy = gemm(g[M, K]:bf16, w[K, " + h + "*H]:bf16)\n" +
+           " x = tile(x[M, " + h + "*H]:bf16)\n s = repeat_group(tile(s[M, H]), " + h + ")\n" +
+           " c = repeat_group(reduce_group(dy * x, " + h + ") * 0.01, " + h + ")\n" +
+           " store(dx:bf16, (dy - x * s * s * c) * s)\n}";
+  };
+  const Case cases[] = {
+      {rotated, "128x128p21s4"},
+      {rotated, "128x256c21s3"},
+      {normed(32, as_it_is), "128x128p21s4"},
+      {normed(96, as_it_is), "128x192p21s4"},
+      {normed(128, centred(128)), "128x128p21s4"},
+      {normed(256, as_it_is), "128x256c21s3"},
+      {gradient(64), "128x128p21s4"},
+      {gradient(128), "128x128p21s4"},
+  };
+  std::set<std::string> texts;
+  for (const Case& one : cases) {
+    const Program program = parse_program(one.program);
+    const DimValues sizes{{"M", 4096}, {"H", 12}, {"K", 2048}, {"S", 64}};
+    LowerOptions options;
+    options.choice = parse_choice(one.tile);
+    const std::vector<KernelLaunch> launches = lower(program, sizes, options);
+    EXPECT_EQ(launches.front().note, "");
+    ASSERT_EQ(launches.size(), 1U);
+    texts.insert(launches.front().source);
+  }
+  expect_no_defects(texts);
 }
 
 // Values are called after tensors, and hide nothing that the text calls itself.

@@ -19,14 +19,15 @@ namespace coda::testing {
 namespace {
 
 constexpr const char* kPrograms[] = {
-    R"(program head_norm {
-  q = as_stored(gemm(x[M, K]:bf16, w[64*H, K]:bf16) * per_row(rstd[M]), bf16)
-  store(q[M, 64*H]:bf16, q)
-  n = q * repeat_group(rsqrt(reduce_group(q * q, 64) * 0.015625 + 1e-6), 64) * per_column(g[64*H])
-  a, b = split_pairs(n, 64)
-  cos = tile(cos[M, 32*H]:bf16)
-  sin = tile(sin[M, 32*H]:bf16)
-  store(rotated:bf16, merge_pairs(a * cos - b * sin, b * cos + a * sin, 64))
+    R"(program heads_of_512 {
+  q = as_stored(gemm(x[M, K]:bf16, w[512*H, K]:bf16) * per_row(rstd[M]), bf16)
+  store(q[M, 512*H]:bf16, q)
+  store(n:bf16, q * repeat_group(rsqrt(reduce_group(q * q, 512) * 0.002 + 1e-6), 512))
+})",
+    R"(program in_fp32 {
+  z = gemm(x[M, K], w[N, K]; u[K, M], v[K, N]) + per_row(b[M])
+  store(y, silu(z) * gemm(h[M, K]:bf16, g[N, K]:f16))
+  row_partial(sums, sum(z))
 })",
     R"(program gated {
   a = gemm(x[M, K]:bf16, w[N, K]:bf16)
@@ -74,31 +75,34 @@ TEST_F(SplitPrograms, AreRightWithTheSameBitsForEveryTile) {
   }
 }
 
-// Forward and backward of a block with norms of heads: as on the CPU within what both round, and
-// the same bits when a graph that captured them runs.
+// Forward and backward of a block with norms of heads, in 16 bits and in fp32, whose products are
+// split off: as on the CPU within what both round, and the same bits when a graph that captured
+// them runs.
 TEST_F(SplitPrograms, ShareTheScratchOfASession) {
-  const ModelSizes sizes = even_sizes();
-  const DimValues dims = dims_of(sizes);
-  Block b;
-  const Plan plan = plan_of({"head_norm_block", head_norm_block}, sizes, DType::bf16, b);
-  const Values inputs = model_inputs(b, sizes, 3);
-  const Stream stream = Stream::make();
-  const auto backend = hopper::make_hopper_backend();
-  backend->use_stream(stream);
-  Session session(plan, *backend, dims, {.timing = false, .poison = true});
-  EXPECT_GT(session.scratch_bytes(), 0);
-  BoundTensors tensors(session, inputs, stream);
-  run_both_phases(session);
-  const Tensors first = tensors.download();
-  expect_as_on_the_cpu(first, plan, b, inputs, dims);
+  for (const DType storage : {DType::bf16, DType::f32}) {
+    const ModelSizes sizes = even_sizes();
+    const DimValues dims = dims_of(sizes);
+    Block b;
+    const Plan plan = plan_of({"head_norm_block", head_norm_block}, sizes, storage, b);
+    const Values inputs = model_inputs(b, sizes, 3);
+    const Stream stream = Stream::make();
+    const auto backend = hopper::make_hopper_backend();
+    backend->use_stream(stream);
+    Session session(plan, *backend, dims, {.timing = false, .poison = true});
+    EXPECT_EQ(session.scratch_bytes() > 0, storage == DType::f32);
+    BoundTensors tensors(session, inputs, stream);
+    run_both_phases(session);
+    const Tensors first = tensors.download();
+    expect_as_on_the_cpu(first, plan, b, inputs, dims);
 
-  const hopper::Context context;
-  const hopper::Context::Scope scope(context);
-  const measure::CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
-  for (int i = 0; i < 2; ++i) {
-    tensors.poison_outputs();
-    graph.run();
-    EXPECT_THAT(different(first, tensors.download()), ::testing::IsEmpty());
+    const hopper::Context context;
+    const hopper::Context::Scope scope(context);
+    const measure::CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
+    for (int i = 0; i < 2; ++i) {
+      tensors.poison_outputs();
+      graph.run();
+      EXPECT_THAT(different(first, tensors.download()), ::testing::IsEmpty());
+    }
   }
 }
 
