@@ -209,6 +209,7 @@ struct EpilogueRing {
     if constexpr (kSpan == 0) {
       Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     } else if constexpr (kFirst % larger(1, kSpan) == 0) {
+      groups = groups_of<Space>();  // sums begin at 0
       Space::template begin_groups<kBlock>(arguments, rows, groups, first);
     }
     if constexpr (Space::kShape.staged()) receive(consumer.state);
