@@ -18,7 +18,6 @@ inline u32 block_threads() { return host_threads->threads; }
 inline u32 block_index() { return host_threads->block; }
 inline u32 grid_blocks() { return host_threads->blocks; }
 inline u32 take_place(u32& counter) { return counter++; }
-<<<<<<< HEAD
 
 // A barrier that is used again and again. Whoever arrives last lets all go on.
 struct HostBarrier {
@@ -121,9 +120,5 @@ inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
   }
   return result;
 }
-=======
-inline void synchronize_warp() { host_threads->synchronize(); }
-inline void synchronize_block() { host_threads->synchronize(); }
->>>>>>> f0b8b14 (Sums over groups of columns stand in a product's epilogue on Hopper, and every program becomes kernels)
 
 }  // namespace coda::device
