@@ -47,13 +47,4 @@ __device__ __forceinline__ void store_element(u64 tensor, u64 index, float value
   }
 }
 
-// The sum over a warp, the same in every lane, in a fixed order.
-__device__ __forceinline__ float warp_sum(float value) {
-#pragma unroll
-  for (u32 distance = 16; distance != 0; distance /= 2) {
-    value += __shfl_xor_sync(~0u, value, distance);
-  }
-  return value;
-}
-
 }  // namespace coda::device

@@ -6,7 +6,7 @@
 
 #include "coda/error.h"
 #include "explained_plan.h"
-#include "hopper/opaque_kernels.h"
+#include "hopper/operation_launches.h"
 #include "program_file.h"
 #include "train/model_runner.h"
 
@@ -68,7 +68,7 @@ std::vector<hopper::KernelLaunch> opaque_launches(const ModelPrograms& model) {
       std::vector<TensorDecl> tensors;
       for (const auto* names : {&call->inputs, &call->outputs})
         for (const std::string& name : *names) tensors.push_back(model.plan.tensor(name).decl);
-      for (hopper::KernelLaunch& launch : hopper::lower_opaque(*call, tensors, model.sizes, {}))
+      for (hopper::KernelLaunch& launch : hopper::lower_call(*call, tensors, model.sizes, {}))
         launches.push_back(std::move(launch));
     }
   }

@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "coda/float16.h"
 #include "coda/program_builder.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/pack.h"
 #include "cpu/tile_gemm.h"
-#include "runtime/aligned_buffer.h"
 
 namespace coda::cpu {
 namespace {

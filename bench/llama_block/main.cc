@@ -14,6 +14,7 @@
 #include <random>
 
 #include "CLI/CLI.hpp"
+#include "base/aligned_buffer.h"
 #include "block_graph.h"
 #include "coda/error.h"
 #include "coda/float16.h"
@@ -22,7 +23,6 @@
 #include "nlohmann/json.hpp"
 #include "op_by_op.h"
 #include "peer_process.h"
-#include "runtime/aligned_buffer.h"
 
 namespace coda::bench {
 namespace {

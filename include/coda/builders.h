@@ -3,6 +3,7 @@
 // Graph.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "coda/api.h"
@@ -32,14 +33,20 @@ struct RopeTables {
 Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, bool half = true,
            Where where = Where::current());
 
-// Causal or full attention over sequences of `sequence` rows; q [M, heads * head_dim], k and v [M,
-// kv_heads * head_dim].
+// softmax(scores)·v over sequences of `sequence` rows, one after another: q [M, heads * head_dim],
+// k [M, kv_heads * head_dim], v [M, kv_heads * value_dim] -> [M, heads * value_dim]. Query head h
+// reads key-value head h / (heads / kv_heads). The score of a query and a key is their dot product
+// times `scale`, then soft_cap * tanh(score / soft_cap) if there is a soft-cap (Gemma 2).
 struct AttentionOptions {
   int64_t heads = 1;
-  int64_t kv_heads = 1;
+  int64_t kv_heads = 1;  // a divisor of heads
   int64_t head_dim = 64;
-  Dim sequence = 1;
-  bool causal = true;
+  int64_t value_dim = 0;          // 0: head_dim
+  Dim sequence = 1;               // M must be a multiple of it
+  bool causal = true;             // token i sees tokens j <= i; else all of its sequence
+  int64_t window = 0;             // of causal attention: token i sees j > i - window only; 0: all
+  std::optional<double> scale{};  // none: 1 / sqrt(head_dim)
+  double soft_cap = 0;            // 0: none
 };
 Value attention(Value q, Value k, Value v, const AttentionOptions& options,
                 Where where = Where::current());

@@ -19,6 +19,7 @@
 #include "coda/kernels.h"
 #include "coda/model_config.h"
 #include "coda/models.h"
+#include "coda/operation.h"
 #include "coda/plan.h"
 #include "coda/program.h"
 #include "coda/program_builder.h"

@@ -62,6 +62,8 @@ struct Transposes {
   friend auto operator<=>(const Transposes&, const Transposes&) = default;
 };
 
+struct Operation;  // coda/operation.h
+
 struct Node {
   Op op = Op::constant;
   Shape shape;
@@ -74,12 +76,14 @@ struct Node {
   std::vector<Transposes> transposes;  // matmul: one a segment
   std::string name;                    // input, opaque
   InputKind kind = InputKind::activation;
-  DType dtype = DType::f32;                  // input: the storage type
-  std::map<std::string, double> attributes;  // opaque
-  std::map<std::string, Dim> sizes;          // opaque
-  std::vector<Shape> results;                // opaque: shapes of the results
-  std::vector<DType>
-      result_types;  // opaque: storage types; f32, or bf16 for "the plan's activation type"
+  DType dtype = DType::f32;  // input: the storage type
+  // Of an opaque call: what is called, attributes that are not at their defaults, sizes, the shapes
+  // of the results, and which of them are fp32 whatever the plan stores in.
+  const Operation* operation = nullptr;
+  std::map<std::string, double> attributes;
+  std::map<std::string, Dim> sizes;
+  std::vector<Shape> results;
+  std::vector<bool> result_is_fp32;
 };
 
 class Graph;
@@ -227,16 +231,6 @@ Value concat_columns(const std::vector<Value>& parts, Where where = Where::curre
 Value repeat_columns(Value x, int64_t repeat, Where where = Where::current());
 Value gather_rows(Value table, Value index, Where where = Where::current());
 Value transpose(Value vector, Where where = Where::current());
-
-struct OpaqueDescription {
-  std::string function;
-  std::vector<Value> operands;
-  std::vector<Shape> results;
-  std::vector<DType> result_types;
-  std::map<std::string, double> attributes;
-  std::map<std::string, Dim> sizes;
-};
-std::vector<Value> opaque(const OpaqueDescription& call, Where where = Where::current());
 
 // With numbers too: x / 30.0, 1.0 - x. Error if neither operand is a value.
 Value operator+(const ValueOrNumber& a, const ValueOrNumber& b);

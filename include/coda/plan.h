@@ -37,15 +37,15 @@ struct PlanTensor {
   int loop = -1;
 };
 
-// A call of a function that the compiler does not look into (attention, embedding and their
-// adjoints).
+// A call of an operation that the compiler does not look into (coda/operation.h): attention, its
+// gradient, a program's own.
 struct OpaqueCall {
-  std::string function;  // "attention", "attention_backward", "embedding", "embedding_backward"
+  std::string function;  // the operation's name: "attention", "attention_backward", "embedding"
   std::map<std::string, double>
-      attributes;  // attention: "heads", "kv_heads", "head_dim", "scale", "causal"
+      attributes;  // those that are not at the defaults that the operation declares
   std::map<std::string, Dim>
       sizes;  // attention: "sequence", tokens of one sequence (M is a multiple of it)
-  std::vector<std::string> inputs;  // tensor names, in the function's order
+  std::vector<std::string> inputs;  // tensor names: operands, then perhaps what is added to
   std::vector<std::string> outputs;
 };
 

@@ -7,8 +7,8 @@
 #include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
 #include "hwy/highway.h"
 
+#include "base/vector_math-inl.h"
 #include "cpu/chain_handlers-inl.h"
-#include "cpu/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::HWY_NAMESPACE {

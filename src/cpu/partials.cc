@@ -12,7 +12,7 @@
 #include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
 #include "hwy/highway.h"
 
-#include "cpu/vector_math-inl.h"
+#include "base/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::HWY_NAMESPACE {

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/vector_convert-inl.h"
 #include "coda/dtype.h"
-#include "cpu/vector_convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::HWY_NAMESPACE {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "coda/error.h"
+#include "coda/operation.h"
 #include "ir/elementwise_expression.h"
-#include "ir/opaque.h"
 
 namespace coda {
 namespace {
@@ -210,8 +210,9 @@ class Reverse {
     const Node& n = graph_.node(id);
     auto found = results_.find(id);
     if (found == results_.end()) return;
-    const OpaqueInfo& row = opaque_info(n.name);
-    require(row.adjoint != nullptr, "differentiate: \"" + n.name + "\" has no adjoint");
+    const Operation& operation = *n.operation;
+    require(operation.adjoint != nullptr,
+            "the operation \"" + n.name + "\" has no adjoint, and a gradient is wanted through it");
     std::vector<Value> operands;
     std::vector<Value> results;
     std::vector<Value> cotangents(n.results.size());
@@ -225,8 +226,19 @@ class Reverse {
       results.push_back(value(graph_.intern(std::move(result))));
     }
     for (const auto& [which, g] : found->second) cotangents[static_cast<size_t>(which)] = g;
-    const std::vector<Value> gradients = row.adjoint(n, operands, results, cotangents);
-    for (size_t i = 0; i < gradients.size(); ++i) contribute(n.operands[i], gradients[i]);
+    const std::vector<Value> gradients = operation.adjoint(
+        checked_settings(operation, n.attributes, n.sizes), operands, results, cotangents);
+    require(gradients.size() == operands.size(),
+            "the adjoint of \"" + n.name + "\" gives " + std::to_string(gradients.size()) +
+                " gradients for " + std::to_string(operands.size()) + " operands");
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const Value& g = gradients[i];
+      require(g.graph == nullptr || g.shape() == operands[i].shape(),
+              "the adjoint of \"" + n.name + "\" gives operand " + std::to_string(i) +
+                  " of shape " + operands[i].shape().text() + " a gradient of shape " +
+                  (g.graph == nullptr ? "" : g.shape().text()));
+      contribute(n.operands[i], g);
+    }
   }
 
   // Slices' gradients side by side, zeros where no slice reads. Slices that overlap are added.

@@ -10,10 +10,11 @@
 #include "coda/error.h"
 #include "coda/rates.h"
 #include "hopper/launched_kernel.h"
-#include "hopper/opaque_kernels.h"
+#include "hopper/operation_launches.h"
 #include "hopper/parallel_for.h"
 #include "hopper/tuned_file.h"
 #include "plan/step_tensors.h"
+#include "runtime/operation_call.h"
 
 namespace coda::hopper {
 namespace {
@@ -118,12 +119,17 @@ class HopperBackend : public Backend {
 
   std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                   const DimValues& sizes) override {
+    const Operation& operation = find_operation(call.function);
+    if (operation.gpu_function != nullptr) {
+      const OperationCall prepared = operation_call(call, tensors, sizes);
+      return make_function_kernel(state_, prepared, operation.gpu_function(prepared));
+    }
     auto checked = kernel_tensors(call.function, {"", {}, call, {}}, tensors, sizes);
     auto relower = [call, decls = std::vector<TensorDecl>(tensors.begin(), tensors.end()), sizes,
                     options = lower_options_](std::span<const int64_t> row_strides) {
       LowerOptions strided = options;
       strided.row_strides.assign(row_strides.begin(), row_strides.end());
-      return lower_opaque(call, decls, sizes, strided);
+      return lower_call(call, decls, sizes, strided);
     };
     return std::make_unique<LaunchedKernel>(state_, call.function, std::move(checked),
                                             std::move(relower));

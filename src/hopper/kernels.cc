@@ -7,7 +7,7 @@
 
 #include "hopper/kernel_builder.h"
 #include "hopper/kernel_launch.h"
-#include "hopper/opaque_kernels.h"
+#include "hopper/operation_launches.h"
 #include "hopper/parallel_for.h"
 #include "hopper/tuned_file.h"
 #include "runtime/plan_programs.h"
@@ -34,11 +34,12 @@ std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
   for (const auto* steps : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *steps) {
       const auto* call = std::get_if<OpaqueCall>(&step.work);
-      if (call == nullptr) continue;
+      // Work that an operation's own function enqueues has no text.
+      if (call == nullptr || find_operation(call->function).gpu_function != nullptr) continue;
       std::vector<TensorDecl> tensors;
       for (const auto* names : {&call->inputs, &call->outputs})
         for (const std::string& name : *names) tensors.push_back(plan.tensor(name).decl);
-      add(call->function, hopper::lower_opaque(*call, tensors, sizes, lowering));
+      add(call->function, hopper::lower_call(*call, tensors, sizes, lowering));
     }
   }
   return kernels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, gates, RoPE, attention, embedding and cross-entropy as expressions over primitives:
+// Norms, gates, RoPE and cross-entropy as expressions over primitives:
 // nothing here is known to any pass.
 #include "coda/builders.h"
 
@@ -45,39 +45,6 @@ Value rope(Value x, const RopeTables& tables, int64_t heads, int64_t head_dim, b
   const Value cos = repeat_columns(gather_rows(tables.cos, tables.position, where), heads, where);
   const Value sin = repeat_columns(gather_rows(tables.sin, tables.position, where), heads, where);
   return merge_pairs(a * cos - b * sin, a * sin + b * cos, group, where);
-}
-
-Value attention(Value q, Value k, Value v, const AttentionOptions& o, Where where) {
-  check(o.heads > 0 && o.kv_heads > 0 && o.heads % o.kv_heads == 0, "attention", {q, k, v},
-        std::to_string(o.heads) + " heads are no multiple of " + std::to_string(o.kv_heads) +
-            " key-value heads",
-        where);
-  check(q.shape().cols.is(o.heads * o.head_dim) && k.shape().cols.is(o.kv_heads * o.head_dim) &&
-            v.shape() == k.shape(),
-        "attention", {q, k, v},
-        "columns must be heads * head_dim, and kv_heads * head_dim for k and v", where);
-  OpaqueDescription call;
-  call.function = "attention";
-  call.operands = {q, k, v};
-  call.results = {q.shape(), {q.shape().rows, o.heads}};
-  call.result_types = {DType::bf16, DType::f32};
-  call.attributes = {{"heads", static_cast<double>(o.heads)},
-                     {"kv_heads", static_cast<double>(o.kv_heads)},
-                     {"head_dim", static_cast<double>(o.head_dim)},
-                     {"scale", 1 / std::sqrt(static_cast<double>(o.head_dim))},
-                     {"causal", o.causal ? 1.0 : 0.0}};
-  call.sizes = {{"sequence", o.sequence}};
-  return opaque(call, where)[0];
-}
-
-Value embedding(Value table, Value ids, Where where) {
-  check(ids.shape().cols.is(1), "embedding", {table, ids}, "ids must be one value a row", where);
-  OpaqueDescription call;
-  call.function = "embedding";
-  call.operands = {table, ids};
-  call.results = {{ids.shape().rows, table.shape().cols}};
-  call.result_types = {DType::bf16};
-  return opaque(call, where)[0];
 }
 
 Value soft_cap(Value x, double cap, Where where) {

@@ -51,11 +51,13 @@ class Evaluation {
   std::vector<Matrix> call(const Node& n) const {
     std::vector<Matrix> operands;
     std::vector<Matrix> results;
-    std::map<std::string, int64_t> sizes;
+    std::map<std::string, Dim> sizes;
     for (size_t i = 0; i < n.operands.size(); ++i) operands.push_back(operand(n, i));
     for (const Shape& shape : n.results) results.push_back(empty(shape));
     for (const auto& [name, size] : n.sizes) sizes[name] = size.evaluate(sizes_);
-    return opaque_info(n.name).evaluate(n.attributes, sizes, operands, results);
+    const OperationSettings settings = checked_settings(*n.operation, n.attributes, sizes);
+    n.operation->evaluate(settings, operands, results);
+    return results;
   }
 
   void fill(const Node& n, Matrix& out) const {

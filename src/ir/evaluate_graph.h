@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "coda/graph.h"
-#include "ir/opaque.h"
+#include "coda/operation.h"
 
 namespace coda {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders of reductions, matrix products, views and opaque calls: checks and simplifications. A
+// Builders of reductions, matrix products and views: checks and simplifications. A
 // product with a vector is never a matmul: it is a reduction over the other operand's tile, so that
 // it can join the program that has that tile.
 #include <algorithm>
@@ -260,30 +260,6 @@ Value transpose(Value v, Where where) {
   if (v.shape().is_scalar()) return v;
   if (node_of(v).op == Op::transpose) return operand(v, 0);
   return make(v, Op::transpose, {v.shape().cols, v.shape().rows}, {v.id});
-}
-
-std::vector<Value> opaque(const OpaqueDescription& call, Where) {
-  require(!call.operands.empty(), "opaque " + call.function + ": no operands");
-  Node node;
-  node.op = Op::opaque;
-  node.name = call.function;
-  node.shape = {1, 1};
-  for (const Value& v : call.operands) node.operands.push_back(v.id);
-  node.attributes = call.attributes;
-  node.sizes = call.sizes;
-  node.results = call.results;
-  node.result_types = call.result_types;
-  const Value handle = make(call.operands[0], std::move(node));
-  std::vector<Value> results;
-  for (size_t i = 0; i < call.results.size(); ++i) {
-    Node result;
-    result.op = Op::result;
-    result.shape = call.results[i];
-    result.operands = {handle.id};
-    result.which = static_cast<int>(i);
-    results.push_back(make(handle, std::move(result)));
-  }
-  return results;
 }
 
 }  // namespace coda

@@ -2,6 +2,7 @@
 #include "plan/names.h"
 
 #include "coda/error.h"
+#include "coda/operation.h"
 #include "plan/through_memory.h"
 
 namespace coda {
@@ -15,6 +16,11 @@ std::string word(const Dim& dim) {
     if (plain || (!word.empty() && word.back() != '_')) word += plain ? c : '_';
   }
   return word;
+}
+
+// A call that adds its result to its last operand.
+bool adds(const Node& call) {
+  return call.op == Op::opaque && call.operands.size() > call.operation->operands.size();
 }
 
 }  // namespace
@@ -49,8 +55,8 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
     // type, or it would be rounded on the way.
     const Node& call = graph_.node(id).op == Op::result ? graph_.node(graph_.node(id).operands[0])
                                                         : graph_.node(id);
-    if (call.op == Op::opaque && call.operands.size() == 3 && call.name == "embedding_backward") {
-      caller_types_.try_emplace(call.operands[2], request.gradients[i].dtype);
+    if (adds(call)) {
+      caller_types_.try_emplace(call.operands.back(), request.gradients[i].dtype);
     }
   }
   // Blocks of rows add up in fp32.
@@ -194,11 +200,11 @@ std::string TensorNames::opaque_result(int id) {
   if (part != part_of_.end() && !caller_names_.contains(id)) {
     return view(written(part->second.first, true), n.shape, part->second.second, false);
   }
-  const DType declared = call.result_types[static_cast<size_t>(n.which)];
+  const bool fp32 = call.result_is_fp32[static_cast<size_t>(n.which)];
   PlanTensor tensor;
   tensor.decl.name = name_of(id);
   tensor.decl.shape = n.shape;
-  tensor.decl.dtype = declared == DType::f32 ? DType::f32 : options_.storage;
+  tensor.decl.dtype = fp32 ? DType::f32 : options_.storage;
   if (gradients_.contains(id)) tensor.decl.dtype = gradients_.at(id)->dtype;
   tensor.role = caller_names_.contains(id)      ? TensorRole::output
                 : partition_.saved.contains(id) ? TensorRole::saved
@@ -284,7 +290,7 @@ std::string TensorNames::added_to(int id) {
     const Node& result = graph_.node(gradient_id);
     if (!gradient->accumulate || result.op != Op::result) continue;
     const Node& call = graph_.node(result.operands[0]);
-    if (call.operands.size() == 3 && call.operands[2] == id) return opaque_result(gradient_id);
+    if (adds(call) && call.operands.back() == id) return opaque_result(gradient_id);
   }
   return "";
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "coda/operation.h"
 #include "ir/rebuild.h"
 #include "rewrite/form.h"
 
@@ -273,12 +274,14 @@ class Sums {
     return u.shape().is_per_row();
   }
 
-  // T + embedding_backward(dx, ids) is a scatter into T.
+  // T + a call whose operation can add to an operand is a call that adds to T.
   Value with_scatter(const std::vector<Value>& terms) {
     for (size_t i = 0; i < terms.size() && terms.size() > 1; ++i) {
       if (node(terms[i]).op != Op::result) continue;
       Node call = node(operand(terms[i], 0));
-      if (call.name != "embedding_backward" || call.operands.size() != 2) continue;
+      const bool can_add =
+          call.operation->can_add && call.operands.size() == call.operation->operands.size();
+      if (!can_add) continue;
       std::vector<Value> rest = terms;
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
       const Value sum = total(rest);

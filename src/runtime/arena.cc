@@ -10,11 +10,11 @@
 #include <set>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
-#include "runtime/aligned_buffer.h"
 
 namespace coda {
 namespace {

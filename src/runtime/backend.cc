@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "base/aligned_buffer.h"
 #include "coda/error.h"
-#include "runtime/aligned_buffer.h"
 #include "runtime/copy_matrix.h"
 
 namespace coda {

@@ -7,7 +7,7 @@
 
 #include "plan/step_tensors.h"
 #include "program/evaluate.h"
-#include "runtime/reference_opaque.h"
+#include "runtime/operation_call.h"
 #include "runtime/values.h"
 
 namespace coda {
@@ -44,7 +44,7 @@ std::unique_ptr<Kernel> ReferenceBackend::prepare(const Program& program, const 
 std::unique_ptr<Kernel> ReferenceBackend::prepare(const OpaqueCall& call,
                                                   std::span<const TensorDecl> tensors,
                                                   const DimValues& sizes) {
-  return prepare_reference_opaque(call, tensors, sizes);
+  return prepare_reference_call(call, tensors, sizes);
 }
 
 }  // namespace coda

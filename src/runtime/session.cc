@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
+#include "base/aligned_buffer.h"
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
-#include "runtime/aligned_buffer.h"
 #include "runtime/arena.h"
 #include "runtime/overlap.h"
 #include "runtime/plan_programs.h"

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/aligned_buffer.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/float16.h"
-#include "runtime/aligned_buffer.h"
 #include "runtime/copy_matrix.h"
 #include "runtime/why_unfit.h"
 

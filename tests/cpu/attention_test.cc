@@ -2,21 +2,21 @@
 // Attention against its definition in float64: error no larger than computing it op by op in the
 // same storage type; the same bits for any number of threads; rows that see only earlier rows;
 // strides; bad calls.
-#include "cpu/attention.h"
+#include "cpu/opaque.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 
 #include "coda/error.h"
 #include "coda/float16.h"
-#include "cpu/opaque.h"
 #include "hwy/targets.h"
+#include "runtime/operation_call.h"
 #include "runtime/owned_tensor.h"
-#include "runtime/reference_opaque.h"
 
 namespace coda {
 namespace {
@@ -25,19 +25,24 @@ struct Case {
   int64_t sequences = 1, tokens = 1, heads = 1, kv_heads = 1, head_dim = 8;
   bool causal = true;
   DType dtype = DType::f32;
+  int64_t value_dim = 0;  // 0: head_dim
+  int64_t window = 0;
+  double soft_cap = 0;
 
+  int64_t value() const { return value_dim == 0 ? head_dim : value_dim; }
+  // The first token of its sequence that a token sees, and one past the last.
+  int64_t first_seen(int64_t token) const {
+    return window == 0 ? 0 : std::max<int64_t>(0, token - window + 1);
+  }
+  int64_t last_seen(int64_t token) const { return causal ? token + 1 : tokens; }
   int64_t rows() const { return sequences * tokens; }
-  int64_t width() const { return heads * head_dim; }
-  int64_t kv_width() const { return kv_heads * head_dim; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
   OpaqueCall call(const std::string& function) const {
     OpaqueCall call;
     call.function = function;
-    call.attributes = {{"heads", heads},
-                       {"kv_heads", kv_heads},
-                       {"head_dim", head_dim},
-                       {"scale", scale()},
-                       {"causal", causal}};
+    call.attributes = {{"heads", heads},   {"kv_heads", kv_heads}, {"head_dim", head_dim},
+                       {"scale", scale()}, {"causal", causal},     {"value_dim", value_dim},
+                       {"window", window}, {"soft_cap", soft_cap}};
     call.sizes = {{"sequence", Dim(tokens)}};
     if (function == "attention") {
       call.inputs = {"q", "k", "v"};
@@ -52,7 +57,8 @@ struct Case {
     return std::to_string(sequences) + " x " + std::to_string(tokens) + " tokens, heads " +
            std::to_string(heads) + "/" + std::to_string(kv_heads) + " x " +
            std::to_string(head_dim) + (causal ? " causal " : " full ") +
-           std::string(name_of(dtype));
+           std::string(name_of(dtype)) + ", values " + std::to_string(value()) + ", window " +
+           std::to_string(window) + ", cap " + std::to_string(soft_cap);
   }
 };
 
@@ -60,10 +66,13 @@ using Tensors = std::map<std::string, OwnedTensor>;
 
 Tensors make_tensors(const Case& c, DType dtype, uint64_t seed, int64_t gap = 0) {
   Tensors t;
-  for (const char* name : {"q", "y", "dy", "dq"})
-    t.emplace(name, OwnedTensor(dtype, c.rows(), c.width(), gap));
-  for (const char* name : {"k", "v", "dk", "dv"})
-    t.emplace(name, OwnedTensor(dtype, c.rows(), c.kv_width(), gap));
+  const auto add = [&](std::initializer_list<const char*> names, int64_t cols) {
+    for (const char* name : names) t.emplace(name, OwnedTensor(dtype, c.rows(), cols, gap));
+  };
+  add({"q", "dq"}, c.heads * c.head_dim);
+  add({"k", "dk"}, c.kv_heads * c.head_dim);
+  add({"v", "dv"}, c.kv_heads * c.value());
+  add({"y", "dy"}, c.heads * c.value());
   t.emplace("lse", OwnedTensor(dtype == DType::f64 ? dtype : DType::f32, c.rows(), c.heads, gap));
   for (const char* name : {"q", "k", "v", "dy"}) t.at(name).randomise(seed++);
   return t;
@@ -97,7 +106,7 @@ Tensors run_reference(const Case& c, Tensors& inputs) {
   for (const char* name : {"q", "k", "v", "dy"}) t.at(name).set(inputs.at(name).values());
   for (const char* function : {"attention", "attention_backward"})
     run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
-      return prepare_reference_opaque(call, decls, {});
+      return prepare_reference_call(call, decls, {});
     });
   return t;
 }
@@ -106,45 +115,59 @@ Tensors run_reference(const Case& c, Tensors& inputs) {
 // stored.
 void run_op_by_op(const Case& c, Tensors& t) {
   auto stored = [&](float x) {
-    return c.dtype == DType::bf16 ? float_from_bf16(bf16_from_float(x)) : x;
+    return c.dtype == DType::bf16  ? float_from_bf16(bf16_from_float(x))
+           : c.dtype == DType::f16 ? float_from_f16(f16_from_float(x))
+                                   : x;
   };
   const std::vector<double> q = t.at("q").values(), k = t.at("k").values(), v = t.at("v").values(),
                             dy = t.at("dy").values();
-  std::vector<float> y(q.size()), dq(q.size()), dk(k.size()), dv(k.size());
+  std::vector<float> y(dy.size()), dq(q.size()), dk(k.size()), dv(v.size());
   std::vector<double> lse(static_cast<size_t>(c.rows() * c.heads));
+  const float cap = static_cast<float>(c.soft_cap);
   for (int64_t row = 0; row < c.rows(); ++row) {
     for (int64_t head = 0; head < c.heads; ++head) {
-      const int64_t first = row / c.tokens * c.tokens, seen = c.causal ? row - first + 1 : c.tokens;
-      const size_t at = row * c.width() + head * c.head_dim;
-      const size_t kv = first * c.kv_width() + head / (c.heads / c.kv_heads) * c.head_dim;
-      std::vector<float> p(seen), dp(seen);
+      const int64_t start = row / c.tokens * c.tokens, token = row - start;
+      const int64_t first = start + c.first_seen(token), seen = start + c.last_seen(token) - first;
+      const int64_t kv_head = head / (c.heads / c.kv_heads);
+      // Where key and value j of what is seen start.
+      const auto key = [&](int64_t j) { return ((first + j) * c.kv_heads + kv_head) * c.head_dim; };
+      const auto value = [&](int64_t j) {
+        return ((first + j) * c.kv_heads + kv_head) * c.value();
+      };
+      const int64_t at = (row * c.heads + head) * c.head_dim;
+      const int64_t out = (row * c.heads + head) * c.value();
+      std::vector<float> p(seen), dp(seen), t_of(seen);
       float top = -INFINITY, sum = 0, mean = 0;
       for (int64_t j = 0; j < seen; ++j) {
         float s = 0;
         for (int64_t d = 0; d < c.head_dim; ++d)
-          s += static_cast<float>(q[at + d]) * static_cast<float>(k[kv + j * c.kv_width() + d]);
+          s += static_cast<float>(q[at + d]) * static_cast<float>(k[key(j) + d]);
         p[j] = stored(stored(s) * static_cast<float>(c.scale()));
+        if (cap != 0) {
+          t_of[j] = stored(std::tanh(stored(p[j] / cap)));
+          p[j] = stored(cap * t_of[j]);
+        }
         top = std::max(top, p[j]);
       }
       for (float& x : p) sum += x = std::exp(x - top);
       for (float& x : p) x = stored(x / sum);
       lse[row * c.heads + head] = top + std::log(sum);
       for (int64_t j = 0; j < seen; ++j) {
-        for (int64_t d = 0; d < c.head_dim; ++d) {
-          const size_t value = kv + j * c.kv_width() + d;
-          y[at + d] += p[j] * static_cast<float>(v[value]);
-          dv[value] += p[j] * static_cast<float>(dy[at + d]);
-          dp[j] += static_cast<float>(dy[at + d]) * static_cast<float>(v[value]);
+        for (int64_t d = 0; d < c.value(); ++d) {
+          y[out + d] += p[j] * static_cast<float>(v[value(j) + d]);
+          dv[value(j) + d] += p[j] * static_cast<float>(dy[out + d]);
+          dp[j] += static_cast<float>(dy[out + d]) * static_cast<float>(v[value(j) + d]);
         }
         dp[j] = stored(dp[j]);
         mean += p[j] * dp[j];
       }
       for (int64_t j = 0; j < seen; ++j) {
-        const float ds = stored(stored(p[j] * (dp[j] - mean)) * static_cast<float>(c.scale()));
+        float ds = stored(p[j] * (dp[j] - mean));
+        if (cap != 0) ds = stored(ds * (1 - t_of[j] * t_of[j]));
+        ds = stored(ds * static_cast<float>(c.scale()));
         for (int64_t d = 0; d < c.head_dim; ++d) {
-          const size_t key = kv + j * c.kv_width() + d;
-          dq[at + d] += ds * static_cast<float>(k[key]);
-          dk[key] += ds * static_cast<float>(q[at + d]);
+          dq[at + d] += ds * static_cast<float>(k[key(j) + d]);
+          dk[key(j) + d] += ds * static_cast<float>(q[at + d]);
         }
       }
     }
@@ -179,9 +202,10 @@ void expect_accurate(const Case& c, int seeds) {
   for (const char* name : kResults) {
     const double error = std::sqrt(ours[name] / seeds), other = std::sqrt(theirs[name] / seeds);
     // One token: dq and dk are 0 but for rounding, on both sides.
-    const bool is_zero = c.tokens == 1 && (name == std::string("dq") || name == std::string("dk"));
+    const bool sees_one = c.tokens == 1 || c.window == 1;
+    const bool is_zero = sees_one && (name == std::string("dq") || name == std::string("dk"));
     if (is_zero)
-      EXPECT_LT(error, c.dtype == DType::bf16 ? 0.1 : 1e-5) << name;
+      EXPECT_LT(error, c.dtype == DType::bf16 ? 0.1 : c.dtype == DType::f16 ? 0.02 : 1e-5) << name;
     else
       EXPECT_LE(error, other + rounding) << name;
   }
@@ -203,6 +227,60 @@ TEST(Attention, ErrorIsAtMostThatOfOpByOpInTheSameStorage) {
       }
 }
 
+TEST(Attention, IsAsAccurateWithWindowsCapsAndValueWidths) {
+  const int64_t windows[] = {1, 7, 64, 96, 97, 130, 1000};
+  const int64_t value_dims[] = {0, 24, 128, 17};
+  const double caps[] = {0, 50, 0.9};
+  const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  int turn = 0;
+  for (int64_t head_dim : {16, 64, 128})
+    for (int64_t tokens : {5, 96, 230, 301})
+      for (bool windowed : {true, false}) {
+        Case c{tokens < 100 ? 3 : 1, tokens, 2, 2 - turn % 2, head_dim};
+        c.dtype = dtypes[turn % 3];
+        c.value_dim = value_dims[turn % 4];
+        c.soft_cap = caps[turn / 2 % 3];
+        c.window = windowed ? windows[turn / 2 % 7] : 0;
+        c.causal = windowed || turn % 4 != 1;
+        expect_accurate(c, tokens < 10 ? 8 : 2);
+        ++turn;
+      }
+  for (int64_t window : windows) {  // each of them over several blocks, in fp32
+    Case c{1, 301, 2, 1, 16};
+    c.window = window;
+    expect_accurate(c, 2);
+  }
+}
+
+// Two bits-for-bit properties: a window as long as the sequence hides nothing, and what a window
+// hides does not matter.
+TEST(Attention, AWindowHidesWhatLiesBeforeItAndNothingElse) {
+  const Case whole{2, 230, 2, 1, 24};
+  Tensors t = make_tensors(whole, DType::f32, 9);
+  run_cpu(whole, t);
+  for (int64_t window : {230, 231, 5000}) {
+    Case c = whole;
+    c.window = window;
+    Tensors u = make_tensors(c, DType::f32, 9);
+    run_cpu(c, u);
+    for (const char* name : kResults) EXPECT_EQ(t.at(name).values(), u.at(name).values()) << name;
+  }
+  Case c{1, 230, 2, 1, 24};
+  c.window = 40;
+  Tensors one = make_tensors(c, DType::f32, 9), other = make_tensors(c, DType::f32, 9);
+  for (const char* name : {"k", "v"}) {
+    std::vector<double> values = other.at(name).values();
+    std::fill_n(values.begin(), 100 * 24, 3.0);  // tokens 0 to 99
+    other.at(name).set(values);
+  }
+  run_cpu(c, one);
+  run_cpu(c, other);
+  const std::vector<double> y = one.at("y").values(), changed = other.at("y").values();
+  const auto seen_from = 139 * 48;  // token 139 sees 100 to 139
+  EXPECT_TRUE(std::equal(y.begin() + seen_from, y.end(), changed.begin() + seen_from));
+  EXPECT_FALSE(std::equal(y.begin() + 138 * 48, y.begin() + seen_from, changed.begin() + 138 * 48));
+}
+
 TEST(Attention, IsAsAccurateOnEveryInstructionSet) {
   const int64_t supported = hwy::SupportedTargets();
   for (int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SCALAR}) {
@@ -214,8 +292,10 @@ TEST(Attention, IsAsAccurateOnEveryInstructionSet) {
       for (auto [head_dim, causal] :
            {std::pair<int64_t, bool>{64, true}, {40, true}, {72, false}, {9, true}})
         expect_accurate({2, 110, 2, 1, head_dim, causal, dtype}, 2);
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       expect_accurate({3, 17, 4, 2, 28, true, dtype}, 4);
+      expect_accurate({2, 210, 2, 1, 28, true, dtype, 44, 101, 5}, 2);
+    }
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().DeInit();
@@ -223,7 +303,8 @@ TEST(Attention, IsAsAccurateOnEveryInstructionSet) {
 
 TEST(Attention, SameBitsForAnyNumberOfThreads) {
   for (const Case& c : {Case{1, 300, 3, 1, 64}, Case{1, 700, 2, 2, 24, false},
-                        Case{3, 200, 4, 2, 40}, Case{2, 290, 2, 1, 16, true, DType::bf16}}) {
+                        Case{3, 200, 4, 2, 40}, Case{2, 290, 2, 1, 16, true, DType::bf16},
+                        Case{1, 500, 2, 1, 24, true, DType::f16, 40, 130, 20}}) {
     SCOPED_TRACE(c.text());
     Tensors one = make_tensors(c, c.dtype, 5);
     run_cpu(c, one, 1);
@@ -329,24 +410,30 @@ TEST(Attention, BadCallsAreRefusedWithTheReason) {
   using testing::HasSubstr;
   EXPECT_EQ(message([](auto&, auto&) {}), "accepted");
   EXPECT_THAT(message([](auto& c, auto&) { c.function = "attend"; }),
-              HasSubstr("'attend' is not one of"));
+              HasSubstr("\"attend\" is registered; the nearest known name is \"attention\""));
   EXPECT_THAT(message([](auto& c, auto&) { c.attributes.erase("scale"); }),
-              HasSubstr("'scale' is missing"));
+              HasSubstr("attribute \"scale\" is missing"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.attributes["windw"] = 3; }),
+              HasSubstr("attribute \"windw\" is not known; the nearest known name is \"window\""));
+  EXPECT_THAT(
+      message([](auto& c, auto&) { c.attributes["window"] = 3, c.attributes["causal"] = 0; }),
+      HasSubstr("needs causal attention"));
   EXPECT_THAT(message([](auto& c, auto&) { c.attributes["heads"] = 2.5; }),
-              HasSubstr("'heads' must be a positive whole"));
+              HasSubstr("\"heads\" must be a whole number from 1"));
   EXPECT_THAT(message([](auto& c, auto&) { c.attributes["kv_heads"] = 3; }),
-              HasSubstr("multiple of kv_heads (3)"));
+              HasSubstr("4 heads are no multiple of 3 key-value heads"));
   EXPECT_THAT(message([](auto& c, auto&) { c.sizes["sequence"] = Dim(5); }),
               HasSubstr("16 rows are no whole number of sequences of 5"));
-  EXPECT_THAT(message([](auto& c, auto&) { c.sizes.clear(); }), HasSubstr("'sequence' is missing"));
+  EXPECT_THAT(message([](auto& c, auto&) { c.sizes.clear(); }),
+              HasSubstr("size \"sequence\" is missing"));
   EXPECT_THAT(message([](auto&, auto& d) { d[1].shape.cols = 64; }),
-              HasSubstr("'k' is [16, 64], not [16, 32]"));
+              HasSubstr("k must be [16, 32], not [16, 64]"));
   EXPECT_THAT(message([](auto&, auto& d) { d[4].dtype = DType::bf16; }),
               HasSubstr("'lse' is bf16; it must be f32"));
   EXPECT_THAT(message([](auto&, auto& d) { d[2].dtype = DType::i32; }),
-              HasSubstr("'v' is i32; it must be f32 or bf16"));
+              HasSubstr("'v' is i32; it must be f32 or bf16 or f16"));
   EXPECT_THAT(message([](auto& c, auto& d) { c.inputs.pop_back(), d.pop_back(); }),
-              HasSubstr("2 inputs and 2 outputs"));
+              HasSubstr("it has 2 inputs, not 3"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hopper/host_run.h"
-#include "hopper/opaque_kernels.h"
+#include "hopper/operation_launches.h"
 
 namespace coda::hopper {
 namespace {
@@ -59,7 +59,7 @@ class Embedding : public ::testing::Test {
       addresses.push_back(tensors[i].data());
     }
     if (in_place) addresses.back() = addresses[addresses.size() - 2];
-    for (const KernelLaunch& launch : lower_opaque(call, decls, {}, options)) {
+    for (const KernelLaunch& launch : lower_call(call, decls, {}, options)) {
       HostKernel(launch).run(addresses, options.row_strides);
     }
     for (HostTensor& tensor : tensors) tensor.check_guards();
@@ -71,7 +71,7 @@ class Embedding : public ::testing::Test {
                                bool in_place = false) {
     std::vector<TensorDecl> decls = {decl("dx", s.tokens, s.columns, DType::bf16),
                                      decl("ids", s.tokens, 1, DType::i32)};
-    OpaqueCall call{"embedding_backward", {}, {}, {"dx", "ids"}, {"table"}};
+    OpaqueCall call{"embedding_backward", {}, {{"rows", s.table_rows}}, {"dx", "ids"}, {"table"}};
     std::vector<std::vector<double>> inputs = {dx, tokens};
     if (added != nullptr) {
       decls.push_back(decl("before", s.table_rows, s.columns, stored));

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "coda/error.h"
+#include "coda/operation.h"
 #include "coda/plan.h"
-#include "ir/opaque.h"
 #include "plan/row_loop.h"
 #include "program/evaluate.h"
 
@@ -175,7 +175,7 @@ class PlanEvaluator {
     };
     std::vector<Matrix> inputs;
     std::vector<Matrix> outputs;
-    std::map<std::string, int64_t> sizes;
+    std::map<std::string, Dim> sizes;
     for (const std::string& name : opaque.inputs) {
       inputs.push_back(matrix(name));
       require(has(name), opaque.function + " reads \"" + name + "\", which nothing stored");
@@ -183,7 +183,8 @@ class PlanEvaluator {
     }
     for (const std::string& name : opaque.outputs) outputs.push_back(matrix(name));
     for (const auto& [name, size] : opaque.sizes) sizes[name] = size.evaluate(sizes_);
-    outputs = opaque_info(opaque.function).evaluate(opaque.attributes, sizes, inputs, outputs);
+    const Operation& operation = find_operation(opaque.function);
+    operation.evaluate(checked_settings(operation, opaque.attributes, sizes), inputs, outputs);
     for (size_t i = 0; i < outputs.size(); ++i) write(opaque.outputs[i], outputs[i].data);
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "coda/operation.h"
 #include "plan/plain_graph.h"
 #include "plan/random_graphs.h"
 #include "rewrite/defer.h"
@@ -323,15 +324,9 @@ TEST_F(Rules, FactorsThatAllTermsShareLeaveASum) {
 }
 
 TEST_F(Rules, ASumWithAScatterIsAScatterIntoIt) {
-  const Value table = g.parameter("table", {9, 8});
   const Value ids = g.table("ids", {"M", 1}, DType::i32);
-  OpaqueDescription call;
-  call.function = "embedding_backward";
-  call.operands = {x, ids};
-  call.results = {table.shape()};
-  call.result_types = {DType::f32};
   const Value head = g.input("head", {9, 8});
-  const int sum = joined(head + opaque(call)[0]);
+  const int sum = joined(head + opaque_call("embedding_backward", {x, ids}, {}, {{"rows", 9}})[0]);
   ASSERT_TRUE(is(sum, Op::result));
   EXPECT_EQ(node(node(sum).operands[0]).operands, (std::vector<int>{x.id, ids.id, head.id}));
 }

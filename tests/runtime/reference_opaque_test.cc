@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference's gradients are those of its functions: central differences in float64 along random
 // directions agree.
-#include "runtime/reference_opaque.h"
+#include "runtime/operation_call.h"
 
 #include <gtest/gtest.h>
 
@@ -25,26 +25,32 @@ void run(OpaqueCall call, size_t inputs, const std::vector<OwnedTensor*>& tensor
     decls.push_back(tensor->decl("operand"));
     views.push_back(tensor->view());
   }
-  prepare_reference_opaque(call, decls, {})->run(views);
+  prepare_reference_call(call, decls, {})->run(views);
 }
 
 TEST(ReferenceOpaque, AttentionGradientIsTheDerivative) {
   const int64_t rows = 14, heads = 4, kv_heads = 2, dim = 3;
-  for (int causal : {0, 1}) {
+  const struct {
+    int causal;
+    int64_t value_dim, window;
+    double soft_cap;
+  } cases[] = {{0, 3, 0, 0}, {1, 3, 0, 0},   {0, 5, 0, 0.8},
+               {1, 2, 3, 0}, {1, 4, 1, 1.5}, {1, 3, 9, 2}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::to_string(c.window) + " of window, cap " + std::to_string(c.soft_cap));
     OpaqueCall call;
-    call.attributes = {{"heads", heads},
-                       {"kv_heads", kv_heads},
-                       {"head_dim", dim},
-                       {"scale", 0.7},
-                       {"causal", causal}};
+    call.attributes = {{"heads", heads},     {"kv_heads", kv_heads},  {"head_dim", dim},
+                       {"scale", 0.7},       {"causal", c.causal},    {"value_dim", c.value_dim},
+                       {"window", c.window}, {"soft_cap", c.soft_cap}};
     call.sizes = {{"sequence", Dim(7)}};
     auto tensor = [](int64_t cols, uint64_t seed) {
       return OwnedTensor(DType::f64, rows, cols).randomise(seed);
     };
     OwnedTensor q = tensor(heads * dim, 1), k = tensor(kv_heads * dim, 2),
-                v = tensor(kv_heads * dim, 3), y = tensor(heads * dim, 4), lse = tensor(heads, 5),
-                dy = tensor(heads * dim, 6), dq = tensor(heads * dim, 7),
-                dk = tensor(kv_heads * dim, 8), dv = tensor(kv_heads * dim, 9);
+                v = tensor(kv_heads * c.value_dim, 3), y = tensor(heads * c.value_dim, 4),
+                lse = tensor(heads, 5), dy = tensor(heads * c.value_dim, 6),
+                dq = tensor(heads * dim, 7), dk = tensor(kv_heads * dim, 8),
+                dv = tensor(kv_heads * c.value_dim, 9);
     call.function = "attention";
     run(call, 3, {&q, &k, &v, &y, &lse});
     call.function = "attention_backward";
@@ -83,6 +89,7 @@ TEST(ReferenceOpaque, EmbeddingGradientIsTheAdjoint) {
   call.function = "embedding";
   run(call, 2, {&table, &ids, &out});
   call.function = "embedding_backward";
+  call.sizes = {{"rows", Dim(5)}};
   run(call, 2, {&gradient, &ids, &dtable});
   EXPECT_NEAR(dot(out.values(), gradient.values()), dot(table.values(), dtable.values()), 1e-12);
 }

@@ -2,11 +2,11 @@
 // Elementary functions on Highway vectors of float, a few ulp from the exact value, with the right
 // results at 0, the infinities and NaN. Each lane depends on its own input only. Included once per
 // instruction set (see Highway's foreach_target), hence the toggled guard.
-#if defined(CODA_CPU_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef CODA_CPU_VECTOR_MATH_INL_H_
-#undef CODA_CPU_VECTOR_MATH_INL_H_
+#if defined(CODA_BASE_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef CODA_BASE_VECTOR_MATH_INL_H_
+#undef CODA_BASE_VECTOR_MATH_INL_H_
 #else
-#define CODA_CPU_VECTOR_MATH_INL_H_
+#define CODA_BASE_VECTOR_MATH_INL_H_
 #endif
 
 #include <cstdint>

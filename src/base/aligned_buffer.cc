@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From two huge pages on, a buffer starts at one.
-#include "runtime/aligned_buffer.h"
+#include "base/aligned_buffer.h"
 
 #include <sys/mman.h>
 

@@ -4,27 +4,30 @@
 // need no edge case.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
-#include "cpu/attention_blocks.h"
+#include "operations/attention_blocks.h"
 
 namespace coda::cpu {
 
 struct AttentionArrays {
-  size_t padded = 0;  // columns of a head's block: head_dim rounded up to 16
-  size_t blocks = 0;  // of a sequence
+  size_t padded = 0;        // columns of a head's block: head_dim rounded up to 16
+  size_t value_padded = 0;  // the same of values, outputs and their gradients
+  size_t blocks = 0;        // of a sequence
   // One head's keys and values, all blocks of them.
   float* keys_t = nullptr;    // [blocks][padded][block]
   float* keys = nullptr;      // [blocks][block][padded]; backward
-  float* values = nullptr;    // [blocks][block][padded]; forward
-  float* values_t = nullptr;  // [blocks][padded][block]; backward
+  float* values = nullptr;    // [blocks][block][value_padded]; forward
+  float* values_t = nullptr;  // [blocks][value_padded][block]; backward
   float* dk = nullptr;        // [blocks][block][padded]; backward
-  float* dv = nullptr;        // [blocks][block][padded]; backward
+  float* dv = nullptr;        // [blocks][block][value_padded]; backward
   // One block of one head's queries.
   float* q = nullptr;   // [block][padded], times scale * log2(e)
-  float* dy = nullptr;  // [block][padded]; backward
-  float* out =
-      nullptr;  // [block][padded]: y before it is divided by row_sum; dq before it is scaled
+  float* dy = nullptr;  // [block][value_padded]; backward
+  // [block][the wider of both]: y before it is divided by row_sum, in rows of value_padded; dq
+  // before it is scaled, in rows of padded; what is transposed next.
+  float* out = nullptr;
   float* scores = nullptr;   // [block][block]: scores in units of log 2, then probabilities
   float* dscores = nullptr;  // [block][block]; backward: gradients of probabilities, then of scores
   float* row_max = nullptr;  // [block]; forward
@@ -37,7 +40,8 @@ struct AttentionArrays {
   float* delta = nullptr;        // [block]; backward: row sums of dy * y
   size_t size = 0;               // floats in all
 
-  size_t block_at(size_t block) const { return block * kAttentionBlock * padded; }
+  size_t keys_at(size_t block) const { return block * kAttentionBlock * padded; }
+  size_t values_at(size_t block) const { return block * kAttentionBlock * value_padded; }
 };
 
 // The arrays in `scratch`; without one, only the size means something.
@@ -45,22 +49,24 @@ inline AttentionArrays attention_arrays(const AttentionShape& shape, bool backwa
                                         float* scratch) {
   AttentionArrays w;
   w.padded = (static_cast<size_t>(shape.head_dim) + 15) / 16 * 16;
-  w.blocks = static_cast<size_t>(shape.blocks());
+  w.value_padded = (static_cast<size_t>(shape.value_dim) + 15) / 16 * 16;
+  w.blocks = static_cast<size_t>(blocks_of(shape));
   auto take = [&](size_t floats, bool wanted = true) {
     float* at = scratch == nullptr ? nullptr : scratch + w.size;
     if (wanted) w.size += (floats + 15) / 16 * 16;
     return wanted ? at : nullptr;
   };
-  const size_t rows = kAttentionBlock, block = rows * w.padded, head = w.blocks * block;
-  w.keys_t = take(head);
-  w.keys = take(head, backward);
-  w.values = take(head, !backward);
-  w.values_t = take(head, backward);
-  w.dk = take(head, backward);
-  w.dv = take(head, backward);
-  w.q = take(block);
-  w.dy = take(block, backward);
-  w.out = take(block);
+  const size_t rows = kAttentionBlock;
+  const size_t keys = w.blocks * rows * w.padded, values = w.blocks * rows * w.value_padded;
+  w.keys_t = take(keys);
+  w.keys = take(keys, backward);
+  w.values = take(values, !backward);
+  w.values_t = take(values, backward);
+  w.dk = take(keys, backward);
+  w.dv = take(values, backward);
+  w.q = take(rows * w.padded);
+  w.dy = take(rows * w.value_padded, backward);
+  w.out = take(rows * std::max(w.padded, w.value_padded));
   w.scores = take(rows * rows);
   w.dscores = take(rows * rows, backward);
   for (float** row : {&w.row_max, &w.row_sum, &w.block_sum, &w.rescale})

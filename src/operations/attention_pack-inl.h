@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a matrix in f32 or bf16 to padded fp32 blocks and back, and the transpose of a block, for
-// whichever instruction set includes this file. Padding is zero; a store rounds to nearest even.
+// Rows of a matrix in f32, bf16 or f16 to padded fp32 blocks and back, and the transpose of a
+// block, for whichever instruction set includes this file. Padding is zero; a store rounds to
+// nearest even.
 #if defined(CODA_CPU_ATTENTION_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CODA_CPU_ATTENTION_PACK_INL_H_
 #undef CODA_CPU_ATTENTION_PACK_INL_H_
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/vector_convert-inl.h"
 #include "coda/float16.h"
 #include "coda/tensor.h"
 #include "hwy/highway.h"
@@ -39,6 +41,14 @@ HWY_INLINE void pack_rows(const TensorView& from, size_t row, size_t rows, size_
         hn::StoreU(hn::Mul(hn::BitCast(d, bits), scale), d, to + c);
       }
       for (; c < cols; ++c) to[c] = float_from_bf16(in[c]) * factor;
+    } else if (from.dtype == DType::f16) {
+      namespace convert = cpu::HWY_NAMESPACE;
+      const uint16_t* in = static_cast<const uint16_t*>(from.data) + at;
+      for (; c < whole; c += lanes) {
+        const auto value = convert::float_of_f16_bits(convert::load_u16(in + c));
+        hn::StoreU(hn::Mul(value, scale), d, to + c);
+      }
+      for (; c < cols; ++c) to[c] = float_from_f16(in[c]) * factor;
     } else {
       const float* in = static_cast<const float*>(from.data) + at;
       for (; c < whole; c += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, in + c), scale), d, to + c);
@@ -75,6 +85,12 @@ HWY_INLINE void unpack_rows(const float* from, size_t stride, const float* row_f
         hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, hn::ShiftRight<16>(kept))), dh, out + c);
       }
       for (; c < cols; ++c) out[c] = bf16_from_float(from[c] * f);
+    } else if (to.dtype == DType::f16) {
+      namespace convert = cpu::HWY_NAMESPACE;
+      uint16_t* out = static_cast<uint16_t*>(to.data) + at;
+      for (; c < whole; c += lanes)
+        convert::store_u16(convert::f16_bits(hn::Mul(hn::LoadU(d, from + c), scale)), out + c);
+      for (; c < cols; ++c) out[c] = f16_from_float(from[c] * f);
     } else {
       float* out = static_cast<float*>(to.data) + at;
       for (; c < whole; c += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, from + c), scale), d, out + c);

@@ -3,22 +3,23 @@
 // Inputs are packed as fp32 blocks (keys and values of one head: transposed where a product wants
 // them so); scores are kept in units of log 2, so that the exponential is a power of two and the
 // scale is in the packed queries.
-#include "cpu/attention_blocks.h"
+#include "operations/attention_blocks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
-#include "cpu/attention_arrays.h"
+#include "operations/attention_arrays.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cpu/attention_blocks.cc"
+#define HWY_TARGET_INCLUDE "operations/attention_blocks.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 //
-#include "cpu/attention_gemm-inl.h"
-#include "cpu/attention_pack-inl.h"
+#include "base/vector_math-inl.h"
+#include "operations/attention_gemm-inl.h"
+#include "operations/attention_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::attention::HWY_NAMESPACE {
@@ -54,14 +55,52 @@ HWY_INLINE Product product(const float* a, size_t a_row, size_t a_inner, const f
   return {a, a_row, a_inner, b, b_row, c, c_row, rows, cols, inner};
 }
 
+// Which of a block of keys the rows of a block of queries see.
+struct Seen {
+  size_t rows = 0;
+  size_t keys = 0;
+  bool diagonal = false;   // row i sees keys 0 to i only
+  bool windowed = false;   // and from `first_key` of the row on only
+  int64_t first_key0 = 0;  // of row 0; may be negative, and beyond the block
+
+  size_t first_key(size_t row) const {
+    const int64_t first = first_key0 + static_cast<int64_t>(row);
+    return static_cast<size_t>(std::clamp<int64_t>(first, 0, static_cast<int64_t>(keys)));
+  }
+  size_t last_key(size_t row) const { return diagonal ? std::min(keys, row + 1) : keys; }
+};
+
+// Scores, in units of log 2, are capped: c * tanh(s / c).
+HWY_INLINE void cap_scores(const AttentionArrays& w, const Seen& seen, double soft_cap) {
+  const FloatTag d;
+  const double cap = soft_cap * std::numbers::log2e;
+  const FloatVector high = hn::Set(d, static_cast<float>(cap));
+  const FloatVector inverse = hn::Set(d, static_cast<float>(1 / cap));
+  for (size_t i = 0; i < seen.rows; ++i) {
+    float* HWY_RESTRICT s = w.scores + i * kBlock;
+    for (size_t j = 0; j < seen.last_key(i); j += hn::Lanes(d)) {
+      const FloatVector x = hn::Mul(hn::Load(d, s + j), inverse);
+      hn::Store(hn::Mul(cpu::HWY_NAMESPACE::tanh(x), high), d, s + j);
+    }
+  }
+}
+
+// What a window hides becomes minus infinity, whose probability is 0.
+HWY_INLINE void hide_scores(const AttentionArrays& w, const Seen& seen) {
+  for (size_t i = 0; i < seen.rows; ++i)
+    std::fill_n(w.scores + i * kBlock, std::min(seen.first_key(i), seen.last_key(i)), -HUGE_VALF);
+}
+
 // Scores of a block become probabilities relative to the row's new maximum; the sums and the factor
-// that earlier sums and outputs need are updated. On the diagonal row i sees keys 0..i.
-void online_softmax(const AttentionArrays& w, size_t rows, size_t keys, bool diagonal, bool first) {
+// that earlier sums and outputs need are updated. A row that has seen no key yet has the maximum
+// minus infinity, and sums of 0.
+void online_softmax(const AttentionArrays& w, const Seen& block, bool first) {
+  const size_t rows = block.rows;
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   for (size_t i = 0; i < rows; ++i) {
     float* HWY_RESTRICT s = w.scores + i * kBlock;
-    const size_t seen = diagonal ? std::min(keys, i + 1) : keys;
+    const size_t seen = block.last_key(i);
     const size_t whole = seen / lanes * lanes;
     const auto tail = hn::FirstN(d, seen - whole);
     FloatVector top = hn::Set(d, -HUGE_VALF);
@@ -70,7 +109,8 @@ void online_softmax(const AttentionArrays& w, size_t rows, size_t keys, bool dia
       top = hn::Max(top, hn::IfThenElse(tail, hn::Load(d, s + whole), hn::Set(d, -HUGE_VALF)));
     float largest = hn::GetLane(hn::MaxOfLanes(d, top));
     if (!first) largest = std::max(largest, w.row_max[i]);
-    const FloatVector shift = hn::Set(d, largest);
+    const bool saw_none = block.windowed && largest == -HUGE_VALF;
+    const FloatVector shift = hn::Set(d, saw_none ? 0.0f : largest);
     FloatVector sum = hn::Zero(d);
     for (size_t j = 0; j < whole; j += lanes) {
       const FloatVector e = exp2(d, hn::Sub(hn::Load(d, s + j), shift));
@@ -84,7 +124,7 @@ void online_softmax(const AttentionArrays& w, size_t rows, size_t keys, bool dia
       sum = hn::Add(sum, e);
     }
     const float total = hn::GetLane(hn::SumOfLanes(d, sum));
-    w.rescale[i] = first ? 0.0f : w.row_max[i] - largest;
+    w.rescale[i] = first || saw_none ? 0.0f : w.row_max[i] - largest;
     w.row_max[i] = largest;
     w.row_sum[i] = first ? total : w.row_sum[i];
     w.block_sum[i] = total;
@@ -98,33 +138,46 @@ void online_softmax(const AttentionArrays& w, size_t rows, size_t keys, bool dia
   }
 }
 
-// scores -> P = exp2(score - log_sum), dscores (holding dP) -> P * (dP - delta). Zero past what a
-// row sees.
-void softmax_gradient(const AttentionArrays& w, size_t rows, size_t keys, bool diagonal) {
+// scores -> P = exp2(score - log_sum), dscores (holding dP) -> P * (dP - delta), times the slope of
+// the cap if there is one: 1 - (score / cap)². Zero past what a row sees.
+template <bool kCapped>
+void softmax_gradient(const AttentionArrays& w, const Seen& block, double soft_cap) {
+  const size_t rows = block.rows;
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
+  const FloatVector inverse = hn::Set(d, static_cast<float>(1 / (soft_cap * std::numbers::log2e)));
+  const auto sloped = [&](FloatVector score, FloatVector gradient) {
+    if constexpr (!kCapped) return gradient;
+    const FloatVector t = hn::Mul(score, inverse);
+    // What a window hides has an infinite score and the gradient 0.
+    const auto hidden = hn::Lt(score, hn::Set(d, -1e30f));
+    return hn::IfThenElse(hidden, hn::Zero(d),
+                          hn::Mul(gradient, hn::NegMulAdd(t, t, hn::Set(d, 1.0f))));
+  };
   for (size_t i = 0; i < rows; ++i) {
     float* HWY_RESTRICT s = w.scores + i * kBlock;
     float* HWY_RESTRICT ds = w.dscores + i * kBlock;
-    const size_t seen = diagonal ? std::min(keys, i + 1) : keys;
+    const size_t seen = block.last_key(i);
     const size_t whole = seen / lanes * lanes;
     const FloatVector log_sum = hn::Set(d, w.log_sum[i]), low = hn::Set(d, w.log_sum_low[i]);
     const FloatVector delta = hn::Set(d, w.delta[i]);
     size_t j = 0;
     for (; j < whole; j += lanes) {
-      const FloatVector p = exp2(d, hn::Sub(hn::Load(d, s + j), log_sum), low);
+      const FloatVector score = hn::Load(d, s + j);
+      const FloatVector p = exp2(d, hn::Sub(score, log_sum), low);
       hn::Store(p, d, s + j);
-      hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, ds + j), delta)), d, ds + j);
+      hn::Store(sloped(score, hn::Mul(p, hn::Sub(hn::Load(d, ds + j), delta))), d, ds + j);
     }
     if (whole < seen) {
       const auto tail = hn::FirstN(d, seen - whole);
-      const FloatVector p = exp2(d, hn::Sub(hn::Load(d, s + j), log_sum), low);
-      const FloatVector g = hn::Mul(p, hn::Sub(hn::Load(d, ds + j), delta));
+      const FloatVector score = hn::Load(d, s + j);
+      const FloatVector p = exp2(d, hn::Sub(score, log_sum), low);
+      const FloatVector g = sloped(score, hn::Mul(p, hn::Sub(hn::Load(d, ds + j), delta)));
       hn::Store(hn::IfThenElseZero(tail, p), d, s + j);
       hn::Store(hn::IfThenElseZero(tail, g), d, ds + j);
       j += lanes;
     }
-    if (!diagonal) continue;
+    if (!block.diagonal) continue;
     for (; j < kBlock; j += lanes) {
       hn::Store(hn::Zero(d), d, s + j);
       hn::Store(hn::Zero(d), d, ds + j);
@@ -136,43 +189,62 @@ HWY_INLINE size_t rows_in_block(const AttentionShape& shape, size_t block) {
   return std::min<size_t>(kBlock, static_cast<size_t>(shape.tokens) - block * kBlock);
 }
 
+// The first block of keys that the queries of block i see.
+HWY_INLINE size_t first_block(const AttentionShape& shape, size_t i) {
+  const int64_t first = static_cast<int64_t>(i * kBlock) - shape.window + 1;
+  return shape.window == 0 || first < 0 ? 0 : static_cast<size_t>(first) / kBlock;
+}
+
+HWY_INLINE Seen seen_of(const AttentionShape& shape, size_t i, size_t j) {
+  Seen seen;
+  seen.rows = rows_in_block(shape, i);
+  seen.keys = rows_in_block(shape, j);
+  seen.diagonal = shape.causal && i == j;
+  seen.first_key0 = static_cast<int64_t>((i - j) * kBlock) - shape.window + 1;
+  seen.windowed = shape.window != 0 && seen.first_key(seen.rows - 1) > 0;
+  return seen;
+}
+
 void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_head,
                   BlockRange queries, float* scratch) {
   const AttentionArrays w = attention_arrays(call.shape, false, scratch);
   const AttentionShape& shape = call.shape;
   const size_t dim = shape.head_dim, padded = w.padded, blocks = w.blocks;
+  const size_t value_dim = shape.value_dim, value_padded = w.value_padded;
   const size_t base = sequence * shape.tokens;
   size_t last = queries.first;
   while (last + queries.step < blocks) last += queries.step;
   const size_t needed = shape.causal ? last + 1 : blocks;
-  for (size_t j = 0; j < needed; ++j) {
+  for (size_t j = first_block(shape, queries.first); j < needed; ++j) {
     const size_t rows = rows_in_block(shape, j);
-    float* values = w.values + w.block_at(j);
-    pack_rows(call.k, base + j * kBlock, rows, kv_head * dim, dim, 1.0f, values, padded);
-    transpose_block(values, padded, rows, dim, w.keys_t + w.block_at(j), kBlock);
-    pack_rows(call.v, base + j * kBlock, rows, kv_head * dim, dim, 1.0f, values, padded);
+    pack_rows(call.k, base + j * kBlock, rows, kv_head * dim, dim, 1.0f, w.out, padded);
+    transpose_block(w.out, padded, rows, dim, w.keys_t + w.keys_at(j), kBlock);
+    pack_rows(call.v, base + j * kBlock, rows, kv_head * value_dim, value_dim, 1.0f,
+              w.values + w.values_at(j), value_padded);
   }
   const float scale = static_cast<float>(shape.scale) * kLog2e;
   for (size_t i = queries.first; i < blocks; i += queries.step) {
     const size_t rows = rows_in_block(shape, i), row0 = base + i * kBlock;
     for (int64_t head = kv_head * shape.group(); head < (kv_head + 1) * shape.group(); ++head) {
       pack_rows(call.q, row0, rows, head * dim, dim, scale, w.q, padded);
-      const size_t end = shape.causal ? i + 1 : blocks;
-      for (size_t j = 0; j < end; ++j) {
-        const size_t keys = rows_in_block(shape, j);
-        const bool diagonal = shape.causal && j == i, first = j == 0;
-        const Product scores = product(w.q, padded, 1, w.keys_t + w.block_at(j), kBlock, w.scores,
-                                       kBlock, rows, keys, dim);
-        Product values = product(w.scores, kBlock, 1, w.values + w.block_at(j), padded, w.out,
-                                 padded, rows, dim, keys);
+      const size_t end = shape.causal ? i + 1 : blocks, begin = first_block(shape, i);
+      for (size_t j = begin; j < end; ++j) {
+        const Seen seen = seen_of(shape, i, j);
+        const bool first = j == begin;
+        const Product scores = product(w.q, padded, 1, w.keys_t + w.keys_at(j), kBlock, w.scores,
+                                       kBlock, rows, seen.keys, dim);
+        Product values = product(w.scores, kBlock, 1, w.values + w.values_at(j), value_padded,
+                                 w.out, value_padded, rows, value_dim, seen.keys);
         values.start = first ? Start::zero : Start::scale;
         values.scale = w.rescale;
-        if (diagonal)
+        if (seen.diagonal)
           multiply<Mask::columns>(scores);
         else
           multiply<Mask::none>(scores);
-        online_softmax(w, rows, keys, diagonal, first);
-        if (diagonal)
+        if (shape.soft_cap != 0) cap_scores(w, seen, shape.soft_cap);
+        if (seen.windowed) hide_scores(w, seen);
+        online_softmax(w, seen, first);
+        if (seen.diagonal)
           multiply<Mask::inner_to>(values);
         else
           multiply<Mask::none>(values);
@@ -183,7 +255,8 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
                                   std::log(static_cast<double>(w.row_sum[r])));
         w.rescale[r] = 1.0f / w.row_sum[r];
       }
-      unpack_rows(w.out, padded, w.rescale, 1.0f, call.y, row0, rows, head * dim, dim);
+      unpack_rows(w.out, value_padded, w.rescale, 1.0f, call.y, row0, rows, head * value_dim,
+                  value_dim);
     }
   }
 }
@@ -192,17 +265,17 @@ void forward_task(const AttentionForward& call, int64_t sequence, int64_t kv_hea
 void load_queries(const AttentionBackward& call, size_t row0, size_t rows, size_t head,
                   const AttentionArrays& w) {
   const FloatTag d;
-  const size_t dim = call.shape.head_dim, padded = w.padded;
+  const size_t dim = call.shape.head_dim;
+  const size_t value_dim = call.shape.value_dim, value_padded = w.value_padded;
   const float scale = static_cast<float>(call.shape.scale) * kLog2e;
-  pack_rows(call.y, row0, rows, head * dim, dim, 1.0f, w.out, padded);
-  pack_rows(call.dy, row0, rows, head * dim, dim, 1.0f, w.dy, padded);
-  pack_rows(call.q, row0, rows, head * dim, dim, scale, w.q, padded);
+  pack_rows(call.y, row0, rows, head * value_dim, value_dim, 1.0f, w.out, value_padded);
+  pack_rows(call.dy, row0, rows, head * value_dim, value_dim, 1.0f, w.dy, value_padded);
+  pack_rows(call.q, row0, rows, head * dim, dim, scale, w.q, w.padded);
   const float* lse = static_cast<const float*>(call.lse.data) + row0 * call.lse.row_stride + head;
   for (size_t r = 0; r < rows; ++r) {
     FloatVector sum = hn::Zero(d);
-    for (size_t c = 0; c < padded; c += hn::Lanes(d))
-      sum =
-          hn::MulAdd(hn::Load(d, w.dy + r * padded + c), hn::Load(d, w.out + r * padded + c), sum);
+    for (size_t c = r * value_padded; c < (r + 1) * value_padded; c += hn::Lanes(d))
+      sum = hn::MulAdd(hn::Load(d, w.dy + c), hn::Load(d, w.out + c), sum);
     w.delta[r] = hn::GetLane(hn::SumOfLanes(d, sum));
     const double log_sum = lse[r * call.lse.row_stride] * std::numbers::log2e;
     w.log_sum[r] = static_cast<float>(log_sum);
@@ -215,44 +288,53 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
   const AttentionArrays w = attention_arrays(call.shape, true, scratch);
   const AttentionShape& shape = call.shape;
   const size_t dim = shape.head_dim, padded = w.padded, blocks = w.blocks;
-  const size_t base = task.sequence * shape.tokens, kv_col = task.kv_head * dim;
+  const size_t value_dim = shape.value_dim, value_padded = w.value_padded;
+  const size_t base = task.sequence * shape.tokens;
+  const size_t key_col = task.kv_head * dim, value_col = task.kv_head * value_dim;
   for (size_t j = task.keys.first; j < blocks; j += task.keys.step) {
-    const size_t rows = rows_in_block(shape, j), at = w.block_at(j);
-    pack_rows(call.v, base + j * kBlock, rows, kv_col, dim, 1.0f, w.keys + at, padded);
-    transpose_block(w.keys + at, padded, rows, dim, w.values_t + at, kBlock);
-    pack_rows(call.k, base + j * kBlock, rows, kv_col, dim, 1.0f, w.keys + at, padded);
+    const size_t rows = rows_in_block(shape, j), at = w.keys_at(j);
+    pack_rows(call.v, base + j * kBlock, rows, value_col, value_dim, 1.0f, w.out, value_padded);
+    transpose_block(w.out, value_padded, rows, value_dim, w.values_t + w.values_at(j), kBlock);
+    pack_rows(call.k, base + j * kBlock, rows, key_col, dim, 1.0f, w.keys + at, padded);
     transpose_block(w.keys + at, padded, rows, dim, w.keys_t + at, kBlock);
   }
   const size_t first_head = task.kv_head * shape.group();
   for (size_t head = first_head; head < first_head + shape.group(); ++head) {
     for (size_t i = task.queries.first; i < blocks; i += task.queries.step) {
       const size_t rows = rows_in_block(shape, i), row0 = base + i * kBlock;
-      const size_t end = shape.causal ? i + 1 : blocks;
-      if (task.keys.first >= static_cast<int64_t>(end)) continue;
+      const size_t end = shape.causal ? i + 1 : blocks, step = task.keys.step;
+      size_t begin = task.keys.first;
+      while (begin < first_block(shape, i)) begin += step;
+      if (begin >= end) continue;
       load_queries(call, row0, rows, head, w);
-      for (size_t j = task.keys.first; j < end; j += task.keys.step) {
-        const size_t keys = rows_in_block(shape, j), at = w.block_at(j);
-        const bool diagonal = shape.causal && j == i;
+      for (size_t j = begin; j < end; j += step) {
+        const Seen seen = seen_of(shape, i, j);
+        const size_t keys = seen.keys, at = w.keys_at(j), value_at = w.values_at(j);
         const Product s =
             product(w.q, padded, 1, w.keys_t + at, kBlock, w.scores, kBlock, rows, keys, dim);
-        const Product dp =
-            product(w.dy, padded, 1, w.values_t + at, kBlock, w.dscores, kBlock, rows, keys, dim);
-        if (diagonal) {
+        const Product dp = product(w.dy, value_padded, 1, w.values_t + value_at, kBlock, w.dscores,
+                                   kBlock, rows, keys, value_dim);
+        if (seen.diagonal) {
           multiply<Mask::columns>(s);
           multiply<Mask::columns>(dp);
         } else {
           multiply<Mask::none>(s);
           multiply<Mask::none>(dp);
         }
-        softmax_gradient(w, rows, keys, diagonal);
+        if (shape.soft_cap != 0) cap_scores(w, seen, shape.soft_cap);
+        if (seen.windowed) hide_scores(w, seen);
+        if (shape.soft_cap != 0)
+          softmax_gradient<true>(w, seen, shape.soft_cap);
+        else
+          softmax_gradient<false>(w, seen, 1);
         if (task.want_dkv) {
-          Product dv =
-              product(w.scores, 1, kBlock, w.dy, padded, w.dv + at, padded, keys, dim, rows);
+          Product dv = product(w.scores, 1, kBlock, w.dy, value_padded, w.dv + value_at,
+                               value_padded, keys, value_dim, rows);
           Product dk =
               product(w.dscores, 1, kBlock, w.q, padded, w.dk + at, padded, keys, dim, rows);
           const bool first = head == first_head && i == (shape.causal ? j : 0);
           dv.start = dk.start = first ? Start::zero : Start::add;
-          if (diagonal) {
+          if (seen.diagonal) {
             multiply<Mask::inner_from>(dv);
             multiply<Mask::inner_from>(dk);
           } else {
@@ -263,8 +345,8 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
         if (task.want_dq) {
           Product dq =
               product(w.dscores, kBlock, 1, w.keys + at, padded, w.out, padded, rows, dim, keys);
-          dq.start = j == 0 ? Start::zero : Start::add;
-          if (diagonal)
+          dq.start = j == begin ? Start::zero : Start::add;
+          if (seen.diagonal)
             multiply<Mask::inner_to>(dq);
           else
             multiply<Mask::none>(dq);
@@ -277,9 +359,10 @@ void backward_task(const AttentionBackward& call, const AttentionBackwardTask& t
   }
   if (!task.want_dkv) return;
   for (size_t j = task.keys.first; j < blocks; j += task.keys.step) {
-    const size_t rows = rows_in_block(shape, j), row0 = base + j * kBlock, at = w.block_at(j);
-    unpack_rows(w.dv + at, padded, nullptr, 1.0f, call.dv, row0, rows, kv_col, dim);
-    unpack_rows(w.dk + at, padded, nullptr, kLn2, call.dk, row0, rows, kv_col, dim);
+    const size_t rows = rows_in_block(shape, j), row0 = base + j * kBlock;
+    unpack_rows(w.dv + w.values_at(j), value_padded, nullptr, 1.0f, call.dv, row0, rows, value_col,
+                value_dim);
+    unpack_rows(w.dk + w.keys_at(j), padded, nullptr, kLn2, call.dk, row0, rows, key_col, dim);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers of any size are aligned and wholly writable; what cannot be had is an Error.
-#include "runtime/aligned_buffer.h"
+#include "base/aligned_buffer.h"
 
 #include <gtest/gtest.h>
 

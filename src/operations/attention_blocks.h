@@ -9,30 +9,22 @@
 #include <cstdint>
 
 #include "coda/tensor.h"
+#include "operations/attention.h"
 
 namespace coda::cpu {
 
 // Queries and keys of a block: a multiple of every row group of the products.
 inline constexpr int64_t kAttentionBlock = 96;
 
-struct AttentionShape {
-  int64_t sequences = 0;
-  int64_t tokens = 0;  // of one sequence
-  int64_t heads = 0;
-  int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  double scale = 1;
-  bool causal = true;
-
-  int64_t group() const { return heads / kv_heads; }
-  int64_t blocks() const { return (tokens + kAttentionBlock - 1) / kAttentionBlock; }
-};
+inline int64_t blocks_of(const AttentionShape& shape) {
+  return (shape.tokens + kAttentionBlock - 1) / kAttentionBlock;
+}
 
 struct AttentionForward {
   AttentionShape shape;
-  TensorView q, k, v;  // [sequences * tokens, heads or kv_heads * head_dim], f32 or bf16
-  TensorView y;        // as q
-  TensorView lse;      // f32 [sequences * tokens, heads]: log of the sum of exp(scale * score)
+  TensorView q, k, v;  // [sequences * tokens, heads of a row], f32, bf16 or f16
+  TensorView y;
+  TensorView lse;  // f32 [sequences * tokens, heads]: log of the sum of exp(score)
 };
 
 struct AttentionBackward {

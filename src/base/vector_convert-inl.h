@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions between vectors of float and 16-bit storage, to nearest with ties to even (Highway
-// 1.0.3 truncates): as in base/float16.h, bit for bit. Included once per instruction set, hence the
+// 1.0.3 truncates): as in coda/float16.h, bit for bit. Included once per instruction set, hence the
 // toggled guard.
-#if defined(CODA_CPU_VECTOR_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef CODA_CPU_VECTOR_CONVERT_INL_H_
-#undef CODA_CPU_VECTOR_CONVERT_INL_H_
+#if defined(CODA_BASE_VECTOR_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef CODA_BASE_VECTOR_CONVERT_INL_H_
+#undef CODA_BASE_VECTOR_CONVERT_INL_H_
 #else
-#define CODA_CPU_VECTOR_CONVERT_INL_H_
+#define CODA_BASE_VECTOR_CONVERT_INL_H_
 #endif
 
 #include <cstdint>
 
-#include "cpu/vector_math-inl.h"
+#include "base/vector_math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,37 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding is copying, so this is plain code; its gradient sorts the rows by id (counting sort,
 // stable) and then each id's sum is one thread's, column range by column range.
-#include "cpu/embedding.h"
+#include "operations/embedding.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "coda/error.h"
 #include "coda/float16.h"
 
-namespace coda::cpu {
+namespace coda {
 namespace {
 
 constexpr int64_t kColumns = 512;  // of one sum in flight: 2 KiB of the first-level cache
 constexpr int64_t kIds = 64;       // of one task
 
-void check(const OpaqueCall& call, const TensorDecl& decl, const DimValues& sizes,
-           PhysicalShape want, bool is_index) {
-  const PhysicalShape given = physical_shape(decl, sizes);
-  auto shape = [](PhysicalShape s) {
-    return "[" + std::to_string(s.rows) + ", " + std::to_string(s.cols) + "]";
-  };
-  require(decl.kind == TensorKind::dense && given.rows == want.rows && given.cols == want.cols,
-          call.function + ": '" + decl.name + "' is " + shape(given) + ", not " + shape(want));
-  const bool is_float =
-      decl.dtype == DType::f32 || decl.dtype == DType::bf16 || decl.dtype == DType::f16;
-  require(is_index ? decl.dtype == DType::i32 : is_float,
-          call.function + ": '" + decl.name + "' is " + std::string(name_of(decl.dtype)) +
-              (is_index ? "; it must be i32" : "; it must be f32, bf16 or f16"));
+// ids are tensor 1, both of the forward and of the backward.
+void check_types(const OperationCall& call) {
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    if (i == 1)
+      call.check_type(i, {DType::i32});
+    else
+      call.check_type(i, {DType::f32, DType::bf16, DType::f16});
+  }
 }
 
 int32_t id_of(const TensorView& ids, int64_t row) {
@@ -85,11 +81,11 @@ void store_row(const float* from, const TensorView& view, int64_t row, int64_t c
   }
 }
 
-class ForwardKernel : public Kernel {
+class ForwardKernel {
  public:
   explicit ForwardKernel(int threads) : threads_(threads) {}
 
-  void run(std::span<const TensorView> t) override {
+  void run(std::span<const TensorView> t) {
     const TensorView &table = t[0], &ids = t[1], &out = t[2];
     check_ids("embedding", ids, table.rows);
 #pragma omp parallel for num_threads(threads_) schedule(static)
@@ -112,12 +108,12 @@ class ForwardKernel : public Kernel {
   int threads_;
 };
 
-class BackwardKernel : public Kernel {
+class BackwardKernel {
  public:
   BackwardKernel(int64_t vocabulary, int64_t rows, int threads)
       : threads_(threads), starts_(vocabulary + 1), order_(rows) {}
 
-  void run(std::span<const TensorView> t) override {
+  void run(std::span<const TensorView> t) {
     const TensorView &gradient = t[0], &ids = t[1], &out = t.back();
     const TensorView* add_to = t.size() == 4 ? &t[2] : nullptr;
     check_ids("embedding_backward", ids, out.rows);
@@ -160,26 +156,19 @@ class BackwardKernel : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> prepare_embedding(const OpaqueCall& call,
-                                          std::span<const TensorDecl> tensors,
-                                          const DimValues& sizes, int threads) {
-  const PhysicalShape table = physical_shape(tensors[0], sizes);
-  const int64_t rows = physical_shape(tensors[1], sizes).rows;
-  check(call, tensors[0], sizes, table, false);
-  check(call, tensors[1], sizes, {rows, 1}, true);
-  check(call, tensors[2], sizes, {rows, table.cols}, false);
-  return std::make_unique<ForwardKernel>(threads);
+CpuKernel prepare_embedding(const OperationCall& call, int threads) {
+  check_types(call);
+  return [kernel = std::make_shared<ForwardKernel>(threads)](std::span<const TensorView> tensors) {
+    kernel->run(tensors);
+  };
 }
 
-std::unique_ptr<Kernel> prepare_embedding_backward(const OpaqueCall& call,
-                                                   std::span<const TensorDecl> tensors,
-                                                   const DimValues& sizes, int threads) {
-  const PhysicalShape table = physical_shape(tensors.back(), sizes);
-  const int64_t rows = physical_shape(tensors[1], sizes).rows;
-  check(call, tensors[0], sizes, {rows, table.cols}, false);
-  check(call, tensors[1], sizes, {rows, 1}, true);
-  for (size_t i = 2; i < tensors.size(); ++i) check(call, tensors[i], sizes, table, false);
-  return std::make_unique<BackwardKernel>(table.rows, rows, threads);
+CpuKernel prepare_embedding_backward(const OperationCall& call, int threads) {
+  check_types(call);
+  return [kernel = std::make_shared<BackwardKernel>(call.tensors.back().rows, call.tensors[1].rows,
+                                                    threads)](std::span<const TensorView> tensors) {
+    kernel->run(tensors);
+  };
 }
 
-}  // namespace coda::cpu
+}  // namespace coda

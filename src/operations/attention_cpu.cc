@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on the CPU: a call is divided among threads. A task is one sequence and key-value head,
+// or, if those are too few for the threads, some of its blocks; attention_blocks.h promises that
+// the division does not show in the result.
+#include "operations/attention.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "operations/attention_blocks.h"
+
+namespace coda {
+namespace cpu {
+namespace {
+
+// lse is tensor 4, both of the forward and of the backward.
+AttentionShape checked_shape(const OperationCall& call) {
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    if (i == 4)
+      call.check_type(i, {DType::f32});
+    else
+      call.check_type(i, {DType::f32, DType::bf16, DType::f16});
+  }
+  return attention_shape(call.settings, call.tensors[0].rows);
+}
+
+// One piece of scratch a thread, first touched by it.
+class Scratch {
+ public:
+  Scratch(size_t floats, int threads) : floats_(floats), buffer_(floats * threads * sizeof(float)) {
+#pragma omp parallel num_threads(threads)
+    for (int t = omp_get_thread_num(); t < threads; t += omp_get_num_threads())
+      std::memset(of(t), 0, floats_ * sizeof(float));
+  }
+  float* of(int thread) const { return buffer_.as<float>() + thread * floats_; }
+
+ private:
+  size_t floats_;
+  AlignedBuffer buffer_;
+};
+
+// Parts into which to divide each of `tasks` so that every thread has about four.
+int64_t parts_of(int64_t tasks, int64_t blocks, int threads) {
+  if (threads == 1 || tasks >= 4 * threads) return 1;
+  return std::min(blocks, (4 * threads + tasks - 1) / tasks);
+}
+
+class ForwardKernel {
+ public:
+  ForwardKernel(const AttentionShape& shape, int threads)
+      : threads_(threads), scratch_(attention_forward_scratch(shape), threads) {
+    call_.shape = shape;
+    parts_ = parts_of(shape.sequences * shape.kv_heads, blocks_of(shape), threads);
+  }
+
+  void run(std::span<const TensorView> t) {
+    call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = t[3], call_.lse = t[4];
+    const int64_t heads = call_.shape.kv_heads, tasks = call_.shape.sequences * heads * parts_;
+#pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
+    for (int64_t task = 0; task < tasks; ++task) {
+      const int64_t head = task / parts_;
+      attention_forward(call_, head / heads, head % heads, {task % parts_, parts_},
+                        scratch_.of(omp_get_thread_num()));
+    }
+  }
+
+ private:
+  AttentionForward call_;
+  int threads_;
+  int64_t parts_ = 1;
+  Scratch scratch_;
+};
+
+class BackwardKernel {
+ public:
+  BackwardKernel(const AttentionShape& shape, int threads)
+      : threads_(threads), scratch_(attention_backward_scratch(shape), threads) {
+    call_.shape = shape;
+    // One pass over a head's scores (5 products a block) needs a head a thread; two passes, one for
+    // dq and one for dk and dv (7 products), can divide it.
+    const int64_t heads = shape.sequences * shape.kv_heads;
+    const int64_t rounds = (heads + threads - 1) / threads;
+    const bool one_pass = blocks_of(shape) == 1 || 7 * heads >= 5 * rounds * threads;
+    const int64_t parts = one_pass ? 1 : parts_of(heads, blocks_of(shape), threads);
+    for (int64_t head = 0; head < heads; ++head) {
+      AttentionBackwardTask task{head / shape.kv_heads, head % shape.kv_heads, {}, {}, true, true};
+      if (one_pass) {
+        tasks_.push_back(task);
+        continue;
+      }
+      for (int64_t part = 0; part < parts; ++part) {
+        task.queries = {}, task.keys = {part, parts}, task.want_dq = false, task.want_dkv = true;
+        tasks_.push_back(task);
+        task.queries = {part, parts}, task.keys = {}, task.want_dq = true, task.want_dkv = false;
+        tasks_.push_back(task);
+      }
+    }
+  }
+
+  void run(std::span<const TensorView> t) {
+    call_.q = t[0], call_.k = t[1], call_.v = t[2], call_.y = t[3], call_.lse = t[4],
+    call_.dy = t[5];
+    call_.dq = t[6], call_.dk = t[7], call_.dv = t[8];
+#pragma omp parallel for num_threads(threads_) schedule(dynamic, 1)
+    for (const AttentionBackwardTask& task : tasks_)
+      attention_backward(call_, task, scratch_.of(omp_get_thread_num()));
+  }
+
+ private:
+  AttentionBackward call_;
+  int threads_;
+  std::vector<AttentionBackwardTask> tasks_;
+  Scratch scratch_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+CpuKernel prepare_attention(const OperationCall& call, int threads) {
+  return [kernel = std::make_shared<cpu::ForwardKernel>(cpu::checked_shape(call), threads)](
+             std::span<const TensorView> tensors) { kernel->run(tensors); };
+}
+
+CpuKernel prepare_attention_backward(const OperationCall& call, int threads) {
+  return [kernel = std::make_shared<cpu::BackwardKernel>(cpu::checked_shape(call), threads)](
+             std::span<const TensorView> tensors) { kernel->run(tensors); };
+}
+
+}  // namespace coda

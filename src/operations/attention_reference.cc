@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention's definition in float64. Naive on purpose: every kernel is held against it.
+#include <algorithm>
+#include <cmath>
+
+#include "operations/attention.h"
+
+namespace coda {
+namespace {
+
+// The tokens that row `row` sees.
+struct Seen {
+  int64_t first, last;  // [first, last)
+};
+
+Seen seen_by(const AttentionShape& a, int64_t row) {
+  const int64_t start = row / a.tokens * a.tokens;
+  if (!a.causal) return {start, start + a.tokens};
+  return {a.window == 0 ? start : std::max(start, row - a.window + 1), row + 1};
+}
+
+// A score and its derivative with respect to the product of query and key.
+struct Score {
+  double value, slope;
+};
+
+Score score_of(const AttentionShape& a, const Matrix& q, const Matrix& k, int64_t row, int64_t head,
+               int64_t key) {
+  double dot = 0;
+  for (int64_t d = 0; d < a.head_dim; ++d)
+    dot += q.at(row, head * a.head_dim + d) * k.at(key, head / a.group() * a.head_dim + d);
+  if (a.soft_cap == 0) return {dot * a.scale, a.scale};
+  const double t = std::tanh(dot * a.scale / a.soft_cap);
+  return {a.soft_cap * t, (1 - t * t) * a.scale};
+}
+
+}  // namespace
+
+void evaluate_attention(const OperationSettings& settings, const std::vector<Matrix>& in,
+                        std::vector<Matrix>& out) {
+  const AttentionShape a = attention_shape(settings, in[0].rows);
+  for (int64_t row = 0; row < in[0].rows; ++row) {
+    const Seen seen = seen_by(a, row);
+    for (int64_t head = 0; head < a.heads; ++head) {
+      std::vector<double> scores;
+      for (int64_t j = seen.first; j < seen.last; ++j)
+        scores.push_back(score_of(a, in[0], in[1], row, head, j).value);
+      const double top = *std::max_element(scores.begin(), scores.end());
+      double total = 0;
+      for (double& s : scores) total += s = std::exp(s - top);
+      out[1].at(row, head) = top + std::log(total);
+      for (int64_t d = 0; d < a.value_dim; ++d) {
+        double sum = 0;
+        for (int64_t j = seen.first; j < seen.last; ++j) {
+          sum += scores[static_cast<size_t>(j - seen.first)] *
+                 in[2].at(j, head / a.group() * a.value_dim + d);
+        }
+        out[0].at(row, head * a.value_dim + d) = sum / total;
+      }
+    }
+  }
+}
+
+// p = exp(s - lse); dv = pᵀ dy; ds = p (dy·v - dy·y) times the score's slope; dq = ds k; dk = dsᵀ
+// q.
+void evaluate_attention_backward(const OperationSettings& settings, const std::vector<Matrix>& in,
+                                 std::vector<Matrix>& out) {
+  const AttentionShape a = attention_shape(settings, in[0].rows);
+  for (int64_t row = 0; row < in[0].rows; ++row) {
+    const Seen seen = seen_by(a, row);
+    for (int64_t head = 0; head < a.heads; ++head) {
+      const int64_t q = head * a.head_dim, k = head / a.group() * a.head_dim;
+      const int64_t y = head * a.value_dim, v = head / a.group() * a.value_dim;
+      double dy_y = 0;
+      for (int64_t d = 0; d < a.value_dim; ++d) dy_y += in[5].at(row, y + d) * in[3].at(row, y + d);
+      for (int64_t j = seen.first; j < seen.last; ++j) {
+        const Score score = score_of(a, in[0], in[1], row, head, j);
+        const double p = std::exp(score.value - in[4].at(row, head));
+        double dy_v = 0;
+        for (int64_t d = 0; d < a.value_dim; ++d) {
+          dy_v += in[5].at(row, y + d) * in[2].at(j, v + d);
+          out[2].at(j, v + d) += p * in[5].at(row, y + d);
+        }
+        const double ds = p * (dy_v - dy_y) * score.slope;
+        for (int64_t d = 0; d < a.head_dim; ++d) {
+          out[0].at(row, q + d) += ds * in[1].at(j, k + d);
+          out[1].at(j, k + d) += ds * in[0].at(row, q + d);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace coda

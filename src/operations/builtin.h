@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations that every program has, one function an entry of the registry.
+#pragma once
+
+#include "coda/operation.h"
+
+namespace coda {
+
+// q [M, heads * head_dim], k [M, kv_heads * head_dim], v [M, kv_heads * head_dim] -> y as q, lse
+// fp32 [M, heads]: the log of each row's sum of exp(score). Rows are sequences of `sequence` rows,
+// one after another; query head h reads key-value head h / (heads / kv_heads).
+Operation attention_operation();
+// q, k, v, y, lse, dy -> dq, dk, dv.
+Operation attention_backward_operation();
+
+// table [V, D], ids [M, 1] -> [M, D].
+Operation embedding_operation();
+// drows [M, D], ids [M, 1], and perhaps what it is added to -> dtable [rows, D].
+Operation embedding_backward_operation();
+
+}  // namespace coda

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embedding's kernels for a GPU: a few lines of CUDA that name types and call device/embedding.cuh.
+#include "operations/embedding.h"
+#include "operations/gpu_text.h"
+
+namespace coda {
+namespace {
+
+// device/embedding.cuh has the same.
+constexpr uint32_t kThreads = 256;
+constexpr int64_t kColumns = 8;  // of a thread
+constexpr int64_t kPieces = 4;
+constexpr int64_t kGradientRows = 256;
+constexpr int64_t kGradientColumns = 256;
+constexpr int64_t kMostTokens = int64_t{1} << 24;
+
+constexpr const char* kCode =
+    "#include \"device/embedding.cuh\"\n\nusing namespace coda::device;\n";
+
+void check_ids(const OperationCall& call) {
+  const OperationTensor& ids = call.tensors[1];
+  call.check_type(1, {DType::i32});
+  call.check(ids.rows == 1 || ids.row_stride == 1, "'" + ids.name + "' lie " +
+                                                       std::to_string(ids.row_stride) +
+                                                       " apart; they must lie side by side");
+}
+
+}  // namespace
+
+std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
+  check_ids(call);
+  const OperationTensor &table = call.tensors[0], &out = call.tensors[2];
+  const int64_t pieces = out.rows * ceil_div(out.cols, kColumns);
+  call.check(pieces < int64_t{1} << 32, std::to_string(out.rows) + " tokens of " +
+                                            std::to_string(out.cols) +
+                                            " columns are too many for one launch; look up fewer");
+  return {{.name = "embedding",
+           .code = kCode,
+           .body = "  embedding_forward<" + stored_name(call, 0) + ", " + stored_name(call, 2) +
+                   ">(n(0), n(1), n(2), MatrixRows{p(0), n(3)}, p(1), MatrixRows{p(2), n(4)});\n",
+           .numbers = {static_cast<uint32_t>(out.cols), static_cast<uint32_t>(table.rows),
+                       static_cast<uint32_t>(out.rows), row_stride(call, 0), row_stride(call, 2)},
+           .grid = ceil_div(pieces, kThreads * kPieces),
+           .threads = kThreads}};
+}
+
+std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
+  check_ids(call);
+  const bool adds = call.operands == 3;
+  const size_t out = call.tensors.size() - 1;
+  const size_t added = adds ? 2 : out;
+  const OperationTensor &rows = call.tensors[0], &table = call.tensors[out];
+  const uint32_t column_blocks = ceil_div(table.cols, kGradientColumns);
+  call.check(rows.rows <= kMostTokens,
+             std::to_string(rows.rows) + " tokens are more than a kernel counts to (" +
+                 std::to_string(kMostTokens) + "); run it on fewer and add up");
+  const std::string p_out = std::to_string(out), p_added = std::to_string(added);
+  return {{.name = "embedding_backward",
+           .code = kCode,
+           .body = "  __shared__ TokenMatches matches;\n  embedding_backward<" +
+                   stored_name(call, 0) + ", " + stored_name(call, added) + ", " +
+                   stored_name(call, out) + ", " + (adds ? "true" : "false") +
+                   ">(matches, n(0), n(1), n(2), n(3),\n      MatrixRows{p(0), n(4)}, p(1), "
+                   "MatrixRows{p(" +
+                   p_added + "), n(5)}, MatrixRows{p(" + p_out + "), n(6)});\n",
+           .numbers = {static_cast<uint32_t>(table.cols), static_cast<uint32_t>(table.rows),
+                       static_cast<uint32_t>(rows.rows), column_blocks, row_stride(call, 0),
+                       row_stride(call, added), row_stride(call, out)},
+           .grid = ceil_div(table.rows, kGradientRows) * column_blocks,
+           .threads = kThreads}};
+}
+
+}  // namespace coda

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table of operations: those of this folder, then what programs register. Entries stay
+// where they are, so that nodes of graphs point to them.
+#include <algorithm>
+#include <cctype>
+#include <deque>
+#include <mutex>
+
+#include "base/nearest_name.h"
+#include "coda/error.h"
+#include "coda/operation.h"
+#include "ir/check.h"
+#include "operations/builtin.h"
+
+namespace coda {
+namespace {
+
+std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+
+struct Registry {
+  std::mutex mutex;
+  std::deque<Operation> operations{attention_operation(), attention_backward_operation(),
+                                   embedding_operation(), embedding_backward_operation()};
+
+  const Operation* find(std::string_view name) const {
+    const auto found = std::find_if(operations.begin(), operations.end(),
+                                    [&](const Operation& o) { return o.name == name; });
+    return found == operations.end() ? nullptr : &*found;
+  }
+};
+
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+
+bool is_identifier(std::string_view name) {
+  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  return !name.empty() && (letter(name[0]) || name[0] == '_') &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return letter(c) || c == '_' || (c >= '0' && c <= '9'); });
+}
+
+}  // namespace
+
+const Operation& register_operation(Operation operation) {
+  const std::string what = "register_operation(" + quoted(operation.name) + "): ";
+  require(is_identifier(operation.name), what + "the name must be an identifier");
+  require(operation.results != nullptr, what + "results, the shapes rule, is missing");
+  require(operation.evaluate != nullptr, what + "evaluate, the value in float64, is missing");
+  require(operation.gpu == nullptr || operation.gpu_function == nullptr,
+          what + "gpu and gpu_function are two ways to the same; give one");
+  Registry& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  require(all.find(operation.name) == nullptr, what + "there is an operation of that name");
+  all.operations.push_back(std::move(operation));
+  return all.operations.back();
+}
+
+const Operation& find_operation(std::string_view name) {
+  Registry& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  if (const Operation* found = all.find(name)) return *found;
+  std::vector<std::string> known;
+  for (const Operation& o : all.operations) known.push_back(o.name);
+  throw Error("no operation " + quoted(name) + " is registered" + nearest_name(name, known));
+}
+
+std::vector<Value> opaque_call(std::string_view name, const std::vector<Value>& operands,
+                               const std::map<std::string, double>& attributes,
+                               const std::map<std::string, Dim>& sizes, Where where) {
+  const std::string op(name);
+  const auto problem = [&](const std::string& what) { fail(op.c_str(), operands, what, where); };
+  std::vector<OperationResult> results;
+  std::vector<Shape> shapes;
+  Node node;
+  try {
+    const Operation* const found = node.operation = &find_operation(name);
+    const size_t declared = found->operands.size();
+    const bool adds = found->can_add && operands.size() == declared + 1;
+    require(
+        operands.size() == declared || adds,
+        "takes " + std::to_string(declared) + " operands, not " + std::to_string(operands.size()));
+    require(!operands.empty(), "an operation has operands");
+    for (const Value& v : operands) {
+      require(v.graph != nullptr && v.graph == operands[0].graph,
+              "the operands must be values of one graph");
+      shapes.push_back(v.shape());
+    }
+    if (adds) shapes.pop_back();
+    results = found->results(checked_settings(*found, attributes, sizes), shapes);
+    require(!results.empty(), "has no results");
+    require(!adds || (results.size() == 1 && operands.back().shape() == results[0].shape),
+            "what the result is added to must have its shape, " + results[0].shape.text());
+  } catch (const Error& error) {
+    problem(error.what());
+  }
+  Graph& graph = *operands[0].graph;
+  node.op = Op::opaque;
+  node.name = op;
+  for (const Value& v : operands) node.operands.push_back(v.id);
+  for (const auto& [attribute, value] : attributes) {
+    // Calls that differ in a default that was written down are one call.
+    if (node.operation->attributes.at(attribute) != value) node.attributes[attribute] = value;
+  }
+  node.sizes = sizes;
+  for (const OperationResult& r : results) {
+    node.results.push_back(r.shape);
+    node.result_is_fp32.push_back(r.fp32);
+  }
+  const int call = graph.intern(std::move(node));
+  std::vector<Value> values;
+  for (size_t i = 0; i < results.size(); ++i) {
+    Node result;
+    result.op = Op::result;
+    result.shape = results[i].shape;
+    result.operands = {call};
+    result.which = static_cast<int>(i);
+    values.push_back(graph.value(graph.intern(std::move(result))));
+  }
+  return values;
+}
+
+}  // namespace coda

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that operations give as CUDA text: attention's and those of an operation that the
+// library does not have. Compiled for the CPU they give what the definition in float64 gives;
+// NVRTC compiles them for sm_90a.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+
+#include "base/relative_error.h"
+#include "hopper/host_run.h"
+#include "hopper/nvrtc.h"
+#include "hopper/operation_launches.h"
+#include "operations/causal_convolution.h"
+#include "runtime/operation_call.h"
+
+namespace coda::hopper {
+namespace {
+
+using Numbers = std::map<std::string, std::vector<double>>;
+
+struct Tensor {
+  std::string name;
+  int64_t rows, cols;
+  DType type;
+  TensorDecl decl() const { return {name, {rows, cols}, type, TensorKind::dense, 1}; }
+};
+
+std::vector<KernelLaunch> launches_of(const OpaqueCall& call, const std::vector<Tensor>& tensors,
+                                      int64_t gap = 0) {
+  std::vector<TensorDecl> decls;
+  LowerOptions options;
+  for (const Tensor& t : tensors) {
+    decls.push_back(t.decl());
+    options.row_strides.push_back(t.cols == 1 ? 1 : t.cols + gap);
+  }
+  return lower_call(call, decls, {}, options);
+}
+
+// Runs the call's kernels on the host and its definition in float64 from the same rounded values,
+// compares the results, and leaves those of the definition in `numbers`.
+void expect_right(const OpaqueCall& call, const std::vector<Tensor>& tensors, Numbers& numbers,
+                  double tolerance) {
+  std::vector<HostTensor> memory;
+  std::vector<void*> addresses;
+  std::vector<std::vector<double>> exact;
+  std::vector<TensorView> views;
+  std::vector<TensorDecl> decls;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    memory.emplace_back(t.decl(), DimValues{}, 3);
+    if (i < call.inputs.size()) memory.back().fill(numbers.at(t.name));
+    addresses.push_back(memory.back().data());
+    exact.push_back(i < call.inputs.size() ? memory.back().values()
+                                           : std::vector<double>(t.rows * t.cols));
+    decls.push_back(t.decl());
+    decls.back().dtype = DType::f64;
+  }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    views.push_back(dense_view(exact[i].data(), DType::f64, tensors[i].rows, tensors[i].cols));
+  for (const KernelLaunch& launch : launches_of(call, tensors, 3))
+    HostKernel(launch).run(addresses);
+  prepare_reference_call(call, decls, {})->run(views);
+  for (size_t i = call.inputs.size(); i < tensors.size(); ++i) {
+    memory[i].check_guards();
+    EXPECT_LT(relative_error(memory[i].values(), exact[i]), tolerance)
+        << call.function << ": " << tensors[i].name;
+    numbers[tensors[i].name] = exact[i];
+  }
+}
+
+std::vector<double> random_values(int64_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(count);
+  for (double& v : values) v = normal(random);
+  return values;
+}
+
+struct AttentionCase {
+  int64_t sequences, tokens, heads, kv_heads, head_dim, value_dim;
+  bool causal;
+  int64_t window;
+  double soft_cap;
+  DType type = DType::f32;
+
+  std::vector<Tensor> tensors(bool backward) const {
+    const int64_t rows = sequences * tokens;
+    const Tensor q{"q", rows, heads * head_dim, type}, k{"k", rows, kv_heads * head_dim, type},
+        v{"v", rows, kv_heads * value_dim, type}, y{"y", rows, heads * value_dim, type},
+        lse{"lse", rows, heads, DType::f32};
+    if (!backward) return {q, k, v, y, lse};
+    const auto gradient = [](Tensor t) {
+      t.name = "d" + t.name;
+      return t;
+    };
+    return {q, k, v, y, lse, gradient(y), gradient(q), gradient(k), gradient(v)};
+  }
+  OpaqueCall call(bool backward) const {
+    OpaqueCall call{backward ? "attention_backward" : "attention",
+                    {{"heads", heads},
+                     {"kv_heads", kv_heads},
+                     {"head_dim", head_dim},
+                     {"value_dim", value_dim},
+                     {"scale", 0.3},
+                     {"causal", causal},
+                     {"window", window},
+                     {"soft_cap", soft_cap}},
+                    {{"sequence", tokens}},
+                    {},
+                    {}};
+    for (const Tensor& t : tensors(backward))
+      (call.inputs.size() < (backward ? 6U : 3U) ? call.inputs : call.outputs).push_back(t.name);
+    return call;
+  }
+};
+
+const AttentionCase kAttention[] = {
+    {2, 5, 2, 2, 16, 16, true, 0, 0},    {1, 7, 4, 2, 16, 24, false, 0, 0},
+    {2, 9, 2, 1, 40, 16, true, 3, 0},    {1, 8, 2, 1, 64, 64, true, 1, 0.7},
+    {1, 6, 2, 2, 128, 33, true, 50, 20}, {1, 6, 2, 2, 16, 16, false, 0, 1.5},
+};
+
+TEST(Operations, AttentionsKernelsGiveWhatTheDefinitionGives) {
+  for (const AttentionCase& c : kAttention) {
+    Numbers numbers;
+    uint64_t seed = 1;
+    for (const Tensor& t : c.tensors(true))
+      numbers[t.name] = random_values(t.rows * t.cols, seed++);
+    expect_right(c.call(false), c.tensors(false), numbers, 2e-6);
+    expect_right(c.call(true), c.tensors(true), numbers, 2e-5);
+  }
+  AttentionCase half = kAttention[2];
+  for (DType type : {DType::bf16, DType::f16}) {
+    half.type = type;
+    Numbers numbers;
+    for (const Tensor& t : half.tensors(false))
+      numbers[t.name] = random_values(t.rows * t.cols, static_cast<uint64_t>(t.cols));
+    expect_right(half.call(false), half.tensors(false), numbers, type == DType::bf16 ? 4e-3 : 5e-4);
+  }
+}
+
+OpaqueCall convolution() {
+  testing::register_causal_convolution();
+  return {"causal_convolution", {{"reversed", 1}}, {{"sequence", 7}}, {"x", "w"}, {"y"}};
+}
+
+TEST(Operations, ARegisteredOperationsKernelGivesWhatItsDefinitionGives) {
+  for (DType type : {DType::f32, DType::bf16}) {
+    Numbers numbers{{"x", random_values(21 * 10, 1)}, {"w", random_values(4 * 10, 2)}};
+    expect_right(convolution(), {{"x", 21, 10, type}, {"w", 4, 10, type}, {"y", 21, 10, type}},
+                 numbers, type == DType::f32 ? 1e-6 : 4e-3);
+  }
+}
+
+TEST(Operations, KernelsCompileForTheGpu) {
+  std::set<std::string> texts;
+  const auto add = [&](const OpaqueCall& call, const std::vector<Tensor>& tensors) {
+    for (const KernelLaunch& launch : launches_of(call, tensors)) texts.insert(launch.source);
+  };
+  int turn = 0;
+  for (AttentionCase c : kAttention) {
+    c.type = turn++ % 2 == 0 ? DType::bf16 : DType::f16;
+    add(c.call(false), c.tensors(false));
+    add(c.call(true), c.tensors(true));
+  }
+  for (DType type : {DType::f32, DType::bf16})
+    add(convolution(), {{"x", 21, 10, type}, {"w", 4, 10, type}, {"y", 21, 10, type}});
+  expect_no_defects(texts);
+}
+
+TEST(Operations, WorkThatIsAFunctionHasNoText) {
+  testing::register_causal_convolution();
+  const OpaqueCall call{
+      "causal_convolution_weights", {}, {{"sequence", 7}, {"width", 2}}, {"x", "dy"}, {"dw"}};
+  try {
+    launches_of(call,
+                {{"x", 21, 10, DType::f32}, {"dy", 21, 10, DType::f32}, {"dw", 2, 10, DType::f32}});
+    ADD_FAILURE() << "lowered";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("is a function, not text"));
+  }
+}
+
+}  // namespace
+}  // namespace coda::hopper

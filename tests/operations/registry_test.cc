@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registering operations and calling them: what is refused, with which words; equal calls are one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "coda/builders.h"
+#include "coda/error.h"
+#include "ir/evaluate_graph.h"
+#include "operations/causal_convolution.h"
+
+namespace coda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+class Operations : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::register_causal_convolution(); }
+
+  Graph g;
+  Value x = g.input("x", {"M", 8});
+  Value w = g.parameter("w", {3, 8});
+  const std::map<std::string, Dim> sequence{{"sequence", "T"}};
+};
+
+TEST_F(Operations, WhatACallGetsWrongIsSaidWithTheNearestNameAndTheCallersLine) {
+  const auto call = [&](const std::string& name, const std::vector<Value>& operands,
+                        const std::map<std::string, double>& attributes,
+                        const std::map<std::string, Dim>& sizes) {
+    return message_of([&] { opaque_call(name, operands, attributes, sizes); });
+  };
+  EXPECT_EQ(call("causal_convolution", {x, w}, {}, sequence), "accepted");
+  EXPECT_THAT(call("causal_convolutoin", {x, w}, {}, sequence),
+              HasSubstr("the nearest known name is \"causal_convolution\""));
+  EXPECT_THAT(call("causal_convolution", {x, w}, {{"revresed", 1}}, sequence),
+              AllOf(HasSubstr("causal_convolution(x: [M, 8], w: [3, 8]): attribute \"revresed\" is "
+                              "not known; the nearest known name is \"reversed\""),
+                    HasSubstr("registry_test.cc:")));
+  EXPECT_THAT(call("causal_convolution", {x, w}, {}, {{"sequence", "T"}, {"seqence", 4}}),
+              HasSubstr("size \"seqence\" is not known; the nearest known name is \"sequence\""));
+  EXPECT_THAT(call("causal_convolution", {x, w}, {}, {}),
+              HasSubstr("size \"sequence\" is missing"));
+  EXPECT_THAT(call("attention", {x, x, x}, {{"heads", 2}}, sequence), HasSubstr("is missing"));
+  EXPECT_THAT(call("causal_convolution", {x}, {}, sequence), HasSubstr("takes 2 operands, not 1"));
+  EXPECT_THAT(call("causal_convolution", {x, g.input("v", {3, 9})}, {}, sequence),
+              HasSubstr("x and w must have as many columns"));
+  EXPECT_THAT(call("embedding", {x, x}, {{"rows", 3}}, {}),
+              HasSubstr("attribute \"rows\" is not known; there is none"));
+  Graph other;
+  EXPECT_THAT(call("causal_convolution", {x, other.input("w", {3, 8})}, {}, sequence),
+              HasSubstr("values of one graph"));
+}
+
+TEST_F(Operations, AttentionSaysWhatDoesNotFit) {
+  const Value q = g.input("q", {"M", 64}), k = g.input("k", {"M", 32});
+  const auto call = [&](const AttentionOptions& options) {
+    return message_of([&] { attention(q, k, k, options); });
+  };
+  AttentionOptions good;
+  good.heads = 4, good.kv_heads = 2, good.head_dim = 16, good.sequence = "T";
+  EXPECT_EQ(call(good), "accepted");
+  const auto with = [&](auto change) {
+    AttentionOptions options = good;
+    change(options);
+    return call(options);
+  };
+  EXPECT_THAT(with([](auto& o) { o.kv_heads = 3; }),
+              AllOf(HasSubstr("4 heads are no multiple of 3"), HasSubstr("registry_test.cc:")));
+  EXPECT_THAT(with([](auto& o) { o.head_dim = 8; }), HasSubstr("q must be [M, 32], not [M, 64]"));
+  EXPECT_THAT(with([](auto& o) { o.value_dim = 8; }), HasSubstr("v must be [M, 16], not [M, 32]"));
+  EXPECT_THAT(with([](auto& o) { o.window = 8, o.causal = false; }), HasSubstr("causal"));
+  EXPECT_THAT(with([](auto& o) { o.window = -1; }), HasSubstr("\"window\" must be a whole number"));
+  EXPECT_THAT(with([](auto& o) { o.soft_cap = -1; }), HasSubstr("soft_cap must be positive"));
+}
+
+TEST_F(Operations, CallsThatMeanTheSameAreOneNode) {
+  const auto call = [&](const std::map<std::string, double>& attributes) {
+    return opaque_call("causal_convolution", {x, w}, attributes, sequence)[0];
+  };
+  EXPECT_EQ(call({}).id, call({{"reversed", 0}}).id);
+  EXPECT_NE(call({}).id, call({{"reversed", 1}}).id);
+}
+
+TEST_F(Operations, AnIncompleteOrSecondEntryIsRefused) {
+  const auto with = [](const std::function<void(Operation&)>& change) {
+    Operation o = testing::causal_convolution();
+    o.name = "another";
+    change(o);
+    return message_of([&] { register_operation(std::move(o)); });
+  };
+  EXPECT_THAT(with([](Operation& o) { o.name = "attention"; }),
+              HasSubstr("there is an operation of that name"));
+  EXPECT_THAT(with([](Operation& o) { o.name = "two words"; }), HasSubstr("identifier"));
+  EXPECT_THAT(with([](Operation& o) { o.results = nullptr; }), HasSubstr("results"));
+  EXPECT_THAT(with([](Operation& o) { o.evaluate = nullptr; }), HasSubstr("evaluate"));
+  EXPECT_THAT(with([](Operation& o) {
+                o.gpu_function = [](const OperationCall&) { return GpuFunction(); };
+              }),
+              HasSubstr("give one"));
+}
+
+// y[t] = w[0] x[t] + w[1] x[t - 1] + w[2] x[t - 2] inside each sequence of 4.
+TEST_F(Operations, TheReferenceEvaluatesARegisteredOperation) {
+  const Value y = opaque_call("causal_convolution", {x, w}, {}, {{"sequence", 4}})[0];
+  std::vector<double> xs(8 * 8), ws(3 * 8);
+  for (size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<double>(i);
+  for (size_t i = 0; i < ws.size(); ++i) ws[i] = i < 8 ? 1 : i < 16 ? 10 : 100;
+  const Matrix out = evaluate(g, {y.id}, {{"x", xs}, {"w", ws}}, {{"M", 8}})[0];
+  EXPECT_EQ(out.at(0, 3), 3);
+  EXPECT_EQ(out.at(1, 3), 11 + 10 * 3);
+  EXPECT_EQ(out.at(3, 3), 27 + 10 * 19 + 100 * 11);
+  EXPECT_EQ(out.at(4, 3), 35);
+}
+
+}  // namespace
+}  // namespace coda
