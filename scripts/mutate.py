@@ -128,7 +128,8 @@ class Scratch:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, copy)
         for copy in self.source.rglob("*"):
-            if copy.is_file() and copy.relative_to(self.source) not in wanted:
+            name = copy.relative_to(self.source)
+            if copy.is_file() and name not in wanted and name.parts[0] != ".venv":
                 copy.unlink()
         venv = self.source / ".venv"
         if (ROOT / ".venv").exists() and not venv.is_symlink():
