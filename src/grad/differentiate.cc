@@ -195,12 +195,9 @@ class Reverse {
     const Value index = value(n.operands[1]);
     const Node& given = graph_.node(index.id);
     if (given.op == Op::input && given.dtype == DType::i32) {
-      OpaqueDescription scatter;
-      scatter.function = "embedding_backward";
-      scatter.operands = {g, index};
-      scatter.results = {table.shape()};
-      scatter.result_types = {DType::bf16};
-      return contribute(table.id, opaque(scatter)[0]);
+      const Dim rows = table.shape().rows;
+      return contribute(table.id,
+                        opaque_call("embedding_backward", {g, index}, {}, {{"rows", rows}})[0]);
     }
     const Value picked = equal(graph_.column_index(table.shape().rows), index);
     contribute(table.id, matmul({{picked, g, {true, false}}}));

@@ -27,7 +27,7 @@ Value layer(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value
   const Value qkv = conv(m, name + "attn.c_attn", norm(m, c, name + "ln_1", x), d, 3 * d);
   const Value y =
       attention(slice_columns(qkv, 0, d), slice_columns(qkv, d, d), slice_columns(qkv, 2 * d, d),
-                {c.heads, c.heads, d / c.heads, "T", true});
+                {.heads = c.heads, .kv_heads = c.heads, .head_dim = d / c.heads, .sequence = "T"});
   x = x + conv(m, name + "attn.c_proj", y, d, d, residual);
   const Value a = gelu_tanh(conv(m, name + "mlp.c_fc", norm(m, c, name + "ln_2", x), d, c.mlp));
   return x + conv(m, name + "mlp.c_proj", a, c.mlp, d, residual);

@@ -28,9 +28,9 @@ Value layer(ModelBuilder& m, const LlamaConfig& c, const RopeTables& tables,
   const Value q = linear(h, weight(attn + "q_proj", heads_width, c.hidden));
   const Value k = linear(h, weight(attn + "k_proj", kv_width, c.hidden));
   const Value v = linear(h, weight(attn + "v_proj", kv_width, c.hidden));
-  const Value y =
-      attention(rope(q, tables, c.heads, c.head_dim), rope(k, tables, c.kv_heads, c.head_dim), v,
-                {c.heads, c.kv_heads, c.head_dim, "T", true});
+  const Value y = attention(
+      rope(q, tables, c.heads, c.head_dim), rope(k, tables, c.kv_heads, c.head_dim), v,
+      {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .sequence = "T"});
   x = x + linear(y, weight(attn + "o_proj", c.hidden, heads_width));
 
   const Value g = norm("post_attention_layernorm", x);

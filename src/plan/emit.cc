@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
-#include "coda/operation.h"
+#include "ir/calls.h"
 #include "plan/program_writer.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
@@ -250,9 +250,9 @@ class Emission {
       const int id = joint_.graph->intern(std::move(result));
       call.outputs.push_back(names_.opaque_result(id));
       const GradientRequest* gradient = names_.gradient_of(id);
-      const bool adds = gradient != nullptr && gradient->accumulate && n.operation->can_add &&
-                        call.inputs.size() == n.operation->operands.size();
-      if (adds) call.inputs.push_back(call.outputs.back());
+      const bool accumulates =
+          gradient != nullptr && gradient->accumulate && can_add(n) && !adds(n);
+      if (accumulates) call.inputs.push_back(call.outputs.back());
     }
     PlanStep step;
     step.role = StepRole::opaque;

@@ -2,7 +2,7 @@
 #include "plan/names.h"
 
 #include "coda/error.h"
-#include "coda/operation.h"
+#include "ir/calls.h"
 #include "plan/through_memory.h"
 
 namespace coda {
@@ -16,11 +16,6 @@ std::string word(const Dim& dim) {
     if (plain || (!word.empty() && word.back() != '_')) word += plain ? c : '_';
   }
   return word;
-}
-
-// A call that adds its result to its last operand.
-bool adds(const Node& call) {
-  return call.op == Op::opaque && call.operands.size() > call.operation->operands.size();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "ir/calls.h"
 #include "ir/rebuild.h"
 #include "plan/partition.h"
 
@@ -118,7 +119,7 @@ class Layout {
     n.name = kStoredCall;
     n.operands = {v.id};
     n.results = {v.shape()};
-    n.result_types = {DType::bf16};
+    n.result_is_fp32 = {false};
     const Value handle = intern(std::move(n));
     Node result;
     result.op = Op::result;
@@ -205,10 +206,10 @@ class Layout {
                          : unit             ? whole(operand, n.op == Op::opaque)
                                             : tile(operand));
     }
-    // What is scattered into is spent: a gradient of the caller's may be added there before.
-    const bool scatters = n.name == "embedding_backward" && n.operands.size() == 3;
-    if (scatters && (uses_[static_cast<size_t>(n.operands[2])] > 1 || !is_written(operands[2])))
-      operands[2] = copy(tile(n.operands[2]));
+    // What is added to is spent: a gradient of the caller's may be added there before.
+    if (adds(n) &&
+        (uses_[static_cast<size_t>(n.operands.back())] > 1 || !is_written(operands.back())))
+      operands.back() = copy(tile(n.operands.back()));
     return over(n, operands);
   }
 

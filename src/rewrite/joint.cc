@@ -6,6 +6,7 @@
 
 #include "coda/error.h"
 #include "grad/differentiate.h"
+#include "ir/calls.h"
 #include "ir/rebuild.h"
 #include "ir/verify_graph.h"
 #include "rewrite/defer.h"
@@ -55,10 +56,10 @@ int claim(Graph& graph, int id, std::set<int>& claimed) {
   return id;
 }
 
-// A scatter adds to what a tensor holds; other calls write over it.
+// Some calls add to what a tensor holds; others write over it.
 bool is_result_that_adds_nothing(const Graph& graph, int id) {
   const Node& n = graph.node(id);
-  return n.op == Op::result && graph.node(n.operands[0]).name != "embedding_backward";
+  return n.op == Op::result && !can_add(graph.node(n.operands[0]));
 }
 
 // A call writes all of its results, read or not: each is a node.

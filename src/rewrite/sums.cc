@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "coda/operation.h"
+#include "ir/calls.h"
 #include "ir/rebuild.h"
 #include "rewrite/form.h"
 
@@ -279,9 +279,7 @@ class Sums {
     for (size_t i = 0; i < terms.size() && terms.size() > 1; ++i) {
       if (node(terms[i]).op != Op::result) continue;
       Node call = node(operand(terms[i], 0));
-      const bool can_add =
-          call.operation->can_add && call.operands.size() == call.operation->operands.size();
-      if (!can_add) continue;
+      if (!can_add(call) || adds(call)) continue;
       std::vector<Value> rest = terms;
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
       const Value sum = total(rest);
