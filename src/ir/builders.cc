@@ -66,9 +66,10 @@ CrossEntropy cross_entropy(Value logits, Value targets, const CrossEntropyOption
   const Value counts =
       sub(graph.constant(1),
           equal(targets, graph.constant(static_cast<double>(options.ignore_index))), where);
+  const Value of_target = select_column(logits, targets, where);
   const Value lse = row_logsumexp(logits, where);
   // -log p[j] = lse - l[j]: of the target, and on average over all columns.
-  Value loss = sub(lse, select_column(logits, targets, where), where);
+  Value loss = sub(lse, of_target, where);
   if (options.label_smoothing > 0) {
     const Value of_all = sub(lse, row_mean(logits, where), where);
     loss = add(mul(loss, graph.constant(1 - options.label_smoothing), where),

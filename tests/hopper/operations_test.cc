@@ -46,14 +46,16 @@ void expect_right(const OpaqueCall& call, const std::vector<Tensor>& tensors, Nu
                   double tolerance) {
   std::vector<HostTensor> memory;
   std::vector<void*> addresses;
+  std::vector<int64_t> strides;
   std::vector<std::vector<double>> exact;
   std::vector<TensorView> views;
   std::vector<TensorDecl> decls;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
-    memory.emplace_back(t.decl(), DimValues{}, 3);
+    memory.emplace_back(t.decl(), DimValues{}, HostRows{3});
     if (i < call.inputs.size()) memory.back().fill(numbers.at(t.name));
     addresses.push_back(memory.back().data());
+    strides.push_back(memory.back().stride());
     exact.push_back(i < call.inputs.size() ? memory.back().values()
                                            : std::vector<double>(t.rows * t.cols));
     decls.push_back(t.decl());
@@ -62,7 +64,7 @@ void expect_right(const OpaqueCall& call, const std::vector<Tensor>& tensors, Nu
   for (size_t i = 0; i < tensors.size(); ++i)
     views.push_back(dense_view(exact[i].data(), DType::f64, tensors[i].rows, tensors[i].cols));
   for (const KernelLaunch& launch : launches_of(call, tensors, 3))
-    HostKernel(launch).run(addresses);
+    HostKernel(launch).run(addresses, strides);
   prepare_reference_call(call, decls, {})->run(views);
   for (size_t i = call.inputs.size(); i < tensors.size(); ++i) {
     memory[i].check_guards();

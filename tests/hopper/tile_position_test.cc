@@ -117,7 +117,7 @@ TEST(TilePosition, PairsAreThoseOfThePrograms) {
     for (u32 column = 0; column < 5 * half; ++column) {
       for (const int member : {0, 1}) {
         EXPECT_EQ(pair_column(column, divisor_of(half), static_cast<u32>(member)),
-                  static_cast<u32>(program::pair_column(column, member, 2 * half)));
+                  static_cast<u32>(coda::pair_column(column, member, 2 * half)));
       }
     }
   }

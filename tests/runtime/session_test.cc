@@ -285,12 +285,12 @@ TEST(Session, RunsOnlyWithEverythingBoundAndInOrder) {
   using testing::HasSubstr;
   Fixture f;
   EXPECT_THAT(message([&] { f.session.forward(); }),
-              HasSubstr("'x' is not bound; step 'multiply step' needs it"));
+              HasSubstr("'w', 'x', 'y' are not bound; step 'multiply step' needs one of them"));
   f.session.bind("x", f.x.view()), f.session.bind("w", f.w.view()), f.session.bind("y", f.y.view());
   EXPECT_THAT(message([&] { f.session.backward(); }), HasSubstr("no forward to follow"));
   EXPECT_EQ(message([&] { f.session.forward(); }), "accepted");  // the backward's are not needed
   EXPECT_THAT(message([&] { f.session.backward(); }),
-              HasSubstr("backward: tensor 'dy' is not bound"));
+              HasSubstr("backward: 'dw', 'dy' are not bound"));
 }
 
 TEST(Session, ABackwardThatOverwritesWhatIsSavedNeedsANewForward) {

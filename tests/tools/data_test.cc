@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `coda train --data FOLDER` reads of a folder: in a Git checkout the texts that Git tracks,
-// but for those that .gitattributes calls generated.
+// What `coda train --data FOLDER` reads of a folder.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <regex>
 
 #include "tools/run_command.h"
 
 namespace coda {
 namespace {
-
-bool run_git(const std::string& folder, const std::string& arguments) {
-  return std::system(("git -C " + folder + " " + arguments + " > /dev/null 2>&1").c_str()) == 0;
-}
 
 // Tokens are the texts' bytes, and one between two texts.
 size_t tokens_read(const std::string& folder, const std::string& out) {
@@ -31,17 +25,16 @@ size_t tokens_read(const std::string& folder, const std::string& out) {
   return std::stoul(match[1]) + std::stoul(match[2]);
 }
 
-TEST(TrainingData, OfAGitCheckoutIsWhatIsTrackedAndNotGenerated) {
+// Which files those are in all: tests/io/text_files_test.cc.
+TEST(TrainingData, OfAFolderIsAllItsTextsButHiddenIgnoredAndGeneratedOnes) {
   const TestFolder folder;
-  const std::string checkout = folder / "checkout";
-  const std::string attributes = "*.inc linguist-generated\nmade/** linguist-generated\n";
-  folder.write("checkout/.gitattributes", attributes);
-  folder.write("checkout/text.txt", std::string(3000, 'a'));
-  folder.write("checkout/table.inc", std::string(500, '1'));
-  folder.write("checkout/made/table.txt", std::string(700, '2'));
-  if (!run_git(checkout, "init") || !run_git(checkout, "add .")) GTEST_SKIP() << "no Git";
-  folder.write("checkout/untracked.txt", std::string(900, 'b'));
-  EXPECT_EQ(tokens_read(checkout, folder / "run"), 3000 + 1 + attributes.size());
+  folder.write("data/.gitattributes", "*.inc linguist-generated\n");
+  folder.write("data/.gitignore", "*.log\n");
+  folder.write("data/text.txt", std::string(3000, 'a'));
+  folder.write("data/sub/more.txt", std::string(900, 'b'));
+  folder.write("data/table.inc", std::string(500, '1'));
+  folder.write("data/a.log", std::string(700, '2'));
+  EXPECT_EQ(tokens_read(folder / "data", folder / "run"), 3000 + 1 + 900u);
 }
 
 }  // namespace
