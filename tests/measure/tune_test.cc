@@ -83,15 +83,10 @@ TEST(TuneJobs, OfAProgramWithoutAProductAreNone) {
   EXPECT_TRUE(tune_jobs(copy, kSizes, padded(copy)).empty());
 }
 
-TEST(TuneJobs, OfWhatNoKernelMakesSayWhy) {
+// A plain kernel makes it, which has no configurations.
+TEST(TuneJobs, OfAProductInFp32AreNone) {
   const Program single = parse_program("program p { store(y, gemm(x[M, K], w[N, K])) }");
-  try {
-    tune_jobs(single, kSizes, padded(single));
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("program 'p'"));
-    EXPECT_THAT(error.what(), HasSubstr("product operand 'x' is f32"));
-  }
+  EXPECT_TRUE(tune_jobs(single, kSizes, padded(single)).empty());
 }
 
 // What is timed for a part has its epilogue: the same text as what is lowered, but for names.

@@ -142,11 +142,17 @@ TEST(Emit, WhatCannotBeDoneSaysWhy) {
   EXPECT_THAT(error_of({"emit", "--storage", "bf16"}), HasSubstr("--storage is of program files"));
   EXPECT_THAT(error_of({"emit", "--sizes", "M=16"}),
               HasSubstr("--sizes are those of program files"));
-  const std::string other = folder.write("double.coda", R"(program double {
+}
+
+// Tensor cores multiply 16 bits; everything else is made by a plain kernel.
+TEST(Emit, AProductInFp64IsAPlainKernel) {
+  const TestFolder folder;
+  const std::string program = folder.write("double.coda", R"(program double {
   store(y, gemm(x[M, K]:f64, w[N, K]:f64))
 })");
-  EXPECT_THAT(error_of({"emit", other, "--sizes", "M=64,N=64,K=64"}),
-              AllOf(HasSubstr("program 'double'"), HasSubstr("bf16")));
+  const CommandResult result = run_coda({"emit", program, "--sizes", "M=64,N=64,K=64"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("device/plain_product.cuh"));
 }
 
 }  // namespace

@@ -203,18 +203,6 @@ TEST_F(KernelCommands, CheckOnAGpuSaysWhatIsWrong) {
   EXPECT_THAT(result.err, HasSubstr("a backend does not compute what the program says"));
 }
 
-TEST_F(KernelCommands, CheckOnAGpuNamesTheRemedyForMatricesInFp32) {
-  setenv("CODA_CUDA_DRIVER", CODA_FAKE_CUDA, 1);
-  const std::string program =
-      folder_.write("single.coda", "program p { store(y, gemm(x[M, K], w[N, K], nt)) }");
-  const CommandResult result =
-      run_coda(Words{"check", program, "--backend", "gpu", "--brief"} + kSizes);
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.out, HasSubstr("product operand 'x' is f32"));
-  EXPECT_THAT(result.out, HasSubstr("--storage bf16 checks it with matrices in bf16"));
-  EXPECT_THAT(result.err, HasSubstr("--backend gpu: not all was checked"));
-}
-
 TEST_F(KernelCommands, InfoAnswersWithoutAGpu) {
   const CommandResult result = run_coda({"info", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
