@@ -94,7 +94,7 @@ class Session {
   int64_t scratch_bytes() const;
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -104,7 +104,7 @@ class Analyser {
     groups.span = kPartialSpan;
     for (int i : steps) {
       if (!map_.on_tile[i] || !map_.grouped[i]) continue;
-      const TileLayout layout = layouts.at(i);
+      const TileLayout& layout = layouts.at(i);
       const int64_t base = layout.base_group();
       groups.layouts.emplace(i, layout);
       groups.span = static_cast<uint32_t>(std::lcm(int64_t{groups.span}, base));

@@ -40,10 +40,12 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   for (Mapping* m = mappings; m != nullptr; m = m->next) {
     if (!m->has(info->si_addr)) continue;
     const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const uintptr_t start = reinterpret_cast<uintptr_t>(info->si_addr) / page * page;
-    const size_t rest = reinterpret_cast<uintptr_t>(m->data.load()) + m->size - start;
-    const void* zeros = ::mmap(reinterpret_cast<void*>(start), rest, PROT_READ,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    char* const start =
+        static_cast<char*>(info->si_addr) - reinterpret_cast<uintptr_t>(info->si_addr) % page;
+    const size_t rest =
+        reinterpret_cast<uintptr_t>(m->data.load()) + m->size - reinterpret_cast<uintptr_t>(start);
+    const void* zeros =
+        ::mmap(start, rest, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     m->is_cut = true;
     if (zeros != MAP_FAILED) return;
   }

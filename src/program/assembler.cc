@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "coda/error.h"
 #include "base/columns.h"
+#include "coda/error.h"
 #include "program/problem.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"

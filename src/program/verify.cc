@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "coda/error.h"
 #include "base/columns.h"
+#include "coda/error.h"
 #include "program/problem.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"

@@ -42,7 +42,8 @@ void require_bound(const std::set<std::string>& unbound, const char* phase,
 
 }  // namespace
 
-struct Session::Impl {
+class Session::Impl {
+ public:
   Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions options);
 
   void bind(std::string_view name, const TensorView& view);
@@ -102,6 +103,9 @@ struct Session::Impl {
   int owner_of(int slot) const;        // what has the memory
   TensorView resolve(int slot) const;  // null data where nothing is bound
   DimValues sizes_in(int loop) const;  // of a loop's first block; -1: sizes()
+
+ private:
+  friend class Session;
 
   Plan plan_;
   Backend& backend_;

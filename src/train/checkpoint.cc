@@ -208,7 +208,8 @@ fs::path find_model_folder(const fs::path& folder) {
   if (!fs::exists(folder, error)) {
     throw file_error("cannot read", folder, error ? error.value() : ENOENT);
   }
-  fs::directory_iterator(folder, error);  // what cannot be read may hold either
+  // What cannot be read may hold either.
+  [[maybe_unused]] const fs::directory_iterator entries(folder, error);
   if (error) throw file_error("cannot read the folder", folder, error.value());
   throw Error(printable(folder) +
               ": neither a model (it has no config.json) nor a run with a checkpoint (it has no "
