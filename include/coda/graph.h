@@ -136,9 +136,9 @@ class Graph {
     return input(name, std::move(shape), dtype, InputKind::table, where);
   }
   Value constant(double number);
-  Value reciprocal_dim(const Dim& dim);
-  Value ones(const Dim& cols);
-  Value column_index(const Dim& cols);
+  Value reciprocal_dim(const Dim& dim, Where where = Where::current());
+  Value ones(const Dim& cols, Where where = Where::current());
+  Value column_index(const Dim& cols, Where where = Where::current());
 
   int size() const { return static_cast<int>(nodes_.size()); }
   const Node& node(int id) const { return nodes_[static_cast<size_t>(id)]; }
@@ -162,10 +162,10 @@ class Graph {
 inline GraphPointer::GraphPointer(const Graph* graph)
     : home_(graph == nullptr ? nullptr : graph->home_.get()) {}
 
-// What stands beside an operator, and where: a value or a number.
+// What stands beside an operator: a value or a number, and the caller's line, which an operator has
+// no argument for. Error for a Value that no graph has made.
 struct ValueOrNumber {
-  ValueOrNumber(Value value, Where where = Where::current())  // NOLINT: stands for one
-      : value(value), where(where) {}
+  ValueOrNumber(Value value, Where where = Where::current());   // NOLINT: stands for one
   ValueOrNumber(double number, Where where = Where::current())  // NOLINT: stands for one
       : number(number), where(where) {}
 
@@ -174,9 +174,9 @@ struct ValueOrNumber {
   Where where;
 };
 
-// Builders. Each checks its operands (Error: the operation, the shapes, the caller's line) and
-// simplifies: constants fold, x + 0, x * 1, split of a merge, slice of a concatenation, r * (1 /
-// r); operands stand in a canonical order.
+// Builders. Each checks its operands, which must be values of one graph (Error: the operation, the
+// shapes, the caller's line), and simplifies: constants fold, x + 0, x * 1, split of a merge, slice
+// of a concatenation, r * (1 / r); operands stand in a canonical order.
 Value elementwise(Elementwise fn, std::vector<Value> operands, Where where = Where::current());
 Value add(Value a, Value b, Where where = Where::current());
 Value sub(Value a, Value b, Where where = Where::current());
@@ -209,6 +209,7 @@ Value col_sum(Value x, Where where = Where::current());
 Value row_mean(Value x, Where where = Where::current());
 Value row_logsumexp(Value x, Where where = Where::current());
 Value row_centred_squares(Value x, Where where = Where::current());
+// The index of select_column and gather_rows is an i32 input.
 Value select_column(Value x, Value index, Where where = Where::current());
 Value group_sum(Value x, const Dim& group, Where where = Where::current());
 Value group_repeat(Value x, const Dim& group, Where where = Where::current());

@@ -23,4 +23,6 @@ std::optional<Dim> quotient(const Dim& wide, const Dim& group) {
   return Dim(factor);
 }
 
+bool has_pairs(const Dim& wide, const Dim& group) { return group.half() && quotient(wide, group); }
+
 }  // namespace coda

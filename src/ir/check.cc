@@ -9,6 +9,7 @@ namespace {
 
 // "x: [M, 8]" for an input, "matmul: [M, 8]" for a result.
 std::string operand_text(const Value& v) {
+  if (v.graph == nullptr) return "a Value that no graph has made";
   const Node& node = v.graph->node(v.id);
   std::string name(name_of(node.op));
   if (node.op == Op::elementwise) name = info(node.fn).name;
@@ -22,8 +23,23 @@ void fail(const char* op, const std::vector<Value>& operands, const std::string&
           const Where& where) {
   std::string texts;
   for (const Value& v : operands) texts += (texts.empty() ? "" : ", ") + operand_text(v);
-  throw Error(std::string(op) + "(" + texts + "): " + problem + " (built at " + where.file_name() +
-              ":" + std::to_string(where.line()) + ")");
+  throw Error(std::string(op) + "(" + texts + "): " + problem + " (built at " + text(where) + ")");
+}
+
+Graph& graph_of(const char* op, std::span<const Value> operands, const Where& where) {
+  const auto wrong = [&](const char* problem) {
+    fail(op, {operands.begin(), operands.end()}, problem, where);
+  };
+  if (operands.empty()) wrong("has no operands");
+  for (const Value& v : operands) {
+    if (v.graph == nullptr) wrong("an operand is of no graph");
+    if (v.graph != operands[0].graph) wrong("the operands are of different graphs");
+  }
+  return *operands[0].graph;
+}
+
+std::string text(const Where& where) {
+  return std::string(where.file_name()) + ":" + std::to_string(where.line());
 }
 
 }  // namespace coda

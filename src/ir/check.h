@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message of a builder's error: the operation, its operands by name with their shapes, what is
-// wrong, and the caller's line.
+// What every builder asks first, that its operands are values of one graph, and the message of a
+// builder's error: the operation, its operands by name with their shapes, what is wrong, and the
+// caller's line.
 #pragma once
 
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,5 +22,15 @@ inline void check(bool condition, const char* op, const std::vector<Value>& oper
                   const std::string& problem, const Where& where) {
   if (!condition) fail(op, operands, problem, where);
 }
+
+// The graph of the operands. Error unless each has one, and it is the same; so a builder calls it
+// before it looks at an operand.
+Graph& graph_of(const char* op, std::span<const Value> operands, const Where& where);
+inline Graph& graph_of(const char* op, std::initializer_list<Value> operands, const Where& where) {
+  return graph_of(op, std::span(operands.begin(), operands.size()), where);
+}
+
+// "file:line", for messages.
+std::string text(const Where& where);
 
 }  // namespace coda

@@ -45,7 +45,6 @@ Value make(Elementwise fn, std::span<const Value> operands, const Where& where) 
     fail(info(fn).name.data(), {operands.begin(), operands.end()}, problem, where);
   };
   for (const Value& v : operands) {
-    if (v.graph != operands[0].graph) wrong("operands of different graphs");
     const bool fits = broadcast_dim(node.shape.rows, v.shape().rows, node.shape.rows) &&
                       broadcast_dim(node.shape.cols, v.shape().cols, node.shape.cols);
     if (!fits) {
@@ -145,16 +144,21 @@ Value value_in(GraphPointer graph, const ValueOrNumber& term) {
 std::pair<Value, Value> values_of(const ValueOrNumber& a, const ValueOrNumber& b,
                                   const Where& where) {
   const GraphPointer graph = a.value.graph == nullptr ? b.value.graph : a.value.graph;
-  require(graph != nullptr,
-          std::string("an operation of two numbers, or of a Value that no graph has made, at ") +
-              where.file_name() + ":" + std::to_string(where.line()) +
-              ": give it a Value (Graph::constant makes one of a number)");
+  if (graph == nullptr) {
+    throw Error("an operation of two numbers at " + text(where) +
+                ": give it a Value (Graph::constant makes one of a number)");
+  }
   return {value_in(graph, a), value_in(graph, b)};
 }
 
 }  // namespace
 
+ValueOrNumber::ValueOrNumber(Value v, Where w) : value(v), where(w) {
+  if (v.graph == nullptr) throw Error("an operand that no graph has made at " + text(w));
+}
+
 Value add(Value a, Value b, Where where) {
+  graph_of("add", {a, b}, where);
   if (is_constant(a) && is_constant(b)) return fold_constants(Elementwise::add, {a, b});
   if (is_constant(a, 0)) return b;
   if (is_constant(b, 0)) return a;
@@ -166,6 +170,7 @@ Value add(Value a, Value b, Where where) {
 }
 
 Value mul(Value a, Value b, Where where) {
+  graph_of("mul", {a, b}, where);
   if (is_constant(a) && is_constant(b)) return fold_constants(Elementwise::mul, {a, b});
   if (is_constant(a, 1)) return b;
   if (is_constant(b, 1)) return a;
@@ -195,6 +200,7 @@ Value elementwise(Elementwise fn, std::vector<Value> x, Where where) {
   if (static_cast<int>(x.size()) != info(fn).arity) {
     fail(info(fn).name.data(), x, "takes " + std::to_string(info(fn).arity) + " operands", where);
   }
+  graph_of(info(fn).name.data(), x, where);
   switch (fn) {
     case Elementwise::add: return add(x[0], x[1], where);
     case Elementwise::mul: return mul(x[0], x[1], where);
@@ -212,6 +218,7 @@ Value neg(Value a, Where where) { return elementwise(Elementwise::neg, {a}, wher
 Value div(Value a, Value b, Where where) { return elementwise(Elementwise::div, {a, b}, where); }
 
 Value recip(Value x, Where where) {
+  graph_of("recip", {x}, where);
   if (is_constant(x)) return fold_constants(Elementwise::recip, {x});
   if (is_call(x, Elementwise::recip)) return operand(x, 0);
   return make(Elementwise::recip, {x}, where);
@@ -219,8 +226,10 @@ Value recip(Value x, Where where) {
 
 Value select(Value condition, const ValueOrNumber& first, const ValueOrNumber& second,
              Where where) {
+  graph_of("select", {condition}, where);
   const Value a = value_in(condition.graph, first);
   const Value b = value_in(condition.graph, second);
+  graph_of("select", {condition, a, b}, where);
   if (a == b && a.shape() == condition.shape()) return a;
   if (is_constant(condition)) {
     const bool first = node_of(condition).number != 0;

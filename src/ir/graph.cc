@@ -7,9 +7,18 @@
 #include <cmath>
 
 #include "coda/error.h"
+#include "ir/check.h"
 
 namespace coda {
 namespace {
+
+// Error unless the size can be one: what depends on symbols only a session can tell.
+void check_size(const Dim& size, const std::string& what, const Where& where) {
+  if (size.is_constant() && size.constant() <= 0) {
+    throw Error(what + " at " + text(where) + " has the size " + size.text() +
+                "; sizes are positive");
+  }
+}
 
 uint64_t bits_of(double number) { return std::bit_cast<uint64_t>(number); }
 
@@ -75,9 +84,11 @@ int Graph::intern(Node node) {
 }
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind kind, Where where) {
-  require(!inputs_.contains(name), "input \"" + name + "\" at " + where.file_name() + ":" +
-                                       std::to_string(where.line()) +
-                                       " is declared twice; give it another name");
+  const std::string what = "input \"" + name + "\"";
+  require(!inputs_.contains(name),
+          what + " at " + text(where) + " is declared twice; give it another name");
+  check_size(shape.rows, what, where);
+  check_size(shape.cols, what, where);
   Node node;
   node.op = Op::input;
   node.shape = std::move(shape);
@@ -112,7 +123,8 @@ Value Graph::constant(double number) {
   return {this, intern(std::move(node))};
 }
 
-Value Graph::reciprocal_dim(const Dim& dim) {
+Value Graph::reciprocal_dim(const Dim& dim, Where where) {
+  check_size(dim, "reciprocal_dim", where);
   if (dim.is_constant()) return constant(1.0 / static_cast<double>(dim.constant()));
   Node node;
   node.op = Op::reciprocal_dim;
@@ -120,7 +132,8 @@ Value Graph::reciprocal_dim(const Dim& dim) {
   return {this, intern(std::move(node))};
 }
 
-Value Graph::ones(const Dim& cols) {
+Value Graph::ones(const Dim& cols, Where where) {
+  check_size(cols, "ones", where);
   if (cols.is(1)) return constant(1);
   Node node;
   node.op = Op::ones;
@@ -128,7 +141,8 @@ Value Graph::ones(const Dim& cols) {
   return {this, intern(std::move(node))};
 }
 
-Value Graph::column_index(const Dim& cols) {
+Value Graph::column_index(const Dim& cols, Where where) {
+  check_size(cols, "column_index", where);
   if (cols.is(1)) return constant(0);
   Node node;
   node.op = Op::column_index;

@@ -52,37 +52,53 @@ Value vector_segment(const MatmulOperands& s, const Where& where) {
                         : row_sum(mul(s.a, as_row(s.b), where), where);
 }
 
+// The kernels read an index where it is stored, as whole numbers.
+void check_index(const char* op, Value x, Value index, const Where& where) {
+  const Node& node = node_of(index);
+  if (!index.shape().cols.is(1)) fail(op, {x, index}, "the index must be one value a row", where);
+  if (node.op != Op::input || node.dtype != DType::i32)
+    fail(op, {x, index}, "the index must be an i32 input", where);
+}
+
 }  // namespace
 
-Value row_sum(Value x, Where) {
+Value row_sum(Value x, Where where) {
+  graph_of("row_sum", {x}, where);
   if (x.shape().cols.is(1)) return x;
   return make(x, Op::row_sum, {x.shape().rows, 1}, {x.id});
 }
 
-Value col_sum(Value x, Where) {
+Value col_sum(Value x, Where where) {
+  graph_of("col_sum", {x}, where);
   if (x.shape().rows.is(1)) return x;
   return make(x, Op::col_sum, {1, x.shape().cols}, {x.id});
 }
 
 Value row_mean(Value x, Where where) {
+  graph_of("row_mean", {x}, where);
   return mul(row_sum(x, where), x.graph->reciprocal_dim(x.shape().cols), where);
 }
 
-Value row_logsumexp(Value x, Where) {
+Value row_logsumexp(Value x, Where where) {
+  graph_of("row_logsumexp", {x}, where);
   return make(x, Op::row_logsumexp, {x.shape().rows, 1}, {x.id});
 }
 
-Value row_centred_squares(Value x, Where) {
+Value row_centred_squares(Value x, Where where) {
+  graph_of("row_centred_squares", {x}, where);
   return make(x, Op::row_centred_squares, {x.shape().rows, 1}, {x.id});
 }
 
 Value select_column(Value x, Value index, Where where) {
-  if (index.shape().rows != x.shape().rows || !index.shape().cols.is(1))
+  graph_of("select_column", {x, index}, where);
+  check_index("select_column", x, index, where);
+  if (index.shape().rows != x.shape().rows)
     fail("select_column", {x, index}, "the index must be one value a row", where);
   return make(x, Op::select_column, {x.shape().rows, 1}, {x.id, index.id});
 }
 
 Value group_sum(Value x, const Dim& group, Where where) {
+  graph_of("group_sum", {x}, where);
   const bool constant = group.is_constant() && group.constant() > 0;
   const std::optional<Dim> groups = constant ? quotient(x.shape().cols, group) : std::nullopt;
   if (!groups) {
@@ -97,6 +113,7 @@ Value group_sum(Value x, const Dim& group, Where where) {
 }
 
 Value group_repeat(Value x, const Dim& group, Where where) {
+  graph_of("group_repeat", {x}, where);
   if (!group.is_constant() || group.constant() <= 0) {
     fail("group_repeat", {x}, "the group must be a positive constant, not " + group.text(), where);
   }
@@ -109,7 +126,9 @@ Value group_repeat(Value x, const Dim& group, Where where) {
 }
 
 Value matmul(const std::vector<MatmulOperands>& segments, Where where) {
-  require(!segments.empty(), "matmul: no operands");
+  std::vector<Value> all;
+  for (const MatmulOperands& s : segments) all.insert(all.end(), {s.a, s.b});
+  Graph& graph = graph_of("matmul", all, where);
   Node node;
   node.op = Op::matmul;
   node.shape = {rows_of(segments[0]), cols_of(segments[0])};
@@ -133,7 +152,7 @@ Value matmul(const std::vector<MatmulOperands>& segments, Where where) {
     node.transposes.push_back(s.transposes);
   }
   if (!has_vector) return make(segments[0].a, std::move(node));
-  Value sum = segments[0].a.graph->constant(0);
+  Value sum = graph.constant(0);
   for (const MatmulOperands& s : segments) {
     const bool vector = s.a.shape().is_vector() || s.b.shape().is_vector();
     sum = add(sum, vector ? vector_segment(s, where) : matmul({s}, where), where);
@@ -145,13 +164,13 @@ Value linear(Value x, Value w, Where where) { return matmul({{x, w, {false, true
 Value conv1d(Value x, Value w, Where where) { return matmul({{x, w, {false, false}}}, where); }
 
 Value split_pair(Value x, const Dim& group, int which, Where where) {
+  graph_of("split_pair", {x}, where);
+  if (which != 0 && which != 1) {
+    fail("split_pair", {x}, "a pair has the members 0 and 1, not " + std::to_string(which), where);
+  }
   const auto half = x.shape().cols.half();
   if (!half) fail("split_pair", {x}, "an odd number of columns has no pairs", where);
-  const bool fits =
-      group == x.shape().cols ||
-      (group.is_constant() && group.constant() >= 2 && group.constant() % 2 == 0 &&
-       (!x.shape().cols.is_constant() || x.shape().cols.constant() % group.constant() == 0));
-  if (!fits)
+  if (!has_pairs(x.shape().cols, group))
     fail("split_pair", {x}, "columns are not a multiple of the group " + group.text(), where);
   const Node& source = node_of(x);
   if (source.op == Op::merge_pairs && source.dim == group)
@@ -166,8 +185,14 @@ Value split_pair(Value x, const Dim& group, int which, Where where) {
 }
 
 Value merge_pairs(Value first, Value second, const Dim& group, Where where) {
+  graph_of("merge_pairs", {first, second}, where);
   if (first.shape() != second.shape())
     fail("merge_pairs", {first, second}, "the members' shapes differ", where);
+  const Dim wide = 2 * first.shape().cols;
+  if (!has_pairs(wide, group)) {
+    fail("merge_pairs", {first, second},
+         wide.text() + " columns are not a multiple of the group " + group.text(), where);
+  }
   const Node& a = node_of(first);
   const Node& b = node_of(second);
   if (a.op == Op::split_pair && b.op == Op::split_pair && a.operands == b.operands &&
@@ -176,18 +201,21 @@ Value merge_pairs(Value first, Value second, const Dim& group, Where where) {
   }
   Node node;
   node.op = Op::merge_pairs;
-  node.shape = {first.shape().rows, 2 * first.shape().cols};
+  node.shape = {first.shape().rows, wide};
   node.operands = {first.id, second.id};
   node.dim = group;
   return make(first, std::move(node));
 }
 
 Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where) {
+  graph_of("slice_columns", {x}, where);
   if (offset.is(0) && cols == x.shape().cols) return x;
+  // What depends on symbols only a session can tell.
+  const auto below = [](const Dim& size, int64_t least) {
+    return size.is_constant() && size.constant() < least;
+  };
   const Dim end = offset + cols;
-  const bool decidable = end.is_constant() && x.shape().cols.is_constant() && offset.is_constant();
-  if (decidable && (offset.constant() < 0 || cols.constant() <= 0 ||
-                    end.constant() > x.shape().cols.constant())) {
+  if (below(offset, 0) || below(cols, 1) || below(x.shape().cols - end, 0)) {
     fail("slice_columns", {x},
          "columns [" + offset.text() + ", " + end.text() + ") are not all there", where);
   }
@@ -209,7 +237,7 @@ Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where) {
 }
 
 Value concat_columns(const std::vector<Value>& parts, Where where) {
-  require(!parts.empty(), "concat_columns: no operands");
+  graph_of("concat_columns", parts, where);
   if (parts.size() == 1) return parts[0];
   Node node;
   node.op = Op::concat_columns;
@@ -230,6 +258,7 @@ Value concat_columns(const std::vector<Value>& parts, Where where) {
 
 // The gradient of a repetition is a sum of as many slices.
 Value repeat_columns(Value x, int64_t repeat, Where where) {
+  graph_of("repeat_columns", {x}, where);
   constexpr int64_t kMost = 1024;
   if (repeat < 1 || repeat > kMost) {
     fail("repeat_columns", {x},
@@ -247,13 +276,14 @@ Value repeat_columns(Value x, int64_t repeat, Where where) {
 }
 
 Value gather_rows(Value table, Value index, Where where) {
-  if (!index.shape().cols.is(1))
-    fail("gather_rows", {table, index}, "the index must be one value a row", where);
+  graph_of("gather_rows", {table, index}, where);
+  check_index("gather_rows", table, index, where);
   return make(table, Op::gather_rows, {index.shape().rows, table.shape().cols},
               {table.id, index.id});
 }
 
 Value transpose(Value v, Where where) {
+  graph_of("transpose", {v}, where);
   if (!v.shape().is_vector())
     fail("transpose", {v}, "only vectors are transposed; a matmul takes a transposed operand",
          where);

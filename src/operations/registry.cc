@@ -70,7 +70,7 @@ std::vector<Value> opaque_call(std::string_view name, const std::vector<Value>& 
                                const std::map<std::string, double>& attributes,
                                const std::map<std::string, Dim>& sizes, Where where) {
   const std::string op(name);
-  const auto problem = [&](const std::string& what) { fail(op.c_str(), operands, what, where); };
+  Graph& graph = graph_of(op.c_str(), operands, where);
   std::vector<OperationResult> results;
   std::vector<Shape> shapes;
   Node node;
@@ -81,21 +81,15 @@ std::vector<Value> opaque_call(std::string_view name, const std::vector<Value>& 
     require(
         operands.size() == declared || adds,
         "takes " + std::to_string(declared) + " operands, not " + std::to_string(operands.size()));
-    require(!operands.empty(), "an operation has operands");
-    for (const Value& v : operands) {
-      require(v.graph != nullptr && v.graph == operands[0].graph,
-              "the operands must be values of one graph");
-      shapes.push_back(v.shape());
-    }
+    for (const Value& v : operands) shapes.push_back(v.shape());
     if (adds) shapes.pop_back();
     results = found->results(checked_settings(*found, attributes, sizes), shapes);
     require(!results.empty(), "has no results");
     require(!adds || (results.size() == 1 && operands.back().shape() == results[0].shape),
             "what the result is added to must have its shape, " + results[0].shape.text());
   } catch (const Error& error) {
-    problem(error.what());
+    fail(op.c_str(), operands, error.what(), where);
   }
-  Graph& graph = *operands[0].graph;
   node.op = Op::opaque;
   node.name = op;
   for (const Value& v : operands) node.operands.push_back(v.id);

@@ -326,6 +326,47 @@ class Search {
   std::map<Point, Alternative> tried_;
 };
 
+// What a caller may get wrong: values of another graph, cotangents that do not fit, gradients of
+// what has none, one name twice.
+void check(const Graph& graph, const CompileRequest& request) {
+  require(!request.outputs.empty() || !request.gradients.empty(),
+          "compile: nothing is asked for; name an output");
+  require(request.gradients.empty() || !request.seeds.empty(),
+          "compile: gradients need a seeded output");
+  std::set<std::string> names;
+  const auto check_name = [&](const std::string& what, const std::string& name) {
+    require(!name.empty(), "compile: an " + what + " has no name");
+    require(graph.find_input(name) < 0 && names.insert(name).second,
+            "compile: " + what + " \"" + name + "\": the name is taken; give it another");
+  };
+  const auto check_value = [&](Value value, const std::string& what) {
+    require(value.graph.get() == &graph, "compile: " + what + " is no value of this graph");
+  };
+  for (const NamedValue& output : request.outputs) {
+    check_value(output.value, "output \"" + output.name + "\"");
+    check_name("output", output.name);
+  }
+  for (const SeededOutput& seed : request.seeds) {
+    check_value(seed.output, "a seeded output");
+    check_value(seed.cotangent, "a cotangent");
+    const Shape& wanted = seed.output.shape();
+    const Shape& given = seed.cotangent.shape();
+    const bool fits = (given.rows == wanted.rows || given.rows.is(1)) &&
+                      (given.cols == wanted.cols || given.cols.is(1));
+    require(fits, "compile: the cotangent " + given.text() + " of a seeded output " +
+                      wanted.text() + " does not broadcast to it");
+  }
+  for (const GradientRequest& gradient : request.gradients) {
+    const std::string what = "gradient \"" + gradient.name + "\"";
+    check_value(gradient.input, "the input of " + what);
+    check_name("gradient", gradient.name);
+    const Node& node = graph.node(gradient.input.id);
+    require(node.op == Op::input && node.kind != InputKind::table && node.dtype != DType::i32,
+            "compile: " + what + " is not of an input or a parameter of a floating type");
+    require(gradient.dtype != DType::i32, "compile: " + what + " cannot be i32");
+  }
+}
+
 }  // namespace
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options) {
@@ -334,10 +375,7 @@ Compiled compile(const Graph& graph, const CompileRequest& request, const Compil
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
                  const Forced& forced) {
-  require(!request.outputs.empty() || !request.gradients.empty(),
-          "compile: nothing is asked for; name an output");
-  require(request.gradients.empty() || !request.seeds.empty(),
-          "compile: gradients need a seeded output");
+  check(graph, request);
   return Search(graph, request, options, forced).run();
 }
 

@@ -61,7 +61,7 @@ TEST_F(Operations, WhatACallGetsWrongIsSaidWithTheNearestNameAndTheCallersLine) 
               HasSubstr("attribute \"rows\" is not known; there is none"));
   Graph other;
   EXPECT_THAT(call("causal_convolution", {x, other.input("w", {3, 8})}, {}, sequence),
-              HasSubstr("values of one graph"));
+              HasSubstr("the operands are of different graphs"));
 }
 
 TEST_F(Operations, AttentionSaysWhatDoesNotFit) {
