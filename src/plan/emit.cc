@@ -64,6 +64,7 @@ class Emission {
   // Vectors that stand among a tensor's columns.
   void need_parts(int id) {
     const Node& n = graph_.node(id);
+    if (n.op == Op::slice_columns) return need_parts(n.operands[0]);
     if (n.op != Op::concat_columns) return;
     for (int part : n.operands) need_if_vector(part, !is_forward(part));
   }
@@ -249,10 +250,8 @@ class Emission {
       result.which = static_cast<int>(i);
       const int id = joint_.graph->intern(std::move(result));
       call.outputs.push_back(names_.opaque_result(id));
-      const GradientRequest* gradient = names_.gradient_of(id);
-      const bool accumulates =
-          gradient != nullptr && gradient->accumulate && can_add(n) && !adds(n);
-      if (accumulates) call.inputs.push_back(call.outputs.back());
+      const std::string added_to = can_add(n) && !adds(n) ? names_.added_to(id) : "";
+      if (!added_to.empty()) call.inputs.push_back(added_to);
     }
     PlanStep step;
     step.role = StepRole::opaque;

@@ -46,12 +46,14 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
                          "\": no seeded output depends on its input");
     claim(id, request.gradients[i].name, request.gradients[i].dtype);
     gradients_[id] = &request.gradients[i];
-    // What a gradient is scattered into (a tied embedding's) is that gradient's first part: of its
-    // type, or it would be rounded on the way.
-    const Node& call = graph_.node(id).op == Op::result ? graph_.node(graph_.node(id).operands[0])
-                                                        : graph_.node(id);
-    if (adds(call)) {
-      caller_types_.try_emplace(call.operands.back(), request.gradients[i].dtype);
+    // What calls add to until it is a gradient (a tied embedding's) has the gradient's type, or it
+    // would be rounded on the way.
+    for (int sum = id; graph_.node(sum).op == Op::result;) {
+      const Node& call = graph_.node(graph_.node(sum).operands[0]);
+      if (!adds(call)) break;
+      sum = call.operands.back();
+      summands_[sum] = id;
+      caller_types_.try_emplace(sum, request.gradients[i].dtype);
     }
   }
   // Blocks of rows add up in fp32.
@@ -200,7 +202,7 @@ std::string TensorNames::opaque_result(int id) {
   tensor.decl.name = name_of(id);
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = fp32 ? DType::f32 : options_.storage;
-  if (gradients_.contains(id)) tensor.decl.dtype = gradients_.at(id)->dtype;
+  if (gradients_.contains(id) || summands_.contains(id)) tensor.decl.dtype = caller_types_.at(id);
   tensor.role = caller_names_.contains(id)      ? TensorRole::output
                 : partition_.saved.contains(id) ? TensorRole::saved
                                                 : TensorRole::temporary;
@@ -281,13 +283,9 @@ const GradientRequest* TensorNames::gradient_of(int id) const {
 
 std::string TensorNames::added_to(int id) {
   if (accumulates(id)) return gradient_tensor(id);
-  for (const auto& [gradient_id, gradient] : gradients_) {
-    const Node& result = graph_.node(gradient_id);
-    if (!gradient->accumulate || result.op != Op::result) continue;
-    const Node& call = graph_.node(result.operands[0]);
-    if (adds(call) && call.operands.back() == id) return opaque_result(gradient_id);
-  }
-  return "";
+  const auto sum = summands_.find(id);
+  const bool added = sum != summands_.end() && gradients_.at(sum->second)->accumulate;
+  return added ? gradient_tensor(sum->second) : "";
 }
 
 void TensorNames::set_partial_shape(const std::string& name, const Shape& shape) {

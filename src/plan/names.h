@@ -46,8 +46,8 @@ class TensorNames {
   // itself.
   bool accumulates(int id) const;
 
-  // The tensor that a stored value is added to (a gradient that accumulates; of a tied embedding,
-  // the gradient that is scattered into afterwards), or "".
+  // The tensor that a value of the backward is added to (a gradient that accumulates, or what a
+  // call then adds to, up to that gradient), or "".
   std::string added_to(int id);
 
   // The gradient request that a root answers, or null.
@@ -80,6 +80,7 @@ class TensorNames {
   std::map<int, std::string> caller_names_;  // outputs and gradients
   std::map<int, DType> caller_types_;
   std::map<int, const GradientRequest*> gradients_;
+  std::map<int, int> summands_;  // what calls add to, up to a gradient -> that gradient
   std::map<int, std::pair<int, Dim>>
       part_of_;  // part of a concatenation -> (concatenation, offset)
 };

@@ -171,8 +171,10 @@ int ProgramWriter::through_inverse(int id) {
 // x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) +
 // log Σ, so that what cancels does so before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
-  // What a finalizer loads was stored as it is.
-  auto loaded = [this](int id) { return is_made_here_ && !is_made_here_(id); };
+  // What a program loads was stored as it is.
+  auto loaded = [this](int id) {
+    return is_in_memory(id) || (is_made_here_ && !is_made_here_(id));
+  };
   auto negated = [&](int id) {
     const Node& m = graph_.node(id);
     const bool minus = !loaded(id) && m.op == Op::elementwise && m.fn == Elementwise::mul &&
@@ -201,7 +203,7 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
       }
       for (size_t j : {0U, 1U}) {  // x + a (-b)
         if (product.op != Op::elementwise || product.fn != Elementwise::mul ||
-            is_in_memory(n.operands[i]) || loaded(n.operands[i]))
+            loaded(n.operands[i]))
           break;
         const int factor = negated(product.operands[j]);
         if (factor < 0) continue;
@@ -349,8 +351,8 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
     return;
   }
   const int step = value(id);
-  if (names_.accumulates(id)) {
-    const std::string sum = names_.gradient_tensor(id);
+  const std::string sum = names_.added_to(id);
+  if (!sum.empty()) {
     Step old;
     old.kind = n.shape.is_per_row()      ? StepKind::load_per_row
                : n.shape.is_per_column() ? StepKind::load_per_column
@@ -358,9 +360,11 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
     old.shape = n.shape;
     old.tensor = tensor(sum);
     const int before = push(old);
-    store(elementwise_step(Elementwise::add, {before, step}, n.shape), sum, n.shape);
+    store(elementwise_step(Elementwise::add, {before, step}, n.shape),
+          names_.accumulates(id) ? sum : names_.vector(id), n.shape);
   }
-  if (!names_.accumulates(id) || is_read_elsewhere_(id)) store(step, names_.vector(id), n.shape);
+  if (sum.empty() || (names_.accumulates(id) && is_read_elsewhere_(id)))
+    store(step, names_.vector(id), n.shape);
 }
 
 // ---- effects ----

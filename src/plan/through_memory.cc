@@ -206,11 +206,25 @@ class Layout {
                          : unit             ? whole(operand, n.op == Op::opaque)
                                             : tile(operand));
     }
-    // What is added to is spent: a gradient of the caller's may be added there before.
-    if (adds(n) &&
-        (uses_[static_cast<size_t>(n.operands.back())] > 1 || !is_written(operands.back())))
-      operands.back() = copy(tile(n.operands.back()));
+    if (adds(n)) operands.back() = spent(n.operands.back(), operands.back());
     return over(n, operands);
+  }
+
+  // What a call adds to is written where the sum lies, and holds what the caller had there: one
+  // program or call writes it, which can add, in the same phase and for nothing else.
+  Value spent(int id, Value v) {
+    const bool has_views = node(v).op == Op::slice_columns || node(v).op == Op::concat_columns;
+    const bool can_be = is_result(v) ? can_add(node(graph().value(node(v).operands[0])))
+                                     : is_written(v) && !has_views;
+    const bool earlier = from_.forward[static_cast<size_t>(id)] && !is_forward_;
+    const bool is_own = can_be && !earlier && uses_[static_cast<size_t>(id)] == 1;
+    if (!is_own) v = sum_with_zero(tile(id));
+    while (!owned_.insert(v.id).second) v = sum_with_zero(v);
+    return v;
+  }
+  // A copy that is no other's: copy() has its operands the other way round.
+  Value sum_with_zero(Value v) {
+    return call(Elementwise::add, v.shape(), {graph().constant(0).id, v.id});
   }
 
   Value over(const Node& like, const std::vector<Value>& operands) {
@@ -254,7 +268,11 @@ class Layout {
     n.op = Op::concat_columns;
     n.shape = shape;
     for (Value v : parts) {
-      while (!(is_result(v) || is_written(v)) || !owned_.insert(v.id).second) v = copy(v);
+      // A call that adds to an operand cannot add to a gradient of the caller's too.
+      const bool is_own =
+          is_result(v) ? !adds(node(graph().value(node(v).operands[0]))) : is_written(v);
+      if (!is_own) v = copy(v);
+      while (!owned_.insert(v.id).second) v = copy(v);
       n.operands.push_back(v.id);
     }
     return intern(std::move(n));
@@ -264,7 +282,9 @@ class Layout {
     const Value v = tile(n.operands[0]);
     if (v.shape().cols.is(1)) return mul(v, graph().ones(n.shape.cols));
     if (v.shape().rows.is(1)) {
-      return joined(n.shape, std::vector<Value>(static_cast<size_t>(n.repeat), v));
+      // A copy: a call may be unable to add to a gradient that is made of its result.
+      const Value part = is_result(v) ? copy(v) : v;
+      return joined(n.shape, std::vector<Value>(static_cast<size_t>(n.repeat), part));
     }
     return over(n, {is_source(graph(), v.id) ? v : stored(v)});
   }

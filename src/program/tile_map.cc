@@ -190,6 +190,11 @@ class TileMapper {
                space.shape.rows.text();
       });
       if (facts.narrow >= 0) {
+        check(step(i).kind != StepKind::gemm, i, [] {
+          return std::string(
+              "a product with one column a group of its tile: store it and load it in another "
+              "program");
+        });
         check(step(i).kind != StepKind::row_partial && step(i).kind != StepKind::column_partial &&
                   step(i).kind != StepKind::select_column,
               i,

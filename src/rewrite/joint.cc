@@ -43,23 +43,25 @@ int copy_of(Graph& graph, int id) {
   return graph.intern(std::move(copy));
 }
 
-// A gradient is written to a tensor of its own, a concatenation part by part: of a value that
-// another tensor takes already (biases side by side have equal gradients), and of an input or a
-// constant (a bias under a mean over rows), a copy is written.
-int claim(Graph& graph, int id, std::set<int>& claimed) {
-  if (graph.node(id).op == Op::concat_columns) {
-    Node whole = graph.node(id);
-    for (int& part : whole.operands) part = claim(graph, part, claimed);
-    id = graph.intern(std::move(whole));
-  }
-  while (graph.node(id).operands.empty() || !claimed.insert(id).second) id = copy_of(graph, id);
-  return id;
-}
-
 // Some calls add to what a tensor holds; others write over it.
 bool is_result_that_adds_nothing(const Graph& graph, int id) {
   const Node& n = graph.node(id);
   return n.op == Op::result && !can_add(graph.node(n.operands[0]));
+}
+
+// A gradient is written to a tensor of its own, a concatenation part by part: of a value that
+// another tensor takes already (biases side by side have equal gradients), of an input or a
+// constant (a bias under a mean over rows), and of what cannot be added to the tensor where
+// `accumulate`, a copy is written.
+int claim(Graph& graph, int id, bool accumulate, std::set<int>& claimed) {
+  if (graph.node(id).op == Op::concat_columns) {
+    Node whole = graph.node(id);
+    for (int& part : whole.operands) part = claim(graph, part, accumulate, claimed);
+    id = graph.intern(std::move(whole));
+  }
+  if (accumulate && is_result_that_adds_nothing(graph, id)) id = copy_of(graph, id);
+  while (graph.node(id).operands.empty() || !claimed.insert(id).second) id = copy_of(graph, id);
+  return id;
 }
 
 // A call writes all of its results, read or not: each is a node.
@@ -141,10 +143,8 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
       joint.gradients.push_back(-1);
       continue;
     }
-    int root = gradient_roots[next++];
-    if (request.gradients[i].accumulate && is_result_that_adds_nothing(graph, root))
-      root = copy_of(graph, root);
-    joint.gradients.push_back(claim(graph, root, claimed));
+    joint.gradients.push_back(
+        claim(graph, gradient_roots[next++], request.gradients[i].accumulate, claimed));
   }
   joint.forward.resize(static_cast<size_t>(graph.size()), false);
   add_results(joint);

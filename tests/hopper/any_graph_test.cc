@@ -18,11 +18,7 @@ namespace coda::hopper {
 namespace {
 
 TEST(AnyGraph, EveryProgramOfAPlanBecomesKernels) {
-  uint64_t first = 0;
-  uint64_t last = 199;
-  if (const char* seeds = std::getenv("CODA_GRAPH_SEEDS")) {
-    ASSERT_EQ(std::sscanf(seeds, "%lu-%lu", &first, &last), 2);
-  }
+  const auto [first, last] = seeds_of_any_graphs();
   std::set<std::string> texts;
   int uncompiled = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {

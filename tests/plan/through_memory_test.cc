@@ -25,7 +25,13 @@ Plan plan_of(const Block& b, bool fuse = true) {
 }
 
 void expect_as_written(const Block& b) {
-  const Values inputs = random_inputs(b.graph, kSizes, 3, 6);
+  Values inputs = random_inputs(b.graph, kSizes, 3, 6);
+  Values all = plain_values(b.graph, b.request, inputs, kSizes);
+  for (const GradientRequest& g : b.request.gradients) {
+    if (!g.accumulate) continue;
+    inputs[g.name].assign(all.at(g.name).size(), 0.25);
+    for (double& x : all.at(g.name)) x += 0.25;
+  }
   for (const bool fuse : {true, false}) {
     const Plan plan = plan_of(b, fuse);
     PlanEvaluator evaluator(plan, kSizes);
@@ -33,7 +39,7 @@ void expect_as_written(const Block& b) {
     evaluator.run(plan.forward);
     evaluator.forget_temporaries();
     evaluator.run(plan.backward);
-    for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, kSizes)) {
+    for (const auto& [name, expected] : all) {
       ASSERT_TRUE(evaluator.values.contains(name)) << name;
       EXPECT_LT(squared_error(evaluator.values.at(name), expected), 1e-18) << name;
     }
@@ -92,6 +98,19 @@ const std::vector<Natural> kNatural{
     {"sum_of_groups", [](Block&, Value z) { return z * row_sum(tanh(group_sum(z * 0.1, 4))); }},
     {"joined", [](Block&, Value z) { return tanh(concat_columns({exp(z * 0.1), sigmoid(z)})); }},
     {"repeated", [](Block&, Value z) { return tanh(repeat_columns(z, 2)); }},
+    {"slice_of_joined_vectors",
+     [](Block& b, Value z) {
+       const Value sums = concat_columns({row_sum(z), row_sum(tanh(z)), row_sum(z)});
+       return linear(slice_columns(sums, 1, 2), b.parameter("n", {10, 2}));
+     }},
+    {"gradient_negated_and_read_back",
+     [](Block& b, Value z) {
+       return linear(-z, b.parameter("n", {10, 192})) + slice_columns(z, 2, 10);
+     }},
+    {"product_of_one_column_a_group",
+     [](Block& b, Value z) {
+       return group_repeat(linear(z, b.parameter("narrow", {12, 192})) * 0.5, 2);
+     }},
     {"one_part_twice", [](Block&, Value z) { return concat_columns({z, z, z * 0.5}); }},
     {"twenty_equal_terms",
      [](Block&, Value z) {
@@ -115,6 +134,28 @@ TEST_P(NaturalGraph, ComputesWhatTheGraphSays) {
 
 INSTANTIATE_TEST_SUITE_P(ThroughMemory, NaturalGraph, testing::ValuesIn(kNatural),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// A gradient that is added to what the caller has, one part of it a result of a call that cannot
+// add; and one of a call that adds, to columns that stand in no single tensor.
+TEST(AccumulatedGradients, AreAddedWhereTheirCallsCannot) {
+  Block of_slice;
+  const Value x = of_slice.graph.input("x", {"M", 24});
+  of_slice.wants_gradient(x, "d_x");
+  const Value k = of_slice.graph.input("k", {"M", 16});
+  of_slice.seed(attention(slice_columns(x, 8, 16), k, k,
+                          {.heads = 2, .kv_heads = 2, .head_dim = 8, .sequence = 6}),
+                "out");
+  of_slice.request.gradients[0].accumulate = true;
+  expect_as_written(of_slice);
+
+  Block of_rows;
+  const Value y = of_rows.graph.input("x", {"M", 2});
+  of_rows.wants_gradient(y, "d_x");
+  const Value rows = of_rows.graph.table("rows", {"M", 1}, DType::i32);
+  of_rows.seed(gather_rows(y, rows) + repeat_columns(slice_columns(y, 0, 1), 2), "out");
+  of_rows.request.gradients[0].accumulate = true;
+  expect_as_written(of_rows);
+}
 
 // An output is the caller's memory: of what lies in memory already it is a copy.
 TEST(Outputs, AreCopiesOfInputsAndOfTheirViews) {

@@ -133,6 +133,8 @@ TEST(Verify, StepsTogether) {
        "cannot be split, merged or grouped again"},
       {"z = tile(z[M, 8*H])\nrow_partial(p, sum(reduce_group(z, 2)))", "is not reduced further"},
       {"z = tile(z[M, 8])\nr = reduce_group(z, 8)\nstore(o, z * r)", "use repeat_group"},
+      {"s = gemm(x[M, K], w[H, K])\nstore(o, tile(z[M, 8*H]) * repeat_group(s, 8))",
+       "a product with one column a group of its tile"},
       {"z = tile(z[M, N])\nstore(z, z * per_row(r))\nstore(o, tile(z) * 2)",
        "it may only be read before"},
       {"store(x, gemm(x[M, M], w[M, M], nt))", "cannot be read as a whole"},
