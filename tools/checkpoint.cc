@@ -13,14 +13,14 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder) {
   return {io::read_model_config(found), io::open_model_weights(found)};
 }
 
-LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions& options,
+LoadedModel load_model(const Checkpoint& checkpoint, const ModelRunnerOptions& options,
                        Backend& backend) {
   LoadedModel loaded;
   require_stored(checkpoint.config, checkpoint.stored);
   // Before a plan is made, which may take long: weights that are missing or do not fit are found.
   const auto model = build_model(checkpoint.config, {.storage = options.storage, .positions = 1});
   loaded.weights = load_weights(*model, checkpoint.stored);
-  loaded.runner = std::make_unique<train::ModelRunner>(checkpoint.config, options, backend);
+  loaded.runner = std::make_unique<ModelRunner>(checkpoint.config, options, backend);
   loaded.runner->bind(loaded.weights);
   return loaded;
 }

@@ -9,8 +9,8 @@
 #include "coda/backend.h"
 #include "coda/dtype.h"
 #include "coda/model_config.h"
+#include "coda/model_runner.h"
 #include "io/safetensors.h"
-#include "train/model_runner.h"
 
 namespace coda::tools {
 
@@ -24,9 +24,9 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder);
 // A runner of the checkpoint's model, with its weights.
 struct LoadedModel {
   Weights weights;
-  std::unique_ptr<train::ModelRunner> runner;
+  std::unique_ptr<ModelRunner> runner;
 };
-LoadedModel load_model(const Checkpoint& checkpoint, const train::RunnerOptions& options,
+LoadedModel load_model(const Checkpoint& checkpoint, const ModelRunnerOptions& options,
                        Backend& backend);
 
 // "fp32" or "bf16"; checked by the command line.

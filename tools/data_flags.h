@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "io/text_data.h"
+#include "coda/text_data.h"
 
 namespace CLI {
 class App;
@@ -21,7 +21,7 @@ struct DataFlags {
   void add_to(CLI::App& command);
   bool is_text() const { return ids.empty(); }
   // Throws Error unless exactly one is given, it is readable, and all its ids are below `vocab`.
-  io::Tokens load(int64_t vocab) const;
+  Tokens load(int64_t vocab) const;
 };
 
 }  // namespace coda::tools

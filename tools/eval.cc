@@ -12,11 +12,11 @@
 
 #include "checkpoint.h"
 #include "coda/error.h"
+#include "coda/model_runner.h"
 #include "commands.h"
 #include "cpu/cpu_backend.h"
 #include "data_flags.h"
 #include "model_flags.h"
-#include "train/evaluate.h"
 
 namespace coda::tools {
 namespace {
@@ -32,7 +32,7 @@ struct EvalFlags {
   bool json = false;
 };
 
-void print(const EvalFlags& flags, const train::Evaluation& result, bool is_bytes, double seconds) {
+void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, double seconds) {
   const double loss = result.loss();
   const double bits = loss / std::numbers::ln2;
   if (flags.json) {
@@ -56,7 +56,7 @@ void print(const EvalFlags& flags, const train::Evaluation& result, bool is_byte
 void run(EvalFlags flags) {
   const Checkpoint checkpoint = open_checkpoint(flags.folder);
   const int64_t longest = longest_sequence_of(checkpoint.config);
-  io::Tokens tokens = flags.data.load(vocabulary_of(checkpoint.config));
+  Tokens tokens = flags.data.load(vocabulary_of(checkpoint.config));
   if (flags.limit > 0) tokens = tokens.slice(0, std::min(tokens.size(), flags.limit + 1));
   if (flags.sequence == 0) {
     flags.sequence = std::min({longest, int64_t{1024}, std::max<int64_t>(tokens.size() - 1, 1)});
@@ -70,14 +70,13 @@ void run(EvalFlags flags) {
   }
   const auto backend = cpu::make_cpu_backend();
   LoadedModel model = load_model(checkpoint,
-                                 {.task = train::Task::losses,
+                                 {.task = ModelTask::losses,
                                   .storage = storage_type(flags.dtype),
                                   .batch = flags.batch,
                                   .sequence = flags.sequence},
                                  *backend);
   const auto start = std::chrono::steady_clock::now();
-  const train::Evaluation result =
-      train::evaluate(*model.runner, tokens, flags.batch, flags.sequence, flags.stride);
+  const Evaluation result = evaluate(*model.runner, tokens, flags.stride);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   require(std::isfinite(result.total_loss),
           flags.folder + ": the loss is not finite: the weights are damaged, or too large for " +

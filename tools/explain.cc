@@ -9,10 +9,10 @@
 
 #include "checkpoint.h"
 #include "coda/error.h"
+#include "coda/model_runner.h"
 #include "commands.h"
 #include "explained_plan.h"
 #include "model_flags.h"
-#include "train/model_runner.h"
 
 namespace coda::tools {
 namespace {
@@ -34,13 +34,12 @@ struct ExplainFlags {
 };
 
 ExplainedGraph model_graph(const ExplainFlags& flags, const ModelConfig& config) {
-  const std::map<std::string, train::Task> tasks{{"train", train::Task::gradients},
-                                                 {"eval", train::Task::losses},
-                                                 {"sample", train::Task::logits}};
-  train::TaskGraph task = train::make_task(config, {.task = tasks.at(flags.task),
-                                                    .storage = storage_type(flags.dtype),
-                                                    .batch = flags.batch,
-                                                    .sequence = flags.sequence});
+  const std::map<std::string, ModelTask> tasks{
+      {"train", ModelTask::gradients}, {"eval", ModelTask::losses}, {"sample", ModelTask::logits}};
+  ModelTaskGraph task = make_task(config, {.task = tasks.at(flags.task),
+                                           .storage = storage_type(flags.dtype),
+                                           .batch = flags.batch,
+                                           .sequence = flags.sequence});
   return {std::move(task.model), nullptr, std::move(task.request), std::move(task.options)};
 }
 

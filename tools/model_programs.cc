@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "coda/model_runner.h"
 #include "explained_plan.h"
 #include "hopper/operation_launches.h"
 #include "program_file.h"
-#include "train/model_runner.h"
 
 namespace coda::tools {
 namespace {
@@ -36,10 +36,9 @@ SizedProgram sized_program(const Program& program, const DimValues& sizes, bool 
 
 ModelPrograms model_programs(const ModelConfig& config, int64_t batch, int64_t sequence,
                              Objective objective) {
-  train::TaskGraph task = train::make_task(config, {.task = train::Task::gradients,
-                                                    .storage = DType::bf16,
-                                                    .batch = batch,
-                                                    .sequence = sequence});
+  ModelTaskGraph task = make_task(
+      config,
+      {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence});
   CompileOptions options = task.options;
   options.rates = h200_rates();
   options.objective = objective;

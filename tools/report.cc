@@ -12,18 +12,18 @@
 #include <optional>
 
 #include "coda/compile.h"
+#include "coda/model_runner.h"
 #include "io/batches.h"
-#include "train/model_runner.h"
 
 namespace coda::tools {
 namespace {
 
 // Bytes that `xz -9` makes of the texts as one file, which has no name; nothing if there is no xz.
-std::optional<int64_t> xz_bytes(std::span<const io::Tokens* const> texts) {
+std::optional<int64_t> xz_bytes(std::span<const Tokens* const> texts) {
   const auto close_file = [](FILE* file) { std::fclose(file); };
   const std::unique_ptr<FILE, decltype(close_file)> file(std::tmpfile(), close_file);
   if (file == nullptr) return std::nullopt;
-  for (const io::Tokens* text : texts) {
+  for (const Tokens* text : texts) {
     std::fwrite(text->bytes.data(), 1, text->bytes.size(), file.get());
   }
   if (std::fflush(file.get()) != 0) return std::nullopt;
@@ -62,10 +62,10 @@ double bytes_moved(const Session& session) {
 
 }  // namespace
 
-void print_compression(const io::TokenSplit& data, double bits) {
-  const std::array<const io::Tokens*, 1> alone{&data.held_out};
-  const std::array<const io::Tokens*, 1> training{&data.train};
-  const std::array<const io::Tokens*, 2> both{&data.train, &data.held_out};
+void print_compression(const TokenSplit& data, double bits) {
+  const std::array<const Tokens*, 1> alone{&data.held_out};
+  const std::array<const Tokens*, 1> training{&data.train};
+  const std::array<const Tokens*, 2> both{&data.train, &data.held_out};
   const auto own = xz_bytes(alone);
   const auto of_training = xz_bytes(training);
   const auto of_both = xz_bytes(both);
@@ -82,21 +82,20 @@ void print_compression(const io::TokenSplit& data, double bits) {
              static_cast<double>(*of_both - *of_training) * per_byte);
 }
 
-void print_fusion(const train::TrainSettings& settings, Weights& weights, const io::Tokens& tokens,
+void print_fusion(const ModelTrainSettings& settings, Weights& weights, const Tokens& tokens,
                   Backend& backend) {
   constexpr int kRounds = 9;
   std::array<Measured, 2> measured;  // fused, unfused
-  std::array<std::unique_ptr<train::ModelRunner>, 2> runners;
+  std::array<std::unique_ptr<ModelRunner>, 2> runners;
   for (size_t i = 0; i < 2; ++i) {
-    runners[i] =
-        std::make_unique<train::ModelRunner>(settings.model,
-                                             train::RunnerOptions{.task = train::Task::gradients,
+    runners[i] = std::make_unique<ModelRunner>(settings.model,
+                                               ModelRunnerOptions{.task = ModelTask::gradients,
                                                                   .storage = settings.storage,
                                                                   .batch = settings.batch,
                                                                   .sequence = settings.sequence,
                                                                   .fuse = i == 0,
                                                                   .loss_rows = settings.loss_rows},
-                                             backend);
+                                               backend);
     runners[i]->bind(weights);
     const Session& session = runners[i]->session();
     measured[i].bytes = bytes_moved(session);
@@ -105,7 +104,7 @@ void print_fusion(const train::TrainSettings& settings, Weights& weights, const 
   }
   std::vector<int32_t> ids(static_cast<size_t>(settings.batch * settings.sequence));
   std::vector<int32_t> targets(ids.size());
-  io::sample_batch(tokens, settings.seed, 0, 0, settings.sequence, ids, targets);
+  sample_batch(tokens, settings.seed, 0, 0, settings.sequence, ids, targets);
   for (int round = 0; round <= kRounds; ++round) {
     for (size_t i = 0; i < 2; ++i) {
       const auto start = std::chrono::steady_clock::now();

@@ -4,17 +4,17 @@
 #pragma once
 
 #include "coda/backend.h"
-#include "io/text_data.h"
-#include "train/model_trainer.h"
+#include "coda/model_trainer.h"
+#include "coda/text_data.h"
 
 namespace coda::tools {
 
 // Prints bits a byte of `xz -9` for the held-out text by itself, and for what it adds to the
 // training text when both are one file; beside `bits` of the model. Says so if there is no xz.
-void print_compression(const io::TokenSplit& data, double bits);
+void print_compression(const TokenSplit& data, double bits);
 
 // Times steps of the fused and of the unfused plan, in turns, and prints medians and bytes moved.
-void print_fusion(const train::TrainSettings& settings, Weights& weights, const io::Tokens& tokens,
+void print_fusion(const ModelTrainSettings& settings, Weights& weights, const Tokens& tokens,
                   Backend& backend);
 
 }  // namespace coda::tools

@@ -9,10 +9,10 @@
 
 #include "checkpoint.h"
 #include "coda/error.h"
+#include "coda/model_runner.h"
 #include "commands.h"
 #include "cpu/cpu_backend.h"
 #include "flag_values.h"
-#include "train/generate.h"
 
 namespace coda::tools {
 namespace {
@@ -24,7 +24,7 @@ struct SampleFlags {
   int64_t count = 400;
   int64_t context = 0;
   std::string dtype = "fp32";
-  train::SamplingOptions options;
+  SamplingOptions options;
 };
 
 void run(SampleFlags flags) {
@@ -44,22 +44,20 @@ void run(SampleFlags flags) {
   }
   if (flags.context == 0) flags.context = std::min<int64_t>(longest, 512);
   const auto backend = cpu::make_cpu_backend();
-  LoadedModel model = load_model(checkpoint,
-                                 {.task = train::Task::logits,
-                                  .storage = storage_type(flags.dtype),
-                                  .sequence = flags.context},
-                                 *backend);
+  LoadedModel model = load_model(
+      checkpoint,
+      {.task = ModelTask::logits, .storage = storage_type(flags.dtype), .sequence = flags.context},
+      *backend);
   std::fwrite(flags.prompt.data(), 1, flags.prompt.size(), stdout);
-  train::generate(*model.runner, flags.context, prompt, flags.count, flags.options,
-                  [&](int32_t id) {
-                    if (is_bytes) {
-                      std::fputc(id, stdout);
-                    } else {
-                      fmt::print("{} ", id);
-                    }
-                    std::fflush(stdout);
-                    return std::ferror(stdout) == 0;
-                  });
+  generate(*model.runner, prompt, flags.count, flags.options, [&](int32_t id) {
+    if (is_bytes) {
+      std::fputc(id, stdout);
+    } else {
+      fmt::print("{} ", id);
+    }
+    std::fflush(stdout);
+    return std::ferror(stdout) == 0;
+  });
   std::fputc('\n', stdout);
 }
 

@@ -210,15 +210,15 @@ void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, 
 }
 
 // A number that any change of the data changes.
-std::string fingerprint(const io::Tokens& tokens) {
+std::string fingerprint(const Tokens& tokens) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (std::byte b : tokens.bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3ULL;
   io::require_whole(tokens.bytes);
   return fmt::format("{:016x}", hash);
 }
 
-train::TrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
-  train::TrainSettings s;
+ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
+  ModelTrainSettings s;
   s.model = model;
   s.storage = storage_type(f.dtype);
   s.batch = f.batch;
@@ -293,8 +293,8 @@ int run(const CLI::App& command, TrainFlags flags) {
     require_stored(model, io::open_model_weights(plan.resumed ? *plan.resumed : plan.init));
   }
   require_memory(model);
-  const io::Tokens tokens = flags.data.load(vocabulary_of(model));
-  plan.data = io::split_tokens(tokens, flags.held_out, flags.sequence);
+  const Tokens tokens = flags.data.load(vocabulary_of(model));
+  plan.data = split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);
   const auto [found, is_new] = plan.state.options.emplace(kFingerprint, now);
   require(is_new || found->second == now,

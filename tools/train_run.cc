@@ -11,14 +11,13 @@
 
 #include "base/printable.h"
 #include "coda/error.h"
+#include "coda/model_runner.h"
 #include "cpu/cpu_backend.h"
 #include "model_flags.h"
 #include "plan/cost.h"
 #include "progress.h"
 #include "report.h"
 #include "stop_request.h"
-#include "train/evaluate.h"
-#include "train/generate.h"
 
 namespace coda::tools {
 namespace {
@@ -39,7 +38,7 @@ std::vector<int32_t> bytes_of(const std::string& text) {
 }
 
 // Views of the trainer's state; they stay valid while the trainer lives.
-std::vector<train::CheckpointTensor> tensors_of(train::ModelTrainer& trainer) {
+std::vector<train::CheckpointTensor> tensors_of(ModelTrainer& trainer) {
   std::vector<train::CheckpointTensor> tensors;
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
     WeightTensor& w = trainer.weights[i];
@@ -92,7 +91,7 @@ class Run {
 
   // Restores or saves a first checkpoint, which also shows that the folder can be written.
   void start() {
-    const train::TrainSettings& s = plan_.settings;
+    const ModelTrainSettings& s = plan_.settings;
     train::remove_debris(plan_.out);
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
@@ -166,23 +165,22 @@ class Run {
     if (is_output_lost()) fmt::print(stderr, "coda: {}\n", text);
   }
 
-  train::ModelRunner& evaluator() {
+  ModelRunner& evaluator() {
     if (!evaluator_) {
-      evaluator_ = std::make_unique<train::ModelRunner>(
-          plan_.settings.model,
-          train::RunnerOptions{.task = train::Task::losses,
-                               .storage = plan_.settings.storage,
-                               .batch = plan_.settings.batch,
-                               .sequence = plan_.settings.sequence},
-          *backend_);
+      evaluator_ =
+          std::make_unique<ModelRunner>(plan_.settings.model,
+                                        ModelRunnerOptions{.task = ModelTask::losses,
+                                                           .storage = plan_.settings.storage,
+                                                           .batch = plan_.settings.batch,
+                                                           .sequence = plan_.settings.sequence},
+                                        *backend_);
       evaluator_->bind(trainer_.weights);
     }
     return *evaluator_;
   }
 
-  train::Evaluation evaluate(const io::Tokens& tokens, int64_t stride) {
-    return train::evaluate(evaluator(), tokens, plan_.settings.batch, plan_.settings.sequence,
-                           stride);
+  Evaluation evaluate(const Tokens& tokens, int64_t stride) {
+    return coda::evaluate(evaluator(), tokens, stride);
   }
 
   void evaluate_quickly() {
@@ -190,7 +188,7 @@ class Run {
     auto& marks = plan_.state.held_out_losses;
     if (!marks.empty() && marks.back().step == trainer_.step_count) return;
     const auto start = std::chrono::steady_clock::now();
-    const io::Tokens& held_out = plan_.data.held_out;
+    const Tokens& held_out = plan_.data.held_out;
     const double loss = evaluate(held_out.slice(0, std::min(held_out.size(), kQuickTokens)),
                                  plan_.settings.sequence)
                             .loss();
@@ -220,26 +218,26 @@ class Run {
 
   void print_sample() {
     if (plan_.sample_tokens == 0 || !plan_.is_text) return;
-    train::ModelRunner runner(plan_.settings.model,
-                              {.task = train::Task::logits,
-                               .storage = plan_.settings.storage,
-                               .sequence = plan_.settings.sequence},
-                              *backend_);
+    ModelRunner runner(plan_.settings.model,
+                       {.task = ModelTask::logits,
+                        .storage = plan_.settings.storage,
+                        .sequence = plan_.settings.sequence},
+                       *backend_);
     runner.bind(trainer_.weights);
     fmt::print("a sample of its text:\n----\n{}", plan_.prompt);
-    train::generate(runner, plan_.settings.sequence, bytes_of(plan_.prompt), plan_.sample_tokens,
-                    {.seed = plan_.settings.seed}, [](int32_t id) {
-                      std::fputc(id, stdout);
-                      std::fflush(stdout);
-                      return true;
-                    });
+    generate(runner, bytes_of(plan_.prompt), plan_.sample_tokens, {.seed = plan_.settings.seed},
+             [](int32_t id) {
+               std::fputc(id, stdout);
+               std::fflush(stdout);
+               return true;
+             });
     fmt::print("\n----\n\n");
   }
 
   void print_held_out() {
     if (!has_held_out()) return;
     const int64_t stride = std::max<int64_t>(1, plan_.settings.sequence / kWorthTheContext);
-    const train::Evaluation result = evaluate(plan_.data.held_out, stride);
+    const Evaluation result = evaluate(plan_.data.held_out, stride);
     // The first token, which nothing predicts, counts as 8 bits of a text.
     const double bits =
         (result.total_loss / std::numbers::ln2 + 8) / static_cast<double>(result.predicted + 1);
@@ -254,8 +252,8 @@ class Run {
 
   RunPlan plan_;
   std::unique_ptr<Backend> backend_;
-  train::ModelTrainer trainer_;
-  std::unique_ptr<train::ModelRunner> evaluator_;
+  ModelTrainer trainer_;
+  std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;
 };

@@ -6,15 +6,15 @@
 #include <optional>
 #include <string>
 
-#include "io/text_data.h"
+#include "coda/model_trainer.h"
+#include "coda/text_data.h"
 #include "train/checkpoint.h"
-#include "train/model_trainer.h"
 
 namespace coda::tools {
 
 struct RunPlan {
-  train::TrainSettings settings;
-  io::TokenSplit data;
+  ModelTrainSettings settings;
+  TokenSplit data;
   bool is_text = false;
   std::filesystem::path out;
   std::filesystem::path init;  // a model folder whose weights to start from; may be empty

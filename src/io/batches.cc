@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "coda/models.h"
 #include "io/mapped_file.h"
 
 namespace coda::io {
@@ -27,23 +28,6 @@ int64_t sample_start(uint64_t seed, int64_t step, int64_t row, int64_t starts) {
       (static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(starts)) >> 64);
 }
 
-void sample_batch(const Tokens& tokens, uint64_t seed, int64_t step, int64_t first_row,
-                  int64_t sequence, std::span<int32_t> inputs, std::span<int32_t> targets) {
-  const auto rows = static_cast<int64_t>(inputs.size()) / sequence;
-  const int64_t starts = tokens.size() - sequence;
-  invariant(inputs.size() == targets.size() &&
-                static_cast<int64_t>(inputs.size()) == rows * sequence && starts >= 1,
-            "sample_batch: whole rows, and a token after each sequence");
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t start = sample_start(seed, step, first_row + r, starts);
-    for (int64_t t = 0; t < sequence; ++t) {
-      inputs[static_cast<size_t>(r * sequence + t)] = tokens[start + t];
-      targets[static_cast<size_t>(r * sequence + t)] = tokens[start + t + 1];
-    }
-  }
-  require_whole(tokens.bytes);
-}
-
 int64_t window_count(const Tokens& tokens, int64_t sequence) {
   return std::max<int64_t>(0, (tokens.size() - 1 + sequence - 1) / sequence);
 }
@@ -63,3 +47,27 @@ void read_windows(const Tokens& tokens, int64_t first, int64_t sequence, std::sp
 }
 
 }  // namespace coda::io
+
+namespace coda {
+
+void sample_batch(const Tokens& tokens, uint64_t seed, int64_t step, int64_t first_row,
+                  int64_t sequence, std::span<int32_t> inputs, std::span<int32_t> targets) {
+  require(sequence >= 1 && inputs.size() == targets.size() && std::ssize(inputs) % sequence == 0,
+          "sample_batch: inputs and targets must be as many whole rows of " +
+              std::to_string(sequence) + " tokens");
+  require(tokens.size() > sequence, tokens.source + ": there are no " +
+                                        std::to_string(sequence + 1) +
+                                        " tokens, a sequence and the one behind it");
+  const int64_t rows = std::ssize(inputs) / sequence;
+  const int64_t starts = tokens.size() - sequence;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t start = io::sample_start(seed, step, first_row + r, starts);
+    for (int64_t t = 0; t < sequence; ++t) {
+      inputs[static_cast<size_t>(r * sequence + t)] = tokens[start + t];
+      targets[static_cast<size_t>(r * sequence + t)] = tokens[start + t + 1];
+    }
+  }
+  io::require_whole(tokens.bytes);
+}
+
+}  // namespace coda

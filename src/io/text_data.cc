@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads texts and files of token ids.
-#include "io/text_data.h"
+#include "coda/text_data.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "io/mapped_file.h"
 #include "io/text_files.h"
 
-namespace coda::io {
+namespace coda {
 namespace fs = std::filesystem;
 namespace {
 
@@ -49,16 +49,16 @@ Tokens load_text(const fs::path& path) {
   std::error_code ignored;  // reading it says what is wrong
   std::vector<fs::path> files{path};
   if (fs::is_directory(path, ignored)) {
-    files = texts_in(path);
+    files = io::texts_in(path);
     require(!files.empty(), printable(path) + ": no text files in the folder (give another)");
   }
   auto text = std::make_shared<std::vector<std::byte>>();
   for (const fs::path& name : files) {
-    const MappedFile file(name);
+    const io::MappedFile file(name);
     require(!file.bytes().empty(), printable(name) + ": the file is empty (give a text)");
     if (!text->empty()) text->push_back(kBetweenFiles);
     text->insert(text->end(), file.bytes().begin(), file.bytes().end());
-    require_whole(file.bytes());
+    io::require_whole(file.bytes());
   }
   return {printable(path), text, *text, 1};
 }
@@ -66,7 +66,7 @@ Tokens load_text(const fs::path& path) {
 Tokens load_token_ids(const fs::path& file, int width, int64_t vocab) {
   require(width == 2 || width == 4,
           printable(file) + ": token ids have 2 or 4 bytes, not " + std::to_string(width));
-  auto mapped = std::make_shared<const MappedFile>(file);
+  auto mapped = std::make_shared<const io::MappedFile>(file);
   const std::span<const std::byte> bytes = mapped->bytes();
   require(!bytes.empty(), printable(file) + ": the file is empty (give a file of token ids)");
   require(bytes.size() % static_cast<size_t>(width) == 0,
@@ -86,7 +86,7 @@ void check_vocabulary(const Tokens& tokens, int64_t vocab) {
                 ", but the vocabulary has " + std::to_string(vocab) +
                 " ids (give a larger vocabulary, or data made for this one)");
   }
-  require_whole(tokens.bytes);
+  io::require_whole(tokens.bytes);
 }
 
 TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence) {
@@ -105,4 +105,4 @@ TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence)
   return split;
 }
 
-}  // namespace coda::io
+}  // namespace coda

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/evaluate.h"
-
 #include <algorithm>
 
 #include "coda/error.h"
+#include "coda/model_runner.h"
 #include "io/mapped_file.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 // The window that starts at `start`: ids, and targets of those that no earlier window predicts.
 // Returns the number of targets.
-int64_t fill_window(const io::Tokens& tokens, int64_t start, int64_t stride, std::span<int32_t> ids,
+int64_t fill_window(const Tokens& tokens, int64_t start, int64_t stride, std::span<int32_t> ids,
                     std::span<int32_t> targets) {
   std::fill(ids.begin(), ids.end(), 0);
   std::fill(targets.begin(), targets.end(), kIgnoredTarget);
@@ -29,8 +28,10 @@ int64_t fill_window(const io::Tokens& tokens, int64_t start, int64_t stride, std
 
 }  // namespace
 
-Evaluation evaluate(ModelRunner& runner, const io::Tokens& tokens, int64_t batch, int64_t sequence,
-                    int64_t stride, const std::function<bool(int64_t)>& progress) {
+Evaluation evaluate(ModelRunner& runner, const Tokens& tokens, int64_t stride,
+                    const std::function<bool(int64_t)>& progress) {
+  const int64_t batch = runner.options().batch;
+  const int64_t sequence = runner.options().sequence;
   require(stride >= 1 && stride <= sequence, "the stride must be from 1 to the sequence, " +
                                                  std::to_string(sequence) + ", not " +
                                                  std::to_string(stride));
@@ -56,4 +57,4 @@ Evaluation evaluate(ModelRunner& runner, const io::Tokens& tokens, int64_t batch
   return result;
 }
 
-}  // namespace coda::train
+}  // namespace coda

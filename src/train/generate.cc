@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/generate.h"
-
 #include <algorithm>
 
 #include "coda/error.h"
+#include "coda/model_runner.h"
+#include "train/sampling.h"
 
-namespace coda::train {
+namespace coda {
 
-void generate(ModelRunner& runner, int64_t sequence, std::vector<int32_t> prompt, int64_t count,
+void generate(ModelRunner& runner, std::vector<int32_t> prompt, int64_t count,
               const SamplingOptions& options, const std::function<bool(int32_t)>& on_token) {
   require(!prompt.empty(), "sampling: the prompt is empty; give at least one token");
   for (int32_t id : prompt) {
@@ -15,7 +15,8 @@ void generate(ModelRunner& runner, int64_t sequence, std::vector<int32_t> prompt
             "sampling: the prompt has token " + std::to_string(id) + ", but the vocabulary has " +
                 std::to_string(runner.model().vocabulary));
   }
-  const std::vector<int32_t> targets(static_cast<size_t>(sequence), kIgnoredTarget);
+  const std::vector<int32_t> targets(static_cast<size_t>(runner.options().sequence),
+                                     kIgnoredTarget);
   std::vector<int32_t> window(targets.size());
   for (int64_t i = 0; i < count; ++i) {
     // Attention is causal: what stands behind the last token does not matter.
@@ -30,4 +31,4 @@ void generate(ModelRunner& runner, int64_t sequence, std::vector<int32_t> prompt
   }
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/model_runner.h"
+#include "coda/model_runner.h"
 
 #include <algorithm>
 
 #include "coda/error.h"
 #include "coda/float16.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 constexpr const char* kScale = "loss_scale";
@@ -24,16 +24,16 @@ void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
   // Rows of the longest tensors are numbered with 31 bits.
   require(batch <= INT32_MAX / sequence,
           std::to_string(batch) + " sequences of " + std::to_string(sequence) +
-              " tokens are more than 2^31 tokens at once: choose a smaller --batch");
+              " tokens are more than 2^31 tokens at once: choose a smaller batch");
   const int64_t longest = longest_sequence_of(config);
   require(sequence <= longest, "sequences of " + std::to_string(sequence) +
                                    " tokens are longer than the model allows (" +
-                                   std::to_string(longest) + "): choose a smaller --sequence");
+                                   std::to_string(longest) + "): choose shorter ones");
 }
 
-TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
+ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options) {
   check_sizes(config, options.batch, options.sequence);
-  TaskGraph task;
+  ModelTaskGraph task;
   task.model = build_model(config, {.storage = options.storage, .positions = options.sequence});
   ModelGraph& model = *task.model;
   task.options.rates = cpu_rates();
@@ -41,9 +41,9 @@ TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
   task.options.storage = options.storage;
   task.options.fuse = options.fuse;
   switch (options.task) {
-    case Task::losses: task.request.outputs = {{"row_losses", model.row_losses}}; break;
-    case Task::logits: task.request.outputs = {{"logits", model.logits}}; break;
-    case Task::gradients:
+    case ModelTask::losses: task.request.outputs = {{"row_losses", model.row_losses}}; break;
+    case ModelTask::logits: task.request.outputs = {{"logits", model.logits}}; break;
+    case ModelTask::gradients:
       task.options.overwrite_saved = true;  // a step is one forward and one backward
       task.options.block_rows = options.loss_rows;
       task.request.outputs = {{"loss", model.loss}};
@@ -57,12 +57,13 @@ TaskGraph make_task(const ModelConfig& config, const RunnerOptions& options) {
   return task;
 }
 
-ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& backend)
+ModelRunner::ModelRunner(ModelTaskGraph task, const ModelRunnerOptions& options, Backend& backend)
     : options_(options), task_(std::move(task)) {
   Compiled compiled = compile(task_.model->graph, task_.request, task_.options);
   session_ = std::make_unique<Session>(
       std::move(compiled.plan), backend, task_.options.sizes,
-      SessionOptions{.timing = options.timing, .own_results = options.task == Task::gradients});
+      SessionOptions{.timing = options.timing,
+                     .own_results = options.task == ModelTask::gradients});
   const int64_t tokens = options.batch * options.sequence;
   ids_.resize(static_cast<size_t>(tokens));
   targets_.resize(ids_.size());
@@ -81,18 +82,18 @@ ModelRunner::ModelRunner(TaskGraph task, const RunnerOptions& options, Backend& 
   }
   bind(kScale, &scale_, DType::f32, 1, 1);
   bind("loss", &loss_, DType::f32, 1, 1);
-  if (options.task == Task::losses) rows_.resize(ids_.size());
+  if (options.task == ModelTask::losses) rows_.resize(ids_.size());
   bind("row_losses", rows_.data(), DType::f32, tokens, 1);
-  if (options.task == Task::logits) {
+  if (options.task == ModelTask::logits) {
     logits_.resize(ids_.size() * static_cast<size_t>(task_.model->vocabulary));
   }
-  if (options.task == Task::logits && options.storage == DType::bf16) {
+  if (options.task == ModelTask::logits && options.storage == DType::bf16) {
     bf16_logits_.resize(logits_.size());
     bind("logits", bf16_logits_.data(), DType::bf16, tokens, task_.model->vocabulary);
   } else {
     bind("logits", logits_.data(), DType::f32, tokens, task_.model->vocabulary);
   }
-  if (options.task != Task::gradients) return;
+  if (options.task != ModelTask::gradients) return;
   for (const ModelParameter& p : task_.model->parameters) {
     const std::string name = gradient_name(p);
     const auto count = static_cast<size_t>(p.count());
@@ -117,7 +118,7 @@ void ModelRunner::forward(std::span<const int32_t> ids, std::span<const int32_t>
   std::copy(ids.begin(), ids.end(), ids_.begin());
   std::copy(targets.begin(), targets.end(), targets_.begin());
   session_->forward();
-  if (options_.task == Task::gradients) {
+  if (options_.task == ModelTask::gradients) {
     loss_ = *static_cast<const float*>(session_->view("loss").data);
   }
   for (size_t i = 0; i < bf16_logits_.size(); ++i) logits_[i] = float_from_bf16(bf16_logits_[i]);
@@ -133,4 +134,4 @@ std::span<const float> ModelRunner::logits(int64_t position) const {
   return std::span(logits_).subspan(static_cast<size_t>(position) * width, width);
 }
 
-}  // namespace coda::train
+}  // namespace coda

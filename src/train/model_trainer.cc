@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/model_trainer.h"
+#include "coda/model_trainer.h"
 
+#include "coda/model_runner.h"
 #include "io/batches.h"
-#include "train/model_runner.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
-TrainOptions options_of(const TrainSettings& s) {
+TrainOptions options_of(const ModelTrainSettings& s) {
   return {.sizes = {{"M", s.batch * s.sequence}, {"T", s.sequence}},
           .storage = s.storage,
           .accumulate = s.accumulate,
@@ -19,12 +19,12 @@ TrainOptions options_of(const TrainSettings& s) {
 
 }  // namespace
 
-std::unique_ptr<ModelGraph> ModelTrainer::model_of(const TrainSettings& s) {
+std::unique_ptr<ModelGraph> ModelTrainer::model_of(const ModelTrainSettings& s) {
   check_sizes(s.model, s.batch, s.sequence);
   return build_model(s.model, {.storage = s.storage, .positions = s.sequence});
 }
 
-ModelTrainer::ModelTrainer(const TrainSettings& settings, const io::Tokens& tokens,
+ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens,
                            Backend& backend, std::unique_ptr<ModelGraph> model)
     : Trainer(model->graph, model->loss, initial_weights(*model, settings.seed), backend,
               options_of(settings)),
@@ -41,8 +41,8 @@ ModelTrainer::ModelTrainer(const TrainSettings& settings, const io::Tokens& toke
 }
 
 const TensorMap& ModelTrainer::batch(int64_t pass) {
-  io::sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch, settings_.sequence,
-                   ids_, targets_);
+  sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch, settings_.sequence,
+               ids_, targets_);
   return batch_;
 }
 
@@ -52,4 +52,4 @@ StepReport ModelTrainer::step() {
   return Trainer::step([this](int64_t pass) { return batch(pass); });
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -9,7 +9,7 @@
 #include "coda/error.h"
 #include "models/counter_random.h"
 
-namespace coda::train {
+namespace coda {
 
 int32_t pick_token(std::span<const float> logits, const SamplingOptions& options,
                    uint64_t counter) {
@@ -43,4 +43,4 @@ int32_t pick_token(std::span<const float> logits, const SamplingOptions& options
   return order[0];  // rounding left a trace of `rest`
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -5,16 +5,12 @@
 #include <cstdint>
 #include <span>
 
-namespace coda::train {
+#include "coda/model_runner.h"
 
-struct SamplingOptions {
-  double temperature = 0.8;  // 0: always the likeliest
-  int64_t top_k = 0;         // only among the k likeliest; 0: among all
-  uint64_t seed = 1;
-};
+namespace coda {
 
 // The token drawn with probability softmax(logits / temperature), a function of the seed and the
 // counter. Of equal logits the lower id counts as likelier. Throws Error if no logit is finite.
 int32_t pick_token(std::span<const float> logits, const SamplingOptions& options, uint64_t counter);
 
-}  // namespace coda::train
+}  // namespace coda

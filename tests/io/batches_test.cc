@@ -10,6 +10,8 @@
 #include <numeric>
 #include <set>
 
+#include "coda/models.h"
+
 namespace coda::io {
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens from files and folders: which bytes, in which order; ids checked against the vocabulary;
 // splits that leave whole sequences; a clear line for data that cannot be used.
-#include "io/text_data.h"
+#include "coda/text_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,10 +3,10 @@
 // and every parameter's gradient from the same checkpoint.
 #include <gtest/gtest.h>
 
+#include "coda/model_runner.h"
 #include "cpu/cpu_backend.h"
 #include "models/hf_case.h"
 #include "models/hf_reference.h"
-#include "train/model_runner.h"
 #include "train/stored_weights.h"
 
 namespace coda {
@@ -17,20 +17,20 @@ class Judged {
   explicit Judged(const std::filesystem::path& folder) : judge_(folder) {}
 
   void expect_logits_and_losses(bool fuse) {
-    train::ModelRunner& logits = run(train::Task::logits, fuse, false);
+    ModelRunner& logits = run(ModelTask::logits, fuse, false);
     std::vector<float> all;
     for (int64_t i = 0; i < judge_.batch * judge_.sequence; ++i) {
       const auto row = logits.logits(i);
       all.insert(all.end(), row.begin(), row.end());
     }
     EXPECT_LT(relative_error(all, judge_.floats("logits")), kParityTolerance);
-    train::ModelRunner& losses = run(train::Task::losses, fuse, false);
+    ModelRunner& losses = run(ModelTask::losses, fuse, false);
     EXPECT_LT(relative_error(losses.row_losses(), judge_.floats("losses")), kParityTolerance);
   }
 
   // `accumulate`: in two passes over the same batch, each of half the scale.
   void expect_gradients(bool fuse, bool accumulate) {
-    train::ModelRunner& runner = run(train::Task::gradients, fuse, accumulate);
+    ModelRunner& runner = run(ModelTask::gradients, fuse, accumulate);
     EXPECT_NEAR(runner.loss(), judge_.floats("loss")[0],
                 kParityTolerance * judge_.floats("loss")[0]);
     runner.backward(accumulate ? 0.5F : 1.0F);
@@ -48,14 +48,14 @@ class Judged {
 
  private:
   // A forward of the judge's batch.
-  train::ModelRunner& run(train::Task task, bool fuse, bool accumulate) {
-    runner_ = std::make_unique<train::ModelRunner>(judge_.config,
-                                                   train::RunnerOptions{.task = task,
-                                                                        .batch = judge_.batch,
-                                                                        .sequence = judge_.sequence,
-                                                                        .accumulate = accumulate,
-                                                                        .fuse = fuse},
-                                                   *backend_);
+  ModelRunner& run(ModelTask task, bool fuse, bool accumulate) {
+    runner_ = std::make_unique<ModelRunner>(judge_.config,
+                                            ModelRunnerOptions{.task = task,
+                                                               .batch = judge_.batch,
+                                                               .sequence = judge_.sequence,
+                                                               .accumulate = accumulate,
+                                                               .fuse = fuse},
+                                            *backend_);
     weights_ = load_weights(runner_->model(), judge_.weights);
     runner_->bind(weights_);
     runner_->forward(judge_.ids("tokens"), judge_.ids("targets"));
@@ -64,7 +64,7 @@ class Judged {
 
   HfCase judge_;
   std::unique_ptr<Backend> backend_ = cpu::make_cpu_backend({.threads = 1});
-  std::unique_ptr<train::ModelRunner> runner_;
+  std::unique_ptr<ModelRunner> runner_;
   Weights weights_;
 };
 

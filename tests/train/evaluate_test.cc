@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation predicts each token once, whatever windows and batches; generation goes on from the
 // last tokens.
-#include "train/evaluate.h"
+#include "coda/model_runner.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
-#include "train/generate.h"
 #include "train/tiny_model.h"
 
 namespace coda::train {
@@ -18,9 +17,10 @@ namespace {
 class Inference : public testing::Test {
  protected:
   // A runner with weights that are a function of the seed.
-  std::unique_ptr<ModelRunner> make(Task task, int64_t batch, int64_t sequence) {
+  std::unique_ptr<ModelRunner> make(ModelTask task, int64_t batch, int64_t sequence) {
     auto runner = std::make_unique<ModelRunner>(
-        tiny_model(), RunnerOptions{.task = task, .batch = batch, .sequence = sequence}, *backend);
+        tiny_model(), ModelRunnerOptions{.task = task, .batch = batch, .sequence = sequence},
+        *backend);
     if (weights.empty()) {
       weights = initial_weights(runner->model(), 3);
       for (WeightTensor& w : weights) {
@@ -30,8 +30,8 @@ class Inference : public testing::Test {
     runner->bind(weights);
     return runner;
   }
-  Evaluation run(const io::Tokens& text, int64_t batch, int64_t sequence, int64_t stride) {
-    return evaluate(*make(Task::losses, batch, sequence), text, batch, sequence, stride);
+  Evaluation run(const Tokens& text, int64_t batch, int64_t sequence, int64_t stride) {
+    return evaluate(*make(ModelTask::losses, batch, sequence), text, stride);
   }
 
   std::unique_ptr<Backend> backend = cpu::make_cpu_backend({.threads = 1});
@@ -39,7 +39,7 @@ class Inference : public testing::Test {
 };
 
 TEST_F(Inference, EveryTokenButTheFirstIsPredictedOnce) {
-  const io::Tokens text = counting_text(60);
+  const Tokens text = counting_text(60);
   for (int64_t size : {2, 16, 17, 18, 100}) {
     for (int64_t stride : {1, 5, 16}) {
       const Evaluation result = run(text.slice(0, size), 3, 16, stride);
@@ -49,27 +49,27 @@ TEST_F(Inference, EveryTokenButTheFirstIsPredictedOnce) {
 }
 
 TEST_F(Inference, TheLossDoesNotDependOnTheBatch) {
-  const io::Tokens text = counting_text(60);
+  const Tokens text = counting_text(60);
   const Evaluation one = run(text, 1, 16, 8);
   const Evaluation seven = run(text, 7, 16, 8);
   EXPECT_DOUBLE_EQ(one.total_loss, seven.total_loss);
 }
 
 TEST_F(Inference, AStrideOfOneSeesWhatAWindowBehindEachTokenSees) {
-  const io::Tokens text = counting_text(10).slice(0, 12);
+  const Tokens text = counting_text(10).slice(0, 12);
   const Evaluation sliding = run(text, 2, 8, 1);
   double expected = run(text.slice(0, 9), 1, 8, 8).total_loss;
   for (int64_t last = 9; last < 12; ++last) {
-    const io::Tokens window = text.slice(last - 8, last + 1);
-    auto runner = make(Task::losses, 1, 8);
-    evaluate(*runner, window, 1, 8, 8);
+    const Tokens window = text.slice(last - 8, last + 1);
+    auto runner = make(ModelTask::losses, 1, 8);
+    evaluate(*runner, window, 8);
     expected += runner->row_losses()[7];
   }
   EXPECT_NEAR(sliding.total_loss, expected, 1e-5 * expected);
 }
 
 TEST_F(Inference, RefusesStridesThatSkipTokens) {
-  const io::Tokens text = counting_text(60);
+  const Tokens text = counting_text(60);
   EXPECT_THROW(run(text, 1, 16, 17), Error);
   EXPECT_THROW(run(text, 1, 16, 0), Error);
   EXPECT_THROW(run(text.slice(0, 1), 1, 16, 16), Error);
@@ -77,10 +77,10 @@ TEST_F(Inference, RefusesStridesThatSkipTokens) {
 
 TEST_F(Inference, GenerationTakesTheLikeliestOfTheLastPositionAndSlidesItsWindow) {
   constexpr int64_t kWindow = 8;
-  auto runner = make(Task::logits, 1, kWindow);
+  auto runner = make(ModelTask::logits, 1, kWindow);
   std::vector<int32_t> text{'4', '1', ' '};
   std::vector<int32_t> made;
-  generate(*runner, kWindow, text, 12, {.temperature = 0}, [&](int32_t id) {
+  generate(*runner, text, 12, {.temperature = 0}, [&](int32_t id) {
     made.push_back(id);
     return made.size() < 10;
   });
@@ -100,11 +100,11 @@ TEST_F(Inference, GenerationTakesTheLikeliestOfTheLastPositionAndSlidesItsWindow
 TEST_F(Inference, Bf16LogitsAreThoseOfFp32Rounded) {
   const std::vector<int32_t> ids{'1', '2', ' ', '1', '3', ' '};
   const std::vector<int32_t> targets(ids.size(), kIgnoredTarget);
-  auto exact = make(Task::logits, 1, 6);
+  auto exact = make(ModelTask::logits, 1, 6);
   exact->forward(ids, targets);
-  ModelRunner rounded(tiny_model(),
-                      {.task = Task::logits, .storage = DType::bf16, .batch = 1, .sequence = 6},
-                      *backend);
+  ModelRunner rounded(
+      tiny_model(), {.task = ModelTask::logits, .storage = DType::bf16, .batch = 1, .sequence = 6},
+      *backend);
   Weights copies = initial_weights(rounded.model(), 3);
   for (size_t i = 0; i < copies.size(); ++i) {
     copies[i].values = weights[i].values;

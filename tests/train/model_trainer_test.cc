@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on the CPU backend: it learns, passes add up to one large batch, and bits depend on
 // neither threads nor interruptions.
-#include "train/model_trainer.h"
+#include "coda/model_trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -17,11 +17,11 @@ namespace coda::train {
 namespace {
 
 TEST(ModelTrainer, LearnsATextThatFollowsARule) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   for (DType storage : {DType::f32, DType::bf16}) {
     SCOPED_TRACE(std::string(name_of(storage)));
-    TrainSettings settings = tiny_settings();
+    ModelTrainSettings settings = tiny_settings();
     settings.storage = storage;
     ModelTrainer trainer(settings, text, *backend);
     const double first = trainer.step().loss;
@@ -33,9 +33,9 @@ TEST(ModelTrainer, LearnsATextThatFollowsARule) {
 }
 
 TEST(ModelTrainer, PassesAddUpToTheStepOfOneLargeBatch) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  TrainSettings settings = tiny_settings();
+  ModelTrainSettings settings = tiny_settings();
   ModelTrainer whole(settings, text, *backend);
   settings.batch = 1;
   settings.accumulate = 4;
@@ -49,8 +49,8 @@ TEST(ModelTrainer, PassesAddUpToTheStepOfOneLargeBatch) {
 }
 
 TEST(ModelTrainer, GivesTheSameBitsForAnyNumberOfThreads) {
-  const io::Tokens text = counting_text(500);
-  const TrainSettings settings = tiny_settings();
+  const Tokens text = counting_text(500);
+  const ModelTrainSettings settings = tiny_settings();
   const auto one = cpu::make_cpu_backend({.threads = 1});
   const auto three = cpu::make_cpu_backend({.threads = 3});
   ModelTrainer a(settings, text, *one);
@@ -64,9 +64,9 @@ TEST(ModelTrainer, GivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(ModelTrainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  TrainSettings settings = tiny_settings();
+  ModelTrainSettings settings = tiny_settings();
   settings.storage = DType::bf16;
   ModelTrainer whole(settings, text, *backend);
   for (int i = 0; i < 4; ++i) whole.step();
@@ -83,12 +83,12 @@ TEST(ModelTrainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
 
 // Logits in blocks of 64 of 96 tokens, in one pass and added up over two.
 TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   for (const DType storage : {DType::f32, DType::bf16}) {
     for (const int64_t accumulate : {1, 2}) {
       SCOPED_TRACE(std::string(name_of(storage)) + ", passes " + std::to_string(accumulate));
-      TrainSettings settings = tiny_settings();
+      ModelTrainSettings settings = tiny_settings();
       settings.storage = storage;
       settings.accumulate = accumulate;
       settings.loss_rows = 0;
@@ -109,10 +109,10 @@ TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
 }
 
 TEST(ModelTrainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestoredState) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto one = cpu::make_cpu_backend({.threads = 1});
   const auto three = cpu::make_cpu_backend({.threads = 3});
-  TrainSettings settings = tiny_settings();
+  ModelTrainSettings settings = tiny_settings();
   settings.loss_rows = 64;
   ModelTrainer whole(settings, text, *one);
   for (int i = 0; i < 3; ++i) whole.step();
@@ -129,9 +129,9 @@ TEST(ModelTrainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestored
 
 // Of 384 tokens' logits 64 lie in memory; the products that wait for the scale are kept.
 TEST(ModelTrainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  TrainSettings settings = tiny_settings();
+  ModelTrainSettings settings = tiny_settings();
   settings.batch = 16;
   const int64_t tokens = settings.batch * settings.sequence;
   const auto memory = [&](int64_t loss_rows) {
@@ -148,7 +148,7 @@ TEST(ModelTrainer, BlocksOfTheLogitsTakeTheMemoryOfABlock) {
 
 // What an update left behind: a weight that no batch may ever show, or finite ones that overflow.
 TEST(ModelTrainer, ASoundStateHasFiniteWeightsAndAFiniteLossAndStaysAsItIs) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   ModelTrainer plain(tiny_settings(), text, *backend);
   ModelTrainer checked(tiny_settings(), text, *backend);
@@ -175,7 +175,7 @@ TEST(ModelTrainer, ASoundStateHasFiniteWeightsAndAFiniteLossAndStaysAsItIs) {
 }
 
 TEST(ModelTrainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
-  const io::Tokens text = counting_text(500);
+  const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
   ModelTrainer trainer(tiny_settings(), text, *backend);
   trainer.step();

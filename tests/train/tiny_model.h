@@ -6,8 +6,8 @@
 #include <string>
 
 #include "coda/model_config.h"
-#include "io/text_data.h"
-#include "train/model_trainer.h"
+#include "coda/model_trainer.h"
+#include "coda/text_data.h"
 
 namespace coda::train {
 
@@ -26,18 +26,18 @@ inline ModelConfig tiny_model() {
 }
 
 // Numbers that count up, a token a byte.
-inline io::Tokens counting_text(int numbers) {
+inline Tokens counting_text(int numbers) {
   auto text = std::make_shared<std::string>();
   for (int i = 0; i < numbers; ++i) *text += std::to_string(i % 50) + " ";
-  io::Tokens tokens;
+  Tokens tokens;
   tokens.source = "counting";
   tokens.bytes = std::as_bytes(std::span(*text));
   tokens.owner = text;
   return tokens;
 }
 
-inline TrainSettings tiny_settings() {
-  TrainSettings settings;
+inline ModelTrainSettings tiny_settings() {
+  ModelTrainSettings settings;
   settings.model = tiny_model();
   settings.batch = 4;
   settings.sequence = 24;

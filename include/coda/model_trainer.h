@@ -5,12 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "coda/api.h"
+#include "coda/text_data.h"
 #include "coda/trainer.h"
-#include "io/text_data.h"
 
-namespace coda::train {
+namespace CODA_API coda {
 
-struct TrainSettings {
+struct ModelTrainSettings {
   ModelConfig model;
   DType storage = DType::f32;
   int64_t batch = 8;       // sequences of a pass
@@ -28,7 +29,7 @@ struct TrainSettings {
 class ModelTrainer : public Trainer {
  public:
   // Starts at step 0 with initial weights. `tokens` must outlive the trainer.
-  ModelTrainer(const TrainSettings& settings, const io::Tokens& tokens, Backend& backend)
+  ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend)
       : ModelTrainer(settings, tokens, backend, model_of(settings)) {}
 
   // As the Trainer's, of the step's batch.
@@ -39,17 +40,17 @@ class ModelTrainer : public Trainer {
   const ModelGraph& model() const { return *model_; }
 
  private:
-  ModelTrainer(const TrainSettings& settings, const io::Tokens& tokens, Backend& backend,
+  ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend,
                std::unique_ptr<ModelGraph> model);
-  static std::unique_ptr<ModelGraph> model_of(const TrainSettings& settings);
+  static std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& settings);
   const TensorMap& batch(int64_t pass);
 
-  TrainSettings settings_;
-  const io::Tokens& tokens_;
+  ModelTrainSettings settings_;
+  const Tokens& tokens_;
   std::unique_ptr<ModelGraph> model_;
   std::vector<int32_t> ids_;
   std::vector<int32_t> targets_;
   TensorMap batch_;  // views of the ids and targets
 };
 
-}  // namespace coda::train
+}  // namespace CODA_API coda

@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
-namespace coda::io {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 struct Tokens {
   std::string source;                 // for messages
@@ -25,8 +27,9 @@ struct Tokens {
   Tokens slice(int64_t begin, int64_t end) const;  // ids [begin, end), sharing the bytes
 };
 
-// The bytes of a file, or of all texts of a folder (text_files.h), with a byte of 0 between two.
-// Throws Error if there is no such path, if it cannot be read, or if nothing is found.
+// The bytes of a file, or of all texts of a folder that are not ignored by a
+// .gitignore, with a byte of 0 between two. Throws Error if there is no such path, if it cannot be
+// read, or if nothing is found.
 Tokens load_text(const std::filesystem::path& path);
 
 // A file of ids, each an unsigned little-endian number of `width` (2 or 4) bytes. Throws Error for
@@ -45,4 +48,12 @@ struct TokenSplit {
 // (an empty held-out part apart) is as long as one sequence and the token after it.
 TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence);
 
-}  // namespace coda::io
+// Rows [first_row, first_row + rows) of a training step's batch: inputs and targets [rows,
+// sequence], where targets are the inputs' next tokens and rows = inputs.size() / sequence. A row's
+// place is a function of (seed, step, row) only: a resumed run sees the same data, and so does one
+// that splits a step's rows differently over its passes. Throws Error unless both are as many whole
+// rows and there are at least sequence + 1 tokens.
+void sample_batch(const Tokens& tokens, uint64_t seed, int64_t step, int64_t first_row,
+                  int64_t sequence, std::span<int32_t> inputs, std::span<int32_t> targets);
+
+}  // namespace CODA_API coda

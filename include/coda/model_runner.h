@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A language model compiled for one size of batch and run by a backend whose memory is the host's:
+// token ids in, losses, logits or gradients out; its loss on a text, and text that it writes. The
+// weights are the caller's and may change between runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coda/api.h"
+#include "coda/compile.h"
+#include "coda/models.h"
+#include "coda/session.h"
+#include "coda/text_data.h"
+#include "coda/weights.h"
+
+namespace CODA_API coda {
+
+enum class ModelTask : uint8_t {
+  gradients,  // the mean loss, and its gradient to every parameter
+  losses,     // the loss of every position
+  logits,     // the logits of every position
+};
+
+struct ModelRunnerOptions {
+  ModelTask task = ModelTask::losses;
+  DType storage = DType::f32;  // of weight matrices and activations
+  int64_t batch = 1;           // sequences
+  int64_t sequence = 1;        // tokens of each
+  bool accumulate = false;     // gradients are added to what is there
+  bool fuse = true;            // false: the unfused plan, to compare with
+  bool timing = false;         // measure each step
+  // ModelTask::gradients: rows of the logits that are made and consumed at once; 0: all of them.
+  int64_t loss_rows = kAutomaticBlockRows;
+};
+
+// A model's graph with what a task asks of it; compile() takes the two.
+struct ModelTaskGraph {
+  std::unique_ptr<ModelGraph> model;
+  CompileRequest request;
+  CompileOptions options;
+};
+// Throws Error if there are too many tokens at once, or more than the model allows in a sequence.
+void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence);
+ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options);
+
+class ModelRunner {
+ public:
+  ModelRunner(const ModelConfig& config, const ModelRunnerOptions& options, Backend& backend)
+      : ModelRunner(make_task(config, options), options, backend) {}
+  // The task of the same options, whose compiler options may have been changed.
+  ModelRunner(ModelTaskGraph task, const ModelRunnerOptions& options, Backend& backend);
+
+  const ModelGraph& model() const { return *task_.model; }
+  const ModelRunnerOptions& options() const { return options_; }
+  // Weights in the order of model().parameters; they must outlive the runs.
+  void bind(Weights& weights);
+
+  // Ids and targets of batch * sequence positions; kIgnoredTarget: the position does not count.
+  void forward(std::span<const int32_t> ids, std::span<const int32_t> targets);
+  // Gradients of scale * loss of the last forward, into gradients().
+  void backward(float scale);
+
+  float loss() const { return loss_; }                         // ModelTask::gradients
+  std::span<const float> row_losses() const { return rows_; }  // ModelTask::losses
+  std::span<const float> logits(int64_t position) const;       // ModelTask::logits
+  // As model().parameters. Those that are not added to share memory with activations: they hold
+  // from a backward() to the next forward().
+  const std::vector<std::span<float>>& gradients() const { return gradients_; }
+  const Session& session() const { return *session_; }
+
+ private:
+  ModelRunnerOptions options_;
+  ModelTaskGraph task_;
+  std::unique_ptr<Session> session_;
+  std::vector<int32_t> ids_, targets_, positions_;
+  float scale_ = 1;
+  float loss_ = 0;
+  std::vector<float> rows_;
+  std::vector<float> logits_;
+  std::vector<uint16_t> bf16_logits_;  // where the plan stores them so
+  std::vector<std::span<float>> gradients_;
+  std::vector<std::vector<float>> sums_;  // memory of gradients that are not the session's
+};
+
+struct Evaluation {
+  double total_loss = 0;  // nats
+  int64_t predicted = 0;  // tokens
+
+  double loss() const { return total_loss / static_cast<double>(predicted); }
+};
+
+// The loss on a text. Every token but the first is predicted exactly once, from at least sequence -
+// stride tokens before it (fewer only near the start of the text): windows of the runner's sequence
+// start `stride` apart, from 1 to the sequence. The runner has ModelTask::losses. `progress` is
+// told how many tokens are predicted so far; when it returns false, the evaluation stops there.
+// Throws Error for another stride and for fewer than two tokens.
+Evaluation evaluate(ModelRunner& runner, const Tokens& tokens, int64_t stride,
+                    const std::function<bool(int64_t)>& progress = {});
+
+struct SamplingOptions {
+  double temperature = 0.8;  // 0: always the likeliest
+  int64_t top_k = 0;         // only among the k likeliest; 0: among all
+  uint64_t seed = 1;
+};
+
+// Text, a token at a time: calls `on_token` for each of `count` new tokens; when it returns false,
+// no more are made. The runner has ModelTask::logits and a batch of 1; the model sees at most its
+// `sequence` last tokens. Each token runs the whole context through the forward plan: simple, and
+// exactly what training computed. Throws Error for an empty prompt, and for a token that is not of
+// the vocabulary.
+void generate(ModelRunner& runner, std::vector<int32_t> prompt, int64_t count,
+              const SamplingOptions& options, const std::function<bool(int32_t)>& on_token);
+
+}  // namespace CODA_API coda
