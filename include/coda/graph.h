@@ -209,7 +209,7 @@ Value col_sum(Value x, Where where = Where::current());
 Value row_mean(Value x, Where where = Where::current());
 Value row_logsumexp(Value x, Where where = Where::current());
 Value row_centred_squares(Value x, Where where = Where::current());
-// The index of select_column and gather_rows is an i32 input.
+// The index of select_column and gather_rows is [M, 1]; an i32 input is the fastest.
 Value select_column(Value x, Value index, Where where = Where::current());
 Value group_sum(Value x, const Dim& group, Where where = Where::current());
 Value group_repeat(Value x, const Dim& group, Where where = Where::current());

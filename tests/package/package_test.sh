@@ -31,6 +31,27 @@ case $name in
     "$CMAKE" --build found >> found.log || { cat found.log; exit 1; }
     run found/consumer
     ;;
+  guide)
+    # docs/cpp.md as it stands there: its project, and its blocks as one program.
+    rm -rf guide
+    mkdir -p guide/run
+    block() {
+      awk -v begin="\`\`\`$1" '$0 == begin { on = 1; next } $0 == "```" { on = 0 } on' \
+        "$here/../../docs/cpp.md"
+    }
+    block cmake > guide/CMakeLists.txt
+    block cpp > guide/main.cc
+    "$CMAKE" -G Ninja -S guide -B guide/build -DCMAKE_PREFIX_PATH="$prefix" \
+      -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror" > guide.log
+    "$CMAKE" --build guide/build >> guide.log || { cat guide.log; exit 1; }
+    (cd guide/run && ../build/mine > ../said)
+    line=$(grep -n 'linear(h, down);' guide/main.cc | cut -d: -f1)
+    grep -q "built at main.cc:$line)" "$here/../../docs/cpp.md" || fail "the error is in line $line"
+    grep -q "main.cc:$line)" guide/said || fail "the error has another line"
+    awk '/^loss/ { last = $2 } END { exit !(last < 3) }' guide/said || fail "nothing is learned"
+    grep -q "characters of CUDA" guide/said || fail "no kernels"
+    [ -e guide/run/run/latest/model.safetensors ] || fail "no checkpoint"
+    ;;
   pkg_config)
     export PKG_CONFIG_PATH
     PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name coda.pc)")
