@@ -21,6 +21,7 @@ try:
     import torch
     from safetensors.torch import load_file
     from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers.utils import logging
 except ImportError as error:
     print(f"skipped: {error}; scripts/setup.sh judges installs it")
     sys.exit(77)
@@ -81,6 +82,7 @@ def check(program: str, tied: bool) -> list[str]:
 
 def main() -> int:
     torch.set_num_threads(1)
+    logging.disable_progress_bar()
     wrong = [line for tied in (True, False) for line in check(sys.argv[1], tied)]
     print("\n".join(wrong))
     return 1 if wrong else 0
