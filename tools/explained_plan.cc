@@ -12,7 +12,7 @@
 #include "coda/session.h"
 #include "cpu/cpu_backend.h"
 #include "io/mapped_file.h"
-#include "program/lift.h"
+#include "plan/program_request.h"
 #include "runtime/values.h"
 
 namespace coda::tools {
@@ -121,12 +121,7 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
   }
   Graph& graph = *result.graph;
   const int inputs_end = graph.size();
-  for (const auto& [name, value] : tensors.values) {
-    if (graph.node(value.id).op == Op::input) continue;
-    result.request.outputs.push_back({name, value});
-    if (!with_gradients) continue;
-    result.request.seeds.push_back({value, graph.input("grad_of_" + name, value.shape())});
-  }
+  result.request = program_request(graph, tensors, with_gradients);
   require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
   std::set<std::string> symbols;
   for (int id = 0; id < inputs_end; ++id) {
@@ -143,11 +138,6 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
     require(symbols.contains(symbol), "--sizes: " + symbol +
                                           " is no size of the programs, they have" +
                                           listed(symbols) + ": check the name");
-  }
-  for (int id = 0; with_gradients && id < inputs_end; ++id) {
-    const Node& node = graph.node(id);
-    if (node.op != Op::input || node.kind == InputKind::table) continue;
-    result.request.gradients.push_back({graph.value(id), "grad_to_" + node.name});
   }
   return result;
 }

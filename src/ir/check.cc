@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/check.h"
 
+#include <string_view>
+
 #include "coda/error.h"
 #include "ir/op_names.h"
 
@@ -23,7 +25,9 @@ void fail(const char* op, const std::vector<Value>& operands, const std::string&
           const Where& where) {
   std::string texts;
   for (const Value& v : operands) texts += (texts.empty() ? "" : ", ") + operand_text(v);
-  throw Error(std::string(op) + "(" + texts + "): " + problem + " (built at " + text(where) + ")");
+  const std::string place = at(where);
+  throw Error(std::string(op) + "(" + texts + "): " + problem +
+              (place.empty() ? "" : " (built" + place + ")"));
 }
 
 Graph& graph_of(const char* op, std::span<const Value> operands, const Where& where) {
@@ -38,8 +42,13 @@ Graph& graph_of(const char* op, std::span<const Value> operands, const Where& wh
   return *operands[0].graph;
 }
 
-std::string text(const Where& where) {
-  return std::string(where.file_name()) + ":" + std::to_string(where.line());
+std::string at(const Where& where) {
+  constexpr std::string_view kThisFile = "ir/check.cc";
+  std::string_view sources = Where::current().file_name();
+  sources.remove_suffix(kThisFile.size());
+  const std::string_view file = where.file_name();
+  if (file.starts_with(sources)) return "";
+  return " at " + std::string(file) + ":" + std::to_string(where.line());
 }
 
 }  // namespace coda

@@ -30,7 +30,8 @@ inline Graph& graph_of(const char* op, std::initializer_list<Value> operands, co
   return graph_of(op, std::span(operands.begin(), operands.size()), where);
 }
 
-// "file:line", for messages.
-std::string text(const Where& where);
+// " at file:line", for messages; nothing where a part of this library is the caller: a path of ours
+// tells its user nothing.
+std::string at(const Where& where);
 
 }  // namespace coda

@@ -145,7 +145,7 @@ std::pair<Value, Value> values_of(const ValueOrNumber& a, const ValueOrNumber& b
                                   const Where& where) {
   const GraphPointer graph = a.value.graph == nullptr ? b.value.graph : a.value.graph;
   if (graph == nullptr) {
-    throw Error("an operation of two numbers at " + text(where) +
+    throw Error("an operation of two numbers" + at(where) +
                 ": give it a Value (Graph::constant makes one of a number)");
   }
   return {value_in(graph, a), value_in(graph, b)};
@@ -154,7 +154,7 @@ std::pair<Value, Value> values_of(const ValueOrNumber& a, const ValueOrNumber& b
 }  // namespace
 
 ValueOrNumber::ValueOrNumber(Value v, Where w) : value(v), where(w) {
-  if (v.graph == nullptr) throw Error("an operand that no graph has made at " + text(w));
+  if (v.graph == nullptr) throw Error("an operand that no graph has made" + at(w));
 }
 
 Value add(Value a, Value b, Where where) {

@@ -15,8 +15,7 @@ namespace {
 // Error unless the size can be one: what depends on symbols only a session can tell.
 void check_size(const Dim& size, const std::string& what, const Where& where) {
   if (size.is_constant() && size.constant() <= 0) {
-    throw Error(what + " at " + text(where) + " has the size " + size.text() +
-                "; sizes are positive");
+    throw Error(what + at(where) + " has the size " + size.text() + "; sizes are positive");
   }
 }
 
@@ -85,8 +84,7 @@ int Graph::intern(Node node) {
 
 Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind kind, Where where) {
   const std::string what = "input \"" + name + "\"";
-  require(!inputs_.contains(name),
-          what + " at " + text(where) + " is declared twice; give it another name");
+  require(!inputs_.contains(name), what + at(where) + " is declared twice; give it another name");
   check_size(shape.rows, what, where);
   check_size(shape.cols, what, where);
   Node node;

@@ -2,7 +2,9 @@
 #include "rewrite/defer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <unordered_map>
 
 #include "ir/rebuild.h"
 #include "rewrite/form.h"
@@ -68,6 +70,9 @@ class Defer {
     if (n.op == Op::slice_columns) return slice(value(n.operands[0]), n.dim, n.shape.cols);
     const bool reduces = (n.op == Op::row_sum || n.op == Op::col_sum) &&
                          graph_.node(n.operands[0]).shape.is_tensor();
+    const bool adds = n.op == Op::elementwise && n.fn == Elementwise::add;
+    if (adds && !options_.frozen.empty())
+      return vector_sum(value(n.operands[0]), value(n.operands[1]));
     if (!reduces) return rebuild(graph_, n, values(n));
     Form f = form(n.operands[0]);
     std::vector<int> leaving;
@@ -82,6 +87,16 @@ class Defer {
       f.factors.erase(std::find(f.factors.begin(), f.factors.end(), factor));
     f.origin = -1;
     return mul(rebuild(graph_, n, {materialise(f, pinned_)}), product_of(graph_, leaving));
+  }
+
+  // Of the upstream gradient times forward values that gradient leaves the sum, as in 0.9 g + 0.1
+  // g, which a smoothed loss sends to its log-sum-exp.
+  Value vector_sum(Value a, Value b) {
+    Form fa = scaled_one(a);
+    Form fb = scaled_one(b);
+    const bool common = keep_common_factors(fa, fb) && !fa.factors.empty();
+    if (!common || !is_of_forward(fa.core.id) || !is_of_forward(fb.core.id)) return add(a, b);
+    return mul(add(fa.core, fb.core), product_of(graph_, fa.factors));
   }
 
   Form compute(const Node& n) {
@@ -173,8 +188,9 @@ class Defer {
     const int b = n.operands[1];
     if (is_tensor(a) && is_tensor(b)) {
       Form fa = form(a);
-      const Form& fb = form(b);
-      if (fa.factors != fb.factors) return plain(add(value(a), value(b)));
+      Form fb = form(b);
+      if (fa.factors != fb.factors && !keep_common_factors(fa, fb))
+        return plain(add(value(a), value(b)));
       fa.core = add(fa.core, fb.core);
       fa.inner.insert(fa.inner.end(), fb.inner.begin(), fb.inner.end());
       fa.outer.insert(fa.outer.end(), fb.outer.begin(), fb.outer.end());
@@ -182,8 +198,16 @@ class Defer {
       return fa;
     }
     if (!is_tensor(a) && !is_tensor(b)) return plain(rebuild(graph_, n, values(n)));
-    Form f = form(is_tensor(a) ? a : b);
+    const int tensor = is_tensor(a) ? a : b;
+    Form f = form(tensor);
     const Value v = value(is_tensor(a) ? b : a);
+    if (!f.factors.empty() && !is_frozen(tensor) && !v.shape().is_per_column()) {
+      Form of_vector = scaled_one(v);
+      if (keep_common_factors(f, of_vector)) {
+        f.core = add(f.core, of_vector.core);
+        return f;
+      }
+    }
     if (f.factors.empty() && !f.has_terms() && readiness_.is_ready(v.id, f.core.id)) {
       return plain(add(f.core, v));
     }
@@ -192,6 +216,51 @@ class Defer {
         .push_back(term);
     f.origin = -1;
     return f;
+  }
+
+  // What the backward makes of forward values alone, up to factors (a loss's gradient): of two
+  // summands the factors that they share leave, the upstream gradient among them, and the others
+  // stay. A term kept apart instead would have the sum stored twice, with it and without.
+  bool keep_common_factors(Form& a, Form& b) {
+    if (a.has_terms() || b.has_terms()) return false;
+    if (!is_of_forward(a.core.id) || !is_of_forward(b.core.id)) return false;
+    std::vector<int> common;
+    std::set_intersection(a.factors.begin(), a.factors.end(), b.factors.begin(), b.factors.end(),
+                          std::back_inserter(common));
+    for (Form* f : {&a, &b}) {
+      std::vector<int> rest;
+      std::set_difference(f->factors.begin(), f->factors.end(), common.begin(), common.end(),
+                          std::back_inserter(rest));
+      f->core = mul(f->core, product_of(graph_, rest));
+      f->factors = common;
+      f->origin = -1;
+    }
+    return true;
+  }
+
+  // A vector as factors of 1, a mask's scalars among them.
+  Form scaled_one(Value v) {
+    Form form = plain(graph_.constant(1));
+    double number = 1;
+    std::vector<Value> atoms;
+    vector_factors(v, number, atoms);
+    multiply_constant(form, number);
+    for (Value atom : atoms) multiply(form, atom);
+    return form;
+  }
+
+  // Made of the forward's nodes and constants without a product or a call.
+  bool is_of_forward(int id) {
+    const auto known = of_forward_.find(id);
+    if (known != of_forward_.end()) return known->second;
+    const Node& n = graph_.node(id);
+    bool found = is_frozen(id) || n.op == Op::constant || n.op == Op::column_index ||
+                 n.op == Op::ones || n.op == Op::reciprocal_dim;
+    if (!found && !n.operands.empty() && n.op != Op::matmul && n.op != Op::opaque) {
+      found = std::all_of(n.operands.begin(), n.operands.end(),
+                          [this](int operand) { return is_of_forward(operand); });
+    }
+    return of_forward_[id] = found;
   }
 
   Form row_linear(const Node& n) {
@@ -417,6 +486,7 @@ class Defer {
   std::vector<std::optional<Form>> forms_;
   std::vector<Value> values_;
   std::vector<bool> seen_;
+  std::unordered_map<int, bool> of_forward_;
 };
 
 }  // namespace

@@ -42,6 +42,19 @@ void biased_head(Block& b, const LlamaSizes& s) {
   b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
 }
 
+// A norm and a head with a loss that has more than the plain cross-entropy's terms.
+void head_with(Block& b, const LlamaSizes& s, const CrossEntropyOptions& options, bool capped) {
+  const Value x = b.graph.input("x", {"M", s.hidden});
+  b.wants_gradient(x, "d_x");
+  const Value targets = b.graph.table("targets", {"M", 1}, DType::i32);
+  const Value h = rms_norm(x, b.parameter("norm", {1, s.hidden}), 1e-5);
+  Value logits = linear(h, b.parameter("head", {s.vocab, s.hidden}));
+  if (capped) logits = soft_cap(logits, 2);
+  const CrossEntropy loss = cross_entropy(logits, targets, options);
+  b.request.outputs = {{"loss", loss.mean}, {"loss_rows", loss.rows}};
+  b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
+}
+
 struct Case {
   std::string name;
   std::function<void(Block&)> build;
@@ -53,6 +66,14 @@ const std::vector<Case>& cases() {
       {"llama_untied", [](Block& b) { llama_model(b, 1, false, sizes_of_model()); }},
       {"gpt2", [](Block& b) { gpt2_model(b, 1, sizes_of_model()); }},
       {"biased_head", [](Block& b) { biased_head(b, sizes_of_model()); }},
+      {"smoothed",
+       [](Block& b) { head_with(b, sizes_of_model(), {.label_smoothing = 0.1}, false); }},
+      {"z_loss", [](Block& b) { head_with(b, sizes_of_model(), {.z_loss = 0.01}, false); }},
+      {"capped", [](Block& b) { head_with(b, sizes_of_model(), {}, true); }},
+      {"smoothed_z_loss_capped",
+       [](Block& b) {
+         head_with(b, sizes_of_model(), {.label_smoothing = 0.1, .z_loss = 0.01}, true);
+       }},
   };
   return all;
 }
@@ -143,8 +164,29 @@ TEST_P(InBlocks, NothingWideIsStoredWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(RowBlocks, InBlocks, testing::Range<size_t>(0, 4),
+INSTANTIATE_TEST_SUITE_P(RowBlocks, InBlocks, testing::Range<size_t>(0, cases().size()),
                          [](const auto& info) { return cases()[info.param].name; });
+
+// Whole, too: as much as with the plain loss.
+TEST(RowBlocks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
+  const auto wide_tensors = [](const CrossEntropyOptions& loss, bool capped) {
+    Block b;
+    head_with(b, sizes_of_model(), loss, capped);
+    CompileOptions options;
+    options.sizes = rows(130);
+    int wide = 0;
+    for (const PlanTensor& t : compile(b.graph, b.request, options).plan.tensors) {
+      const bool is_whole = t.decl.shape == Shape{Dim("M"), Dim(kVocabulary)};
+      wide += is_whole && t.decl.kind == TensorKind::dense ? 1 : 0;
+    }
+    return wide;
+  };
+  EXPECT_EQ(wide_tensors({}, false), 2);  // logits and their gradient
+  EXPECT_EQ(wide_tensors({.label_smoothing = 0.1}, false), 2);
+  EXPECT_EQ(wide_tensors({.z_loss = 0.01}, false), 2);
+  EXPECT_EQ(wide_tensors({.label_smoothing = 0.1, .z_loss = 0.01}, false), 2);
+  EXPECT_EQ(wide_tensors({.label_smoothing = 0.1, .z_loss = 0.01}, true), 2);
+}
 
 // Sums lie in the caller's gradient from the start where one backward follows each forward.
 TEST(RowBlocks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {

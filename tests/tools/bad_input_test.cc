@@ -40,7 +40,8 @@ void expect_one_line(const CommandResult& result, int status, const Words& said)
   EXPECT_EQ(result.status, status) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_EQ(result.err.find("coda: "), 0u) << result.err;
-  EXPECT_EQ(result.err.find("internal error"), std::string::npos) << result.err;
+  for (const char* ours : {"internal error", "/src/", ".cc:"})
+    EXPECT_EQ(result.err.find(ours), std::string::npos) << result.err;
   for (const std::string& part : said) EXPECT_THAT(result.err, HasSubstr(part));
 }
 

@@ -105,6 +105,69 @@ TEST(Explain, ProgramsInFilesAreLiftedDifferentiatedAndPlanned) {
   EXPECT_THAT(broken.err, HasSubstr("line 3"));
 }
 
+// Programs that once ended in internal errors, with gradients and without.
+TEST(Explain, EveryProgramHasAPlan) {
+  std::string twenty = "x";
+  for (int i = 1; i < 20; ++i) twenty += " + x";
+  const std::pair<const char*, std::string> programs[] = {
+      {"a gradient added in place",
+       "  acc = gemm(x[K, M], y[K, N], tn)\n  store(dw, tile(dw[M, N]) + acc)\n"},
+      {"a table repeated and used twice", "  a = tile(c[M, 32], repeat=2)\n  store(o, a + a)\n"},
+      {"twenty equal terms", "  x = tile(x[M, N])\n  store(o, " + twenty + ")\n"},
+      {"a copy", "  store(o, tile(x[M, N]))\n"},
+      {"pairs in groups of 128 with tables",
+       "  q = gemm(x[M, 64], w[384, 64])\n  a, b = split_pairs(q, 128)\n"
+       "  c = tile(cos[M, 64], repeat=3)\n  s = tile(sin[M, 64], repeat=3)\n"
+       "  store(q_first, a * c - b * s)\n  store(q_second, b * c + a * s)\n"},
+  };
+  const TestFolder folder;
+  for (const auto& [what, steps] : programs) {
+    const std::string file = folder.write("p.coda", "program p {\n" + steps + "}\n");
+    for (const char* task : {"train", "eval"}) {
+      Words command{"explain", file, "--task", task, "--sizes"};
+      std::string sizes;
+      for (const char* size : {"M", "N", "K"}) {
+        if (steps.find("[" + std::string(size)) != std::string::npos ||
+            steps.find(std::string(size) + "]") != std::string::npos)
+          sizes += (sizes.empty() ? "" : ",") + std::string(size) + "=48";
+      }
+      const CommandResult result = run_coda(command + Words{sizes});
+      EXPECT_EQ(result.status, 0) << what << ", " << task << ": " << result.err;
+      EXPECT_THAT(result.out, HasSubstr("store(")) << what << ", " << task;
+    }
+  }
+}
+
+// As small as a model can be.
+TEST(Explain, TheSmallestModelsHavePlans) {
+  const Words sequence{"explain", "--sequence", "4", "--batch", "1"};
+  for (const Words& model :
+       {Words{"--vocab", "1", "--hidden", "8", "--heads", "2"},
+        Words{"--vocab", "1", "--hidden", "8", "--heads", "2", "--model", "gpt2"},
+        Words{"--hidden", "1", "--heads", "1", "--mlp", "1", "--model", "gpt2"},
+        Words{"--hidden", "2", "--heads", "1", "--mlp", "1"},
+        Words{"--hidden", "2", "--heads", "1", "--mlp", "1", "--untied", "--vocab", "1"}}) {
+    for (const char* task : {"train", "eval"}) {
+      const CommandResult result = run_coda(sequence + model + Words{"--task", task});
+      EXPECT_EQ(result.status, 0) << testing::PrintToString(model) << result.err;
+    }
+  }
+}
+
+// A message is for who wrote the program: no path of the sources.
+TEST(Explain, AMessageShowsNoPathOfTheSources) {
+  const TestFolder folder;
+  const std::string file = folder.write(
+      "bad.coda", "program p {\n  store(a, tile(x[M, N]))\n  store(b, tile(y[M, N]))\n}\n");
+  const std::string other = folder.write(
+      "other.coda", "program q {\n  store(c, gemm(a[M, N], w[K, N]) + tile(b[M, K]))\n}\n");
+  const CommandResult result =
+      run_coda({"explain", file, other, "--sizes", "M=4,N=4,K=4", "--task", "eval"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("src/"))) << result.err;
+  EXPECT_THAT(result.err, testing::Not(HasSubstr(".cc:"))) << result.err;
+}
+
 TEST(Info, NamesTheVersionTheProcessorAndTheBackends) {
   const CommandResult result = run_coda({"info", "--json"});
   EXPECT_EQ(result.status, 0) << result.err;

@@ -42,7 +42,7 @@ void expect_our_line(const CommandResult& result, const std::string& said) {
   EXPECT_LT(result.err.size(), 1500u);
   EXPECT_THAT(result.err, HasSubstr(said));
   for (const char* theirs :
-       {"filesystem error", "json.exception", "basic_string", "std::", "internal"})
+       {"filesystem error", "json.exception", "basic_string", "std::", "internal", "/src/", ".cc:"})
     EXPECT_THAT(result.err, Not(HasSubstr(theirs)));
 }
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/program_request.h"
+
+#include "grad/differentiate.h"
+
+namespace coda {
+namespace {
+
+// "NAME", or with a number if the graph has such an input.
+std::string free_name(const Graph& graph, const std::string& wanted) {
+  std::string name = wanted;
+  for (int number = 2; graph.find_input(name) >= 0; ++number)
+    name = wanted + "_" + std::to_string(number);
+  return name;
+}
+
+}  // namespace
+
+CompileRequest program_request(Graph& graph, const program::LiftedTensors& tensors,
+                               bool with_gradients) {
+  CompileRequest request;
+  std::vector<int> inputs;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (n.op == Op::input && n.kind != InputKind::table) inputs.push_back(id);
+  }
+  for (const auto& [name, value] : tensors.values) {
+    if (graph.node(value.id).name == name) continue;  // read only
+    const bool in_place = graph.find_input(name) >= 0;
+    request.outputs.push_back({in_place ? free_name(graph, name + ".stored") : name, value});
+    if (!with_gradients) continue;
+    const std::string cotangent = free_name(graph, "grad_of_" + name);
+    request.seeds.push_back({value, graph.input(cotangent, value.shape())});
+  }
+  if (!with_gradients) return request;
+  Graph copy = graph;  // which gradients there are is known once they are built
+  std::vector<Seed> seeds;
+  for (const SeededOutput& seed : request.seeds)
+    seeds.push_back({seed.output.id, copy.value(seed.cotangent.id)});
+  const std::vector<Value> gradients = differentiate(copy, seeds, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (gradients[i].graph == nullptr) continue;
+    request.gradients.push_back(
+        {graph.value(inputs[i]), free_name(graph, "grad_to_" + graph.node(inputs[i]).name)});
+  }
+  if (request.gradients.empty()) request.seeds.clear();
+  return request;
+}
+
+}  // namespace coda

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coda explain` of programs: lifted, with the gradients of all inputs and without, fused and
+// unfused, every generated program has a plan that is shown with its costs.
+// CODA_PROGRAM_SEEDS=FIRST-LAST takes other programs than the first 300.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "coda/compile.h"
+#include "plan/program_request.h"
+#include "program/random_program.h"
+
+namespace coda {
+namespace {
+
+// "" or what went wrong.
+std::string problem_of(uint64_t seed) {
+  const testing::RandomProgram random = testing::random_program(seed);
+  try {
+    for (const bool gradients : {false, true}) {
+      Graph graph;
+      program::LiftedTensors tensors;
+      program::lift(random.program, graph, tensors);
+      const CompileRequest request = program_request(graph, tensors, gradients);
+      if (request.outputs.empty()) return "";  // partials alone
+      CompileOptions options;
+      options.sizes = random.sizes;
+      options.objective = seed % 2 == 0 ? Objective::memory : Objective::speed;
+      options.storage = seed % 3 == 0 ? DType::bf16 : DType::f32;
+      for (const bool fuse : {true, false}) {
+        options.fuse = fuse;
+        const Plan plan = compile(graph, request, options).plan;
+        if (text(plan, options.sizes, options.rates).empty()) return "its plan has no text";
+      }
+    }
+    return "";
+  } catch (const std::exception& error) {
+    return std::string(error.what()) + "\n" + text(random.program);
+  }
+}
+
+TEST(GeneratedPrograms, HavePlansWithAndWithoutGradients) {
+  uint64_t first = 0;
+  uint64_t last = 299;
+  if (const char* seeds = std::getenv("CODA_PROGRAM_SEEDS")) {
+    char* dash = nullptr;
+    first = last = std::strtoull(seeds, &dash, 10);
+    if (*dash == '-') last = std::strtoull(dash + 1, nullptr, 10);
+  }
+  int wrong = 0;
+  for (uint64_t seed = first; seed <= last && wrong < 20; ++seed) {
+    const std::string problem = problem_of(seed);
+    if (problem.empty()) continue;
+    ADD_FAILURE() << "seed " << seed << ": " << problem;
+    ++wrong;
+  }
+}
+
+}  // namespace
+}  // namespace coda
