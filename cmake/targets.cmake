@@ -14,7 +14,30 @@ endif()
 # For tests and the command, which reads flags and prints: what runs long is in the libraries. -O3
 # takes almost twice as long to compile.
 set(CODA_QUICK_COMPILE -Og)
+# Headers are half of the time to compile a source, so several sources are compiled as one where all
+# are compiled once: on a fresh machine, and in CI. Where ccache is, a developer compiles again and
+# again what changed, and each source stays by itself.
+if(CODA_CCACHE)
+  option(CODA_UNITY "Compile the sources of a folder together" OFF)
+else()
+  option(CODA_UNITY "Compile the sources of a folder together" ON)
+endif()
 set(CODA_TEST_FOLDERS "" CACHE STRING "Folders whose tests are built; empty: all")
+
+# Sources that Highway compiles once per instruction set include themselves, and stay alone.
+function(coda_unity target)
+  if(NOT CODA_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    file(STRINGS ${source} of_each_set REGEX "foreach_target" LIMIT_COUNT 1)
+    if(of_each_set)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+endfunction()
 
 function(coda_library folder)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
@@ -29,6 +52,7 @@ function(coda_library folder)
     target_link_libraries(${target} PUBLIC ${deps})
     set_target_properties(${target} PROPERTIES
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)  # see coda/api.h
+    coda_unity(${target})
   else()
     add_library(${target} INTERFACE)
     target_include_directories(${target}

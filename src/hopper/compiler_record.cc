@@ -18,7 +18,7 @@ namespace coda::hopper {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kMagic = "coda compiler 1\n";
+constexpr std::string_view kRecordMagic = "coda compiler 1\n";
 
 // All that decides where the compiler is looked for.
 constexpr const char* kVariables[] = {"CODA_NVRTC",  "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
@@ -42,7 +42,7 @@ std::string stamp_of(const fs::path& file) {
 }
 
 std::string text_of(const fs::path& library, CompilerVersion version) {
-  return std::string(kMagic) + library.string() + "\n" + stamp_of(library) + "\n" +
+  return std::string(kRecordMagic) + library.string() + "\n" + stamp_of(library) + "\n" +
          std::to_string(version.major) + " " + std::to_string(version.minor) + "\n";
 }
 
@@ -53,8 +53,8 @@ std::string read(const fs::path& path) { return read_own_file(path).text.value_o
 std::optional<CompilerVersion> recorded_compiler(const fs::path& folder) {
   if (folder.empty()) return std::nullopt;
   const std::string text = read(file_of_environment(folder));
-  if (!text.starts_with(kMagic)) return std::nullopt;
-  std::istringstream lines(text.substr(kMagic.size()));
+  if (!text.starts_with(kRecordMagic)) return std::nullopt;
+  std::istringstream lines(text.substr(kRecordMagic.size()));
   std::string library;
   std::string stamp;
   CompilerVersion version;

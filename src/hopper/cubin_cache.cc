@@ -27,12 +27,13 @@
 #include "base/own_file.h"
 #include "base/sha256.h"
 #include "coda/error.h"
+#include "hopper/dynamic_library.h"
 
 namespace coda::hopper {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kMagic = "coda cubin 2\n";
+constexpr std::string_view kCubinMagic = "coda cubin 2\n";
 constexpr std::string_view kSuffix = ".cubin";
 constexpr size_t kDigestSize = 64;
 
@@ -42,16 +43,16 @@ std::string text_of(const std::string& key, const CompiledKernel& kernel) {
                         std::to_string(kernel.log.size()) + " " +
                         std::to_string(kernel.cubin.size()) + "\n" + kernel.defect + kernel.log;
   payload.append(kernel.cubin.begin(), kernel.cubin.end());
-  return std::string(kMagic) + sha256(payload) + "\n" + payload;
+  return std::string(kCubinMagic) + sha256(payload) + "\n" + payload;
 }
 
 // Nothing if the text is not what text_of gave.
 std::optional<CompiledKernel> parse(const std::string& key, std::string_view text) {
-  const size_t head = kMagic.size() + kDigestSize + 1;
-  if (!text.starts_with(kMagic) || text.size() < head) return std::nullopt;
+  const size_t head = kCubinMagic.size() + kDigestSize + 1;
+  if (!text.starts_with(kCubinMagic) || text.size() < head) return std::nullopt;
   std::string_view payload = text.substr(head);
   if (text[head - 1] != '\n') return std::nullopt;
-  if (text.substr(kMagic.size(), kDigestSize) != sha256(payload)) return std::nullopt;
+  if (text.substr(kCubinMagic.size(), kDigestSize) != sha256(payload)) return std::nullopt;
   if (!payload.starts_with(key + "\n")) return std::nullopt;
   payload.remove_prefix(key.size() + 1);
   const size_t line = payload.find('\n');
@@ -109,11 +110,6 @@ std::vector<Entry> list_entries(const fs::path& folder) {
   return entries;
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 }  // namespace
 
 fs::path default_cache_folder() {
@@ -137,7 +133,7 @@ std::string digest_of(const NvrtcCompiler::Headers& headers) {
 std::string cache_key(CompilerVersion version, const std::string& headers_digest,
                       const std::string& source) {
   Sha256 hash;
-  hash.add_field(kMagic);
+  hash.add_field(kCubinMagic);
   hash.add_field(kArchitecture);
   hash.add_field(version.text());
   for (const char* option : NvrtcCompiler::options()) hash.add_field(option);

@@ -16,14 +16,14 @@ size_t pitch_bytes(const TensorView& view) {
                         : static_cast<size_t>(view.row_stride * size_of(view.dtype));
 }
 
-std::string text(const TensorView& view) {
+std::string view_text(const TensorView& view) {
   return std::string(name_of(view.dtype)) + " [" + std::to_string(view.rows) + ", " +
          std::to_string(view.cols) + "]";
 }
 
 void check_alike(const TensorView& from, const TensorView& to) {
   require(from.rows == to.rows && from.cols == to.cols && from.dtype == to.dtype,
-          "cannot copy " + text(from) + " to " + text(to) + ": they must be alike");
+          "cannot copy " + view_text(from) + " to " + view_text(to) + ": they must be alike");
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ void copy_to_device(const TensorView& host, const TensorView& device, DriverHand
                 copy.height = static_cast<size_t>(host.rows);
                 return driver().memcpy_2d_async(&copy, stream);
               }();
-  check_driver(result, "copying a tensor to the GPU, ", text(device));
+  check_driver(result, "copying a tensor to the GPU, ", view_text(device));
 }
 
 void copy_to_host(const TensorView& device, const TensorView& host, DriverHandle stream) {
@@ -105,7 +105,7 @@ void copy_to_host(const TensorView& device, const TensorView& host, DriverHandle
                 copy.height = static_cast<size_t>(host.rows);
                 return driver().memcpy_2d_async(&copy, stream);
               }();
-  check_driver(result, "copying a tensor from the GPU, ", text(device));
+  check_driver(result, "copying a tensor from the GPU, ", view_text(device));
 }
 
 void copy_on_device(const TensorView& from, const TensorView& to, DriverHandle stream) {
@@ -118,7 +118,7 @@ void copy_on_device(const TensorView& from, const TensorView& to, DriverHandle s
   copy.width_bytes = width_bytes(from);
   copy.height = static_cast<size_t>(from.rows);
   check_driver(driver().memcpy_2d_async(&copy, stream), "copying a tensor on the GPU, ",
-               text(from));
+               view_text(from));
 }
 
 void fill_bytes(const TensorView& view, unsigned char value, DriverHandle stream) {
@@ -129,7 +129,7 @@ void fill_bytes(const TensorView& view, unsigned char value, DriverHandle stream
                                      width_bytes(view) * static_cast<size_t>(view.rows), stream)
           : driver().memset_d2d8_async(address_of(view.data), pitch_bytes(view), value,
                                        width_bytes(view), static_cast<size_t>(view.rows), stream);
-  check_driver(result, "filling a tensor of the GPU, ", text(view));
+  check_driver(result, "filling a tensor of the GPU, ", view_text(view));
 }
 
 }  // namespace coda::hopper

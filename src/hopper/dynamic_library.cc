@@ -14,12 +14,13 @@
 
 namespace coda::hopper {
 namespace fs = std::filesystem;
-namespace {
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
+
+namespace {
 
 bool is_folder(const fs::path& path) {
   std::error_code error;

@@ -27,6 +27,9 @@ LibraryQuery driver_library();
 LibraryQuery management_library();  // NVML
 LibraryQuery cublas_library();      // cuBLASLt
 
+// A variable of the environment; empty where it is not set.
+std::string environment(const char* name);
+
 // The environment that the search depends on.
 struct SearchPlaces {
   std::vector<std::filesystem::path> toolkits;       // folders such as /usr/local/cuda

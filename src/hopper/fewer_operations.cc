@@ -210,12 +210,11 @@ class Rewriter {
                        [&](int operand) { return reads_a_gemm(operand); });
   }
 
-  static bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
   bool is_only_stored_to_16_bits(int i) const {
     return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Step& s) {
       if (std::find(s.operands.begin(), s.operands.end(), i) == s.operands.end()) return true;
-      return (s.kind == StepKind::store_tile && is_16_bit(program_.tensors[s.tensor].dtype)) ||
-             (s.kind == StepKind::as_stored && is_16_bit(s.dtype));
+      return (s.kind == StepKind::store_tile && size_of(program_.tensors[s.tensor].dtype) == 2) ||
+             (s.kind == StepKind::as_stored && size_of(s.dtype) == 2);
     });
   }
 

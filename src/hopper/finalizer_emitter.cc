@@ -17,6 +17,7 @@
 #include "hopper/argument_text.h"
 #include "hopper/expressions.h"
 #include "hopper/kernel_names.h"
+#include "hopper/program_sizes.h"
 #include "program/vocabulary.h"
 
 namespace coda::hopper {
@@ -31,8 +32,6 @@ constexpr int64_t kFewLanes = 8;       // of a line with row partials: 128 bytes
 constexpr int64_t kLanePartials = 16;  // that a lane has in flight: device/finalizer.cuh
 constexpr int64_t kLinesOfOneBlock =
     32768;  // so many elementwise lines are no work for two launches
-
-int64_t spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
 
 // What is known of a program before any text is written.
 struct Analysis {
@@ -301,7 +300,7 @@ class KernelWriter {
   int64_t partials_of(const Step& s) const {
     const TensorDecl& decl = tensor(s.tensor);
     const bool rows = decl.kind == TensorKind::row_partial;
-    return spans(analysis_.size(rows ? decl.shape.cols : decl.shape.rows));
+    return partial_spans(analysis_.size(rows ? decl.shape.cols : decl.shape.rows));
   }
   int64_t lines_of_block(const std::vector<int>& roots) const {
     switch (work_of(roots)) {
@@ -436,8 +435,8 @@ class KernelWriter {
               : rows              ? ", true"
                                   : ", false") +
              ">({.tensor = " + arguments_.pointer(s.tensor) +
-             ", .pitch = " + arguments_.stride(s.tensor) +
-             ", .lines = lines, .count = " + arguments_.number("partials_" + id, spans(reduced)) +
+             ", .pitch = " + arguments_.stride(s.tensor) + ", .lines = lines, .count = " +
+             arguments_.number("partials_" + id, partial_spans(reduced)) +
              ", .reduced = " + arguments_.number("reduced_" + id, reduced) + "}, at" +
              (work == Work::slots ? ", scratch" : "") + ");" + arguments_.comment(s.tensor);
     return result;

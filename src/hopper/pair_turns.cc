@@ -8,7 +8,7 @@ namespace {
 
 // One plane of all that a thread moves itself for a chunk, with its addresses and predicates, takes
 // some twenty registers; of two all chunks of a sub-tile fit.
-constexpr int kMostPlanes = 2;
+constexpr int kMostDirectPlanes = 2;
 
 int direct_planes(const std::vector<TileMove>& moves) {
   int planes = 0;
@@ -24,7 +24,7 @@ int direct_planes(const std::vector<TileMove>& moves) {
 // tiles, of one product and of two, with vectors and without. A norm of each head that also stores
 // what it norms spilled 28 to 40 bytes beside 128 accumulators, and none with turns.
 PairTurns::PairTurns(const SpaceAnalysis& space)
-    : taken_(direct_planes(space.loads) + direct_planes(space.stores) > kMostPlanes ||
+    : taken_(direct_planes(space.loads) + direct_planes(space.stores) > kMostDirectPlanes ||
              space.has_error_function || space.groups.span != 0) {}
 
 std::string PairTurns::begin_with(const std::string& value) const {

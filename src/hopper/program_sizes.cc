@@ -2,22 +2,19 @@
 #include "hopper/program_sizes.h"
 
 namespace coda::hopper {
-namespace {
 
-int64_t spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
-
-}  // namespace
+int64_t partial_spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
 
 int64_t ProgramSizes::stored_rows(int t) const {
   const TensorDecl& decl = tensor(t);
   const int64_t rows = size(decl.shape.rows);
-  return decl.lanes * (decl.kind == TensorKind::column_partial ? spans(rows) : rows);
+  return decl.lanes * (decl.kind == TensorKind::column_partial ? partial_spans(rows) : rows);
 }
 
 int64_t ProgramSizes::stored_columns(int t) const {
   const TensorDecl& decl = tensor(t);
   const int64_t columns = size(decl.shape.cols);
-  return decl.kind == TensorKind::row_partial ? spans(columns) : columns;
+  return decl.kind == TensorKind::row_partial ? partial_spans(columns) : columns;
 }
 
 int64_t ProgramSizes::stride(int t) const {

@@ -14,8 +14,6 @@ namespace {
 constexpr int64_t kBoxColumns = device::kSubTileColumns;
 constexpr int64_t kTmaElements = 8;  // 16-bit elements in the 16 bytes that TMA addresses
 
-bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
-
 class Analyser {
  public:
   Analyser(const ProgramSizes& sizes, const program::TileMap& map, int space,
@@ -190,7 +188,7 @@ class Analyser {
   void check_segment(const GemmSegment& segment) const {
     for (int t : {segment.a, segment.b}) {
       const DType type = sizes_.tensor(t).dtype;
-      if (!is_16_bit(type)) {
+      if (size_of(type) != 2) {
         refuse("product operand '" + name(t) + "' is " + std::string(name_of(type)) +
                "; tensor cores here multiply bf16 or f16: declare it so, as in " + name(t) +
                "[...]:bf16");
@@ -305,7 +303,7 @@ class Analyser {
       if (step(i).kind == StepKind::load_per_row) ++result_.row_values;
       if (step(i).kind != StepKind::load_per_column) continue;
       const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
-      (is_16_bit(sizes_.tensor(step(i).tensor).dtype) ? packed : wide) += planes;
+      (size_of(sizes_.tensor(step(i).tensor).dtype) == 2 ? packed : wide) += planes;
     }
     result_.loads_columns_by_chunk = 8 * packed + 16 * wide > kMostRegisters;
     result_.column_registers = 8 * packed + (result_.loads_columns_by_chunk ? 4 : 16) * wide;
@@ -340,7 +338,7 @@ class Analyser {
   // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
-    if (!is_16_bit(sizes_.tensor(s.tensor).dtype)) return false;
+    if (size_of(sizes_.tensor(s.tensor).dtype) != 2) return false;
     if (s.repeat != 1 || s.row_index >= 0) return false;
     // The ring holds one sub-tile at a time.
     if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;

@@ -17,15 +17,13 @@ using device::Major;
 // Rows of tiles that are walked together (lab/notebook/hopper.md).
 constexpr int64_t kBandRows = 2048;
 
-std::string number(int64_t value) { return std::to_string(value); }
-
 // `choose(k)` for k = 0, 1, ..., told apart by `variable`.
 template <class Choose>
 std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
   std::string text;
   for (size_t k = 0; k + 1 < count; ++k)
-    text +=
-        "    if (" + variable + " == " + number(static_cast<int64_t>(k)) + ") " + choose(k) + "\n";
+    text += "    if (" + variable + " == " + std::to_string(static_cast<int64_t>(k)) + ") " +
+            choose(k) + "\n";
   return text + "    " + choose(count - 1) + "\n";
 }
 
@@ -52,13 +50,15 @@ std::string SpaceOperands::own(const std::string& what) const {
 int64_t SpaceOperands::base() const { return sizes_.size(tile_space().shape.cols); }
 
 std::string SpaceOperands::shape_text(bool keeps_tables) const {
-  std::string text = "  static constexpr SpaceShape kShape{.parts = " + number(shape_.parts);
+  std::string text =
+      "  static constexpr SpaceShape kShape{.parts = " + std::to_string(shape_.parts);
   const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
-    if (value != standard) text += std::string(", .") + name + " = " + number(value);
+    if (value != standard) text += std::string(", .") + name + " = " + std::to_string(value);
   };
   field("natural_half", shape_.natural_half, 0);
   field("segments", shape_.segments, 1);
-  text += ", .loads = " + number(shape_.loads) + ", .stores = " + number(shape_.stores);
+  text +=
+      ", .loads = " + std::to_string(shape_.loads) + ", .stores = " + std::to_string(shape_.stores);
   field("wide_loads", shape_.wide_loads, 0);
   field("wide_stores", shape_.wide_stores, 0);
   field("column_partials", shape_.column_partials, 0);
@@ -94,7 +94,7 @@ std::string SpaceOperands::operands() {
     const Shape& shape = tensor(segment.a).shape;
     const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
     return "return " +
-           arguments_.number(own("k_blocks") + "_" + number(static_cast<int64_t>(s)),
+           arguments_.number(own("k_blocks") + "_" + std::to_string(static_cast<int64_t>(s)),
                              (k + device::kBlockK - 1) / device::kBlockK) +
            ";";
   };
@@ -102,9 +102,10 @@ std::string SpaceOperands::operands() {
   const auto b_map = [&](size_t index) {
     return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
   };
-  const std::string b_index = segments == 1       ? "part"
-                              : loaded_parts == 1 ? "segment"
-                                                  : "segment * " + number(shape_.parts) + " + part";
+  const std::string b_index = segments == 1 ? "part"
+                              : loaded_parts == 1
+                                  ? "segment"
+                                  : "segment * " + std::to_string(shape_.parts) + " + part";
   const std::string a_text = chosen("segment", segments, a_map);
   const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
   const std::string k_text = chosen("segment", segments, blocks);
@@ -165,7 +166,8 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
     spec.column_offset = plane * spec.columns;
     role = plane == 0 ? "_first" : "_second";
   } else if (move.is_wide) {
-    column = "plane_column(" + number(half(move.step)) + ", " + number(plane) + ", column)";
+    column = "plane_column(" + std::to_string(half(move.step)) + ", " + std::to_string(plane) +
+             ", column)";
   }
   return {"&" + arguments_.map(spec, role), column};
 }
@@ -176,8 +178,8 @@ std::string SpaceOperands::planes() {
     if (move.movement != Movement::staged) continue;
     for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
       const auto [map, column] = plane_box(move, plane);
-      loads += "    if (plane == " + number(move.plane + plane) + ") tma_load_once(destination, " +
-               map + ", " + column + ", row, barrier);\n";
+      loads += "    if (plane == " + std::to_string(move.plane + plane) +
+               ") tma_load_once(destination, " + map + ", " + column + ", row, barrier);\n";
     }
   }
   std::string stores;
@@ -185,8 +187,8 @@ std::string SpaceOperands::planes() {
     if (move.movement != Movement::staged) continue;
     for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
       const auto [map, column] = plane_box(move, plane);
-      stores += "    if (plane == " + number(move.plane + plane) + ") tma_store_once(" + map +
-                ", " + column + ", row, source);\n";
+      stores += "    if (plane == " + std::to_string(move.plane + plane) + ") tma_store_once(" +
+                map + ", " + column + ", row, source);\n";
     }
   }
   return (loads.empty() ? ""

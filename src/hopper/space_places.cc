@@ -5,11 +5,7 @@
 #include "hopper/space_places.h"
 
 namespace coda::hopper {
-namespace {
-
-std::string number(int64_t value) { return std::to_string(value); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::string SpacePlaces::natural(int i, int plane, const std::string& column) {
   const int64_t h = operands_.half(i);
@@ -19,7 +15,7 @@ std::string SpacePlaces::natural(int i, int plane, const std::string& column) {
                ? column
                : column + " + " + arguments_.number(operands_.own("columns"), operands_.base());
   }
-  return "wide_column(" + number(h) + ", " + number(plane) + ", " + column + ")";
+  return "wide_column(" + std::to_string(h) + ", " + std::to_string(plane) + ", " + column + ")";
 }
 
 std::string SpacePlaces::plane_column(int i) {
@@ -29,8 +25,8 @@ std::string SpacePlaces::plane_column(int i) {
     const std::string base = arguments_.number(operands_.own("columns"), operands_.base());
     return "PlaneColumn{column / " + base + ", column % " + base + "}";
   }
-  return "PlaneColumn{column / " + number(h) + " % 2, column / " + number(2 * h) + " * " +
-         number(h) + " + column % " + number(h) + "}";
+  return "PlaneColumn{column / " + std::to_string(h) + " % 2, column / " + std::to_string(2 * h) +
+         " * " + std::to_string(h) + " + column % " + std::to_string(h) + "}";
 }
 
 std::string SpacePlaces::stride(int tensor) {
@@ -40,7 +36,7 @@ std::string SpacePlaces::stride(int tensor) {
 std::string SpacePlaces::element(int i, int plane, const std::string& row,
                                  const std::string& column) {
   std::string at = natural(i, plane, column);
-  if (sizes_.step(i).repeat != 1) at = "(" + at + ") % " + number(columns_of(i));
+  if (sizes_.step(i).repeat != 1) at = "(" + at + ") % " + std::to_string(columns_of(i));
   return "static_cast<u64>(" + row + ") * " + stride(sizes_.step(i).tensor) + " + " + at;
 }
 

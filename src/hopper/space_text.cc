@@ -25,12 +25,9 @@
 namespace coda::hopper {
 namespace {
 
-std::string number(int64_t value) { return std::to_string(value); }
-
 std::string element_name(DType type) {
   return type == DType::bf16 ? "Element::bf16" : "Element::fp16";
 }
-bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
 
 std::string reduction_name(PartialKind kind) {
   return "Reduction::" + std::string(program::name_of(kind));
@@ -121,7 +118,7 @@ class SpaceWriter {
           ", " + places_.natural(reader, plane, "column") + ", " +
           places_.natural(reader, plane, "(column + 1)") + ", inside_pair(column, at.columns));");
     } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_chunk &&
-               !is_16_bit(tensor(s.tensor).dtype)) {
+               size_of(tensor(s.tensor).dtype) != 2) {
       const auto side = [&](const std::string& column) {
         return "load_pair<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
                arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, column) +
@@ -169,7 +166,7 @@ class SpaceWriter {
         const int member = planes_of(i) == 1 ? -1 : plane;
         const auto part =
             std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
-        const std::string at = number(part - analysis_.parts.begin());
+        const std::string at = std::to_string(part - analysis_.parts.begin());
         pass_.body.line("const auto " + name + " = " +
                         begin_with("pair_of(accumulators[" + at + "], pair)") + ";");
         return name;
@@ -181,7 +178,7 @@ class SpaceWriter {
         return name;
       case StepKind::as_stored: {
         std::string operand = operand_value(i, 0, plane);
-        if (!is_16_bit(s.dtype)) return operand;
+        if (size_of(s.dtype) != 2) return operand;
         pass_.body.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
                         packed_value(i, plane) + ");");
         return name;
@@ -224,7 +221,7 @@ class SpaceWriter {
     const TileMove& move = *analysis_.find_load(i);
     const DType type = tensor(s.tensor).dtype;
     if (move.movement == Movement::staged) {
-      std::string bits = "loaded[" + number(move.plane + plane) + "][pair]";
+      std::string bits = "loaded[" + std::to_string(move.plane + plane) + "][pair]";
       if (!pass_.is_walk) {
         if (takes_turns_ && shape_.stores != 0)
           bits = "after_pair<kBlock, kChunk>(" + bits + ", stored, pair, at)";
@@ -254,7 +251,8 @@ class SpaceWriter {
                       .value = value};
       if (s.row_index >= 0) {
         for (const int side : {0, 1})
-          load.row[side] = rows_.table_row(s.row_index, s.tensor, block + "[" + number(side) + "]");
+          load.row[side] =
+              rows_.table_row(s.row_index, s.tensor, block + "[" + std::to_string(side) + "]");
       }
       return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
     }
@@ -316,7 +314,7 @@ class SpaceWriter {
     for (int plane = 0; plane < planes_of(i); ++plane) {
       if (found->movement == Movement::staged) {
         const std::string bits = bits_to_store(s.operands[0], plane, type);
-        const std::string place = "stored[" + number(found->plane + plane) + "][pair]";
+        const std::string place = "stored[" + std::to_string(found->plane + plane) + "][pair]";
         pass_.body.line(place + " = " + bits + ";");
         turns_.end_with(place);
       } else if (found->movement == Movement::added) {
@@ -382,12 +380,12 @@ class SpaceWriter {
     std::string& name = kept_values_[i];
     if (!name.empty()) return name;
     const std::string made = names_.make(value_name(i) + "_values");
-    sub_fields_.line(kept_type(i) + " " + made + "[" + number(planes_of(i)) +
+    sub_fields_.line(kept_type(i) + " " + made + "[" + std::to_string(planes_of(i)) +
                      "][kChunks][kPairs];");
     name = "sub." + made;
     for (int p = 0; p < planes_of(i); ++p) {
       const std::string value = tile_value(i, p);
-      pass_.body.line(name + "[" + number(p) + "][kChunk][pair] = " + value + ";");
+      pass_.body.line(name + "[" + std::to_string(p) + "][kChunk][pair] = " + value + ";");
       turns_.end_with(value);
     }
     return name;
@@ -463,7 +461,8 @@ class SpaceWriter {
       pass_.body.line(all + "[pair] = " + value + ";");
       turns_.end_with(value);
       pass_.after.line("sub." + name + ".template add<kChunk>(" + all + ", at);");
-      const std::string place = "scratch + " + number(column_fields_++) + " * kColumnScratchBytes";
+      const std::string place =
+          "scratch + " + std::to_string(column_fields_++) + " * kColumnScratchBytes";
       staged_.line("sub." + name + ".stage(" + place + ", at);");
       end_.line("store_column_partial<" + reduction_name(s.partial) + ">(" +
                 arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " + place +
@@ -493,17 +492,17 @@ class SpaceWriter {
 
   // The accumulators and planes of a chunk, as parameters.
   std::string chunk_parameters() const {
-    return "const float (&accumulators)[" + number(shape_.parts) +
+    return "const float (&accumulators)[" + std::to_string(shape_.parts) +
            "][8],\n                             const u32 (&loaded)[" +
-           number(std::max(1u, shape_.loads)) + "][4],\n                             ";
+           std::to_string(std::max(1u, shape_.loads)) + "][4],\n                             ";
   }
 
   std::string walks_text() const {
     if (groups_.empty()) return "";
     std::string lines;
     for (size_t walk = 0; walk < walks_.size(); ++walk) {
-      lines += "    if constexpr (kWalk == " + number(static_cast<int64_t>(walk)) + ") {\n" +
-               chunk_lines(walks_[walk], "", "") + "    }\n";
+      lines += "    if constexpr (kWalk == " + std::to_string(static_cast<int64_t>(walk)) +
+               ") {\n" + chunk_lines(walks_[walk], "", "") + "    }\n";
     }
     return groups_.begin_text() +
            function("void",
@@ -521,7 +520,7 @@ class SpaceWriter {
                     "chunk(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                             " +
                         chunk_parameters() + "u32 (&stored)[" +
-                        number(std::max(1u, shape_.stores)) + "][4], const Position& " +
+                        std::to_string(std::max(1u, shape_.stores)) + "][4], const Position& " +
                         turns_.position() + ")",
                     lines, "  template <u32 kBlock, u32 kChunk>\n");
   }

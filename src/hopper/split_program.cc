@@ -13,8 +13,6 @@
 namespace coda::hopper {
 namespace {
 
-bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
-
 Step step_of(StepKind kind, const Shape& shape, std::vector<int> operands) {
   Step step{};
   step.kind = kind;
@@ -88,7 +86,7 @@ class Splitter {
     const Step& v = step(value);
     std::string name = "kept" + std::to_string(result_.scratch.size() + 1);
     while (!names_.insert(name).second) name += "_";
-    const bool is_rounded = v.kind == StepKind::as_stored && is_16_bit(v.dtype);
+    const bool is_rounded = v.kind == StepKind::as_stored && size_of(v.dtype) == 2;
     result_.scratch.push_back(
         {.name = name, .shape = v.shape, .dtype = is_rounded ? v.dtype : DType::f32});
     return static_cast<int>(program_.tensors.size() + result_.scratch.size()) - 1;

@@ -21,12 +21,11 @@ namespace coda::hopper {
 namespace {
 
 using program::TileMap;
-using Layout = TileLayout;
 
-class SpaceWriter {
+class TileSpaceWriter {
  public:
-  SpaceWriter(const Program& program, const TileMap& map, int space, const DimValues& sizes,
-              ArgumentText& arguments)
+  TileSpaceWriter(const Program& program, const TileMap& map, int space, const DimValues& sizes,
+                  ArgumentText& arguments)
       : program_(program),
         map_(map),
         space_(map.spaces[space]),
@@ -99,7 +98,7 @@ class SpaceWriter {
     return std::find(stored_.begin(), stored_.end(), t) != stored_.end();
   }
 
-  const Layout& layout(int i) const { return layouts_.at(i); }
+  const TileLayout& layout(int i) const { return layouts_.at(i); }
 
   // ---- Which planes are used: a member that nothing reads is not loaded.
 
@@ -155,7 +154,7 @@ class SpaceWriter {
   }
 
   // The planes of operand o as a value of `layout`.
-  Planes operand(int o, const Layout& layout) {
+  Planes operand(int o, const TileLayout& layout) {
     Planes planes = map_.on_tile[o] ? values_.at(o) : vectors_.value(o, layout);
     if (planes.size() == 1 && layout.planes() == 2) planes.push_back(planes[0]);
     return planes;
@@ -189,7 +188,7 @@ class SpaceWriter {
 
   void load_tile(int i) {
     const Step& s = step(i);
-    const Layout lies = layout(i);
+    const TileLayout lies = layout(i);
     std::string row = reduces_columns_ ? "inside" : "row";
     if (s.row_index >= 0) {
       row = "table_row(" + vectors_.index_of_row(s.row_index) + ", " +
@@ -202,7 +201,7 @@ class SpaceWriter {
     const std::string access = is_stored(s.tensor)     ? "in_place"
                                : is_table || is_halved ? "cached"
                                                        : "streamed";
-    if (lies.kind != Layout::grouped) columns_.align_tensor(s.tensor, true);
+    if (lies.kind != TileLayout::grouped) columns_.align_tensor(s.tensor, true);
     if (lies.is_adjacent()) return load_pairs(i, row, access);
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
@@ -256,7 +255,7 @@ class SpaceWriter {
 
   void elementwise(int i) {
     const Step& s = step(i);
-    const Layout lies = layout(i);
+    const TileLayout lies = layout(i);
     std::vector<Planes> operands;
     for (int o : s.operands) operands.push_back(operand(o, lies));
     Planes planes;
@@ -271,7 +270,7 @@ class SpaceWriter {
   }
 
   void reduce_group(int i) {
-    const Layout lies = layout(i);
+    const TileLayout lies = layout(i);
     require(is_group_of_warp(lies.base_group()),
             describe(i) + " a group of " + std::to_string(lies.base_group()) +
                 " base columns is not held by a warp; groups are powers of two up to " +
@@ -299,11 +298,11 @@ class SpaceWriter {
 
   void store_tile(int i) {
     const Step& s = step(i);
-    const Layout lies = layout(s.operands[0]);
+    const TileLayout lies = layout(s.operands[0]);
     const Planes planes = operand(unrounded(s.operands[0], tensor(s.tensor).dtype), lies);
     const std::string where = arguments_.pointer(s.tensor) + ", " +
                               arguments_.row_start("row", s.tensor) + ", valid[r], ";
-    if (lies.kind != Layout::grouped) columns_.align_tensor(s.tensor, true);
+    if (lies.kind != TileLayout::grouped) columns_.align_tensor(s.tensor, true);
     if (lies.is_adjacent()) {
       text_.body += "        store_pairs<" + arguments_.stored_type(s.tensor) + ", kVector>(" +
                     where + columns_.of(lies, 0) + ", " + join(planes) + ");" +
@@ -311,10 +310,11 @@ class SpaceWriter {
       return;
     }
     for (int w = 0; w < lies.planes(); ++w) {
-      if (lies.kind == Layout::grouped) {
+      if (lies.kind == TileLayout::grouped) {
         // The columns before they are divided.
-        const Layout natural{.kind = lies.pairing == Dim(0) ? Layout::narrow : Layout::wide,
-                             .pairing = lies.pairing};
+        const TileLayout natural{
+            .kind = lies.pairing == Dim(0) ? TileLayout::narrow : TileLayout::wide,
+            .pairing = lies.pairing};
         text_.body += "        store_groups<" + arguments_.stored_type(s.tensor) + ">(" + where +
                       std::to_string(lies.group) + ", " + columns_.of(natural, w) + ", " +
                       planes[w] + ");" + arguments_.comment(s.tensor);
@@ -330,7 +330,7 @@ class SpaceWriter {
     const Step& s = step(i);
     const Step& selected = step(s.operands[0]);
     const int from = selected.operands[0];
-    const Layout lies = layout(from);
+    const TileLayout lies = layout(from);
     const Planes planes = operand(from, lies);
     const std::string index = vectors_.index_of_row(step(selected.operands[1]).tensor);
     for (int w = 0; w < lies.planes(); ++w) {
@@ -357,7 +357,7 @@ class SpaceWriter {
 
   void column_partial(int i) {
     const Step& s = step(i);
-    const Layout lies = layout(s.operands[0]);
+    const TileLayout lies = layout(s.operands[0]);
     const Planes planes = operand(s.operands[0], lies);
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string reduced = name('s', i, plane_suffix(lies.planes(), w));
@@ -365,7 +365,7 @@ class SpaceWriter {
           "    ReducedColumns<" + std::string(reduction_text(s.partial)) + "> " + reduced + ";\n";
       text_.body += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
       const std::string natural =
-          lies.kind == Layout::narrow
+          lies.kind == TileLayout::narrow
               ? "j"
               : "pair_column(j, " + columns_.half(lies.pairing) + ", " + std::to_string(w) + ")";
       text_.after +=
@@ -426,7 +426,7 @@ class SpaceWriter {
   const bool reduces_columns_;
   int thread_rows_ = 1;
   std::vector<int> stored_;  // tensors that the program writes
-  std::map<int, Layout> layouts_;
+  std::map<int, TileLayout> layouts_;
   std::map<int, unsigned> needed_;  // of each step: planes, as bits
   std::map<int, Planes> values_;    // of tiles
   std::string row_count_;
@@ -441,7 +441,7 @@ class SpaceWriter {
 
 TileSpaceText tile_space_text(const Program& program, const TileMap& map, int space,
                               const DimValues& sizes, ArgumentText& arguments) {
-  return SpaceWriter(program, map, space, sizes, arguments).run();
+  return TileSpaceWriter(program, map, space, sizes, arguments).run();
 }
 
 }  // namespace coda::hopper

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kFirstLine = "# coda tuned 1";
 
-std::optional<std::string> read(const fs::path& file) {
+std::optional<std::string> read_rows(const fs::path& file) {
   std::optional<std::string> text = read_own_file(file).text;
   if (!text || !text->starts_with(kFirstLine)) return std::nullopt;
   return text;
@@ -103,7 +103,7 @@ std::shared_ptr<const TunedRows> tuned_rows_of(const fs::path& cache_folder,
 
 std::shared_ptr<const TunedRows> load_tuned_rows(const fs::path& file) {
   if (file.empty()) return nullptr;
-  const std::optional<std::string> text = read(file);
+  const std::optional<std::string> text = read_rows(file);
   return text ? std::make_shared<const TunedRows>(*text) : nullptr;
 }
 
@@ -112,7 +112,7 @@ void save_tuned_rows(const fs::path& file, const TunedRows& rows) {
   fs::create_directories(file.parent_path(), error);
   if (error) throw file_error("cannot make", file.parent_path(), error.value());
   const Lock lock(file.parent_path() / "lock");
-  TunedRows all(read(file).value_or(""));
+  TunedRows all(read_rows(file).value_or(""));
   all.add(rows);
   write_file_atomically(file, std::string(kFirstLine) + "\n" + all.text(), Access::owner);
 }

@@ -10,7 +10,7 @@ using hopper::DriverHandle;
 
 constexpr int kAnyThread = 0;  // none of the process's threads may wait for the GPU meanwhile
 
-struct Api {
+struct GraphApi {
   int (*begin)(DriverHandle, int);
   int (*end)(DriverHandle, DriverHandle*);
   int (*instantiate)(DriverHandle*, DriverHandle, unsigned long long);
@@ -18,7 +18,7 @@ struct Api {
   int (*destroy)(DriverHandle);
   int (*destroy_executable)(DriverHandle);
 
-  Api() {
+  GraphApi() {
     static const hopper::DynamicLibrary library(hopper::driver_library());
     library.load(begin, "cuStreamBeginCapture_v2");
     library.load(end, "cuStreamEndCapture");
@@ -29,8 +29,8 @@ struct Api {
   }
 };
 
-const Api& api() {
-  static const Api instance;
+const GraphApi& graph_api() {
+  static const GraphApi instance;
   return instance;
 }
 
@@ -39,24 +39,24 @@ const Api& api() {
 CapturedGraph::CapturedGraph(DriverHandle stream, const std::function<void()>& enqueue)
     : stream_(stream) {
   DriverHandle graph = nullptr;
-  hopper::check_driver(api().begin(stream, kAnyThread), "capturing a stream");
+  hopper::check_driver(graph_api().begin(stream, kAnyThread), "capturing a stream");
   try {
     enqueue();
   } catch (...) {
-    api().end(stream, &graph);
-    if (graph != nullptr) api().destroy(graph);
+    graph_api().end(stream, &graph);
+    if (graph != nullptr) graph_api().destroy(graph);
     throw;
   }
-  hopper::check_driver(api().end(stream, &graph), "capturing a stream");
-  const int result = api().instantiate(&executable_, graph, 0);
-  api().destroy(graph);
+  hopper::check_driver(graph_api().end(stream, &graph), "capturing a stream");
+  const int result = graph_api().instantiate(&executable_, graph, 0);
+  graph_api().destroy(graph);
   hopper::check_driver(result, "making a graph of what a stream captured");
 }
 
-CapturedGraph::~CapturedGraph() { api().destroy_executable(executable_); }
+CapturedGraph::~CapturedGraph() { graph_api().destroy_executable(executable_); }
 
 void CapturedGraph::run() const {
-  hopper::check_driver(api().launch(executable_, stream_), "running a graph");
+  hopper::check_driver(graph_api().launch(executable_, stream_), "running a graph");
 }
 
 }  // namespace coda::measure

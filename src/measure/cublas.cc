@@ -40,7 +40,7 @@ constexpr int kMaxWorkspace = 1;
 constexpr int kAlgorithms = 16;
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 
-struct Api {
+struct CublasApi {
   int (*create)(Handle*);
   int (*descriptor_create)(Descriptor*, int, int);
   int (*descriptor_set)(Descriptor, int, const void*, std::size_t);
@@ -53,7 +53,7 @@ struct Api {
                 MatrixLayout, const void*, DeviceAddress, MatrixLayout, DeviceAddress, MatrixLayout,
                 const Algorithm*, DeviceAddress, std::size_t, DriverHandle);
 
-  Api() {
+  CublasApi() {
     const hopper::DynamicLibrary cublas(hopper::cublas_library());
     cublas.load(create, "cublasLtCreate");
     cublas.load(descriptor_create, "cublasLtMatmulDescCreate");
@@ -66,8 +66,8 @@ struct Api {
   }
 };
 
-const Api& api() {
-  static const Api instance;
+const CublasApi& cublas_api() {
+  static const CublasApi instance;
   return instance;
 }
 
@@ -80,20 +80,20 @@ void check(int status, const char* what) {
 // cuBLAS is column-major: a row-major [rows, columns] matrix is its [columns, rows].
 MatrixLayout layout_of(const TensorView& matrix, int type) {
   MatrixLayout result = nullptr;
-  check(api().layout_create(&result, type, static_cast<uint64_t>(matrix.cols),
-                            static_cast<uint64_t>(matrix.rows), matrix.row_stride),
+  check(cublas_api().layout_create(&result, type, static_cast<uint64_t>(matrix.cols),
+                                   static_cast<uint64_t>(matrix.rows), matrix.row_stride),
         "cublasLtMatrixLayoutCreate");
   return result;
 }
 
-struct Session {
+struct CublasSession {
   Handle handle = nullptr;
   DeviceAddress workspace = 0;
 
-  Session() {
+  CublasSession() {
     hopper::check_driver(hopper::driver().mem_alloc(&workspace, kWorkspaceBytes),
                          "allocating cuBLAS's workspace");
-    check(api().create(&handle), "cublasLtCreate");
+    check(cublas_api().create(&handle), "cublasLtCreate");
   }
 };
 
@@ -101,30 +101,34 @@ struct Session {
 
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
     const std::vector<GemmOperands>& sets, device::Layout layout, hopper::DriverHandle stream) {
-  static const Session session;
+  static const CublasSession session;
   const GemmOperands& first = sets.front();
   const int type = first.a.dtype == DType::f16 ? kReal16F : kReal16BF;
 
   // In column-major terms the output's transpose is Bᵀ · Aᵀ, so B comes first.
   Descriptor operation = nullptr;
-  check(api().descriptor_create(&operation, kCompute32F, kReal32F), "cublasLtMatmulDescCreate");
+  check(cublas_api().descriptor_create(&operation, kCompute32F, kReal32F),
+        "cublasLtMatmulDescCreate");
   using device::Layout;
   const int transpose_b = layout == Layout::tn || layout == Layout::tt ? 1 : 0;
   const int transpose_a = layout == Layout::nt || layout == Layout::tt ? 1 : 0;
-  check(api().descriptor_set(operation, kTransposeFirst, &transpose_b, sizeof transpose_b), "set");
-  check(api().descriptor_set(operation, kTransposeSecond, &transpose_a, sizeof transpose_a), "set");
+  check(cublas_api().descriptor_set(operation, kTransposeFirst, &transpose_b, sizeof transpose_b),
+        "set");
+  check(cublas_api().descriptor_set(operation, kTransposeSecond, &transpose_a, sizeof transpose_a),
+        "set");
   const MatrixLayout a = layout_of(first.a, type);
   const MatrixLayout b = layout_of(first.b, type);
   const MatrixLayout c = layout_of(first.out, type);
 
   Preference preference = nullptr;
-  check(api().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  check(api().preference_set(preference, kMaxWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes),
+  check(cublas_api().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+  check(cublas_api().preference_set(preference, kMaxWorkspace, &kWorkspaceBytes,
+                                    sizeof kWorkspaceBytes),
         "set");
   Heuristic found[kAlgorithms];
   int count = 0;
-  check(api().heuristic(session.handle, operation, b, a, c, c, preference, kAlgorithms, found,
-                        &count),
+  check(cublas_api().heuristic(session.handle, operation, b, a, c, c, preference, kAlgorithms,
+                               found, &count),
         "cublasLtMatmulAlgoGetHeuristic");
 
   std::vector<std::function<void(unsigned)>> algorithms;
@@ -135,9 +139,9 @@ std::vector<std::function<void(unsigned set)>> cublas_algorithms(
       const float alpha = 1;
       const float beta = 0;
       const DeviceAddress out = hopper::address_of(one.out.data);
-      check(api().matmul(session.handle, operation, &alpha, hopper::address_of(one.b.data), b,
-                         hopper::address_of(one.a.data), a, &beta, out, c, out, c,
-                         &choice.algorithm, session.workspace, kWorkspaceBytes, stream),
+      check(cublas_api().matmul(session.handle, operation, &alpha, hopper::address_of(one.b.data),
+                                b, hopper::address_of(one.a.data), a, &beta, out, c, out, c,
+                                &choice.algorithm, session.workspace, kWorkspaceBytes, stream),
             "cublasLtMatmul");
     });
   }

@@ -50,10 +50,6 @@ class EnergyWatch {
   bool has_first_ = false;
 };
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // For which a burst behind a pause waits until it is enqueued: the host's first launch then takes
 // up to 0.1 ms, 5 % of such a burst.
 constexpr double kHoldMs = 0.5;
@@ -64,6 +60,10 @@ void shuffle(std::vector<Candidate*>& candidates) {
 }
 
 }  // namespace
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Calls of a candidate that are enqueued at once.
 struct Timer::Burst {

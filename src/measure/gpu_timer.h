@@ -11,6 +11,7 @@
 // L2.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "measure/sm_clock.h"
 
 namespace coda::measure {
+
+double seconds_since(std::chrono::steady_clock::time_point start);
 
 class Timer {
  public:

@@ -13,7 +13,6 @@
 namespace coda::measure {
 namespace {
 
-constexpr double kScreenSeconds = 0.12;
 constexpr double kBriefMs = 4;
 constexpr size_t kFinalists = 4;
 

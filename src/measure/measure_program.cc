@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kL2Bytes = 60e6;  // and some more
 constexpr unsigned kMostSets = 48;
-constexpr double kScreenSeconds = 0.12;
 
 std::vector<Candidate*> all_of(std::vector<Candidate>& candidates) {
   std::vector<Candidate*> result;

@@ -16,6 +16,9 @@
 
 namespace coda::measure {
 
+// Sustained, of each candidate; the fastest of them are then timed as Regimes says.
+constexpr double kScreenSeconds = 0.12;
+
 struct Regimes {
   double seconds = 1.2;        // sustained, each at a time; 0: without
   int repetitions = 2;         // of the sustained regime

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kClockSm = 1;
 
-struct Api {
+struct ManagementApi {
   int (*init)();
   int (*device)(unsigned, void**);
   int (*clock)(void*, int, unsigned*);
@@ -17,7 +17,7 @@ struct Api {
   int (*limit)(void*, unsigned*);
   int (*power)(void*, unsigned*);
 
-  Api() {
+  ManagementApi() {
     const hopper::DynamicLibrary nvml(hopper::management_library());
     nvml.load(init, "nvmlInit_v2");
     nvml.load(device, "nvmlDeviceGetHandleByIndex_v2");
@@ -28,40 +28,40 @@ struct Api {
   }
 };
 
-const Api& api() {
-  static const Api instance;
+const ManagementApi& management_api() {
+  static const ManagementApi instance;
   return instance;
 }
 
 }  // namespace
 
 PowerMeter::PowerMeter() {
-  if (api().init() != 0 || api().device(0, &device_) != 0) {
+  if (management_api().init() != 0 || management_api().device(0, &device_) != 0) {
     throw Error("NVML, which reads clocks and power, does not answer; is the driver running?");
   }
 }
 
 unsigned PowerMeter::sm_clock_mhz() const {
   unsigned mhz = 0;
-  api().clock(device_, kClockSm, &mhz);
+  management_api().clock(device_, kClockSm, &mhz);
   return mhz;
 }
 
 double PowerMeter::joules() const {
   unsigned long long millijoules = 0;
-  api().energy(device_, &millijoules);
+  management_api().energy(device_, &millijoules);
   return static_cast<double>(millijoules) * 1e-3;
 }
 
 double PowerMeter::watts() const {
   unsigned milliwatts = 0;
-  api().power(device_, &milliwatts);
+  management_api().power(device_, &milliwatts);
   return milliwatts * 1e-3;
 }
 
 double PowerMeter::limit_watts() const {
   unsigned milliwatts = 0;
-  api().limit(device_, &milliwatts);
+  management_api().limit(device_, &milliwatts);
   return milliwatts * 1e-3;
 }
 

@@ -8,7 +8,7 @@
 namespace coda::measure {
 namespace {
 
-constexpr const char* kSource = R"cuda(#include "device/element.cuh"
+constexpr const char* kFillSource = R"cuda(#include "device/element.cuh"
 
 using namespace coda::device;
 
@@ -61,7 +61,7 @@ void fill_random(hopper::HopperState& state, const TensorView& view, uint64_t se
                  uint32_t limit) {
   hopper::KernelLaunch launch;
   launch.function = "fill_random";
-  launch.source = kSource;
+  launch.source = kFillSource;
   const hopper::DriverHandle function = state.kernels->load("fill_random", launch);
   uint64_t data = hopper::address_of(view.data);
   uint64_t rows = static_cast<uint64_t>(view.rows);

@@ -7,7 +7,7 @@
 namespace coda::measure {
 namespace {
 
-constexpr const char* kSource = R"cuda(#include "device/element.cuh"
+constexpr const char* kClockSource = R"cuda(#include "device/element.cuh"
 
 using namespace coda::device;
 
@@ -41,7 +41,7 @@ struct Stamp {
 };
 
 constexpr uint32_t kMostSms = 256;
-constexpr unsigned kBlocks = 4 * kMostSms;  // of one thread: several for each SM
+constexpr unsigned kSpinningBlocks = 4 * kMostSms;  // of one thread: several for each SM
 
 constexpr size_t bytes_of_marks(size_t count) { return count * kMostSms * sizeof(Stamp); }
 
@@ -52,7 +52,7 @@ SmClock::SmClock(std::shared_ptr<hopper::HopperState> state)
       stamps_(state_->context, bytes_of_marks(2), state_->stream, "the clocks of SMs") {
   hopper::KernelLaunch launch;
   launch.function = "mark_clock";
-  launch.source = kSource;
+  launch.source = kClockSource;
   function_ = state_->kernels->load("mark_clock", launch);
   const std::vector<std::byte> zeros(stamps_.bytes());
   hopper::check_driver(hopper::driver().memcpy_htod_async(stamps_.address(), zeros.data(),
@@ -67,7 +67,7 @@ void SmClock::mark(uint32_t which, double hold_ms) {
   uint32_t most_sms = kMostSms;
   uint32_t hold_nanoseconds = static_cast<uint32_t>(hold_ms * 1e6);
   void* arguments[] = {&stamps, &most_sms, &hold_nanoseconds};
-  const hopper::cuda::LaunchConfig config = {.grid = {kBlocks, 1, 1},
+  const hopper::cuda::LaunchConfig config = {.grid = {kSpinningBlocks, 1, 1},
                                              .block = {1, 1, 1},
                                              .shared_bytes = 0,
                                              .stream = state_->stream,

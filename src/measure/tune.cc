@@ -13,6 +13,7 @@
 #include "coda/error.h"
 #include "hopper/lower_parts.h"
 #include "hopper/parallel_for.h"
+#include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
 #include "plan/step_tensors.h"
 
@@ -22,13 +23,9 @@ namespace {
 using hopper::GemmChoice;
 
 constexpr double kSampleMs = 15;
-constexpr int kMostCalls = 400;    // that the driver queues without waiting
+constexpr int kMostQueued = 400;   // that the driver queues without waiting
 constexpr double kSettling = 0.3;  // of a visit: what comes first runs at the clock of those before
 constexpr int kHeaterCalls = 2;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -193,7 +190,7 @@ struct Tuner::Work {
   }
 
   int calls_in(const Timed& timed, double ms) const {
-    return std::clamp(static_cast<int>(std::lround(ms / timed.ms)), 1, kMostCalls);
+    return std::clamp(static_cast<int>(std::lround(ms / timed.ms)), 1, kMostQueued);
   }
 
   void visit(Timed& timed, const Views& views, double seconds) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t kPastL2 = size_t{100} << 20;
-constexpr size_t kMostSets = 32;
+constexpr size_t kMostTunedSets = 32;
 constexpr size_t kSmallest = size_t{256} << 20;  // of a region: most programs then share it
 
 struct Place {
@@ -64,7 +64,7 @@ std::vector<std::vector<TensorView>> TuneTensors::make(const Program& program,
   };
   size_t of_set = 0;
   for (const Place& place : all) of_set += place.bytes;
-  const size_t sets = std::clamp<size_t>(1 + kPastL2 / of_set, 2, kMostSets);
+  const size_t sets = std::clamp<size_t>(1 + kPastL2 / of_set, 2, kMostTunedSets);
   for (Region* region : {&read_, &written_, &indices_}) {
     size_t bytes = 0;
     for (const Place& place : all) bytes += &region_of(place) == region ? place.bytes : 0;

@@ -7,8 +7,8 @@ namespace coda {
 namespace {
 
 // device/embedding.cuh has the same.
-constexpr uint32_t kThreads = 256;
-constexpr int64_t kColumns = 8;  // of a thread
+constexpr uint32_t kRowThreads = 256;
+constexpr int64_t kColumnsOfThread = 8;  // of a thread
 constexpr int64_t kPieces = 4;
 constexpr int64_t kGradientRows = 256;
 constexpr int64_t kGradientColumns = 256;
@@ -30,7 +30,7 @@ void check_ids(const OperationCall& call) {
 std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
   check_ids(call);
   const OperationTensor &table = call.tensors[0], &out = call.tensors[2];
-  const int64_t pieces = out.rows * ceil_div(out.cols, kColumns);
+  const int64_t pieces = out.rows * ceil_div(out.cols, kColumnsOfThread);
   call.check(pieces < int64_t{1} << 32, std::to_string(out.rows) + " tokens of " +
                                             std::to_string(out.cols) +
                                             " columns are too many for one launch; look up fewer");
@@ -40,8 +40,8 @@ std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
                    ">(n(0), n(1), n(2), MatrixRows{p(0), n(3)}, p(1), MatrixRows{p(2), n(4)});\n",
            .numbers = {static_cast<uint32_t>(out.cols), static_cast<uint32_t>(table.rows),
                        static_cast<uint32_t>(out.rows), row_stride(call, 0), row_stride(call, 2)},
-           .grid = ceil_div(pieces, kThreads * kPieces),
-           .threads = kThreads}};
+           .grid = ceil_div(pieces, kRowThreads * kPieces),
+           .threads = kRowThreads}};
 }
 
 std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
@@ -67,7 +67,7 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
                        static_cast<uint32_t>(rows.rows), column_blocks, row_stride(call, 0),
                        row_stride(call, added), row_stride(call, out)},
            .grid = ceil_div(table.rows, kGradientRows) * column_blocks,
-           .threads = kThreads}};
+           .threads = kRowThreads}};
 }
 
 }  // namespace coda

@@ -12,9 +12,9 @@ bool is_reduction(Op op) {
          op == Op::row_centred_squares || op == Op::select_column;
 }
 
-class Finder {
+class RootFinder {
  public:
-  Finder(const JointGraph& joint, const std::vector<bool>& live, bool fuse)
+  RootFinder(const JointGraph& joint, const std::vector<bool>& live, bool fuse)
       : joint_(joint), graph_(*joint.graph), live_(live), fuse_(fuse) {}
 
   Roots run() {
@@ -82,7 +82,7 @@ class Finder {
 }  // namespace
 
 Roots find_roots(const JointGraph& joint, const std::vector<bool>& live, bool fuse) {
-  return Finder(joint, live, fuse).run();
+  return RootFinder(joint, live, fuse).run();
 }
 
 }  // namespace coda

@@ -9,9 +9,6 @@
 namespace coda::program {
 namespace {
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // End of a number that starts at `i`: digits [. digits] [e [+-] digits].
 size_t number_end(std::string_view text, size_t i) {
   const auto digits = [&] {

@@ -35,10 +35,10 @@ constexpr std::array<std::string_view, 21> kFunctions = {"gemm",
                                                          "inf",
                                                          "nan"};
 
+}  // namespace
+
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-}  // namespace
 
 std::string_view name_of(StepKind kind) {
   switch (kind) {

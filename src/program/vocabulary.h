@@ -21,6 +21,9 @@ std::optional<DType> dtype_by_name(std::string_view name);
 std::string_view lane_name(PartialKind kind, int lane);
 
 bool is_effect(StepKind kind);
+// Of ASCII, the underscore among the letters.
+bool is_letter(char c);
+bool is_digit(char c);
 bool is_identifier(std::string_view text);
 // Words that cannot name a value: functions, elementwise operations, numbers (inf, nan).
 bool is_reserved(std::string_view word);

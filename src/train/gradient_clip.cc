@@ -10,7 +10,7 @@
 namespace coda {
 namespace {
 
-constexpr size_t kBlock = 16384;  // elements; part of what makes the bits
+constexpr size_t kSquaresBlock = 16384;  // elements; part of what makes the bits
 
 // Eight sums side by side, which the compiler turns into vectors without reordering anything.
 double sum_of_squares(std::span<const float> values) {
@@ -36,8 +36,8 @@ double sum_of_squares(std::span<const float> values) {
 double global_norm(std::span<const std::span<const float>> gradients) {
   std::vector<std::span<const float>> blocks;
   for (const std::span<const float> gradient : gradients) {
-    for (size_t begin = 0; begin < gradient.size(); begin += kBlock) {
-      blocks.push_back(gradient.subspan(begin, std::min(kBlock, gradient.size() - begin)));
+    for (size_t begin = 0; begin < gradient.size(); begin += kSquaresBlock) {
+      blocks.push_back(gradient.subspan(begin, std::min(kSquaresBlock, gradient.size() - begin)));
     }
   }
   std::vector<double> sums(blocks.size());

@@ -13,7 +13,7 @@ namespace coda {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 double run(Elementwise op, double a, double b = 0, double c = 0) {
   return info(op).evaluate(a, b, c);
@@ -69,15 +69,15 @@ TEST(Elementwise, StableFarOut) {
 
 TEST(Elementwise, MaxAndMinKeepNaN) {
   for (auto op : {Elementwise::max, Elementwise::min}) {
-    EXPECT_TRUE(std::isnan(run(op, kNaN, 1)));
-    EXPECT_TRUE(std::isnan(run(op, 1, kNaN)));
+    EXPECT_TRUE(std::isnan(run(op, kNotANumber, 1)));
+    EXPECT_TRUE(std::isnan(run(op, 1, kNotANumber)));
   }
   EXPECT_EQ(run(Elementwise::max, -kInf, 1), 1);
   EXPECT_EQ(run(Elementwise::min, -kInf, 1), -kInf);
 }
 
 TEST(Elementwise, SelectDoesNotReadTheOtherSide) {
-  EXPECT_EQ(run(Elementwise::select, 1, 2, kNaN), 2);
+  EXPECT_EQ(run(Elementwise::select, 1, 2, kNotANumber), 2);
   EXPECT_EQ(run(Elementwise::select, 0, kInf, 3), 3);
 }
 

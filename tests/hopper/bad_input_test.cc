@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kRows = 16;
+constexpr int64_t kFewRows = 16;
 constexpr int64_t kColumns = 64;
 
 Program twice() {
@@ -38,7 +38,7 @@ Program twice() {
   return p.build();
 }
 
-DimValues sizes() { return {{"M", kRows}, {"N", kColumns}}; }
+DimValues sizes() { return {{"M", kFewRows}, {"N", kColumns}}; }
 
 // y = 4 x, with a temporary between.
 Plan plan_of_two() {
@@ -83,7 +83,7 @@ class BadInput : public ::testing::Test {
     result.cache.notice = [this](const std::string& text) { notices_.push_back(text); };
     return result;
   }
-  DeviceTensor tensor() const { return {DType::bf16, kRows, kColumns, Stream::of(nullptr)}; }
+  DeviceTensor tensor() const { return {DType::bf16, kFewRows, kColumns, Stream::of(nullptr)}; }
 
   TempFolder folder_;
   mutable std::vector<std::string> notices_;
@@ -106,7 +106,7 @@ TEST_F(BadInput, TensorsThatDoNotFitAreRefusedAndAProgramGoesOn) {
     return message_of([&] { kernel->run(std::vector<TensorView>{view, y.view()}); });
   };
   TensorView small = x.view();
-  small.rows = kRows - 1;
+  small.rows = kFewRows - 1;
   EXPECT_THAT(run_with(small),
               HasSubstr("program 'twice': tensor 'x' is bf16 [16, 64], but bf16 [15, 64]"));
   TensorView other_type = x.view();
@@ -121,12 +121,12 @@ TEST_F(BadInput, TensorsThatDoNotFitAreRefusedAndAProgramGoesOn) {
   TensorView nowhere = x.view();
   nowhere.data = nullptr;
   EXPECT_THAT(run_with(nowhere), HasSubstr("the memory given is null"));
-  std::vector<uint16_t> host(kRows * kColumns);
-  EXPECT_THAT(run_with(dense_view(host.data(), DType::bf16, kRows, kColumns)),
+  std::vector<uint16_t> host(kFewRows * kColumns);
+  EXPECT_THAT(run_with(dense_view(host.data(), DType::bf16, kFewRows, kColumns)),
               AllOf(HasSubstr("program 'twice': tensor 'x' is bf16 [16, 64], but its memory is not "
                               "the GPU's. Remedy: give a tensor in the GPU's memory")));
-  const DeviceTensor short_one(DType::bf16, kRows - 1, kColumns, Stream::of(nullptr));
-  EXPECT_THAT(run_with(dense_view(short_one.view().data, DType::bf16, kRows, kColumns)),
+  const DeviceTensor short_one(DType::bf16, kFewRows - 1, kColumns, Stream::of(nullptr));
+  EXPECT_THAT(run_with(dense_view(short_one.view().data, DType::bf16, kFewRows, kColumns)),
               HasSubstr("its memory ends 128 bytes before the tensor does. Remedy: allocate 2048 "
                         "bytes"));
   EXPECT_THAT(fake_->launches, IsEmpty());
@@ -141,11 +141,11 @@ TEST_F(BadInput, IndicesLieSideBySide) {
                                       {.name = "out", .shape = {"M", 24}}};
   const auto backend = make_hopper_backend(options());
   const auto kernel = backend->prepare(OpaqueCall{"embedding", {}, {}, {"table", "ids"}, {"out"}},
-                                       decls, {{"M", kRows}});
+                                       decls, {{"M", kFewRows}});
   const Stream stream = Stream::of(nullptr);
   const DeviceTensor table(DType::f32, 7, 24, stream);
-  const DeviceTensor ids(DType::i32, kRows, 2, stream);
-  const DeviceTensor out(DType::f32, kRows, 24, stream);
+  const DeviceTensor ids(DType::i32, kFewRows, 2, stream);
+  const DeviceTensor out(DType::f32, kFewRows, 24, stream);
   TensorView every_other = ids.view();
   every_other.cols = 1;
   EXPECT_THAT(message_of([&] {
@@ -243,8 +243,8 @@ TEST_F(BadInput, APoisonedContextIsSaidToBeSoByEveryCall) {
           "cuStreamCreate", "cuStreamDestroy_v2", "cuModuleLoadData", "cuModuleUnload"})
       fake_->fails[function] = 700;
     const auto remedy = HasSubstr("start the process anew; compute-sanitizer finds the kernel");
-    std::vector<std::byte> host(kRows * kColumns * 2);
-    const TensorView on_host = dense_view(host.data(), DType::bf16, kRows, kColumns);
+    std::vector<std::byte> host(kFewRows * kColumns * 2);
+    const TensorView on_host = dense_view(host.data(), DType::bf16, kFewRows, kColumns);
     EXPECT_THAT(message_of([&] { session.forward(); }),
                 AllOf(HasSubstr("running program twice"), remedy));
     EXPECT_THAT(message_of([&] { stream.synchronize(); }),

@@ -13,11 +13,11 @@ namespace coda::hopper {
 namespace {
 
 // Rows that begin at 16 bytes where their lengths allow it, and rows that do not.
-constexpr int64_t kGaps[] = {4, 3};
+constexpr int64_t kFinalizerGaps[] = {4, 3};
 
-void expect_right(const Program& program, const DimValues& sizes, uint64_t seed) {
+void expect_finalized(const Program& program, const DimValues& sizes, uint64_t seed) {
   const Values inputs = testing::random_inputs(program, sizes, seed);
-  for (const int64_t gap : kGaps) {
+  for (const int64_t gap : kFinalizerGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
     expect_close(program, sizes, inputs,
                  run_on_host(lower_finalizer, program, sizes, inputs, {gap}));
@@ -34,7 +34,7 @@ TEST(FinalizerEmitter, RandomProgramsComputeWhatTheyMean) {
   for (uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const testing::RandomProgram random = testing::random_program(seed);
-    if (random.finalizer) expect_right(*random.finalizer, random.sizes, seed);
+    if (random.finalizer) expect_finalized(*random.finalizer, random.sizes, seed);
   }
 }
 
@@ -49,7 +49,7 @@ TEST(FinalizerEmitter, ProgramsOfPlansComputeWhatTheyMean) {
   for (const PlanProgram& p : plan_programs(DType::bf16, sizes, 70)) {
     if (p.role != StepRole::finalizer) continue;
     SCOPED_TRACE(p.name);
-    expect_right(p.program, p.sizes, 1);
+    expect_finalized(p.program, p.sizes, 1);
   }
 }
 
@@ -84,7 +84,7 @@ TEST(FinalizerEmitter, StoresInPlaceAfterSums) {
     store(total, scalar(total) + mean)
     store(w, per_column(w[N]) * mean)
   })");
-  for (const int64_t rows : {1, 70, 1100}) expect_right(program, {{"M", rows}, {"N", 700}}, 1);
+  for (const int64_t rows : {1, 70, 1100}) expect_finalized(program, {{"M", rows}, {"N", 700}}, 1);
 }
 
 // Few and many partials of a line (8 lanes or 32, 256 threads or 512), whole vectors of them and
@@ -100,10 +100,10 @@ TEST(FinalizerEmitter, ManyPartials) {
     const Program program =
         parse_program("program many {\n  store(r, combine_rows(" + of("p[M, N]") +
                       "))\n  store(c, combine_columns(" + of("q[L, C]") + "))\n}");
-    expect_right(program, {{"M", 5}, {"N", 64 * 133 - 12}, {"L", 64 * 300}, {"C", 20}}, 2);
-    expect_right(program, {{"M", 9}, {"N", 64 * 148}, {"L", 64 * 520 - 3}, {"C", 36}}, 3);
-    expect_right(program, {{"M", 33}, {"N", 64 * 20}, {"L", 65}, {"C", 70}}, 4);
-    expect_right(program, {{"M", 1}, {"N", 1}, {"L", 1}, {"C", 1}}, 5);
+    expect_finalized(program, {{"M", 5}, {"N", 64 * 133 - 12}, {"L", 64 * 300}, {"C", 20}}, 2);
+    expect_finalized(program, {{"M", 9}, {"N", 64 * 148}, {"L", 64 * 520 - 3}, {"C", 36}}, 3);
+    expect_finalized(program, {{"M", 33}, {"N", 64 * 20}, {"L", 65}, {"C", 70}}, 4);
+    expect_finalized(program, {{"M", 1}, {"N", 1}, {"L", 1}, {"C", 1}}, 5);
   }
 }
 

@@ -15,8 +15,8 @@
 namespace coda {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A norm, a product, and a call, for M rows.
 Plan small_plan(const DimValues& sizes) {

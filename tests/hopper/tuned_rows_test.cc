@@ -26,7 +26,7 @@ constexpr const char* kProgram = R"(program rows {
   x0 = tile(x0[M, N]:bf16)
   store(y:bf16, x0 + acc)
 })";
-const DimValues kSizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
+const DimValues kTunedSizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
 
 ChosenConfig chosen(const DimValues& sizes, const std::string& tuned) {
   LowerOptions options;
@@ -40,7 +40,7 @@ KernelClass own_class(const DimValues& sizes) {
 }
 
 TEST(TunedRows, EveryConfigurationHasACodeThatIsReadBack) {
-  for (const RankedChoice& one : GemmProgram(parse_program(kProgram), kSizes, {}).ranked(0)) {
+  for (const RankedChoice& one : GemmProgram(parse_program(kProgram), kTunedSizes, {}).ranked(0)) {
     const auto parsed = parse_choice(code(one.choice));
     ASSERT_TRUE(parsed) << code(one.choice);
     EXPECT_EQ(text(*parsed), text(one.choice));
@@ -127,25 +127,26 @@ TEST(TunedRows, ClassesAreThoseOfEpilogues) {
 }
 
 TEST(ChosenConfig, WithoutRowsTheModelDecides) {
-  const ChosenConfig here = chosen(kSizes, "");
+  const ChosenConfig here = chosen(kTunedSizes, "");
   EXPECT_EQ(here.source, ChoiceSource::model);
   EXPECT_EQ(text(here), "the model");
 }
 
 // The slowest by the model, to be sure that it was not its choice.
 TEST(ChosenConfig, ARowAtTheseSizesDecides) {
-  const KernelClass own = own_class(kSizes);
-  const GemmProgram program(parse_program(kProgram), kSizes, {});
+  const KernelClass own = own_class(kTunedSizes);
+  const GemmProgram program(parse_program(kProgram), kTunedSizes, {});
   const std::string last = code(program.ranked(0).back().choice);
   const std::string row = own.name + " | " + text(own.extents) + " | " + last + " 1 ";
-  const ChosenConfig here = chosen(kSizes, row + code(program.ranked(0).front().choice) + " 2");
+  const ChosenConfig here =
+      chosen(kTunedSizes, row + code(program.ranked(0).front().choice) + " 2");
   EXPECT_EQ(code(here.choice), last);
   EXPECT_EQ(here.source, ChoiceSource::tuned);
   EXPECT_EQ(text(here), "tuned at 4096x2048x2048");
   LowerOptions options;
   options.tuned = std::make_shared<const TunedRows>(row);
   options.choice = program.ranked(0)[1].choice;
-  const ChosenConfig asked = GemmProgram(parse_program(kProgram), kSizes, options).chosen(0);
+  const ChosenConfig asked = GemmProgram(parse_program(kProgram), kTunedSizes, options).chosen(0);
   EXPECT_EQ(code(asked.choice), code(*options.choice));
   EXPECT_EQ(asked.source, ChoiceSource::asked);
 }
@@ -153,7 +154,7 @@ TEST(ChosenConfig, ARowAtTheseSizesDecides) {
 // A tile is not all of a configuration: rows know its schedules apart, at their sizes and at
 // others.
 TEST(ChosenConfig, ATimeIsThatOfATileWithItsSchedule) {
-  DimValues small = kSizes;
+  DimValues small = kTunedSizes;
   small["M"] = 1024;
   const KernelClass own = own_class(small);
   const std::string key = own.name + " | " + text(own.extents) + " | ";
@@ -170,29 +171,29 @@ TEST(ChosenConfig, ATimeIsThatOfATileWithItsSchedule) {
 
 // What a kernel cannot be made with is passed over.
 TEST(ChosenConfig, AnIllegalConfigurationIsNeverTaken) {
-  const KernelClass own = own_class(kSizes);
+  const KernelClass own = own_class(kTunedSizes);
   const ChosenConfig here =
-      chosen(kSizes, own.name + " | " + text(own.extents) + " | 64x64p11s3 1 256x192c12s9 1");
+      chosen(kTunedSizes, own.name + " | " + text(own.extents) + " | 64x64p11s3 1 256x192c12s9 1");
   EXPECT_EQ(here.source, ChoiceSource::tuned);
   const ChosenConfig none =
-      chosen(kSizes, own.name + " | " + text(own.extents) + " | 256x192c11s2 1");
+      chosen(kTunedSizes, own.name + " | " + text(own.extents) + " | 256x192c11s2 1");
   EXPECT_EQ(none.source, ChoiceSource::model);
 }
 
 // A row at 4096 rows where a tile shape was far better than the model thinks: so it is at 8192. But
 // waves are counted anew: at 512 rows there are so few large tiles that most processors idle.
 TEST(ChosenConfig, ARowAtOtherSizesCorrectsTheModel) {
-  const KernelClass own = own_class(kSizes);
-  const GemmProgram program(parse_program(kProgram), kSizes, {});
+  const KernelClass own = own_class(kTunedSizes);
+  const GemmProgram program(parse_program(kProgram), kTunedSizes, {});
   const std::string best = code(program.ranked(0).front().choice);
   const std::string large = best == "256x128c21s3" ? "256x128c12s3" : "256x128c21s3";
   const std::string rows =
       own.name + " | " + text(own.extents) + " | " + large + " 100 " + best + " 150\n";
-  DimValues twice = kSizes;
+  DimValues twice = kTunedSizes;
   twice["M"] = 8192;
   EXPECT_EQ(code(chosen(twice, rows).choice), large);
   EXPECT_EQ(text(chosen(twice, rows)), "tuned at 4096x2048x2048");
-  DimValues small = kSizes;
+  DimValues small = kTunedSizes;
   small["M"] = 512;
   EXPECT_NE(code(chosen(small, rows).choice), large);
 }

@@ -18,7 +18,7 @@
 namespace coda::testing {
 namespace {
 
-constexpr const char* kPrograms[] = {
+constexpr const char* kSplitPrograms[] = {
     R"(program heads_of_512 {
   q = as_stored(gemm(x[M, K]:bf16, w[512*H, K]:bf16) * per_row(rstd[M]), bf16)
   store(q[M, 512*H]:bf16, q)
@@ -51,7 +51,7 @@ TEST_F(SplitPrograms, AreRightWithTheSameBitsForEveryTile) {
   for (const DimValues& all : {DimValues{{"M", 392}, {"N", 520}, {"K", 200}, {"H", 5}},
                                DimValues{{"M", 77}, {"N", 131}, {"K", 65}, {"H", 3}}}) {
     uint64_t seed = 40;
-    for (const char* program_text : kPrograms) {
+    for (const char* program_text : kSplitPrograms) {
       const Program program = parse_program(program_text);
       const DimValues sizes = bind(program, all);
       const RowGaps gaps{.gap = 0, .multiple = 8};

@@ -18,7 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
-PlanTensor tensor(const std::string& name, const Shape& shape, TensorRole role, int loop = -1) {
+PlanTensor loop_tensor(const std::string& name, const Shape& shape, TensorRole role,
+                       int loop = -1) {
   PlanTensor t{TensorDecl{name, shape}, role};
   t.loop = loop;
   return t;
@@ -37,13 +38,13 @@ PlanStep in_loop(const std::string& program, const std::string& later = "") {
 Plan plan_in_blocks(int64_t rows) {
   Plan plan;
   const Dim m("M");
-  plan.tensors = {tensor("x", {m, 3}, TensorRole::input),
-                  tensor("w", {70, 3}, TensorRole::parameter),
-                  tensor("y", {m, 70}, TensorRole::temporary, 0),
-                  tensor("z", {m, 70}, TensorRole::temporary, 0),
-                  tensor("p", {m, 70}, TensorRole::temporary, 0),
-                  tensor("out", {m, 1}, TensorRole::output),
-                  tensor("s", {70, 3}, TensorRole::output)};
+  plan.tensors = {loop_tensor("x", {m, 3}, TensorRole::input),
+                  loop_tensor("w", {70, 3}, TensorRole::parameter),
+                  loop_tensor("y", {m, 70}, TensorRole::temporary, 0),
+                  loop_tensor("z", {m, 70}, TensorRole::temporary, 0),
+                  loop_tensor("p", {m, 70}, TensorRole::temporary, 0),
+                  loop_tensor("out", {m, 1}, TensorRole::output),
+                  loop_tensor("s", {70, 3}, TensorRole::output)};
   plan.tensors[4].decl.kind = TensorKind::row_partial;
   plan.forward = {in_loop(R"(program a {
                               y = gemm(x[M, 3], w[70, 3])
@@ -115,7 +116,7 @@ TEST(RowLoop, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
 TEST(RowLoop, WhatAllBlocksReadIsNotOverwrittenByTheFirst) {
   Plan plan = plan_in_blocks(2);
   plan.tensors[0].role = TensorRole::temporary;
-  plan.tensors.push_back(tensor("given", {Dim("M"), 3}, TensorRole::input));
+  plan.tensors.push_back(loop_tensor("given", {Dim("M"), 3}, TensorRole::input));
   PlanStep copy{"copy",
                 StepRole::tile,
                 parse_program("program copy {\n store(x, tile(given[M, 3]) * 1)\n}"),

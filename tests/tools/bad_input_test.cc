@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 std::string some_text(size_t bytes) {
   std::string text;
@@ -25,11 +24,6 @@ std::string some_text(size_t bytes) {
     text += "line " + std::to_string(i * i) + " of a text that nobody reads\n";
   }
   return text.substr(0, bytes);
-}
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
 }
 
 // A model that trains in no time.
@@ -213,7 +207,7 @@ TEST_F(BadInput, DamagedCheckpoints) {
 TEST_F(BadInput, AFullDiskKeepsTheLastCheckpoint) {
   const std::string good = checkpoint();
   const std::string before = read_bytes(fs::path(good) / "model.safetensors");
-  const Words names = names_in(out());
+  const std::vector<std::string> names = names_in(out());
   // The same run longer, from the checkpoint, on a disk on which no file can grow to its size.
   const CommandResult result =
       run_coda(Words{"train", "--out", folder / "new", "--init", good, "--data",
@@ -298,7 +292,7 @@ TEST_F(BadInput, WeightsThatGiveNoFiniteLossStartNoRun) {
   weights.replace(weights.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
   folder.write("bad/config.json", config);
   folder.write("bad/model.safetensors", weights);
-  const Words names = names_in(out());
+  const std::vector<std::string> names = names_in(out());
   const CommandResult result =
       run_coda({"train", "--out", out(), "--overwrite", "--init", folder / "bad", "--data",
                 folder / "text.txt", "--steps", "2", "--sequence", "8"});

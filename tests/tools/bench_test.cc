@@ -14,7 +14,6 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
-using Words = std::vector<std::string>;
 
 const std::string kExamples = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
 

@@ -14,7 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-using Words = std::vector<std::string>;
 
 Words programs_of(const std::string& folder) {
   Words files;

@@ -14,14 +14,8 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 const Words kModel{"explain", "--hidden", "64", "--heads", "4", "--sequence", "64", "--batch", "2"};
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 json explained(const Words& command) {
   const CommandResult result = run_coda(command + Words{"--json"});

@@ -19,18 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
-using Words = std::vector<std::string>;
 
 constexpr int64_t kGigabyte = int64_t{1} << 30;
 
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-const Words kTiny{"--layers", "1", "--hidden",   "8", "--heads",    "2",
-                  "--mlp",    "8", "--batch",    "2", "--sequence", "8",
-                  "--sample", "0", "--held-out", "0", "--steps",    "2"};
+const Words kTinyModel{"--layers", "1", "--hidden",   "8", "--heads",    "2",
+                       "--mlp",    "8", "--batch",    "2", "--sequence", "8",
+                       "--sample", "0", "--held-out", "0", "--steps",    "2"};
 
 // One short line in words of ours, without escape codes.
 void expect_our_line(const CommandResult& result, const std::string& said) {
@@ -55,7 +49,7 @@ class ForeignFiles : public testing::Test {
   }
   std::string checkpoint() const {
     const CommandResult result =
-        run_coda(Words{"train", "--out", folder / "run", "--data", data} + kTiny);
+        run_coda(Words{"train", "--out", folder / "run", "--data", data} + kTinyModel);
     EXPECT_EQ(result.status, 0) << result.err;
     return folder / "run/step-000002";
   }
@@ -82,7 +76,7 @@ TEST_F(ForeignFiles, ADataFolderRunsNothing) {
   fs::create_directories(folder / "data/.git/refs");
   folder.write("data/a.txt", read_bytes(data));
   const CommandResult result =
-      run_coda(Words{"train", "--out", folder / "run", "--data", folder / "data"} + kTiny,
+      run_coda(Words{"train", "--out", folder / "run", "--data", folder / "data"} + kTinyModel,
                {.environment = {{"PATH", folder / "bin" + ":/usr/bin:/bin"}}});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_FALSE(fs::exists(marker));
@@ -116,7 +110,7 @@ TEST_F(ForeignFiles, ALinkIsNotFollowedOnWriting) {
        {"loss_curve.svg", "latest", "latest.tmp", "step-000002", "step-000002.tmp"})
     fs::create_symlink(mine, folder / "run" + "/" + name);
   const CommandResult result =
-      run_coda(Words{"train", "--out", folder / "run", "--data", data} + kTiny);
+      run_coda(Words{"train", "--out", folder / "run", "--data", data} + kTinyModel);
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(read_bytes(mine), "mine");
   EXPECT_FALSE(fs::is_symlink(folder / "run/loss_curve.svg"));
@@ -218,7 +212,7 @@ TEST_F(ForeignFiles, NamesThatNoFileCanHave) {
 TEST_F(ForeignFiles, NamesThatAreNoUtf8Work) {
   const std::string text = folder.write("\xff.txt", read_bytes(data));
   const std::string out = folder / "run\xfe";
-  EXPECT_EQ(run_coda(Words{"train", "--out", out, "--data", text} + kTiny).status, 0);
+  EXPECT_EQ(run_coda(Words{"train", "--out", out, "--data", text} + kTinyModel).status, 0);
   const CommandResult resumed =
       run_coda({"train", "--out", out, "--data", text, "--resume", "--sample", "0"});
   EXPECT_EQ(resumed.status, 0) << resumed.err;
@@ -239,16 +233,16 @@ TEST_F(ForeignFiles, AFolderThatCannotBeReadIsNamed) {
 // libxsmm keeps /tmp/.libxsmm.<user> open, a name that anybody may have made a link.
 TEST_F(ForeignFiles, NoFileWithANameThatAnybodyCanGuessIsOpened) {
   std::string names;
-  run_coda(
-      Words{"train", "--out", folder / "run", "--data", data} + kTiny + Words{"--steps", "100000"},
-      {.while_running = [&](pid_t child) {
-        for (int i = 0; i < 10000 && !fs::exists(folder / "run/latest"); ++i) usleep(1000);
-        std::error_code error;
-        for (const auto& entry :
-             fs::directory_iterator("/proc/" + std::to_string(child) + "/fd", error))
-          names += fs::read_symlink(entry, error).string() + "\n";
-        kill(child, SIGKILL);
-      }});
+  run_coda(Words{"train", "--out", folder / "run", "--data", data} + kTinyModel +
+               Words{"--steps", "100000"},
+           {.while_running = [&](pid_t child) {
+             for (int i = 0; i < 10000 && !fs::exists(folder / "run/latest"); ++i) usleep(1000);
+             std::error_code error;
+             for (const auto& entry :
+                  fs::directory_iterator("/proc/" + std::to_string(child) + "/fd", error))
+               names += fs::read_symlink(entry, error).string() + "\n";
+             kill(child, SIGKILL);
+           }});
   EXPECT_THAT(names, HasSubstr("run\n")) << "the run's own folder is locked";
   EXPECT_THAT(names, Not(HasSubstr("xsmm")));
 }

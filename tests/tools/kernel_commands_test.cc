@@ -17,18 +17,12 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-using Words = std::vector<std::string>;
 
 constexpr const char* kProgram = R"(program projection {
   acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)
   store(y:bf16, acc)
 })";
 const Words kSizes{"--sizes", "M=512,N=256,K=128"};
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // A cache of its own, no GPU even where there is one, and NVRTC where `make setup` puts it.
 class KernelCommands : public testing::Test {

@@ -17,14 +17,8 @@ namespace coda {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 constexpr const char* kLast = "step-000120";
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // A checkpoint is there once its folder has its name; the link `latest` follows a moment later.
 bool is_checkpoint(const std::string& name) {

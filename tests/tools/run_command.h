@@ -28,6 +28,15 @@ struct CommandOptions {
   std::function<void(pid_t)> while_running = {};  // called once it has started
 };
 
+// A command line without its program, made of parts: kModel + Words{"--json"}.
+struct Words : std::vector<std::string> {
+  using vector::vector;
+  friend Words operator+(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+};
+
 CommandResult run_coda(const std::vector<std::string>& arguments,
                        const CommandOptions& options = {});
 

@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
-using Words = std::vector<std::string>;
 
 class TrainOutput : public testing::Test {
  protected:

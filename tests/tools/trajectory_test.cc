@@ -22,7 +22,6 @@ namespace coda {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 // Measured: at most 1.7 over these runs and three other seeds (few weights of one run scatter).
 constexpr double kRoom = 3;

@@ -18,11 +18,11 @@ namespace coda {
 namespace fs = std::filesystem;
 namespace {
 
-struct Node;
-using Names = std::map<std::string, std::shared_ptr<Node>>;
+struct Inode;
+using Names = std::map<std::string, std::shared_ptr<Inode>>;
 
 // A file, folder or link: as it is, and as it was when it was last synced.
-struct Node {
+struct Inode {
   bool is_folder = false;
   std::string link;  // where a link leads; links are synced with their name
   std::string content;
@@ -33,8 +33,8 @@ struct Node {
 
 struct Disk {
   fs::path root;
-  std::shared_ptr<Node> top = std::make_shared<Node>();
-  std::map<int, std::shared_ptr<Node>> open;
+  std::shared_ptr<Inode> top = std::make_shared<Inode>();
+  std::map<int, std::shared_ptr<Inode>> open;
   std::function<void()> after_call;
   LostWritesOptions options;
   bool is_paused = false;
@@ -57,10 +57,10 @@ void changed() {
 
 // The folder that a path's last name is in, and that name; no folder if it is not below the root.
 struct Place {
-  std::shared_ptr<Node> folder;
+  std::shared_ptr<Inode> folder;
   std::string name;
 
-  std::shared_ptr<Node> node() const {
+  std::shared_ptr<Inode> node() const {
     if (folder == nullptr) return nullptr;
     if (name.empty()) return folder;
     const auto found = folder->names.find(name);
@@ -88,15 +88,15 @@ Place place_of(const char* name, int base = AT_FDCWD) {
   return place;
 }
 
-void add(const Place& place, std::shared_ptr<Node> node) {
+void add_entry(const Place& place, std::shared_ptr<Inode> node) {
   place.folder->names[place.name] = std::move(node);
 }
 
 int opened(int descriptor, const Place& place, int flags) {
   if (descriptor < 0 || place.folder == nullptr) return descriptor;
-  std::shared_ptr<Node> node = place.node();
+  std::shared_ptr<Inode> node = place.node();
   const bool is_new = node == nullptr && (flags & O_CREAT) != 0;
-  if (is_new) add(place, node = std::make_shared<Node>());
+  if (is_new) add_entry(place, node = std::make_shared<Inode>());
   if (node != nullptr) disk->open[descriptor] = node;
   if (is_new) changed();
   return descriptor;
@@ -112,13 +112,13 @@ int removed(int result, const Place& place) {
 
 int renamed(int result, const Place& from, const Place& to, unsigned flags) {
   if (result != 0 || from.folder == nullptr || to.folder == nullptr) return result;
-  std::shared_ptr<Node> moved = from.node();
+  std::shared_ptr<Inode> moved = from.node();
   if ((flags & RENAME_EXCHANGE) != 0) {
-    add(from, to.node());
+    add_entry(from, to.node());
   } else {
     from.folder->names.erase(from.name);
   }
-  add(to, moved);
+  add_entry(to, moved);
   changed();
   return result;
 }
@@ -126,14 +126,14 @@ int renamed(int result, const Place& from, const Place& to, unsigned flags) {
 int synced(int descriptor) {
   const auto found = disk->open.find(descriptor);
   if (found == disk->open.end()) return 0;
-  Node& node = *found->second;
+  Inode& node = *found->second;
   if (node.is_folder && disk->options.syncs_folders) node.kept_names = node.names;
   if (!node.is_folder && disk->options.syncs_files) node.kept_content = node.content;
   changed();
   return 0;
 }
 
-void write_out(const Node& node, const fs::path& path, Crash crash, std::mt19937_64& random) {
+void write_out(const Inode& node, const fs::path& path, Crash crash, std::mt19937_64& random) {
   if (!node.link.empty()) {
     fs::create_symlink(node.link, path);
   } else if (!node.is_folder) {
@@ -245,9 +245,9 @@ int mkdir(const char* path, mode_t mode) noexcept {
   const coda::Place place = coda::place_of(path);
   const int result = call();
   if (result != 0 || place.folder == nullptr) return result;
-  auto node = std::make_shared<coda::Node>();
+  auto node = std::make_shared<coda::Inode>();
   node->is_folder = true;
-  coda::add(place, std::move(node));
+  coda::add_entry(place, std::move(node));
   coda::changed();
   return result;
 }
@@ -260,9 +260,9 @@ int symlink(const char* target, const char* path) noexcept {
   const coda::Place place = coda::place_of(path);
   const int result = call();
   if (result != 0 || place.folder == nullptr) return result;
-  auto node = std::make_shared<coda::Node>();
+  auto node = std::make_shared<coda::Inode>();
   node->link = target;
-  coda::add(place, std::move(node));
+  coda::add_entry(place, std::move(node));
   coda::changed();
   return result;
 }
