@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
+#include "hopper/clean_kernels.h"
 #include "hopper/kernel_launch.h"
 #include "hopper/kernel_names.h"
-#include "hopper/nvrtc.h"
 
 namespace coda::hopper {
 namespace {

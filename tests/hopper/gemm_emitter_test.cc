@@ -13,10 +13,10 @@
 
 #include "coda/error.h"
 #include "hopper/choose_config.h"
+#include "hopper/clean_kernels.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/golden_text.h"
 #include "hopper/kernel_names.h"
-#include "hopper/nvrtc.h"
 
 namespace coda::hopper {
 namespace {

@@ -8,9 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "coda/error.h"
 #include "hopper/nvrtc_compiler.h"
@@ -26,18 +23,6 @@ inline std::optional<NvrtcCompiler> find_nvrtc() {
     std::printf("skipped, no NVRTC: %s\n", error.what());
     return std::nullopt;
   }
-}
-
-// No spill, no local memory, no serialised wgmma.
-inline void expect_no_defects(const std::set<std::string>& texts) {
-  const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP() << "no NVRTC";
-  const std::vector<std::string> sources(texts.begin(), texts.end());
-  const std::vector<CompiledKernel> kernels = compiler->compile_all(sources);
-  for (size_t i = 0; i < sources.size(); ++i) {
-    EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << sources[i];
-  }
-  std::printf("%zu kernels compiled\n", sources.size());
 }
 
 }  // namespace coda::hopper

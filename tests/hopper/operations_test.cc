@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/relative_error.h"
+#include "hopper/clean_kernels.h"
 #include "hopper/host_run.h"
-#include "hopper/nvrtc.h"
 #include "hopper/operation_launches.h"
 #include "operations/causal_convolution.h"
 #include "runtime/operation_call.h"

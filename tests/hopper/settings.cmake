@@ -7,14 +7,7 @@ target_compile_definitions(hopper_test PRIVATE CODA_SOURCE_DIR="${PROJECT_SOURCE
 set(nvrtc_environment "VIRTUAL_ENV=${PROJECT_SOURCE_DIR}/.venv")
 set(discover_arguments PROPERTIES ENVIRONMENT "${nvrtc_environment}")
 
-# The table's kernels compile without a defect.
-if(TARGET hopper_compile_sweep)
-  add_test(NAME hopper.compile_sweep
-    COMMAND hopper_compile_sweep ${PROJECT_SOURCE_DIR})
-  set_tests_properties(hopper.compile_sweep PROPERTIES
-    SKIP_RETURN_CODE 77 TIMEOUT 400 ENVIRONMENT "${nvrtc_environment}")
-  add_dependencies(all_tests hopper_compile_sweep)
-endif()
+target_link_libraries(hopper_test PRIVATE hopper_table_variants)
 
 # Emitted kernels are compiled for the CPU too.
 target_compile_definitions(hopper_test PRIVATE CODA_CXX_COMPILER="${CMAKE_CXX_COMPILER}")

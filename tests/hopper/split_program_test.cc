@@ -13,10 +13,10 @@
 
 #include "coda/error.h"
 #include "hopper/choose_config.h"
+#include "hopper/clean_kernels.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/head_norm_block.h"
 #include "hopper/lower_parts.h"
-#include "hopper/nvrtc.h"
 #include "program/evaluate.h"
 #include "program/random_program.h"
 

@@ -180,15 +180,14 @@ TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
 }
 
 TEST(TileEmitter, AdjacentPairsCompile) {
-  const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP() << "no NVRTC";
+  std::set<std::string> sources;
   for (const char* program : kAdjacent) {
     for (const KernelLaunch& launch :
          lower_tiles(parse_program(program), {{"M", 64}, {"S", 9}}, {})) {
-      const CompiledKernel kernel = compiler->compile(launch.source);
-      EXPECT_EQ(kernel.defect, "") << kernel.log << launch.source;
+      sources.insert(launch.source);
     }
   }
+  expect_no_defects(sources);
 }
 
 // Every kernel of the plans, as large models have them, compiles without a defect.

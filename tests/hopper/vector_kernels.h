@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "hopper/clean_kernels.h"
 #include "hopper/golden_text.h"
 #include "hopper/kernel_launch.h"
-#include "hopper/nvrtc.h"
 #include "hopper/vector_programs.h"
 
 namespace coda::hopper {
@@ -19,8 +19,6 @@ namespace coda::hopper {
 // The kernels of all programs of this role, in bf16, fp16 and fp32, have no defect.
 template <class Lower>
 void expect_compile(StepRole role, const Lower& lower) {
-  const auto compiler = find_nvrtc();
-  if (!compiler) GTEST_SKIP() << "no NVRTC";
   const LlamaSizes sizes{.hidden = 4096,
                          .heads = 32,
                          .kv_heads = 8,
@@ -37,11 +35,7 @@ void expect_compile(StepRole role, const Lower& lower) {
       }
     }
   }
-  const std::vector<std::string> texts(sources.begin(), sources.end());
-  const std::vector<CompiledKernel> kernels = compiler->compile_all(texts);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << texts[i];
-  }
+  expect_no_defects(sources);
 }
 
 }  // namespace coda::hopper

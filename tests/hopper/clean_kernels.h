@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check that kernels compile without a defect (a spill, local memory, serialised wgmma). The
+// tests have some five hundred kernels, ten minutes of processor time, of which a change touches
+// few. So clean_kernels.txt keeps the digests of those that were found clean, and a test compiles
+// what is not in it, and every day another sixteenth of what is. A digest is of all that the
+// compiler is given: its version and options, the text, and the device code that the text includes.
+// `make clean-kernels` compiles all of them and writes the file anew.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "hopper/nvrtc.h"
+
+namespace coda::hopper {
+
+// The files among `headers` that a text includes, directly or through another.
+inline void find_included(const std::string& text, const NvrtcCompiler::Headers& headers,
+                          std::set<std::string>& found) {
+  const std::string word = "#include \"";
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+    at += word.size();
+    const auto header = headers.find(text.substr(at, text.find('"', at) - at));
+    if (header != headers.end() && found.insert(header->first).second) {
+      find_included(header->second, headers, found);
+    }
+  }
+}
+
+// 16 hexadecimal digits: five hundred kernels meet by accident once in 10^14 files.
+inline std::string digest_of_kernel(const NvrtcCompiler& compiler, const std::string& source) {
+  Sha256 hash;
+  hash.add_field(compiler.version().text());
+  for (const char* option : NvrtcCompiler::options()) hash.add_field(option);
+  hash.add_field(source);
+  std::set<std::string> included;
+  find_included(source, compiler.headers(), included);
+  for (const std::string& name : included) {
+    hash.add_field(name);
+    hash.add_field(compiler.headers().at(name));
+  }
+  return hash.digest().substr(0, 16);
+}
+
+class CleanKernels {
+ public:
+  static constexpr int kSampleDays = 16;  // in which each known kernel is compiled once
+
+  // One digest a line; none where there is no such file.
+  explicit CleanKernels(const std::string& file) {
+    std::ifstream text(file);
+    for (std::string line; std::getline(text, line);) digests_.insert(line);
+  }
+
+  // Whether a kernel need not be compiled on this day, a count of days.
+  bool may_skip(const std::string& digest, int64_t day) const {
+    return digests_.contains(digest) &&
+           std::stoi(digest.substr(0, 4), nullptr, 16) % kSampleDays != day % kSampleDays;
+  }
+
+ private:
+  std::set<std::string> digests_;
+};
+
+// No kernel has a defect: those that `clean` does not know, and today's sample, are compiled.
+// CODA_RECORD_KERNELS=FILE: all of them are, and digests of those without a defect are appended to
+// it.
+inline void expect_no_defects(const NvrtcCompiler& compiler, const std::set<std::string>& sources,
+                              const CleanKernels& clean) {
+  const char* record = std::getenv("CODA_RECORD_KERNELS");
+  const int64_t day = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now())
+                          .time_since_epoch()
+                          .count();
+  std::vector<std::string> digests, compiled;
+  for (const std::string& source : sources) {
+    const std::string digest = digest_of_kernel(compiler, source);
+    if (record == nullptr && clean.may_skip(digest, day)) continue;
+    digests.push_back(digest);
+    compiled.push_back(source);
+  }
+  const std::vector<CompiledKernel> kernels = compiler.compile_all(compiled);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << compiled[i];
+    if (record != nullptr && kernels[i].defect.empty()) {
+      std::ofstream(record, std::ios::app) << digests[i] + "\n";
+    }
+  }
+  std::printf("%zu kernels compiled, %zu known to be clean\n", compiled.size(),
+              sources.size() - compiled.size());
+}
+
+inline void expect_no_defects(const std::set<std::string>& sources) {
+  if (const auto compiler = find_nvrtc()) {
+    expect_no_defects(*compiler, sources,
+                      CleanKernels(CODA_SOURCE_DIR "/tests/hopper/clean_kernels.txt"));
+  } else {
+    GTEST_SKIP() << "no NVRTC";
+  }
+}
+
+}  // namespace coda::hopper

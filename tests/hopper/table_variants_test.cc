@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configurations among which the shipped table of tiles was chosen, and each device file by
+// itself, so that none leans on what another happens to include: they compile without a defect.
+#include <gtest/gtest.h>
+
+#include "bench/hopper_table/variants.h"
+#include "hopper/clean_kernels.h"
+
+namespace coda::hopper {
+namespace {
+
+TEST(TableVariants, CompileWithoutDefect) {
+  std::set<std::string> sources;
+  for (const hopper_table::Variant& variant : hopper_table::representative_variants()) {
+    sources.insert(hopper_table::kernel_source(variant));
+  }
+  ASSERT_GE(sources.size(), 50U);
+  expect_no_defects(sources);
+}
+
+TEST(DeviceFiles, CompileByThemselves) {
+  std::set<std::string> sources;
+  for (const auto& [name, text] : embedded_headers()) sources.insert("#include \"" + name + "\"\n");
+  ASSERT_GE(sources.size(), 30U);
+  expect_no_defects(sources);
+}
+
+}  // namespace
+}  // namespace coda::hopper
