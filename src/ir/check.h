@@ -30,6 +30,10 @@ inline Graph& graph_of(const char* op, std::initializer_list<Value> operands, co
   return graph_of(op, std::span(operands.begin(), operands.size()), where);
 }
 
+// Of a value that has been checked.
+inline const Node& node_of(Value v) { return v.graph->node(v.id); }
+inline Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
+
 // " at file:line", for messages; nothing where a part of this library is the caller: a path of ours
 // tells its user nothing.
 std::string at(const Where& where);

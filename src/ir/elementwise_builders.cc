@@ -16,14 +16,11 @@
 namespace coda {
 namespace {
 
-const Node& node_of(Value v) { return v.graph->node(v.id); }
-
 bool is_constant(Value v) { return node_of(v).op == Op::constant; }
 bool is_constant(Value v, double number) { return is_constant(v) && node_of(v).number == number; }
 bool is_call(Value v, Elementwise fn) {
   return node_of(v).op == Op::elementwise && node_of(v).fn == fn;
 }
-Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
 
 // The broadcast of two sizes: equal, or one of them 1.
 bool broadcast_dim(const Dim& a, const Dim& b, Dim& out) {

@@ -12,9 +12,6 @@
 namespace coda {
 namespace {
 
-const Node& node_of(Value v) { return v.graph->node(v.id); }
-Value operand(Value v, size_t i) { return {v.graph, node_of(v).operands[i]}; }
-
 Value make(Value any, Op op, Shape shape, std::vector<int> operands) {
   Node node;
   node.op = op;
