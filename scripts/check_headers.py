@@ -20,7 +20,7 @@ import sources
 
 _FOLDERS = ("include", "src", "tests", "bench", "tools", "examples")
 _ROOTS = [sources.ROOT / folder for folder in ("include", "src", "tests", "tools", "bench", "")]
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _FIRST = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
 # The last two are what the targets of tests define.
 _FLAGS = [
@@ -39,7 +39,7 @@ def digest_of(path: pathlib.Path, contents: dict[pathlib.Path, str]) -> str:
         seen.add(file)
         if file not in contents:
             contents[file] = file.read_text()
-        for included in _INCLUDE.findall(contents[file]):
+        for included in INCLUDE.findall(contents[file]):
             stack += [root / included for root in _ROOTS if (root / included).is_file()]
     text = "\0".join(contents[file] for file in sorted(seen))
     return hashlib.sha256(("".join(_FLAGS) + text).encode()).hexdigest()

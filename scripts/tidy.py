@@ -37,14 +37,24 @@ def arguments_of(entry: dict) -> list[str]:
     return [argument for argument in arguments if argument not in _DROPPED]
 
 
+def parts_of(source: pathlib.Path) -> list[pathlib.Path]:
+    """What one compilation takes together: the sources that CMake's unity source includes."""
+    if source.parent.name != "Unity":
+        return [source]
+    return [pathlib.Path(name) for name in check_headers.INCLUDE.findall(source.read_text())]
+
+
 def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
-    """Source -> its entry, of those that lie in the project and not in a build folder."""
-    ours = set(sources.all_files())
+    """Source -> its entry, of those of the product: tests and benchmarks have the compiler's
+    warnings and the format."""
+    ours = {path for path in sources.all_files()
+            if not sources.name_of(path).startswith(("tests/", "bench/"))}
     entries = json.loads((build / "compile_commands.json").read_text())
     found = {}
     for entry in entries:
         path = pathlib.Path(entry["directory"], entry["file"]).resolve()
-        if path in ours and path not in found:
+        parts = [part for part in parts_of(path) if build not in part.parents]  # not generated
+        if path not in found and parts and ours.issuperset(parts):
             found[path] = entry
     return found
 
@@ -69,9 +79,7 @@ def main() -> int:
     gcc = gcc_headers(check_headers.compiler_of(build))
     extra = ["-idirafter", gcc, "-Wno-unknown-warning-option"]
 
-    # The product's own sources; tests and benchmarks have the compiler's warnings and the format.
-    entries = {path: entry for path, entry in commands(build).items()
-               if not sources.name_of(path).startswith(("tests/", "bench/"))}
+    entries = commands(build)
     database = build / "tidy"
     database.mkdir(exist_ok=True)
     contents: dict[pathlib.Path, str] = {}
@@ -97,9 +105,10 @@ def main() -> int:
     slowest = sorted(results, key=lambda p: -results[p][1])[:3]
     if slowest:
         print("tidy: slowest: " + ", ".join(
-            f"{sources.name_of(p)} {results[p][1]:.1f} s" for p in slowest))
+            f"{sources.name_of(parts_of(p)[0])} {results[p][1]:.1f} s" for p in slowest))
     problems = [said for said, _ in results.values() if said]
-    return sources.report("tidy", len(entries), f"sources ({len(pending)} new)", problems)
+    count = sum(len(parts_of(path)) for path in entries)
+    return sources.report("tidy", count, f"sources ({len(pending)} compilations)", problems)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,9 @@ inline void expect_no_defects(const NvrtcCompiler& compiler, const std::set<std:
   for (size_t i = 0; i < kernels.size(); ++i) {
     EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << compiled[i];
     if (record != nullptr && kernels[i].defect.empty()) {
-      std::ofstream(record, std::ios::app) << digests[i] + "\n";
+      std::ofstream file(record, std::ios::app);
+      file << digests[i] + "\n" << std::flush;
+      ASSERT_TRUE(file.good()) << "cannot write " << record;
     }
   }
   std::printf("%zu kernels compiled, %zu known to be clean\n", compiled.size(),
