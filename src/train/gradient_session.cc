@@ -10,14 +10,8 @@ namespace coda {
 namespace {
 
 constexpr const char* kLoss = "loss";
-constexpr const char* kScale = "loss_scale";
 
 std::string gradient_name(const std::string& weight) { return "grad." + weight; }
-
-bool has_tensor(const Plan& plan, std::string_view name) {
-  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
-                     [&](const PlanTensor& t) { return t.decl.name == name; });
-}
 
 // Each parameter of the graph has a weight of its size and type, and there are no others.
 void check_weights(const Graph& graph, const Weights& weights) {
@@ -51,6 +45,11 @@ void check_weights(const Graph& graph, const Weights& weights) {
 
 }  // namespace
 
+bool has_tensor(const Plan& plan, std::string_view name) {
+  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                     [&](const PlanTensor& t) { return t.decl.name == name; });
+}
+
 GradientSession::GradientSession(const Graph& given, Value loss, const Weights& weights,
                                  Backend& backend, const TrainOptions& options)
     : backend_(backend), accumulate_(options.accumulate > 1) {
@@ -69,7 +68,7 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)
     request.outputs.push_back({output.name, graph.value(output.value.id)});
-  request.seeds = {{graph.value(loss.id), graph.input(kScale, {1, 1})}};
+  request.seeds = {{graph.value(loss.id), graph.input(kLossScale, {1, 1})}};
   for (const WeightTensor& w : weights) {
     request.gradients.push_back(
         {graph.value(graph.find_input(w.name)), gradient_name(w.name), DType::f32, accumulate_});
@@ -106,7 +105,7 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
     session_->bind(output.name, Tensor(decl.dtype, shape.rows, shape.cols, backend));
   }
   scale_ = Tensor(DType::f32, 1, 1, backend);
-  session_->bind_known({{kScale, scale_}});
+  session_->bind_known({{kLossScale, scale_}});
   if (!session_->owns(kLoss)) session_->bind(kLoss, Tensor(DType::f32, 1, 1, backend));
 }
 

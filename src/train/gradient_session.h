@@ -6,12 +6,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coda/session.h"
 #include "coda/trainer.h"
 
 namespace coda {
+
+// The input that a loss's gradient is multiplied by.
+constexpr const char* kLossScale = "loss_scale";
+
+// Whether a plan has a tensor of this name: what no step needs has none.
+bool has_tensor(const Plan& plan, std::string_view name);
 
 class GradientSession {
  public:

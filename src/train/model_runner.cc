@@ -5,18 +5,12 @@
 
 #include "coda/error.h"
 #include "coda/float16.h"
+#include "train/gradient_session.h"
 
 namespace coda {
 namespace {
 
-constexpr const char* kScale = "loss_scale";
-
 std::string gradient_name(const ModelParameter& parameter) { return "grad." + parameter.name; }
-
-bool has_tensor(const Plan& plan, std::string_view name) {
-  return std::any_of(plan.tensors.begin(), plan.tensors.end(),
-                     [&](const PlanTensor& t) { return t.decl.name == name; });
-}
 
 }  // namespace
 
@@ -47,7 +41,7 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
       task.options.overwrite_saved = true;  // a step is one forward and one backward
       task.options.block_rows = options.loss_rows;
       task.request.outputs = {{"loss", model.loss}};
-      task.request.seeds = {{model.loss, model.graph.input(kScale, {1, 1})}};
+      task.request.seeds = {{model.loss, model.graph.input(kLossScale, {1, 1})}};
       for (const ModelParameter& p : model.parameters) {
         task.request.gradients.push_back(
             {p.value, gradient_name(p), DType::f32, options.accumulate});
@@ -80,7 +74,7 @@ ModelRunner::ModelRunner(ModelTaskGraph task, const ModelRunnerOptions& options,
   for (ModelTable& t : task_.model->tables) {
     bind(t.name, t.values.data(), DType::f32, t.rows, t.cols);
   }
-  bind(kScale, &scale_, DType::f32, 1, 1);
+  bind(kLossScale, &scale_, DType::f32, 1, 1);
   bind("loss", &loss_, DType::f32, 1, 1);
   if (options.task == ModelTask::losses) rows_.resize(ids_.size());
   bind("row_losses", rows_.data(), DType::f32, tokens, 1);
