@@ -22,7 +22,8 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # arena of memory, and what parses files.
 SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io
 
-.PHONY: run test test-gpu mutate clean-kernels sanitize bench bench-gpu format lint clean build configure setup
+.PHONY: run test test-gpu clean-kernels mutate sanitize bench bench-gpu \
+	format lint clean build configure setup
 
 build: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -52,8 +53,8 @@ test-gpu: configure
 	@scripts/run_tests.sh $(BUILD) 1 -L gpu; status=$$?; \
 		python3 scripts/gpu_results.py $(BUILD)/test_report.xml; exit $$status
 
-# Compiles every kernel of the tests and writes anew which of them have no defect: ten minutes, after
-# a change of device code. Without it tests compile what changed every time.
+# Compiles every kernel of the tests and writes anew which of them have no defect: ten minutes,
+# after a change of device code. Without it every run of the tests compiles what changed.
 CLEAN := tests/hopper/clean_kernels.txt
 clean-kernels: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_test
