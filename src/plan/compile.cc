@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan:
-// coordinate descent over one bit a column factor, one a row factor, and (for speed) one a forward
-// operand that would be made again. Equal to exhaustive search in every case tried.
+// coordinate descent over one choice a class of column factors, one a class of row factors, and
+// (for speed) one for the forward operands that would be made again. Equal to exhaustive search in
+// every case tried.
+//
+// Layers choose alike, and each adds as much to a plan's costs as the one before. So a deep model's
+// choices are found on a model of few of its layers, whose costs are carried on to all of them by
+// what one layer more adds; then the whole model is planned once.
 #include "plan/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "coda/error.h"
@@ -16,16 +23,17 @@
 #include "plan/equivalence.h"
 #include "plan/in_place.h"
 #include "plan/normed_again.h"
+#include "plan/repeated_layers.h"
 #include "plan/through_memory.h"
 
 namespace coda {
 namespace {
 
-// One point of the search: choices of the rewriting, and which dropped operands are saved.
+// One point of the search: choices of the rewriting, and whether dropped operands are saved.
 struct Point {
   std::vector<int> column_factors;
   std::vector<int> pinned;
-  std::vector<int> also_saved;
+  bool saves_dropped = false;  // what would be made again
   friend auto operator<=>(const Point&, const Point&) = default;
 };
 
@@ -76,12 +84,18 @@ void verify_programs(const Plan& plan) {
 std::string describe(const Point& p) {
   std::string column;
   std::string row;
-  std::string saved;
   for (int c : p.column_factors) column += c == 0 ? 'h' : c == 1 ? 'F' : 'n';
   for (int r : p.pinned) row += r != 0 ? 'd' : 'u';
-  for (int s : p.also_saved) saved += s != 0 ? 's' : '-';
-  return column + " " + row + (saved.empty() ? "" : " " + saved);
+  return column + " " + row + (p.saves_dropped ? " s" : "");
 }
+
+// Layers of a model that choices are found on. They are as many as it takes for each further one to
+// be planned as the one before; that is checked on the whole model's costs.
+constexpr int kFewLayers = 4;
+// From here on that is less work.
+constexpr int kManyLayers = 10;
+
+bool about_equal(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(a, b); }
 
 class Search {
  public:
@@ -89,9 +103,14 @@ class Search {
          const Forced& forced)
       : graph_(graph), request_(request), options_(options), forced_(forced) {}
 
-  Compiled run() {
-    start();
-    if (options_.fuse && forced_.fold.empty() && forced_.pin.empty()) descend();
+  Compiled run(SearchWork& work) {
+    find_candidates();
+    const bool is_free = options_.fuse && forced_.fold.empty() && forced_.pin.empty();
+    if (!is_free || !choose_on_few_layers(work)) {
+      start();
+      if (is_free) descend();
+    }
+    work.plans = plans_;
     Compiled compiled;
     for (const auto& [p, tried] : tried_) {
       compiled.alternatives.push_back(tried);
@@ -115,13 +134,14 @@ class Search {
     check_reads(plan, given, options_.sizes);
   }
 
-  // The first plan tells how many choices there are; forced ones are taken as given.
-  void start() {
-    best_ = make({});
-    classes_ = classify(*best_.from->joint);
-    for (int w : best_.candidates().column_factors)
-      normed_again_.push_back(is_normed_again(graph_, w));
-    Point point;
+  // Rewritten without a choice the graph tells what there is to choose; forced choices are taken as
+  // given.
+  void find_candidates() {
+    unchosen_ = rewrite({}, options_.block_rows != 0);
+    classes_ = classify(*unchosen_->joint);
+    const Candidates& found = unchosen_->joint->candidates;
+    normed_again_ = normed_again(graph_, found.column_factors);
+    Point& point = best_.point;
     point.column_factors.assign(classes_.column_factors.size(), 0);
     for (size_t i = 0; i < point.column_factors.size(); ++i) {
       point.column_factors[i] = legal_choices({i}).first;
@@ -130,12 +150,77 @@ class Search {
     point.pinned.assign(classes_.row_factors.size(), 0);
     for (size_t i = 0; i < std::min(forced_.pin.size(), point.pinned.size()); ++i)
       point.pinned[i] = forced_.pin[i];
-    if (!rewrite_alike(point, best_.point)) best_ = make(point);
-    if (options_.objective == Objective::speed)
-      point.also_saved.assign(best_.from->parts.dropped.size(), 0);
-    best_.point = point;
-    best_.alternative.choice = describe(point);
-    tried_[point] = best_.alternative;
+  }
+
+  void start() {
+    best_ = make(best_.point);
+    may_save_dropped_ =
+        options_.objective == Objective::speed && !best_.from->parts.dropped.empty();
+    tried_[best_.point] = best_.alternative;
+  }
+
+  // Whether that could be done.
+  bool choose_on_few_layers(SearchWork& work) {
+    if (!forced_.given.empty()) return false;
+    const auto layers = find_repeated_layers(graph_, request_, kManyLayers);
+    if (!layers) return false;
+    const auto fewer = with_copies(graph_, request_, *layers, kFewLayers);
+    const auto one_more = with_copies(graph_, request_, *layers, kFewLayers + 1);
+    if (!fewer || !one_more) return false;
+    Search few(fewer->graph, fewer->request, options_, forced_);
+    Search next(one_more->graph, one_more->request, options_, forced_);
+    few.find_candidates();
+    next.find_candidates();
+    few.next_ = &next;
+    few.layers_beyond_ = layers->copies - kFewLayers;
+    few.start();
+    few.descend();
+    work.plans_of_few = few.plans_ + next.plans_;
+    work.nodes_of_few = fewer->graph.size() + one_more->graph.size();
+    const std::optional<Point> chosen = few.same_in(*this, few.best_.point);
+    if (!few.is_alike_ || !chosen) return false;
+    Attempt whole = make(*chosen);
+    const Alternative& foretold = few.best_.alternative;
+    const Alternative& is = whole.alternative;
+    if (!about_equal(is.seconds, foretold.seconds) ||
+        !about_equal(is.moved_bytes, foretold.moved_bytes) ||
+        !about_equal(is.saved_bytes, foretold.saved_bytes)) {
+      return false;
+    }
+    best_ = std::move(whole);
+    for (const auto& [point, alternative] : few.tried_) {
+      const std::optional<Point> here = few.same_in(*this, point);
+      if (!here) continue;
+      Alternative& tried = tried_[*here] = alternative;
+      tried.choice = describe(*here);
+    }
+    return true;
+  }
+
+  // The point at which another model's candidates choose as those of their class do here; none
+  // where one is of no class of this model, or may not choose so.
+  std::optional<Point> same_in(const Search& other, const Point& point) const {
+    const auto carried = [](const std::vector<std::string>& from, const std::vector<int>& chosen,
+                            const std::vector<std::string>& to) -> std::optional<std::vector<int>> {
+      std::map<std::string, int> by_class;
+      for (size_t i = 0; i < from.size(); ++i) by_class[from[i]] = chosen[i];
+      std::vector<int> out;
+      for (const std::string& key : to) {
+        const auto found = by_class.find(key);
+        if (found == by_class.end()) return std::nullopt;
+        out.push_back(found->second);
+      }
+      return out;
+    };
+    const auto columns =
+        carried(classes_.column_factors, point.column_factors, other.classes_.column_factors);
+    const auto rows = carried(classes_.row_factors, point.pinned, other.classes_.row_factors);
+    if (!columns || !rows) return std::nullopt;
+    for (size_t i = 0; i < columns->size(); ++i) {
+      const auto [first, last] = other.legal_choices({i});
+      if ((*columns)[i] < first || (*columns)[i] > last) return std::nullopt;
+    }
+    return Point{*columns, *rows, point.saves_dropped};
   }
 
   // Which of h, F, n (0, 1, 2) column factors that choose alike may take (docs/numerics.md). Behind
@@ -145,7 +230,7 @@ class Search {
   std::pair<int, int> legal_choices(const std::vector<size_t>& factors) const {
     const bool single = options_.storage == DType::f32;
     std::pair<int, int> legal{0, 2};
-    const Candidates& found = best_.candidates();
+    const Candidates& found = unchosen_->joint->candidates;
     for (size_t i : factors) {
       const bool row_affine = std::find(found.row_affine.begin(), found.row_affine.end(),
                                         found.column_factors[i]) != found.row_affine.end();
@@ -159,18 +244,19 @@ class Search {
 
   // One flip a class of candidates: layers that look alike choose alike.
   void descend() {
-    auto members = [](const std::vector<int>& numbers, int number) {
-      std::vector<size_t> found;
-      for (size_t i = 0; i < numbers.size(); ++i) {
-        if (numbers[i] == number) found.push_back(i);
+    const auto classes_of = [](const std::vector<std::string>& keys) {
+      std::vector<std::vector<size_t>> classes;  // members of each, in the order of their first
+      std::map<std::string, size_t> numbers;
+      for (size_t i = 0; i < keys.size(); ++i) {
+        const size_t number = numbers.try_emplace(keys[i], classes.size()).first->second;
+        if (number == classes.size()) classes.emplace_back();
+        classes[number].push_back(i);
       }
-      return found;
+      return classes;
     };
-    for (bool better = true; better;) {
+    for (bool better = true; better && is_alike_;) {
       better = false;
-      for (int c = 0;; ++c) {
-        const std::vector<size_t> same = members(classes_.column_factors, c);
-        if (same.empty()) break;
+      for (const std::vector<size_t>& same : classes_of(classes_.column_factors)) {
         const auto [first, last] = legal_choices(same);
         for (int choice = first; choice <= last; ++choice) {
           Point next = best_.point;
@@ -178,19 +264,18 @@ class Search {
           better = keep_better(next) || better;
         }
       }
-      // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
-      // (docs/numerics.md).
-      for (int c = 0; options_.storage != DType::f16; ++c) {
-        const std::vector<size_t> same = members(classes_.row_factors, c);
-        if (same.empty()) break;
+      for (const std::vector<size_t>& same : classes_of(classes_.row_factors)) {
+        // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
+        // (docs/numerics.md).
+        if (options_.storage == DType::f16) break;
         Point next = best_.point;
         for (size_t i : same) next.pinned[i] ^= 1;
         better = keep_better(next) || better;
       }
       // Operands that would be made again are few kinds too; all of them are saved, or none.
-      if (!best_.point.also_saved.empty()) {
+      if (may_save_dropped_) {
         Point next = best_.point;
-        for (int& saved : next.also_saved) saved ^= 1;
+        next.saves_dropped = !next.saves_dropped;
         better = keep_better(next) || better;
       }
     }
@@ -217,18 +302,44 @@ class Search {
     return a.moved_bytes < b.moved_bytes;
   }
 
-  Attempt make(const Point& point) const {
-    const bool known = best_.from != nullptr && rewrite_alike(point, best_.point);
-    Attempt a = plan(point, known ? best_.from : rewrite(point, options_.block_rows != 0));
+  // With the costs of as many layers as are meant.
+  Attempt make(const Point& point) {
+    Attempt a = make_here(point);
+    if (next_ == nullptr || !is_alike_) return a;
+    const std::optional<Point> there = same_in(*next_, point);
+    is_alike_ = there.has_value();
+    if (!is_alike_) return a;
+    const Alternative more = next_->make_here(*there).alternative;
+    const auto carry_on = [this](double& cost, double with_one_more) {
+      cost += layers_beyond_ * (with_one_more - cost);
+    };
+    carry_on(a.alternative.seconds, more.seconds);
+    carry_on(a.alternative.moved_bytes, more.moved_bytes);
+    carry_on(a.alternative.saved_bytes, more.saved_bytes);
+    return a;
+  }
+
+  Attempt make_here(const Point& point) {
+    ++plans_;
+    Attempt a = plan(point, rewritten(point));
     if (a.from->blocks.rows > 0 &&
         a.plan.loops.empty()) {  // a program turned out to be of all rows
       std::shared_ptr<Rewritten> whole = rewrite(point, false);
+      lay_out(*whole);
       whole->blocks.why_whole = a.plan.notes.front();
       a = plan(point, std::move(whole));
     }
     const std::string& why_whole = a.from->blocks.why_whole;
     if (!why_whole.empty()) a.plan.notes = {"not in blocks of rows: " + why_whole};
     return a;
+  }
+
+  std::shared_ptr<const Rewritten> rewritten(const Point& point) {
+    if (best_.from != nullptr && rewrite_alike(point, best_.point)) return best_.from;
+    const bool known = unchosen_ != nullptr && rewrite_alike(point, {});
+    std::shared_ptr<Rewritten> made = known ? unchosen_ : rewrite(point, options_.block_rows != 0);
+    lay_out(*made);
+    return made;
   }
 
   std::shared_ptr<Rewritten> rewrite(const Point& point, bool in_blocks) const {
@@ -246,7 +357,6 @@ class Search {
     }
     made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
         graph_, request_, choices, options_.fuse, options_.sizes, accept, forced_.given));
-    lay_out(*made);
     return made;
   }
 
@@ -287,9 +397,7 @@ class Search {
   Partition saving_parts(const Point& point, const Rewritten& from) const {
     PartitionRequest request = partition_request(from.laid.joint);
     const std::vector<int>& dropped = from.parts.dropped;
-    for (size_t i = 0; i < std::min(point.also_saved.size(), dropped.size()); ++i) {
-      if (point.also_saved[i] != 0) request.also_saved.insert(dropped[i]);
-    }
+    if (point.saves_dropped) request.also_saved.insert(dropped.begin(), dropped.end());
     return request.also_saved.empty() ? from.parts : partition(request);
   }
 
@@ -320,10 +428,17 @@ class Search {
   const CompileRequest& request_;
   const CompileOptions& options_;
   const Forced& forced_;
+  std::shared_ptr<Rewritten> unchosen_;  // in the graph's own way; laid out when a plan needs it
   CandidateClasses classes_;
-  std::vector<bool> normed_again_;  // by column factor: is_normed_again
-  Attempt best_;
+  std::vector<bool> normed_again_;  // by column factor
+  Attempt best_;                    // before the start: its point is where the search starts
+  bool may_save_dropped_ = false;
   std::map<Point, Alternative> tried_;
+  int plans_ = 0;  // made of this graph
+
+  Search* next_ = nullptr;  // the same model with one layer more; costs are those of
+  int layers_beyond_ = 0;   // as many layers more than this graph has
+  bool is_alike_ = true;    // the two have the same classes
 };
 
 // What a caller may get wrong: values of another graph, cotangents that do not fit, gradients of
@@ -374,9 +489,10 @@ Compiled compile(const Graph& graph, const CompileRequest& request, const Compil
 }
 
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
-                 const Forced& forced) {
+                 const Forced& forced, SearchWork* work) {
   check(graph, request);
-  return Search(graph, request, options, forced).run();
+  SearchWork unread;
+  return Search(graph, request, options, forced).run(work == nullptr ? unread : *work);
 }
 
 }  // namespace coda

@@ -31,15 +31,6 @@ std::string shape_of_expression(const Graph& graph, int id, int depth) {
   return text + ")";
 }
 
-std::vector<int> number(const std::vector<std::string>& keys) {
-  std::map<std::string, int> numbers;
-  std::vector<int> out;
-  for (const std::string& key : keys) {
-    out.push_back(numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second);
-  }
-  return out;
-}
-
 }  // namespace
 
 CandidateClasses classify(const JointGraph& joint) {
@@ -70,7 +61,7 @@ CandidateClasses classify(const JointGraph& joint) {
       for (const std::string& user : users[id]) key += "|" + user;
       keys.push_back(key);
     }
-    return number(keys);
+    return keys;
   };
   return {keys_of(joint.candidates.column_factors), keys_of(joint.candidates.row_factors)};
 }

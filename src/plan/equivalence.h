@@ -3,16 +3,17 @@
 // alike are flipped together, so that the search does not grow with the number of layers.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "rewrite/joint.h"
 
 namespace coda {
 
-// Class numbers from 0, one a candidate, in the candidates' order.
+// One key a candidate, in the candidates' order: equal ones look alike, in any model.
 struct CandidateClasses {
-  std::vector<int> column_factors;
-  std::vector<int> row_factors;
+  std::vector<std::string> column_factors;
+  std::vector<std::string> row_factors;
 };
 CandidateClasses classify(const JointGraph& joint);
 

@@ -13,18 +13,31 @@ enum class Origin : uint8_t { elsewhere, factor, product, statistic };
 class Followed {
  public:
   explicit Followed(const Graph& graph)
-      : graph_(graph), origin_(static_cast<size_t>(graph.size()), Origin::elsewhere) {}
+      : graph_(graph),
+        origin_(static_cast<size_t>(graph.size()), Origin::elsewhere),
+        last_reader_(origin_.size(), -1) {
+    for (int id = 0; id < graph.size(); ++id) {
+      for (int operand : graph.node(id).operands) last_reader_[static_cast<size_t>(operand)] = id;
+    }
+  }
 
+  // Only as far as something reads what is made from w: a layer's factor does not lead through all
+  // layers behind it.
   bool reaches_a_norm(int w) {
     origin_[static_cast<size_t>(w)] = Origin::factor;
-    for (int id = w + 1; id < graph_.size(); ++id) {
+    int last = last_reader_[static_cast<size_t>(w)];
+    bool found = false;
+    int id = w + 1;
+    for (; id <= last && !found; ++id) {
       const Node& n = graph_.node(id);
       const Origin o = origin_of(n);
       origin_[static_cast<size_t>(id)] = o;
+      if (o != Origin::elsewhere) last = std::max(last, last_reader_[static_cast<size_t>(id)]);
       const bool root = n.op == Op::elementwise && n.fn == Elementwise::rsqrt;
-      if (root && o == Origin::statistic) return true;
+      found = root && o == Origin::statistic;
     }
-    return false;
+    std::fill(origin_.begin() + w, origin_.begin() + id, Origin::elsewhere);
+    return found;
   }
 
  private:
@@ -73,12 +86,16 @@ class Followed {
 
   const Graph& graph_;
   std::vector<Origin> origin_;
+  std::vector<int> last_reader_;  // by id; -1: none
 };
 
 }  // namespace
 
-bool is_normed_again(const Graph& graph, int w) {
-  return w < graph.size() && Followed(graph).reaches_a_norm(w);
+std::vector<bool> normed_again(const Graph& graph, const std::vector<int>& factors) {
+  Followed followed(graph);
+  std::vector<bool> found;
+  for (int w : factors) found.push_back(w < graph.size() && followed.reaches_a_norm(w));
+  return found;
 }
 
 }  // namespace coda

@@ -20,7 +20,15 @@ struct Forced {
   std::vector<NamedValue> given = {};
 };
 
+// What the search did. In a model of many layers `plans` is 1, and the rest does not depend on how
+// many layers there are.
+struct SearchWork {
+  int plans = 0;         // of the whole graph
+  int plans_of_few = 0;  // of the same model with few layers, on which its choices were found
+  int nodes_of_few = 0;  // of the graphs of those
+};
+
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
-                 const Forced& forced);
+                 const Forced& forced, SearchWork* work = nullptr);
 
 }  // namespace coda
