@@ -7,8 +7,10 @@
 namespace coda {
 namespace {
 
-// Programs that are compared for one value, the first ones that make it: whether they gain does not
-// change with how many more there are, and the work stays linear in the depth of a model.
+// Programs that are compared for one value: whether they gain does not change with how many more
+// there are, and the work stays linear in the depth of a model. They are those of its own layer and
+// the next, which load little besides: of the phase's own values the first that make it, of the
+// forward's the backward's last, or those for the least of what waits for nothing.
 constexpr size_t kPrograms = 3;
 
 class Finder {
@@ -16,17 +18,18 @@ class Finder {
   explicit Finder(const PhaseWork& phase)
       : phase_(phase), graph_(*phase.graph), makers_(static_cast<size_t>(graph_.size())) {}
 
+  // The phase's own values first, as if the others that they are made of lay in memory; then those.
+  // So a program's walk ends at the stream of its layer, of activations as of gradients.
   std::vector<int> worth_storing() {
     find_makers();
-    std::vector<int> found;
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (makers_[static_cast<size_t>(id)].size() < 2 || phase_.in_memory(id)) continue;
-      if (is_view(id)) continue;
-      if (gain(id) <= 0) continue;
-      stored_.insert(id);
-      found.push_back(id);
+    for (const bool own : {true, false}) {
+      others_are_there_ = own;
+      for (int id = 0; id < graph_.size(); ++id) {
+        if (phase_.is_of_phase(id) != own || phase_.in_memory(id) || is_view(id)) continue;
+        if (makers_[static_cast<size_t>(id)].size() >= 2 && gain(id) > 0) stored_.insert(id);
+      }
     }
-    return found;
+    return {stored_.begin(), stored_.end()};
   }
 
   std::vector<Position> first_makers() {
@@ -39,7 +42,9 @@ class Finder {
 
  private:
   bool loads(int id, Position at) const {
-    return !phase_.is_own(id, at) && (stored_.contains(id) || phase_.in_memory(id));
+    if (phase_.is_own(id, at)) return false;
+    const bool is_there = others_are_there_ && !phase_.is_of_phase(id);
+    return is_there || stored_.contains(id) || phase_.in_memory(id);
   }
 
   // What is sliced or joined has no program of its own.
@@ -54,7 +59,9 @@ class Finder {
     const auto place = std::lower_bound(makers.begin(), makers.end(), at);
     if (place != makers.end() && *place == at) return;
     makers.insert(place, at);
-    if (makers.size() > kPrograms) makers.pop_back();
+    if (makers.size() <= kPrograms) return;
+    const bool drops_last = phase_.is_of_phase(id) || makers.back().slot >= phase_.units;
+    makers.erase(drops_last ? makers.end() - 1 : makers.begin());
   }
 
   // Which programs make a value as things stand: readers have larger ids than what they read.
@@ -113,6 +120,7 @@ class Finder {
   const Graph& graph_;
   std::vector<std::vector<Position>> makers_;  // by node, ascending
   std::set<int> stored_;                       // that were found
+  bool others_are_there_ = false;              // values of another phase
 };
 
 }  // namespace

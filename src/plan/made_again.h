@@ -17,6 +17,7 @@ namespace coda {
 // The programs of one phase, as far as they are known before they are placed.
 struct PhaseWork {
   const Graph* graph = nullptr;
+  int units = 0;  // slots from here on are of programs that may stand anywhere
   std::map<Position, std::vector<int>> programs;  // what each of them stores or reduces
   // Whether the program at `at` makes a value itself wherever it needs it: one of its own tiles.
   std::function<bool(int id, Position at)> is_own;
@@ -27,7 +28,7 @@ struct PhaseWork {
   std::function<double(int id)> store_cost;  // bytes that storing it moves besides; 0: it is stored
 };
 
-// In ascending order of ids; what stands earlier in the list counts as stored for what follows.
+// In ascending order of ids. What was found counts as stored for what is looked at later.
 std::vector<int> worth_storing(const PhaseWork& phase);
 
 // By node: the first program that makes it; {} where none does.

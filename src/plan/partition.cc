@@ -234,6 +234,7 @@ class Partitioner {
     const std::set<int>& stores = backward ? backward_stores_ : forward_stores_;
     // What waits for nothing in the phase may stand anywhere in it: its program is its own.
     const auto units = static_cast<int>(out_.order.units.size());
+    phase.units = units;
     const auto at = [&](int id) {
       const Schedule::Time& t = schedule_->of(id);
       return !t.home && !(phase_start(backward) < t.at) ? Position{units + id, 0} : t.at;

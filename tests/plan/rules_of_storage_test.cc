@@ -99,7 +99,7 @@ TEST(RulesOfStorage, NormsOfHeadsNormAgainAndNormsOfSumsDoNot) {
     if (second == Second::of_heads) rsqrt(group_sum(p * p, 4) + 1e-3);
     if (second == Second::of_rows) rms_reciprocal(silu(p), 1e-5);
     if (second == Second::of_a_sum) rms_reciprocal(p + x, 1e-5);
-    return normed_again(b.graph, {w.id})[0];
+    return coda::normed_again(b.graph, {w.id}) == std::vector<bool>{true};
   };
   EXPECT_FALSE(normed_again(Second::none));
   EXPECT_TRUE(normed_again(Second::of_heads));
