@@ -81,19 +81,11 @@ void verify_programs(const Plan& plan) {
   }
 }
 
-std::string describe(const Point& p) {
-  std::string column;
-  std::string row;
-  for (int c : p.column_factors) column += c == 0 ? 'h' : c == 1 ? 'F' : 'n';
-  for (int r : p.pinned) row += r != 0 ? 'd' : 'u';
-  return column + " " + row + (p.saves_dropped ? " s" : "");
-}
-
 // Layers of a model that choices are found on. They are as many as it takes for each further one to
 // be planned as the one before; that is checked on the whole model's costs.
-constexpr int kFewLayers = 4;
+constexpr int kFewLayers = 2;
 // From here on that is less work.
-constexpr int kManyLayers = 10;
+constexpr int kManyLayers = 6;
 
 bool about_equal(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(a, b); }
 
@@ -154,9 +146,23 @@ class Search {
 
   void start() {
     best_ = make(best_.point);
-    may_save_dropped_ =
-        options_.objective == Objective::speed && !best_.from->parts.dropped.empty();
+    count_dropped();
+    best_.alternative.choice = describe(best_.point);
     tried_[best_.point] = best_.alternative;
+  }
+
+  void count_dropped() {
+    if (options_.objective == Objective::speed) dropped_ = best_.from->parts.dropped.size();
+  }
+
+  // A letter for each thing that there is to choose.
+  std::string describe(const Point& p) const {
+    std::string column;
+    std::string row;
+    for (int c : p.column_factors) column += c == 0 ? 'h' : c == 1 ? 'F' : 'n';
+    for (int r : p.pinned) row += r != 0 ? 'd' : 'u';
+    const std::string saved(dropped_, p.saves_dropped ? 's' : '-');
+    return column + " " + row + (saved.empty() ? "" : " " + saved);
   }
 
   // Whether that could be done.
@@ -188,6 +194,7 @@ class Search {
       return false;
     }
     best_ = std::move(whole);
+    count_dropped();
     for (const auto& [point, alternative] : few.tried_) {
       const std::optional<Point> here = few.same_in(*this, point);
       if (!here) continue;
@@ -273,7 +280,7 @@ class Search {
         better = keep_better(next) || better;
       }
       // Operands that would be made again are few kinds too; all of them are saved, or none.
-      if (may_save_dropped_) {
+      if (dropped_ > 0) {
         Point next = best_.point;
         next.saves_dropped = !next.saves_dropped;
         better = keep_better(next) || better;
@@ -432,7 +439,7 @@ class Search {
   CandidateClasses classes_;
   std::vector<bool> normed_again_;  // by column factor
   Attempt best_;                    // before the start: its point is where the search starts
-  bool may_save_dropped_ = false;
+  size_t dropped_ = 0;              // operands that are to be saved or not
   std::map<Point, Alternative> tried_;
   int plans_ = 0;  // made of this graph
 

@@ -2,7 +2,8 @@
 // What a model of many equal layers must not depend on: its depth. The programs of a middle layer
 // are the same in every layer, each layer adds as many bytes as the one before, no program reads
 // more tensors in a deeper model, and the search compares no more plans, however the branches are
-// joined to the residual stream.
+// joined to the residual stream. A deep model is planned once; its choices are found on few layers,
+// and are those that a search on the whole would find.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "plan/deep_models.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
+#include "plan/search.h"
 
 namespace coda {
 namespace {
@@ -20,6 +22,7 @@ struct Case {
   Residual kind;
   Objective objective;
   bool trains;
+  int few = 3;  // layers from which on each further one is planned as the one before
 };
 
 std::vector<Case> cases() {
@@ -30,7 +33,9 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& [name, kind] : kinds) {
     all.push_back({name + "_memory", kind, Objective::memory, true});
-    all.push_back({name + "_speed", kind, Objective::speed, true});
+    // Of three sandwiched layers the loss's costs still outweigh the layers' own.
+    all.push_back(
+        {name + "_speed", kind, Objective::speed, true, kind == Residual::sandwich ? 4 : 3});
     all.push_back({name + "_forward", kind, Objective::speed, false});
   }
   return all;
@@ -48,6 +53,7 @@ struct Deep {
   DimValues sizes{{"M", 8192}};
   Plan plan;
   size_t tried = 0;  // plans that the search compared
+  SearchWork work;
 };
 
 Deep deep(const Case& c, int layers) {
@@ -64,7 +70,7 @@ Deep deep(const Case& c, int layers) {
   options.rates = h200_rates();
   options.objective = c.objective;
   options.sizes = made.sizes;
-  Compiled compiled = compile(b.graph, b.request, options);
+  Compiled compiled = compile(b.graph, b.request, options, {}, &made.work);
   made.plan = std::move(compiled.plan);
   made.tried = compiled.alternatives.size();
   return made;
@@ -87,19 +93,20 @@ std::vector<std::string> anonymous(const std::vector<PlanStep>& phase) {
   return texts;
 }
 
-// `longer` is `shorter` with one more period of its repeating part.
-void expect_one_more_period(const std::vector<std::string>& shorter,
-                            const std::vector<std::string>& longer) {
+// `longer` is `shorter` with more periods of its repeating part.
+void expect_more_periods(const std::vector<std::string>& shorter,
+                         const std::vector<std::string>& longer, size_t period) {
   ASSERT_GT(longer.size(), shorter.size());
-  const size_t period = longer.size() - shorter.size();
   const auto first = std::mismatch(shorter.begin(), shorter.end(), longer.begin()).first;
   const auto last = std::mismatch(shorter.rbegin(), shorter.rend(), longer.rbegin()).first;
   const auto same_before = static_cast<size_t>(first - shorter.begin());
   const auto same_behind = static_cast<size_t>(last - shorter.rbegin());
-  EXPECT_GE(same_before + same_behind, shorter.size() + period)
+  ASSERT_GE(same_before + same_behind, shorter.size() + period)
       << same_before << " steps before and " << same_behind << " behind are the same, of "
       << shorter.size() << "; the first that differs:\n"
       << longer[same_before];
+  for (size_t i = same_before; i < longer.size() - same_behind; ++i)
+    ASSERT_EQ(longer[i], longer[i - period]) << "step " << i;
 }
 
 size_t most_loads(const Plan& plan) {
@@ -127,27 +134,44 @@ double moved_bytes(const Deep& deep) {
 
 class Depth : public testing::TestWithParam<Case> {};
 
+// The first two are searched as a whole.
 TEST_P(Depth, EveryLayerIsPlannedAlike) {
-  const std::vector<Deep> models{deep(GetParam(), 4), deep(GetParam(), 5), deep(GetParam(), 6),
-                                 deep(GetParam(), 8)};
+  constexpr int kDeep = 12;
+  const int layers = GetParam().few;
+  const Deep few = deep(GetParam(), layers);
+  const Deep one_more = deep(GetParam(), layers + 1);
+  const Deep many = deep(GetParam(), kDeep);
+  EXPECT_EQ(one_more.work.plans_of_few, 0);
+  EXPECT_EQ(many.work.plans, 1);
   for (const auto phase : {&Plan::forward, &Plan::backward}) {
     if (!GetParam().trains && phase == &Plan::backward) continue;
-    const std::vector<std::string> of_4 = anonymous(models[0].plan.*phase);
-    const std::vector<std::string> of_5 = anonymous(models[1].plan.*phase);
-    const std::vector<std::string> of_6 = anonymous(models[2].plan.*phase);
-    expect_one_more_period(of_4, of_5);
-    expect_one_more_period(of_5, of_6);
-    EXPECT_EQ((models[3].plan.*phase).size(), of_4.size() + 4 * (of_5.size() - of_4.size()));
+    const std::vector<std::string> of_few = anonymous(few.plan.*phase);
+    const std::vector<std::string> of_more = anonymous(one_more.plan.*phase);
+    const std::vector<std::string> of_many = anonymous(many.plan.*phase);
+    const size_t period = of_more.size() - of_few.size();
+    expect_more_periods(of_few, of_more, period);
+    expect_more_periods(of_more, of_many, period);
+    EXPECT_EQ(of_many.size(), of_more.size() + (kDeep - layers - 1) * period);
   }
-  const double layer = moved_bytes(models[1]) - moved_bytes(models[0]);
-  EXPECT_EQ(moved_bytes(models[2]) - moved_bytes(models[1]), layer);
-  EXPECT_EQ(moved_bytes(models[3]) - moved_bytes(models[0]), 4 * layer);
+  const double layer = moved_bytes(one_more) - moved_bytes(few);
+  EXPECT_EQ(moved_bytes(many) - moved_bytes(one_more), (kDeep - layers - 1) * layer);
   const auto saved = [](const Deep& d) { return saved_bytes(d.plan, d.sizes); };
-  const double saved_layer = saved(models[1]) - saved(models[0]);
-  EXPECT_EQ(saved(models[2]) - saved(models[1]), saved_layer);
-  EXPECT_EQ(saved(models[3]) - saved(models[0]), 4 * saved_layer);
-  EXPECT_EQ(most_loads(models[3].plan), most_loads(models[0].plan));
-  EXPECT_EQ(models[3].tried, models[0].tried);
+  EXPECT_EQ(saved(many) - saved(one_more), (kDeep - layers - 1) * (saved(one_more) - saved(few)));
+  EXPECT_EQ(most_loads(many.plan), most_loads(few.plan));
+  EXPECT_EQ(many.tried, one_more.tried);
+}
+
+// Counted for the forward, whose plans are made sooner.
+TEST(DepthOfForward, TheSearchsWorkDoesNotGrow) {
+  for (const Case& c : cases()) {
+    if (c.trains) continue;
+    SCOPED_TRACE(c.name);
+    const Deep of_12 = deep(c, 12);
+    const Deep of_24 = deep(c, 24);
+    EXPECT_EQ(of_24.work.plans, 1);
+    EXPECT_EQ(of_24.work.plans_of_few, of_12.work.plans_of_few);
+    EXPECT_EQ(of_24.work.nodes_of_few, of_12.work.nodes_of_few);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Depth, testing::ValuesIn(cases()),
