@@ -3,6 +3,8 @@
 // plain computation one framework operation at a time.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 
 #include "coda/float16.h"
@@ -127,6 +129,16 @@ inline std::map<std::string, Ratio> error_ratios(const Block& b, const Plan& pla
                                                  const std::vector<Values>& inputs_of_seeds) {
   const auto on_cpu = [&](const Values& inputs) { return run(plan, sizes, inputs, 2); };
   return error_ratios(b, on_cpu, op_by_op, sizes, inputs_of_seeds);
+}
+
+// The error contract (docs/numerics.md): over all seeds, and of every seed.
+inline void expect_contract(const std::map<std::string, Ratio>& ratios) {
+  for (const auto& [name, ratio] : ratios) {
+    EXPECT_LE(ratio.value() - 3 * ratio.standard_error(), ratio.bound())
+        << name << ": " << ratio.value() << " +- " << ratio.standard_error();
+    for (size_t seed = 0; seed < ratio.seeds(); ++seed)
+      EXPECT_LE(ratio.error_of(seed), ratio.limit_of(seed)) << name << ", seed " << seed;
+  }
 }
 
 }  // namespace coda

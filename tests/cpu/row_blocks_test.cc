@@ -63,11 +63,7 @@ TEST_P(RowBlocksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
   std::vector<Values> inputs;
   for (uint64_t seed = 0; seed < kSeeds; ++seed)
     inputs.push_back(realistic_inputs(b, kRows, 300 + seed, 16));
-  for (const auto& [name, ratio] : error_ratios(b, plan(b, 64), op_by_op, kRows, inputs)) {
-    EXPECT_LE(ratio.value() - 3 * ratio.standard_error(), ratio.bound())
-        << name << ": " << ratio.value() << " +- " << ratio.standard_error();
-    RecordProperty(name, std::to_string(ratio.value()));
-  }
+  expect_contract(error_ratios(b, plan(b, 64), op_by_op, kRows, inputs));
 }
 
 TEST_P(RowBlocksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
