@@ -19,6 +19,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -32,22 +33,35 @@ namespace coda::hopper {
 // The threads of one block.
 class HostBlock {
  public:
-  // Runs `body(argument)` once for each thread.
+  // Runs `body(argument)` once for each thread. For some rounds at a time a warp is held back, as
+  // far as others can go on without it: so a wait for fewer warps than there are is noticed.
   static void run(HostThreads& threads, void (*body)(const void*), const void* argument) {
+    constexpr unsigned kWarp = 32;
+    constexpr unsigned kMostRounds = 256;
     HostBlock block(threads, body, argument);
     current_ = &block;
+    const unsigned warps = (threads.threads + kWarp - 1) / kWarp;
+    std::minstd_rand random(threads.block + 1);
+    unsigned held = warps;  // none
+    unsigned rounds = 0;
     for (unsigned left = threads.threads; left > 0;) {
+      if (rounds-- == 0) {
+        held = random() % warps;
+        rounds = random() % kMostRounds;
+      }
       bool any_ran = false;
       for (unsigned t = 0; t < threads.threads; ++t) {
         Fiber& fiber = block.fibers_[t];
         const bool waits = fiber.place != nullptr && *fiber.place == fiber.value;
-        if (fiber.ended || waits) continue;
+        if (fiber.ended || waits || t / kWarp == held) continue;
         any_ran = true;
         threads.thread = t;
         swapcontext(&block.scheduler_, &fiber.context);
         if (fiber.ended) --left;
       }
-      if (!any_ran) throw std::runtime_error("the threads of a block wait for one another");
+      if (any_ran) continue;
+      if (held == warps) throw std::runtime_error("the threads of a block wait for one another");
+      held = warps;
     }
   }
 

@@ -121,9 +121,17 @@ struct AttentionCase {
 };
 
 const AttentionCase kAttention[] = {
-    {2, 5, 2, 2, 16, 16, true, 0, 0},    {1, 7, 4, 2, 16, 24, false, 0, 0},
-    {2, 9, 2, 1, 40, 16, true, 3, 0},    {1, 8, 2, 1, 64, 64, true, 1, 0.7},
-    {1, 6, 2, 2, 128, 33, true, 50, 20}, {1, 6, 2, 2, 16, 16, false, 0, 1.5},
+    {2, 5, 2, 2, 16, 16, true, 0, 0},
+    {1, 7, 4, 2, 16, 24, false, 0, 0},
+    {2, 9, 2, 1, 40, 16, true, 3, 0},
+    {1, 8, 2, 1, 64, 64, true, 1, 0.7},
+    {1, 6, 2, 2, 128, 33, true, 50, 20},
+    {1, 6, 2, 2, 16, 16, false, 0, 1.5},
+    // Heads as models have them, in groups, with a last block of threads that is not full.
+    {1, 19, 3, 1, 64, 64, false, 0, 0},
+    {1, 11, 3, 1, 128, 128, true, 0, 0},
+    {2, 7, 5, 5, 128, 128, false, 0, 0},
+    {1, 18, 3, 1, 64, 64, true, 7, 0},
 };
 
 TEST(Operations, AttentionsKernelsGiveWhatTheDefinitionGives) {
