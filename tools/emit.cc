@@ -7,11 +7,10 @@
 #include <memory>
 #include <set>
 
+#include "coda/kernels.h"
 #include "commands.h"
-#include "hopper/gemm_program.h"
-#include "hopper/lower_parts.h"
-#include "hopper/tuned_file.h"
-#include "model_programs.h"
+#include "lab/choices.h"
+#include "plan_flags.h"
 
 namespace coda::tools {
 namespace {
@@ -21,40 +20,17 @@ struct EmitFlags {
   bool choices = false;
 };
 
-// The choice of each kernel with products and why, then all others, as the model ranks them.
-void list_choices(const Program& whole, const DimValues& sizes,
-                  const hopper::LowerOptions& options) {
-  const hopper::GemmProgram program(whole, sizes, options);
-  for (size_t kernel = 0; kernel < program.kernels(); ++kernel) {
-    const hopper::ChosenConfig chosen = program.chosen(kernel);
-    const hopper::KernelClass own = program.class_of(kernel);
-    fmt::print("{}: {}, from {}\n", whole.name, hopper::text(chosen.choice), hopper::text(chosen));
-    fmt::print("  class {}, extents {}\n", own.name, hopper::text(own.extents));
-    for (const hopper::RankedChoice& ranked : program.ranked(kernel))
-      fmt::print("  {}\n", hopper::text(ranked.choice));
-  }
-}
-
 void run(const EmitFlags& flags) {
+  if (flags.choices) return print_choices(flags.programs);
   std::set<std::string> seen;
-  const auto tuned =
-      hopper::load_tuned_rows(hopper::latest_tuned_file(hopper::default_cache_folder()));
-  for (SizedProgram& one : flags.programs.programs()) {
-    one.options.tuned = tuned;
-    if (flags.choices) {
-      for (const hopper::LoweredPart& part :
-           hopper::parts_of(one.program, one.sizes, one.options)) {
-        list_choices(part.part.program, one.sizes, part.options);
-      }
-      continue;
-    }
+  for (const SizedPlan& one : flags.programs.plans()) {
     std::string note;
-    for (const hopper::KernelLaunch& launch : hopper::lower(one.program, one.sizes, one.options)) {
-      if (launch.note != note) fmt::print("// {}\n", note = launch.note);
-      if (!seen.insert(launch.source).second) continue;
+    for (const KernelText& kernel : emit_kernels(one.plan, one.sizes)) {
+      if (kernel.note != note) fmt::print("// {}\n", note = kernel.note);
+      if (!seen.insert(kernel.source).second) continue;
       fmt::print("// {}: {} CTAs of {} threads in clusters of {}, {} bytes of shared memory\n{}\n",
-                 one.program.name, launch.grid, launch.threads, launch.cluster, launch.shared_bytes,
-                 launch.source);
+                 kernel.program, kernel.grid, kernel.threads, kernel.cluster, kernel.shared_bytes,
+                 kernel.source);
     }
   }
 }

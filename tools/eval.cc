@@ -10,12 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "checkpoint.h"
+#include "coda/backend.h"
+#include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "commands.h"
-#include "cpu/cpu_backend.h"
 #include "data_flags.h"
+#include "flag_values.h"
 #include "model_flags.h"
 
 namespace coda::tools {
@@ -54,9 +55,9 @@ void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, doub
 }
 
 void run(EvalFlags flags) {
-  const Checkpoint checkpoint = open_checkpoint(flags.folder);
-  const int64_t longest = longest_sequence_of(checkpoint.config);
-  Tokens tokens = flags.data.load(vocabulary_of(checkpoint.config));
+  const ModelConfig config = load_model_config(flags.folder);
+  const int64_t longest = longest_sequence_of(config);
+  Tokens tokens = flags.data.load(vocabulary_of(config));
   if (flags.limit > 0) tokens = tokens.slice(0, std::min(tokens.size(), flags.limit + 1));
   if (flags.sequence == 0) {
     flags.sequence = std::min({longest, int64_t{1024}, std::max<int64_t>(tokens.size() - 1, 1)});
@@ -64,12 +65,12 @@ void run(EvalFlags flags) {
   if (flags.stride == 0) flags.stride = flags.sequence;
   if (flags.batch == 0) flags.batch = std::max<int64_t>(1, 2048 / flags.sequence);
   if (!flags.json) {
-    fmt::print("{}: {}\n", flags.folder, text(checkpoint.config));
+    fmt::print("{}: {}\n", flags.folder, text(config));
     fmt::print("{}: {} tokens, sequences of {}, stride {}\n", tokens.source, tokens.size(),
                flags.sequence, flags.stride);
   }
-  const auto backend = cpu::make_cpu_backend();
-  LoadedModel model = load_model(checkpoint,
+  const auto backend = make_backend("cpu");
+  LoadedModel model = load_model(flags.folder,
                                  {.task = ModelTask::losses,
                                   .storage = storage_type(flags.dtype),
                                   .batch = flags.batch,

@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "commands.h"
 #include "explained_plan.h"
+#include "flag_values.h"
 #include "model_flags.h"
 
 namespace coda::tools {

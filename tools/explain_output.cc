@@ -4,9 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "coda/row_loop.h"
 #include "explained_plan.h"
-#include "plan/cost.h"
-#include "plan/row_loop.h"
 
 namespace coda::tools {
 namespace {

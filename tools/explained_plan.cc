@@ -4,23 +4,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <random>
 #include <set>
 
 #include "coda/error.h"
+#include "coda/lift.h"
+#include "coda/program_file.h"
 #include "coda/session.h"
-#include "cpu/cpu_backend.h"
-#include "io/mapped_file.h"
-#include "plan/program_request.h"
-#include "runtime/values.h"
 
 namespace coda::tools {
 namespace {
-
-bool is_callers(TensorRole role) {
-  return role == TensorRole::input || role == TensorRole::parameter || role == TensorRole::output;
-}
 
 // " D, M".
 std::string listed(const std::set<std::string>& names) {
@@ -69,24 +62,15 @@ ExplainedPlan explain(ExplainedGraph source) {
 
 std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes) {
   constexpr int kRounds = 5;
-  const auto backend = cpu::make_cpu_backend();
+  const auto backend = make_backend("cpu");
   Session session(plan, *backend, sizes, {.timing = true});
-  std::map<std::string, std::vector<std::byte>> memory;
   std::mt19937 random(1);
-  std::normal_distribution<double> normal(0, 0.1);
-  for (const PlanTensor& tensor : plan.tensors) {
-    if (!is_callers(tensor.role) || !tensor.view_of.empty()) continue;
-    const PhysicalShape shape = physical_shape(tensor.decl, sizes);
-    std::vector<std::byte>& bytes = memory[tensor.decl.name];
-    const int64_t count = shape.rows * shape.cols;
-    bytes.resize(static_cast<size_t>(count * size_of(tensor.decl.dtype)));
-    const TensorView view = dense_view(bytes.data(), tensor.decl.dtype, shape.rows, shape.cols);
-    if (tensor.decl.dtype != DType::i32) {
-      std::vector<double> values(static_cast<size_t>(count));
-      for (double& v : values) v = normal(random);
-      write_values(values, view);
-    }
-    session.bind(tensor.decl.name, view);
+  std::normal_distribution<float> normal(0, 0.1F);
+  for (auto& [name, tensor] : session.allocate()) {
+    if (tensor.dtype() == DType::i32) continue;
+    std::vector<float> values(static_cast<size_t>(tensor.size()));
+    for (float& v : values) v = normal(random);
+    tensor.set(values);
   }
   std::vector<std::vector<double>> times(plan.forward.size() + plan.backward.size());
   for (int round = 0; round <= kRounds; ++round) {
@@ -110,10 +94,10 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
   ExplainedGraph result;
   result.graph = std::make_unique<Graph>();
   result.options.sizes = sizes;
-  program::LiftedTensors tensors;
+  LiftedTensors tensors;
   for (const std::string& file : files) {
     try {
-      program::lift(parse_program(io::read_file(file)), *result.graph, tensors);
+      lift(read_program(file), *result.graph, tensors);
     } catch (const Error& error) {
       const std::string message = error.what();
       throw Error(message.find(file) == std::string::npos ? file + ": " + message : message);

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+
+#include "coda/dtype.h"
 
 namespace coda::tools {
 
@@ -16,5 +19,8 @@ CLI::Validator whole_number();
 // Every whole number of the command and of its subcommands is decimal: 010 is ten, and what is no
 // whole number is refused with the name of its flag.
 void read_decimal_numbers(CLI::App& app);
+
+// "fp32" or "bf16"; checked by the command line.
+DType storage_type(const std::string& name);
 
 }  // namespace coda::tools

@@ -7,9 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "coda/checkpoint.h"
 #include "coda/error.h"
-#include "io/model_config.h"
-#include "train/checkpoint.h"
 
 namespace coda::tools {
 namespace {
@@ -93,7 +92,7 @@ void ModelFlags::add_to(CLI::App& command) {
 }
 
 ModelConfig ModelFlags::build(int64_t sequence) const {
-  if (!config.empty()) return io::read_model_config(train::find_model_folder(config));
+  if (!config.empty()) return load_model_config(config);
   const std::string source = "the model's sizes";
   require(sizes.heads >= 1 && sizes.hidden >= 1,
           source + ": --heads and --hidden must be at least 1");
@@ -122,7 +121,7 @@ ModelConfig ModelFlags::build(int64_t sequence) const {
     result = llama;
   }
   try {
-    io::check_model_config(result, source);
+    check_model_config(result, source);
   } catch (const Error& error) {
     throw Error(with_flags(error.what()));
   }

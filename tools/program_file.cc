@@ -2,18 +2,8 @@
 #include "program_file.h"
 
 #include "coda/error.h"
-#include "io/mapped_file.h"
 
 namespace coda::tools {
-
-Program read_program(const std::string& file) {
-  const std::string text = io::read_file(file);
-  try {
-    return parse_program(text);
-  } catch (const Error& error) {
-    throw Error(file + ": " + error.what());
-  }
-}
 
 std::set<std::string> symbols_of(const Program& program) {
   std::set<std::string> symbols;

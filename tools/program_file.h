@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program in a file, and the sizes that it is run with.
+// The sizes that a program of a file is run with.
 #pragma once
 
 #include <set>
 #include <span>
 #include <string>
 
-#include "coda/program.h"
+#include "coda/program_file.h"
 
 namespace coda::tools {
-
-// Parsed and verified. Throws Error naming the file and the line.
-Program read_program(const std::string& file);
 
 // The symbols of its tensors' shapes.
 std::set<std::string> symbols_of(const Program& program);

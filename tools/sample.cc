@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "checkpoint.h"
+#include "coda/backend.h"
+#include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "commands.h"
-#include "cpu/cpu_backend.h"
 #include "flag_values.h"
 
 namespace coda::tools {
@@ -28,9 +28,9 @@ struct SampleFlags {
 };
 
 void run(SampleFlags flags) {
-  const Checkpoint checkpoint = open_checkpoint(flags.folder);
-  const bool is_bytes = vocabulary_of(checkpoint.config) == 256;
-  const int64_t longest = longest_sequence_of(checkpoint.config);
+  const ModelConfig config = load_model_config(flags.folder);
+  const bool is_bytes = vocabulary_of(config) == 256;
+  const int64_t longest = longest_sequence_of(config);
   require(is_bytes || flags.prompt.empty(),
           flags.folder +
               ": the model's tokens are no bytes: give --prompt-ids, made with its "
@@ -43,9 +43,9 @@ void run(SampleFlags flags) {
     for (unsigned char byte : flags.prompt) prompt.push_back(byte);
   }
   if (flags.context == 0) flags.context = std::min<int64_t>(longest, 512);
-  const auto backend = cpu::make_cpu_backend();
+  const auto backend = make_backend("cpu");
   LoadedModel model = load_model(
-      checkpoint,
+      flags.folder,
       {.task = ModelTask::logits, .storage = storage_type(flags.dtype), .sequence = flags.context},
       *backend);
   std::fwrite(flags.prompt.data(), 1, flags.prompt.size(), stdout);

@@ -11,17 +11,14 @@
 #include <optional>
 
 #include "base/printable.h"
-#include "checkpoint.h"
+#include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/models.h"
+#include "coda/run.h"
 #include "commands.h"
 #include "data_flags.h"
 #include "flag_values.h"
-#include "io/mapped_file.h"
-#include "io/model_config.h"
 #include "model_flags.h"
-#include "train/run_lock.h"
-#include "train/stored_weights.h"
 #include "train_run.h"
 
 namespace coda::tools {
@@ -172,11 +169,11 @@ std::string shell_word(const std::string& path) {
 // are read is only what the user says now, so --data (or --ids) is given again. The model comes
 // with the checkpoint: what --init and --config named is not needed.
 void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, RunPlan& plan) {
-  plan.resumed = train::newest_checkpoint(flags.out);
+  plan.resumed = newest_checkpoint(flags.out);
   const std::string out = printable(flags.out);
   require(plan.resumed.has_value(),
           out + ": there is no checkpoint to resume (start the run without --resume)");
-  plan.state = train::load_run_state(*plan.resumed);
+  plan.state = load_run_state(*plan.resumed);
   auto& options = plan.state.options;
   const auto require_state = [&](bool holds, const std::string& problem) {
     require(holds, printable(*plan.resumed / "run_state.json") + ": " + problem +
@@ -207,14 +204,6 @@ void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, 
   require_state(plan.state.step <= flags.steps, "'step' is " + std::to_string(plan.state.step) +
                                                     ", but --steps among 'options' is " +
                                                     std::to_string(flags.steps));
-}
-
-// A number that any change of the data changes.
-std::string fingerprint(const Tokens& tokens) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (std::byte b : tokens.bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3ULL;
-  io::require_whole(tokens.bytes);
-  return fmt::format("{:016x}", hash);
 }
 
 ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
@@ -260,7 +249,7 @@ void require_memory(const ModelConfig& model) {
 }
 
 void require_no_run(const TrainFlags& flags) {
-  const auto old = train::newest_checkpoint(flags.out);
+  const auto old = newest_checkpoint(flags.out);
   require(!old || flags.overwrite,
           printable(flags.out) + ": there is a run already, with " + (old ? printable(*old) : "") +
               " (go on with --resume, start anew with --overwrite, or choose another --out)");
@@ -271,7 +260,7 @@ int run(const CLI::App& command, TrainFlags flags) {
   std::error_code error;
   RunPlan plan;
   const auto given = given_options(command);
-  std::optional<train::RunLock> lock;
+  std::optional<RunLock> lock;
   if (fs::is_directory(flags.out, error)) lock.emplace(flags.out);
   if (flags.resume) {
     require(!flags.overwrite, "--resume and --overwrite are both given: give one of them");
@@ -283,14 +272,14 @@ int run(const CLI::App& command, TrainFlags flags) {
   }
   if (!flags.init.empty()) {
     require_no_sizes(command);
-    plan.init = train::find_model_folder(flags.init);
+    plan.init = find_model_folder(flags.init);
     flags.model.config = plan.init.string();
   }
   const ModelConfig model =
-      plan.resumed ? io::read_model_config(*plan.resumed) : flags.model.build(flags.sequence);
+      plan.resumed ? load_model_config(*plan.resumed) : flags.model.build(flags.sequence);
   if (plan.resumed ||
       !plan.init.empty()) {  // before anything is made in the sizes of a config.json
-    require_stored(model, io::open_model_weights(plan.resumed ? *plan.resumed : plan.init));
+    require_weights(plan.resumed ? *plan.resumed : plan.init, model);
   }
   require_memory(model);
   const Tokens tokens = flags.data.load(vocabulary_of(model));

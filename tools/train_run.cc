@@ -10,11 +10,11 @@
 #include <numbers>
 
 #include "base/printable.h"
+#include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
-#include "cpu/cpu_backend.h"
+#include "coda/row_loop.h"
 #include "model_flags.h"
-#include "plan/cost.h"
 #include "progress.h"
 #include "report.h"
 #include "stop_request.h"
@@ -37,22 +37,11 @@ std::vector<int32_t> bytes_of(const std::string& text) {
   return ids;
 }
 
-// Views of the trainer's state; they stay valid while the trainer lives.
-std::vector<train::CheckpointTensor> tensors_of(ModelTrainer& trainer) {
-  std::vector<train::CheckpointTensor> tensors;
-  for (size_t i = 0; i < trainer.weights.size(); ++i) {
-    WeightTensor& w = trainer.weights[i];
-    Moments& moments = trainer.moments[i];
-    tensors.push_back({w.name, w.shape, w.values, moments.m, moments.v, w.bf16});
-  }
-  return tensors;
-}
-
 class Run {
  public:
   explicit Run(RunPlan plan)
       : plan_(std::move(plan)),
-        backend_(cpu::make_cpu_backend()),
+        backend_(make_backend("cpu")),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
                   plan_.settings.tokens_of_step()) {}
@@ -92,7 +81,7 @@ class Run {
   // Restores or saves a first checkpoint, which also shows that the folder can be written.
   void start() {
     const ModelTrainSettings& s = plan_.settings;
-    train::remove_debris(plan_.out);
+    remove_debris(plan_.out);
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
@@ -104,9 +93,7 @@ class Run {
       fmt::print("logits in {}\n", loop_text(session.plan(), 0, session.sizes()));
     }
     if (plan_.resumed) {
-      train::load_tensors(*plan_.resumed, tensors_of(trainer_));
-      trainer_.step_count = plan_.state.step;
-      trainer_.restored();
+      restore(*plan_.resumed, trainer_);
       fmt::print("going on from {}\n", printable(*plan_.resumed));
       return;
     }
@@ -120,8 +107,8 @@ class Run {
 
   // Once the new run has a checkpoint; its step is 0, so others are newer.
   void remove_the_run_before() const {
-    for (auto old = train::newest_checkpoint(plan_.out); old && *old != checkpoint_;
-         old = train::newest_checkpoint(plan_.out)) {
+    for (auto old = newest_checkpoint(plan_.out); old && *old != checkpoint_;
+         old = newest_checkpoint(plan_.out)) {
       fs::remove_all(*old);
     }
   }
@@ -131,7 +118,7 @@ class Run {
     try {
       action();
     } catch (const Error& error) {
-      const auto last = train::newest_checkpoint(plan_.out);
+      const auto last = newest_checkpoint(plan_.out);
       throw Error(std::string(error.what()) + "; the last good checkpoint is " +
                   (last ? printable(*last) : "none"));
     }
@@ -150,8 +137,7 @@ class Run {
     plan_.state.step = trainer_.step_count;
     naming_the_last_checkpoint([this] {
       trainer_.require_sound();
-      checkpoint_ = train::save_checkpoint(plan_.out, plan_.settings.model, tensors_of(trainer_),
-                                           plan_.state);
+      checkpoint_ = save_checkpoint(plan_.out, plan_.settings.model, trainer_, plan_.state);
     });
     progress_.exclude(seconds_since(start));
   }
@@ -199,14 +185,14 @@ class Run {
 
   void finish() {
     progress_.note("");
-    train::LossCurve curve;
+    LossCurve curve;
     curve.title = fmt::format("{} parameters on {}",
                               count_text(static_cast<double>(trainer_.model().parameter_count())),
                               plan_.data.train.source);
     curve.train = plan_.state.train_losses;
     curve.held_out = plan_.state.held_out_losses;
-    fmt::print("{}\n", train::terminal_plot(curve));
-    naming_the_last_checkpoint([&] { train::write_svg_plot(plan_.out / "loss_curve.svg", curve); });
+    fmt::print("{}\n", terminal_plot(curve));
+    naming_the_last_checkpoint([&] { write_svg_plot(plan_.out / "loss_curve.svg", curve); });
     print_sample();
     print_held_out();
     if (plan_.report) {

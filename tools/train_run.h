@@ -7,8 +7,8 @@
 #include <string>
 
 #include "coda/model_trainer.h"
+#include "coda/run.h"
 #include "coda/text_data.h"
-#include "train/checkpoint.h"
 
 namespace coda::tools {
 
@@ -20,7 +20,7 @@ struct RunPlan {
   std::filesystem::path init;  // a model folder whose weights to start from; may be empty
   std::optional<std::filesystem::path> resumed;  // the checkpoint to go on from
   bool overwrite = false;                        // remove the run that is in `out`
-  train::RunState state;                         // options and losses so far
+  RunState state;                                // options and losses so far
   std::string go_on_with;                        // the command line that resumes it
   int64_t save_every = 0;
   int64_t eval_every = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "coda/api.h"
 #include "coda/models.h"
@@ -28,5 +29,9 @@ void save_model(const std::filesystem::path& folder, const ModelConfig& config,
                 const Weights& weights);
 // What config.json says. Its weights: load_weights. Throws Error naming what is not supported.
 ModelConfig load_model_config(const std::filesystem::path& folder);
+
+// Throws Error, starting with `source`, unless sizes are positive and fit one another. Reading and
+// writing a config.json call it; so does whoever takes sizes from elsewhere.
+void check_model_config(const ModelConfig& config, const std::string& source);
 
 }  // namespace CODA_API coda

@@ -4,6 +4,7 @@
 // weights are the caller's and may change between runs.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -85,6 +86,15 @@ class ModelRunner {
   std::vector<std::span<float>> gradients_;
   std::vector<std::vector<float>> sums_;  // memory of gradients that are not the session's
 };
+
+// A runner with the weights of a Hugging Face folder, or of a run's: then of its newest checkpoint.
+// What is missing or does not fit is found before a plan is made. Throws Error naming it.
+struct LoadedModel {
+  Weights weights;
+  std::unique_ptr<ModelRunner> runner;
+};
+LoadedModel load_model(const std::filesystem::path& folder, const ModelRunnerOptions& options,
+                       Backend& backend);
 
 struct Evaluation {
   double total_loss = 0;  // nats

@@ -39,6 +39,9 @@ Tokens load_token_ids(const std::filesystem::path& file, int width, int64_t voca
 // Throws Error, naming the first one and its place, if an id is not below `vocab`.
 void check_vocabulary(const Tokens& tokens, int64_t vocab);
 
+// A number, in hexadecimal, that any change of the data changes.
+std::string fingerprint(const Tokens& tokens);
+
 struct TokenSplit {
   Tokens train;
   Tokens held_out;

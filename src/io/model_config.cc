@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_error.h"
+#include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/models.h"
 
@@ -185,10 +186,6 @@ const char* torch_name(DType type) {
 
 }  // namespace
 
-void check_model_config(const ModelConfig& config, const std::string& source) {
-  std::visit([&](const auto& model) { check(model, source); }, config);
-}
-
 std::string model_config_text(const ModelConfig& config, DType weights) {
   check_model_config(config, "model config");
   ordered_json json = std::visit([](const auto& model) { return json_of(model); }, config);
@@ -200,3 +197,11 @@ std::string model_config_text(const ModelConfig& config, DType weights) {
 }
 
 }  // namespace coda::io
+
+namespace coda {
+
+void check_model_config(const ModelConfig& config, const std::string& source) {
+  std::visit([&](const auto& model) { io::check(model, source); }, config);
+}
+
+}  // namespace coda

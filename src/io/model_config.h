@@ -25,8 +25,4 @@ ModelConfig parse_model_config(std::string_view text, const std::string& source)
 // weights (f32, bf16, f16). parse_model_config of it gives `config` again.
 std::string model_config_text(const ModelConfig& config, DType weights);
 
-// Throws Error, starting with `source`, unless sizes are positive and fit one another. Reading and
-// writing call it; so does whoever takes sizes from a command line.
-void check_model_config(const ModelConfig& config, const std::string& source);
-
 }  // namespace coda::io

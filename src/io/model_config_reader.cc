@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_error.h"
+#include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "io/json_text.h"
 #include "io/mapped_file.h"

@@ -3,7 +3,9 @@
 #include "coda/text_data.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "base/file_error.h"
@@ -87,6 +89,15 @@ void check_vocabulary(const Tokens& tokens, int64_t vocab) {
                 " ids (give a larger vocabulary, or data made for this one)");
   }
   io::require_whole(tokens.bytes);
+}
+
+std::string fingerprint(const Tokens& tokens) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (std::byte b : tokens.bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3ULL;
+  io::require_whole(tokens.bytes);
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, hash);
+  return text;
 }
 
 TokenSplit split_tokens(const Tokens& tokens, double held_out, int64_t sequence) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/program_request.h"
+#include "coda/lift.h"
 
 #include "grad/differentiate.h"
 
@@ -16,8 +16,7 @@ std::string free_name(const Graph& graph, const std::string& wanted) {
 
 }  // namespace
 
-CompileRequest program_request(Graph& graph, const program::LiftedTensors& tensors,
-                               bool with_gradients) {
+CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool with_gradients) {
   CompileRequest request;
   std::vector<int> inputs;
   for (int id = 0; id < graph.size(); ++id) {

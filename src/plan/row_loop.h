@@ -6,6 +6,7 @@
 #include <string>
 
 #include "coda/plan.h"
+#include "coda/row_loop.h"
 
 namespace coda {
 
@@ -20,9 +21,7 @@ struct RowLoopRequest {
 // it was.
 std::string make_row_loop(Plan& plan, const RowLoopRequest& request);
 
-// Rows of all blocks but the last, at least 1; how many blocks; the sizes that a block's steps see.
-int64_t rows_of_block(const RowLoop& loop, const DimValues& sizes);
-int64_t blocks_of(const RowLoop& loop, const DimValues& sizes);
+// The sizes that a block's steps see.
 DimValues sizes_of_block(const RowLoop& loop, const DimValues& sizes, int64_t block);
 
 // Whether a step in the loop sees the tensor's rows of a block only.

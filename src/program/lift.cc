@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each step becomes the graph operation that it is the tile of.
-#include "program/lift.h"
+#include "coda/lift.h"
 
 #include "coda/error.h"
 #include "program/vocabulary.h"
 
-namespace coda::program {
+namespace coda {
 namespace {
 
 class Lifter {
@@ -15,7 +15,7 @@ class Lifter {
 
   void run() {
     for (const Step& step : program_.steps)
-      values_.push_back(is_effect(step.kind) ? store(step) : value_of(step));
+      values_.push_back(program::is_effect(step.kind) ? store(step) : value_of(step));
   }
 
  private:
@@ -103,8 +103,8 @@ class Lifter {
         return sum(mul(centred, centred));
       }
       default:
-        throw Error("program '" + program_.name + "': the " + std::string(name_of(s.partial)) +
-                    " of '" + t.name +
+        throw Error("program '" + program_.name + "': the " +
+                    std::string(program::name_of(s.partial)) + " of '" + t.name +
                     "' has no operation in a graph, which knows sums, centred squares and whole "
                     "log-sum-exps");
     }
@@ -123,4 +123,4 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
   Lifter(program, graph, tensors).run();
 }
 
-}  // namespace coda::program
+}  // namespace coda

@@ -19,8 +19,9 @@
 #include "io/mapped_file.h"
 #include "io/model_config.h"
 #include "io/safetensors.h"
+#include "train/run_state.h"
 
-namespace coda::train {
+namespace coda {
 namespace fs = std::filesystem;
 namespace {
 
@@ -250,4 +251,4 @@ void load_tensors(const fs::path& checkpoint, std::span<const CheckpointTensor> 
   require_no_others(optimizer, 2 * tensors.size() + masters);
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What both pictures share: the points that can be drawn, smoothed.
-#include "train/loss_curve.h"
+#include "coda/loss_curve.h"
 
 #include <algorithm>
 
-namespace coda::train {
+namespace coda {
 
 std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
   const auto count = static_cast<int64_t>(points.size());
@@ -22,4 +22,4 @@ std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
   return result;
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
-namespace coda::train {
+namespace coda {
 
 PlotAxis round_axis(double least, double greatest, int wanted) {
   // A range of one value gets some room around it.
@@ -44,4 +44,4 @@ std::string PlotAxis::label(double value) const {
   return value == 0 ? "0" : text;
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace coda::train {
+namespace coda {
 
 struct PlotAxis {
   double low = 0;   // the first tick
@@ -23,4 +23,4 @@ struct PlotAxis {
 // greatest]. Both finite.
 PlotAxis round_axis(double least, double greatest, int wanted);
 
-}  // namespace coda::train
+}  // namespace coda

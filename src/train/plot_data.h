@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "train/loss_curve.h"
+#include "coda/loss_curve.h"
 #include "train/plot_axis.h"
 
-namespace coda::train {
+namespace coda {
 
 struct PlotData {
   std::vector<LossPoint> raw;
@@ -47,4 +47,4 @@ inline PlotData plot_data(const LossCurve& curve, int x_ticks, int y_ticks) {
   return data;
 }
 
-}  // namespace coda::train
+}  // namespace coda

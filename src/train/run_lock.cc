@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run_lock.h"
+#include "coda/run.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -10,7 +10,7 @@
 #include "base/file_error.h"
 #include "coda/error.h"
 
-namespace coda::train {
+namespace coda {
 
 RunLock::RunLock(const std::filesystem::path& run_folder) {
   std::error_code error;
@@ -28,4 +28,4 @@ RunLock::RunLock(const std::filesystem::path& run_folder) {
 
 RunLock::~RunLock() { ::close(descriptor_); }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -9,7 +9,7 @@
 #include "coda/error.h"
 #include "io/json_text.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 using nlohmann::json;
@@ -103,4 +103,4 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
   return state;
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "base/atomic_file.h"
-#include "train/loss_curve.h"
+#include "coda/loss_curve.h"
 #include "train/plot_data.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 constexpr double kWidth = 760, kHeight = 440;
@@ -129,4 +129,4 @@ void write_svg_plot(const std::filesystem::path& file, const LossCurve& curve) {
   write_file_atomically(file, svg_plot(curve));
 }
 
-}  // namespace coda::train
+}  // namespace coda

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <string_view>
 
-#include "train/loss_curve.h"
+#include "coda/loss_curve.h"
 #include "train/plot_data.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 // A grid of cells, each 8 dots or one mark.
@@ -155,4 +155,4 @@ std::string terminal_plot(const LossCurve& curve, int columns, int rows) {
   return text + repeated(" ", (width - std::min(width, x_title.size())) / 2) + x_title + "\n";
 }
 
-}  // namespace coda::train
+}  // namespace coda

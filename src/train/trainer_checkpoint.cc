@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public functions about checkpoints (coda/checkpoint.h).
+// The public functions about checkpoints of a Trainer (coda/checkpoint.h, coda/run.h).
 #include "coda/checkpoint.h"
+#include "coda/run.h"
 
 #include <algorithm>
 
@@ -14,8 +15,8 @@ namespace coda {
 namespace {
 
 // Views of the trainer's state.
-std::vector<train::CheckpointTensor> state_of(Trainer& trainer) {
-  std::vector<train::CheckpointTensor> tensors;
+std::vector<CheckpointTensor> state_of(Trainer& trainer) {
+  std::vector<CheckpointTensor> tensors;
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
     WeightTensor& w = trainer.weights[i];
     Moments& moments = trainer.moments[i];
@@ -28,18 +29,35 @@ std::vector<train::CheckpointTensor> state_of(Trainer& trainer) {
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, Trainer& trainer,
                                       int keep) {
-  train::RunState state;
+  RunState state;
   state.step = trainer.step_count;
-  return train::save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, keep);
+  return save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, keep);
+}
+
+std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
+                                      const ModelConfig& config, Trainer& trainer,
+                                      const RunState& state, int keep) {
+  RunState of_step = state;
+  of_step.step = trainer.step_count;
+  return save_checkpoint(run_folder, config, state_of(trainer), of_step, keep);
+}
+
+RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer) {
+  RunState state = load_run_state(checkpoint);
+  load_tensors(checkpoint, state_of(trainer));
+  trainer.step_count = state.step;
+  trainer.restored();
+  return state;
 }
 
 bool load_checkpoint(const std::filesystem::path& run_folder, Trainer& trainer) {
-  const auto newest = train::newest_checkpoint(run_folder);
-  if (!newest) return false;
-  train::load_tensors(*newest, state_of(trainer));
-  trainer.step_count = train::load_run_state(*newest).step;
-  trainer.restored();
-  return true;
+  const auto newest = newest_checkpoint(run_folder);
+  if (newest) restore(*newest, trainer);
+  return newest.has_value();
+}
+
+void require_weights(const std::filesystem::path& model_folder, const ModelConfig& config) {
+  require_stored(config, io::open_model_weights(model_folder));
 }
 
 void save_model(const std::filesystem::path& folder, const ModelConfig& config,
@@ -59,7 +77,7 @@ void save_model(const std::filesystem::path& folder, const ModelConfig& config,
 }
 
 ModelConfig load_model_config(const std::filesystem::path& folder) {
-  return io::read_model_config(train::find_model_folder(folder));
+  return io::read_model_config(find_model_folder(folder));
 }
 
 }  // namespace coda

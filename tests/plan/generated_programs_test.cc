@@ -8,7 +8,7 @@
 #include <string>
 
 #include "coda/compile.h"
-#include "plan/program_request.h"
+#include "coda/lift.h"
 #include "program/random_program.h"
 
 namespace coda {
@@ -20,8 +20,8 @@ std::string problem_of(uint64_t seed) {
   try {
     for (const bool gradients : {false, true}) {
       Graph graph;
-      program::LiftedTensors tensors;
-      program::lift(random.program, graph, tensors);
+      LiftedTensors tensors;
+      lift(random.program, graph, tensors);
       const CompileRequest request = program_request(graph, tensors, gradients);
       if (request.outputs.empty()) return "";  // partials alone
       CompileOptions options;

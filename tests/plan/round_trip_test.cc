@@ -12,8 +12,8 @@
 
 #include "coda/compile.h"
 #include "coda/error.h"
+#include "coda/lift.h"
 #include "plan/plan_evaluator.h"
-#include "program/lift.h"
 #include "program/random_program.h"
 
 namespace coda {
@@ -38,8 +38,8 @@ struct RoundTrip {
 // Lifts an example and compiles what it stores in dense tensors.
 void compile_lifted(const std::string& name, RoundTrip& trip, const DimValues& sizes) {
   trip.program = example(name);
-  program::LiftedTensors tensors;
-  program::lift(trip.program, trip.graph, tensors);
+  LiftedTensors tensors;
+  lift(trip.program, trip.graph, tensors);
   for (const Step& step : trip.program.steps) {
     if (step.kind != StepKind::store_tile && step.kind != StepKind::store_vector) continue;
     const std::string& stored = trip.program.tensors[static_cast<size_t>(step.tensor)].name;
@@ -120,9 +120,9 @@ TEST(RoundTrip, RandomProgramsComeBackAsPlansThatComputeTheSame) {
     CompileRequest request;
     Plan plan;
     try {
-      program::LiftedTensors tensors;
-      program::lift(random.program, graph, tensors);
-      if (finalized) program::lift(*random.finalizer, graph, tensors);
+      LiftedTensors tensors;
+      lift(random.program, graph, tensors);
+      if (finalized) lift(*random.finalizer, graph, tensors);
       for (const auto& [name, value] : tensors.values) {
         if (expected.contains(name)) request.outputs.push_back({"out " + name, value});
       }

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <random>
 
+#include "coda/lift.h"
 #include "coda/program.h"
 #include "ir/evaluate_graph.h"
 #include "program/evaluate.h"
-#include "program/lift.h"
 
 namespace coda::program {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lifted program is the same function: over random programs and their finalizers, the reference
 // evaluation of the graph gives what the interpreter of programs gives.
-#include "program/lift.h"
+#include "coda/lift.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "coda/float16.h"
 #include "io/error_message.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 using testing::HasSubstr;
@@ -170,4 +170,4 @@ TEST(AdamW, RefusesOptionsWithoutMeaning) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

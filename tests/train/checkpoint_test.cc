@@ -22,7 +22,7 @@
 #include "io/temp_folder.h"
 #include "train/lost_writes.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 namespace fs = std::filesystem;
@@ -438,4 +438,4 @@ TEST(Checkpoint, ThatTestNoticesASyncThatIsMissing) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

@@ -11,7 +11,7 @@
 #include "cpu/cpu_backend.h"
 #include "train/tiny_model.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 class Inference : public testing::Test {
@@ -126,4 +126,4 @@ TEST_F(Inference, Bf16LogitsAreThoseOfFp32Rounded) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

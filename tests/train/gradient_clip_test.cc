@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 using Gradients = std::vector<std::vector<float>>;
@@ -75,4 +75,4 @@ TEST(ClipScale, IsPyTorchs) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

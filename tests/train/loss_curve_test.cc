@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pictures of a run: they fit, show where the losses are, and survive losses and sizes of any
 // kind.
-#include "train/loss_curve.h"
+#include "coda/loss_curve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "io/temp_folder.h"
 #include "train/plot_axis.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 using testing::HasSubstr;
@@ -176,4 +176,4 @@ TEST(Smoothed, KeepsEndsAndMeansTheMiddle) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

@@ -13,7 +13,7 @@
 #include "cpu/cpu_backend.h"
 #include "train/tiny_model.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 TEST(ModelTrainer, LearnsATextThatFollowsARule) {
@@ -192,4 +192,4 @@ TEST(ModelTrainer, ALossThatIsNotFiniteLeavesTheStateAsItWas) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

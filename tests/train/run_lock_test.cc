@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's folder has one owner at a time, and is as before once the owner is gone.
-#include "train/run_lock.h"
+#include "coda/run.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "coda/error.h"
 #include "io/temp_folder.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,4 +40,4 @@ TEST(RunLock, SaysWhichFolderCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

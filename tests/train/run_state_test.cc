@@ -12,7 +12,7 @@
 #include "coda/error.h"
 #include "io/error_message.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 using testing::AllOf;
@@ -104,4 +104,4 @@ TEST(RunState, SurvivesSeededMutations) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

@@ -9,7 +9,7 @@
 
 #include "coda/error.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 constexpr std::array<float, 4> kLogits{0.5F, 2, -1, 2};
@@ -60,4 +60,4 @@ TEST(PickToken, PassesOverWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

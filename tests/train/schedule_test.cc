@@ -10,7 +10,7 @@
 
 #include "io/error_message.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 using testing::HasSubstr;
@@ -49,4 +49,4 @@ TEST(Schedule, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

@@ -9,7 +9,7 @@
 #include "coda/model_trainer.h"
 #include "coda/text_data.h"
 
-namespace coda::train {
+namespace coda {
 
 inline ModelConfig tiny_model() {
   LlamaConfig config;
@@ -45,4 +45,4 @@ inline ModelTrainSettings tiny_settings() {
   return settings;
 }
 
-}  // namespace coda::train
+}  // namespace coda

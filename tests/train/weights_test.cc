@@ -8,7 +8,7 @@
 #include "io/temp_folder.h"
 #include "train/stored_weights.h"
 
-namespace coda::train {
+namespace coda {
 namespace {
 
 Gpt2Config tiny_gpt2() {
@@ -68,4 +68,4 @@ TEST(Weights, MatricesOfABf16ModelHaveARoundedCopyAndVectorsHaveNone) {
 }
 
 }  // namespace
-}  // namespace coda::train
+}  // namespace coda

@@ -48,7 +48,7 @@ void tune_programs(const TuneFlags& flags, TuneGpu& gpu) {
   hopper::LowerOptions common;
   common.multiprocessors = static_cast<uint32_t>(gpu.state->context->info().multiprocessors);
   common.tuned = hopper::load_tuned_rows(gpu.file);
-  const std::vector<measure::TuneJob> jobs = jobs_of(flags.programs.programs(), common);
+  const std::vector<measure::TuneJob> jobs = jobs_of(sized_programs(flags.programs), common);
   require(!jobs.empty(), "none of the programs has a product: there is nothing to tune");
   measure::Tuner tuner(gpu.state);
   hopper::TunedRows rows;
@@ -74,7 +74,7 @@ void list(const TuneFlags& flags) {
   measure::TuneOptions options = flags.options;
   options.is_diverse = flags.makes_table();
   const std::vector<measure::TuneJob> jobs =
-      flags.makes_table() ? table_jobs(flags.table) : jobs_of(flags.programs.programs(), {});
+      flags.makes_table() ? table_jobs(flags.table) : jobs_of(sized_programs(flags.programs), {});
   std::set<std::string> sources;
   size_t candidates = 0;
   for (const measure::TuneJob& job : jobs) {

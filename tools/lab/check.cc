@@ -16,6 +16,7 @@
 #include "coda/device.h"
 #include "coda/error.h"
 #include "coda/graph.h"
+#include "coda/lift.h"
 #include "commands.h"
 #include "cpu/cpu_backend.h"
 #include "explained_plan.h"
@@ -24,7 +25,6 @@
 #include "hopper/hopper_backend.h"
 #include "hopper/parallel_for.h"
 #include "measure/products.h"
-#include "program/lift.h"
 #include "program_file.h"
 
 namespace coda::tools {
@@ -135,8 +135,8 @@ void print_graph(const Program& program) {
              program.steps.size());
   try {
     Graph graph;
-    program::LiftedTensors lifted;
-    program::lift(program, graph, lifted);
+    LiftedTensors lifted;
+    lift(program, graph, lifted);
     std::vector<int> roots;
     for (const auto* group : {&lifted.values, &lifted.reduced}) {
       for (const auto& [name, value] : *group) {

@@ -66,9 +66,9 @@ std::vector<SizedProgram> table_programs(int64_t tokens) {
   std::vector<SizedProgram> programs;
   for (const TableModel& model : table_models()) {
     const int64_t sequence = std::min<int64_t>(tokens, 4096);
-    for (SizedProgram& program : model_programs(for_sequence(model.config, sequence),
-                                                tokens / sequence, sequence, Objective::memory)
-                                     .programs) {
+    const SizedPlan plan = model_plan(for_sequence(model.config, sequence), tokens / sequence,
+                                      sequence, Objective::memory);
+    for (SizedProgram& program : sized_programs(plan, true)) {
       const auto& steps = program.program.steps;
       const bool has_product = std::any_of(
           steps.begin(), steps.end(), [](const Step& step) { return step.kind == StepKind::gemm; });

@@ -7,10 +7,12 @@
 #include <map>
 #include <string>
 
+#include "coda/api.h"
+#include "coda/compile.h"
 #include "coda/graph.h"
 #include "coda/program.h"
 
-namespace coda::program {
+namespace CODA_API coda {
 
 // What the tensors of programs stand for, by name. Programs that share tensors are lifted one after
 // the other.
@@ -24,4 +26,9 @@ struct LiftedTensors {
 // Throws Error for what has no graph: partial maxima, and the two lanes of log_sum_exp one by one.
 void lift(const Program& program, Graph& graph, LiftedTensors& tensors);
 
-}  // namespace coda::program
+// What is asked of programs that were lifted. Outputs: all that they store; what is stored over
+// what was read is "NAME.stored". `with_gradients`: each output is seeded with "grad_of_NAME", and
+// the gradients "grad_to_NAME" of all inputs that outputs depend on are asked for.
+CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool with_gradients);
+
+}  // namespace CODA_API coda

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-namespace coda::train {
+#include "coda/api.h"
+
+namespace CODA_API coda {
 
 struct LossPoint {
   int64_t step = 0;
@@ -39,4 +41,4 @@ void write_svg_plot(const std::filesystem::path& file, const LossCurve& curve);
 // ends, so that the first and the last value stay.
 std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points);
 
-}  // namespace coda::train
+}  // namespace CODA_API coda

@@ -12,7 +12,7 @@
 #include "hopper/context.h"
 #include "hopper/launched_kernel.h"
 #include "measure/tune.h"
-#include "model_programs.h"
+#include "sized_programs.h"
 
 namespace coda::tools {
 

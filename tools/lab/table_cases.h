@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model_programs.h"
+#include "sized_programs.h"
 
 namespace coda::tools {
 

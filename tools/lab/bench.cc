@@ -11,11 +11,11 @@
 #include <optional>
 
 #include "bench/llama_block/block_graph.h"
-#include "checkpoint.h"
 #include "coda/device.h"
 #include "coda/error.h"
 #include "commands.h"
 #include "explained_plan.h"
+#include "flag_values.h"
 #include "program_file.h"
 
 namespace coda::tools {

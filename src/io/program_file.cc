@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coda/program_file.h"
+
+#include "base/printable.h"
+#include "coda/error.h"
+#include "io/mapped_file.h"
+
+namespace coda {
+
+Program read_program(const std::filesystem::path& file) {
+  const std::string text = io::read_file(file);
+  try {
+    return parse_program(text);
+  } catch (const Error& error) {
+    throw Error(printable(file) + ": " + error.what());
+  }
+}
+
+}  // namespace coda

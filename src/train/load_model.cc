@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coda/model_runner.h"
+#include "io/model_config.h"
+#include "train/checkpoint.h"
+#include "train/stored_weights.h"
+
+namespace coda {
+
+LoadedModel load_model(const std::filesystem::path& folder, const ModelRunnerOptions& options,
+                       Backend& backend) {
+  const std::filesystem::path found = find_model_folder(folder);
+  const ModelConfig config = io::read_model_config(found);
+  const io::StoredTensors stored = io::open_model_weights(found);
+  require_stored(config, stored);
+  const auto model = build_model(config, {.storage = options.storage, .positions = 1});
+  LoadedModel loaded;
+  loaded.weights = load_weights(*model, stored);
+  loaded.runner = std::make_unique<ModelRunner>(config, options, backend);
+  loaded.runner->bind(loaded.weights);
+  return loaded;
+}
+
+}  // namespace coda

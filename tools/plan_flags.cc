@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "coda/error.h"
+#include "coda/model_runner.h"
+#include "explained_plan.h"
+#include "program_file.h"
+
+namespace coda::tools {
+
+SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
+                     Objective objective) {
+  ModelTaskGraph task = make_task(
+      config,
+      {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence});
+  task.options.rates = h200_rates();
+  task.options.objective = objective;
+  return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
+}
+
+ProgramFlags::ProgramFlags() { model.sizes.layers = 1; }
+
+void ProgramFlags::add_to(CLI::App& command) {
+  command.add_option("programs", files, "Files of programs (.coda); none: a model")
+      ->type_name("FILE");
+  command.add_option("--sizes", sizes, "Sizes of the programs' symbols: M=2048,D=576")
+      ->delimiter(',')
+      ->type_name("LIST");
+  command
+      .add_option("--storage", storage,
+                  "bf16 or f16: matrices that are fp32 in the files are stored so, as products "
+                  "need it [as written]")
+      ->check(CLI::IsMember({"bf16", "f16"}));
+  model.add_to(command);
+  const auto at_least_1 = CLI::Range(int64_t{1}, int64_t{INT32_MAX});
+  command.add_option("--batch", batch, "Sequences")->check(at_least_1)->capture_default_str();
+  command.add_option("--sequence", sequence, "Tokens of each")
+      ->check(at_least_1)
+      ->capture_default_str();
+  command.add_option("--objective", objective, "What comes first, saved memory or speed")
+      ->check(CLI::IsMember({"memory", "speed"}))
+      ->capture_default_str();
+}
+
+std::vector<SizedPlan> ProgramFlags::plans() const {
+  if (is_model()) {
+    require(sizes.empty(), "--sizes are those of program files: name some, or leave it out");
+    require(storage.empty(),
+            "--storage is of program files (a model's step is in bf16): leave it out");
+    return {model_plan(model.build(sequence), batch, sequence,
+                       objective == "speed" ? Objective::speed : Objective::memory)};
+  }
+  const DimValues values = parse_sizes(sizes);
+  std::vector<Program> read;
+  for (const std::string& file : files) {
+    read.push_back(read_program(file));
+    if (storage.empty()) continue;
+    read.back() = stored_as(std::move(read.back()), storage == "f16" ? DType::f16 : DType::bf16);
+  }
+  refuse_other_sizes(read, values);
+  std::vector<SizedPlan> result;
+  for (size_t i = 0; i < files.size(); ++i) {
+    try {
+      require_sizes(read[i], values);
+      result.push_back({one_step_plan(read[i]), values});
+    } catch (const Error& error) {
+      throw Error(files[i] + ": " + error.what());
+    }
+  }
+  return result;
+}
+
+}  // namespace coda::tools

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plans that a command is about: one for each program file at given sizes, or that of a model's
+// training step in bf16.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coda/compile.h"
+#include "coda/plan.h"
+#include "model_flags.h"
+
+namespace CLI {
+class App;
+}
+
+namespace coda::tools {
+
+struct SizedPlan {
+  Plan plan;
+  DimValues sizes;  // of its symbols
+};
+
+SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
+                     Objective objective);
+
+struct ProgramFlags {
+  std::vector<std::string> files;
+  std::vector<std::string> sizes;
+  ModelFlags model;
+  int64_t batch = 1;
+  int64_t sequence = 2048;
+  std::string objective = "memory";
+  std::string storage;  // of matrices that are fp32 in the files; empty: as they are
+
+  ProgramFlags();
+  void add_to(CLI::App& command);
+  bool is_model() const { return files.empty(); }
+  // Throws Error naming the file.
+  std::vector<SizedPlan> plans() const;
+};
+
+}  // namespace coda::tools
