@@ -4,7 +4,9 @@
 
 A folder under src/ may include itself, coda/, and the folders that its coda_library line in
 CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library, and so
-may examples, which are programs of users. Paths are written from src/ or include/, never with "..".
+may examples, which are programs of users. The command (tools/) is one too: it may include coda/,
+its own files and other libraries; only what measures and tunes kernels (tools/lab/) looks into
+src/. Paths are written from src/ or include/, never with "..".
 """
 
 import re
@@ -17,6 +19,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTI
 # Names of the standard library's headers; those of other libraries end in .h or have a folder.
 _PUBLIC_SYSTEM = re.compile(r"[a-z_]+")
 _PUBLIC = "a public header or an example may include only coda/ and the standard library"
+_COMMAND = "a file of the command may include coda/ and its own folder, not src/ (see tools/lab)"
 
 
 def allowed_folders() -> dict[str, set[str]]:
@@ -46,6 +49,9 @@ def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) ->
         return None if exists else f"there is no include/{included}"
     if area in ("include", "examples"):
         return _PUBLIC
+    if area == "tools":
+        own = (path.parent / included).exists() or (sources.ROOT / "tools" / included).exists()
+        return None if own else _COMMAND
     if target not in allowed:
         own = path.parent / included
         return "write the path from src/ or include/" if own.exists() else None
@@ -62,7 +68,8 @@ def main() -> int:
     problems, checked = [], 0
     for path in sources.all_files():
         name = sources.name_of(path)
-        if not sources.is_cpp(path) or not name.startswith(("include/", "src/", "examples/")):
+        areas = ("include/", "src/", "examples/", "tools/")
+        if not sources.is_cpp(path) or not name.startswith(areas) or name.startswith("tools/lab/"):
             continue
         checked += 1
         if name.startswith("src/") and name.split("/")[1] not in allowed:

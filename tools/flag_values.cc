@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "base/printable.h"
+#include "coda/messages.h"
 
 namespace coda::tools {
 

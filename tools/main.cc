@@ -12,7 +12,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/file_error.h"
+#include "coda/messages.h"
 #include "coda/version.h"
 #include "commands.h"
 #include "flag_values.h"

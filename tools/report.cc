@@ -13,7 +13,6 @@
 
 #include "coda/compile.h"
 #include "coda/model_runner.h"
-#include "io/batches.h"
 
 namespace coda::tools {
 namespace {

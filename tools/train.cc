@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 
-#include "base/printable.h"
 #include "coda/checkpoint.h"
 #include "coda/error.h"
+#include "coda/messages.h"
 #include "coda/models.h"
 #include "coda/run.h"
 #include "commands.h"

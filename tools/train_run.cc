@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <numbers>
 
-#include "base/printable.h"
 #include "coda/backend.h"
 #include "coda/error.h"
+#include "coda/messages.h"
 #include "coda/model_runner.h"
 #include "coda/row_loop.h"
 #include "model_flags.h"

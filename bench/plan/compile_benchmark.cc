@@ -5,8 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include "bench/llama_block/block_graph.h"
-#include "models/gpt2.h"
-#include "models/llama.h"
+#include "coda/models.h"
 
 namespace coda::bench {
 namespace {
@@ -46,13 +45,13 @@ void compile_llama(benchmark::State& state) {
                            .vocab = 49152,
                            .rope_scaling = {},
                            .tied = true};
-  compile_training(state, *build_llama(config, {.storage = DType::bf16, .positions = kSequence}));
+  compile_training(state, *build_model(config, {.storage = DType::bf16, .positions = kSequence}));
 }
 
 void compile_gpt2(benchmark::State& state) {
   const Gpt2Config config{
       .layers = state.range(0), .hidden = 768, .heads = 12, .vocab = 50257, .mlp = 3072};
-  compile_training(state, *build_gpt2(config, {.storage = DType::bf16, .positions = kSequence}));
+  compile_training(state, *build_model(config, {.storage = DType::bf16, .positions = kSequence}));
 }
 
 BENCHMARK_CAPTURE(compile_block, forward, false)->Unit(benchmark::kMillisecond);

@@ -6,15 +6,11 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/printable.h"
-#include "coda/error.h"
+#include "coda/messages.h"
 
 namespace coda {
 
 // "cannot write out/a.svg: No space left on device (free some space or choose another place)".
 Error file_error(std::string_view action, const std::filesystem::path& path, int error_number);
-
-// What a function of the standard library threw about a file: the same in our words.
-Error file_error(std::string_view action, const std::filesystem::filesystem_error& error);
 
 }  // namespace coda

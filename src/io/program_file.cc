@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coda/program_file.h"
 
-#include "base/printable.h"
 #include "coda/error.h"
+#include "coda/messages.h"
 #include "io/mapped_file.h"
 
 namespace coda {

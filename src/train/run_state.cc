@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
 #include "coda/error.h"
+#include "coda/messages.h"
 #include "io/json_text.h"
 
 namespace coda {

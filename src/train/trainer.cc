@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/memory_error.h"
-#include "base/printable.h"
 #include "coda/error.h"
 #include "coda/gradient_clip.h"
+#include "coda/messages.h"
 #include "train/gradient_session.h"
 
 namespace coda {

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/memory_error.h"
-#include "base/printable.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/float16.h"
+#include "coda/messages.h"
 #include "train/stored_weights.h"
 
 namespace coda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Foreign text in a message: one line, no escape codes, a few hundred bytes, and still UTF-8.
-#include "base/printable.h"
+#include "coda/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

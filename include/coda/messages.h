@@ -7,7 +7,10 @@
 #include <string>
 #include <string_view>
 
-namespace coda {
+#include "coda/api.h"
+#include "coda/error.h"
+
+namespace CODA_API coda {
 
 // The text on one line of at most some 300 bytes: control characters, what is no UTF-8 and marks
 // that turn the direction of writing as \x1b; of a long text the start, its length and the end.
@@ -21,4 +24,8 @@ std::string without_escapes(std::string_view text);
 // 'text', printable.
 std::string in_quotes(std::string_view text);
 
-}  // namespace coda
+// What a function of the standard library threw about a file, in our words: the action ("cannot
+// write"), the path, the system's reason and what the user can do about it.
+Error file_error(std::string_view action, const std::filesystem::filesystem_error& error);
+
+}  // namespace CODA_API coda
