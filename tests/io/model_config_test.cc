@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/atomic_file.h"
+#include "coda/checkpoint.h"
 #include "io/error_message.h"
 #include "io/temp_folder.h"
 
