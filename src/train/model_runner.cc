@@ -18,11 +18,11 @@ void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
   // Rows of the longest tensors are numbered with 31 bits.
   require(batch <= INT32_MAX / sequence,
           std::to_string(batch) + " sequences of " + std::to_string(sequence) +
-              " tokens are more than 2^31 tokens at once: choose a smaller batch");
+              " tokens are more than 2^31 tokens at once: choose a smaller --batch");
   const int64_t longest = longest_sequence_of(config);
   require(sequence <= longest, "sequences of " + std::to_string(sequence) +
                                    " tokens are longer than the model allows (" +
-                                   std::to_string(longest) + "): choose shorter ones");
+                                   std::to_string(longest) + "): choose a smaller --sequence");
 }
 
 ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options) {
