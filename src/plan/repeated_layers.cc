@@ -29,9 +29,9 @@ std::vector<int> roots_of(const CompileRequest& request) {
 }
 
 // Places are numbers in `computed`.
-class Finder {
+class LayerFinder {
  public:
-  Finder(const Graph& graph, const CompileRequest& request)
+  LayerFinder(const Graph& graph, const CompileRequest& request)
       : graph_(graph), place_(static_cast<size_t>(graph.size()), -1) {
     const std::vector<bool> live = reached_from(graph, roots_of(request));
     for (int id = 0; id < graph.size(); ++id) {
@@ -101,7 +101,7 @@ class Finder {
 
 std::optional<RepeatedLayers> find_repeated_layers(const Graph& graph,
                                                    const CompileRequest& request, int least) {
-  return Finder(graph, request).run(least);
+  return LayerFinder(graph, request).run(least);
 }
 
 std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest& request,
