@@ -17,11 +17,11 @@ set(CODA_QUICK_COMPILE -Og)
 # Headers are half of the time to compile a source, so several sources are compiled as one where all
 # are compiled once: on a fresh machine, and in CI. Where ccache is, a developer compiles again and
 # again what changed, and each source stays by itself.
+set(unity ON)
 if(CODA_CCACHE)
-  option(CODA_UNITY "Compile the sources of a folder together" OFF)
-else()
-  option(CODA_UNITY "Compile the sources of a folder together" ON)
+  set(unity OFF)
 endif()
+option(CODA_UNITY "Compile the sources of a folder together" ${unity})
 set(CODA_TEST_FOLDERS "" CACHE STRING "Folders whose tests are built; empty: all")
 
 # Sources that Highway compiles once per instruction set include themselves, and stay alone.

@@ -30,6 +30,7 @@ ABOUT = {
     "SessionOnGpu": "the same bits from run to run, from a CUDA graph, beside other work",
     "SameBits": "the same bits for every tile, on GPUs of several sizes",
     "DependentLaunch": "kernels that start while the one before ends: the same bits",
+    "HeadSums": "sums over heads in a product's epilogue, as of QK-norm",
     "SplitPrograms": "programs of several kernels: those that no single one can hold",
     "BadInput": "what a caller may get wrong",
     "SmClock": "the benchmarks' marks on a stream",

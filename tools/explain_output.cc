@@ -22,7 +22,7 @@ const char* name_of(StepRole role) {
   return "?";
 }
 
-ordered_json json_of(const StepCost& cost) {
+ordered_json explained_json(const StepCost& cost) {
   return {{"flops", cost.flops}, {"bytes", cost.bytes}, {"predicted_seconds", cost.seconds}};
 }
 
@@ -42,13 +42,13 @@ ordered_json loops_of(const ExplainedPlan& plan) {
   return loops;
 }
 
-ordered_json json_of(const ExplainedPlan& plan) {
+ordered_json explained_json(const ExplainedPlan& plan) {
   ordered_json steps = ordered_json::array();
   for (const ExplainedStep& s : plan.steps) {
     ordered_json step{{"name", s.step->name},
                       {"phase", s.is_backward ? "backward" : "forward"},
                       {"kind", name_of(s.step->role)}};
-    step.update(json_of(s.cost));
+    step.update(explained_json(s.cost));
     if (s.measured) step["measured_seconds"] = *s.measured;
     if (const auto* program = std::get_if<Program>(&s.step->work)) {
       step["program"] = text(*program);
@@ -60,7 +60,7 @@ ordered_json json_of(const ExplainedPlan& plan) {
     if (s.step->later) step["program_of_later_blocks"] = text(*s.step->later);
     steps.push_back(std::move(step));
   }
-  ordered_json out = json_of(plan.total());
+  ordered_json out = explained_json(plan.total());
   if (const auto seconds = plan.measured()) out["measured_seconds"] = *seconds;
   out["saved_bytes"] = plan.saved();
   out["loops"] = loops_of(plan);
@@ -112,8 +112,8 @@ void print_total(const char* name, const ExplainedPlan& plan) {
 
 void print_json(const Explanation& what) {
   ordered_json out{{"title", what.title}, {"settings", what.how}};
-  out["fused"] = json_of(*what.fused);
-  out["unfused"] = json_of(*what.unfused);
+  out["fused"] = explained_json(*what.fused);
+  out["unfused"] = explained_json(*what.unfused);
   out["alternatives"] = ordered_json::array();
   for (const Alternative& a : what.fused->compiled.alternatives) {
     out["alternatives"].push_back({{"choice", a.choice},

@@ -15,14 +15,14 @@ namespace {
 
 constexpr const char* kGroup = "Model";
 
-std::string text_of(const LlamaConfig& c) {
+std::string config_text(const LlamaConfig& c) {
   return fmt::format(
       "LLaMA, {} layers, hidden {}, {} heads of {} ({} key-value), MLP {}, vocabulary {}{}",
       c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, c.mlp, c.vocab,
       c.tied ? ", tied head" : "");
 }
 
-std::string text_of(const Gpt2Config& c) {
+std::string config_text(const Gpt2Config& c) {
   return fmt::format("GPT-2, {} layers, hidden {}, {} heads, MLP {}, vocabulary {}, {} positions",
                      c.layers, c.hidden, c.heads, c.mlp, c.vocab, c.positions);
 }
@@ -129,7 +129,7 @@ ModelConfig ModelFlags::build(int64_t sequence) const {
 }
 
 std::string text(const ModelConfig& config) {
-  return std::visit([](const auto& c) { return text_of(c); }, config);
+  return std::visit([](const auto& c) { return config_text(c); }, config);
 }
 
 }  // namespace coda::tools

@@ -37,7 +37,7 @@ std::optional<int64_t> xz_bytes(std::span<const Tokens* const> texts) {
   return bytes;
 }
 
-struct Measured {
+struct MeasuredPlan {
   std::vector<double> seconds;
   double bytes = 0;
   size_t programs = 0;
@@ -84,7 +84,7 @@ void print_compression(const TokenSplit& data, double bits) {
 void print_fusion(const ModelTrainSettings& settings, Weights& weights, const Tokens& tokens,
                   Backend& backend) {
   constexpr int kRounds = 9;
-  std::array<Measured, 2> measured;  // fused, unfused
+  std::array<MeasuredPlan, 2> measured;  // fused, unfused
   std::array<std::unique_ptr<ModelRunner>, 2> runners;
   for (size_t i = 0; i < 2; ++i) {
     runners[i] = std::make_unique<ModelRunner>(settings.model,
@@ -116,7 +116,7 @@ void print_fusion(const ModelTrainSettings& settings, Weights& weights, const To
   fmt::print("forward and backward of a batch, medians of {} in turns:\n", kRounds);
   fmt::print("             steps       time   bytes moved    its memory\n");
   for (size_t i = 0; i < 2; ++i) {
-    Measured& m = measured[i];
+    MeasuredPlan& m = measured[i];
     fmt::print("  {:8} {:7} {:7.1f} ms {:10.1f} MB {:10.1f} MB\n", i == 0 ? "fused" : "unfused",
                m.programs, m.median() * 1e3, m.bytes / 1e6, static_cast<double>(m.memory) / 1e6);
   }

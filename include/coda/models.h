@@ -17,7 +17,7 @@ namespace CODA_API coda {
 
 struct ModelOptions {
   DType storage = DType::f32;  // of weight matrices; vectors (norms, biases) stay fp32
-  int64_t positions = 0;       // rows of the RoPE tables: the longest sequence that will be run
+  int64_t positions = 0;       // rows of RoPE tables: the longest sequence that will be run
 };
 
 struct ModelParameter {
@@ -59,7 +59,8 @@ struct ModelGraph {
 
 inline constexpr int32_t kIgnoredTarget = -100;
 
-// The one function that knows which models exist.
+// The one function that knows which models exist. Throws Error for a model with RoPE without
+// positions.
 std::unique_ptr<ModelGraph> build_model(const ModelConfig& config, const ModelOptions& options);
 
 // What the rest of the program asks of any config.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
 
+#include "coda/error.h"
 #include "models/model_builder.h"
 
 namespace coda {
@@ -79,6 +81,9 @@ std::vector<double> rope_frequencies(const LlamaConfig& config) {
 }
 
 std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOptions& options) {
+  require(options.positions >= 1,
+          "build_model: set ModelOptions::positions to the longest sequence that will be run; " +
+              std::to_string(options.positions) + " positions leave the RoPE tables empty");
   ModelBuilder m(options, config.vocab);
   const Value embeddings = m.matrix("model.embed_tokens.weight", config.vocab, config.hidden);
   const RopeTables tables = rope_tables(m, config, options.positions);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/seeds.h"
 #include "hopper/host_run.h"
 #include "hopper/vector_kernels.h"
 #include "hopper/vector_programs.h"
@@ -26,12 +27,7 @@ void expect_finalized(const Program& program, const DimValues& sizes, uint64_t s
 
 // CODA_FINALIZER_SEEDS=FIRST-LAST runs others.
 TEST(FinalizerEmitter, RandomProgramsComputeWhatTheyMean) {
-  uint64_t first = 1;
-  uint64_t last = 12;
-  if (const char* seeds = std::getenv("CODA_FINALIZER_SEEDS")) {
-    ASSERT_EQ(std::sscanf(seeds, "%lu-%lu", &first, &last), 2);
-  }
-  for (uint64_t seed = first; seed <= last; ++seed) {
+  for (const uint64_t seed : testing::seeds_of("CODA_FINALIZER_SEEDS", testing::seeds(1, 12))) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const testing::RandomProgram random = testing::random_program(seed);
     if (random.finalizer) expect_finalized(*random.finalizer, random.sizes, seed);

@@ -6,10 +6,9 @@
 // is not.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 
+#include "base/seeds.h"
 #include "hopper/choose_config.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/host_run.h"
@@ -90,12 +89,7 @@ TEST(ProductOnHost, Rope) {
 
 // CODA_PRODUCT_SEEDS=FIRST-LAST runs others; one takes seconds to compile.
 TEST(ProductOnHost, RandomPrograms) {
-  uint64_t first = 1;
-  uint64_t last = 3;
-  if (const char* seeds = std::getenv("CODA_PRODUCT_SEEDS")) {
-    ASSERT_EQ(std::sscanf(seeds, "%lu-%lu", &first, &last), 2);
-  }
-  for (uint64_t seed = first; seed <= last; ++seed) {
+  for (const uint64_t seed : testing::seeds_of("CODA_PRODUCT_SEEDS", testing::seeds(1, 3))) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const testing::RandomProgram random = testing::random_program(seed);
     expect_right(with_products_for_tensor_cores(random.program, seed), random.sizes, "");

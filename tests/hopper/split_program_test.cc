@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 #include <set>
 
+#include "base/seeds.h"
 #include "coda/error.h"
 #include "hopper/choose_config.h"
 #include "hopper/clean_kernels.h"
@@ -200,18 +200,6 @@ TEST(SplitProgram, PlansWithNormsOfHeadsRun) {
   }
 }
 
-// Of CODA_SPLIT_SEEDS=FIRST-LAST, if it is set.
-std::vector<uint64_t> seeds_or(std::vector<uint64_t> usual) {
-  const char* seeds = std::getenv("CODA_SPLIT_SEEDS");
-  if (seeds == nullptr) return usual;
-  uint64_t first = 0;
-  uint64_t last = 0;
-  require(std::sscanf(seeds, "%lu-%lu", &first, &last) == 2, "CODA_SPLIT_SEEDS=FIRST-LAST");
-  std::vector<uint64_t> all;
-  for (uint64_t seed = first; seed <= last; ++seed) all.push_back(seed);
-  return all;
-}
-
 Program random_16_bit_program(const testing::RandomProgram& random, uint64_t seed) {
   return with_16_bit_operands(random.program, seed % 2 == 0 ? DType::bf16 : DType::f16);
 }
@@ -254,7 +242,7 @@ TEST(SplitProgram, AnEpilogueOfTooManyValuesSaysSoAndIsSplit) {
 // had loaded for all pairs of a sub-tile before it worked on the first.
 TEST(SplitProgram, KernelsThatMoveManyTensorsDoNotSpill) {
   std::set<std::string> texts;
-  for (const uint64_t seed : seeds_or({4, 77, 268})) {
+  for (const uint64_t seed : testing::seeds_of("CODA_SPLIT_SEEDS", {4, 77, 268})) {
     const testing::RandomProgram random = testing::random_program(seed);
     for (const KernelLaunch& launch :
          lower(random_16_bit_program(random, seed), random.sizes, {})) {
@@ -270,7 +258,7 @@ TEST(SplitProgram, RandomProgramsAllRun) {
   std::vector<uint64_t> usual(300);
   std::iota(usual.begin(), usual.end(), 0);
   int count = 0;
-  for (const uint64_t seed : seeds_or(usual)) {
+  for (const uint64_t seed : testing::seeds_of("CODA_SPLIT_SEEDS", usual)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const testing::RandomProgram random = testing::random_program(seed);
     const Program program = random_16_bit_program(random, seed);
@@ -296,7 +284,7 @@ TEST(SplitProgram, RandomProgramsAllRun) {
 TEST(SplitProgram, RandomProgramsOfAnyTypesAllRun) {
   std::vector<uint64_t> usual(100);
   std::iota(usual.begin(), usual.end(), 0);
-  for (const uint64_t seed : seeds_or(usual)) {
+  for (const uint64_t seed : testing::seeds_of("CODA_SPLIT_SEEDS", usual)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const testing::RandomProgram random = testing::random_program(seed);
     try {

@@ -11,9 +11,10 @@
 #include <limits>
 #include <vector>
 
+#include "base/seeds.h"
 #include "coda/error.h"
+#include "hopper/clean_kernels.h"
 #include "hopper/host_run.h"
-#include "hopper/nvrtc.h"
 #include "hopper/vector_kernels.h"
 #include "hopper/vector_programs.h"
 
@@ -43,12 +44,7 @@ void expect_right(const Program& program, const DimValues& sizes, uint64_t seed)
 
 // CODA_TILE_SEEDS=FIRST-LAST runs others.
 TEST(TileEmitter, RandomProgramsComputeWhatTheyMean) {
-  uint64_t first = 1;
-  uint64_t last = 10;
-  if (const char* seeds = std::getenv("CODA_TILE_SEEDS")) {
-    ASSERT_EQ(std::sscanf(seeds, "%lu-%lu", &first, &last), 2);
-  }
-  for (uint64_t seed = first; seed <= last; ++seed) {
+  for (const uint64_t seed : testing::seeds_of("CODA_TILE_SEEDS", testing::seeds(1, 10))) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const testing::RandomProgram random = testing::random_program(seed);
     const Program program = without_products(random.program);

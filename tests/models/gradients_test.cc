@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of whole models against finite differences in float64, at elements of every parameter;
 // and what initial values promise.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
+#include "coda/error.h"
 #include "coda/models.h"
 #include "grad/differentiate.h"
 #include "ir/evaluate_graph.h"
@@ -97,6 +99,11 @@ TEST(Models, ATiedHeadIsNoParameterOfItsOwn) {
 TEST_P(Models, ParametersAreAsManyAsTheConfigSays) {
   EXPECT_EQ(parameter_count_of(GetParam()),
             build_model(GetParam(), {.positions = 4})->parameter_count());
+}
+
+TEST(Models, RopeWantsPositions) {
+  EXPECT_THAT([] { build_model(tiny_llama(), {}); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("ModelOptions::positions")));
 }
 
 TEST(Models, NormsAndBiasesDoNotDecayAndStayFp32) {

@@ -8,22 +8,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "base/seeds.h"
 #include "ir/rebuild.h"
 #include "plan/blocks.h"
 
 namespace coda {
 
-// The first and the last seed to run: CODA_GRAPH_SEEDS=FIRST-LAST (docs/numerics.md), or the first
-// 200.
-inline std::pair<uint64_t, uint64_t> seeds_of_any_graphs() {
-  const char* wanted = std::getenv("CODA_GRAPH_SEEDS");
-  if (wanted == nullptr) return {0, 199};
-  char* dash = nullptr;
-  const uint64_t first = std::strtoull(wanted, &dash, 10);
-  return {first, *dash == '-' ? std::strtoull(dash + 1, nullptr, 10) : first};
+// CODA_GRAPH_SEEDS=FIRST-LAST (docs/numerics.md), or the first 200.
+inline std::vector<uint64_t> seeds_of_any_graphs() {
+  return testing::seeds_of("CODA_GRAPH_SEEDS", testing::seeds(0, 199));
 }
 
 class AnyGraph {

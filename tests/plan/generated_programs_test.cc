@@ -4,9 +4,9 @@
 // CODA_PROGRAM_SEEDS=FIRST-LAST takes other programs than the first 300.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
+#include "base/seeds.h"
 #include "coda/compile.h"
 #include "coda/lift.h"
 #include "program/random_program.h"
@@ -41,20 +41,8 @@ std::string problem_of(uint64_t seed) {
 }
 
 TEST(GeneratedPrograms, HavePlansWithAndWithoutGradients) {
-  uint64_t first = 0;
-  uint64_t last = 299;
-  if (const char* seeds = std::getenv("CODA_PROGRAM_SEEDS")) {
-    char* dash = nullptr;
-    first = last = std::strtoull(seeds, &dash, 10);
-    if (*dash == '-') last = std::strtoull(dash + 1, nullptr, 10);
-  }
-  int wrong = 0;
-  for (uint64_t seed = first; seed <= last && wrong < 20; ++seed) {
-    const std::string problem = problem_of(seed);
-    if (problem.empty()) continue;
-    ADD_FAILURE() << "seed " << seed << ": " << problem;
-    ++wrong;
-  }
+  testing::expect_no_problems(testing::seeds_of("CODA_PROGRAM_SEEDS", testing::seeds(0, 299)),
+                              problem_of);
 }
 
 }  // namespace

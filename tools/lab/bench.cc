@@ -77,7 +77,7 @@ struct BenchFlags {
   }
 };
 
-struct ProgramFlags {
+struct ProgramBenchFlags {
   BenchFlags bench;
   std::string file;
   std::vector<std::string> sizes;
@@ -103,7 +103,7 @@ void show(const Measured& measured, bool json) {
   }
 }
 
-void bench_program(const ProgramFlags& flags) {
+void bench_program(const ProgramBenchFlags& flags) {
   const DimValues sizes = parse_sizes(flags.sizes);
   const Program program = read_program(flags.file);
   require_sizes(program, sizes);
@@ -166,7 +166,7 @@ void bench_block(const BlockFlags& flags) {
 }
 
 void add_program(CLI::App& bench) {
-  auto flags = std::make_shared<ProgramFlags>();
+  auto flags = std::make_shared<ProgramBenchFlags>();
   CLI::App& command = *bench.add_subcommand(
       "program", "A program's time beside that of its product alone (on a GPU: by cuBLAS)");
   command.add_option("file", flags->file, "The program (.coda)")->required()->type_name("FILE");

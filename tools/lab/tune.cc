@@ -58,7 +58,7 @@ void tune_programs(const TuneFlags& flags, TuneGpu& gpu) {
     const measure::TunedKernel tuned = tuner.tune(job, flags.options);
     rows.set(tuned.kernel, tuned.choices);
     if (flags.as_json) {
-      all.push_back(json_of(job, tuned));
+      all.push_back(tuned_json(job, tuned));
     } else {
       print_line(job, tuned);
     }

@@ -48,7 +48,7 @@ std::vector<measure::TuneJob> jobs_of(const std::vector<SizedProgram>& programs,
   return jobs;
 }
 
-nlohmann::ordered_json json_of(const measure::TuneJob& job, const measure::TunedKernel& tuned) {
+nlohmann::ordered_json tuned_json(const measure::TuneJob& job, const measure::TunedKernel& tuned) {
   nlohmann::ordered_json choices = nlohmann::json::array();
   for (const hopper::TimedChoice& one : tuned.choices) {
     choices.push_back(

@@ -31,6 +31,6 @@ struct TuneGpu {
 std::vector<measure::TuneJob> jobs_of(const std::vector<SizedProgram>& programs,
                                       const hopper::LowerOptions& common);
 
-nlohmann::ordered_json json_of(const measure::TuneJob& job, const measure::TunedKernel& tuned);
+nlohmann::ordered_json tuned_json(const measure::TuneJob& job, const measure::TunedKernel& tuned);
 
 }  // namespace coda::tools

@@ -61,7 +61,7 @@ void make_table(const TableFlags& flags, measure::TuneOptions options) {
     for (const measure::TuneJob& job : missing) {
       if (seconds() > flags.limit) break;
       try {
-        log.add(json_of(job, tuner.tune(job, options)));
+        log.add(tuned_json(job, tuner.tune(job, options)));
       } catch (const Error& error) {
         fmt::print(stderr, "coda: not tuned: {}\n", error.what());
       }
