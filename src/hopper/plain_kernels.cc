@@ -88,7 +88,8 @@ class PlainWriter {
       const Step& s = program_.steps[i];
       if (s.kind != StepKind::store_tile) continue;
       body += "  sum_groups<" + arguments_.stored_type(load.tensor) + ", " +
-              arguments_.stored_type(s.tensor) + ">(" + place(load.tensor) + ", " +
+              arguments_.stored_type(s.tensor) + ">(" + arguments_.pointer(load.tensor) + ", " +
+              start_of_row(load) + ", " + arguments_.stored_columns(load.tensor) + ", " +
               place(s.tensor) + extents;
     }
     const int64_t blocks = (rows * groups + device::kGroupWarps - 1) / device::kGroupWarps;
@@ -100,6 +101,15 @@ class PlainWriter {
   const Step& source(StepKind kind) const {
     return program_.steps[*std::find_if(space_.steps.begin(), space_.steps.end(),
                                         [&](int i) { return program_.steps[i].kind == kind; })];
+  }
+  // A function from a row of the tile to the element at which the tensor's row starts.
+  std::string start_of_row(const Step& load) {
+    std::string row = "row";
+    if (load.row_index >= 0)
+      row = "table_row(load_index(" + arguments_.pointer(load.row_index) + ", " +
+            arguments_.row_start("row", load.row_index) + "), " +
+            arguments_.stored_rows(load.tensor) + ")";
+    return "[&](u32 row) { return " + arguments_.row_start(row, load.tensor) + "; }";
   }
   std::string place(int tensor) {
     return arguments_.pointer(tensor) + ", " + arguments_.stride(tensor);
@@ -152,14 +162,8 @@ bool is_plain(const Program& program, const TileSpace& space, const DimValues& s
     return s.kind == StepKind::reduce_group && !is_group_of_warp(s.group.evaluate(sizes));
   };
   if (std::none_of(space.steps.begin(), space.steps.end(), is_odd_sum)) return false;
-  if (has(StepKind::load_tile) != 1 || has(StepKind::reduce_group) != 1 || all != 2 + stores)
-    return false;
-  const auto is_table = [&](int i) {
-    const Step& s = program.steps[i];
-    return s.kind == StepKind::load_tile && (s.repeat != 1 || s.row_index >= 0);
-  };
-  return stores_only(program, space, StepKind::reduce_group) &&
-         std::none_of(space.steps.begin(), space.steps.end(), is_table);
+  return has(StepKind::load_tile) == 1 && has(StepKind::reduce_group) == 1 && all == 2 + stores &&
+         stores_only(program, space, StepKind::reduce_group);
 }
 
 KernelLaunch lower_plain(const Program& program, const TileSpace& space, const DimValues& sizes,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that do without tensor cores, run on the CPU (host_kernel.h): products of fp32, of
 // two types, of operands in every order, of several segments, and sums over groups that no warp
-// holds.
+// holds, of tables too.
 #include <gtest/gtest.h>
 
 #include "hopper/host_run.h"
@@ -47,6 +47,15 @@ TEST(PlainOnHost, SumsOfGroupsOfAnySize) {
     expect_right("program groups {\n  x = tile(x[M, " + columns +
                  "])\n  store(s, reduce_group(x, " + group + "))\n}");
   }
+}
+
+// A table's columns repeat, and its rows go by an index: the group may reach over the table's end.
+TEST(PlainOnHost, SumsOfGroupsOfATable) {
+  expect_right(
+      "program repeated {\n  x = tile(x[M, 40], repeat=3)\n  store(s, reduce_group(x, 60))\n}");
+  expect_right(
+      "program gathered {\n  x = tile(x[L, 40], rows=i[M], repeat=3)\n"
+      "  store(s, reduce_group(x, 24))\n}");
 }
 
 }  // namespace
