@@ -9,7 +9,7 @@ foreach(name IN LISTS names)
   string(APPEND entries "    {\"${name}\", R\"device_text(${text})device_text\"},\n")
 endforeach()
 file(WRITE ${OUTPUT} "// Made by cmake/embed_device_texts.cmake.
-#include \"hopper/device_texts.h\"
+#include \"hopper/jit/device_texts.h\"
 
 namespace coda::hopper {
 namespace {

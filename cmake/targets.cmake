@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# coda_library(folder deps...): the library of src/<folder>, all its .cc files; a folder may add its
-# own settings in src/<folder>/settings.cmake. coda_tests(): one GoogleTest program for each
+# coda_library(folder deps...): the library of src/<folder>, the .cc files that lie in it; a folder
+# may add its own settings in src/<folder>/settings.cmake. coda_tests(): one GoogleTest program for each
 # tests/<folder>, linked with that folder's library (tests/<folder>/settings.cmake may add more).
 set(CODA_FOLDERS "")
 # GCC 12 sees overlaps where strings are joined that are not there (its bug 105651).
@@ -39,10 +39,20 @@ function(coda_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
+# The target of a folder: coda_cpu, and coda_hopper_jit of src/hopper/jit.
+function(coda_target result folder)
+  string(REPLACE "/" "_" name ${folder})
+  set(${result} coda_${name} PARENT_SCOPE)
+endfunction()
+
 function(coda_library folder)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
-  set(target coda_${folder})
-  list(TRANSFORM ARGN PREPEND coda_ OUTPUT_VARIABLE deps)
+  coda_target(target ${folder})
+  set(deps "")
+  foreach(used ${ARGN})
+    coda_target(dep ${used})
+    list(APPEND deps ${dep})
+  endforeach()
   if(sources)
     add_library(${target} STATIC ${sources})
     target_include_directories(${target}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks which folder includes which.
 
-A folder under src/ may include itself, coda/, and the folders that its coda_library line in
-CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library, and so
+A folder under src/, or in one of these, may include itself, coda/, and the folders that its
+coda_library line in CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library, and so
 may examples, which are programs of users. The command (tools/) is one too: it may include coda/,
 its own files and other libraries; only what measures and tunes kernels (tools/lab/) looks into
 src/. Paths are written from src/ or include/, never with "..".
@@ -34,12 +34,17 @@ def allowed_folders() -> dict[str, set[str]]:
     return allowed
 
 
+def folder_of(name: str) -> str:
+    """The folder of a file by its path from src/: hopper/jit of hopper/jit/cubin_cache.h."""
+    return name.rpartition("/")[0]
+
+
 def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) -> str | None:
     name = sources.name_of(path)
     if ".." in included.split("/"):
         return "write the path from src/ or include/ instead of '..'"
-    area, folder = name.split("/")[0], name.split("/")[1]
-    target = included.split("/")[0]
+    area, _, inside = name.partition("/")
+    folder, target = folder_of(inside), folder_of(included)
     if quote == "<" and target != "coda" and target not in allowed:
         if area in ("include", "examples") and not _PUBLIC_SYSTEM.fullmatch(included):
             return _PUBLIC
@@ -72,8 +77,9 @@ def main() -> int:
         if not sources.is_cpp(path) or not name.startswith(areas) or name.startswith("tools/lab/"):
             continue
         checked += 1
-        if name.startswith("src/") and name.split("/")[1] not in allowed:
-            problems.append(f"{name}: no coda_library({name.split('/')[1]} ...) in CMakeLists.txt")
+        folder = folder_of(name.removeprefix("src/"))
+        if name.startswith("src/") and folder not in allowed:
+            problems.append(f"{name}: no coda_library({folder} ...) in CMakeLists.txt")
             continue
         text = path.read_text()
         for match in _INCLUDE.finditer(text):

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 #include "measure/gpu_timer.h"
 
 namespace coda::hopper_memory {

@@ -9,6 +9,7 @@
 #include "bandwidth.h"
 #include "bench/llama_block/block_graph.h"
 #include "coda/compile.h"
+#include "hopper/lower.h"
 #include "measure/random_fill.h"
 
 namespace coda::hopper_memory {

@@ -11,7 +11,7 @@
 #include "coda/plan.h"
 #include "coda/session.h"
 #include "hopper/hopper_backend.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 #include "measure/gpu_timer.h"
 
 namespace coda::hopper_memory {

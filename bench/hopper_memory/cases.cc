@@ -5,7 +5,7 @@
 
 #include "coda/backend.h"
 #include "coda/compile.h"
-#include "hopper/kernel_names.h"
+#include "hopper/codegen/kernel_names.h"
 #include "models/llama.h"
 #include "plan/step_tensors.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <memory>
 
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::hopper_memory {
 

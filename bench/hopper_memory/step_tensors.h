@@ -7,7 +7,7 @@
 
 #include "cases.h"
 #include "hopper/hopper_backend.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::hopper_memory {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/hopper_table/driver.h"
 
-#include "hopper/tensor_map.h"
+#include "hopper/launch/tensor_map.h"
 
 namespace coda::hopper_table {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/types.cuh"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::hopper_table {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/nvrtc_compiler.h"
+#include "hopper/jit/nvrtc_compiler.h"
 
 namespace coda::hopper_table {
 

@@ -15,9 +15,9 @@
 #include "coda/version.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/library_versions.h"
-#include "hopper/context.h"
+#include "hopper/configure/tuned_table.h"
+#include "hopper/launch/context.h"
 #include "hopper/tuned_file.h"
-#include "hopper/tuned_table.h"
 
 namespace coda {
 namespace {

@@ -9,9 +9,10 @@
 
 #include "coda/error.h"
 #include "coda/rates.h"
-#include "hopper/launched_kernel.h"
-#include "hopper/operation_launches.h"
-#include "hopper/parallel_for.h"
+#include "hopper/jit/parallel_for.h"
+#include "hopper/launch/launched_kernel.h"
+#include "hopper/launch/operation_launches.h"
+#include "hopper/lower.h"
 #include "hopper/tuned_file.h"
 #include "plan/step_tensors.h"
 #include "runtime/operation_call.h"

@@ -12,9 +12,10 @@
 
 #include "coda/backend.h"
 #include "coda/device.h"
-#include "hopper/cubin_cache.h"
-#include "hopper/kernel_builder.h"
-#include "hopper/kernel_launch.h"
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/jit/cubin_cache.h"
+#include "hopper/jit/kernel_builder.h"
+#include "hopper/legalise/lower_options.h"
 
 namespace coda::hopper {
 

@@ -5,10 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "hopper/kernel_builder.h"
-#include "hopper/kernel_launch.h"
-#include "hopper/operation_launches.h"
-#include "hopper/parallel_for.h"
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/jit/kernel_builder.h"
+#include "hopper/jit/parallel_for.h"
+#include "hopper/launch/operation_launches.h"
+#include "hopper/lower.h"
 #include "hopper/tuned_file.h"
 #include "runtime/plan_programs.h"
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "hopper/fit_program.h"
+#include "hopper/legalise/fit_program.h"
+#include "hopper/legalise/program_sizes.h"
 #include "hopper/lower_whole.h"
-#include "hopper/program_sizes.h"
 
 namespace coda::hopper {
 namespace {

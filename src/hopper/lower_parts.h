@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "hopper/kernel_launch.h"
-#include "hopper/split_program.h"
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/legalise/lower_options.h"
+#include "hopper/legalise/split_program.h"
 
 namespace coda::hopper {
 

@@ -7,13 +7,14 @@
 #include <algorithm>
 
 #include "coda/error.h"
-#include "hopper/finalizer_emitter.h"
-#include "hopper/gemm_kernels.h"
-#include "hopper/gemm_program.h"
-#include "hopper/kernel_names.h"
-#include "hopper/plain_kernels.h"
-#include "hopper/separate_spaces.h"
-#include "hopper/tile_emitter.h"
+#include "hopper/codegen/finalizer_emitter.h"
+#include "hopper/codegen/gemm_program.h"
+#include "hopper/codegen/kernel_names.h"
+#include "hopper/codegen/plain_kernels.h"
+#include "hopper/codegen/tile_emitter.h"
+#include "hopper/configure/gemm_kernels.h"
+#include "hopper/legalise/plain_spaces.h"
+#include "hopper/legalise/separate_spaces.h"
 
 namespace coda::hopper {
 namespace {

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "hopper/choose_config.h"
-#include "hopper/kernel_launch.h"
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/configure/choose_config.h"
+#include "hopper/legalise/lower_options.h"
 
 namespace coda::hopper {
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "hopper/context.h"
-#include "hopper/kernel_builder.h"
-#include "hopper/tuned_rows.h"
+#include "hopper/configure/tuned_rows.h"
+#include "hopper/jit/kernel_builder.h"
+#include "hopper/launch/context.h"
 
 namespace coda::hopper {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/captured_graph.h"
 
-#include "hopper/dynamic_library.h"
+#include "hopper/jit/dynamic_library.h"
 
 namespace coda::measure {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "hopper/driver_api.h"
+#include "hopper/launch/driver_api.h"
 
 namespace coda::measure {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "coda/error.h"
-#include "hopper/device_memory.h"
-#include "hopper/dynamic_library.h"
+#include "hopper/jit/dynamic_library.h"
+#include "hopper/launch/device_memory.h"
 
 namespace coda::measure {
 namespace {

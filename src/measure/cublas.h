@@ -8,7 +8,7 @@
 
 #include "coda/tensor.h"
 #include "device/config.cuh"
-#include "hopper/driver_api.h"
+#include "hopper/launch/driver_api.h"
 
 namespace coda::measure {
 

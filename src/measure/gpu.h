@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 #include "measure/gpu_timer.h"
 #include "measure/power_meter.h"
 #include "measure/sm_clock.h"

@@ -15,7 +15,7 @@
 #include <map>
 #include <vector>
 
-#include "hopper/driver_api.h"
+#include "hopper/launch/driver_api.h"
 #include "measure/candidate.h"
 #include "measure/power_meter.h"
 #include "measure/sm_clock.h"

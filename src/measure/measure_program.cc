@@ -6,7 +6,8 @@
 #include <list>
 
 #include "coda/error.h"
-#include "hopper/parallel_for.h"
+#include "hopper/jit/parallel_for.h"
+#include "hopper/lower.h"
 #include "measure/program_run.h"
 
 namespace coda::measure {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coda/plan.h"
-#include "hopper/choose_config.h"
+#include "hopper/configure/choose_config.h"
 #include "measure/gpu.h"
 #include "measure/products.h"
 

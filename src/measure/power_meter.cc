@@ -2,7 +2,7 @@
 #include "measure/power_meter.h"
 
 #include "coda/error.h"
-#include "hopper/dynamic_library.h"
+#include "hopper/jit/dynamic_library.h"
 
 namespace coda::measure {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hopper/lower.h"
 #include "measure/random_fill.h"
 
 namespace coda::measure {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "hopper/choose_config.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/configure/choose_config.h"
+#include "hopper/launch/launched_kernel.h"
 #include "measure/cublas.h"
 #include "measure/products.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "coda/tensor.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::measure {
 

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "hopper/device_memory.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/device_memory.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::measure {
 

@@ -11,8 +11,9 @@
 #include <tuple>
 
 #include "coda/error.h"
+#include "hopper/jit/parallel_for.h"
+#include "hopper/lower.h"
 #include "hopper/lower_parts.h"
-#include "hopper/parallel_for.h"
 #include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
 #include "plan/step_tensors.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "hopper/gemm_program.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/codegen/gemm_program.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::measure {
 

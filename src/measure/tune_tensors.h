@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/launched_kernel.h"
 
 namespace coda::measure {
 

@@ -11,8 +11,9 @@
 #include <string>
 
 #include "hopper/clean_kernels.h"
-#include "hopper/kernel_launch.h"
-#include "hopper/kernel_names.h"
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/codegen/kernel_names.h"
+#include "hopper/lower.h"
 
 namespace coda::hopper {
 namespace {

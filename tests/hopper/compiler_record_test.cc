@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A record of the compiler leads to kernels without the compiler, as long as the file it names is
 // unchanged and the environment the same.
-#include "hopper/compiler_record.h"
+#include "hopper/jit/compiler_record.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 
-#include "hopper/kernel_builder.h"
+#include "hopper/jit/kernel_builder.h"
 #include "io/temp_folder.h"
 
 namespace coda::hopper {

@@ -2,7 +2,7 @@
 // What is compiled once is found again, by this and other processes; what is damaged is made anew;
 // a folder that cannot be used costs a notice, never the kernel; the entries used longest ago go
 // first.
-#include "hopper/cubin_cache.h"
+#include "hopper/jit/cubin_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 #include "base/atomic_file.h"
 #include "base/sha256.h"
-#include "hopper/kernel_builder.h"
+#include "hopper/jit/kernel_builder.h"
 #include "hopper/nvrtc.h"
 #include "io/failing_disk.h"
 #include "io/temp_folder.h"

@@ -2,7 +2,7 @@
 // A library is found where its variable says, and otherwise by the loader, in drivers' folders,
 // toolkits and Python environments, in this order; a failure says what was looked for where, and
 // what to do.
-#include "hopper/dynamic_library.h"
+#include "hopper/jit/dynamic_library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

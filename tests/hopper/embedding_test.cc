@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hopper/host_run.h"
-#include "hopper/operation_launches.h"
+#include "hopper/launch/operation_launches.h"
 
 namespace coda::hopper {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "hopper/driver_api.h"
+#include "hopper/launch/driver_api.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of the sums of programs with products: which are put in another order or factored,
 // which are left as they are, and that the values are the same in float64.
-#include "hopper/fewer_operations.h"
+#include "hopper/codegen/fewer_operations.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emitted kernels of programs over vectors: on the CPU they compute what their programs mean, in
 // one launch or two, for all plans and for random programs.
-#include "hopper/finalizer_emitter.h"
+#include "hopper/codegen/finalizer_emitter.h"
 
 #include <gtest/gtest.h>
 

@@ -12,11 +12,12 @@
 #include <set>
 
 #include "coda/error.h"
-#include "hopper/choose_config.h"
 #include "hopper/clean_kernels.h"
+#include "hopper/codegen/kernel_names.h"
+#include "hopper/configure/choose_config.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/golden_text.h"
-#include "hopper/kernel_names.h"
+#include "hopper/lower.h"
 
 namespace coda::hopper {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/kernel_launch.h"
+#include "hopper/codegen/kernel_launch.h"
 #include "plan/blocks.h"
 #include "plan/search.h"
 #include "program/random_program.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/kernel_launch.h"
+#include "hopper/codegen/kernel_launch.h"
 
 namespace coda::hopper {
 

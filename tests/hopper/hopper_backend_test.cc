@@ -16,8 +16,8 @@
 #include "coda/program_builder.h"
 #include "coda/session.h"
 #include "device/arguments.cuh"
-#include "hopper/driver_api.h"
 #include "hopper/fake_cuda.h"
+#include "hopper/launch/driver_api.h"
 #include "hopper/nvrtc.h"
 #include "io/temp_folder.h"
 

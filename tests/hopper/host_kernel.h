@@ -24,9 +24,9 @@
 #include <string>
 #include <vector>
 
+#include "hopper/codegen/kernel_launch.h"
 #include "hopper/host_device/host_map.h"
 #include "hopper/host_device/host_threads.h"
-#include "hopper/kernel_launch.h"
 
 namespace coda::hopper {
 

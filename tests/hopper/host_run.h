@@ -12,6 +12,7 @@
 
 #include "cpu/program_run.h"
 #include "hopper/host_kernel.h"
+#include "hopper/legalise/lower_options.h"
 #include "program/evaluate.h"
 #include "program/vocabulary.h"
 

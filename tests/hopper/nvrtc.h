@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "coda/error.h"
-#include "hopper/nvrtc_compiler.h"
+#include "hopper/jit/nvrtc_compiler.h"
 
 namespace coda::hopper {
 

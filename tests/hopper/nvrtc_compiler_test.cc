@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedded device code compiles file by file with NVRTC, and what the assembler says against a
 // kernel is seen.
-#include "hopper/nvrtc_compiler.h"
+#include "hopper/jit/nvrtc_compiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "hopper/device_texts.h"
+#include "hopper/jit/device_texts.h"
 #include "hopper/nvrtc.h"
 
 namespace coda::hopper {

@@ -13,7 +13,7 @@
 #include "base/relative_error.h"
 #include "hopper/clean_kernels.h"
 #include "hopper/host_run.h"
-#include "hopper/operation_launches.h"
+#include "hopper/launch/operation_launches.h"
 #include "operations/causal_convolution.h"
 #include "runtime/operation_call.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_for: every job is done once, and of several failures the first in the jobs' order is
 // thrown, whichever thread was faster, so that a user sees the same message in every run.
-#include "hopper/parallel_for.h"
+#include "hopper/jit/parallel_for.h"
 
 #include <gtest/gtest.h>
 

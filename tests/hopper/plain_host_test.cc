@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hopper/host_run.h"
+#include "hopper/lower.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {

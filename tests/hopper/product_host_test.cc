@@ -9,9 +9,10 @@
 #include <fstream>
 
 #include "base/seeds.h"
-#include "hopper/choose_config.h"
+#include "hopper/configure/choose_config.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/host_run.h"
+#include "hopper/lower.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {

@@ -8,9 +8,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "hopper/gemm_program.h"
-#include "hopper/separate_spaces.h"
-#include "hopper/space_analysis.h"
+#include "hopper/codegen/gemm_program.h"
+#include "hopper/legalise/separate_spaces.h"
+#include "hopper/legalise/space_analysis.h"
+#include "hopper/lower.h"
 
 namespace coda::hopper {
 namespace {

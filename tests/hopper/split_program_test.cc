@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that no kernel holds are split: their parts, evaluated one after another in float64, are
 // the program, and each part becomes kernels.
-#include "hopper/split_program.h"
+#include "hopper/legalise/split_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,10 +12,11 @@
 
 #include "base/seeds.h"
 #include "coda/error.h"
-#include "hopper/choose_config.h"
 #include "hopper/clean_kernels.h"
+#include "hopper/configure/choose_config.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/head_norm_block.h"
+#include "hopper/lower.h"
 #include "hopper/lower_parts.h"
 #include "program/evaluate.h"
 #include "program/random_program.h"

@@ -2,7 +2,7 @@
 // Emitted kernels of tile spaces without a product: on the CPU they compute what their programs
 // mean, with vectors and element by element, for all plans and for random programs; NVRTC makes of
 // them kernels without a defect.
-#include "hopper/tile_emitter.h"
+#include "hopper/codegen/tile_emitter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of measured configurations: that text is read as it was written, what cannot be read is left
 // out, the nearest row is found, and which of several sources decides.
-#include "hopper/tuned_rows.h"
+#include "hopper/configure/tuned_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "hopper/gemm_program.h"
+#include "hopper/codegen/gemm_program.h"
+#include "hopper/configure/tuned_table.h"
 #include "hopper/tuned_file.h"
-#include "hopper/tuned_table.h"
 
 namespace coda::hopper {
 namespace {

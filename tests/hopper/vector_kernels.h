@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "hopper/clean_kernels.h"
+#include "hopper/codegen/kernel_launch.h"
 #include "hopper/golden_text.h"
-#include "hopper/kernel_launch.h"
+#include "hopper/legalise/lower_options.h"
 #include "hopper/vector_programs.h"
 
 namespace coda::hopper {

@@ -8,8 +8,8 @@
 
 #include <optional>
 
-#include "hopper/context.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/launch/context.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 #include "measure/captured_graph.h"

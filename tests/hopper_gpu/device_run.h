@@ -10,9 +10,10 @@
 
 #include "coda/error.h"
 #include "cpu/program_run.h"
-#include "hopper/device_memory.h"
-#include "hopper/launched_kernel.h"
-#include "hopper/parallel_for.h"
+#include "hopper/jit/parallel_for.h"
+#include "hopper/launch/device_memory.h"
+#include "hopper/launch/launched_kernel.h"
+#include "hopper/lower.h"
 
 namespace coda::testing {
 

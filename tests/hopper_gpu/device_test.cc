@@ -2,8 +2,8 @@
 // Says what the tests ran on, for the report of the run. Needs a GPU; skipped elsewhere.
 #include <iostream>
 
-#include "hopper/driver_api.h"
-#include "hopper/nvrtc_compiler.h"
+#include "hopper/jit/nvrtc_compiler.h"
+#include "hopper/launch/driver_api.h"
 #include "hopper_gpu/on_gpu.h"
 
 namespace coda::testing {

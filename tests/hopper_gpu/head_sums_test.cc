@@ -5,7 +5,8 @@
 #include <string>
 #include <tuple>
 
-#include "hopper/choose_config.h"
+#include "hopper/configure/choose_config.h"
+#include "hopper/lower.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/program_check.h"
 

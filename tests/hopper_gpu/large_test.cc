@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kJudges = R"cuda(
 #include "device/arguments.cuh"
+#include "hopper/lower.h"
 using namespace coda::device;
 
 __device__ float widen(u16 bits) { return __uint_as_float(static_cast<u32>(bits) << 16); }

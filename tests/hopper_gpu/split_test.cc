@@ -7,9 +7,10 @@
 #include <set>
 #include <tuple>
 
-#include "hopper/choose_config.h"
+#include "hopper/configure/choose_config.h"
 #include "hopper/head_norm_block.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/lower.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 #include "hopper_gpu/program_check.h"

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "coda/error.h"
+#include "hopper/lower.h"
 #include "hopper/lower_parts.h"
 
 namespace coda::measure {

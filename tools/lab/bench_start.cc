@@ -15,6 +15,7 @@
 #include "bench/llama_block/block_graph.h"
 #include "coda/error.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/lower.h"
 #include "measure/plan_run.h"
 
 namespace coda::tools {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "hopper/gemm_program.h"
+#include "hopper/codegen/gemm_program.h"
 #include "hopper/lower_parts.h"
 #include "hopper/tuned_file.h"
 #include "sized_programs.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "hopper/tuned_rows.h"
+#include "hopper/configure/tuned_rows.h"
 
 namespace coda::tools {
 

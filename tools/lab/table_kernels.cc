@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "coda/error.h"
-#include "hopper/gemm_program.h"
-#include "hopper/kernel_builder.h"
-#include "hopper/kernel_names.h"
-#include "hopper/parallel_for.h"
+#include "hopper/codegen/gemm_program.h"
+#include "hopper/codegen/kernel_names.h"
+#include "hopper/jit/kernel_builder.h"
+#include "hopper/jit/parallel_for.h"
 #include "measure/tune.h"
 #include "table_cases.h"
 

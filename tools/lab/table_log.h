@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "hopper/tuned_rows.h"
+#include "hopper/configure/tuned_rows.h"
 
 namespace coda::tools {
 

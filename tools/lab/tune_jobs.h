@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "hopper/context.h"
-#include "hopper/launched_kernel.h"
+#include "hopper/launch/context.h"
+#include "hopper/launch/launched_kernel.h"
 #include "measure/tune.h"
 #include "sized_programs.h"
 

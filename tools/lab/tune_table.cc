@@ -7,7 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "coda/error.h"
-#include "hopper/tuned_table.h"
+#include "hopper/configure/tuned_table.h"
 #include "sustained_kernel.h"
 #include "table_cases.h"
 #include "table_log.h"

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of device functions and operators; their definitions are in device/math.cuh (floats)
+// and device/elements.cuh (several columns).
+#include "hopper/codegen/expressions.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "coda/error.h"
+
+namespace coda::hopper {
+namespace {
+
+struct Row {
+  Elementwise op;
+  std::string_view name;
+  bool is_operator;
+};
+
+using E = Elementwise;
+
+// In the order of the enumeration.
+constexpr std::array<Row, kElementwiseCount> kTable = {{
+    {E::add, "+", true},
+    {E::mul, "*", true},
+    {E::max, "maximum", false},
+    {E::min, "minimum", false},
+    {E::equal, "equal", false},
+    {E::less, "less", false},
+    {E::select, "select", false},
+    {E::exp, "exponential", false},
+    {E::log, "logarithm", false},
+    {E::rsqrt, "reciprocal_root", false},
+    {E::sqrt, "square_root", false},
+    {E::recip, "reciprocal", false},
+    {E::sigmoid, "sigmoid", false},
+    {E::tanh, "hyperbolic_tangent", false},
+    {E::erf, "error_function", false},
+    {E::sub, "-", true},
+    {E::div, "/", true},
+    {E::neg, "negative", false},
+    {E::silu, "silu", false},
+    {E::gelu, "gelu", false},
+    {E::gelu_tanh, "gelu_tanh", false},
+}};
+
+constexpr bool is_in_order() {
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    if (kTable[i].op != static_cast<E>(i)) return false;
+  }
+  return true;
+}
+static_assert(is_in_order());
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+}  // namespace
+
+std::string expression(Elementwise op, const std::vector<std::string>& operands) {
+  const Row& row = kTable[static_cast<size_t>(op)];
+  invariant(static_cast<int>(operands.size()) == info(op).arity,
+            "an operation with a wrong number of operands");
+  if (row.is_operator) return operands[0] + " " + std::string(row.name) + " " + operands[1];
+  std::string text = std::string(row.name) + "(";
+  for (size_t i = 0; i < operands.size(); ++i) text += (i == 0 ? "" : ", ") + operands[i];
+  return text + ")";
+}
+
+std::string expression(const Step& step, const std::vector<std::string>& operands) {
+  if (step.kind == StepKind::elementwise) return expression(step.op, operands);
+  invariant(step.kind == StepKind::as_stored, "a step that is no expression");
+  return "as_stored<" + std::string(stored_text(step.dtype)) + ">(" + operands[0] + ")";
+}
+
+std::string number_text(double number) {
+  const float nearest = static_cast<float>(number);
+  if (std::isinf(nearest)) return nearest < 0 ? "-kInfinity" : "kInfinity";
+  std::array<char, 32> buffer;
+  const auto [stop, problem] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), nearest);
+  std::string text(buffer.data(), stop);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text + "f";
+}
+
+std::string identifier(std::string_view name) {
+  static const std::set<std::string, std::less<>> kTaken = {
+      // Words of the language.
+      "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class",
+      "concept", "const", "constexpr", "continue", "decltype", "default", "delete", "do", "double",
+      "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto",
+      "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr",
+      "operator", "or", "private", "protected", "public", "register", "requires", "return", "short",
+      "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
+      "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile",
+      "while", "xor",
+      // Functions and types of the device files that values must not hide.
+      "maximum", "minimum", "equal", "less", "select", "exponential", "logarithm", "sigmoid",
+      "reciprocal", "reciprocal_root", "square_root", "hyperbolic_tangent", "error_function",
+      "negative", "silu", "gelu", "gelu_tanh", "u8", "u16", "u32", "u64", "bf16", "f16"};
+  std::string text;
+  for (char c : name) text += is_letter_or_digit(c) ? c : '_';
+  // Two underscores in a row, and one before a capital at the front, belong to the compiler.
+  std::string result;
+  for (char c : text) {
+    if (c != '_' || result.empty() || result.back() != '_') result += c;
+  }
+  const bool needs_prefix = result.empty() || result.front() == '_' ||
+                            (result.front() >= '0' && result.front() <= '9') ||
+                            kTaken.contains(result);
+  return needs_prefix ? "v_" + result.substr(result.empty() || result.front() != '_' ? 0 : 1)
+                      : result;
+}
+
+std::string_view reduction_text(PartialKind kind) {
+  switch (kind) {
+    case PartialKind::sum: return "Reduction::sum";
+    case PartialKind::max: return "Reduction::max";
+    case PartialKind::log_sum_exp: return "Reduction::log_sum_exp";
+    case PartialKind::centred: return "Reduction::centred";
+  }
+  throw InternalError("unknown kind of partial");
+}
+
+std::string_view stored_text(DType type) {
+  switch (type) {
+    case DType::f32: return "Stored::f32";
+    case DType::bf16: return "Stored::bf16";
+    case DType::f16: return "Stored::f16";
+    case DType::f64: return "Stored::f64";
+    case DType::i32: return "Stored::i32";
+  }
+  throw InternalError("unknown storage type");
+}
+
+}  // namespace coda::hopper

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/codegen/gemm_program.h"
+
+#include "coda/error.h"
+#include "hopper/codegen/fewer_operations.h"
+#include "hopper/codegen/gemm_emitter.h"
+#include "hopper/codegen/kernel_names.h"
+#include "hopper/configure/gemm_kernels.h"
+#include "hopper/legalise/separate_spaces.h"
+
+namespace coda::hopper {
+
+GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options)
+    : program_(with_separate_products(given)),
+      renamed_(with_fewer_operations(with_kernel_names(program_))),
+      values_(sizes),
+      options_(options),
+      map_(program::map_tiles(program_)),
+      emitted_map_(program::map_tiles(renamed_)),
+      as_given_(program_, values_, options_),
+      as_emitted_(renamed_, values_, options_),
+      kernels_(gemm_kernels(as_given_, map_)),
+      emitted_kernels_(gemm_kernels(as_emitted_, emitted_map_)) {
+  invariant(kernels_.size() == emitted_kernels_.size(), "kernels that fewer operations change");
+}
+
+bool GemmProgram::takes_choice() const {
+  return options_.choice && !kernels_.empty() &&
+         is_legal(as_given_, kernels_.front(), *options_.choice);
+}
+
+std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
+  return rank_choices(as_given_, map_, kernels_[kernel]);
+}
+
+ChosenConfig GemmProgram::chosen(size_t kernel) const {
+  return choose_config(as_given_, map_, kernels_[kernel]);
+}
+
+KernelClass GemmProgram::class_of(size_t kernel) const {
+  return hopper::class_of(as_given_, map_, kernels_[kernel]);
+}
+
+std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
+  return hopper::work_of(as_given_, map_, kernels_[kernel]);
+}
+
+KernelLaunch GemmProgram::emit(size_t kernel, const GemmChoice& choice) const {
+  return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice);
+}
+
+}  // namespace coda::hopper

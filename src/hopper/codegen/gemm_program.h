@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's kernels with products, ready to be made with any configuration: what lower() emits,
+// `coda tune` measures and `coda emit --choices` lists.
+#pragma once
+
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/configure/chosen_config.h"
+
+namespace coda::hopper {
+
+class GemmProgram {
+ public:
+  // Throws Error, naming the program, where no kernel can be made.
+  GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options);
+  GemmProgram(const GemmProgram&) = delete;
+  GemmProgram& operator=(const GemmProgram&) = delete;
+
+  // Kernels with products; 0 for programs that have none.
+  size_t kernels() const { return kernels_.size(); }
+  // The program as kernels have it: with_kernel_names and with_fewer_operations of one whose
+  // products are separate.
+  const Program& program() const { return renamed_; }
+
+  // Whether the first is made as the options' choice says. Where a kernel cannot be, the choice is
+  // replaced there.
+  bool takes_choice() const;
+
+  std::vector<RankedChoice> ranked(size_t kernel) const;
+  ChosenConfig chosen(size_t kernel) const;
+  KernelClass class_of(size_t kernel) const;
+  std::vector<SpaceWork> work_of(size_t kernel) const;
+  // `choice` is one of ranked().
+  KernelLaunch emit(size_t kernel, const GemmChoice& choice) const;
+
+ private:
+  // What is refused is named as the caller named it, and configurations are chosen for what the
+  // caller wrote; text has names that layers share, and no more operations than it needs.
+  Program program_;
+  Program renamed_;
+  DimValues values_;
+  LowerOptions options_;
+  program::TileMap map_;  // of program_
+  program::TileMap emitted_map_;
+  ProgramSizes as_given_;
+  ProgramSizes as_emitted_;
+  std::vector<KernelSpaces> kernels_;
+  std::vector<KernelSpaces> emitted_kernels_;
+};
+
+}  // namespace coda::hopper

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// A value is made as soon as its sums are: `lines_[n]` when n walks are over.
+#include "hopper/codegen/group_text.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+#include "hopper/codegen/expressions.h"
+#include "program/vocabulary.h"
+
+namespace coda::hopper {
+
+GroupText::GroupText(const ProgramSizes& sizes, const program::TileMap& map,
+                     const SpaceAnalysis& analysis, SpacePlaces& places, ValueNames& names,
+                     RowValues& rows, LaunchArguments& arguments)
+    : sizes_(sizes),
+      map_(map),
+      analysis_(analysis),
+      places_(places),
+      names_(names),
+      rows_(rows),
+      arguments_(arguments),
+      lines_(analysis.groups.walks + 1, Body(4)) {
+  find_live();
+}
+
+void GroupText::find_live() {
+  const std::vector<int>& steps = map_.spaces[analysis_.space].steps;
+  for (auto i = steps.rbegin(); i != steps.rend(); ++i) {
+    if (program::is_effect(step(*i).kind)) live_.insert(*i);
+    if (live_.contains(*i)) live_.insert(step(*i).operands.begin(), step(*i).operands.end());
+  }
+}
+
+std::string GroupText::field(int i, int plane) {
+  i = analysis_.representative[i];
+  const bool is_split = analysis_.groups.layouts.at(i).planes() == 2;
+  return "groups." + names_.of_step(i) + (!is_split ? "" : plane == 0 ? "_first" : "_second");
+}
+
+std::vector<int> GroupText::sums_of(uint32_t walk) const {
+  std::vector<int> sums;
+  for (const auto& [i, walks] : analysis_.groups.known) {
+    if (step(i).kind == StepKind::reduce_group && walks == walk + 1 && live_.contains(i))
+      sums.push_back(i);
+  }
+  return sums;
+}
+
+// A value that lies in the space as such pairs do.
+int GroupText::step_with(const Dim& pairing) const {
+  for (int i : map_.spaces[analysis_.space].steps) {
+    if (map_.on_tile[i] && !map_.grouped[i] && map_.pairing[i] == pairing &&
+        step(i).kind != StepKind::select_column && !program::is_effect(step(i).kind))
+      return i;
+  }
+  throw InternalError("groups of columns that no value of their tile space has");
+}
+
+// Which group a base column's belongs to.
+std::string GroupText::column(int plane, const TileLayout& layout,
+                              const std::string& base_column) const {
+  return "(" + places_.natural(step_with(layout.pairing), plane, base_column) + ") / " +
+         std::to_string(layout.group);
+}
+
+std::string GroupText::place(int i, int plane, const std::string& row,
+                             const std::string& base_column) {
+  const Step& s = step(i);
+  std::string at = column(plane, analysis_.groups.layouts.at(i), base_column);
+  if (s.repeat != 1) at += " % " + std::to_string(sizes_.size(sizes_.tensor(s.tensor).shape.cols));
+  return "static_cast<u64>(" + row + ") * " + places_.stride(s.tensor) + " + " + at;
+}
+
+// As a line knows it that makes one value for each group: of the group's first `eight`.
+std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
+  const Step& s = step(i);
+  if (map_.on_tile[i]) return field(i, plane) + ".value[eight][pair]";
+  if (s.shape.cols.is(1)) return rows_.value(i);
+  const std::string own = column(plane, layout, "(at.column + 8 * eight)");
+  if (s.kind == StepKind::column_index) return "static_cast<float>(" + own + ")";
+  if (s.kind == StepKind::load_per_column) {
+    return "(at.column + 8 * eight < at.columns ? load_element<" +
+           std::string(stored_text(sizes_.tensor(s.tensor).dtype)) + ">(" +
+           arguments_.pointer(s.tensor) + ", " + own + ") : 0.0f)";
+  }
+  std::vector<std::string> operands;
+  for (int o : s.operands) operands.push_back(operand(o, plane, layout));
+  return "(" + vector_text(s, operands) + ")";
+}
+
+void GroupText::write_step(int i, int plane) {
+  const Step& s = step(i);
+  Body& lines = lines_[analysis_.groups.known.at(i)];
+  if (s.kind == StepKind::store_tile) {
+    lines.line(field(s.operands[0], plane) + ".store<" +
+               std::string(stored_text(sizes_.tensor(s.tensor).dtype)) + ">(" +
+               arguments_.pointer(s.tensor) + ", at, [&](u32 row, u32 column) { return " +
+               place(i, plane, "row", "column") + "; });");
+    return;
+  }
+  const TileLayout& layout = analysis_.groups.layouts.at(i);
+  const std::string name = field(i, plane);
+  const std::string span = std::to_string(analysis_.groups.span);
+  types_.emplace_back("GroupValues<" + std::to_string(layout.base_group()) + ", " + span + ">",
+                      name.substr(name.find('.') + 1));
+  if (s.kind == StepKind::reduce_group) {
+    lines.line(name + ".finish();");
+    return;
+  }
+  const std::string head = name + ".make([&](u32 eight, u32 pair) {";
+  if (s.kind != StepKind::load_tile) {
+    std::vector<std::string> operands;
+    for (int o : s.operands) operands.push_back(operand(o, plane, layout));
+    lines.line(head + " return " + vector_text(s, operands) + "; });");
+    return;
+  }
+  const std::string row =
+      s.row_index < 0 ? "row" : rows_.table_row(s.row_index, s.tensor, "[kBlock][pair]");
+  lines.line(head);
+  lines.line("  const u32 row = at.row + 8 * pair;");
+  lines.line("  const u32 column = at.column + 8 * eight;");
+  lines.line("  return row < at.rows && column < at.columns ? load_element<" +
+             std::string(stored_text(sizes_.tensor(s.tensor).dtype)) + ">(" +
+             arguments_.pointer(s.tensor) + ", " + place(i, plane, row, "column") + ") : 0.0f;");
+  lines.line("});");
+}
+
+void GroupText::write() {
+  for (int i : map_.spaces[analysis_.space].steps) {
+    if (!map_.on_tile[i] || !map_.grouped[i] || !live_.contains(i)) continue;
+    if (analysis_.representative[i] != i) continue;
+    for (int plane = 0; plane < analysis_.groups.layouts.at(i).planes(); ++plane)
+      write_step(i, plane);
+  }
+}
+
+std::string GroupText::fields_text() const {
+  std::string text = "\n  struct Groups {\n";
+  for (const auto& [type, name] : types_) text += "    " + type + " " + name + ";\n";
+  return text + "  };\n";
+}
+
+std::string GroupText::begin_text() const {
+  return function("void",
+                  "begin_groups(const Arguments& a, const Rows& rows, Groups& groups,\n"
+                  "                                    const Position& at)",
+                  lines_[0].text(), "  template <u32 kBlock>\n");
+}
+
+std::string GroupText::end_text() const {
+  std::string text;
+  for (size_t walk = 0; walk + 1 < lines_.size(); ++walk) {
+    text += "    if constexpr (kWalk == " + std::to_string(walk) + ") {\n" +
+            lines_[walk + 1].text() + "    }\n";
+  }
+  return function("void",
+                  "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
+                  "                                const Position& at)",
+                  text, "  template <u32 kWalk, u32 kBlock>\n");
+}
+
+std::string GroupText::next_text() const {
+  std::string text;
+  for (const auto& [type, name] : types_) text += "    groups." + name + ".next_sub_tile();\n";
+  return function("void", "next_sub_tile(Groups& groups)", text);
+}
+
+}  // namespace coda::hopper

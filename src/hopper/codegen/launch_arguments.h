@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collects what a kernel's text names of its argument - descriptors, addresses, numbers - while the
+// text is written, and gives each a readable name: `a.maps[map_x0]`, `a.pointers[at_w1]`,
+// `a.numbers[rows]`. The names are enumerators at the top of the text.
+// Invariant: the same thing has the same name, so text is the same for all sizes that give the same
+// program structure.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/legalise/program_sizes.h"
+
+namespace coda::hopper {
+
+// Makes names unique: a second "acc" becomes "acc_2".
+class UniqueNames {
+ public:
+  std::string make(std::string_view wanted);
+
+ private:
+  std::set<std::string, std::less<>> taken_;
+};
+
+class LaunchArguments {
+ public:
+  explicit LaunchArguments(const ProgramSizes& sizes) : sizes_(sizes) {}
+
+  // Each returns the expression to read it by. A descriptor's address; `role` tells apart boxes of
+  // one tensor.
+  std::string map(const TensorMapSpec& spec, const std::string& role);
+  std::string pointer(int tensor);
+  // Throws Error if the value does not fit into 32 bits.
+  std::string number(const std::string& name, int64_t value);
+
+  // Enumerators, and `using Arguments = ...`.
+  std::string text() const;
+  void fill(KernelLaunch& launch) const;
+
+ private:
+  struct Number {
+    std::string wanted;
+    std::string name;
+    uint32_t value;
+  };
+
+  const ProgramSizes& sizes_;
+  UniqueNames names_;
+  std::vector<TensorMapSpec> maps_;
+  std::vector<std::string> map_names_;
+  std::vector<int> pointers_;
+  std::vector<std::string> pointer_names_;
+  std::vector<Number> numbers_;
+};
+
+}  // namespace coda::hopper

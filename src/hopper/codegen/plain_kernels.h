@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of the spaces that neither tensor cores nor a warp's columns serve (plain_spaces.h).
+#pragma once
+
+#include "hopper/codegen/kernel_launch.h"
+#include "hopper/legalise/program_sizes.h"
+#include "program/tile_map.h"
+
+namespace coda::hopper {
+
+// A kernel for a space that is_plain(). `program` has names for kernels (kernel_names.h).
+KernelLaunch lower_plain(const Program& program, const TileSpace& space, const DimValues& sizes,
+                         const LowerOptions& options);
+
+}  // namespace coda::hopper

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile space's per-row values and scalars, as text of its CUDA struct: begin_tile loads and
+// computes them once a tile, for the rows that a thread has, and keeps in Rows what chunks read.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hopper/codegen/function_text.h"
+#include "hopper/codegen/space_places.h"
+#include "hopper/codegen/value_names.h"
+
+namespace coda::hopper {
+
+// Refers to what it is made of, which outlives it.
+class RowValues {
+ public:
+  RowValues(const ProgramSizes& sizes, const SpaceAnalysis& analysis, const SpaceOperands& operands,
+            SpacePlaces& places, ValueNames& names, LaunchArguments& arguments)
+      : sizes_(sizes),
+        analysis_(analysis),
+        operands_(operands),
+        places_(places),
+        names_(names),
+        arguments_(arguments) {}
+
+  // Step i's value, as a chunk's pair reads it.
+  std::string value(int i);
+  // An i32 vector as integers, the thread's two rows of each block: indices of columns.
+  std::string index(int tensor);
+  // The row of a table that an i32 vector names for the thread's row `which`: "[kBlock][0]".
+  std::string table_row(int index, int table, const std::string& which);
+
+  std::string fields() const { return fields_.text(); }  // of Rows
+  // The lines of begin_tile, for a space of so many rows.
+  std::string begin(int64_t rows) const;
+
+ private:
+  const Step& step(int i) const { return sizes_.step(i); }
+  // As begin_tile knows it.
+  std::string made(int i);
+  std::string place(int tensor);
+
+  const ProgramSizes& sizes_;
+  const SpaceAnalysis& analysis_;
+  const SpaceOperands& operands_;
+  SpacePlaces& places_;
+  ValueNames& names_;
+  LaunchArguments& arguments_;
+  std::set<int> made_;
+  std::set<int> kept_;
+  std::map<int, std::string> index_names_;  // tensor
+  std::map<Dim, std::string> table_rows_;
+  Body fields_{4};
+  Body scalar_lines_{4};
+  Body row_lines_{8};
+};
+
+// A vector's step over its operands' texts: of rows or of columns.
+std::string vector_text(const Step& step, const std::vector<std::string>& operands);
+
+}  // namespace coda::hopper

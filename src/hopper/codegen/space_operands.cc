@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each box that is copied has a descriptor among the kernel's arguments. A wide tensor whose
+// members lie one half after the other is described as two tensors, so that no box crosses from one
+// half into the other.
+#include "hopper/codegen/space_operands.h"
+
+#include <string>
+
+#include "device/tile_order.cuh"
+#include "hopper/codegen/function_text.h"
+
+namespace coda::hopper {
+namespace {
+
+using device::Major;
+
+// Rows of tiles that are walked together (lab/notebook/hopper.md).
+constexpr int64_t kBandRows = 2048;
+
+// `choose(k)` for k = 0, 1, ..., told apart by `variable`.
+template <class Choose>
+std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
+  std::string text;
+  for (size_t k = 0; k + 1 < count; ++k)
+    text += "    if (" + variable + " == " + std::to_string(static_cast<int64_t>(k)) + ") " +
+            choose(k) + "\n";
+  return text + "    " + choose(count - 1) + "\n";
+}
+
+}  // namespace
+
+SpaceOperands::SpaceOperands(const ProgramSizes& sizes, const program::TileMap& map,
+                             const SpaceAnalysis& analysis, const device::GemmConfig& config,
+                             const std::string& name, LaunchArguments& arguments)
+    : sizes_(sizes),
+      map_(map),
+      analysis_(analysis),
+      config_(config),
+      shape_(analysis.shape()),
+      name_(name),
+      arguments_(arguments) {}
+
+int64_t SpaceOperands::half(int i) const {
+  return map_.pairing[i] == Dim(0) ? 0 : sizes_.size(map_.pairing[i]) / 2;
+}
+bool SpaceOperands::is_concatenated(int i) const { return map_.pairing[i] == step(i).shape.cols; }
+std::string SpaceOperands::own(const std::string& what) const {
+  return what + "_" + name_.substr(std::string("Space").size());
+}
+int64_t SpaceOperands::base() const { return sizes_.size(tile_space().shape.cols); }
+
+std::string SpaceOperands::shape_text(bool keeps_tables) const {
+  std::string text =
+      "  static constexpr SpaceShape kShape{.parts = " + std::to_string(shape_.parts);
+  const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
+    if (value != standard) text += std::string(", .") + name + " = " + std::to_string(value);
+  };
+  field("natural_half", shape_.natural_half, 0);
+  field("segments", shape_.segments, 1);
+  text +=
+      ", .loads = " + std::to_string(shape_.loads) + ", .stores = " + std::to_string(shape_.stores);
+  field("wide_loads", shape_.wide_loads, 0);
+  field("wide_stores", shape_.wide_stores, 0);
+  field("column_partials", shape_.column_partials, 0);
+  if (keeps_tables) text += ", .keeps_tables = true";
+  field("group_span", shape_.group_span, 0);
+  field("group_walks", shape_.group_walks, 0);
+  field("group_loads", shape_.group_loads, 0);
+  return text + "};\n";
+}
+
+std::string SpaceOperands::extents() {
+  const int64_t rows = sizes_.size(tile_space().shape.rows);
+  const std::string rows_text = arguments_.number(own("rows"), rows);
+  const std::string columns_text = arguments_.number(own("columns"), base());
+  const device::TileOrder order = device::tile_order(
+      config_, shape_, static_cast<uint32_t>(rows), static_cast<uint32_t>(base()),
+      static_cast<uint32_t>(kBandRows / (config_.tile_m * config_.cluster_m)));
+  const std::string order_text =
+      "{.rows = " + arguments_.number(own("tile_rows"), order.rows) +
+      ", .columns = " + arguments_.number(own("tile_columns"), order.columns) +
+      ", .band = " + arguments_.number(own("band"), order.band) + "}";
+  return function("u32", "rows(const Arguments& a)", "    return " + rows_text + ";\n") +
+         function("u32", "columns(const Arguments& a)", "    return " + columns_text + ";\n") +
+         function("TileOrder", "order(const Arguments& a)", "    return " + order_text + ";\n");
+}
+
+std::string SpaceOperands::operands() {
+  const auto segments = static_cast<size_t>(analysis_.segments);
+  const Step& first = step(analysis_.parts.front().gemm);
+  const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments[s]) + ";"; };
+  const auto blocks = [&](size_t s) {
+    const GemmSegment& segment = first.segments[s];
+    const Shape& shape = tensor(segment.a).shape;
+    const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
+    return "return " +
+           arguments_.number(own("k_blocks") + "_" + std::to_string(static_cast<int64_t>(s)),
+                             (k + device::kBlockK - 1) / device::kBlockK) +
+           ";";
+  };
+  const size_t loaded_parts = shape_.loaded_parts();
+  const auto b_map = [&](size_t index) {
+    return "return &" + operand_b(index % loaded_parts, index / loaded_parts) + ";";
+  };
+  const std::string b_index = segments == 1 ? "part"
+                              : loaded_parts == 1
+                                  ? "segment"
+                                  : "segment * " + std::to_string(shape_.parts) + " + part";
+  const std::string a_text = chosen("segment", segments, a_map);
+  const std::string b_text = chosen(b_index, segments * loaded_parts, b_map);
+  const std::string k_text = chosen("segment", segments, blocks);
+  return function("const TensorMap*", "a(const Arguments& a, u32 segment)", a_text) +
+         function("const TensorMap*", "b(const Arguments& a, u32 segment, u32 part)", b_text) +
+         function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text);
+}
+
+std::string SpaceOperands::operand_a(const GemmSegment& segment) {
+  const device::OperandBox box = device::box_a(config_);
+  return operand(segment.a, 0, 0, sizes_.stored_rows(segment.a), sizes_.stored_columns(segment.a),
+                 config_.major_a(), box, "");
+}
+
+std::string SpaceOperands::operand_b(size_t part, size_t segment) {
+  const Part& p = analysis_.parts[part];
+  const GemmSegment& s = step(p.gemm).segments[segment];
+  const device::OperandBox box = device::box_b(config_, shape_);
+  int64_t rows = sizes_.stored_rows(s.b);
+  int64_t columns = sizes_.stored_columns(s.b);
+  int64_t row_offset = 0;
+  int64_t column_offset = 0;
+  std::string role;
+  if (p.member >= 0 && analysis_.natural_half == 0) {
+    int64_t& outer = s.transpose_b ? rows : columns;
+    outer /= 2;
+    (s.transpose_b ? row_offset : column_offset) = p.member * outer;
+    role = p.member == 0 ? "_first" : "_second";
+  }
+  return operand(s.b, row_offset, column_offset, rows, columns, config_.major_b(), box, role);
+}
+
+std::string SpaceOperands::operand(int t, int64_t row_offset, int64_t column_offset, int64_t rows,
+                                   int64_t columns, Major major, const device::OperandBox& box,
+                                   const std::string& role) {
+  const bool k_inner = major == Major::k;
+  return arguments_.map({.tensor = t,
+                         .row_offset = row_offset,
+                         .column_offset = column_offset,
+                         .rows = rows,
+                         .columns = columns,
+                         .box_rows = k_inner ? box.outer : box.k,
+                         .box_columns = k_inner ? box.k : box.outer},
+                        role);
+}
+
+std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& move, int plane) {
+  const int t = step(move.step).tensor;
+  TensorMapSpec spec{.tensor = t,
+                     .rows = sizes_.stored_rows(t),
+                     .columns = sizes_.stored_columns(t),
+                     .box_rows = device::kWgmmaM,
+                     .box_columns = device::sub_tile_width(config_, shape_)};
+  std::string role = "_tile";
+  std::string column = "column";
+  if (move.is_wide && is_concatenated(move.step) && !move.is_permuted) {
+    spec.columns /= 2;
+    spec.column_offset = plane * spec.columns;
+    role = plane == 0 ? "_first" : "_second";
+  } else if (move.is_wide) {
+    column = "plane_column(" + std::to_string(half(move.step)) + ", " + std::to_string(plane) +
+             ", column)";
+  }
+  return {"&" + arguments_.map(spec, role), column};
+}
+
+std::string SpaceOperands::planes() {
+  std::string loads;
+  for (const TileMove& move : analysis_.loads) {
+    if (move.movement != Movement::staged) continue;
+    for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+      const auto [map, column] = plane_box(move, plane);
+      loads += "    if (plane == " + std::to_string(move.plane + plane) +
+               ") tma_load_once(destination, " + map + ", " + column + ", row, barrier);\n";
+    }
+  }
+  std::string stores;
+  for (const TileMove& move : analysis_.stores) {
+    if (move.movement != Movement::staged) continue;
+    for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+      const auto [map, column] = plane_box(move, plane);
+      stores += "    if (plane == " + std::to_string(move.plane + plane) + ") tma_store_once(" +
+                map + ", " + column + ", row, source);\n";
+    }
+  }
+  return (loads.empty() ? ""
+                        : function("void",
+                                   "load(const Arguments& a, u32 plane, u32 destination, u32 row, "
+                                   "u32 column,\n                              u32 barrier)",
+                                   loads)) +
+         (stores.empty()
+              ? ""
+              : function("void",
+                         "store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source)",
+                         stores));
+}
+
+}  // namespace coda::hopper

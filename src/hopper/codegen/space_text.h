@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA struct of one tile space, as device/space.cuh asks for it: operands, planes, and the
+// epilogue as straight-line code over pairs of columns, one line a step, named after the program's
+// values.
+#pragma once
+
+#include <string>
+
+#include "hopper/codegen/launch_arguments.h"
+#include "hopper/legalise/space_analysis.h"
+
+namespace coda::hopper {
+
+// `name` of the struct, "Space0"; what it reads of the kernel's argument is added to `arguments`.
+std::string space_text(const ProgramSizes& sizes, const program::TileMap& map,
+                       const SpaceAnalysis& analysis, const device::GemmConfig& config,
+                       const std::string& name, LaunchArguments& arguments);
+
+}  // namespace coda::hopper

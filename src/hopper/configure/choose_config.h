@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tile, cluster, depth and schedule a kernel gets. Configurations are data: a list of legal
+// ones, which a tuner may time one by one, ranked by a model of lab/notebook/hopper.md's tables.
+// Invariant: every configuration gives the same bits.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/shared_layout.cuh"
+#include "hopper/configure/config_model.h"
+#include "hopper/legalise/space_analysis.h"
+
+namespace coda::hopper {
+
+using GemmChoice = device::GemmConfig;
+
+// The spaces of one kernel: they have one layout and one element type.
+struct KernelSpaces {
+  std::vector<SpaceAnalysis> spaces;
+};
+
+struct RankedChoice {
+  GemmChoice choice;
+  double cost = 0;          // by the model; only ratios matter
+  bool is_crowded = false;  // taken only where it was timed
+};
+
+// Best first by the model; empty if nothing fits.
+std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
+                                       const KernelSpaces& kernel);
+
+// Whether anything fits: rank_choices() would not be empty.
+bool has_choice(const ProgramSizes& sizes, const KernelSpaces& kernel);
+
+// What the model is told of the kernel, by space.
+std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
+                               const KernelSpaces& kernel);
+double model_cost(std::span<const SpaceWork> spaces, const GemmChoice& choice,
+                  uint32_t multiprocessors);
+
+// Whether the kernel can be made so: tile shape, shared memory, registers.
+bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice);
+
+// CTAs of the launch: persistent, and no more than give each the same number of tiles.
+uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
+                 const GemmChoice& choice);
+
+// "128x256 cooperative, cluster 2x1, 3 stages".
+std::string text(const GemmChoice& choice);
+
+// The same in short, "128x256c21s3", and back; nothing if it is none that kernels may have.
+std::string code(const GemmChoice& choice);
+std::optional<GemmChoice> parse_choice(const std::string& code_text);
+
+}  // namespace coda::hopper

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/configure/tuned_rows.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <optional>
+
+namespace coda::hopper {
+namespace {
+
+// Farther away than so many doublings, all extents together, a row says nothing.
+constexpr double kFarthest = 3.5;
+
+// Operations of an epilogue in steps, so that a renamed or rearranged program keeps its class.
+int step_of(double operations) {
+  constexpr double kSteps[] = {2, 6, 12, 20, 32, 48};
+  int step = 0;
+  for (double limit : kSteps) step += operations > limit ? 1 : 0;
+  return step;
+}
+
+char letter_of(PartialKind kind) {
+  switch (kind) {
+    case PartialKind::sum: return 's';
+    case PartialKind::max: return 'm';
+    case PartialKind::log_sum_exp: return 'e';
+    case PartialKind::centred: return 'c';
+  }
+  return '?';
+}
+
+std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const SpaceWork& work) {
+  std::string name = "p" + std::to_string(space.parts.size());
+  const auto add = [&](const char* what, int64_t count) {
+    if (count != 0) name += std::string(" ") + what + std::to_string(count);
+  };
+  add("h", space.natural_half);
+  add("k", space.segments == 1 ? 0 : space.segments);
+  add("l", work.shape.loads);
+  add("s", work.shape.stores);
+  const double staged = work.shape.loads + work.shape.stores;
+  add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
+  add("w", step_of(work.operations));
+  std::string partials;
+  for (int i : space.row_partials) partials += letter_of(sizes.step(i).partial);
+  if (!partials.empty()) name += " r" + partials;
+  add("c", static_cast<int64_t>(space.column_partials.size()));
+  add("t", static_cast<int64_t>(space.selections.size()));
+  return name;
+}
+
+std::optional<int64_t> parse_number(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value <= 0) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::optional<std::vector<SpaceExtents>> parse_extents(std::string_view text) {
+  std::vector<SpaceExtents> extents;
+  for (std::string_view one : split(text, '+')) {
+    const std::vector<std::string_view> numbers = split(one, 'x');
+    if (numbers.size() != 3) return std::nullopt;
+    const auto rows = parse_number(numbers[0]);
+    const auto columns = parse_number(numbers[1]);
+    const auto k = parse_number(numbers[2]);
+    if (!rows || !columns || !k) return std::nullopt;
+    extents.push_back({*rows, *columns, *k});
+  }
+  return extents;
+}
+
+std::vector<TimedChoice> parse_choices(std::string_view text) {
+  std::vector<std::string_view> words = split(text, ' ');
+  std::erase_if(words, [](std::string_view word) { return word.empty(); });
+  std::vector<TimedChoice> choices;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    double microseconds = 0;
+    const std::string_view time = words[i + 1];
+    const auto [end, error] = std::from_chars(time.data(), time.data() + time.size(), microseconds);
+    if (error != std::errc() || end != time.data() + time.size()) break;
+    const std::optional<GemmChoice> parsed = parse_choice(std::string(words[i]));
+    if (parsed && microseconds > 0) choices.push_back({*parsed, microseconds});
+  }
+  return choices;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+  return text;
+}
+
+double doublings(int64_t a, int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+}
+
+double distance(const std::vector<SpaceExtents>& a, const std::vector<SpaceExtents>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sum += doublings(a[i].rows, b[i].rows) + doublings(a[i].columns, b[i].columns) +
+           doublings(a[i].k, b[i].k);
+  }
+  return sum / static_cast<double>(a.size());
+}
+
+}  // namespace
+
+KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
+                     const KernelSpaces& kernel) {
+  static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
+  KernelClass result;
+  result.name = kLayouts[static_cast<int>(kernel.spaces.front().layout)];
+  const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
+  std::string last;
+  int repeated = 0;
+  // "3(p1 s1 w1)" for spaces in a row that are alike.
+  const auto flush = [&] {
+    if (repeated == 0) return;
+    result.name += repeated == 1 ? " " + last : " " + std::to_string(repeated) + "(" + last + ")";
+  };
+  for (size_t i = 0; i < kernel.spaces.size(); ++i) {
+    result.extents.push_back(work[i].extents);
+    const std::string name = name_of(sizes, kernel.spaces[i], work[i]);
+    if (repeated != 0 && name != last) {
+      flush();
+      result.name += " +";
+      repeated = 0;
+    }
+    last = name;
+    ++repeated;
+  }
+  flush();
+  return result;
+}
+
+std::string text(const std::vector<SpaceExtents>& extents) {
+  std::string result;
+  for (const SpaceExtents& one : extents) {
+    result += (result.empty() ? "" : "+") + std::to_string(one.rows) + "x" +
+              std::to_string(one.columns) + "x" + std::to_string(one.k);
+  }
+  return result;
+}
+
+TunedRows::TunedRows(std::string_view text) {
+  // What starts with a blank goes on with the line before.
+  std::string joined(text);
+  for (size_t at = joined.find("\n "); at != std::string::npos; at = joined.find("\n ", at))
+    joined[at] = ' ';
+  for (std::string_view line : split(joined, '\n')) {
+    line = trimmed(line);
+    if (line.empty() || line.front() == '#') continue;
+    const std::vector<std::string_view> fields = split(line, '|');
+    if (fields.size() != 3) continue;
+    auto extents = parse_extents(trimmed(fields[1]));
+    std::vector<TimedChoice> choices = parse_choices(fields[2]);
+    if (extents && !choices.empty())
+      set({std::string(trimmed(fields[0])), *std::move(extents)}, std::move(choices));
+  }
+}
+
+void TunedRows::set(const KernelClass& kernel, std::vector<TimedChoice> choices) {
+  std::stable_sort(choices.begin(), choices.end(), [](const TimedChoice& a, const TimedChoice& b) {
+    return a.microseconds < b.microseconds;
+  });
+  std::vector<TunedRow>& rows = rows_[kernel.name];
+  const auto same = std::find_if(
+      rows.begin(), rows.end(), [&](const TunedRow& row) { return row.extents == kernel.extents; });
+  if (same != rows.end()) {
+    same->choices = std::move(choices);
+  } else {
+    rows.push_back({kernel.extents, std::move(choices)});
+  }
+}
+
+void TunedRows::add(const TunedRows& others) {
+  for (const auto& [name, rows] : others.rows_)
+    for (const TunedRow& row : rows) set({name, row.extents}, row.choices);
+}
+
+const TunedRow* TunedRows::nearest(const KernelClass& kernel) const {
+  const auto rows = rows_.find(kernel.name);
+  if (rows == rows_.end()) return nullptr;
+  const TunedRow* best = nullptr;
+  double least = kFarthest;
+  for (const TunedRow& row : rows->second) {
+    if (row.extents.size() != kernel.extents.size()) continue;
+    const double away = distance(row.extents, kernel.extents);
+    if (away < least) {
+      least = away;
+      best = &row;
+    }
+  }
+  return best;
+}
+
+size_t TunedRows::size() const {
+  size_t count = 0;
+  for (const auto& [name, rows] : rows_) count += rows.size();
+  return count;
+}
+
+std::string TunedRows::text() const {
+  std::string result;
+  for (const auto& [name, rows] : rows_) {
+    for (const TunedRow& row : rows) {
+      result += name + " | " + hopper::text(row.extents) + " |";
+      for (const TimedChoice& choice : row.choices) {
+        char time[32];
+        std::snprintf(time, sizeof time, " %.2f", choice.microseconds);
+        result += " " + code(choice.choice) + time;
+      }
+      result += "\n";
+    }
+  }
+  return result;
+}
+
+}  // namespace coda::hopper

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the caller decides of a program's kernels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "device/config.cuh"
+
+namespace coda::hopper {
+
+class TunedRows;  // configure/tuned_rows.h
+
+struct LowerOptions {
+  // Elements between the starts of two rows of each tensor; empty: dense.
+  std::vector<int64_t> row_strides;
+  uint32_t multiprocessors = 132;
+  // Tile, cluster, stages and schedule of the products, one of legal_choices() (lower.h);
+  // the program says its layout and element type. Empty: as chosen_config.h says.
+  std::optional<device::GemmConfig> choice;
+  std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
+  bool uses_table = true;                  // the table that is shipped
+};
+
+}  // namespace coda::hopper

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products become parts, tensors get their movement, staged tensors their planes.
+#include "hopper/legalise/space_analysis.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "coda/error.h"
+
+namespace coda::hopper {
+namespace {
+
+constexpr int64_t kBoxColumns = device::kSubTileColumns;
+constexpr int64_t kTmaElements = 8;  // 16-bit elements in the 16 bytes that TMA addresses
+
+class Analyser {
+ public:
+  Analyser(const ProgramSizes& sizes, const program::TileMap& map, int space,
+           const SpaceLimits& limits)
+      : sizes_(sizes), map_(map), tile_space_(map.spaces[space]), limits_(limits) {
+    result_.space = space;
+  }
+
+  SpaceAnalysis run() {
+    result_.ragged_columns = sizes_.size(tile_space_.shape.cols) % kPartialSpan != 0;
+    find_representatives();
+    find_parts();
+    find_groups();
+    find_effects();
+    find_loads();
+    count_vectors();
+    find_error_functions();
+    assign_planes();
+    count_direct_loads();
+    return std::move(result_);
+  }
+
+ private:
+  const Step& step(int i) const { return sizes_.step(i); }
+  const std::string& name(int tensor) const { return sizes_.tensor(tensor).name; }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(sizes_.description() + ": " + why);
+  }
+  int64_t half(int i) const {
+    return map_.pairing[i] == Dim(0) ? 0 : sizes_.size(map_.pairing[i]) / 2;
+  }
+  bool is_concatenated(int i) const { return map_.pairing[i] == step(i).shape.cols; }
+
+  // The same load or product twice is made once.
+  void find_representatives() {
+    result_.representative.resize(sizes_.program().steps.size());
+    for (size_t i = 0; i < result_.representative.size(); ++i)
+      result_.representative[i] = static_cast<int>(i);
+    for (int i : tile_space_.steps) {
+      if (!step(i).operands.empty()) continue;
+      for (int j : tile_space_.steps) {
+        if (j >= i) break;
+        if (step(i) == step(j) && map_.pairing[i] == map_.pairing[j]) {
+          result_.representative[i] = j;
+          break;
+        }
+      }
+    }
+  }
+  bool is_first(int i) const { return result_.representative[i] == i; }
+
+  void find_parts() {
+    for (int i : tile_space_.steps) {
+      if (step(i).kind == StepKind::gemm && is_first(i)) add_gemm(i);
+    }
+    const int parts = static_cast<int>(result_.parts.size());
+    if (parts > 4) {
+      refuse("its products have " + std::to_string(parts) +
+             " accumulators for each column of one tile, and a tile has registers for 4; make "
+             "several programs");
+    }
+    const Part& first = result_.parts.front();
+    const int64_t h = half(first.gemm);
+    if (first.member < 0 || is_concatenated(first.gemm)) return;
+    // A tile of 64 or 128 base columns must hold whole pairs of halves.
+    const bool is_natural = parts == 2 && h % device::kChunkColumns == 0 && 128 % h == 0;
+    if (!is_natural) {
+      refuse("product " + product_text(first.gemm) + " has members of pairs " + std::to_string(h) +
+             " columns apart" + (parts == 2 ? "" : " and shares its tile with another product") +
+             "; on a GPU pairs within a product are concatenated, or 16, 32, 64 or 128 columns "
+             "apart in a product alone in its tile: store it and rotate it in another program");
+    }
+    result_.natural_half = static_cast<uint32_t>(h);
+  }
+
+  // Groups are summed where a tile can hold them whole.
+  void find_groups() {
+    SpaceAnalysis::Groups& groups = result_.groups;
+    const auto is_of_groups = [&](int i) {
+      return map_.grouped[i] || step(i).kind == StepKind::repeat_group;
+    };
+    const std::vector<int>& steps = tile_space_.steps;
+    if (std::none_of(steps.begin(), steps.end(), is_of_groups)) return;
+    std::map<int, TileLayout> layouts =
+        tile_layouts(sizes_.program(), map_, tile_space_, sizes_.values());
+    groups.span = kPartialSpan;
+    for (int i : steps) {
+      if (!map_.on_tile[i] || !map_.grouped[i]) continue;
+      const TileLayout& layout = layouts.at(i);
+      const int64_t base = layout.base_group();
+      groups.layouts.emplace(i, layout);
+      groups.span = static_cast<uint32_t>(std::lcm(int64_t{groups.span}, base));
+      const bool is_of_quad = base % 8 == 0 || base == 2 || base == 4;
+      const auto most = static_cast<uint32_t>(256 / result_.parts.size());
+      if (!is_of_quad || groups.span > most) {
+        refuse("no tile holds groups of " + std::to_string(layout.group) +
+               " columns whole; store the product and reduce its groups in a program without one");
+      }
+    }
+    constexpr uint32_t kWalk = 4;
+    groups.registers = kWalk;
+    for (int i : steps) {
+      if (step(i).kind != StepKind::repeat_group || !is_first(i)) continue;
+      const TileLayout& layout = groups.layouts.at(step(i).operands[0]);
+      groups.registers += 2 * static_cast<uint32_t>(layout.planes()) * groups.span /
+                          static_cast<uint32_t>(std::max<int64_t>(8, layout.base_group()));
+    }
+    find_walks();
+  }
+
+  // A group's value is known once those are that it is made of; a sum one walk after them.
+  void find_walks() {
+    SpaceAnalysis::Groups& groups = result_.groups;
+    std::map<int, uint32_t> after;  // walks
+    std::set<int> read;             // by walks
+    for (int i : tile_space_.steps) {
+      uint32_t walks = 0;
+      for (int operand : step(i).operands)
+        walks = std::max(walks, map_.on_tile[operand] ? after.at(operand) : 0);
+      if (step(i).kind == StepKind::reduce_group) {
+        groups.walks = std::max(groups.walks, ++walks);
+        read.insert(step(i).operands[0]);
+      }
+      if (map_.on_tile[i]) after[i] = walks;
+      if (map_.on_tile[i] && map_.grouped[i]) groups.known[i] = walks;
+    }
+    for (auto i = tile_space_.steps.rbegin(); i != tile_space_.steps.rend(); ++i) {
+      if (!read.contains(*i)) continue;
+      if (step(*i).kind == StepKind::load_tile && !map_.grouped[*i])
+        groups.loads.push_back(result_.representative[*i]);
+      // What repeated groups are made of is known before the walk, or read by another.
+      if (map_.grouped[*i] && step(*i).kind != StepKind::reduce_group) continue;
+      read.insert(step(*i).operands.begin(), step(*i).operands.end());
+    }
+  }
+  bool is_read_by_walk(int load) const {
+    const std::vector<int>& loads = result_.groups.loads;
+    return std::find(loads.begin(), loads.end(), result_.representative[load]) != loads.end();
+  }
+
+  std::string product_text(int gemm) const {
+    std::string text;
+    for (const GemmSegment& s : step(gemm).segments)
+      text += (text.empty() ? "'" : " + '") + name(s.a) + "' x '" + name(s.b) + "'";
+    return text;
+  }
+
+  void add_gemm(int i) {
+    const std::vector<GemmSegment>& segments = step(i).segments;
+    for (const GemmSegment& segment : segments) check_segment(segment);
+    if (result_.parts.empty()) {
+      result_.segments = static_cast<int>(segments.size());
+      set_layout(segments.front());
+    } else {
+      const std::vector<GemmSegment>& first = step(result_.parts.front().gemm).segments;
+      bool same = first.size() == segments.size();
+      for (size_t s = 0; same && s < segments.size(); ++s) {
+        same = first[s].a == segments[s].a && first[s].transpose_a == segments[s].transpose_a;
+      }
+      if (!same) {
+        refuse("products " + product_text(result_.parts.front().gemm) + " and " + product_text(i) +
+               " meet in one tile and do not read the same first operand; on a GPU they must: "
+               "write their sum as one product with K segments, or store one of them first");
+      }
+    }
+    for (const GemmSegment& segment : segments) check_layout(i, segment);
+    const int members = half(i) == 0 ? 1 : 2;
+    for (int w = 0; w < members; ++w) result_.parts.push_back({i, members == 1 ? -1 : w});
+  }
+
+  // Rows of any pitch: the launcher copies what TMA cannot address to where it can.
+  void check_segment(const GemmSegment& segment) const {
+    for (int t : {segment.a, segment.b}) {
+      const DType type = sizes_.tensor(t).dtype;
+      if (size_of(type) != 2) {
+        refuse("product operand '" + name(t) + "' is " + std::string(name_of(type)) +
+               "; tensor cores here multiply bf16 or f16: declare it so, as in " + name(t) +
+               "[...]:bf16");
+      }
+    }
+    if (sizes_.tensor(segment.a).dtype != sizes_.tensor(segment.b).dtype) {
+      refuse("product operands '" + name(segment.a) + "' and '" + name(segment.b) +
+             "' have different types; store them as one");
+    }
+  }
+
+  void set_layout(const GemmSegment& s) {
+    using device::Layout;
+    result_.layout = s.transpose_a ? (s.transpose_b ? Layout::tt : Layout::nt)
+                                   : (s.transpose_b ? Layout::tn : Layout::nn);
+    result_.element =
+        sizes_.tensor(s.a).dtype == DType::bf16 ? device::Element::bf16 : device::Element::fp16;
+  }
+
+  void check_layout(int gemm, const GemmSegment& s) const {
+    const GemmSegment& first =
+        step(result_.parts.empty() ? gemm : result_.parts.front().gemm).segments.front();
+    if (s.transpose_a != first.transpose_a || s.transpose_b != first.transpose_b) {
+      refuse("product " + product_text(gemm) +
+             " mixes operands that are and are not stored transposed; on a GPU all products that "
+             "meet in one tile have one layout: make several programs");
+    }
+    if (sizes_.tensor(s.a).dtype != sizes_.tensor(first.a).dtype) {
+      refuse("product " + product_text(gemm) + " mixes bf16 and f16 operands; store them as one");
+    }
+  }
+
+  void find_effects() {
+    for (int i : tile_space_.steps) {
+      switch (step(i).kind) {
+        case StepKind::store_tile:
+          if (!map_.grouped[i]) result_.stores.push_back({i});
+          break;
+        case StepKind::row_partial: result_.row_partials.push_back(i); break;
+        case StepKind::column_partial:
+          if (step(i).partial != PartialKind::sum && step(i).partial != PartialKind::max) {
+            refuse("column partial '" + name(step(i).tensor) +
+                   "': of a product only sums and maxima are reduced along columns on a GPU; store "
+                   "the product and reduce it in a program without one");
+          }
+          result_.column_partials.push_back(i);
+          result_.column_fields += half(i) == 0 ? 1 : 2;
+          break;
+        case StepKind::store_vector: result_.selections.push_back(i); break;
+        default: break;
+      }
+    }
+    for (TileMove& store : result_.stores) {
+      store.is_wide = half(store.step) != 0;
+      if (adds_in_memory(store.step)) {
+        store.movement = Movement::added;
+      } else if (can_stage(store.step, true)) {
+        store.movement = Movement::staged;
+      }
+    }
+  }
+
+  // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
+  bool adds_in_memory(int store) const { return added_load(store) >= 0; }
+  int added_load(int store) const {
+    const int t = step(store).tensor;
+    if (sizes_.tensor(t).dtype != DType::f32) return -1;
+    const int sum = step(store).operands[0];
+    if (step(sum).kind != StepKind::elementwise || step(sum).op != Elementwise::add) return -1;
+    for (int k = 0; k < 2; ++k) {
+      const int load = step(sum).operands[k];
+      const int other = step(sum).operands[1 - k];
+      if (step(load).kind != StepKind::load_tile || step(load).tensor != t || other == load)
+        continue;
+      const bool neighbours = half(store) == 0 || is_concatenated(store) || half(store) % 2 == 0;
+      if (!map_.on_tile[other] || !neighbours) continue;
+      if (uses(load) == 1 && uses(sum) == 1) return load;
+    }
+    return -1;
+  }
+  int uses(int value) const {
+    int count = 0;
+    for (const Step& s : sizes_.program().steps) {
+      for (int operand : s.operands) {
+        count += result_.representative[operand] == result_.representative[value] ? 1 : 0;
+      }
+    }
+    return count;
+  }
+
+  void find_loads() {
+    for (int i : tile_space_.steps) {
+      if (step(i).kind != StepKind::load_tile || !is_first(i) || map_.grouped[i]) continue;
+      TileMove load{i};
+      load.is_wide = half(i) != 0;
+      if (can_stage(i, false)) load.movement = Movement::staged;
+      for (const TileMove& store : result_.stores) {
+        if (store.movement == Movement::added && added_load(store.step) == i)
+          load.movement = Movement::nothing;
+      }
+      result_.loads.push_back(load);
+    }
+  }
+
+  void count_vectors() {
+    constexpr uint32_t kMostRegisters = 16;
+    const int64_t base = sizes_.size(tile_space_.shape.cols);
+    uint32_t packed = 0;
+    uint32_t wide = 0;
+    for (int i : tile_space_.steps) {
+      if (!is_first(i)) continue;
+      if (step(i).kind == StepKind::load_per_row) ++result_.row_values;
+      if (step(i).kind != StepKind::load_per_column) continue;
+      const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
+      (size_of(sizes_.tensor(step(i).tensor).dtype) == 2 ? packed : wide) += planes;
+    }
+    result_.loads_columns_by_chunk = 8 * packed + 16 * wide > kMostRegisters;
+    result_.column_registers = 8 * packed + (result_.loads_columns_by_chunk ? 4 : 16) * wide;
+  }
+
+  void find_error_functions() {
+    for (int i : tile_space_.steps) {
+      const bool is_one = step(i).kind == StepKind::elementwise &&
+                          (step(i).op == Elementwise::erf || step(i).op == Elementwise::gelu);
+      result_.has_error_function = result_.has_error_function || (is_one && map_.on_tile[i]);
+    }
+  }
+
+  void count_direct_loads() {
+    constexpr uint32_t kMostRegisters = 32;
+    uint32_t planes = 0;
+    for (TileMove& load : result_.loads) {
+      if (load.movement != Movement::direct) continue;
+      planes += load.is_wide ? 2 : 1;
+      const Step& s = step(load.step);
+      load.is_repeated = s.repeat != 1 && !load.is_wide &&
+                         sizes_.size(sizes_.tensor(s.tensor).shape.cols) == kPartialSpan;
+      if (load.is_repeated) ++result_.repeated_planes;
+    }
+    result_.loads_early = 8 * planes <= kMostRegisters;
+    result_.loads_ahead = 2 * 8 * planes <= kMostRegisters;
+    result_.direct_registers = result_.loads_ahead   ? 20 * planes
+                               : result_.loads_early ? 8 * planes
+                                                     : 4;
+  }
+
+  // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.
+  bool can_stage(int i, bool is_store) const {
+    const Step& s = step(i);
+    if (size_of(sizes_.tensor(s.tensor).dtype) != 2) return false;
+    if (s.repeat != 1 || s.row_index >= 0) return false;
+    // The ring holds one sub-tile at a time.
+    if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
+    if (sizes_.stride(s.tensor) % kTmaElements != 0) return false;
+    const int64_t columns = sizes_.size(s.shape.cols);
+    const int64_t h = half(i);
+    // What TMA stores is clipped to whole 16 bytes.
+    if (is_store && columns % kTmaElements != 0) return false;
+    if (h == 0) return true;
+    if (is_concatenated(i)) return h % kTmaElements == 0;
+    return h % kBoxColumns == 0 || is_permuted(i);
+  }
+  bool is_permuted(int i) const {
+    return result_.natural_half != 0 && half(i) == result_.natural_half && !is_concatenated(i) &&
+           result_.natural_half < kBoxColumns;
+  }
+
+  // Permuted tensors come first. Planes that share memory must be permuted alike, so unless as many
+  // are permuted each way, loads are direct.
+  void assign_planes() {
+    const int permuted_loads = mark_permuted(result_.loads);
+    const int permuted_stores = mark_permuted(result_.stores);
+    if (permuted_loads != permuted_stores) {
+      for (TileMove& load : result_.loads) {
+        if (load.movement == Movement::staged) load.movement = Movement::direct;
+        load.is_permuted = false;
+      }
+    }
+    number_planes(result_.loads);
+    number_planes(result_.stores);
+  }
+
+  int mark_permuted(std::vector<TileMove>& moves) const {
+    int count = 0;
+    for (TileMove& move : moves) {
+      move.is_permuted = move.movement == Movement::staged && is_permuted(move.step);
+      if (move.is_permuted && 2 * ++count > limits_.planes) {
+        move.is_permuted = false;
+        move.movement = Movement::direct;
+        --count;
+      }
+    }
+    return count;
+  }
+
+  void number_planes(std::vector<TileMove>& moves) const {
+    int next = 0;
+    for (const bool permuted : {true, false}) {
+      for (TileMove& move : moves) {
+        if (move.movement != Movement::staged || move.is_permuted != permuted) continue;
+        const int planes = move.is_wide ? 2 : 1;
+        if (next + planes > limits_.planes) {
+          move.movement = Movement::direct;
+          continue;
+        }
+        move.plane = next;
+        next += planes;
+      }
+    }
+  }
+
+  const ProgramSizes& sizes_;
+  const program::TileMap& map_;
+  const TileSpace& tile_space_;
+  const SpaceLimits limits_;
+  SpaceAnalysis result_;
+};
+
+}  // namespace
+
+const TileMove* SpaceAnalysis::find_load(int step) const {
+  for (const TileMove& load : loads) {
+    if (load.step == representative[step]) return &load;
+  }
+  return nullptr;
+}
+
+device::SpaceShape SpaceAnalysis::shape() const {
+  device::SpaceShape shape{.parts = static_cast<uint32_t>(parts.size()),
+                           .natural_half = natural_half,
+                           .segments = static_cast<uint32_t>(segments),
+                           .loads = 0,
+                           .stores = 0,
+                           .column_partials = column_fields,
+                           .group_span = groups.span,
+                           .group_walks = groups.walks};
+  for (const TileMove& load : loads) {
+    if (load.movement != Movement::staged) continue;
+    shape.loads += load.is_wide ? 2 : 1;
+    if (load.is_permuted) shape.wide_loads |= 1u << load.plane;
+    const bool is_walked =
+        std::find(groups.loads.begin(), groups.loads.end(), load.step) != groups.loads.end();
+    if (is_walked) shape.group_loads |= (load.is_wide ? 3u : 1u) << load.plane;
+  }
+  for (const TileMove& store : stores) {
+    if (store.movement != Movement::staged) continue;
+    shape.stores += store.is_wide ? 2 : 1;
+    if (store.is_permuted) shape.wide_stores |= 1u << store.plane;
+  }
+  return shape;
+}
+
+bool SpaceAnalysis::needs_whole_sub_tiles() const {
+  const auto moved_by_threads = [](const TileMove& move) {
+    return move.movement == Movement::direct || move.movement == Movement::added;
+  };
+  return groups.span != 0 || !row_partials.empty() || !column_partials.empty() ||
+         !selections.empty() || column_registers != 0 ||
+         std::any_of(loads.begin(), loads.end(), moved_by_threads) ||
+         std::any_of(stores.begin(), stores.end(), moved_by_threads);
+}
+
+std::string text(const SpaceAnalysis& analysis, const Program& program) {
+  static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
+  static constexpr const char* kMovements[] = {"staged", "direct", "added", "nothing"};
+  std::string text = std::string("layout ") + kLayouts[static_cast<int>(analysis.layout)] +
+                     (analysis.element == device::Element::bf16 ? " bf16" : " f16") +
+                     (analysis.ragged_columns ? ", ragged columns\n" : "\n");
+  const auto tensor = [&](int t) { return program.tensors[t].name; };
+  for (const Part& part : analysis.parts) {
+    text += "part";
+    if (part.member >= 0) text += " member " + std::to_string(part.member);
+    text += ":";
+    const char* separator = " ";
+    for (const GemmSegment& segment : program.steps[part.gemm].segments) {
+      text += separator + tensor(segment.a) + " x " + tensor(segment.b);
+      separator = ", ";
+    }
+    text += "\n";
+  }
+  if (analysis.natural_half != 0)
+    text += "in natural order, half " + std::to_string(analysis.natural_half) + "\n";
+  const auto list = [&](const char* what, const std::vector<TileMove>& moves) {
+    for (const TileMove& move : moves) {
+      text += what + tensor(program.steps[move.step].tensor) + ": " +
+              kMovements[static_cast<int>(move.movement)];
+      if (move.movement == Movement::staged) {
+        text += " in plane " + std::to_string(move.plane);
+        if (move.is_wide) text += ", " + std::to_string(move.plane + 1);
+        if (move.is_permuted) text += " (permuted)";
+      } else if (move.is_wide) {
+        text += ", wide";
+      }
+      text += "\n";
+    }
+  };
+  list("load ", analysis.loads);
+  list("store ", analysis.stores);
+  for (int i : analysis.row_partials) {
+    text += "row partial " + tensor(program.steps[i].tensor) + "\n";
+  }
+  for (int i : analysis.column_partials) {
+    text += "column partial " + tensor(program.steps[i].tensor) + "\n";
+  }
+  for (int i : analysis.selections) {
+    text += "selection " + tensor(program.steps[i].tensor) + "\n";
+  }
+  return text;
+}
+
+SpaceAnalysis analyse_space(const ProgramSizes& sizes, const program::TileMap& map, int space,
+                            const SpaceLimits& limits) {
+  return Analyser(sizes, map, space, limits).run();
+}
+
+}  // namespace coda::hopper
