@@ -3,10 +3,10 @@
 """Checks which folder includes which.
 
 A folder under src/, or in one of these, may include itself, coda/, and the folders that its
-coda_library line in CMakeLists.txt names, transitively. coda/ may include only coda/ and the standard library, and so
-may examples, which are programs of users. The command (tools/) is one too: it may include coda/,
-its own files and other libraries; only what measures and tunes kernels (tools/lab/) looks into
-src/. Paths are written from src/ or include/, never with "..".
+coda_library line in CMakeLists.txt names, transitively. coda/ may include only coda/ and the
+standard library, and so may examples, which are programs of users. The command (tools/) is one too:
+it may include coda/, its own files and other libraries; only what measures and tunes kernels
+(tools/lab/) looks into src/. Paths are written from src/ or include/, never with "..".
 """
 
 import re

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as launches: as it is if it can be, else split into parts that can.
 #include "hopper/lower.h"
+
 #include "coda/error.h"
 #include "hopper/codegen/gemm_program.h"
 #include "hopper/codegen/kernel_launch.h"
