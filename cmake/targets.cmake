@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # coda_library(folder deps...): the library of src/<folder>, the .cc files that lie in it; a folder
 # may add its own settings in src/<folder>/settings.cmake. coda_tests(): one GoogleTest program for
-# each tests/<folder>, linked with that folder's library; tests/<folder>/settings.cmake may add more.
+# each tests/<folder>, linked with that folder's library; that of tests may add more.
 set(CODA_FOLDERS "")
 # GCC 12 sees overlaps where strings are joined that are not there (its bug 105651).
 set(CODA_WARNINGS -Wall -Wextra -Wno-restrict)

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "coda/plan.h"
-#include "hopper/codegen/kernel_launch.h"
+#include "hopper/legalise/lower_options.h"
 #include "plan_flags.h"
 
 namespace coda::tools {
