@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "base/columns.h"
 #include "coda/error.h"
@@ -98,13 +99,13 @@ class Evaluator {
         sizes_(sizes),
         inputs_(inputs),
         options_(options),
+        random_(options.fp32_errors),
         map_(map_tiles(program)) {}
 
   TensorValues run() {
     for (size_t i = 0; i < program_.steps.size(); ++i) {
       values_.push_back(value_of(static_cast<int>(i)));
-      if (!options_.single_precision) continue;
-      for (double& x : values_.back().values) x = round_to(x, DType::f32);
+      if (options_.fp32_errors != 0) add_errors(step(static_cast<int>(i)), values_.back());
     }
     return std::move(outputs_);
   }
@@ -187,12 +188,48 @@ class Evaluator {
     return value;
   }
 
-  Matrix gemm(const Step& s) const {
+  // Of steps that compute; others move values as they are. The errors of a sum of K terms whose
+  // signs are random are those of K partial sums, of which the last is as large as the result: one
+  // unit of |terms| sqrt(K / 2) together.
+  void add_errors(const Step& s, Matrix& value) {
+    constexpr double kErrors = 16 * 0x1p-24;
+    std::uniform_real_distribution<double> error(-kErrors, kErrors);
+    switch (s.kind) {
+      case StepKind::gemm: {
+        const Matrix squares = gemm(s, true);
+        int64_t depth = 0;
+        for (const GemmSegment& segment : s.segments) depth += depth_of(segment);
+        const double steps = std::sqrt(static_cast<double>(depth) / 2);
+        for (size_t i = 0; i < value.values.size(); ++i)
+          value.values[i] += error(random_) * steps * std::sqrt(squares.values[i]);
+        return;
+      }
+      case StepKind::elementwise:
+      case StepKind::reduce_group:
+      case StepKind::combine:
+      case StepKind::reduce_vector:
+        for (double& x : value.values) x += error(random_) * x;
+        return;
+      default: return;
+    }
+  }
+
+  int64_t depth_of(const GemmSegment& segment) const {
+    const Shape& a = program_.tensors[segment.a].shape;
+    return size(segment.transpose_a ? a.rows : a.cols);
+  }
+
+  // Of the terms' squares: the sums of those.
+  Matrix gemm(const Step& s, bool squared = false) const {
     Matrix result(size(s.shape.rows), size(s.shape.cols));
     for (const GemmSegment& segment : s.segments) {
-      const Matrix a = input(segment.a);
-      const Matrix b = input(segment.b);
-      const int64_t depth = segment.transpose_a ? a.rows : a.cols;
+      Matrix a = input(segment.a);
+      Matrix b = input(segment.b);
+      if (squared) {
+        for (Matrix* m : {&a, &b})
+          for (double& x : m->values) x *= x;
+      }
+      const int64_t depth = depth_of(segment);
       for (int64_t i = 0; i < result.rows; ++i) {
         for (int64_t j = 0; j < result.cols; ++j) {
           for (int64_t k = 0; k < depth; ++k) {
@@ -371,6 +408,7 @@ class Evaluator {
   const DimValues& sizes_;
   const TensorValues& inputs_;
   const EvaluateOptions& options_;
+  std::mt19937_64 random_;
   const TileMap map_;
   std::vector<Matrix> values_;
   TensorValues outputs_;

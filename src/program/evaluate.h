@@ -4,6 +4,7 @@
 // fused.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,9 +21,10 @@ struct EvaluateOptions {
   // Round what is stored (as_stored, and stores to dense tensors) to its type, by way of float as
   // kernels do. Otherwise both are exact.
   bool round_stored = false;
-  // Round the value of every step to fp32: what arithmetic in single precision costs, but for the
-  // order of its sums.
-  bool single_precision = false;
+  // Not 0: the seed of random errors that arithmetic in fp32 may make, up to 16 units in the last
+  // place of what each step computes (an elementary function on a GPU errs by that), and of
+  // products what as many make of a sum of K terms in a row, 16 units of |terms| sqrt(K / 2).
+  uint64_t fp32_errors = 0;
 };
 
 // What the program stores. Throws Error if an input is missing or has a wrong number of elements.

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
+#include "base/prediction.h"
 #include "coda/error.h"
 #include "coda/float16.h"
 #include "cpu/vector_ops.h"
@@ -42,30 +44,19 @@ class Ratio {
   size_t seeds() const { return errors_.size(); }
   double error_of(size_t seed) const { return std::sqrt(errors_[seed]); }
   double limit_of(size_t seed) const {
-    const auto n = static_cast<double>(yardsticks_.size());
     const auto log_of = [](double squared) { return 0.5 * std::log(std::max(squared, 1e-40)); };
-    double mean = 0;
-    double squares = 0;
-    for (double y : yardsticks_) mean += log_of(y) / n;
-    for (double y : yardsticks_) squares += std::pow(log_of(y) - mean, 2);
-    const double above = rare_t(n - 1) * std::sqrt(squares / (n - 1));
-    const double of_one_more = mean + above * std::sqrt(1 + 1 / n);
-    const double of_this_one = log_of(yardsticks_[seed]) + above * std::sqrt(2.0);
+    std::vector<double> logs;
+    for (double y : yardsticks_) logs.push_back(log_of(y));
+    const double of_one_more = prediction_limit(logs);
+    // This one's own in the mean's place: its own part of the interval is sqrt(2), not sqrt(1 +
+    // 1/n).
+    const auto n = static_cast<double>(logs.size());
+    const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / n;
+    const double of_this_one = logs[seed] + (of_one_more - mean) * std::sqrt(2 / (1 + 1 / n));
     return bound() * std::exp(std::max(of_one_more, of_this_one));
   }
 
  private:
-  // What Student's t exceeds once in 10,000 times, by Cornish and Fisher's series: 6.96 of 7
-  // degrees of freedom (exactly 7.06), 4.42 of 23.
-  static double rare_t(double freedom) {
-    const double z = 3.719;
-    const double first = (std::pow(z, 3) + z) / 4;
-    const double second = (5 * std::pow(z, 5) + 16 * std::pow(z, 3) + 3 * z) / 96;
-    const double third =
-        (3 * std::pow(z, 7) + 19 * std::pow(z, 5) + 17 * std::pow(z, 3) - 15 * z) / 384;
-    return z + first / freedom + second / std::pow(freedom, 2) + third / std::pow(freedom, 3);
-  }
-
   double without(size_t seed) const {
     double error = 0;
     double yardstick = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a program on the GPU against its meaning in float64, from fresh random inputs and with
-// poisoned memory. The judge of an error is the program evaluated in float64 with every store
-// rounded to its type: a kernel's error against the exact result is at most that, and what fp32
-// arithmetic adds.
+// Checks a program on the GPU against its meaning in float64 (program/judge.h), from fresh random
+// inputs and with poisoned memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +12,7 @@
 #include "coda/error.h"
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/program_cases.h"
-#include "program/evaluate.h"
+#include "program/judge.h"
 
 namespace coda::testing {
 
@@ -81,14 +79,11 @@ inline void check(const Program& program, const DimValues& sizes, uint64_t seed,
     ADD_FAILURE() << error.what() << "\n" << text(program);
     return;
   }
-  const Values exact = program::evaluate(program, sizes, inputs);
-  const Values rounded = program::evaluate(program, sizes, inputs, {.round_stored = true});
-  for (const auto& [name, values] : exact) {
-    const std::vector<double> expected = as_stored_allows(values, rounded.at(name));
-    const double error = relative_error(results.at(name), expected);
-    const double allowed = relative_error(rounded.at(name), expected) + single_precision;
-    EXPECT_LE(error, allowed) << name << " (" << name_of(type_of(program, name)) << ")\n"
-                              << text(program);
+  program::Judge judge(program, sizes, inputs, single_precision);
+  for (const auto& [name, values] : judge.exact()) {
+    const auto [error, bound] = judge.of(name, results.at(name));
+    EXPECT_LE(error, bound) << name << " (" << name_of(type_of(program, name)) << ")\n"
+                            << text(program);
   }
 }
 

@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 
-#include "base/relative_error.h"
 #include "check_run.h"
 #include "coda/device.h"
 #include "coda/error.h"
@@ -26,6 +25,7 @@
 #include "hopper/launch/device_memory.h"
 #include "hopper/lower.h"
 #include "measure/products.h"
+#include "program/judge.h"
 #include "program_file.h"
 
 namespace coda::tools {
@@ -160,7 +160,7 @@ void print_graph(const Program& program) {
 // The reference multiplies on one core: says how long that will take, before it does.
 void announce_reference(const Program& program, const DimValues& sizes) {
   constexpr double kMultiplyAdds = 8e8;  // a second
-  constexpr double kEvaluations = 3;     // exact, rounded as stored, in single precision
+  constexpr double kEvaluations = 3;     // whether the inputs serve, exact, rounded as stored
   constexpr double kWorthALine = 3;
   constexpr double kMost = 600;
   double seconds = 0;
@@ -197,24 +197,14 @@ class Checker {
     fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
     announce_reference(program, sizes);
     TensorValues inputs = random_inputs(program, sizes, flags_.seed);
-    exact_ = program::evaluate(program, sizes, inputs);
-    if (!is_finite(exact_)) {
+    if (!is_finite(program::evaluate(program, sizes, inputs))) {
       // A root of a sum of squares, say, which negative numbers are not.
       for (auto& [name, values] : inputs) {
         for (double& x : values) x = std::abs(x);
       }
-      exact_ = program::evaluate(program, sizes, inputs);
       fmt::print("  inputs are positive: of negative ones not all results are finite\n");
     }
-    const TensorValues stored = program::evaluate(program, sizes, inputs, {.round_stored = true});
-    const TensorValues single =
-        program::evaluate(program, sizes, inputs, {.single_precision = true});
-    bounds_.clear();
-    for (auto& [name, values] : exact_) {
-      values = as_stored_allows(values, stored.at(name));
-      bounds_[name] = relative_error(stored.at(name), values) +
-                      std::max(1e-5, 16 * relative_error(single.at(name), values));
-    }
+    judge_.emplace(program, sizes, inputs);
     bool is_right = true;
     if (flags_.backend != "gpu") {
       is_right = check(program, sizes, inputs, "cpu", 1, cpu_configurations(flags_.configurations));
@@ -247,16 +237,15 @@ class Checker {
     if (!is_right)
       fmt::print("  {}: WRONG: memory outside was written, beside {}\n", backend, first.outside);
     for (const TensorDecl& decl : program.tensors) {
-      const auto expected = exact_.find(decl.name);
-      if (expected == exact_.end()) continue;
-      const double error = relative_error(first.results.at(decl.name), expected->second);
-      const bool is_close = error <= bounds_.at(decl.name);
-      is_right = is_right && is_close;
+      const auto expected = judge_->exact().find(decl.name);
+      if (expected == judge_->exact().end()) continue;
+      const program::Judge::Verdict verdict = judge_->of(decl.name, first.results.at(decl.name));
+      is_right = is_right && verdict.is_right();
       const auto odd = std::count_if(expected->second.begin(), expected->second.end(),
                                      [](double x) { return !std::isfinite(x); });
       fmt::print("  {}: {:20} {:4} {:24} error {:.2e}, bound {:.2e}  {}{}\n", backend, decl.name,
-                 name_of(decl.dtype), kind_of(decl), error, bounds_.at(decl.name),
-                 is_close ? "ok" : "WRONG",
+                 name_of(decl.dtype), kind_of(decl), verdict.error, verdict.bound,
+                 verdict.is_right() ? "ok" : "WRONG",
                  odd > 0 ? fmt::format(" ({} elements are not finite)", odd) : "");
     }
     std::string different;
@@ -291,8 +280,7 @@ class Checker {
   const CheckFlags& flags_;
   bool has_gpu_ = false;
   int refused_ = 0;
-  TensorValues exact_;
-  std::map<std::string, double> bounds_;
+  std::optional<program::Judge> judge_;
 };
 
 void run(const CheckFlags& flags) {
