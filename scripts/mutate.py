@@ -17,7 +17,7 @@ matter), those behind "+" take their place. "tests:" names a test program and a 
 GoogleTest's; several such lines are tried in their order. Without one it is all of the program of
 the file's folder.
 
-The sources are copied to FOLDER/source, where bugs are planted, and built in FOLDER/build, each
+The sources are copied to FOLDER/source, where bugs are planted, and built in its folder build, each
 time only what depends on the change. Tests must pass there before anything is planted. A mutant is
 noticed if a test fails, crashes or does not end; one that does not compile is an error of the list.
 Exits with 1 if one survives.
@@ -114,8 +114,9 @@ class Scratch:
     """A copy of the sources with a build of its own."""
 
     def __init__(self, folder: pathlib.Path, jobs: int):
+        # As in the sources' own tree, so that ccache finds what was compiled there.
         self.source = folder / "source"
-        self.build = folder / "build"
+        self.build = self.source / "build"
         self.jobs = jobs
 
     def refresh(self) -> None:
@@ -129,7 +130,7 @@ class Scratch:
             shutil.copy(ROOT / name, copy)
         for copy in self.source.rglob("*"):
             name = copy.relative_to(self.source)
-            if copy.is_file() and name not in wanted and name.parts[0] != ".venv":
+            if copy.is_file() and name not in wanted and name.parts[0] not in (".venv", "build"):
                 copy.unlink()
         venv = self.source / ".venv"
         if (ROOT / ".venv").exists() and not venv.is_symlink():
@@ -141,7 +142,7 @@ class Scratch:
     def command(self, words: list[str],
                 timeout: float | None = None) -> subprocess.CompletedProcess:
         """Its output is kept; raises CalledProcessError or TimeoutExpired."""
-        environment = dict(os.environ, OMP_WAIT_POLICY="passive",
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", CCACHE_IGNOREOPTIONS="-w",
                            VIRTUAL_ENV=str(self.source / ".venv"))  # where tests find NVRTC
         return subprocess.run(words, cwd=self.source, env=environment, timeout=timeout, text=True,
                               check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
