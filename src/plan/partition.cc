@@ -510,11 +510,7 @@ class Partitioner {
     }
     if (schedule_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward)
       return false;
-    if (backward && is_forward(id)) {
-      if (out_.saved.contains(id)) return true;
-      auto again = out_.stored_backward.find(id);
-      return again != out_.stored_backward.end() && again->second < at;
-    }
+    if (backward && out_.saved.contains(id)) return true;
     const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
     auto found = stored.find(id);
     return found != stored.end() && found->second < at;

@@ -321,6 +321,19 @@ TEST(RowBlocks, WithoutALossThereIsNothingToDoEarly) {
               HasSubstr("every product of the backward waits for the upstream gradient"));
 }
 
+// Attention over the logits' rows has no result before all blocks are made.
+TEST(RowBlocks, WhatACallReadsWholeIsMadeWhole) {
+  Block b;
+  biased_head(b, sizes_of_model());
+  const Value logits = b.request.outputs[1].value;
+  b.request.outputs.push_back(
+      {"mixed", attention(logits, logits, logits,
+                          {.heads = 1, .kv_heads = 1, .head_dim = kVocabulary, .sequence = "M"})});
+  CompileOptions options;
+  options.block_rows = 64;
+  EXPECT_THAT(why_whole(b, options), HasSubstr("attention reads it whole"));
+}
+
 // The baseline does not take the upstream gradient out of the logits' gradient.
 TEST(RowBlocks, UnfusedPlansHaveNone) {
   Block b;

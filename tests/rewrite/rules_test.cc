@@ -142,6 +142,20 @@ TEST_F(Rules, AMeanGoesBehindTheProductInsideTheScaleAndABiasOutside) {
   EXPECT_EQ(candidates.row_affine, std::vector<int>{w.id});
 }
 
+// (X r + c) + (Y r + c'): X and Y are added before r scales them, c and c' behind it.
+TEST_F(Rules, TermsOutsideOfEqualFactorsStayOutsideInASum) {
+  const Value c = g.parameter("c", {1, 6});
+  const Value other = g.parameter("other", {1, 6});
+  const int z = deferred((linear(mul(x, r()), a) + c) + (linear(mul(y, r()), b) + other));
+  int scaled = -1;
+  for (int id = 0; id <= z; ++id)
+    if (depends(z, id) && is(id, Elementwise::mul) && depends(id, x.id) && depends(id, y.id) &&
+        node(id).shape.is_tensor())
+      scaled = id;
+  ASSERT_GE(scaled, 0) << text(g, {z});
+  EXPECT_FALSE(depends(scaled, c.id) || depends(scaled, other.id)) << text(g, {z});
+}
+
 TEST_F(Rules, AColumnFactorGoesWhereTheChoiceSays) {
   const Value norm = rms_norm(x, w, 1e-3);
   const int producer = deferred(linear(norm, a));
