@@ -55,6 +55,14 @@ struct TrainFlags {
   std::string prompt = "\n";
 };
 
+int64_t warmup_of(const TrainFlags& f) {
+  return f.warmup >= 0 ? f.warmup : std::min<int64_t>(100, f.steps / 10);
+}
+
+int64_t eval_every_of(const TrainFlags& f) {
+  return f.eval_every > 0 ? f.eval_every : std::max<int64_t>(1, f.steps / 10);
+}
+
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
@@ -141,6 +149,19 @@ std::map<std::string, std::string> given_options(const CLI::App& command) {
   return options;
 }
 
+// All flags of the training with what they stand at: another version may have other defaults, and
+// one that is missing later is noticed. Those that depend on others are given as they came out.
+std::map<std::string, std::string> all_settings(const CLI::App& command, const TrainFlags& flags,
+                                                std::map<std::string, std::string> given) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() == "Training" && !option->get_default_str().empty())
+      given.emplace(option->get_single_name(), option->get_default_str());
+  }
+  given.emplace("warmup", std::to_string(warmup_of(flags)));
+  given.emplace("eval-every", std::to_string(eval_every_of(flags)));
+  return given;
+}
+
 // The command line that started the run.
 void parse_options(const std::map<std::string, std::string>& options, TrainFlags& flags) {
   CLI::App app;
@@ -168,7 +189,8 @@ std::string shell_word(const std::string& path) {
 // Reads the newest checkpoint's state into the flags. A state may be somebody else's: which files
 // are read is only what the user says now, so --data (or --ids) is given again. The model comes
 // with the checkpoint: what --init and --config named is not needed.
-void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, RunPlan& plan) {
+void resume(const CLI::App& command, const std::map<std::string, std::string>& given,
+            TrainFlags& flags, RunPlan& plan) {
   plan.resumed = newest_checkpoint(flags.out);
   const std::string out = printable(flags.out);
   require(plan.resumed.has_value(),
@@ -183,6 +205,8 @@ void resume(const std::map<std::string, std::string>& given, TrainFlags& flags, 
   const std::string kind = options.contains("ids") ? "ids" : "data";
   require_state(options.contains(kind), "'options' has no 'data'");
   require_state(options.contains(kFingerprint), "'options' has no 'fingerprint'");
+  for (const auto& [name, value] : all_settings(command, flags, {}))
+    require_state(options.contains(name), "'options' has no '" + name + "'");
   const std::string text = shell_word(printable(options.at(kind)));
   for (const auto& [name, value] : given) {
     require(name == "data" || name == "ids",
@@ -217,7 +241,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.seed = f.seed;
   s.schedule = {.peak = f.rate,
                 .floor = f.rate * f.final_rate,
-                .warmup_steps = f.warmup >= 0 ? f.warmup : std::min<int64_t>(100, f.steps / 10),
+                .warmup_steps = warmup_of(f),
                 .total_steps = f.steps};
   s.adamw = f.adamw;
   s.clip = f.clip;
@@ -264,10 +288,10 @@ int run(const CLI::App& command, TrainFlags flags) {
   if (fs::is_directory(flags.out, error)) lock.emplace(flags.out);
   if (flags.resume) {
     require(!flags.overwrite, "--resume and --overwrite are both given: give one of them");
-    resume(given, flags, plan);
+    resume(command, given, flags, plan);
   } else {
     require_no_run(flags);
-    plan.state.options = given;
+    plan.state.options = all_settings(command, flags, given);
     plan.state.seed = flags.seed;
   }
   if (!flags.init.empty()) {
@@ -300,8 +324,7 @@ int run(const CLI::App& command, TrainFlags flags) {
   plan.out = flags.out;
   plan.overwrite = flags.overwrite;
   plan.save_every = flags.save_every;
-  plan.eval_every =
-      flags.eval_every > 0 ? flags.eval_every : std::max<int64_t>(1, flags.steps / 10);
+  plan.eval_every = eval_every_of(flags);
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
   plan.report = flags.report;

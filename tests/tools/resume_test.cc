@@ -188,6 +188,10 @@ TEST_F(Resume, AChangedStateIsRefusedByTheNameOfItsField) {
   refused("\"data\":", "\"date\":", "'data'");
   refused("\"train_losses\"", "\"losses\"", "'train_losses'");
   refused("\"steps\":\"120\"", "\"steps\":\"100\"", "'step'");
+  // Each setting, given or not, stands there.
+  refused("\"steps\":", "\"stops\":", "'options' has no 'steps'");
+  refused("\"warmup\":", "\"warm\":", "'options' has no 'warmup'");
+  refused("\"clip\":", "\"clap\":", "'options' has no 'clip'");
 }
 
 TEST_F(Resume, NoDebrisOfAKilledWriteStaysAfterTheStart) {
