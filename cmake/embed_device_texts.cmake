@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes OUTPUT, a C++ source that holds all of device/*.cuh as text, so that the library compiles
-# kernels without a file at run time. Run as: cmake -DROOT=... -DOUTPUT=... -P.
-file(GLOB names RELATIVE ${ROOT} ${ROOT}/device/*.cuh)
+# Writes OUTPUT, a C++ source that holds all .cuh files under device/ as text, so that the library
+# compiles kernels without a file at run time. Run as: cmake -DROOT=... -DOUTPUT=... -P.
+file(GLOB_RECURSE names RELATIVE ${ROOT} ${ROOT}/device/*.cuh)
 list(SORT names)
 set(entries "")
 foreach(name IN LISTS names)

@@ -81,8 +81,8 @@ constexpr OperandBox operand_box(Major major, u32 tile_outer, u32 slices) {
                            : OperandBox{.outer = kBlockK, .k = kBlockK / slices};
 }
 
-// An A tile is shared along a cluster's N, a B tile along its M (box_b: device/space.cuh, because
-// a B tile may consist of parts).
+// An A tile is shared along a cluster's N, a B tile along its M (box_b: device/layout/space.cuh,
+// because a B tile may consist of parts).
 constexpr OperandBox box_a(const GemmConfig& config) {
   return operand_box(config.major_a(), config.tile_m, config.cluster_n);
 }

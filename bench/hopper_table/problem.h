@@ -10,8 +10,8 @@
 
 #include "bench/hopper_table/driver.h"
 #include "bench/hopper_table/nvrtc_compiler.h"
+#include "bench/hopper_table/synthetic_arguments.cuh"
 #include "bench/hopper_table/variants.h"
-#include "device/synthetic_arguments.cuh"
 
 namespace coda::hopper_table {
 

@@ -8,10 +8,10 @@ namespace coda::hopper_table {
 namespace {
 
 using device::Element;
+using device::EpilogueTraits;
 using device::GemmConfig;
 using device::Layout;
 using device::Schedule;
-using device::SpaceShape;
 
 struct Tile {
   device::u32 m;
@@ -114,12 +114,12 @@ std::vector<Variant> bare_variants(Layout layout, Element element) {
   return variants;
 }
 
-std::vector<SpaceShape> epilogue_menu() {
+std::vector<EpilogueTraits> epilogue_menu() {
   return {{.loads = 0, .stores = 1}, {.loads = 1, .stores = 1}, {.loads = 1, .stores = 2},
           {.loads = 2, .stores = 2}, {.loads = 2, .stores = 3}, {.loads = 3, .stores = 3}};
 }
 
-SpaceShape streamed(const SpaceShape& shape) {
+EpilogueTraits streamed(const EpilogueTraits& shape) {
   return {
       .loads = 0, .stores = 1, .streamed_loads = shape.loads, .streamed_stores = shape.stores - 1};
 }
@@ -128,7 +128,7 @@ std::vector<Variant> epilogue_variants(Layout layout) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
     for (const Cluster& cluster : {Cluster{1, 2}, Cluster{2, 1}}) {
-      for (const SpaceShape& shape : epilogue_menu()) {
+      for (const EpilogueTraits& shape : epilogue_menu()) {
         append(variants, with_stages({.config = {.tile_m = tile.m,
                                                  .tile_n = tile.n,
                                                  .cluster_m = cluster.m,
@@ -145,7 +145,7 @@ std::vector<Variant> epilogue_variants(Layout layout) {
 std::vector<Variant> floor_variants(Layout layout) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
-    for (const SpaceShape& shape : epilogue_menu()) {
+    for (const EpilogueTraits& shape : epilogue_menu()) {
       if (shape.loads == 0) continue;
       append(variants, with_stages({.config = {.tile_m = tile.m,
                                                .tile_n = tile.n,
@@ -193,15 +193,15 @@ std::vector<Variant> representative_variants() {
 
 std::string kernel_source(const Variant& variant) {
   const GemmConfig& c = variant.config;
-  const SpaceShape& e = variant.shape;
+  const EpilogueTraits& e = variant.shape;
   const auto field = [](const char* name, device::u32 value) {
     return std::string(".") + name + " = " + std::to_string(value) + ", ";
   };
   const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt", "Layout::tt"};
   return "// " + variant.name() +
          "\n"
-         "#include \"device/program_kernel.cuh\"\n"
-         "#include \"device/synthetic_space.cuh\"\n"
+         "#include \"device/kernels/program_kernel.cuh\"\n"
+         "#include \"bench/hopper_table/synthetic_space.cuh\"\n"
          "namespace coda::device {\n"
          "constexpr GemmConfig kConfig{" +
          field("tile_m", c.tile_m) + field("tile_n", c.tile_n) + field("cluster_m", c.cluster_m) +
@@ -212,14 +212,14 @@ std::string kernel_source(const Variant& variant) {
          field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"
-         "constexpr SpaceShape kShape{" +
+         "constexpr EpilogueTraits kTraits{" +
          field("loads", e.loads) + field("stores", e.stores) +
          field("streamed_loads", e.streamed_loads) + field("streamed_stores", e.streamed_stores) +
          "};\n"
          "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
          "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n"
          "gemm(const __grid_constant__ SyntheticArguments arguments) {\n"
-         "  program_kernel<kConfig, SyntheticSpace<kConfig, kShape>>(arguments);\n"
+         "  program_kernel<kConfig, SyntheticSpace<kConfig, kTraits>>(arguments);\n"
          "}\n"
          "}  // namespace coda::device\n";
 }

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "device/shared_layout.cuh"
+#include "device/layout/shared_layout.cuh"
 
 namespace coda::hopper_table {
 
 struct Variant {
   device::GemmConfig config;
-  device::SpaceShape shape;
+  device::EpilogueTraits shape;
 
   // For example "128x256 co c21 s4 tn" and "+2l3s" or "+2l3s streamed".
   std::string name() const;
@@ -25,9 +25,9 @@ std::vector<Variant> bare_variants(device::Layout layout,
                                    device::Element element = device::Element::bf16);
 
 // What an epilogue may move besides its output, as loads and stores of the whole tile.
-std::vector<device::SpaceShape> epilogue_menu();
+std::vector<device::EpilogueTraits> epilogue_menu();
 // The same bytes, moved by a streamer beside a bare GEMM.
-device::SpaceShape streamed(const device::SpaceShape& shape);
+device::EpilogueTraits streamed(const device::EpilogueTraits& shape);
 
 // Every tile with every epilogue and its streamed twin, the clusters pruned to those of two CTAs.
 std::vector<Variant> epilogue_variants(device::Layout layout);

@@ -19,29 +19,35 @@ void require_choice(bool takes_choice, const Program& program, const DimValues& 
                             "; choose one of legal_choices()");
 }
 
-// What is wrong with the whole, without the program's name before it and the remedy behind it.
-std::string split_note(const Program& program, size_t parts, const std::string& refusal) {
-  const size_t begin = refusal.find(": ");
-  const std::string why = begin == std::string::npos ? refusal : refusal.substr(begin + 2);
-  return "program '" + program.name + "' is split into " + std::to_string(parts) +
-         ", since no kernel holds it: " + why.substr(0, why.find("; "));
+WholeProgram made_whole(const Program& program, const DimValues& sizes,
+                        const LowerOptions& options) {
+  auto made = lower_whole(program, sizes, options);
+  if (const auto* refusal = std::get_if<Refusal>(&made))
+    throw Error(text(*refusal, program, sizes));
+  return std::get<WholeProgram>(std::move(made));
 }
 
 // Throws what the whole program is refused with if no split helps, and why none does.
 std::vector<KernelLaunch> lower_split(const Program& program, const DimValues& sizes,
-                                      const LowerOptions& options, const Error& whole) {
+                                      const LowerOptions& options, const Refusal& whole) {
   const LoweredParts parts = split_to_fit(program, sizes, options);
   if (parts.parts.empty()) {
-    if (parts.refusal.empty() || parts.refusal == whole.what()) throw whole;
-    throw Error(std::string(whole.what()) + "; but a split does not help: " + parts.refusal);
+    std::string message = text(whole, program, sizes);
+    if (parts.refused) {
+      const std::string other = text(parts.refused->refusal, parts.refused->program, sizes);
+      if (other != message) message += "; but a split does not help: " + other;
+    }
+    throw Error(message);
   }
   std::vector<KernelLaunch> launches;
-  const std::string note = split_note(program, parts.parts.size(), whole.what());
+  const std::string note = "program '" + program.name + "' is split into " +
+                           std::to_string(parts.parts.size()) +
+                           ", since no kernel holds it: " + why(whole, program, sizes);
   bool has_products = false;
   for (const LoweredPart& one : parts.parts) {
     LowerOptions own = one.options;
     if (has_products) own.choice.reset();
-    WholeProgram made = lower_whole(one.part.program, sizes, own);
+    WholeProgram made = made_whole(one.part.program, sizes, own);
     if (made.has_products && !has_products) {
       has_products = true;
       require_choice(made.takes_choice, program, sizes, options);
@@ -63,19 +69,17 @@ std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
                                 const LowerOptions& options) {
   invariant(options.row_strides.empty() || options.row_strides.size() == program.tensors.size(),
             "a row stride for each tensor");
-  WholeProgram whole;
-  try {
-    whole = lower_whole(program, sizes, options);
-  } catch (const Error& error) {
-    return lower_split(program, sizes, options, error);
-  }
+  auto made = lower_whole(program, sizes, options);
+  if (const auto* refusal = std::get_if<Refusal>(&made))
+    return lower_split(program, sizes, options, *refusal);
+  auto& whole = std::get<WholeProgram>(made);
   if (whole.has_products) require_choice(whole.takes_choice, program, sizes, options);
   return std::move(whole.launches);
 }
 
-std::vector<GemmChoice> legal_choices(const Program& program, const DimValues& sizes,
+std::vector<GemmConfig> legal_choices(const Program& program, const DimValues& sizes,
                                       const LowerOptions& options) {
-  std::vector<GemmChoice> choices;
+  std::vector<GemmConfig> choices;
   for (const LoweredPart& one : parts_of(program, sizes, options)) {
     LowerOptions unchosen = one.options;
     unchosen.choice.reset();

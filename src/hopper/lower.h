@@ -18,7 +18,7 @@ std::vector<KernelLaunch> lower(const Program& program, const DimValues& sizes,
 
 // Of the program's first kernel that has products. A choice that another of its kernels cannot take
 // is replaced there by the model's.
-std::vector<GemmChoice> legal_choices(const Program& program, const DimValues& sizes,
+std::vector<GemmConfig> legal_choices(const Program& program, const DimValues& sizes,
                                       const LowerOptions& options);
 
 }  // namespace coda::hopper

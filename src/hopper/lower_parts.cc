@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "hopper/legalise/fit_program.h"
+#include "hopper/legalise/legalise.h"
 #include "hopper/legalise/program_sizes.h"
 #include "hopper/lower_whole.h"
 
@@ -32,8 +32,7 @@ LowerOptions options_of(const ProgramPart& part, const Program& program, const D
 
 std::vector<LoweredPart> parts_of(const Program& program, const DimValues& sizes,
                                   const LowerOptions& options) {
-  if (!why_not_whole(program, sizes, options).empty())
-    return split_to_fit(program, sizes, options).parts;
+  if (why_not_whole(program, sizes, options)) return split_to_fit(program, sizes, options).parts;
   return {{.part = {.program = program, .tensors = {}, .origin = {}}, .options = options}};
 }
 
@@ -41,14 +40,16 @@ LoweredParts split_to_fit(const Program& given, const DimValues& sizes,
                           const LowerOptions& options) {
   const Program program = with_uniform_products(given);
   LoweredParts result;
-  const auto refusal = [&](const ProgramPart& part) {
+  const auto is_refused = [&](const ProgramPart& part) {
     const auto is_product = [](const Step& step) { return step.kind == StepKind::gemm; };
     const std::vector<Step>& steps = part.program.steps;
-    std::string why = why_not_whole(part.program, sizes, options_of(part, program, sizes, options));
-    if (!why.empty() && std::none_of(steps.begin(), steps.end(), is_product)) result.refusal = why;
-    return why;
+    const std::optional<Refusal> why =
+        why_not_whole(part.program, sizes, options_of(part, program, sizes, options));
+    if (why && std::none_of(steps.begin(), steps.end(), is_product))
+      result.refused = RefusedPart{part.program, *why};
+    return why.has_value();
   };
-  const std::vector<PartPlan> plans = fit_program(program, sizes, refusal);
+  const std::vector<PartPlan> plans = legalise(program, sizes, is_refused);
   if (plans.empty()) return result;
   SplitProgram split = split_program(program, plans);
   for (const TensorDecl& decl : split.scratch) {

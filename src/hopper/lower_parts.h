@@ -2,11 +2,12 @@
 // The parts of a program that no kernel holds as it is, with what each is lowered with.
 #pragma once
 
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "hopper/codegen/kernel_launch.h"
 #include "hopper/legalise/lower_options.h"
+#include "hopper/legalise/refusal.h"
 #include "hopper/legalise/split_program.h"
 
 namespace coda::hopper {
@@ -16,10 +17,16 @@ struct LoweredPart {
   LowerOptions options;  // of the part's tensors
 };
 
+// What could not be made either.
+struct RefusedPart {
+  Program program;
+  Refusal refusal;
+};
+
 struct LoweredParts {
   std::vector<LoweredPart> parts;
   std::vector<ScratchTensor> scratch;
-  std::string refusal;  // where there are no parts: why what has no product cannot be made either
+  std::optional<RefusedPart> refused;  // where there are no parts: the last one without a product
 };
 
 // The program as it is if it can be made so; else its parts; none if no split helps.

@@ -6,15 +6,14 @@
 
 #include <algorithm>
 
-#include "coda/error.h"
 #include "hopper/codegen/finalizer_emitter.h"
 #include "hopper/codegen/gemm_program.h"
 #include "hopper/codegen/kernel_names.h"
 #include "hopper/codegen/plain_kernels.h"
 #include "hopper/codegen/tile_emitter.h"
 #include "hopper/configure/gemm_kernels.h"
+#include "hopper/legalise/clone_shared_loads.h"
 #include "hopper/legalise/plain_spaces.h"
-#include "hopper/legalise/separate_spaces.h"
 
 namespace coda::hopper {
 namespace {
@@ -40,29 +39,41 @@ SpaceKinds kinds_of(const Program& program, const program::TileMap& map, const D
   return kinds;
 }
 
+std::optional<Refusal> why_no_tiles(const Program& program, const program::TileMap& map,
+                                    const SpaceKinds& kinds, const DimValues& sizes) {
+  for (int space : kinds.tiles) {
+    const auto found = layouts_of_warp(program, map, map.spaces[space], sizes);
+    if (const auto* refusal = std::get_if<Refusal>(&found)) return *refusal;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-WholeProgram lower_whole(const Program& given, const DimValues& sizes,
-                         const LowerOptions& options) {
+std::variant<WholeProgram, Refusal> lower_whole(const Program& given, const DimValues& sizes,
+                                                const LowerOptions& options) {
   WholeProgram result;
-  const Program program = with_separate_products(given);
+  const Program program = clone_shared_loads(given);
   const program::TileMap map = program::map_tiles(program);
   if (!has_tiles(map)) {
     result.launches = lower_finalizer(program, sizes, options);
     return result;
   }
   const SpaceKinds kinds = kinds_of(program, map, sizes);
-  if (kinds.tiles.size() == map.spaces.size()) {
-    result.launches = lower_tiles(program, sizes, options);
-    return result;
-  }
-
+  const auto refuse_tiles = why_no_tiles(program, map, kinds, sizes);
   if (kinds.plain.size() + kinds.tiles.size() != map.spaces.size()) {
     const GemmProgram products(given, sizes, options);
+    if (products.refusal()) return *products.refusal();
+    if (refuse_tiles) return *refuse_tiles;
     result.has_products = true;
     result.takes_choice = products.takes_choice();
     for (size_t i = 0; i < products.kernels(); ++i)
       result.launches.push_back(products.emit(i, products.chosen(i).choice));
+  }
+  if (refuse_tiles) return *refuse_tiles;
+  if (kinds.tiles.size() == map.spaces.size()) {
+    result.launches = lower_tiles(program, sizes, options);
+    return result;
   }
   const Program renamed = with_kernel_names(program);
   for (int space : kinds.plain)
@@ -72,22 +83,22 @@ WholeProgram lower_whole(const Program& given, const DimValues& sizes,
   return result;
 }
 
-std::string why_not_whole(const Program& given, const DimValues& sizes,
-                          const LowerOptions& options) {
-  try {
-    const Program program = with_separate_products(given);
-    const program::TileMap map = program::map_tiles(program);
-    if (!has_tiles(map)) {
-      lower_finalizer(program, sizes, options);
-      return "";
-    }
-    const SpaceKinds kinds = kinds_of(program, map, sizes);
-    gemm_kernels(ProgramSizes(program, sizes, options), map);
-    if (!kinds.tiles.empty()) lower_tile_spaces(program, kinds.tiles, sizes, options);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
+std::optional<Refusal> why_not_whole(const Program& given, const DimValues& sizes,
+                                     const LowerOptions& options) {
+  const Program program = clone_shared_loads(given);
+  const program::TileMap map = program::map_tiles(program);
+  if (!has_tiles(map)) return std::nullopt;
+  const auto kernels = gemm_kernels(ProgramSizes(program, sizes, options), map);
+  if (const auto* refusal = std::get_if<Refusal>(&kernels)) return *refusal;
+  return why_no_tiles(program, map, kinds_of(program, map, sizes), sizes);
+}
+
+std::string why(const Refusal& refusal, const Program& program, const DimValues& sizes) {
+  return why(refusal, ProgramSizes(clone_shared_loads(program), sizes, {}));
+}
+
+std::string text(const Refusal& refusal, const Program& program, const DimValues& sizes) {
+  return text(refusal, ProgramSizes(clone_shared_loads(program), sizes, {}));
 }
 
 }  // namespace coda::hopper

@@ -2,7 +2,9 @@
 // A program as it is, as launches that share nothing: without splitting it.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "hopper/codegen/kernel_launch.h"
@@ -17,13 +19,18 @@ struct WholeProgram {
   bool takes_choice = false;  // its first kernel with products is made as options.choice says
 };
 
-// Throws Error where a tile space fits into no kernel. A choice that a kernel cannot take is
-// replaced there by the model's.
-WholeProgram lower_whole(const Program& program, const DimValues& sizes,
-                         const LowerOptions& options);
+// A refusal where a tile space fits into no kernel. A choice that a kernel cannot take is replaced
+// there by the model's. Throws Error, naming the program, where a launch cannot count what is
+// asked.
+std::variant<WholeProgram, Refusal> lower_whole(const Program& program, const DimValues& sizes,
+                                                const LowerOptions& options);
 
-// The same, without the text of products: empty if lower_whole() returns, else its error.
-std::string why_not_whole(const Program& program, const DimValues& sizes,
-                          const LowerOptions& options);
+// The refusal without the kernels; nothing if there is none.
+std::optional<Refusal> why_not_whole(const Program& program, const DimValues& sizes,
+                                     const LowerOptions& options);
+
+// Its words: its steps are of the program as lower_whole() has it.
+std::string why(const Refusal& refusal, const Program& program, const DimValues& sizes);
+std::string text(const Refusal& refusal, const Program& program, const DimValues& sizes);
 
 }  // namespace coda::hopper

@@ -37,7 +37,7 @@ unsigned sets_for(double bytes) {
 
 // All kernels that will be timed, compiled at once.
 void compile(hopper::HopperState& state, const Program& program, const DimValues& sizes,
-             const std::vector<std::optional<hopper::GemmChoice>>& choices) {
+             const std::vector<std::optional<hopper::GemmConfig>>& choices) {
   hopper::parallel_for(choices.size(), 0, [&](size_t i) {
     hopper::LowerOptions options;
     options.choice = choices[i];
@@ -101,9 +101,9 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
   const size_t timed_peers = last.size();
 
   const ProgramTensors tensors(*gpu.state(), program, sizes, sets);
-  std::vector<std::optional<hopper::GemmChoice>> choices{std::nullopt};
+  std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
   if (options.tuned > 0 && result.product) {
-    for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+    for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
       if (choices.size() <= options.tuned) choices.emplace_back(choice);
     }
   }

@@ -54,7 +54,7 @@ ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& progra
 
 std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
                                                 const Program& program, const DimValues& sizes,
-                                                std::optional<hopper::GemmChoice> choice) {
+                                                std::optional<hopper::GemmConfig> choice) {
   std::vector<hopper::KernelTensor> tensors;
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, true, true});
   return std::make_unique<hopper::LaunchedKernel>(

@@ -36,7 +36,7 @@ class ProgramTensors {
 // The program on its tensors with one configuration, or the chosen one.
 std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
                                                 const Program& program, const DimValues& sizes,
-                                                std::optional<hopper::GemmChoice> choice = {});
+                                                std::optional<hopper::GemmConfig> choice = {});
 
 // One product on cuBLAS: its operands, and its algorithms.
 class ProductPeer {

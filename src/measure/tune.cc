@@ -21,7 +21,7 @@
 namespace coda::measure {
 namespace {
 
-using hopper::GemmChoice;
+using hopper::GemmConfig;
 
 constexpr double kSampleMs = 15;
 constexpr int kMostQueued = 400;   // that the driver queues without waiting
@@ -34,20 +34,20 @@ double median(std::vector<double> values) {
 }
 
 hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel,
-                               const GemmChoice& choice) {
+                               const GemmConfig& choice) {
   hopper::KernelLaunch launch = program.emit(kernel, choice);
   launch.source = without_comments(launch.source);
   return launch;
 }
 
 // The model's best, and what would be taken without tuning; best first.
-std::vector<GemmChoice> candidates(const hopper::GemmProgram& program, size_t kernel,
+std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t kernel,
                                    const TuneOptions& options) {
   // Of one tile and schedule's configurations so many are timed: clusters and stages differ by
   // little.
   constexpr int kOfBestShapes = 2;
   constexpr size_t kBestShapes = 2;
-  std::vector<GemmChoice> result;
+  std::vector<GemmConfig> result;
   using Shape = std::tuple<uint32_t, uint32_t, device::Schedule>;
   std::vector<Shape> shapes;  // by rank
   std::map<Shape, int> taken;
@@ -61,8 +61,8 @@ std::vector<GemmChoice> candidates(const hopper::GemmProgram& program, size_t ke
     ++taken[shape];
     result.push_back(one.choice);
   }
-  const GemmChoice chosen = program.chosen(kernel).choice;
-  const bool is_there = std::any_of(result.begin(), result.end(), [&](const GemmChoice& choice) {
+  const GemmConfig chosen = program.chosen(kernel).choice;
+  const bool is_there = std::any_of(result.begin(), result.end(), [&](const GemmConfig& choice) {
     return hopper::code(choice) == hopper::code(chosen);
   });
   if (!is_there) result.push_back(chosen);
@@ -122,14 +122,14 @@ hopper::KernelClass class_of(const TuneJob& job) {
 std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options) {
   const hopper::GemmProgram program(job.program, job.sizes, job.options);
   std::vector<hopper::KernelLaunch> launches;
-  for (const GemmChoice& choice : candidates(program, job.kernel, options))
+  for (const GemmConfig& choice : candidates(program, job.kernel, options))
     launches.push_back(launch_of(program, job.kernel, choice));
   return launches;
 }
 
 struct Tuner::Work {
   struct Timed {
-    GemmChoice choice;
+    GemmConfig choice;
     std::unique_ptr<hopper::LaunchedKernel> kernel;
     bool is_well = true;  // it compiles without a defect
     double ms = 0;        // of a call, roughly
@@ -159,7 +159,7 @@ struct Tuner::Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  std::unique_ptr<hopper::LaunchedKernel> prepare(const TuneJob& job, const GemmChoice& choice) {
+  std::unique_ptr<hopper::LaunchedKernel> prepare(const TuneJob& job, const GemmConfig& choice) {
     std::vector<hopper::KernelTensor> uses;
     for (StepTensor& use : step_tensors({"", {}, job.program, {}}))
       uses.push_back({std::move(use.name), use.read, use.written});
@@ -250,7 +250,7 @@ TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
   const hopper::GemmProgram program(job.program, job.sizes, job.options);
   TunedKernel result{
       program.class_of(job.kernel), program.work_of(job.kernel), program.chosen(job.kernel), 0, {}};
-  const std::vector<GemmChoice> choices = candidates(program, job.kernel, options);
+  const std::vector<GemmConfig> choices = candidates(program, job.kernel, options);
   std::vector<std::string> defects(choices.size());
   hopper::parallel_for(choices.size(), 0, [&](size_t i) {
     try {
@@ -261,7 +261,7 @@ TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
       defects[i] = error.what();
     }
   });
-  const auto is_chosen = [&](const GemmChoice& choice) {
+  const auto is_chosen = [&](const GemmConfig& choice) {
     return hopper::code(choice) == hopper::code(result.chosen.choice);
   };
   const Work::Views views = work_->tensors.make(job.program, job.sizes, job.options.row_strides);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's kernels for a GPU: a few lines of CUDA that name the type and the heads' sizes and
-// call device/attention.cuh; everything else is among the numbers.
+// call device/kernels/attention.cuh; everything else is among the numbers.
 #include <bit>
 
 #include "operations/attention.h"
@@ -31,7 +31,7 @@ struct Call {
   // A warp for each row of `heads` heads.
   GpuKernel kernel(const std::string& name, const std::string& body, int64_t heads) const {
     return {.name = name,
-            .code = "#include \"device/attention.cuh\"\n\nusing namespace coda::device;\n",
+            .code = "#include \"device/kernels/attention.cuh\"\n\nusing namespace coda::device;\n",
             .body = kSizesText + body,
             .numbers = numbers,
             .grid = ceil_div(rows * heads, kThreads / kWarpSize),

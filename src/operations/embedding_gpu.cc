@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding's kernels for a GPU: a few lines of CUDA that name types and call device/embedding.cuh.
+// Embedding's kernels for a GPU: a few lines of CUDA that name types and call
+// device/kernels/embedding.cuh.
 #include "operations/embedding.h"
 #include "operations/gpu_text.h"
 
 namespace coda {
 namespace {
 
-// device/embedding.cuh has the same.
+// device/kernels/embedding.cuh has the same.
 constexpr uint32_t kRowThreads = 256;
 constexpr int64_t kColumnsOfThread = 8;  // of a thread
 constexpr int64_t kPieces = 4;
@@ -15,7 +16,7 @@ constexpr int64_t kGradientColumns = 256;
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 constexpr const char* kCode =
-    "#include \"device/embedding.cuh\"\n\nusing namespace coda::device;\n";
+    "#include \"device/kernels/embedding.cuh\"\n\nusing namespace coda::device;\n";
 
 void check_ids(const OperationCall& call) {
   const OperationTensor& ids = call.tensors[1];

@@ -34,7 +34,8 @@ TEST(CleanKernels, AreKnownByTheirTextAndTheDeviceCodeThatItIncludes) {
   const std::string known = digest(text, "int b;", "int c;");
   EXPECT_EQ(known, digest(text, "int b;", "int other;")) << "it does not include c";
   EXPECT_NE(known, digest(text, "int other;", "int c;")) << "it includes b through a";
-  EXPECT_NE(known, digest(text + " ", "int b;", "int c;"));
+  EXPECT_NE(known, digest(text + "int a;", "int b;", "int c;"));
+  EXPECT_EQ(known, digest(text + "  // a\n", "// b\nint b;  // b\n", "int c;")) << "comments";
 }
 
 }  // namespace

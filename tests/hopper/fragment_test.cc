@@ -2,7 +2,7 @@
 // The accumulator fragment, the swizzle and stmatrix's addresses, checked element by element: what
 // a warp stores by matrices must land where the accumulator's row and column say, as TMA will read
 // it.
-#include "device/fragment.cuh"
+#include "device/layout/fragment.cuh"
 
 #include <gtest/gtest.h>
 
@@ -150,7 +150,7 @@ TEST(Fragment, FourNeighbouringColumnsComeFromTwoThreads) {
 
 TEST(SubTiles, CoverEachTileOnceInEveryConfiguration) {
   for (const GemmConfig& config : valid_configs()) {
-    for (const SpaceShape& shape : valid_shapes(config)) {
+    for (const EpilogueTraits& shape : valid_shapes(config)) {
       const u32 columns = base_columns(config, shape);
       const u32 width = sub_tile_width(config, shape);
       const TileCoord tile{.m = 3 * config.tile_m, .n = 5 * columns};

@@ -239,7 +239,7 @@ TEST(GemmEmitter, ATileOfBothWarpgroupsServesEveryEpilogue) {
        std::filesystem::directory_iterator(CODA_SOURCE_DIR "/bench/hopper_programs/programs")) {
     const Program program = measured_program(entry.path().stem());
     LowerOptions options;
-    for (const GemmChoice& choice : legal_choices(program, kSizes, {})) {
+    for (const GemmConfig& choice : legal_choices(program, kSizes, {})) {
       const bool is_it = choice.tile_m == 128 && choice.tile_n == 128 &&
                          choice.schedule == device::Schedule::cooperative &&
                          choice.cluster_m == 2 && choice.cluster_n == 1;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hopper/codegen/kernel_launch.h"
+#include "hopper/legalise/lower_options.h"
 #include "plan/blocks.h"
 #include "plan/search.h"
 #include "program/random_program.h"

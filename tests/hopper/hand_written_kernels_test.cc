@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels written by hand against device/space.cuh, in the form that the emitter gives all of them:
-// they compile without a spill, local memory or serialised wgmma. They use what spaces may have:
-// several of them, parts, natural order, K segments, tile loads and stores, vectors, gathered
+// Kernels written by hand against device/layout/space.cuh, in the form that the emitter gives all
+// of them: they compile without a spill, local memory or serialised wgmma. They use what spaces may
+// have: several of them, parts, natural order, K segments, tile loads and stores, vectors, gathered
 // tables, partials along rows and columns, additions at the memory.
 #include <gtest/gtest.h>
 

@@ -34,7 +34,7 @@ TEST(NvrtcCompiler, MakesACubinThatUsesDeviceCode) {
   if (!compiler) GTEST_SKIP();
   EXPECT_GE(compiler->version(), kOldestNvrtc);
   const CompiledKernel kernel = compiler->compile(R"(
-#include "device/tile_order.cuh"
+#include "device/layout/tile_order.cuh"
 extern "C" __global__ void kernel(unsigned* out) {
   out[threadIdx.x] = coda::device::ceil_div(7, 2);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A skip over n stages must end where n single steps end, for every ring length that is used.
-#include "device/pipeline.cuh"
+#include "device/layout/pipeline.cuh"
 
 #include <gtest/gtest.h>
 

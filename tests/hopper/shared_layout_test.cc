@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory is divided without overlap, within the limit, on the boundaries that TMA and wgmma
 // need; and the budgets that the documentation states hold.
-#include "device/shared_layout.cuh"
+#include "device/layout/shared_layout.cuh"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
       for (u32 loads = 0; loads <= 3; ++loads) {
         for (u32 stores = 1; stores <= 4; ++stores) {
           for (const u32 streamed : {0u, 1u}) {
-            const SpaceShape shape{.loads = loads, .stores = stores, .streamed_loads = streamed};
+            const EpilogueTraits shape{
+                .loads = loads, .stores = stores, .streamed_loads = streamed};
             const SharedLayout layout = shared_layout(config, shape);
             if (!layout.fits()) continue;
             EXPECT_EQ(layout.a % kSharedAlignment, 0u);
@@ -54,29 +55,31 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
 
 TEST(SharedLayout, StatedBudgets) {
   const GemmConfig ping_pong{.tile_m = 128, .tile_n = 128, .stages = 6};
-  EXPECT_EQ(shared_layout(ping_pong, SpaceShape{}).rings.groups, sub_tiles(ping_pong, {}));
+  EXPECT_EQ(shared_layout(ping_pong, EpilogueTraits{}).rings.groups, sub_tiles(ping_pong, {}));
   GemmConfig cooperative{
       .tile_m = 128, .tile_n = 256, .stages = 3, .schedule = Schedule::cooperative};
-  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).rings.groups, sub_tiles(cooperative, {}));
+  EXPECT_EQ(shared_layout(cooperative, EpilogueTraits{}).rings.groups, sub_tiles(cooperative, {}));
   cooperative.stages = 4;
-  EXPECT_EQ(shared_layout(cooperative, SpaceShape{}).rings.groups, 4u);
-  EXPECT_FALSE(shared_layout(cooperative, SpaceShape{.loads = 2, .stores = 3}).fits());
+  EXPECT_EQ(shared_layout(cooperative, EpilogueTraits{}).rings.groups, 4u);
+  EXPECT_FALSE(shared_layout(cooperative, EpilogueTraits{.loads = 2, .stores = 3}).fits());
   // One tile for both warpgroups: all of its output in the ring, beside as many stages as
   // ping-pong.
   GemmConfig shared{.tile_m = 128, .tile_n = 128, .stages = 6, .schedule = Schedule::cooperative};
-  EXPECT_EQ(shared_layout(shared, SpaceShape{}).rings.groups, sub_tiles(shared, {}));
+  EXPECT_EQ(shared_layout(shared, EpilogueTraits{}).rings.groups, sub_tiles(shared, {}));
   shared.stages = 5;
-  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 1, .stores = 2}).rings.groups, 4u);
+  EXPECT_EQ(shared_layout(shared, EpilogueTraits{.loads = 1, .stores = 2}).rings.groups, 4u);
   shared.stages = 4;
-  EXPECT_EQ(shared_layout(shared, SpaceShape{.loads = 2, .stores = 3}).rings.groups, 4u);
+  EXPECT_EQ(shared_layout(shared, EpilogueTraits{.loads = 2, .stores = 3}).rings.groups, 4u);
 }
 
 // A residual and two outputs: all eight sub-tiles of 128x256 are loaded under the mainloop, where
 // whole groups would be four.
 TEST(SharedLayout, WhatIsOnlyStoredHasSlotsWhereMoreGroupsFit) {
-  const SpaceShape residual{.loads = 1, .stores = 2};
+  const EpilogueTraits residual{.loads = 1, .stores = 2};
   GemmConfig config{.tile_m = 128, .tile_n = 256, .stages = 3, .schedule = Schedule::cooperative};
-  const auto rings = [&](const SpaceShape& shape) { return shared_layout(config, shape).rings; };
+  const auto rings = [&](const EpilogueTraits& shape) {
+    return shared_layout(config, shape).rings;
+  };
   EXPECT_EQ(rings(residual).groups, 8u);
   EXPECT_EQ(rings(residual).slots, 2u);
   // Nothing to win: without loads, and where all that is stored was loaded.
@@ -91,11 +94,11 @@ TEST(SharedLayout, WhatIsOnlyStoredHasSlotsWhereMoreGroupsFit) {
 // Two products of 96 columns: planes of 4 KB, so two groups where whole sub-tiles would get one.
 TEST(SharedLayout, HalfSubTilesTakeHalfTheRoom) {
   const GemmConfig config{.tile_m = 128, .tile_n = 192, .stages = 5};
-  const SpaceShape shape{.parts = 2, .stores = 3};
+  const EpilogueTraits shape{.parts = 2, .stores = 3};
   const SharedLayout layout = shared_layout(config, shape);
   EXPECT_EQ(layout.rings.groups, 2u);
   EXPECT_EQ(layout.stream - layout.ring, 2 * 3 * kSubTileBytes / 2);
-  EXPECT_EQ(shared_layout(config, SpaceShape{.stores = 3}).rings.groups, 1u);
+  EXPECT_EQ(shared_layout(config, EpilogueTraits{.stores = 3}).rings.groups, 1u);
 }
 
 TEST(Config, RefusesWhatCannotRun) {

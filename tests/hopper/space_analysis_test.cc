@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "hopper/codegen/gemm_program.h"
-#include "hopper/legalise/separate_spaces.h"
+#include "hopper/legalise/clone_shared_loads.h"
 #include "hopper/legalise/space_analysis.h"
 #include "hopper/lower.h"
 
@@ -23,7 +23,8 @@ std::string analysis_of(const std::string& program_text, const DimValues& sizes)
   const Program program = parse_program(program_text);
   const LowerOptions options;
   const ProgramSizes program_sizes(program, sizes, options);
-  return text(analyse_space(program_sizes, program::map_tiles(program), 0), program);
+  const auto analysis = analyse_space(program_sizes, program::map_tiles(program), 0);
+  return text(std::get<SpaceAnalysis>(analysis), program);
 }
 
 TEST(SpaceAnalysis, TwoProductsOfOneOperandAreTwoParts) {
@@ -105,7 +106,7 @@ TEST(SpaceAnalysis, ProductsThatShareOnlyLoadsAreSeparated) {
     store(twice:bf16, c + c)
   })");
   EXPECT_EQ(tile_spaces(program).size(), 1U);
-  const Program separate = with_separate_products(program);
+  const Program separate = clone_shared_loads(program);
   verify(separate);
   EXPECT_EQ(tile_spaces(separate).size(), 2U);
 }
@@ -130,7 +131,7 @@ TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
 bool is_legal_for(const std::string& name, const std::string& tile) {
   std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
   const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
-  for (const GemmChoice& one : legal_choices(program, {{"M", 16384}, {"N", 4096}, {"K", 2048}}, {}))
+  for (const GemmConfig& one : legal_choices(program, {{"M", 16384}, {"N", 4096}, {"K", 2048}}, {}))
     if (code(one) == tile) return true;
   return false;
 }
@@ -165,7 +166,7 @@ TEST(ChooseConfig, HalfSubTilesServeWhatSpansNoColumns) {
         effects + "\n}");
     const auto legal = legal_choices(program, {{"M", 16384}, {"N", 5632}, {"K", 2048}}, {});
     return std::any_of(legal.begin(), legal.end(),
-                       [](const GemmChoice& one) { return one.tile_n == 192; });
+                       [](const GemmConfig& one) { return one.tile_n == 192; });
   };
   EXPECT_TRUE(is_served("store(y:bf16, a * b + tile(z[M, N]:bf16))"));
   EXPECT_FALSE(is_served("store(y:bf16, a * b + per_column(c[N]))"));

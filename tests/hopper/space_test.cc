@@ -2,7 +2,7 @@
 // Where the values of a tile space lie, followed from memory through a stage to the accumulators,
 // and from the staging ring to memory, for every tile, layout, cluster and way of dividing a tile:
 // parts, natural order, planes of wide tensors.
-#include "device/space.cuh"
+#include "device/layout/space.cuh"
 
 #include <gtest/gtest.h>
 
@@ -10,15 +10,15 @@
 #include <tuple>
 #include <vector>
 
-#include "device/column_lanes.cuh"
-#include "device/fragment.cuh"
-#include "device/tile_order.cuh"
+#include "device/layout/column_lanes.cuh"
+#include "device/layout/fragment.cuh"
+#include "device/layout/tile_order.cuh"
 #include "tests/hopper/table_configs.h"
 
 namespace coda::device {
 namespace {
 
-std::string describe(const GemmConfig& config, const SpaceShape& shape) {
+std::string describe(const GemmConfig& config, const EpilogueTraits& shape) {
   return std::to_string(config.tile_m) + "x" + std::to_string(config.tile_n) + " cluster " +
          std::to_string(config.cluster_m) + "x" + std::to_string(config.cluster_n) + " layout " +
          std::to_string(static_cast<int>(config.layout)) + " parts " + std::to_string(shape.parts) +
@@ -35,7 +35,8 @@ struct Source {
 };
 
 // What the boxes of all CTAs that share a B tile write into a stage, before the swizzle: [element].
-std::vector<Source> loaded_stage(const GemmConfig& config, const SpaceShape& shape, u32 column) {
+std::vector<Source> loaded_stage(const GemmConfig& config, const EpilogueTraits& shape,
+                                 u32 column) {
   const Major major = config.major_b();
   const u32 part_columns = config.tile_n / shape.loaded_parts();
   const OperandBox box = box_b(config, shape);
@@ -70,7 +71,7 @@ u32 stage_offset(Major major, u32 column, u32 k) {
 
 TEST(Space, EachAccumulatorIsTheProductWithItsColumnOfItsPart) {
   for (const GemmConfig& config : valid_configs()) {
-    for (const SpaceShape& shape : valid_shapes(config)) {
+    for (const EpilogueTraits& shape : valid_shapes(config)) {
       SCOPED_TRACE(describe(config, shape));
       const u32 width = base_columns(config, shape);
       const u32 first = 3 * width;  // a tile's first base column
@@ -172,12 +173,12 @@ TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
           for (u32 wide_stores = 0; wide_stores < 8; ++wide_stores) {
             if (!is_well_formed(loads, wide_loads)) continue;
             if (!is_well_formed(stores, wide_stores)) continue;
-            const SpaceShape shape{.parts = 2,
-                                   .natural_half = half,
-                                   .loads = loads,
-                                   .stores = stores,
-                                   .wide_loads = wide_loads,
-                                   .wide_stores = wide_stores};
+            const EpilogueTraits shape{.parts = 2,
+                                       .natural_half = half,
+                                       .loads = loads,
+                                       .stores = stores,
+                                       .wide_loads = wide_loads,
+                                       .wide_stores = wide_stores};
             std::set<std::pair<u32, u32>> written;
             bool hazard = false;
             for (u32 chunk = 0; chunk < kChunks; ++chunk) {
@@ -207,7 +208,7 @@ TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
 
 TEST(Space, RefusesWhatCannotBe) {
   const GemmConfig config{.tile_n = 192};
-  EXPECT_TRUE(is_valid(config, SpaceShape{}));
+  EXPECT_TRUE(is_valid(config, EpilogueTraits{}));
   EXPECT_TRUE(is_valid(config, {.parts = 3}));
   EXPECT_TRUE(is_valid(config, {.parts = 2}));  // 96 base columns: three sub-tiles of 32
   EXPECT_FALSE(is_valid(config, {.parts = 2, .column_partials = 1}));  // these are of 64

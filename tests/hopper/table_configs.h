@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "device/space.cuh"
+#include "device/layout/space.cuh"
 
 namespace coda::device {
 
@@ -33,11 +33,11 @@ inline std::vector<GemmConfig> valid_configs() {
 }
 
 // The ways in which a tile's columns are divided among accumulators: narrow, parts, natural order.
-inline std::vector<SpaceShape> valid_shapes(const GemmConfig& config) {
-  std::vector<SpaceShape> shapes;
+inline std::vector<EpilogueTraits> valid_shapes(const GemmConfig& config) {
+  std::vector<EpilogueTraits> shapes;
   for (u32 parts = 1; parts <= 4; ++parts) {
     for (const u32 half : {0u, 8u, 16u, 32u, 48u, 64u, 80u, 96u, 128u}) {
-      const SpaceShape shape{.parts = parts, .natural_half = half};
+      const EpilogueTraits shape{.parts = parts, .natural_half = half};
       if (is_valid(config, shape)) shapes.push_back(shape);
     }
   }

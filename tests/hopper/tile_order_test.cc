@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk over tiles visits each once, whatever the shape and band; and the CTAs of a cluster
 // agree on who loads what for whom.
-#include "device/tile_order.cuh"
+#include "device/layout/tile_order.cuh"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(TileOrder, BandsTurnAround) {
 
 TEST(TileOrder, CountsRaggedEdges) {
   const GemmConfig config{.tile_m = 128, .tile_n = 192, .cluster_m = 2};
-  const TileOrder order = tile_order(config, SpaceShape{}, 257, 193, 0);
+  const TileOrder order = tile_order(config, EpilogueTraits{}, 257, 193, 0);
   EXPECT_EQ(order.rows, 2u);
   EXPECT_EQ(order.columns, 2u);
   EXPECT_EQ(order.band, 1u);
@@ -50,7 +50,7 @@ TEST(TileOrder, CountsRaggedEdges) {
 
 TEST(Cluster, TilesOfAClusterFillItsBlock) {
   for (const GemmConfig& config : valid_configs()) {
-    for (const SpaceShape& shape : valid_shapes(config)) {
+    for (const EpilogueTraits& shape : valid_shapes(config)) {
       std::vector<int> met(config.cluster_size());
       const TileCoord cluster{.m = 2, .n = 3};
       for (u32 rank = 0; rank < config.cluster_size(); ++rank) {
@@ -99,7 +99,7 @@ TEST(Cluster, SlicesOfAnOperandFillItsTile) {
     EXPECT_EQ((config.major_a() == Major::k ? a.k : a.outer) * kElementBytes, kSwizzleBytes);
     EXPECT_EQ(bytes(a) % 1024, 0u);
     EXPECT_LE(a.outer, 256u);
-    for (const SpaceShape& shape : valid_shapes(config)) {
+    for (const EpilogueTraits& shape : valid_shapes(config)) {
       const OperandBox b = box_b(config, shape);
       const u32 part = config.tile_n / shape.loaded_parts();
       const u32 boxes_b = config.major_b() == Major::k ? 1 : part / b.outer;

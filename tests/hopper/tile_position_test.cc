@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every element of a tile space belongs to one thread, whatever its shape; the columns of a partial
 // and of a group lie in one warp; and every partial of a line is read once.
-#include "device/tile_position.cuh"
+#include "device/tiles/tile_position.cuh"
 
 #include <gtest/gtest.h>
 

@@ -19,7 +19,7 @@
 namespace coda::hopper {
 namespace {
 
-GemmChoice choice(const std::string& code) { return parse_choice(code).value(); }
+GemmConfig choice(const std::string& code) { return parse_choice(code).value(); }
 
 constexpr const char* kProgram = R"(program rows {
   acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A descriptor's address, strides and steps, against where TMA put each element of a stage.
-#include "device/wgmma_descriptor.cuh"
+#include "device/layout/wgmma_descriptor.cuh"
 
 #include <gtest/gtest.h>
 
-#include "device/fragment.cuh"
+#include "device/layout/fragment.cuh"
 
 namespace coda::device {
 namespace {

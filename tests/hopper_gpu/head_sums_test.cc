@@ -68,7 +68,7 @@ TEST_F(HeadSums, AreRightWithTheSameBitsForEveryTile) {
         const Values inputs = random_inputs(program, sizes, seed);
         std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
         std::set<std::tuple<uint32_t, uint32_t, device::Schedule>> seen;
-        for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+        for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
           if (!seen.insert({choice.tile_m, choice.tile_n, choice.schedule}).second) continue;
           hopper::LowerOptions options;
           options.choice = choice;

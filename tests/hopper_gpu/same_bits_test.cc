@@ -17,7 +17,7 @@ namespace {
 std::vector<hopper::LowerOptions> configurations(const Program& program, const DimValues& sizes) {
   std::set<std::tuple<uint32_t, uint32_t, device::Schedule, uint32_t, uint32_t>> seen;
   std::vector<hopper::LowerOptions> all;
-  for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+  for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
     const bool is_new = seen.insert({choice.tile_m, choice.tile_n, choice.schedule,
                                      choice.cluster_m, choice.cluster_n})
                             .second;

@@ -81,7 +81,7 @@ inline Operation causal_convolution() {
     kernel.name = "causal_convolution";
     kernel.code = R"(
 #include "device/element.cuh"
-#include "device/lanes.cuh"
+#include "device/ptx/lanes.cuh"
 using namespace coda::device;
 )";
     kernel.body = "  constexpr Stored kStored = " + type + R"(;

@@ -152,7 +152,7 @@ TEST(Emit, AProductInFp64IsAPlainKernel) {
 })");
   const CommandResult result = run_coda({"emit", program, "--sizes", "M=64,N=64,K=64"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("device/plain_product.cuh"));
+  EXPECT_THAT(result.out, HasSubstr("device/kernels/plain_product.cuh"));
 }
 
 }  // namespace

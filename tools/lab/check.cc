@@ -86,8 +86,8 @@ Runner runner_on_gpu(Backend& backend, const Stream& stream) {
 
 std::vector<Configuration> gpu_configurations(const Program& program, const DimValues& sizes,
                                               size_t count) {
-  std::vector<std::optional<hopper::GemmChoice>> choices{std::nullopt};
-  for (const hopper::GemmChoice& choice : hopper::legal_choices(program, sizes, {})) {
+  std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
+  for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
     if (choices.size() < count) choices.emplace_back(choice);
   }
   const Stream stream = Stream::make();

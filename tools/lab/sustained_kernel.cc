@@ -29,7 +29,7 @@ constexpr TileFactor kTileFactors[] = {{64, 64, 1.08, 1.08},     {64, 128, 1.03,
                                        {128, 128, 1.0, 1.0},     {192, 128, 1.0, 1.0},
                                        {128, 192, 0.974, 0.991}, {128, 256, 0.962, 0.981},
                                        {256, 128, 1.003, 0.983}, {256, 192, 0.962, 0.988}};
-double tile_factor(const hopper::GemmChoice& choice) {
+double tile_factor(const hopper::GemmConfig& choice) {
   const auto* found =
       std::find_if(std::begin(kTileFactors), std::end(kTileFactors), [&](const TileFactor& tile) {
         return tile.tile_m == choice.tile_m && tile.tile_n == choice.tile_n;
@@ -48,7 +48,7 @@ constexpr double kBriefMicroseconds = 100;
 constexpr double kBriefCooperative = 0.94;
 
 // The time of a long run that comes from a short visit's, where the fastest took `least`.
-double when_long(double microseconds, double least, const hopper::GemmChoice& choice) {
+double when_long(double microseconds, double least, const hopper::GemmConfig& choice) {
   if (least > kBriefMicroseconds)
     return least * std::pow(microseconds / least, kRemains) * tile_factor(choice);
   const bool is_cooperative = choice.schedule == device::Schedule::cooperative;

@@ -43,7 +43,7 @@ Sources sources_of_table() {
       for (const measure::TuneJob& job : measure::tune_jobs(one.program, one.sizes, one.options)) {
         const hopper::GemmProgram program(hopper::without_names(job.program), job.sizes,
                                           job.options);
-        const hopper::GemmChoice choice = program.chosen(job.kernel).choice;
+        const hopper::GemmConfig choice = program.chosen(job.kernel).choice;
         sources.add(job.name + " as " + hopper::text(choice),
                     measure::without_comments(program.emit(job.kernel, choice).source));
       }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "device/tile_position.cuh"
+#include "device/tiles/tile_position.cuh"
 
 namespace coda::hopper {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that a tile space's threads load themselves, as text of its CUDA struct: a chunk ahead of
-// their use, plainly where a sub-tile is wholly inside (device/direct_pairs.cuh); or, what all
-// sub-tiles of the same rows read, once a tile under its mainloop, a chunk of the tables under each
-// of a few K blocks. Then nobody waits for them: a table's rows lie anywhere in memory, and a
+// their use, plainly where a sub-tile is wholly inside (device/epilogue/direct_pairs.cuh); or, what
+// all sub-tiles of the same rows read, once a tile under its mainloop, a chunk of the tables under
+// each of a few K blocks. Then nobody waits for them: a table's rows lie anywhere in memory, and a
 // warp's load of eight rows keeps the load unit for eight cycles.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of device functions and operators; their definitions are in device/math.cuh (floats)
-// and device/elements.cuh (several columns).
+// The table of device functions and operators; their definitions are in device/values/math.cuh
+// (floats) and device/values/elements.cuh (several columns).
 #include "hopper/codegen/expressions.h"
 
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations, numbers and names as CUDA text: one table that all emitters share.
-// Every expression works alike on a float and on device/elements.cuh's Elements<N>, neighbouring
-// columns of one row, and on any mixture (a float is the same for all columns). An emitter writes
-// straight-line code, one line a step: `const auto v = acc * r;`.
+// Every expression works alike on a float and on device/values/elements.cuh's Elements<N>,
+// neighbouring columns of one row, and on any mixture (a float is the same for all columns). An
+// emitter writes straight-line code, one line a step: `const auto v = acc * r;`.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ std::string number_text(double number);
 // keyword, a reserved name or a leading digit is prefixed by "v_".
 std::string identifier(std::string_view name);
 
-// "Reduction::sum": the device's name of a kind of partial (device/reductions.cuh).
+// "Reduction::sum": the device's name of a kind of partial (device/values/reductions.cuh).
 std::string_view reduction_text(PartialKind kind);
 
 // How an element lies in memory, for templates over it: "Stored::bf16" (device/element.cuh).

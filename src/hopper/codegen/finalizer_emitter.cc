@@ -13,7 +13,7 @@
 #include <string>
 
 #include "coda/error.h"
-#include "device/tile_position.cuh"
+#include "device/tiles/tile_position.cuh"
 #include "hopper/codegen/argument_text.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/kernel_names.h"
@@ -24,12 +24,12 @@ namespace coda::hopper {
 namespace {
 
 constexpr int64_t kBlockThreads = 256;
-constexpr int64_t kMostBlockThreads = 512;  // device/finalizer.cuh: kFinalizerThreads
+constexpr int64_t kMostBlockThreads = 512;  // device/kernels/finalizer.cuh: kFinalizerThreads
 constexpr int64_t kManyRows = 512;  // of column partials: a block with so many has more threads
 constexpr int64_t kSingleThreads = 1024;  // kSingleThreads
 constexpr int64_t kSlotLines = 32;
 constexpr int64_t kFewLanes = 8;       // of a line with row partials: 128 bytes at a time
-constexpr int64_t kLanePartials = 16;  // that a lane has in flight: device/finalizer.cuh
+constexpr int64_t kLanePartials = 16;  // that a lane has in flight: device/kernels/finalizer.cuh
 constexpr int64_t kLinesOfOneBlock =
     32768;  // so many elementwise lines are no work for two launches
 
@@ -152,7 +152,7 @@ class KernelWriter {
     KernelLaunch launch;
     launch.function = function;
     launch.source =
-        program_comment(program_) + "#include \"device/finalizer.cuh\"\n\n" +
+        program_comment(program_) + "#include \"device/kernels/finalizer.cuh\"\n\n" +
         "namespace coda::device::precise {\nnamespace {\n\n" + arguments_.declarations() +
         "\n}  // namespace\n\nextern \"C\" __global__ void __launch_bounds__(" +
         (is_single_ ? "kSingleThreads" : "kFinalizerThreads") + ", 1) " + function +

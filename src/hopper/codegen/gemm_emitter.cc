@@ -2,13 +2,14 @@
 #include "hopper/codegen/gemm_emitter.h"
 
 #include "coda/error.h"
+#include "hopper/arch/element.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/space_text.h"
 
 namespace coda::hopper {
 namespace {
 
-// Their highest bit is zero, which makes values wait for others (device/chunk_values.cuh).
+// Their highest bit is zero, which makes values wait for others (device/epilogue/chunk_values.cuh).
 constexpr int64_t kMostRows = 0x7fffffff;
 
 using device::Layout;
@@ -34,13 +35,13 @@ std::string config_text(const device::GemmConfig& c) {
          field("stages", c.stages) + "\n                             .schedule = Schedule::" +
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
          ", .layout = Layout::" + kLayouts[static_cast<int>(c.layout)] +
-         ", .element = Element::" + (c.element == device::Element::bf16 ? "bf16" : "fp16") + "};\n";
+         ", .element = " + std::string(operand_type(c.element).text) + "};\n";
 }
 
 }  // namespace
 
 KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap& map,
-                              const KernelSpaces& kernel, const GemmChoice& choice) {
+                              const KernelSpaces& kernel, const GemmConfig& choice) {
   device::GemmConfig config = choice;
   config.layout = kernel.spaces.front().layout;
   config.element = kernel.spaces.front().element;
@@ -60,23 +61,24 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
     const std::string name = "Space" + std::to_string(i);
     structs += space_text(sizes, map, space, config, name, arguments) + "\n";
     names += ", " + name;
-    ring = device::merged(ring, device::ring_shape(config, space.shape()));
+    ring = device::merged(ring, device::ring_shape(config, space.traits()));
     has_column_partials = has_column_partials || !space.column_partials.empty();
     has_direct_loads = has_direct_loads || space.direct_registers != 0;
   }
 
   KernelLaunch launch;
   launch.function = identifier(sizes.program().name) + "_kernel";
-  launch.source = comment(coda::text(sizes.program())) +
-                  "#include \"device/arguments.cuh\"\n#include \"device/chunk_values.cuh\"\n" +
-                  (has_column_partials ? "#include \"device/column_partial.cuh\"\n" : "") +
-                  (has_direct_loads ? "#include \"device/direct_pairs.cuh\"\n" : "") +
-                  "#include \"device/program_kernel.cuh\"\n\nnamespace coda::device {\n\n" +
-                  config_text(config) + "\n" + arguments.text() + "\n" + structs +
-                  "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
-                  "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n" +
-                  launch.function + "(const __grid_constant__ Arguments a) {\n" +
-                  "  program_kernel<kConfig" + names + ">(a);\n}\n\n}  // namespace coda::device\n";
+  launch.source =
+      comment(coda::text(sizes.program())) +
+      "#include \"device/arguments.cuh\"\n#include \"device/epilogue/chunk_values.cuh\"\n" +
+      (has_column_partials ? "#include \"device/epilogue/column_partial.cuh\"\n" : "") +
+      (has_direct_loads ? "#include \"device/epilogue/direct_pairs.cuh\"\n" : "") +
+      "#include \"device/kernels/program_kernel.cuh\"\n\nnamespace coda::device {\n\n" +
+      config_text(config) + "\n" + arguments.text() + "\n" + structs +
+      "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
+      "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n" +
+      launch.function + "(const __grid_constant__ Arguments a) {\n" + "  program_kernel<kConfig" +
+      names + ">(a);\n}\n\n}  // namespace coda::device\n";
   arguments.fill(launch);
   launch.grid = grid_of(sizes, map, kernel, config);
   launch.cluster = config.cluster_size();

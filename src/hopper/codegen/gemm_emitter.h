@@ -9,6 +9,6 @@ namespace coda::hopper {
 
 // `choice` is legal for the kernel.
 KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap& map,
-                              const KernelSpaces& kernel, const GemmChoice& choice);
+                              const KernelSpaces& kernel, const GemmConfig& choice);
 
 }  // namespace coda::hopper

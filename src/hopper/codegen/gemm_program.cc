@@ -2,25 +2,30 @@
 #include "hopper/codegen/gemm_program.h"
 
 #include "coda/error.h"
-#include "hopper/codegen/fewer_operations.h"
 #include "hopper/codegen/gemm_emitter.h"
 #include "hopper/codegen/kernel_names.h"
+#include "hopper/codegen/reassociate_fma.h"
 #include "hopper/configure/gemm_kernels.h"
-#include "hopper/legalise/separate_spaces.h"
+#include "hopper/legalise/clone_shared_loads.h"
 
 namespace coda::hopper {
 
 GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options)
-    : program_(with_separate_products(given)),
-      renamed_(with_fewer_operations(with_kernel_names(program_))),
+    : program_(clone_shared_loads(given)),
+      renamed_(reassociate_fma(with_kernel_names(program_))),
       values_(sizes),
       options_(options),
       map_(program::map_tiles(program_)),
       emitted_map_(program::map_tiles(renamed_)),
       as_given_(program_, values_, options_),
-      as_emitted_(renamed_, values_, options_),
-      kernels_(gemm_kernels(as_given_, map_)),
-      emitted_kernels_(gemm_kernels(as_emitted_, emitted_map_)) {
+      as_emitted_(renamed_, values_, options_) {
+  auto kernels = gemm_kernels(as_given_, map_);
+  if (const auto* refusal = std::get_if<Refusal>(&kernels)) {
+    refusal_ = *refusal;
+    return;
+  }
+  kernels_ = std::get<std::vector<KernelSpaces>>(std::move(kernels));
+  emitted_kernels_ = std::get<std::vector<KernelSpaces>>(gemm_kernels(as_emitted_, emitted_map_));
   invariant(kernels_.size() == emitted_kernels_.size(), "kernels that fewer operations change");
 }
 
@@ -45,7 +50,7 @@ std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
   return hopper::work_of(as_given_, map_, kernels_[kernel]);
 }
 
-KernelLaunch GemmProgram::emit(size_t kernel, const GemmChoice& choice) const {
+KernelLaunch GemmProgram::emit(size_t kernel, const GemmConfig& choice) const {
   return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice);
 }
 

@@ -10,14 +10,15 @@ namespace coda::hopper {
 
 class GemmProgram {
  public:
-  // Throws Error, naming the program, where no kernel can be made.
   GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options);
   GemmProgram(const GemmProgram&) = delete;
   GemmProgram& operator=(const GemmProgram&) = delete;
 
+  // Why no kernel can be made of it; then it has none.
+  const std::optional<Refusal>& refusal() const { return refusal_; }
   // Kernels with products; 0 for programs that have none.
   size_t kernels() const { return kernels_.size(); }
-  // The program as kernels have it: with_kernel_names and with_fewer_operations of one whose
+  // The program as kernels have it: with_kernel_names and reassociate_fma of one whose
   // products are separate.
   const Program& program() const { return renamed_; }
 
@@ -30,7 +31,7 @@ class GemmProgram {
   KernelClass class_of(size_t kernel) const;
   std::vector<SpaceWork> work_of(size_t kernel) const;
   // `choice` is one of ranked().
-  KernelLaunch emit(size_t kernel, const GemmChoice& choice) const;
+  KernelLaunch emit(size_t kernel, const GemmConfig& choice) const;
 
  private:
   // What is refused is named as the caller named it, and configurations are chosen for what the
@@ -43,6 +44,7 @@ class GemmProgram {
   program::TileMap emitted_map_;
   ProgramSizes as_given_;
   ProgramSizes as_emitted_;
+  std::optional<Refusal> refusal_;
   std::vector<KernelSpaces> kernels_;
   std::vector<KernelSpaces> emitted_kernels_;
 };

@@ -55,7 +55,7 @@ struct KernelLaunch {
   uint32_t threads = 1;
   uint32_t shared_bytes = 0;  // dynamic
   // It may start while the kernel before it ends: it waits before it touches memory, as
-  // device/dependent_launch.cuh says.
+  // device/ptx/dependent_launch.cuh says.
   bool waits_for_predecessor = false;
   // What the launches of a program that was split pass on: the same in all of them. An earlier one
   // writes what a later one reads.

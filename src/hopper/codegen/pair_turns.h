@@ -3,8 +3,8 @@
 // Where threads move many tensors themselves, the assembler would else load for, and work on, so
 // many pairs at once that it spills, however few accumulators there are: it fills whatever
 // registers it has; and so it does with an error function, and behind a walk over groups.
-// (device/chunk_values.cuh has how a value is made to wait.) Invariant: values are what they are
-// without it.
+// (device/epilogue/chunk_values.cuh has how a value is made to wait.) Invariant: values are what
+// they are without it.
 #pragma once
 
 #include <string>

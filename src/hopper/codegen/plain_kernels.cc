@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
-#include "device/plain_shape.cuh"
+#include "device/kernels/plain_shape.cuh"
 #include "hopper/codegen/argument_text.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/legalise/plain_spaces.h"
@@ -21,15 +21,15 @@ KernelLaunch assemble(const Program& program, const std::string& function,
                                          "launch; run it on fewer rows at a time");
   KernelLaunch launch;
   launch.function = identifier(program.name + function);
-  launch.source = program_comment(program) +
-                  "#include \"device/arguments.cuh\"\n#include \"device/dependent_launch.cuh\"\n" +
-                  "#include \"device/" + header +
-                  "\"\n\nnamespace coda::device {\nnamespace {\n\n" + arguments.declarations() +
-                  "\n}  // namespace\n\nextern \"C\" __global__ void " + "__launch_bounds__(" +
-                  std::to_string(threads) + ") " + launch.function +
-                  "(const __grid_constant__ Arguments a) {\n" +
-                  "  launch_dependents();\n  wait_for_predecessor();\n" + body +
-                  "}\n\n}  // namespace coda::device\n";
+  launch.source =
+      program_comment(program) +
+      "#include \"device/arguments.cuh\"\n#include \"device/ptx/dependent_launch.cuh\"\n" +
+      "#include \"device/kernels/" + header + "\"\n\nnamespace coda::device {\nnamespace {\n\n" +
+      arguments.declarations() + "\n}  // namespace\n\nextern \"C\" __global__ void " +
+      "__launch_bounds__(" + std::to_string(threads) + ") " + launch.function +
+      "(const __grid_constant__ Arguments a) {\n" +
+      "  launch_dependents();\n  wait_for_predecessor();\n" + body +
+      "}\n\n}  // namespace coda::device\n";
   launch.grid = static_cast<uint32_t>(blocks);
   launch.threads = threads;
   launch.waits_for_predecessor = true;

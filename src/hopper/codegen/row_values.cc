@@ -3,6 +3,7 @@
 #include "hopper/codegen/row_values.h"
 
 #include "coda/error.h"
+#include "hopper/arch/element.h"
 #include "hopper/codegen/expressions.h"
 
 namespace coda::hopper {
@@ -17,9 +18,9 @@ std::string load_element(DType type) {
 std::string vector_text(const Step& step, const std::vector<std::string>& operands) {
   if (step.kind == StepKind::elementwise) return expression(step.op, operands);
   invariant(step.kind == StepKind::as_stored, "a vector step that no tile uses");
-  if (step.dtype != DType::bf16 && step.dtype != DType::f16) return operands[0];
-  return "rounded<Element::" + std::string(step.dtype == DType::bf16 ? "bf16" : "fp16") + ">(" +
-         operands[0] + ")";
+  const OperandType* type = find_operand_type(step.dtype);
+  if (type == nullptr) return operands[0];
+  return "rounded<" + std::string(type->text) + ">(" + operands[0] + ")";
 }
 
 std::string RowValues::place(int tensor) {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "device/tile_order.cuh"
+#include "device/layout/tile_order.cuh"
 #include "hopper/codegen/function_text.h"
 
 namespace coda::hopper {
@@ -36,7 +36,7 @@ SpaceOperands::SpaceOperands(const ProgramSizes& sizes, const program::TileMap& 
       map_(map),
       analysis_(analysis),
       config_(config),
-      shape_(analysis.shape()),
+      shape_(analysis.traits()),
       name_(name),
       arguments_(arguments) {}
 
@@ -51,7 +51,7 @@ int64_t SpaceOperands::base() const { return sizes_.size(tile_space().shape.cols
 
 std::string SpaceOperands::shape_text(bool keeps_tables) const {
   std::string text =
-      "  static constexpr SpaceShape kShape{.parts = " + std::to_string(shape_.parts);
+      "  static constexpr EpilogueTraits kTraits{.parts = " + std::to_string(shape_.parts);
   const auto field = [&](const char* name, uint32_t value, uint32_t standard) {
     if (value != standard) text += std::string(", .") + name + " = " + std::to_string(value);
   };

@@ -49,7 +49,7 @@ class SpaceOperands {
   const program::TileMap& map_;
   const SpaceAnalysis& analysis_;
   const device::GemmConfig& config_;
-  const device::SpaceShape shape_;
+  const device::EpilogueTraits shape_;
   const std::string name_;
   LaunchArguments& arguments_;
 };

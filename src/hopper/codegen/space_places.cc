@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Member w of base column j of a wide tensor is natural column
-// (j / half) * 2 * half + w * half + j % half (device/space.cuh); a tensor that repeats along its
-// columns is read modulo its own.
+// (j / half) * 2 * half + w * half + j % half (device/layout/space.cuh); a tensor that repeats
+// along its columns is read modulo its own.
 #include "hopper/codegen/space_places.h"
 
 namespace coda::hopper {

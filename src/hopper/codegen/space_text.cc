@@ -8,7 +8,8 @@
 #include <map>
 
 #include "coda/error.h"
-#include "device/fragment.cuh"
+#include "device/layout/fragment.cuh"
+#include "hopper/arch/element.h"
 #include "hopper/codegen/direct_loads.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/function_text.h"
@@ -25,9 +26,7 @@
 namespace coda::hopper {
 namespace {
 
-std::string element_name(DType type) {
-  return type == DType::bf16 ? "Element::bf16" : "Element::fp16";
-}
+std::string element_name(DType type) { return std::string(find_operand_type(type)->text); }
 
 std::string reduction_name(PartialKind kind) {
   return "Reduction::" + std::string(program::name_of(kind));
@@ -41,7 +40,7 @@ class SpaceWriter {
         map_(map),
         analysis_(analysis),
         config_(config),
-        shape_(analysis.shape()),
+        shape_(analysis.traits()),
         turns_(analysis),
         takes_turns_(!turns_.taken() && device::takes_turns(config, shape_)),
         name_(name),
@@ -178,7 +177,7 @@ class SpaceWriter {
         return name;
       case StepKind::as_stored: {
         std::string operand = operand_value(i, 0, plane);
-        if (size_of(s.dtype) != 2) return operand;
+        if (find_operand_type(s.dtype) == nullptr) return operand;
         pass_.body.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
                         packed_value(i, plane) + ");");
         return name;
@@ -538,7 +537,7 @@ class SpaceWriter {
   const program::TileMap& map_;
   const SpaceAnalysis& analysis_;
   const device::GemmConfig& config_;
-  const device::SpaceShape shape_;
+  const device::EpilogueTraits shape_;
   PairTurns turns_;
   bool takes_turns_;  // and no load has been made to wait yet
   const std::string name_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA struct of one tile space, as device/space.cuh asks for it: operands, planes, and the
-// epilogue as straight-line code over pairs of columns, one line a step, named after the program's
-// values.
+// The CUDA struct of one tile space, as device/layout/space.cuh asks for it: operands, planes, and
+// the epilogue as straight-line code over pairs of columns, one line a step, named after the
+// program's values.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "coda/error.h"
-#include "device/tile_position.cuh"
+#include "device/tiles/tile_position.cuh"
 #include "hopper/codegen/argument_text.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/kernel_names.h"
@@ -42,7 +42,7 @@ KernelLaunch lower_tile_spaces(const Program& program, const std::vector<int>& s
                                          "launch; run it on fewer rows at a time");
   KernelLaunch launch;
   launch.function = identifier(program.name + "_tiles");
-  launch.source = program_comment(program) + "#include \"device/tile_kernel.cuh\"\n\n" +
+  launch.source = program_comment(program) + "#include \"device/kernels/tile_kernel.cuh\"\n\n" +
                   "namespace coda::device {\nnamespace {\n\n" + arguments.declarations() + "\n" +
                   structs + "}  // namespace\n\nextern \"C\" __global__ void " +
                   "__launch_bounds__(kTileThreads, 1) " + launch.function +

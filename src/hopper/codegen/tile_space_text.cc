@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "coda/error.h"
-#include "device/tile_position.cuh"
+#include "device/tiles/tile_position.cuh"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/tile_vectors.h"
-#include "hopper/legalise/plain_spaces.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"
 
@@ -40,7 +39,10 @@ class TileSpaceWriter {
 
   TileSpaceText run() {
     find_stored();
-    layouts_ = tile_layouts(program_, map_, space_, sizes_);
+    auto layouts = layouts_of_warp(program_, map_, space_, sizes_);
+    if (const auto* refusal = std::get_if<Refusal>(&layouts))
+      throw Error(coda::hopper::text(*refusal, ProgramSizes(program_, sizes_, {})));
+    layouts_ = std::get<TileLayouts>(std::move(layouts));
     find_needed();
     choose_rows();
     row_count_ = arguments_.number("rows_" + id_, size(space_.shape.rows));
@@ -271,10 +273,6 @@ class TileSpaceWriter {
 
   void reduce_group(int i) {
     const TileLayout lies = layout(i);
-    require(is_group_of_warp(lies.base_group()),
-            describe(i) + " a group of " + std::to_string(lies.base_group()) +
-                " base columns is not held by a warp; groups are powers of two up to " +
-                std::to_string(device::kBlockColumns) + " columns");
     const Planes from = values_.at(step(i).operands[0]);
     const std::string call = " = group_sum<" + std::to_string(lies.base_group()) + ">(";
     Planes planes;

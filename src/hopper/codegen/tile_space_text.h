@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of one tile space whose tiles are loaded from memory or made of vectors: a struct as
-// device/tile_kernel.cuh describes it, and how many blocks its tiles are.
+// device/kernels/tile_kernel.cuh describes it, and how many blocks its tiles are.
 #pragma once
 
 #include <cstdint>

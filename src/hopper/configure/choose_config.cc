@@ -22,15 +22,16 @@ constexpr Cluster kClusters[] = {{2, 1}, {1, 2}, {1, 1}};
 
 constexpr uint32_t kFewestStages = 3;
 
-std::vector<device::SpaceShape> shapes_of(const KernelSpaces& kernel) {
-  std::vector<device::SpaceShape> shapes;
-  for (const SpaceAnalysis& space : kernel.spaces) shapes.push_back(space.shape());
+std::vector<device::EpilogueTraits> shapes_of(const KernelSpaces& kernel) {
+  std::vector<device::EpilogueTraits> shapes;
+  for (const SpaceAnalysis& space : kernel.spaces) shapes.push_back(space.traits());
   return shapes;
 }
 
-device::RingShape ring_of(const GemmConfig& config, const std::vector<device::SpaceShape>& shapes) {
+device::RingShape ring_of(const GemmConfig& config,
+                          const std::vector<device::EpilogueTraits>& shapes) {
   device::RingShape ring;
-  for (const device::SpaceShape& shape : shapes)
+  for (const device::EpilogueTraits& shape : shapes)
     ring = device::merged(ring, device::ring_shape(config, shape));
   return ring;
 }
@@ -80,18 +81,18 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
 bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& config) {
   return config.accumulators() > 128 &&
          std::any_of(kernel.spaces.begin(), kernel.spaces.end(), [&](const SpaceAnalysis& space) {
-           return registers_of(sizes, space, config) > kMostRegisters;
+           return registers_of(sizes, space, config) > sizes.options().architecture.registers;
          });
 }
 constexpr double kCrowded = 1.05;
 
 // Several spaces spilled beside 192 accumulators; more planes were never compiled.
 bool may_have_192(const KernelSpaces& kernel) {
-  return kernel.spaces.size() == 1 && kernel.spaces.front().shape().planes() <= 3;
+  return kernel.spaces.size() == 1 && kernel.spaces.front().traits().planes() <= 3;
 }
 
-// Two products of 96 columns each (sub_tile_width in device/space.cuh). Of twelve epilogues that
-// were compiled so, some spilled 8 to 32 bytes beside 192 accumulators where the tile is
+// Two products of 96 columns each (sub_tile_width in device/layout/space.cuh). Of twelve epilogues
+// that were compiled so, some spilled 8 to 32 bytes beside 192 accumulators where the tile is
 // cooperative, alone in its cluster or has a strided A; of what is left only one with an error
 // function did, as at every tile.
 bool may_be_in_halves(const SpaceAnalysis& space, const GemmConfig& config) {
@@ -117,7 +118,7 @@ GemmConfig config_of(const TileKind& tile, const Cluster& cluster, const KernelS
 // The deepest pipeline that leaves the ring two groups, one to transform and one to load; where
 // nothing is loaded one is enough.
 uint32_t usual_stages(const GemmConfig& config, const TileKind& tile,
-                      const std::vector<device::SpaceShape>& shapes) {
+                      const std::vector<device::EpilogueTraits>& shapes) {
   const bool loads =
       std::any_of(shapes.begin(), shapes.end(), [](const auto& shape) { return shape.loads != 0; });
   GemmConfig deeper = config;
@@ -144,7 +145,7 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
   std::vector<SpaceWork> spaces;
   for (const SpaceAnalysis& space : kernel.spaces) {
     const Shape& shape = map.spaces[space.space].shape;
-    SpaceWork work{.shape = space.shape(),
+    SpaceWork work{.shape = space.traits(),
                    .extents = {.rows = sizes.size(shape.rows), .columns = sizes.size(shape.cols)},
                    .planes = planes_of(sizes, space),
                    .operations = operations_of(sizes, map, space)};
@@ -157,7 +158,7 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
   return spaces;
 }
 
-double model_cost(std::span<const SpaceWork> spaces, const GemmChoice& choice,
+double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& choice,
                   uint32_t multiprocessors) {
   const auto kinds = tile_kinds();
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const TileKind& k) {
@@ -167,9 +168,9 @@ double model_cost(std::span<const SpaceWork> spaces, const GemmChoice& choice,
   return model_cost(spaces, choice, *kind, multiprocessors);
 }
 
-bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice) {
+bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& choice) {
   const GemmConfig config = with_kernel(choice, kernel);
-  const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
+  const std::vector<device::EpilogueTraits> shapes = shapes_of(kernel);
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
     const bool in_halves = device::sub_tile_width(config, shapes[i]) != device::kSubTileColumns;
@@ -178,7 +179,7 @@ bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmC
     if (has_many && !may_have_192(kernel)) return false;
     const uint32_t registers = has_many ? registers_beside_192(sizes, kernel.spaces[i], config)
                                         : registers_of(sizes, kernel.spaces[i], config);
-    if (registers > kMostRegisters) return false;
+    if (registers > sizes.options().architecture.registers) return false;
   }
   return device::shared_layout(config, ring_of(config, shapes)).fits();
 }
@@ -201,7 +202,7 @@ std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program:
   std::vector<RankedChoice> ranked;
   const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
   const uint32_t multiprocessors = sizes.options().multiprocessors;
-  const std::vector<device::SpaceShape> shapes = shapes_of(kernel);
+  const std::vector<device::EpilogueTraits> shapes = shapes_of(kernel);
   for (const TileKind& tile : tile_kinds()) {
     for (const Cluster& cluster : kClusters) {
       GemmConfig config = config_of(tile, cluster, kernel);
@@ -226,7 +227,7 @@ std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program:
 }
 
 uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
-                 const GemmChoice& choice) {
+                 const GemmConfig& choice) {
   int64_t tiles = 0;
   for (const SpaceWork& space : work_of(sizes, map, kernel))
     tiles += cluster_tiles(space, with_kernel(choice, kernel));
@@ -235,14 +236,14 @@ uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const K
   return choice.cluster_size() * static_cast<uint32_t>((tiles + waves - 1) / waves);
 }
 
-std::string code(const GemmChoice& choice) {
+std::string code(const GemmConfig& choice) {
   return std::to_string(choice.tile_m) + "x" + std::to_string(choice.tile_n) +
          (choice.schedule == Schedule::ping_pong ? "p" : "c") + std::to_string(choice.cluster_m) +
          std::to_string(choice.cluster_n) + "s" + std::to_string(choice.stages);
 }
 
-std::optional<GemmChoice> parse_choice(const std::string& code_text) {
-  GemmChoice choice;
+std::optional<GemmConfig> parse_choice(const std::string& code_text) {
+  GemmConfig choice;
   char schedule = 0;
   uint32_t clusters = 0;
   int used = 0;
@@ -261,7 +262,7 @@ std::optional<GemmChoice> parse_choice(const std::string& code_text) {
   return choice;
 }
 
-std::string text(const GemmChoice& choice) {
+std::string text(const GemmConfig& choice) {
   return std::to_string(choice.tile_m) + "x" + std::to_string(choice.tile_n) +
          (choice.schedule == Schedule::ping_pong ? " ping-pong" : " cooperative") + ", cluster " +
          std::to_string(choice.cluster_m) + "x" + std::to_string(choice.cluster_n) + ", " +

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "device/shared_layout.cuh"
+#include "device/layout/shared_layout.cuh"
 #include "hopper/configure/config_model.h"
 #include "hopper/legalise/space_analysis.h"
 
 namespace coda::hopper {
 
-using GemmChoice = device::GemmConfig;
+using device::GemmConfig;
 
 // The spaces of one kernel: they have one layout and one element type.
 struct KernelSpaces {
@@ -23,7 +23,7 @@ struct KernelSpaces {
 };
 
 struct RankedChoice {
-  GemmChoice choice;
+  GemmConfig choice;
   double cost = 0;          // by the model; only ratios matter
   bool is_crowded = false;  // taken only where it was timed
 };
@@ -38,21 +38,21 @@ bool has_choice(const ProgramSizes& sizes, const KernelSpaces& kernel);
 // What the model is told of the kernel, by space.
 std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
                                const KernelSpaces& kernel);
-double model_cost(std::span<const SpaceWork> spaces, const GemmChoice& choice,
+double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& choice,
                   uint32_t multiprocessors);
 
 // Whether the kernel can be made so: tile shape, shared memory, registers.
-bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmChoice& choice);
+bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& choice);
 
 // CTAs of the launch: persistent, and no more than give each the same number of tiles.
 uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,
-                 const GemmChoice& choice);
+                 const GemmConfig& choice);
 
 // "128x256 cooperative, cluster 2x1, 3 stages".
-std::string text(const GemmChoice& choice);
+std::string text(const GemmConfig& choice);
 
 // The same in short, "128x256c21s3", and back; nothing if it is none that kernels may have.
-std::string code(const GemmChoice& choice);
-std::optional<GemmChoice> parse_choice(const std::string& code_text);
+std::string code(const GemmConfig& choice);
+std::optional<GemmConfig> parse_choice(const std::string& code_text);
 
 }  // namespace coda::hopper

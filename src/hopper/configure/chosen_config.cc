@@ -15,19 +15,18 @@ namespace {
 
 // What was not timed is the model's worse half there: it has to be better by so much.
 constexpr double kUntimed = 1.03;
-constexpr uint32_t kTableMultiprocessors = 132;  // of the GPU that the table was measured on
 
 // What code() says of them: layout and element are the program's.
-bool same(const GemmChoice& a, const GemmChoice& b) {
+bool same(const GemmConfig& a, const GemmConfig& b) {
   return a.tile_m == b.tile_m && a.tile_n == b.tile_n && a.cluster_m == b.cluster_m &&
          a.cluster_n == b.cluster_n && a.stages == b.stages && a.schedule == b.schedule;
 }
 
-std::optional<GemmChoice> from_row(const TunedRow& row, const KernelClass& kernel,
+std::optional<GemmConfig> from_row(const TunedRow& row, const KernelClass& kernel,
                                    const std::vector<RankedChoice>& ranked,
                                    std::vector<SpaceWork> work, uint32_t multiprocessors,
                                    uint32_t measured_multiprocessors) {
-  const auto is_ranked = [&](const GemmChoice& choice) {
+  const auto is_ranked = [&](const GemmConfig& choice) {
     return std::any_of(ranked.begin(), ranked.end(),
                        [&](const RankedChoice& r) { return same(r.choice, choice); });
   };
@@ -49,10 +48,10 @@ std::optional<GemmChoice> from_row(const TunedRow& row, const KernelClass& kerne
   std::sort(sorted.begin(), sorted.end());
   const double median = sorted[sorted.size() / 2];
 
-  std::optional<GemmChoice> best;
+  std::optional<GemmConfig> best;
   double least = 0;
   size_t next_correction = 0;
-  const auto offer = [&](const GemmChoice& choice, double cost) {
+  const auto offer = [&](const GemmConfig& choice, double cost) {
     if (best && cost >= least) return;
     best = choice;
     least = cost;
@@ -88,7 +87,7 @@ ChosenConfig choose_config(const ProgramSizes& sizes, const program::TileMap& ma
   const Source tuned{options.tuned == nullptr ? nullptr : options.tuned->nearest(own),
                      ChoiceSource::tuned, options.multiprocessors};
   const Source shipped{options.uses_table ? tuned_table().nearest(own) : nullptr,
-                       ChoiceSource::table, kTableMultiprocessors};
+                       ChoiceSource::table, options.architecture.multiprocessors};
   // What was tuned at other sizes says less than the table does at these.
   for (const bool exactly : {true, false}) {
     for (const Source& source : {tuned, shipped}) {

@@ -11,7 +11,7 @@ namespace coda::hopper {
 enum class ChoiceSource : uint8_t { asked, tuned, table, model };
 
 struct ChosenConfig {
-  GemmChoice choice;
+  GemmConfig choice;
   ChoiceSource source = ChoiceSource::model;
   std::string measured_at{};  // extents of the row that it comes from
 };

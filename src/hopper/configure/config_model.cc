@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/tile_order.cuh"
+#include "device/layout/tile_order.cuh"
 
 namespace coda::hopper {
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "device/space.cuh"
+#include "device/layout/space.cuh"
 
 namespace coda::hopper {
 
@@ -35,7 +35,7 @@ struct SpaceExtents {
 
 // What a tile space asks of the machine.
 struct SpaceWork {
-  device::SpaceShape shape;
+  device::EpilogueTraits shape;
   SpaceExtents extents;
   double planes = 0;      // of 16 bits that the epilogue moves
   double operations = 0;  // that it computes for each element

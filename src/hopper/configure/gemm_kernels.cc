@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "coda/error.h"
 #include "hopper/legalise/plain_spaces.h"
 
 namespace coda::hopper {
@@ -13,24 +12,30 @@ namespace {
 
 constexpr int kMostPlanes = 8;
 
-KernelSpaces alone(const ProgramSizes& sizes, const program::TileMap& map, int space) {
+std::variant<KernelSpaces, Refusal> alone(const ProgramSizes& sizes, const program::TileMap& map,
+                                          int space) {
   for (int planes = kMostPlanes; planes >= 0; --planes) {
-    KernelSpaces kernel{{analyse_space(sizes, map, space, {planes})}};
+    auto analysis = analyse_space(sizes, map, space, {planes});
+    if (const auto* refusal = std::get_if<Refusal>(&analysis)) return *refusal;
+    KernelSpaces kernel{{std::get<SpaceAnalysis>(std::move(analysis))}};
     if (has_choice(sizes, kernel)) return kernel;
   }
-  throw Error(sizes.description() + ": the epilogue of tile space " + std::to_string(space) +
-              " fits into no tile: it has more values than 232 registers a thread beside its "
-              "accumulators; store some values and go on in another program");
+  return Refusal{.reason = RefusalReason::registers,
+                 .value = space,
+                 .budget = sizes.options().architecture.registers};
 }
 
 }  // namespace
 
-std::vector<KernelSpaces> gemm_kernels(const ProgramSizes& sizes, const program::TileMap& map) {
+std::variant<std::vector<KernelSpaces>, Refusal> gemm_kernels(const ProgramSizes& sizes,
+                                                              const program::TileMap& map) {
   std::vector<KernelSpaces> kernels;
   for (size_t space = 0; space < map.spaces.size(); ++space) {
     if (!has_gemm(sizes.program(), map.spaces[space])) continue;
     if (is_plain(sizes.program(), map.spaces[space], sizes.values())) continue;
-    KernelSpaces kernel = alone(sizes, map, static_cast<int>(space));
+    auto made = alone(sizes, map, static_cast<int>(space));
+    if (const auto* refusal = std::get_if<Refusal>(&made)) return *refusal;
+    auto& kernel = std::get<KernelSpaces>(made);
     const SpaceAnalysis& own = kernel.spaces.front();
     const auto can_join = [&](const KernelSpaces& other) {
       if (other.spaces.front().layout != own.layout || other.spaces.front().element != own.element)

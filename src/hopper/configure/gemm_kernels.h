@@ -3,11 +3,15 @@
 // configuration can serve together; else each its own.
 #pragma once
 
+#include <variant>
+#include <vector>
+
 #include "hopper/configure/choose_config.h"
 
 namespace coda::hopper {
 
-// In the order of their first spaces. Throws Error where a space cannot be made on a GPU at all.
-std::vector<KernelSpaces> gemm_kernels(const ProgramSizes& sizes, const program::TileMap& map);
+// In the order of their first spaces; or why there is none for a space.
+std::variant<std::vector<KernelSpaces>, Refusal> gemm_kernels(const ProgramSizes& sizes,
+                                                              const program::TileMap& map);
 
 }  // namespace coda::hopper

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "device/fragment.cuh"
+#include "device/layout/fragment.cuh"
 
 namespace coda::hopper {
 
@@ -12,7 +12,7 @@ using device::Schedule;
 
 uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                       const GemmConfig& config) {
-  const device::SpaceShape shape = space.shape();
+  const device::EpilogueTraits shape = space.traits();
   const uint32_t chunk = device::takes_turns(config, shape) ? 16 + 4 * shape.planes()
                                                             : 24 + 4 * (shape.loads + shape.stores);
   uint32_t registers = config.accumulators() + chunk + 2 * config.blocks_m() * space.row_values +
@@ -27,7 +27,7 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
 
 uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& space,
                               const GemmConfig& config) {
-  const device::SpaceShape shape = space.shape();
+  const device::EpilogueTraits shape = space.traits();
   const bool is_cooperative = config.schedule == Schedule::cooperative;
   const bool is_strided = config.major_a() == device::Major::outer;
   uint32_t registers = config.accumulators() + 2 * config.blocks_m() * space.row_values +
@@ -68,11 +68,12 @@ bool keeps_tables(const ProgramSizes& sizes, const SpaceAnalysis& space, const G
   // A ping-pong tile's epilogue is hidden; and beside five stages such kernels spilled.
   if (config.schedule == Schedule::ping_pong) return false;
   // With several blocks of rows there are as many tables.
-  if (config.blocks_m() != 1 || device::sub_tile_columns(config, space.shape()) == 1) return false;
+  if (config.blocks_m() != 1 || device::sub_tile_columns(config, space.traits()) == 1) return false;
   // Four chunks of eight values instead of two, less addresses that are gone by then: what spilled
   // (two scales of rows beside RoPE's two tables) is not admitted.
   constexpr uint32_t kMore = 15;
-  return registers_of(sizes, space, config) + kMore * space.repeated_planes <= kMostRegisters;
+  return registers_of(sizes, space, config) + kMore * space.repeated_planes <=
+         sizes.options().architecture.registers;
 }
 
 }  // namespace coda::hopper

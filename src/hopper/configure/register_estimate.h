@@ -8,9 +8,6 @@
 
 namespace coda::hopper {
 
-// A consumer warpgroup's thread may have (device/config.cuh).
-inline constexpr uint32_t kMostRegisters = 232;
-
 // Roughly: accumulators, addresses and states, the planes of a chunk, direct loads of a chunk,
 // vectors, running reductions (values that wait for a sub-tile's end take those of its
 // accumulators).

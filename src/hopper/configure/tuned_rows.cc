@@ -92,7 +92,7 @@ std::vector<TimedChoice> parse_choices(std::string_view text) {
     const std::string_view time = words[i + 1];
     const auto [end, error] = std::from_chars(time.data(), time.data() + time.size(), microseconds);
     if (error != std::errc() || end != time.data() + time.size()) break;
-    const std::optional<GemmChoice> parsed = parse_choice(std::string(words[i]));
+    const std::optional<GemmConfig> parsed = parse_choice(std::string(words[i]));
     if (parsed && microseconds > 0) choices.push_back({*parsed, microseconds});
   }
   return choices;

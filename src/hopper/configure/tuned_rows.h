@@ -26,7 +26,7 @@ KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
 std::string text(const std::vector<SpaceExtents>& extents);  // "16384x4096x4096+..."
 
 struct TimedChoice {
-  GemmChoice choice;
+  GemmConfig choice;
   double microseconds = 0;
 };
 

@@ -27,6 +27,7 @@
 #include "base/own_file.h"
 #include "base/sha256.h"
 #include "coda/error.h"
+#include "hopper/arch/architecture.h"
 #include "hopper/jit/dynamic_library.h"
 
 namespace coda::hopper {
@@ -134,7 +135,7 @@ std::string cache_key(CompilerVersion version, const std::string& headers_digest
                       const std::string& source) {
   Sha256 hash;
   hash.add_field(kCubinMagic);
-  hash.add_field(kArchitecture);
+  hash.add_field(kSm90a.name);
   hash.add_field(version.text());
   for (const char* option : NvrtcCompiler::options()) hash.add_field(option);
   hash.add_field(headers_digest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device code, device/*.cuh, as text: what emitted kernels include. It is embedded in the
-// library when that is built, so that no file is needed at run time.
+// The device code, what lies under device/, as text: what emitted kernels include. It is embedded
+// in the library when that is built, so that no file is needed at run time.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 namespace coda::hopper {
 
 struct DeviceText {
-  std::string_view name;  // as a kernel includes it: "device/tma.cuh"
+  std::string_view name;  // as a kernel includes it: "device/ptx/tma.cuh"
   std::string_view text;
 };
 

@@ -4,11 +4,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <regex>
 #include <utility>
 
 #include "coda/error.h"
+#include "hopper/arch/architecture.h"
 #include "hopper/jit/device_texts.h"
 #include "hopper/jit/dynamic_library.h"
 #include "hopper/jit/parallel_for.h"
@@ -50,8 +52,6 @@ const Api& api() {
   return instance;
 }
 
-constexpr const char* kOptions[] = {"--gpu-architecture=sm_90a", "--std=c++20",
-                                    "--device-as-default-execution-space", "--ptxas-options=-v"};
 constexpr int kCompilationError = 6;  // the text's fault: the log says which
 
 void check(int status, const char* what) {
@@ -116,7 +116,13 @@ std::string NvrtcCompiler::file() const {
   return known && info.dli_fname != nullptr ? info.dli_fname : api().location;
 }
 
-std::span<const char* const> NvrtcCompiler::options() { return kOptions; }
+std::span<const char* const> NvrtcCompiler::options() {
+  static const std::string architecture = "--gpu-architecture=" + std::string(kSm90a.name);
+  static const std::array<const char*, 4> options{architecture.c_str(), "--std=c++20",
+                                                  "--device-as-default-execution-space",
+                                                  "--ptxas-options=-v"};
+  return options;
+}
 
 CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
   std::vector<const char*> names;
@@ -129,7 +135,8 @@ CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
   check(api().create(&program.handle, source.c_str(), "kernel.cu", static_cast<int>(names.size()),
                      texts.data(), names.data()),
         "taking a kernel's text");
-  const int status = api().compile(program.handle, static_cast<int>(std::size(kOptions)), kOptions);
+  const int status =
+      api().compile(program.handle, static_cast<int>(options().size()), options().data());
   if (status != 0 && status != kCompilationError) check(status, "compiling a kernel");
   CompiledKernel kernel;
   size_t size = 0;

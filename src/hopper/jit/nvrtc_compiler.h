@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles kernel text to an sm_90a cubin with NVRTC, which is opened at run time; no GPU is
+// Compiles kernel text to a cubin with NVRTC, which is opened at run time; no GPU is
 // needed. What the assembler reports is part of the result: a spill, local memory or serialised
 // wgmma is a defect of the kernel, because each costs more than any choice of tiles.
 #pragma once
@@ -22,7 +22,6 @@ struct CompilerVersion {
 
 // The oldest whose cubins the tests accept.
 inline constexpr CompilerVersion kOldestNvrtc{12, 4};
-inline constexpr std::string_view kArchitecture = "sm_90a";
 
 struct CompiledKernel {
   std::vector<char> cubin;  // empty: it does not compile

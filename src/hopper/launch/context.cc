@@ -2,6 +2,7 @@
 #include "hopper/launch/context.h"
 
 #include "coda/error.h"
+#include "hopper/arch/architecture.h"
 
 namespace coda::hopper {
 namespace {
@@ -63,10 +64,12 @@ Context::Scope::~Scope() {
 }
 
 void check_architecture(const DeviceInfo& info) {
-  require(info.major == 9 && info.minor == 0,
+  require(info.major == kSm90a.major && info.minor == kSm90a.minor,
           "GPU " + std::to_string(info.ordinal) + " (" + info.name + ") has compute capability " +
               std::to_string(info.major) + "." + std::to_string(info.minor) +
-              "; kernels are made for 9.0 (H100, H200). Remedy: choose such a GPU "
+              "; kernels are made for " + std::to_string(kSm90a.major) + "." +
+              std::to_string(kSm90a.minor) + " (" + std::string(kSm90a.gpus) +
+              "). Remedy: choose such a GPU "
               "(CUDA_VISIBLE_DEVICES), or use the CPU backend");
 }
 

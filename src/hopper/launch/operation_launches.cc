@@ -16,7 +16,7 @@ KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
   KernelLaunch launch;
   launch.function = kernel.name;
   launch.source =
-      "#include \"device/arguments.cuh\"\n#include \"device/dependent_launch.cuh\"\n" +
+      "#include \"device/arguments.cuh\"\n#include \"device/ptx/dependent_launch.cuh\"\n" +
       kernel.code + "\nusing Arguments = coda::device::KernelArguments<0, " +
       std::to_string(tensors) + ", " + std::to_string(kernel.numbers.size()) +
       ">;\n\nextern \"C\" __global__ void " + kernel.name +

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coda/error.h"
+#include "hopper/arch/element.h"
 
 namespace coda::hopper {
 namespace {
@@ -13,30 +14,18 @@ constexpr int kSwizzle128 = 3;
 // Wider promotion reads lines that the neighbour SM asks for anyway: measured, a tenth more traffic
 // between SMs and L2.
 constexpr int kPromoteL2To128 = 2;
-constexpr int64_t kGranule = 16;
-
-int element_code(DType dtype) {
-  switch (dtype) {
-    case DType::i32: return 3;
-    case DType::f16: return 6;
-    case DType::f32: return 7;
-    case DType::f64: return 8;
-    case DType::bf16: return 9;
-  }
-  throw InternalError("a tensor map of an unknown type");
-}
 
 // One row needs no pitch, but the driver wants one.
 int64_t pitch_bytes(const Rectangle& rectangle) {
   const int64_t row = rectangle.columns * size_of(rectangle.dtype);
-  return rectangle.rows == 1 ? (row + kGranule - 1) / kGranule * kGranule
+  return rectangle.rows == 1 ? (row + kCopyBytes - 1) / kCopyBytes * kCopyBytes
                              : rectangle.row_stride * size_of(rectangle.dtype);
 }
 
 }  // namespace
 
 bool is_addressable(const Rectangle& rectangle) {
-  return rectangle.address % kGranule == 0 && pitch_bytes(rectangle) % kGranule == 0;
+  return rectangle.address % kCopyBytes == 0 && pitch_bytes(rectangle) % kCopyBytes == 0;
 }
 
 device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_rows,
@@ -52,7 +41,7 @@ device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_row
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* address = reinterpret_cast<void*>(rectangle.address);
   check_driver(
-      driver().tensor_map_encode_tiled(&map, element_code(rectangle.dtype), 2, address, sizes,
+      driver().tensor_map_encode_tiled(&map, tensor_map_type(rectangle.dtype), 2, address, sizes,
                                        pitch, box, element_strides, 0, swizzle, kPromoteL2To128, 0),
       "describing to the copy engine ", subject);
   return map;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/config.cuh"
+#include "hopper/arch/architecture.h"
 
 namespace coda::hopper {
 
@@ -16,7 +17,8 @@ class TunedRows;  // configure/tuned_rows.h
 struct LowerOptions {
   // Elements between the starts of two rows of each tensor; empty: dense.
   std::vector<int64_t> row_strides;
-  uint32_t multiprocessors = 132;
+  Architecture architecture = kSm90a;
+  uint32_t multiprocessors = kSm90a.multiprocessors;
   // Tile, cluster, stages and schedule of the products, one of legal_choices() (lower.h);
   // the program says its layout and element type. Empty: as chosen_config.h says.
   std::optional<device::GemmConfig> choice;

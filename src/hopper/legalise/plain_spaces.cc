@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "device/tile_position.cuh"
+#include "device/tiles/tile_position.cuh"
+#include "hopper/arch/element.h"
 
 namespace coda::hopper {
 namespace {
@@ -31,7 +32,7 @@ bool has_gemm(const Program& program, const TileSpace& space) {
 bool is_plain_product(const Program& program, const Step& product) {
   if (product.kind != StepKind::gemm) return false;
   const DType type = program.tensors[product.segments.front().a].dtype;
-  if (type != DType::bf16 && type != DType::f16) return true;
+  if (find_operand_type(type) == nullptr) return true;
   return std::any_of(product.segments.begin(), product.segments.end(), [&](const GemmSegment& s) {
     return program.tensors[s.a].dtype != type || program.tensors[s.b].dtype != type;
   });

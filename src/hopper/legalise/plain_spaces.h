@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The slow way that takes everything: single steps from memory to memory, where neither tensor
 // cores nor a warp's columns serve a step. A program that has such a step among others is split
-// (fit_program.h) until it stands alone.
+// (legalise.h) until it stands alone.
 #pragma once
 
 #include "coda/program.h"

@@ -7,12 +7,13 @@
 #include <set>
 
 #include "coda/error.h"
+#include "hopper/arch/element.h"
 
 namespace coda::hopper {
 namespace {
 
 constexpr int64_t kBoxColumns = device::kSubTileColumns;
-constexpr int64_t kTmaElements = 8;  // 16-bit elements in the 16 bytes that TMA addresses
+constexpr int kMostParts = 4;  // accumulators of a column for which a tile has registers
 
 class Analyser {
  public:
@@ -22,12 +23,10 @@ class Analyser {
     result_.space = space;
   }
 
-  SpaceAnalysis run() {
+  std::variant<SpaceAnalysis, Refusal> run() {
     result_.ragged_columns = sizes_.size(tile_space_.shape.cols) % kPartialSpan != 0;
     find_representatives();
-    find_parts();
-    find_groups();
-    find_effects();
+    if (!find_parts() || !find_groups() || !find_effects()) return refusal_;
     find_loads();
     count_vectors();
     find_error_functions();
@@ -38,9 +37,10 @@ class Analyser {
 
  private:
   const Step& step(int i) const { return sizes_.step(i); }
-  const std::string& name(int tensor) const { return sizes_.tensor(tensor).name; }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(sizes_.description() + ": " + why);
+  // Steps that may refuse say whether they did not.
+  bool refuse(const Refusal& refusal) {
+    refusal_ = refusal;
+    return false;
   }
   int64_t half(int i) const {
     return map_.pairing[i] == Dim(0) ? 0 : sizes_.size(map_.pairing[i]) / 2;
@@ -65,40 +65,40 @@ class Analyser {
   }
   bool is_first(int i) const { return result_.representative[i] == i; }
 
-  void find_parts() {
+  bool find_parts() {
     for (int i : tile_space_.steps) {
-      if (step(i).kind == StepKind::gemm && is_first(i)) add_gemm(i);
+      if (step(i).kind == StepKind::gemm && is_first(i) && !add_gemm(i)) return false;
     }
     const int parts = static_cast<int>(result_.parts.size());
-    if (parts > 4) {
-      refuse("its products have " + std::to_string(parts) +
-             " accumulators for each column of one tile, and a tile has registers for 4; make "
-             "several programs");
+    if (parts > kMostParts) {
+      return refuse({.reason = RefusalReason::accumulators, .value = parts, .budget = kMostParts});
     }
     const Part& first = result_.parts.front();
     const int64_t h = half(first.gemm);
-    if (first.member < 0 || is_concatenated(first.gemm)) return;
+    if (first.member < 0 || is_concatenated(first.gemm)) return true;
     // A tile of 64 or 128 base columns must hold whole pairs of halves.
     const bool is_natural = parts == 2 && h % device::kChunkColumns == 0 && 128 % h == 0;
     if (!is_natural) {
-      refuse("product " + product_text(first.gemm) + " has members of pairs " + std::to_string(h) +
-             " columns apart" + (parts == 2 ? "" : " and shares its tile with another product") +
-             "; on a GPU pairs within a product are concatenated, or 16, 32, 64 or 128 columns "
-             "apart in a product alone in its tile: store it and rotate it in another program");
+      return refuse(
+          {.reason = parts == 2 ? RefusalReason::pair_distance : RefusalReason::pair_beside_product,
+           .step = first.gemm,
+           .value = h});
     }
     result_.natural_half = static_cast<uint32_t>(h);
+    return true;
   }
 
   // Groups are summed where a tile can hold them whole.
-  void find_groups() {
+  bool find_groups() {
     SpaceAnalysis::Groups& groups = result_.groups;
     const auto is_of_groups = [&](int i) {
       return map_.grouped[i] || step(i).kind == StepKind::repeat_group;
     };
     const std::vector<int>& steps = tile_space_.steps;
-    if (std::none_of(steps.begin(), steps.end(), is_of_groups)) return;
-    std::map<int, TileLayout> layouts =
-        tile_layouts(sizes_.program(), map_, tile_space_, sizes_.values());
+    if (std::none_of(steps.begin(), steps.end(), is_of_groups)) return true;
+    const auto found = tile_layouts(sizes_.program(), map_, tile_space_, sizes_.values());
+    if (const auto* refused = std::get_if<Refusal>(&found)) return refuse(*refused);
+    const auto& layouts = std::get<TileLayouts>(found);
     groups.span = kPartialSpan;
     for (int i : steps) {
       if (!map_.on_tile[i] || !map_.grouped[i]) continue;
@@ -109,8 +109,7 @@ class Analyser {
       const bool is_of_quad = base % 8 == 0 || base == 2 || base == 4;
       const auto most = static_cast<uint32_t>(256 / result_.parts.size());
       if (!is_of_quad || groups.span > most) {
-        refuse("no tile holds groups of " + std::to_string(layout.group) +
-               " columns whole; store the product and reduce its groups in a program without one");
+        return refuse({.reason = RefusalReason::group_in_tile, .step = i, .value = layout.group});
       }
     }
     constexpr uint32_t kWalk = 4;
@@ -122,6 +121,7 @@ class Analyser {
                           static_cast<uint32_t>(std::max<int64_t>(8, layout.base_group()));
     }
     find_walks();
+    return true;
   }
 
   // A group's value is known once those are that it is made of; a sum one walk after them.
@@ -154,16 +154,11 @@ class Analyser {
     return std::find(loads.begin(), loads.end(), result_.representative[load]) != loads.end();
   }
 
-  std::string product_text(int gemm) const {
-    std::string text;
-    for (const GemmSegment& s : step(gemm).segments)
-      text += (text.empty() ? "'" : " + '") + name(s.a) + "' x '" + name(s.b) + "'";
-    return text;
-  }
-
-  void add_gemm(int i) {
+  bool add_gemm(int i) {
     const std::vector<GemmSegment>& segments = step(i).segments;
-    for (const GemmSegment& segment : segments) check_segment(segment);
+    for (const GemmSegment& segment : segments) {
+      if (!check_segment(segment)) return false;
+    }
     if (result_.parts.empty()) {
       result_.segments = static_cast<int>(segments.size());
       set_layout(segments.front());
@@ -174,54 +169,51 @@ class Analyser {
         same = first[s].a == segments[s].a && first[s].transpose_a == segments[s].transpose_a;
       }
       if (!same) {
-        refuse("products " + product_text(result_.parts.front().gemm) + " and " + product_text(i) +
-               " meet in one tile and do not read the same first operand; on a GPU they must: "
-               "write their sum as one product with K segments, or store one of them first");
+        return refuse({.reason = RefusalReason::first_operands,
+                       .step = result_.parts.front().gemm,
+                       .other = i});
       }
     }
-    for (const GemmSegment& segment : segments) check_layout(i, segment);
+    for (const GemmSegment& segment : segments) {
+      if (!check_layout(i, segment)) return false;
+    }
     const int members = half(i) == 0 ? 1 : 2;
     for (int w = 0; w < members; ++w) result_.parts.push_back({i, members == 1 ? -1 : w});
+    return true;
   }
 
   // Rows of any pitch: the launcher copies what TMA cannot address to where it can.
-  void check_segment(const GemmSegment& segment) const {
+  bool check_segment(const GemmSegment& segment) {
     for (int t : {segment.a, segment.b}) {
-      const DType type = sizes_.tensor(t).dtype;
-      if (size_of(type) != 2) {
-        refuse("product operand '" + name(t) + "' is " + std::string(name_of(type)) +
-               "; tensor cores here multiply bf16 or f16: declare it so, as in " + name(t) +
-               "[...]:bf16");
-      }
+      if (find_operand_type(sizes_.tensor(t).dtype) == nullptr)
+        return refuse({.reason = RefusalReason::operand_type, .tensor = t});
     }
     if (sizes_.tensor(segment.a).dtype != sizes_.tensor(segment.b).dtype) {
-      refuse("product operands '" + name(segment.a) + "' and '" + name(segment.b) +
-             "' have different types; store them as one");
+      return refuse(
+          {.reason = RefusalReason::operand_types, .other = segment.b, .tensor = segment.a});
     }
+    return true;
   }
 
   void set_layout(const GemmSegment& s) {
     using device::Layout;
     result_.layout = s.transpose_a ? (s.transpose_b ? Layout::tt : Layout::nt)
                                    : (s.transpose_b ? Layout::tn : Layout::nn);
-    result_.element =
-        sizes_.tensor(s.a).dtype == DType::bf16 ? device::Element::bf16 : device::Element::fp16;
+    result_.element = find_operand_type(sizes_.tensor(s.a).dtype)->element;
   }
 
-  void check_layout(int gemm, const GemmSegment& s) const {
+  bool check_layout(int gemm, const GemmSegment& s) {
     const GemmSegment& first =
         step(result_.parts.empty() ? gemm : result_.parts.front().gemm).segments.front();
     if (s.transpose_a != first.transpose_a || s.transpose_b != first.transpose_b) {
-      refuse("product " + product_text(gemm) +
-             " mixes operands that are and are not stored transposed; on a GPU all products that "
-             "meet in one tile have one layout: make several programs");
+      return refuse({.reason = RefusalReason::mixed_layouts, .step = gemm});
     }
-    if (sizes_.tensor(s.a).dtype != sizes_.tensor(first.a).dtype) {
-      refuse("product " + product_text(gemm) + " mixes bf16 and f16 operands; store them as one");
-    }
+    if (sizes_.tensor(s.a).dtype != sizes_.tensor(first.a).dtype)
+      return refuse({.reason = RefusalReason::mixed_elements, .step = gemm});
+    return true;
   }
 
-  void find_effects() {
+  bool find_effects() {
     for (int i : tile_space_.steps) {
       switch (step(i).kind) {
         case StepKind::store_tile:
@@ -230,9 +222,7 @@ class Analyser {
         case StepKind::row_partial: result_.row_partials.push_back(i); break;
         case StepKind::column_partial:
           if (step(i).partial != PartialKind::sum && step(i).partial != PartialKind::max) {
-            refuse("column partial '" + name(step(i).tensor) +
-                   "': of a product only sums and maxima are reduced along columns on a GPU; store "
-                   "the product and reduce it in a program without one");
+            return refuse({.reason = RefusalReason::column_reduction, .step = i});
           }
           result_.column_partials.push_back(i);
           result_.column_fields += half(i) == 0 ? 1 : 2;
@@ -249,6 +239,7 @@ class Analyser {
         store.movement = Movement::staged;
       }
     }
+    return true;
   }
 
   // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
@@ -338,17 +329,19 @@ class Analyser {
   // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
-    if (size_of(sizes_.tensor(s.tensor).dtype) != 2) return false;
+    const DType type = sizes_.tensor(s.tensor).dtype;
+    if (find_operand_type(type) == nullptr) return false;
+    const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
     if (s.repeat != 1 || s.row_index >= 0) return false;
     // The ring holds one sub-tile at a time.
     if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
-    if (sizes_.stride(s.tensor) % kTmaElements != 0) return false;
+    if (sizes_.stride(s.tensor) % granule != 0) return false;
     const int64_t columns = sizes_.size(s.shape.cols);
     const int64_t h = half(i);
     // What TMA stores is clipped to whole 16 bytes.
-    if (is_store && columns % kTmaElements != 0) return false;
+    if (is_store && columns % granule != 0) return false;
     if (h == 0) return true;
-    if (is_concatenated(i)) return h % kTmaElements == 0;
+    if (is_concatenated(i)) return h % granule == 0;
     return h % kBoxColumns == 0 || is_permuted(i);
   }
   bool is_permuted(int i) const {
@@ -405,6 +398,7 @@ class Analyser {
   const TileSpace& tile_space_;
   const SpaceLimits limits_;
   SpaceAnalysis result_;
+  Refusal refusal_;
 };
 
 }  // namespace
@@ -416,15 +410,15 @@ const TileMove* SpaceAnalysis::find_load(int step) const {
   return nullptr;
 }
 
-device::SpaceShape SpaceAnalysis::shape() const {
-  device::SpaceShape shape{.parts = static_cast<uint32_t>(parts.size()),
-                           .natural_half = natural_half,
-                           .segments = static_cast<uint32_t>(segments),
-                           .loads = 0,
-                           .stores = 0,
-                           .column_partials = column_fields,
-                           .group_span = groups.span,
-                           .group_walks = groups.walks};
+device::EpilogueTraits SpaceAnalysis::traits() const {
+  device::EpilogueTraits shape{.parts = static_cast<uint32_t>(parts.size()),
+                               .natural_half = natural_half,
+                               .segments = static_cast<uint32_t>(segments),
+                               .loads = 0,
+                               .stores = 0,
+                               .column_partials = column_fields,
+                               .group_span = groups.span,
+                               .group_walks = groups.walks};
   for (const TileMove& load : loads) {
     if (load.movement != Movement::staged) continue;
     shape.loads += load.is_wide ? 2 : 1;
@@ -454,8 +448,8 @@ bool SpaceAnalysis::needs_whole_sub_tiles() const {
 std::string text(const SpaceAnalysis& analysis, const Program& program) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
   static constexpr const char* kMovements[] = {"staged", "direct", "added", "nothing"};
-  std::string text = std::string("layout ") + kLayouts[static_cast<int>(analysis.layout)] +
-                     (analysis.element == device::Element::bf16 ? " bf16" : " f16") +
+  std::string text = std::string("layout ") + kLayouts[static_cast<int>(analysis.layout)] + " " +
+                     std::string(name_of(operand_type(analysis.element).type)) +
                      (analysis.ragged_columns ? ", ragged columns\n" : "\n");
   const auto tensor = [&](int t) { return program.tensors[t].name; };
   for (const Part& part : analysis.parts) {
@@ -499,8 +493,9 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
   return text;
 }
 
-SpaceAnalysis analyse_space(const ProgramSizes& sizes, const program::TileMap& map, int space,
-                            const SpaceLimits& limits) {
+std::variant<SpaceAnalysis, Refusal> analyse_space(const ProgramSizes& sizes,
+                                                   const program::TileMap& map, int space,
+                                                   const SpaceLimits& limits) {
   return Analyser(sizes, map, space, limits).run();
 }
 

@@ -7,10 +7,12 @@
 
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "device/space.cuh"
+#include "device/layout/space.cuh"
 #include "hopper/legalise/program_sizes.h"
+#include "hopper/legalise/refusal.h"
 #include "hopper/legalise/tile_layout.h"
 #include "program/tile_map.h"
 
@@ -88,7 +90,7 @@ struct SpaceAnalysis {
   Groups groups;
 
   const TileMove* find_load(int step) const;
-  device::SpaceShape shape() const;
+  device::EpilogueTraits traits() const;
   // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
   // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
   bool needs_whole_sub_tiles() const;
@@ -98,9 +100,9 @@ struct SpaceLimits {
   int planes = 8;  // staged each way; what is beyond is moved directly
 };
 
-// Throws Error, naming the program and the tensors, where no kernel can be made.
-SpaceAnalysis analyse_space(const ProgramSizes& sizes, const program::TileMap& map, int space,
-                            const SpaceLimits& limits = {});
+std::variant<SpaceAnalysis, Refusal> analyse_space(const ProgramSizes& sizes,
+                                                   const program::TileMap& map, int space,
+                                                   const SpaceLimits& limits = {});
 
 // A few lines for people, and for tests.
 std::string text(const SpaceAnalysis& analysis, const Program& program);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program as several that run one after another: each makes some of its effects, and keeps values
 // that later ones load. Pure data; what is worth splitting where is decided elsewhere
-// (fit_program.h).
+// (legalise.h).
 // Invariant: evaluated in order, the parts store what the program stores; in float64 the same
 // numbers, since values are kept in fp32, as kernels compute them, or in the type they are rounded
 // to.

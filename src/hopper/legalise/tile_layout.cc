@@ -2,10 +2,11 @@
 // Values with one column a group learn how they lie from those whose columns they sum or repeat.
 #include "hopper/legalise/tile_layout.h"
 
-#include <string>
+#include <optional>
 
 #include "coda/error.h"
-#include "program/problem.h"
+#include "device/tiles/tile_position.cuh"
+#include "hopper/legalise/plain_spaces.h"
 
 namespace coda::hopper {
 namespace {
@@ -16,15 +17,16 @@ class LayoutFinder {
                const DimValues& sizes)
       : program_(program), map_(map), space_(space), sizes_(sizes) {}
 
-  std::map<int, TileLayout> run() {
+  std::variant<TileLayouts, Refusal> run() {
     for (int i : space_.steps) {
       if (!map_.on_tile[i] || map_.grouped[i]) continue;
       known_[i] = map_.pairing[i] == Dim(0)
                       ? TileLayout{}
                       : TileLayout{.kind = TileLayout::wide, .pairing = map_.pairing[i]};
     }
-    while (learn_once()) {
+    while (!refusal_ && learn_once()) {
     }
+    if (refusal_) return *refusal_;
     for (int i : space_.steps) {
       invariant(!map_.on_tile[i] || known_.contains(i), "a value of a tile space has no layout");
     }
@@ -32,11 +34,6 @@ class LayoutFinder {
   }
 
  private:
-  std::string describe(int i) const {
-    return "program '" + program_.name + "', step " + std::to_string(i) + ", " +
-           program::describe_step(program_, i) + ":";
-  }
-
   bool learn_once() {
     bool changed = false;
     for (int i : space_.steps) {
@@ -58,40 +55,60 @@ class LayoutFinder {
 
   bool learn(int i, const TileLayout& layout) {
     const auto [found, is_new] = known_.try_emplace(i, layout);
-    require(found->second == layout,
-            describe(i) +
-                " its columns stand for different groups of the tile; store it, and load it in "
-                "another program");
+    if (found->second != layout) refuse({.reason = RefusalReason::two_groups, .step = i});
     return is_new;
   }
 
   // Of what one column for each `group` columns of `from` is; `i` is the step that says so.
-  TileLayout group_layout(int i, const TileLayout& from, const Dim& group) const {
+  TileLayout group_layout(int i, const TileLayout& from, const Dim& group) {
     TileLayout result{
         .kind = TileLayout::grouped, .pairing = from.pairing, .group = group.evaluate(sizes_)};
     if (from.kind == TileLayout::wide) {
       const int64_t pairs = from.pairing.evaluate(sizes_);
       result.is_split = result.group % pairs != 0;
-      require(!result.is_split || pairs / 2 % result.group == 0,
-              describe(i) + " its groups of " + group.text() + " columns and the pairs within " +
-                  from.pairing.text() +
-                  " columns cut each other; store the value and group it in another program");
+      if (result.is_split && pairs / 2 % result.group != 0)
+        refuse({.reason = RefusalReason::groups_cut_pairs, .step = i, .value = pairs});
     }
     return result;
+  }
+
+  // Of several the first.
+  void refuse(const Refusal& refusal) {
+    if (!refusal_) refusal_ = refusal;
   }
 
   const Program& program_;
   const program::TileMap& map_;
   const TileSpace& space_;
   const DimValues& sizes_;
-  std::map<int, TileLayout> known_;
+  TileLayouts known_;
+  std::optional<Refusal> refusal_;
 };
 
 }  // namespace
 
-std::map<int, TileLayout> tile_layouts(const Program& program, const program::TileMap& map,
-                                       const TileSpace& space, const DimValues& sizes) {
+std::variant<TileLayouts, Refusal> tile_layouts(const Program& program, const program::TileMap& map,
+                                                const TileSpace& space, const DimValues& sizes) {
   return LayoutFinder(program, map, space, sizes).run();
+}
+
+std::variant<TileLayouts, Refusal> layouts_of_warp(const Program& program,
+                                                   const program::TileMap& map,
+                                                   const TileSpace& space, const DimValues& sizes) {
+  auto found = tile_layouts(program, map, space, sizes);
+  const auto* layouts = std::get_if<TileLayouts>(&found);
+  if (layouts == nullptr) return found;
+  for (int i : space.steps) {
+    if (program.steps[i].kind != StepKind::reduce_group) continue;
+    const int64_t base = layouts->at(i).base_group();
+    if (!is_group_of_warp(base)) {
+      return Refusal{.reason = RefusalReason::group_in_warp,
+                     .step = i,
+                     .value = base,
+                     .budget = device::kBlockColumns};
+    }
+  }
+  return found;
 }
 
 }  // namespace coda::hopper

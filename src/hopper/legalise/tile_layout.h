@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <map>
+#include <variant>
 
+#include "hopper/legalise/refusal.h"
 #include "program/tile_map.h"
 
 namespace coda::hopper {
@@ -27,9 +29,14 @@ struct TileLayout {
   friend bool operator==(const TileLayout&, const TileLayout&) = default;
 };
 
-// Of each step of the space that is a tile. Throws Error, naming the step, if a group of columns is
-// not what a warp can hold.
-std::map<int, TileLayout> tile_layouts(const Program& program, const program::TileMap& map,
-                                       const TileSpace& space, const DimValues& sizes);
+using TileLayouts = std::map<int, TileLayout>;  // of each step of a space that is a tile
+
+std::variant<TileLayouts, Refusal> tile_layouts(const Program& program, const program::TileMap& map,
+                                                const TileSpace& space, const DimValues& sizes);
+
+// The same for a kernel without a product, a warp of which must hold the groups that it sums.
+std::variant<TileLayouts, Refusal> layouts_of_warp(const Program& program,
+                                                   const program::TileMap& map,
+                                                   const TileSpace& space, const DimValues& sizes);
 
 }  // namespace coda::hopper

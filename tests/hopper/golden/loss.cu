@@ -5,7 +5,7 @@
 //   store(rows, rows)
 //   store(mean, reduce_vector(rows) * scalar(factor))
 // }
-#include "device/finalizer.cuh"
+#include "device/kernels/finalizer.cuh"
 
 namespace coda::device::precise {
 namespace {
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
 //   store(rows, rows)
 //   store(mean, reduce_vector(rows) * scalar(factor))
 // }
-#include "device/finalizer.cuh"
+#include "device/kernels/finalizer.cuh"
 
 namespace coda::device::precise {
 namespace {

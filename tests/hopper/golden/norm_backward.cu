@@ -7,9 +7,9 @@
 //   column_partial(d_norm, sum(x * acc))
 // }
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/column_partial.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/column_partial.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -42,7 +42,7 @@ enum : u32 {
 using Arguments = KernelArguments<4, 3, 7>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.parts = 1, .loads = 2, .stores = 1, .column_partials = 1};
+  static constexpr EpilogueTraits kTraits{.parts = 1, .loads = 2, .stores = 1, .column_partials = 1};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) {
     return a.numbers[rows_0];

@@ -6,8 +6,8 @@
 //   row_partial(squares, sum(x * x))
 // }
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -40,7 +40,7 @@ enum : u32 {
 using Arguments = KernelArguments<5, 2, 7>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.parts = 1, .loads = 1, .stores = 2};
+  static constexpr EpilogueTraits kTraits{.parts = 1, .loads = 1, .stores = 2};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) {
     return a.numbers[rows_0];

@@ -8,9 +8,9 @@
 //   store(q:bf16, merge_pairs(v_2 - second * sin, second * cos + first * sin, 128))
 // }
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/direct_pairs.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/direct_pairs.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -45,7 +45,7 @@ enum : u32 {
 using Arguments = KernelArguments<3, 4, 9>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.parts = 2, .natural_half = 64, .loads = 0, .stores = 2};
+  static constexpr EpilogueTraits kTraits{.parts = 2, .natural_half = 64, .loads = 0, .stores = 2};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) {
     return a.numbers[rows_0];

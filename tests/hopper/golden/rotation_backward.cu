@@ -7,7 +7,7 @@
 //   store(dq, merge_pairs(v + sin * second, cos * second - sin * first, 64))
 //   row_partial(p, sum(dq * tile(q[M, 192]:bf16)))
 // }
-#include "device/tile_kernel.cuh"
+#include "device/kernels/tile_kernel.cuh"
 
 namespace coda::device {
 namespace {

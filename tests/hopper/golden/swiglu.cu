@@ -9,8 +9,8 @@
 //   store(a:bf16, gate * sigmoid(gate) * up)
 // }
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -42,7 +42,7 @@ enum : u32 {
 using Arguments = KernelArguments<6, 1, 6>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.parts = 2, .loads = 0, .stores = 3};
+  static constexpr EpilogueTraits kTraits{.parts = 2, .loads = 0, .stores = 3};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) {
     return a.numbers[rows_0];

@@ -11,8 +11,8 @@
 //   store(up:bf16, up)
 //   store(a:bf16, gate * sigmoid(gate) * up)
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -26,7 +26,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
 using Arguments = KernelArguments<6, 1, 6>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.parts = 2, .stores = 3};
+  static constexpr EpilogueTraits kTraits{.parts = 2, .stores = 3};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) { return a.numbers[0]; }
   __device__ __forceinline__ static u32 columns(const Arguments& a) { return a.numbers[1]; }

@@ -12,9 +12,9 @@
 //   store(dx:bf16, v * per_column(norm[N]:bf16) + (tile(dx[M, N]:bf16) + x * per_row(s[M])))
 //   column_partial(d_norm, sum(x * v))
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/column_partial.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/column_partial.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -28,7 +28,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
 using Arguments = KernelArguments<9, 4, 9>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.segments = 3, .loads = 2, .stores = 2, .column_partials = 1};
+  static constexpr EpilogueTraits kTraits{.segments = 3, .loads = 2, .stores = 2, .column_partials = 1};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) { return a.numbers[0]; }
   __device__ __forceinline__ static u32 columns(const Arguments& a) { return a.numbers[1]; }

@@ -13,8 +13,8 @@
 //   (k likewise)
 //   store(v:bf16, gemm(h, wv[L, K]:bf16) * r)
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -30,7 +30,7 @@ using Arguments = KernelArguments<7, 4, 16>;
 // Space 0: q, 1: k.
 template <u32 kSpace>
 struct Rotated {
-  static constexpr SpaceShape kShape{.parts = 2, .natural_half = 64, .stores = 2, .wide_stores = 1};
+  static constexpr EpilogueTraits kTraits{.parts = 2, .natural_half = 64, .stores = 2, .wide_stores = 1};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) { return a.numbers[0]; }
   __device__ __forceinline__ static u32 columns(const Arguments& a) {
@@ -121,7 +121,7 @@ struct Rotated {
 };
 
 struct Space2 {
-  static constexpr SpaceShape kShape{};
+  static constexpr EpilogueTraits kTraits{};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) { return a.numbers[0]; }
   __device__ __forceinline__ static u32 columns(const Arguments& a) { return a.numbers[11]; }

@@ -17,8 +17,8 @@
 //   row_partial(s_up, sum(up * dup))
 //   row_partial(s_gate, sum(gate * dgate))
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -32,7 +32,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
 using Arguments = KernelArguments<7, 3, 7>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.loads = 2, .stores = 3};
+  static constexpr EpilogueTraits kTraits{.loads = 2, .stores = 3};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) { return a.numbers[0]; }
   __device__ __forceinline__ static u32 columns(const Arguments& a) { return a.numbers[1]; }

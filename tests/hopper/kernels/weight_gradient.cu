@@ -5,8 +5,8 @@
 //   acc = gemm(dy[K, M]:bf16, x[K, N]:bf16, tn)
 //   store(dw, tile(dw[M, N]) + acc)
 #include "device/arguments.cuh"
-#include "device/chunk_values.cuh"
-#include "device/program_kernel.cuh"
+#include "device/epilogue/chunk_values.cuh"
+#include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
@@ -20,7 +20,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
 using Arguments = KernelArguments<2, 1, 7>;
 
 struct Space0 {
-  static constexpr SpaceShape kShape{.stores = 0};
+  static constexpr EpilogueTraits kTraits{.stores = 0};
 
   __device__ __forceinline__ static u32 rows(const Arguments& a) { return a.numbers[0]; }
   __device__ __forceinline__ static u32 columns(const Arguments& a) { return a.numbers[1]; }

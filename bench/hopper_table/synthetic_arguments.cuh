@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch passes to a kernel with the synthetic epilogue, and to the streamer beside it.
+#pragma once
+
+#include "device/layout/tile_order.cuh"
+
+namespace coda::device {
+
+inline constexpr u32 kMaxSyntheticPlanes = 4;
+
+struct SyntheticArguments {
+  TensorMap a;
+  TensorMap b;
+  TensorMap loads[kMaxSyntheticPlanes];
+  TensorMap stores[kMaxSyntheticPlanes];
+  TileOrder order;
+  u32 k_blocks = 1;  // the contraction in units of kBlockK, rounded up; at least one
+  const u8* stream_source = nullptr;
+  u8* stream_destination = nullptr;
+};
+
+}  // namespace coda::device

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reduction along the 64 rows of a sub-tile, one result for each of its 64 base columns. A thread
+// folds its two rows, eight lanes exchange halves of what they hold until each has one column of a
+// chunk, and the four warps meet in shared memory. So a running value costs one register a chunk,
+// and 18 instructions and 4 shuffles for 8 elements.
+// Invariant: the order is fixed by rows and columns alone, never by the tile.
+//
+// A space whose shape says how many `column_partials` it has keeps a ColumnReduction for each in
+// its SubTile and adds every chunk to it. At the end of the sub-tile each is staged at its own
+// place of the scratch (kColumnScratchBytes apart), the warpgroup synchronises once for all of
+// them, and store_column_partial writes each.
+#pragma once
+
+#include "device/layout/column_lanes.cuh"
+#include "device/layout/shared_layout.cuh"
+#include "device/ptx/named_barrier.cuh"
+#include "device/values/elements.cuh"
+#include "device/values/reductions.cuh"
+
+namespace coda::device {
+
+inline constexpr u32 kColumnScratchBytes = scratch_bytes(1);
+
+// The 128 threads of a consumer warpgroup.
+__device__ __forceinline__ void synchronize_warpgroup() {
+  const u32 consumer = threadIdx.x / kWarpgroupSize - 1;
+  named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);
+}
+
+template <Reduction kKind>
+struct ColumnReduction {
+  static_assert(kKind == Reduction::sum || kKind == Reduction::max,
+                "only sums and maxima are reduced along columns");
+  float chunk[kChunks];
+
+  __device__ __forceinline__ static float nothing() {
+    return kKind == Reduction::sum ? 0.0f : -kInfinity;
+  }
+  __device__ __forceinline__ static float fold(float a, float b) {
+    if constexpr (kKind == Reduction::sum) {
+      return a + b;
+    } else {
+      return maximum(a, b);
+    }
+  }
+
+  // Pair q of the values: row q % 2, columns 2 * (q / 2) and the next of the thread's four. Rows
+  // outside the space do not count.
+  template <u32 kChunk>
+  __device__ __forceinline__ void add(const Elements<2> (&values)[4], const Position& at) {
+    const bool first = at.row < at.rows;
+    const bool second = at.row + 8 < at.rows;
+    float column[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+      column[i] = values[i / 2 * 2].value[i % 2];
+      const float both = fold(column[i], values[i / 2 * 2 + 1].value[i % 2]);
+      column[i] = second ? both : column[i];
+      column[i] = first ? column[i] : nothing();
+    }
+    float half[2];
+#pragma unroll
+    for (u32 i = 0; i < 2; ++i) half[i] = halve<0>(column[i], column[2 + i], at);
+    const float one = halve<1>(half[0], half[1], at);
+    chunk[kChunk] = fold(one, exchange(one, kColumnExchange[2]));
+  }
+
+  __device__ __forceinline__ void stage(u32 scratch, const Position& at) const {
+    const u32 lane = at.thread % kWarpSize;
+    const bool odd = lane / 4 % 2 != 0;
+    const u32 warp = scratch + at.thread / kWarpSize * (kSubTileColumns * 4);
+#pragma unroll
+    for (u32 i = 0; i < 2; ++i) {
+      const u32 column = chunk_of_lane(lane, i) * kChunkColumns + column_of_lane(lane);
+      const float value = odd ? chunk[2 * i + 1] : chunk[2 * i];
+      store_shared(warp + column * 4, value);
+    }
+  }
+
+ private:
+  // Two lanes hold two values each and end with one: the upper lane the second.
+  template <u32 kStep>
+  __device__ __forceinline__ static float halve(float first, float second, const Position& at) {
+    constexpr u32 kMask = kColumnExchange[kStep];
+    const bool upper = (at.thread & kMask) != 0;
+    const float other = exchange(upper ? first : second, kMask);
+    return fold(upper ? second : first, other);
+  }
+};
+
+// The first 64 threads: warps in order. `at` is the sub-tile's first chunk; `stride`: elements
+// between rows of the partial; `place(column)`: where a base column stands in it.
+template <Reduction kKind, class Place>
+__device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u32 scratch,
+                                                     const Position& at, Place place) {
+  const u32 column = at.partial_column() * kSubTileColumns + at.thread;
+  const u32 first_row = at.partial_row() * kWgmmaM;
+  if (at.thread >= kSubTileColumns || column >= at.columns || first_row >= at.rows) return;
+  float total = 0.0f;
+#pragma unroll
+  for (u32 warp = 0; warp < kWarpgroupSize / kWarpSize; ++warp) {
+    const float value = load_shared(scratch + (warp * kSubTileColumns + at.thread) * 4);
+    total = warp == 0 ? value : ColumnReduction<kKind>::fold(total, value);
+  }
+  const u64 index = static_cast<u64>(at.partial_row()) * stride + place(column);
+  reinterpret_cast<float*>(partial)[index] = total;
+}
+
+template <Reduction kKind>
+__device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u32 scratch,
+                                                     const Position& at) {
+  store_column_partial<kKind>(partial, stride, scratch, at, [](u32 column) { return column; });
+}
+
+}  // namespace coda::device

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over groups of columns (heads) in a product's epilogue, and what is made of them. A quad of
+// threads holds a row's columns, two neighbours of each eight in a thread; so a group is summed by
+// its threads, eight by eight, and then over the quad. This is a walk over accumulators ahead of
+// the sub-tiles that read the sum: of one sub-tile, or of the few that hold a wide group.
+// Invariant: the order of a sum is fixed by its columns alone, never by the tile. Groups are whole:
+// the space's columns are a multiple of them, so a group lies wholly inside or wholly outside.
+#pragma once
+
+#include "device/layout/space.cuh"
+#include "device/ptx/lanes.cuh"
+#include "device/values/elements.cuh"
+
+namespace coda::device {
+
+inline constexpr u32 kEight = 8;  // columns of which a thread has two
+
+// One value for each group of kGroup base columns, of kSpan that are walked together, in a thread's
+// two rows. There is one for each eight columns, so that it is found without a division: those of
+// one group are one register. A group of 2 or 4 is a part of eight, another one in other threads.
+template <u32 kGroup, u32 kSpan>
+struct GroupValues {
+  static_assert(kSpan % kSubTileColumns == 0 && kSpan % kGroup == 0);
+  static_assert(kGroup % kEight == 0 || kGroup == 2 || kGroup == 4);
+  static constexpr u32 kEights = kSpan / kEight;
+  static constexpr u32 kStep = larger(1, kGroup / kEight);  // eights of a group
+  float value[kEights][2] = {};
+
+  // function(first eight of the group, which of the two rows)
+  template <class Function>
+  __device__ __forceinline__ void make(Function function) {
+#pragma unroll
+    for (u32 first = 0; first < kEights; first += kStep) {
+#pragma unroll
+      for (u32 side = 0; side < 2; ++side) {
+        const float x = function(first, side);
+#pragma unroll
+        for (u32 i = 0; i < kStep; ++i) value[first + i][side] = x;
+      }
+    }
+  }
+
+  // The walk adds pair `pair` of chunk kChunk of the span; then the quad's sums are made.
+  template <u32 kChunk>
+  __device__ __forceinline__ void add(u32 pair, const Elements<2>& x) {
+    float& sum = value[eight_of(kChunk, pair) / kStep * kStep][pair % 2];
+    sum += x.value[0];
+    sum += x.value[1];
+  }
+  __device__ __forceinline__ void finish() {
+    make([&](u32 first, u32 side) {
+      float sum = value[first][side];
+#pragma unroll
+      for (u32 mask = 1; mask <= 2 && 2 * mask < kGroup; mask *= 2) sum += exchange(sum, mask);
+      return sum;
+    });
+  }
+
+  // What pair `pair` of chunk kChunk reads; of a sub-tile behind the span's first after a step.
+  template <u32 kChunk>
+  __device__ __forceinline__ Elements<2> at(u32 pair) const {
+    const float x = value[eight_of(kChunk, pair)][pair % 2];
+    return {{x, x}};
+  }
+  __device__ __forceinline__ void next_sub_tile() {
+    constexpr u32 kOwn = kSubTileColumns / kEight;
+#pragma unroll
+    for (u32 i = 0; i + kOwn < kEights; ++i) {
+#pragma unroll
+      for (u32 side = 0; side < 2; ++side) value[i][side] = value[i + kOwn][side];
+    }
+  }
+
+  // One thread of a group stores it: at place(row, first column of the group).
+  template <Stored kStored, class Place>
+  __device__ __forceinline__ void store(u64 tensor, const Position& at, Place place) const {
+    // What is stored over is loaded by the whole quad.
+    synchronize_warp();
+    if (at.thread % 4 * 2 % kGroup != 0) return;
+#pragma unroll
+    for (u32 first = 0; first < kEights; first += kStep) {
+      const u32 column = at.column + first * kEight;
+#pragma unroll
+      for (u32 side = 0; side < 2; ++side) {
+        const u32 row = at.row + 8 * side;
+        if (row < at.rows && column < at.columns) {
+          store_element<kStored>(tensor, place(row, column), value[first][side]);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr u32 eight_of(u32 chunk, u32 pair) {
+    return chunk * (kChunkColumns / kEight) + pair / 2;
+  }
+};
+
+// Of a space without groups.
+struct NoGroups {};
+template <class Space>
+__device__ __forceinline__ auto groups_of() {
+  if constexpr (Space::kTraits.group_span == 0) {
+    return NoGroups{};
+  } else {
+    return typename Space::Groups{};
+  }
+}
+
+}  // namespace coda::device

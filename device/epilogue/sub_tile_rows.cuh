@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a sub-tile's rows at its end: partial reductions of their 64 columns, and
+// selected columns. A thread has 16 columns of two rows, the four lanes of a quad all 64. Whatever
+// reads the values twice (a log-sum-exp: largest, then exponentials) or looks for one of them waits
+// until all are made: they take the registers of the accumulators that they were made of.
+// Invariant: a reduction's order depends on the sub-tile alone, never on the tile.
+#pragma once
+
+#include "device/layout/space.cuh"
+#include "device/values/elements.cuh"
+#include "device/values/reductions.cuh"
+
+namespace coda::device {
+
+inline constexpr u32 kPairs = kChunkElements / 2;
+
+// A thread's values of one plane: pair q of a chunk is in row q % 2 of its two rows (8 apart), and
+// of its columns the left (q / 2 = 0) or the right two (8 further).
+template <class Pair>
+using SubTileOf = Pair[kChunks][kPairs];
+using SubTileValues = SubTileOf<Elements<2>>;
+
+// One pair more of a row: sums and maxima, which read a value once.
+template <Reduction kKind>
+__device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Elements<2>& x, u32 valid) {
+  static_assert(kKind == Reduction::sum || kKind == Reduction::max);
+  if constexpr (kKind == Reduction::sum) {
+    to.field[0] += valid >= 1 ? x.value[0] : 0.0f;
+    to.field[0] += valid >= 2 ? x.value[1] : 0.0f;
+  } else {
+    to.field[0] = maximum(to.field[0], valid >= 1 ? x.value[0] : -kInfinity);
+    to.field[0] = maximum(to.field[0], valid >= 2 ? x.value[1] : -kInfinity);
+  }
+}
+
+// Over a quad, the same bits in its lanes: what two lanes exchange is added in either order.
+__device__ __forceinline__ float quad_sum(float x) {
+  x += exchange(x, 1);
+  return x + exchange(x, 2);
+}
+__device__ __forceinline__ float quad_maximum(float x) {
+  x = maximum(x, exchange(x, 1));
+  return maximum(x, exchange(x, 2));
+}
+
+// Two rows' values, of which each lane goes on with one: even lanes with the first row.
+__device__ __forceinline__ float own_row(const float (&rows)[2], u32 thread) {
+  return thread % 2 == 0 ? rows[0] : rows[1];
+}
+__device__ __forceinline__ float other_row(const float (&rows)[2], u32 thread) {
+  return thread % 2 == 0 ? rows[1] : rows[0];
+}
+
+// A quad's sums of its lane's own row.
+__device__ __forceinline__ float quad_sum_of_own_row(const float (&rows)[2], u32 thread) {
+  const float pair = own_row(rows, thread) + exchange(other_row(rows, thread), 1);
+  return pair + exchange(pair, 2);
+}
+__device__ __forceinline__ float quad_maximum_of_own_row(const float (&rows)[2], u32 thread) {
+  const float pair = maximum(own_row(rows, thread), exchange(other_row(rows, thread), 1));
+  return maximum(pair, exchange(pair, 2));
+}
+
+// One lane a row writes the partial of the sub-tile's columns: its own row's lanes of the partial.
+// `at` is the sub-tile's first chunk; `stride`: elements between rows of the partial.
+template <u32 kLanes>
+__device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
+                                                  const float (&own)[kLanes], const Position& at) {
+  const u32 row = at.row + 8 * (at.thread % 2);
+  const u64 lane_elements = wide_product(at.rows, stride);  // not again for each lane's row
+  const u64 first = static_cast<u64>(row) * stride + at.partial_column();
+  // The lane's own columns may lie outside where the partial's first ones do not.
+  const bool is_outside = at.partial_column() * kSubTileColumns >= at.columns;
+  if (at.thread % 4 >= 2 || row >= at.rows || is_outside) return;
+#pragma unroll
+  for (u32 lane = 0; lane < kLanes; ++lane) {
+    store_element<Stored::f32>(partial, first + lane * lane_elements, own[lane]);
+  }
+}
+
+// Of sums and maxima that were made pair by pair.
+template <Reduction kKind>
+__device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
+                                                  const Reduced<kKind> (&rows)[2],
+                                                  const Position& at) {
+  const float both[2] = {rows[0].field[0], rows[1].field[0]};
+  const float own[1] = {kKind == Reduction::sum ? quad_sum_of_own_row(both, at.thread)
+                                                : quad_maximum_of_own_row(both, at.thread)};
+  write_row_partial(partial, stride, own, at);
+}
+
+// A thread's columns of a sub-tile's row, from `start`: function(value so far, element), for those
+// that are inside. `columns`: ~0u as a literal means that none is outside.
+template <u32 kPlanes, class Pair, class Function>
+__device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u32 row,
+                                          const Position& at, u32 columns, float start,
+                                          Function function) {
+#pragma unroll
+  for (u32 plane = 0; plane < kPlanes; ++plane) {
+#pragma unroll
+    for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) {
+        const u32 column = at.column + chunk * kChunkColumns + i / 2 * 8 + i % 2;
+        const float next = function(start, x[plane][chunk][i / 2 * 2 + row].value[i % 2]);
+        start = columns == ~0u || column < columns ? next : start;
+      }
+    }
+  }
+  return start;
+}
+
+// The largest of each of a quad's two rows, of those of its columns that are inside.
+template <u32 kPlanes, class Pair>
+__device__ __forceinline__ void find_largest(float (&largest)[2],
+                                             const SubTileOf<Pair> (&x)[kPlanes],
+                                             const Position& at, u32 columns) {
+#pragma unroll
+  for (u32 row = 0; row < 2; ++row) {
+    largest[row] = quad_maximum(
+        fold_row(x, row, at, columns, -kInfinity, [](float a, float b) { return maximum(a, b); }));
+  }
+}
+
+// The same of values that have 16 bits: two at a time, and then both rows at a time.
+template <u32 kPlanes, Element kElement>
+__device__ __forceinline__ void find_largest(float (&largest)[2],
+                                             const SubTileOf<StoredPair<kElement>> (&x)[kPlanes],
+                                             const Position& at, u32 columns) {
+  if (columns != ~0u) {
+    find_largest<kPlanes, StoredPair<kElement>>(largest, x, at, columns);
+    return;
+  }
+  u32 rows[2];
+#pragma unroll
+  for (u32 row = 0; row < 2; ++row) {
+    rows[row] = x[0][0][row].bits;
+#pragma unroll
+    for (u32 i = 1; i < kPlanes * kChunks * kPairs / 2; ++i) {
+      const u32 chunk = i * 2 / kPairs;
+      rows[row] = maximum_packed<kElement>(
+          rows[row], x[chunk / kChunks][chunk % kChunks][i * 2 % kPairs + row].bits);
+    }
+  }
+  u32 both = maximum_packed<kElement>(__byte_perm(rows[0], rows[1], 0x5410),
+                                      __byte_perm(rows[0], rows[1], 0x7632));
+#pragma unroll
+  for (u32 mask = 1; mask <= 2; mask *= 2) {
+    const u32 other = __float_as_uint(exchange(__uint_as_float(both), mask));
+    both = maximum_packed<kElement>(both, other);
+  }
+  unpack<kElement>(both, largest[0], largest[1]);
+}
+
+// The partial of a reduction that needs all values at once, of one plane or of two.
+// log_sum_exp: the largest of the sub-tile's row, and the sum of exponentials below it. Each value
+// costs a maximum, a multiplication and addition, an exponential and an addition.
+// centred: the mean, and the sum of squares about it.
+template <Reduction kKind, u32 kPlanes, class Pair>
+__device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
+                                                    const SubTileOf<Pair> (&x)[kPlanes],
+                                                    const Position& at, u32 columns) {
+  static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::centred);
+  float about[2];
+  float sums[2];
+  if constexpr (kKind == Reduction::log_sum_exp) find_largest(about, x, at, columns);
+#pragma unroll
+  for (u32 row = 0; row < 2; ++row) {
+    if constexpr (kKind == Reduction::log_sum_exp) {
+      sums[row] = fold_row(x, row, at, columns, 0.0f, SumBelow(about[row]));
+    } else {
+      const float total =
+          fold_row(x, row, at, columns, 0.0f, [](float sum, float value) { return sum + value; });
+      const u32 first = at.partial_column() * kSubTileColumns;
+      const u32 inside = first < at.columns ? smaller(kSubTileColumns, at.columns - first) : 1;
+      about[row] = quad_sum(total) / static_cast<float>(kPlanes * inside);
+      sums[row] = fold_row(x, row, at, columns, 0.0f, [&](float sum, float value) {
+        return fmaf(value - about[row], value - about[row], sum);
+      });
+    }
+  }
+  float own[2] = {own_row(about, at.thread), quad_sum_of_own_row(sums, at.thread)};
+  if constexpr (kKind == Reduction::log_sum_exp) own[1] = total_below(own[0], own[1]);
+  write_row_partial(partial, stride, own, at);
+}
+
+// Where a column of a tensor stands among the planes of its values.
+struct PlaneColumn {
+  u32 plane = 0;
+  u32 column = 0;  // base column
+};
+
+// Stores the element of each row that stands at that row's index; for an index outside [0, columns)
+// whoever has column 0 stores 0. `find` says where a column of the tensor stands. Few sub-tiles
+// have one: the others leave after a comparison a row. `at` is the sub-tile's first chunk;
+// `stride`: elements between the results of two rows.
+template <Stored kStored, u32 kPlanes, class Pair, class Find>
+__device__ __forceinline__ void store_selected(u64 tensor, u32 stride, const int (&indices)[2],
+                                               int columns, const SubTileOf<Pair> (&x)[kPlanes],
+                                               const Position& at, Find find) {
+  // From a thread's first column, two of each eight are its own.
+  const auto is_of_thread = [](u32 offset) { return offset < kSubTileColumns && offset % 8 < 2; };
+  bool is_likely = at.partial_column() == 0;
+#pragma unroll
+  for (u32 side = 0; side < 2; ++side) {
+    is_likely |= is_of_thread(find(static_cast<u32>(indices[side])).column - at.column);
+  }
+  if (!__any_sync(~0u, is_likely)) return;
+#pragma unroll
+  for (u32 side = 0; side < 2; ++side) {
+    const bool outside = static_cast<u32>(indices[side]) >= static_cast<u32>(columns);
+    const PlaneColumn wanted = find(outside ? 0 : static_cast<u32>(indices[side]));
+    const u32 offset = wanted.column - at.column;
+    const bool is_own = is_of_thread(offset);
+    // A vote, because the assembler would predicate the rest.
+    if (!__any_sync(~0u, is_own)) continue;
+    float value = 0.0f;
+#pragma unroll
+    for (u32 plane = 0; plane < kPlanes; ++plane) {
+#pragma unroll
+      for (u32 i = 0; i < 4 * kChunks; ++i) {
+        const u32 place = i / 2 * 8 + i % 2;
+        const bool is_here = wanted.plane == plane && offset == place;
+        value = is_here ? x[plane][i / 4][i / 2 % 2 * 2 + side].value[i % 2] : value;
+      }
+    }
+    const u32 row = at.row + 8 * side;
+    if (!is_own || row >= at.rows) continue;
+    store_element<kStored>(tensor, static_cast<u64>(row) * stride, outside ? 0.0f : value);
+  }
+}
+
+}  // namespace coda::device

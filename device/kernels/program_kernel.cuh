@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// A persistent, warp-specialised kernel for the tile spaces of a program: a GEMM each, with an
+// epilogue. The first warpgroup's warps are the producers (operands, epilogue loads, epilogue
+// stores, and a streamer for measurements), the other two warpgroups consume. Read top to bottom:
+// each role is one loop over this CTA's tiles, of all spaces one after another.
+// Invariant: every role visits the same tiles in the same order, and every thread reaches the last
+// cluster barrier, because peers write into this CTA's shared memory until then.
+#pragma once
+
+#include "device/epilogue/epilogue_ring.cuh"
+#include "device/layout/tile_order.cuh"
+#include "device/mma/mainloop.cuh"
+#include "device/mma/streamer.cuh"
+#include "device/ptx/cluster.cuh"
+#include "device/ptx/dependent_launch.cuh"
+#include "device/ptx/named_barrier.cuh"
+#include "device/ptx/registers.cuh"
+
+namespace coda::device {
+
+enum class ProducerWarp : u32 {
+  operands = 0,
+  epilogue_loads = 1,
+  epilogue_stores = 2,
+  streamer = 3
+};
+
+// Names a space as a value.
+template <class Space>
+struct SpaceTag {
+  using Type = Space;
+};
+
+// The tiles of one CTA: those of every space in turn, dealt out to the clusters as if they were one
+// list, so that a space's last wave is filled by the next one's first tiles.
+template <GemmConfig kConfig, class... Spaces>
+struct TileWalk {
+  u32 first;   // of this cluster
+  u32 stride;  // clusters
+  u32 rank;    // of this CTA in its cluster
+
+  // visit(SpaceTag<Space>, tile, index among all)
+  template <class Arguments, class Visit>
+  __device__ __forceinline__ void operator()(const Arguments& arguments, Visit visit) const {
+    u32 begin = 0;
+    u32 index = first;
+    (walk_space<Spaces>(arguments, begin, index, visit), ...);
+  }
+
+ private:
+  template <class Space, class Arguments, class Visit>
+  __device__ __forceinline__ void walk_space(const Arguments& arguments, u32& begin, u32& index,
+                                             Visit& visit) const {
+    const TileOrder order = Space::order(arguments);
+    const u32 end = begin + order.count();
+    for (; index < end; index += stride) {
+      const TileCoord cluster_tile = order.cluster_tile(index - begin);
+      visit(SpaceTag<Space>{}, cta_tile(kConfig, Space::kTraits, cluster_tile, rank), index);
+    }
+    begin = end;
+  }
+};
+
+template <class Space, class... Others>
+constexpr EpilogueTraits first_traits() {
+  return Space::kTraits;
+}
+
+template <GemmConfig kConfig, class... Spaces>
+constexpr RingShape ring_of() {
+  RingShape shape;
+  ((shape = merged(shape, ring_shape(kConfig, Spaces::kTraits))), ...);
+  return shape;
+}
+
+// What a space loads for a tile under its mainloop: values of rows, then tables a chunk at a time.
+template <class Space>
+constexpr u32 steps_under_mainloop() {
+  return 1 + (Space::kTraits.keeps_tables ? kChunks : 0);
+}
+template <class Space, u32 kStep, class Arguments>
+__device__ __forceinline__ void step_under_mainloop(const Arguments& arguments,
+                                                    typename Space::Rows& rows,
+                                                    const Position& position) {
+  if constexpr (kStep == 0) {
+    Space::begin_tile(arguments, rows, position);
+  } else {
+    Space::template load_tables<kStep - 1>(arguments, rows, position);
+  }
+}
+
+template <GemmConfig kConfig, class... Spaces, class Arguments>
+__device__ __forceinline__ void program_kernel(const Arguments& arguments) {
+  static_assert((is_valid(kConfig, Spaces::kTraits) && ...));
+  static_assert(sizeof...(Spaces) == 1 || !(Spaces::kTraits.streams() || ...));
+  constexpr bool kAnyLoads = ((Spaces::kTraits.loads != 0) || ...);
+  constexpr RingShape kRing = ring_of<kConfig, Spaces...>();
+  constexpr bool kStreams = kRing.streams;
+  using Main = Mainloop<kConfig>;
+  using Ring = EpilogueRing<kConfig, kRing, kAnyLoads>;
+  constexpr SharedLayout kShared = Ring::kShared;
+  constexpr bool kPingPong = kConfig.schedule == Schedule::ping_pong;
+  using MainloopTurn = Turn<NamedBarrier::mainloop_order>;
+  using EpilogueTurn = Turn<NamedBarrier::epilogue_order>;
+
+  extern __shared__ __align__(kSharedAlignment) u8 shared_memory[];
+  const u32 shared = shared_address(shared_memory);
+  const u32 barriers = shared + kShared.barriers;
+  const u32 ring_barriers = barriers + 2 * kConfig.stages * kBarrierBytes;
+  const Main mainloop{.stages_a = shared + kShared.a,
+                      .stages_b = shared + kShared.b,
+                      .full = barriers,
+                      .empty = barriers + kConfig.stages * kBarrierBytes};
+  const Ring ring{.groups = shared + kShared.ring,
+                  .slots = shared + kShared.slots,
+                  .barriers = ring_barriers,
+                  .scratch = shared + kShared.scratch};
+  const Streamer<kConfig, first_traits<Spaces...>()> streamer{
+      .buffers = shared + kShared.stream,
+      .barriers = ring_barriers + Ring::kBarriers * kBarrierBytes,
+      .progress = shared + kShared.progress};
+
+  const u32 warp = __shfl_sync(~0u, threadIdx.x / kWarpSize, 0);
+  const u32 warpgroup = warp / (kWarpgroupSize / kWarpSize);
+  const u32 rank = kConfig.cluster_size() == 1 ? 0 : cluster_cta_rank();
+
+  if (threadIdx.x == 0) {
+    (tma_prefetch_descriptor(Spaces::a(arguments, 0)), ...);
+    (tma_prefetch_descriptor(Spaces::b(arguments, 0, 0)), ...);
+    mainloop.init_barriers();
+    ring.init_barriers();
+    if constexpr (kStreams) streamer.init_barriers();
+    fence_barrier_init();
+  }
+  if constexpr (kConfig.cluster_size() == 1) {
+    __syncthreads();
+  } else {
+    cluster_sync();
+  }
+  wait_for_predecessor();
+
+  const TileWalk<kConfig, Spaces...> walk{.first = blockIdx.x / kConfig.cluster_size(),
+                                          .stride = gridDim.x / kConfig.cluster_size(),
+                                          .rank = rank};
+
+  if (warpgroup == 0) {
+    release_registers<kConfig.producer_registers>();
+    const bool leader = threadIdx.x % kWarpSize == 0;
+    if (leader && warp == static_cast<u32>(ProducerWarp::operands)) {
+      typename Main::State state;
+      walk(arguments, [&](auto tag, TileCoord tile, u32) {
+        mainloop.template load<typename decltype(tag)::Type>(arguments, tile, rank, state);
+      });
+      launch_dependents();
+    } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_loads)) {
+      if constexpr (kAnyLoads) {
+        typename Ring::State state;
+        walk(arguments, [&](auto tag, TileCoord tile, u32) {
+          using Space = typename decltype(tag)::Type;
+          if constexpr (Space::kTraits.staged()) {
+            ring.template load<Space>(arguments, tile, state);
+          }
+        });
+      }
+    } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_stores)) {
+      if constexpr (kRing.planes != 0) {
+        typename Ring::State state;
+        typename Ring::Unreleased unreleased;
+        walk(arguments, [&](auto tag, TileCoord tile, u32) {
+          using Space = typename decltype(tag)::Type;
+          if constexpr (Space::kTraits.staged()) {
+            ring.template store<Space>(arguments, tile, state, unreleased);
+          }
+        });
+        ring.drain(unreleased);
+      }
+    } else if (leader && kStreams && warp == static_cast<u32>(ProducerWarp::streamer)) {
+      if constexpr (kStreams) {
+        u32 visit = 0;
+        u32 step = 0;
+        walk(arguments, [&](auto, TileCoord, u32 index) {
+          const u64 cta_tile_index = static_cast<u64>(index) * kConfig.cluster_size() + rank;
+          streamer.tile(arguments.stream_source, arguments.stream_destination, cta_tile_index,
+                        visit++, step);
+        });
+        streamer.finish(step);
+      }
+    }
+    __syncwarp();
+  } else {
+    claim_registers<kConfig.consumer_registers>();
+    const u32 consumer = warpgroup - 1;
+    const u32 thread = threadIdx.x % kWarpgroupSize;
+    typename Main::State state;
+    typename Ring::Consumer ring_consumer;
+    if constexpr (kRing.column_partials != 0) ring_consumer.scratch = ring.scratch_of(consumer);
+    bool own = !kPingPong || consumer == 0;
+    if constexpr (kPingPong) {
+      MainloopTurn::open(consumer);
+      EpilogueTurn::open(consumer);
+    } else {
+      ring_consumer.state.advance_by(consumer);
+    }
+    const u32 own_row = kPingPong ? 0 : consumer * kConfig.warpgroup_m();
+    walk(arguments, [&](auto tag, TileCoord tile, u32) {
+      using Space = typename decltype(tag)::Type;
+      constexpr bool kStaged = Space::kTraits.staged();
+      const u32 k_blocks = Main::template k_blocks<Space>(arguments);
+      if (!own) {  // the other ping-pong warpgroup's tile
+        state.advance_by(k_blocks);
+        if constexpr (kStaged) {
+          ring_consumer.state.advance_by(sub_tiles(kConfig, Space::kTraits));
+        }
+        own = true;
+        return;
+      }
+      typename Main::Accumulators accumulators;
+      typename Space::Rows rows;
+      const Position position{.row = tile.m + own_row + fragment_row(thread, 0),
+                              .column = tile.n + fragment_column(thread, 0),
+                              .thread = thread,
+                              .rows = Space::rows(arguments),
+                              .columns = Space::columns(arguments)};
+      if constexpr (kPingPong) MainloopTurn::enter(consumer);
+      if constexpr (kStreams) {
+        if (thread == 0 && (kPingPong || consumer == 0)) streamer.begin_tile();
+      }
+      // What the epilogue knows of rows is loaded under the mainloop; tables' rows, which lie
+      // anywhere, take longer than its last blocks, and longer than one, so they are spread. But a
+      // ping-pong warpgroup has the tensor cores for itself, and would leave them idle while it
+      // waits for an index: it does this when the other has its turn.
+      constexpr u32 kSteps = steps_under_mainloop<Space>();
+      const auto begin = [&](auto step) {
+        step_under_mainloop<Space, decltype(step)::value>(arguments, rows, position);
+      };
+      const auto issued = [&] {
+        if constexpr (kPingPong) {
+          MainloopTurn::leave(consumer);
+          unrolled<kSteps>(begin);
+        }
+      };
+      mainloop.template multiply<kPingPong ? 0 : kSteps>(k_blocks, own_row, rank, state,
+                                                         accumulators, begin, issued);
+      if constexpr (kPingPong) EpilogueTurn::enter(consumer);
+      ring.template transform<Space>(arguments, rows, position, ring_consumer, accumulators, [&] {
+        if constexpr (kPingPong) EpilogueTurn::leave(consumer);
+      });
+      own = !kPingPong;
+    });
+  }
+  if constexpr (kConfig.cluster_size() != 1) cluster_sync();
+}
+
+}  // namespace coda::device

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of programs, or of their tile spaces, without a product: all that their text needs. A
+// space is a struct with
+//   static bool is_vector(arguments): every row starts at 16 bytes and holds whole vectors;
+//   template <bool kVector> static void run(arguments, block, scratch): one block of its tiles.
+#pragma once
+
+#include "device/arguments.cuh"
+#include "device/ptx/dependent_launch.cuh"
+#include "device/tiles/tile_column_partial.cuh"
+#include "device/tiles/tile_groups.cuh"
+#include "device/tiles/tile_row_partial.cuh"
+#include "device/tiles/tile_select.cuh"
+#include "device/tiles/vector_access.cuh"
+
+namespace coda::device {
+
+template <class Space, class Arguments>
+__device__ __forceinline__ void run_space(const Arguments& a, u32 block, float* scratch) {
+  if (Space::is_vector(a)) {
+    Space::template run<true>(a, block, scratch);
+  } else {
+    Space::template run<false>(a, block, scratch);
+  }
+}
+
+}  // namespace coda::device

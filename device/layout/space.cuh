@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel knows of one tile space of its program, and where in a tile its values lie. This is
+// the contract between the device code and whoever writes a kernel, by hand or by emission.
+// Everything here is constexpr and also compiled for the host, where it is tested exhaustively.
+// Invariant: a tile has tile_n accumulator columns: `parts` for each of its base columns.
+//
+// A tile space has rows and base columns. A value in it is narrow (one plane of base columns) or
+// wide (two: the members of its pairs). Member w of base column j is natural column
+// (j / half) * 2 * half + w * half + j % half of the tensor.
+//
+// A kernel is `program_kernel<kConfig, Space0, Space1, ...>(arguments)`, where `arguments` is one
+// `const __grid_constant__` struct, and each space a struct of static members:
+//
+//   struct Space0 {
+//     static constexpr EpilogueTraits kTraits{.parts = 2, .loads = 2, .stores = 3};
+//
+//     // Extents: rows and base columns.
+//     static u32 rows(const Arguments&);
+//     static u32 columns(const Arguments&);
+//     // Tiles, in cluster tiles of tile_m rows and base_columns(kConfig, kTraits) base columns.
+//     static TileOrder order(const Arguments&);
+//
+//     // Operands of K segment `segment`: boxes are box_a(kConfig) and box_b(kConfig, kTraits).
+//     // B has one descriptor a loaded part (one in natural order). The contraction in blocks of
+//     // kBlockK.
+//     static const TensorMap* a(const Arguments&, u32 segment);
+//     static const TensorMap* b(const Arguments&, u32 segment, u32 part);
+//     static u32 k_blocks(const Arguments&, u32 segment);
+//
+//     // One thread of a producer warp: one plane of 64 x sub_tile_width(kConfig, kTraits) 16-bit
+//     // elements by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first
+//     // row and base column (a wide tensor's box then starts at plane_column). Not needed where
+//     // there are no planes.
+//     static void load(const Arguments&, u32 plane, u32 destination, u32 row, u32 column,
+//                      u32 barrier);
+//     static void store(const Arguments&, u32 plane, u32 row, u32 column, u32 source);
+//
+//     // All 128 threads of a consumer warpgroup, inlined, every index into registers compile-time.
+//     struct Rows {};     // per-row values of a thread for one tile
+//     struct SubTile {};  // what a thread carries through one sub-tile: running reductions (given
+//                         // their start by member initialisers), per-column values
+//     // Under the mainloop, before the accumulators are waited for. The position is that of the
+//     // first sub-tile's first chunk; the thread also has its row + 64 * block + {0, 8} for every
+//     // block < kConfig.blocks_m().
+//     static void begin_tile(const Arguments&, Rows&, const Position&);
+//     // Later, if kTraits.keeps_tables: tables that all sub-tiles of the same rows read, for chunk
+//     // kChunk of each; in order, with a K block between one and the next.
+//     template <u32 kChunk>
+//     static void load_tables(const Arguments&, Rows&, const Position&);
+//     // Before the sub-tile's planes are waited for; the position is its first chunk's.
+//     template <u32 kBlock>
+//     static void begin_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&);
+//     // 16 base columns: eight elements a thread in each narrow value. Element i of `acc[part]` is
+//     // at row + (i / 2 % 2) * 8, column + (i / 4) * 8 + i % 2 of the position; register q of a
+//     // plane packs elements 2q (low) and 2q + 1 (unpack_chunk, pack_chunk).
+//     template <u32 kBlock, u32 kChunk>
+//     static void chunk(const Arguments&, const Rows&, SubTile&,
+//                       const float (&acc)[kTraits.parts][8],
+//                       const u32 (&loaded)[larger(1, kTraits.loads)][4],
+//                       u32 (&stored)[larger(1, kTraits.stores)][4], const Position&);
+//     // Where kTraits.group_span is not 0: what there is one of for each group of columns
+//     // (device/epilogue/group_values.cuh), for as many base columns at a time. The position is
+//     their first
+//     // chunk's. begin_groups, then for each walk walk_groups over all chunks, and end_walk; then
+//     // the span's sub-tiles, each with `groups` in its SubTile, and next_sub_tile between them.
+//     // begin_sub_tile then comes behind the walks.
+//     struct Groups {};
+//     template <u32 kBlock>
+//     static void begin_groups(const Arguments&, const Rows&, Groups&, const Position&);
+//     template <u32 kWalk, u32 kBlock, u32 kChunk>
+//     static void walk_groups(const Arguments&, const Rows&, Groups&,
+//                             const float (&acc)[kTraits.parts][8],
+//                             const u32 (&loaded)[larger(1, kTraits.loads)][4], const Position&);
+//     template <u32 kWalk, u32 kBlock>
+//     static void end_walk(const Arguments&, const Rows&, Groups&, const Position&);
+//     static void next_sub_tile(Groups&);
+//     // After the sub-tile's last chunk; the position is its first chunk's. `scratch` is this
+//     // warpgroup's shared memory for column partials (device/epilogue/column_partial.cuh).
+//     template <u32 kBlock>
+//     static void end_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&,
+//                              u32 scratch);
+//   };
+//
+// Spaces are walked one after another, all with the same configuration. Every function is called by
+// all threads of a warpgroup together, also for tiles that lie partly or wholly outside the space:
+// planes are clipped by TMA, everything else asks the position. Outside the space accumulators and
+// loaded planes are zero.
+#pragma once
+
+#include "device/layout/wgmma_descriptor.cuh"
+
+namespace coda::device {
+
+// An epilogue handles a sub-tile of 64 rows by 64 base columns of one warpgroup as four chunks of
+// 16 columns; in a chunk a thread holds eight elements of each narrow value. Where a tile's base
+// columns are no multiple of 64 all its sub-tiles are of 32, two chunks.
+inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
+inline constexpr u32 kHalfSubTileColumns = kSubTileColumns / 2;
+inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
+inline constexpr u32 kChunkColumns = 16;
+inline constexpr u32 kChunks = kSubTileColumns / kChunkColumns;
+inline constexpr u32 kChunkElements = 8;
+
+struct EpilogueTraits {
+  // Accumulators of each base column. Part p of a tile of W base columns stands in accumulator
+  // columns [p * W, (p + 1) * W), and its B is loaded from its own descriptor; or, in natural
+  // order, the two parts are members of pairs, B is loaded in one piece of tile_n natural columns,
+  // and the accumulators stand in natural order too.
+  u32 parts = 1;
+  u32 natural_half = 0;  // 0: not in natural order; else half, and parts == 2
+  u32 segments = 1;      // of K
+  // 16-bit planes that go through the staging ring, one for a narrow tensor, two in a row for a
+  // wide one. A store reuses the shared memory of the load with its number.
+  u32 loads = 0;
+  u32 stores = 1;
+  // In natural order with half < 64 the two planes of a wide tensor are 128 natural columns, and a
+  // chunk of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
+  // Planes that share shared memory agree.
+  u32 wide_loads = 0;
+  u32 wide_stores = 0;
+  u32 column_partials = 0;    // 64 floats of scratch a warp each
+  bool keeps_tables = false;  // Space::load_tables is called
+  u32 group_span = 0;   // base columns that hold whole groups and are walked together; 0: no groups
+  u32 group_walks = 0;  // one for sums that are made of other sums
+  u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
+  // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
+  // kernel has which must move as many bytes. For measurements.
+  u32 streamed_loads = 0;
+  u32 streamed_stores = 0;
+
+  constexpr u32 planes() const { return larger(loads, stores); }
+  constexpr bool staged() const { return loads + stores != 0; }
+  constexpr bool streams() const { return streamed_loads + streamed_stores != 0; }
+  // Pieces in which a B tile is loaded.
+  constexpr u32 loaded_parts() const { return natural_half != 0 ? 1 : parts; }
+};
+
+// Base columns of a tile.
+constexpr u32 base_columns(const GemmConfig& config, const EpilogueTraits& shape) {
+  return config.tile_n / shape.parts;
+}
+
+// Columns of its sub-tiles.
+constexpr u32 sub_tile_width(const GemmConfig& config, const EpilogueTraits& shape) {
+  return base_columns(config, shape) % kSubTileColumns == 0 ? kSubTileColumns : kHalfSubTileColumns;
+}
+constexpr u32 plane_bytes(const GemmConfig& config, const EpilogueTraits& shape) {
+  return kWgmmaM * sub_tile_width(config, shape) * kElementBytes;
+}
+
+// Whether a chunk's pairs are made one after another where registers are scarcest, in a tile's
+// first chunks, before epilogues have consumed accumulators: else the assembler works on all of
+// them at once, and spills (after_pair in device/epilogue/chunk_values.cuh).
+constexpr bool takes_turns(const GemmConfig& config, const EpilogueTraits& shape) {
+  return config.accumulators() > 128 && shape.loads != 0 && shape.planes() > 2;
+}
+
+// One TMA box of B: of each loaded part of a tile, the CTAs of a cluster that share it load a slice
+// each.
+constexpr OperandBox box_b(const GemmConfig& config, const EpilogueTraits& shape) {
+  return operand_box(config.major_b(), config.tile_n / shape.loaded_parts(), config.cluster_m);
+}
+
+// How the boxes of one slice fill a stage: an operand tile (or a part of one) that is contiguous
+// along K is one box; one that is contiguous along its outer dimension is a box for each 64 of it.
+struct BoxPlace {
+  u32 offset = 0;  // bytes into the stage
+  u32 outer = 0;   // from the tile's first
+  u32 k = 0;       // from the block's first
+};
+
+constexpr u32 box_count(Major major, u32 tile_outer) {
+  return major == Major::k ? 1 : tile_outer / kOuterChunk;
+}
+constexpr BoxPlace box_place(Major major, u32 tile_outer, u32 slices, u32 slice, u32 index) {
+  const OperandBox box = operand_box(major, tile_outer, slices);
+  if (major == Major::k) {
+    return {.offset = slice * box.outer * kSwizzleBytes, .outer = slice * box.outer};
+  }
+  return {.offset = index * kOuterChunkBytes + slice * box.k * kSwizzleBytes,
+          .outer = index * box.outer,
+          .k = slice * box.k};
+}
+
+// The first column (N index of op(B)) of a loaded part of the tile at a base column.
+constexpr u32 operand_column(const EpilogueTraits& shape, u32 base_column) {
+  return shape.natural_half != 0 ? 2 * base_column : base_column;
+}
+
+constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
+  if (!is_valid(config) || shape.parts == 0 || shape.segments == 0) return false;
+  const u32 base = base_columns(config, shape);
+  if (config.tile_n % shape.parts != 0) return false;
+  if (sub_tile_width(config, shape) != kSubTileColumns) {
+    // 96 columns, say. Partials are of 64 columns, and so are a sub-tile's vectors and tables: a
+    // space in halves has none (its caller sees to row partials and vectors, which a shape does not
+    // tell).
+    if (base < kSubTileColumns || base % kHalfSubTileColumns != 0) return false;
+    if (shape.natural_half != 0 || shape.column_partials != 0 || shape.keeps_tables) return false;
+    if (shape.group_span != 0) return false;
+  }
+  if (shape.group_span != 0 && base % shape.group_span != 0) return false;
+  if (shape.natural_half != 0) {
+    if (shape.parts != 2 || shape.natural_half % kChunkColumns != 0) return false;
+    if (base % shape.natural_half != 0) return false;
+    // A pair of planes that is loaded and one that is stored over it are permuted alike.
+    const u32 shared = smaller(shape.loads, shape.stores);
+    if (shape.natural_half < kSubTileColumns) {
+      for (u32 plane = 0; plane < shared; ++plane) {
+        if (((shape.wide_loads ^ shape.wide_stores) >> plane & 1) != 0) return false;
+      }
+      if (shape.loads != shape.stores && shared != 0 &&
+          ((shape.wide_loads | shape.wide_stores) >> (shared - 1) & 1) != 0) {
+        return false;
+      }
+    }
+  }
+  // A part that is contiguous along N is loaded in whole boxes of 64 columns.
+  if (config.major_b() == Major::outer && config.tile_n / shape.loaded_parts() % kOuterChunk != 0)
+    return false;
+  // A slice of a part starts at a multiple of the swizzle's period of eight rows.
+  return config.tile_n / shape.loaded_parts() % (8 * config.cluster_m) == 0;
+}
+
+// Natural column of member `member` of a base column.
+constexpr u32 wide_column(u32 half, u32 member, u32 base_column) {
+  return base_column / half * 2 * half + member * half + base_column % half;
+}
+
+// The accumulator column, in a tile, of `part` at a base column of the tile that is a multiple of
+// 16; the chunk's 16 columns are adjacent.
+constexpr u32 accumulator_column(const GemmConfig& config, const EpilogueTraits& shape, u32 part,
+                                 u32 base_column) {
+  return shape.natural_half != 0 ? wide_column(shape.natural_half, part, base_column)
+                                 : part * base_columns(config, shape) + base_column;
+}
+
+// The first natural column of the box of a wide tensor's plane `member`, for the sub-tile at a base
+// column: the member's 64 columns, or for half < 64 one of two boxes that hold both members'.
+constexpr u32 plane_column(u32 half, u32 member, u32 base_column) {
+  return half < kSubTileColumns ? 2 * base_column + member * kSubTileColumns
+                                : wide_column(half, member, base_column);
+}
+
+struct PlanePlace {
+  u32 plane = 0;
+  u32 chunk = 0;
+
+  constexpr bool operator==(const PlanePlace&) const = default;
+};
+
+// Where a chunk of a plane lies in the ring. Only the planes of a wide tensor in natural order with
+// half < 64 are permuted: `wide` has bit p for the first plane of each wide tensor.
+constexpr PlanePlace plane_place(u32 half, u32 wide, u32 plane, u32 chunk) {
+  if (half == 0 || half >= kSubTileColumns) return {plane, chunk};
+  const bool second = plane != 0 && (wide >> (plane - 1) & 1) != 0;
+  if (!second && (wide >> plane & 1) == 0) return {plane, chunk};
+  const u32 first = second ? plane - 1 : plane;
+  const u32 natural = wide_column(half, second ? 1 : 0, chunk * kChunkColumns);
+  return {first + natural / kSubTileColumns, natural % kSubTileColumns / kChunkColumns};
+}
+
+// A thread's place in the space during a chunk.
+struct Position {
+  u32 row = 0;      // its first row; the second is row + 8
+  u32 column = 0;   // its first base column; the others are + 1, + 8 and + 9
+  u32 thread = 0;   // of the warpgroup
+  u32 rows = 0;     // of the space
+  u32 columns = 0;  // of the space: base columns
+
+  // Sub-tiles start at multiples of 64 columns and rows: the numbers of the partials.
+  constexpr u32 partial_column() const { return column / kSubTileColumns; }
+  constexpr u32 partial_row() const { return row / kWgmmaM; }
+};
+
+}  // namespace coda::device

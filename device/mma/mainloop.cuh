@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mainloop: one producer thread streams operand tiles into a ring of shared-memory stages by
+// TMA, consumer warpgroups multiply them by wgmma. It is the same for every program: a space only
+// says which descriptors a tile is loaded from (K segments one after another; a B tile in parts),
+// and epilogues never change it. Protocol of a stage: the producer waits until it is empty in every
+// CTA that it writes to, then announces the bytes that will arrive here (its own slice and its
+// peers') and issues its slice; a consumer waits until it is full, multiplies, and, once the tensor
+// cores have read it, tells every CTA that writes to it. Invariant: producers and consumers visit
+// the stages in the same order, tile after tile.
+#pragma once
+
+#include "device/layout/pipeline.cuh"
+#include "device/layout/shared_layout.cuh"
+#include "device/layout/tile_order.cuh"
+#include "device/layout/wgmma_descriptor.cuh"
+#include "device/ptx/barrier.cuh"
+#include "device/ptx/tma.cuh"
+#include "device/ptx/wgmma.cuh"
+#include "device/values/unrolled.cuh"
+
+namespace coda::device {
+
+template <GemmConfig kConfig>
+struct Mainloop {
+  static_assert(is_valid(kConfig));
+
+  using State = PipelineState<kConfig.stages>;
+  using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
+
+  static constexpr u32 kConsumerWarps = kWarpgroupSize / kWarpSize;
+  static constexpr u32 kConsumersOfStage =
+      kConsumerWarps * (kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1);
+
+  u32 stages_a;  // shared-memory addresses
+  u32 stages_b;
+  u32 full;
+  u32 empty;
+
+  __device__ __forceinline__ void init_barriers() const {
+    for (u32 stage = 0; stage < kConfig.stages; ++stage) {
+      barrier_init(full + stage * kBarrierBytes, 1);
+      barrier_init(empty + stage * kBarrierBytes, kConsumersOfStage * stage_writers(kConfig));
+    }
+  }
+
+  // One thread: all K blocks of one tile, segment after segment.
+  template <class Space, class Arguments>
+  __device__ __forceinline__ void load(const Arguments& arguments, TileCoord tile, u32 rank,
+                                       State& state) const {
+    constexpr u32 kParts = Space::kTraits.loaded_parts();
+    constexpr u32 kPartColumns = kConfig.tile_n / kParts;
+    const u32 column = operand_column(Space::kTraits, tile.n);
+#pragma unroll
+    for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
+      const u32 k_blocks = Space::k_blocks(arguments, segment);
+      for (u32 block = 0; block < k_blocks; ++block) {
+        const u32 full_barrier = full + state.stage * kBarrierBytes;
+        barrier_wait(empty + state.stage * kBarrierBytes, state.phase ^ 1);
+        barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
+        load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
+            stages_a + state.stage * kConfig.stage_bytes_a(), Space::a(arguments, segment), tile.m,
+            block * kBlockK, full_barrier, rank_along_n(kConfig, rank),
+            multicast_mask_a(kConfig, rank));
+#pragma unroll
+        for (u32 part = 0; part < kParts; ++part) {
+          load_operand<kConfig.major_b(), kPartColumns, kConfig.cluster_m>(
+              stages_b + state.stage * kConfig.stage_bytes_b() +
+                  part * (kPartColumns * kBlockK * kElementBytes),
+              Space::b(arguments, segment, part), column, block * kBlockK, full_barrier,
+              rank_along_m(kConfig, rank), multicast_mask_b(kConfig, rank));
+        }
+        state.advance();
+      }
+    }
+  }
+
+  // K blocks of every tile of a space: all that consumers know of its segments.
+  template <class Space, class Arguments>
+  __device__ __forceinline__ static u32 k_blocks(const Arguments& arguments) {
+    u32 sum = 0;
+#pragma unroll
+    for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
+      sum += Space::k_blocks(arguments, segment);
+    }
+    return sum;
+  }
+
+  // One warpgroup: accumulates its rows of one tile. `begun` runs kSteps times, given Constant<0>
+  // to Constant<kSteps - 1>: each when one of the first K blocks' wgmma have been issued, under
+  // which it may load (at once if there is none left). `issued` runs when the last have: from then
+  // on another warpgroup's may queue behind them. On return the accumulators are complete and all
+  // stages released.
+  template <u32 kSteps, class Begun, class Issued>
+  __device__ __forceinline__ void multiply(u32 k_blocks, u32 warpgroup_row, u32 rank, State& state,
+                                           Accumulators& accumulators, Begun begun,
+                                           Issued issued) const {
+    constexpr Major kMajorA = kConfig.major_a();
+    constexpr Major kMajorB = kConfig.major_b();
+    // Only a descriptor's low half has the address, and no step leaves it. The shuffles keep the
+    // assembler from making both anew for each K block.
+    const u32 base_a = __shfl_sync(~0u,
+                                   static_cast<u32>(wgmma_descriptor(kMajorA, stages_a)) +
+                                       descriptor_step(kMajorA, warpgroup_row, 0),
+                                   0);
+    const u32 base_b = __shfl_sync(~0u, static_cast<u32>(wgmma_descriptor(kMajorB, stages_b)), 0);
+    const Release release = release_of(rank);
+    // The position is the same in all lanes; a shuffle tells the assembler so, which then computes
+    // descriptors in uniform registers.
+    state.stage = __shfl_sync(~0u, state.stage, 0);
+    state.phase = __shfl_sync(~0u, state.phase, 0);
+    const auto multiply_block = [&](auto first) {
+      barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+      const u32 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
+      const u32 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
+      wgmma_fence();
+#pragma unroll
+      for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
+#pragma unroll
+        for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+          wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
+              accumulators[m],
+              whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
+              whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)),
+              decltype(first)::value != 0 && k == 0 ? 0 : 1);
+        }
+      }
+      wgmma_commit();
+    };
+    // The first block stands apart, so that the assembler sees that it does not read the
+    // accumulators: else they would be live from tile to tile, and no epilogue could use the
+    // registers of those that it has consumed.
+    multiply_block(Constant<1>{});
+    u32 previous = state.stage;
+    state.advance();
+    const auto next_block = [&] {
+      multiply_block(Constant<0>{});
+      // One group stays in flight, so the tensor cores never wait for this warpgroup.
+      wgmma_wait<1>();
+      release.stage(previous);
+      previous = state.stage;
+      state.advance();
+    };
+    u32 left = k_blocks - 1;
+    unrolled<kSteps>([&](auto step) {
+      begun(step);
+      if (decltype(step)::value + 1 < kSteps && left != 0) {
+        next_block();
+        --left;
+      }
+    });
+    for (; left != 0; --left) next_block();
+    issued();
+    wgmma_wait<0>();
+#pragma unroll
+    for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);
+    release.stage(previous);
+  }
+
+ private:
+  template <Major kMajor, u32 kTileOuter, u32 kSlices>
+  __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap* map, u32 outer,
+                                                      u32 k, u32 barrier, u32 slice, u16 mask) {
+#pragma unroll
+    for (u32 index = 0; index < box_count(kMajor, kTileOuter); ++index) {
+      const BoxPlace box = box_place(kMajor, kTileOuter, kSlices, slice, index);
+      const bool k_inner = kMajor == Major::k;
+      issue<kSlices>(stage + box.offset, map, k_inner ? k + box.k : outer + box.outer,
+                     k_inner ? outer + box.outer : k + box.k, barrier, mask);
+    }
+  }
+
+  template <u32 kSlices>
+  __device__ __forceinline__ static void issue(u32 destination, const TensorMap* map, u32 inner,
+                                               u32 outer, u32 barrier, u16 mask) {
+    if constexpr (kSlices == 1) {
+      tma_load(destination, map, inner, outer, barrier);
+    } else {
+      tma_load_multicast(destination, map, inner, outer, barrier, mask);
+    }
+  }
+
+  // Each warp's first lanes speak to one writer each. Every warp arrives for itself: wgmma_wait
+  // speaks for the executing warp alone.
+  struct Release {
+    bool speaks;
+    u32 barriers;  // the writer's first stage's, in the cluster's shared memory
+
+    __device__ __forceinline__ void stage(u32 index) const {
+      const u32 barrier = barriers + index * kBarrierBytes;
+      if (!speaks) return;
+      if constexpr (kConfig.cluster_size() == 1) {
+        barrier_arrive(barrier);
+      } else {
+        barrier_arrive_cluster(barrier);
+      }
+    }
+  };
+  __device__ __forceinline__ Release release_of(u32 rank) const {
+    const u32 lane = threadIdx.x % kWarpSize;
+    const bool speaks = lane < stage_writers(kConfig);
+    if constexpr (kConfig.cluster_size() == 1) return {speaks, empty};
+    return {speaks, cluster_address(empty, speaks ? stage_writer(kConfig, rank, lane) : rank)};
+  }
+};
+
+}  // namespace coda::device

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A column partial of 64 rows: a warp reduces its 8 rows from the top down, and then one thread a
+// column merges the eight warps' results from the top down.
+#pragma once
+
+#include "device/tiles/vector_access.cuh"
+#include "device/values/reductions.cuh"
+
+namespace coda::device {
+
+// A thread's columns.
+template <Reduction kKind>
+struct ReducedColumns {
+  Reduced<kKind> column[kThreadColumns];
+};
+
+// One row more, of which `valid` columns exist (0: the row does not).
+template <bool kVector, Reduction kKind>
+__device__ __forceinline__ void add_row(ReducedColumns<kKind>& to,
+                                        const Elements<kThreadColumns>& x, u32 valid) {
+  if (valid == 0) return;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    if (kVector || i < valid) add(to.column[i], x.value[i]);
+  }
+}
+
+// Floats of shared memory that the largest reduction needs.
+inline constexpr u32 kColumnScratch = fields_of(Reduction::centred) * kTileWarps * kBlockColumns;
+
+// All threads of a block. `natural(j)` is where base column j stands in the partial, whose rows are
+// `pitch` elements apart; `span` of `spans` is the block's 64 rows.
+template <Reduction kKind, class Natural>
+__device__ __forceinline__ void store_column_partial(float* scratch,
+                                                     const ReducedColumns<kKind>& reduced,
+                                                     u64 tensor, u32 pitch, u32 span, u32 spans,
+                                                     u32 columns, const TilePosition& at,
+                                                     const Natural& natural) {
+  const u32 thread = thread_index();
+  const auto place = [](u32 field, u32 warp, u32 i, u32 lane) {
+    return ((field * kTileWarps + warp) * kThreadColumns + i) * 32 + lane;
+  };
+#pragma unroll
+  for (u32 field = 0; field < fields_of(kKind); ++field) {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      scratch[place(field, thread / 32, i, thread % 32)] = reduced.column[i].field[field];
+    }
+  }
+  synchronize_block();
+  const u32 column = at.column / kBlockColumns * kBlockColumns + thread;
+  Reduced<kKind> total;
+  for (u32 warp = 0; warp < kTileWarps; ++warp) {
+    Reduced<kKind> part;
+#pragma unroll
+    for (u32 field = 0; field < fields_of(kKind); ++field) {
+      part.field[field] =
+          scratch[place(field, warp, thread % kThreadColumns, thread / kThreadColumns)];
+    }
+    total = merge(total, part);
+  }
+  synchronize_block();  // the next reduction writes the same memory
+  if (column >= columns) return;
+#pragma unroll
+  for (u32 i = 0; i < lanes_of(kKind); ++i) {
+    const u64 line = static_cast<u64>(i) * spans + span;
+    store_element<Stored::f32>(tensor, line * pitch + natural(column), total.lane(i));
+  }
+}
+
+}  // namespace coda::device

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over groups of columns (heads) that a warp holds whole, in every element of the group: a
+// value with one column a group is kept as one of the base width whose columns repeat.
+#pragma once
+
+#include "device/ptx/lanes.cuh"
+#include "device/tiles/vector_access.cuh"
+
+namespace coda::device {
+
+// A group has kGroup base columns, a power of two up to 256; `members` as for a row partial.
+template <u32 kGroup, class... Members>
+__device__ __forceinline__ Elements<kThreadColumns> group_sum(const Members&... members) {
+  static_assert(kGroup >= 1 && kGroup <= kBlockColumns && (kGroup & (kGroup - 1)) == 0);
+  constexpr u32 kOwn = smaller(kGroup, kThreadColumns);
+  Elements<kThreadColumns> result;
+#pragma unroll
+  for (u32 first = 0; first < kThreadColumns; first += kOwn) {
+    float sum = 0.0f;
+#pragma unroll
+    for (u32 i = first; i < first + kOwn; ++i) ((sum += members.value[i]), ...);
+#pragma unroll
+    for (u32 mask = 1; mask < kGroup / kOwn; mask *= 2) sum += exchange(sum, mask);
+#pragma unroll
+    for (u32 i = first; i < first + kOwn; ++i) result.value[i] = sum;
+  }
+  return result;
+}
+
+// Stores the columns that are the first of their group; column(i) is base or natural column i.
+template <Stored kStored, class Column>
+__device__ __forceinline__ void store_groups(u64 tensor, u64 row, u32 valid, u32 group,
+                                             const Column& column,
+                                             const Elements<kThreadColumns>& x) {
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    if (i < valid && column(i) % group == 0) {
+      store_element<kStored>(tensor, row + column(i) / group, x.value[i]);
+    }
+  }
+}
+
+}  // namespace coda::device

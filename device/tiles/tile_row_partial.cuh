@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row partial of 64 base columns: first a thread's eight columns from left to right (of pairs the
+// first member before the second), then its eight lanes as a tree.
+#pragma once
+
+#include "device/tiles/vector_access.cuh"
+#include "device/values/reductions.cuh"
+
+namespace coda::device {
+
+// In all lanes of a span.
+__device__ __forceinline__ float span_sum(float x) {
+#pragma unroll
+  for (u32 mask = 1; mask < kSpanThreads; mask *= 2) x += exchange(x, mask);
+  return x;
+}
+__device__ __forceinline__ float span_maximum(float x) {
+#pragma unroll
+  for (u32 mask = 1; mask < kSpanThreads; mask *= 2) x = maximum(x, exchange(x, mask));
+  return x;
+}
+
+// `function(sum so far, x)` over the values that exist: with vectors all or none.
+template <bool kVector, class Function, class... Members>
+__device__ __forceinline__ float fold(float start, u32 valid, const Function& function,
+                                      const Members&... members) {
+  float result = start;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    if (kVector || i < valid) ((result = function(result, members.value[i])), ...);
+  }
+  return kVector && valid == 0 ? start : result;
+}
+
+// The fields of a partial as they lie in memory.
+template <Reduction kKind>
+struct RowPartial {
+  float lane[lanes_of(kKind)];
+};
+
+// Of one row, in all lanes of a span. `members`: a value of the base width, or both members of one
+// of twice that. `valid` is 0 if the row does not exist.
+template <Reduction kKind, bool kVector, class... Members>
+__device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const TilePosition& at,
+                                                         u32 valid, const Members&... members) {
+  const auto plus = [](float sum, float x) { return sum + x; };
+  const auto most = [](float largest, float x) { return maximum(largest, x); };
+  RowPartial<kKind> result;
+  if constexpr (kKind == Reduction::sum) {
+    result.lane[0] = span_sum(fold<kVector>(0.0f, valid, plus, members...));
+  } else if constexpr (kKind == Reduction::centred) {
+    static_assert(sizeof...(members) == 1);
+    const float total = span_sum(fold<kVector>(0.0f, valid, plus, members...));
+    const u32 span = at.column / kPartialSpan;
+    const u32 count = smaller(kPartialSpan, columns - span * kPartialSpan);
+    const float mean = total / static_cast<float>(count);
+    const auto square = [&](float sum, float x) { return sum + (x - mean) * (x - mean); };
+    result.lane[0] = mean;
+    result.lane[1] = span_sum(fold<kVector>(0.0f, valid, square, members...));
+  } else {
+    const float largest = span_maximum(fold<kVector>(-kInfinity, valid, most, members...));
+    result.lane[0] = largest;
+    if constexpr (kKind == Reduction::log_sum_exp) {
+      result.lane[1] =
+          total_below(largest, span_sum(fold<kVector>(0.0f, valid, SumBelow(largest), members...)));
+    }
+  }
+  return result;
+}
+
+// Those of rows `row`, row + 1, ..., of `rows`: each is written by a lane of its own. `pitch`:
+// elements between rows of the partial.
+template <Reduction kKind, u32 kRows>
+__device__ __forceinline__ void store_row_partials(u64 tensor, u32 pitch, u32 rows, u32 row,
+                                                   u32 columns, const TilePosition& at,
+                                                   const RowPartial<kKind> (&partials)[kRows]) {
+  static_assert(kRows <= kSpanThreads);
+  const u32 span = at.column / kPartialSpan;
+  const u32 own = thread_index() % kSpanThreads;
+  RowPartial<kKind> chosen = partials[0];
+#pragma unroll
+  for (u32 r = 1; r < kRows; ++r) {
+#pragma unroll
+    for (u32 i = 0; i < lanes_of(kKind); ++i) {
+      chosen.lane[i] = own == r ? partials[r].lane[i] : chosen.lane[i];
+    }
+  }
+  if (own >= kRows || row + own >= rows || span * kPartialSpan >= columns) return;
+#pragma unroll
+  for (u32 i = 0; i < lanes_of(kKind); ++i) {
+    const u64 line = static_cast<u64>(i) * rows + row + own;
+    store_element<Stored::f32>(tensor, line * pitch + span, chosen.lane[i]);
+  }
+}
+
+}  // namespace coda::device

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eight neighbouring columns of one row between memory and registers: 16 bytes at a time where rows
+// and columns allow it, else element by element. What is loaded stays as it lies in memory until it
+// is used, so that many loads are in flight in few registers.
+#pragma once
+
+#include "device/ptx/global_memory.cuh"
+#include "device/tiles/tile_position.cuh"
+#include "device/values/elements.cuh"
+
+namespace coda::device {
+
+constexpr u32 bytes_of(Stored stored) {
+  return stored == Stored::f64 ? 8 : stored == Stored::f32 || stored == Stored::i32 ? 4 : 2;
+}
+
+// The element at which a row starts.
+constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
+
+// A row's element of a vector whose elements lie `pitch` bytes apart: one multiplication and
+// addition finds it. As a pointer all the way, or the load would be of any address space.
+__device__ __forceinline__ u64 element_of_row(u64 tensor, u32 row, u32 pitch) {
+  return reinterpret_cast<u64>(reinterpret_cast<const char*>(tensor) +
+                               static_cast<u64>(row) * pitch);
+}
+template <Stored kStored>
+__device__ __forceinline__ float load_of_row(u64 tensor, u32 row, u32 pitch) {
+  return load_element<kStored>(element_of_row(tensor, row, pitch), 0);
+}
+__device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
+  return load_index(element_of_row(tensor, row, pitch), 0);
+}
+
+// As they lie in memory.
+template <Stored kStored>
+struct PackedEight {
+  static constexpr u32 kPieces = bytes_of(kStored) * kThreadColumns / 16;
+  u32 word[kPieces][4];
+};
+
+// Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
+// also where the path that needs them is not taken.
+template <bool kVector, Stored kStored, bool kPacked = kVector || bytes_of(kStored) == 2>
+struct LoadedEight {
+  using Type = Elements<kThreadColumns>;
+};
+template <bool kVector, Stored kStored>
+struct LoadedEight<kVector, kStored, true> {
+  using Type = PackedEight<kStored>;
+};
+
+template <Stored kStored>
+__device__ __forceinline__ Elements<kThreadColumns> values(const PackedEight<kStored>& packed) {
+  Elements<kThreadColumns> x;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    const u32(&piece)[4] = packed.word[i * bytes_of(kStored) / 16];
+    const u32 word = i * bytes_of(kStored) / 4 % 4;
+    if constexpr (bytes_of(kStored) == 2) {
+      x.value[i] = half_word_value<kStored>(piece[word], i % 2);
+    } else if constexpr (bytes_of(kStored) == 4) {
+      x.value[i] = word_value<kStored>(piece[word]);
+    } else {
+      x.value[i] = double_value(piece[word], piece[word + 1]);
+    }
+  }
+  return x;
+}
+__device__ __forceinline__ const Elements<kThreadColumns>& values(
+    const Elements<kThreadColumns>& x) {
+  return x;
+}
+
+template <Stored kStored>
+__device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadColumns>& x) {
+  PackedEight<kStored> result;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
+    u32(&piece)[4] = result.word[i * bytes_of(kStored) / 16];
+    const u32 word = i * bytes_of(kStored) / 4 % 4;
+    if constexpr (bytes_of(kStored) == 2) {
+      piece[word] = half_words<kStored>(x.value[i], x.value[i + 1]);
+    } else if constexpr (bytes_of(kStored) == 4) {
+      piece[word] = float_word(x.value[i]);
+    } else {
+      double_words(x.value[i], piece[word], piece[word + 1]);
+    }
+  }
+  return result;
+}
+
+// `column(i)` is where element i stands; vectors take column(0) to column(7) as neighbours, and
+// `valid` is 0 or 8. `row` is the element at which the row starts. What does not exist is 0.
+template <Stored kStored, Access kAccess, bool kVector, class Column>
+__device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eight(
+    u64 tensor, u64 row, u32 valid, const Column& column) {
+  typename LoadedEight<kVector, kStored>::Type x{};
+  if constexpr (kVector) {
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+    if (valid != 0) {
+#pragma unroll
+      for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
+        load_piece<kAccess>(x.word[i], address + i * 16);
+      }
+    }
+  } else if constexpr (bytes_of(kStored) == 2) {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i >= valid) continue;
+      const u32 half = reinterpret_cast<const u16*>(tensor)[row + column(i)];
+      x.word[0][i / 2] |= half << (16 * (i % 2));
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i < valid) x.value[i] = load_element<kStored>(tensor, row + column(i));
+    }
+  }
+  return x;
+}
+
+template <Stored kStored, bool kVector, class Column>
+__device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, const Column& column,
+                                            const Elements<kThreadColumns>& x) {
+  if constexpr (kVector) {
+    const PackedEight<kStored> words = packed<kStored>(x);
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+    if (valid != 0) {
+#pragma unroll
+      for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
+        store_piece(address + i * 16, words.word[i]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i < valid) store_element<kStored>(tensor, row + column(i), x.value[i]);
+    }
+  }
+}
+
+// Eight adjacent pairs of a row: sixteen neighbouring columns, of which the first members are the
+// even ones. `column(i)` is where the first member of pair i stands.
+template <Stored kStored>
+struct PackedPairs {
+  PackedEight<kStored> half[2];
+};
+struct SplitPairs {
+  Elements<kThreadColumns> member[2];
+};
+
+template <bool kVector, Stored kStored>
+struct LoadedPairs {
+  using Type = SplitPairs;
+};
+template <Stored kStored>
+struct LoadedPairs<true, kStored> {
+  using Type = PackedPairs<kStored>;
+};
+
+template <u32 kMember, Stored kStored>
+__device__ __forceinline__ Elements<kThreadColumns> members(const PackedPairs<kStored>& pairs) {
+  const Elements<kThreadColumns> half[2] = {values(pairs.half[0]), values(pairs.half[1])};
+  Elements<kThreadColumns> x;
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    x.value[i] = half[2 * i / kThreadColumns].value[2 * i % kThreadColumns + kMember];
+  }
+  return x;
+}
+template <u32 kMember>
+__device__ __forceinline__ const Elements<kThreadColumns>& members(const SplitPairs& pairs) {
+  return pairs.member[kMember];
+}
+
+template <Stored kStored, Access kAccess, bool kVector, class Column>
+__device__ __forceinline__ typename LoadedPairs<kVector, kStored>::Type load_pairs(
+    u64 tensor, u64 row, u32 valid, const Column& column) {
+  typename LoadedPairs<kVector, kStored>::Type x{};
+  if constexpr (kVector) {
+    constexpr u32 kPieces = PackedEight<kStored>::kPieces;
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+    if (valid != 0) {
+#pragma unroll
+      for (u32 i = 0; i < 2 * kPieces; ++i) {
+        load_piece<kAccess>(x.half[i / kPieces].word[i % kPieces], address + i * 16);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i >= valid) continue;
+      x.member[0].value[i] = load_element<kStored>(tensor, row + column(i));
+      x.member[1].value[i] = load_element<kStored>(tensor, row + column(i) + 1);
+    }
+  }
+  return x;
+}
+
+template <Stored kStored, bool kVector, class Column>
+__device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, const Column& column,
+                                            const Elements<kThreadColumns>& first,
+                                            const Elements<kThreadColumns>& second) {
+  if constexpr (kVector) {
+    constexpr u32 kPieces = PackedEight<kStored>::kPieces;
+    const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+      Elements<kThreadColumns> x;
+#pragma unroll
+      for (u32 i = 0; i < kThreadColumns; ++i) {
+        const u32 pair = (half * kThreadColumns + i) / 2;
+        x.value[i] = i % 2 == 0 ? first.value[pair] : second.value[pair];
+      }
+      const PackedEight<kStored> words = packed<kStored>(x);
+      if (valid == 0) continue;
+#pragma unroll
+      for (u32 i = 0; i < kPieces; ++i) {
+        store_piece(address + (half * kPieces + i) * 16, words.word[i]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      if (i >= valid) continue;
+      store_element<kStored>(tensor, row + column(i), first.value[i]);
+      store_element<kStored>(tensor, row + column(i) + 1, second.value[i]);
+    }
+  }
+}
+
+// The value as a later reader of a tensor of this type sees it.
+template <Stored kStored>
+__device__ __forceinline__ Elements<kThreadColumns> as_stored(const Elements<kThreadColumns>& x) {
+  if constexpr (bytes_of(kStored) == 2) return values(packed<kStored>(x));
+  return x;
+}
+template <Stored kStored>
+__device__ __forceinline__ float as_stored(float x) {
+  if constexpr (bytes_of(kStored) == 2)
+    return half_word_value<kStored>(half_words<kStored>(x, x), 0);
+  return x;
+}
+
+// column(0), ..., column(7) as floats.
+template <bool kVector, class Column>
+__device__ __forceinline__ Elements<kThreadColumns> column_indices(const Column& column) {
+  Elements<kThreadColumns> x;
+  const float first = static_cast<float>(column(0));
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    x.value[i] = kVector ? first + static_cast<float>(i) : static_cast<float>(column(i));
+  }
+  return x;
+}
+
+}  // namespace coda::device

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few neighbouring columns of one row, as one value: what an emitted line of arithmetic works on.
+// Operators and the functions of math.cuh take Elements<N>, floats (the same for all columns), or a
+// mixture; so emitted text reads like the program it comes from.
+// Invariant: every loop over elements is unrolled, so that elements are registers.
+#pragma once
+
+#include "device/element.cuh"
+#include "device/ptx/matrix_move.cuh"
+#include "device/ptx/memory_moves.cuh"
+#include "device/values/math.cuh"
+
+namespace coda::device {
+
+template <u32 N>
+struct Elements {
+  float value[N];
+};
+
+template <class T>
+inline constexpr u32 kElementsOf = 0;
+template <u32 N>
+inline constexpr u32 kElementsOf<Elements<N>> = N;
+
+__device__ __forceinline__ float element_at(float x, u32) { return x; }
+template <u32 N>
+__device__ __forceinline__ float element_at(const Elements<N>& x, u32 i) {
+  return x.value[i];
+}
+
+// `function` of the operands, element by element; at least one has elements. Written without a
+// loop: a kernel has thousands of these, and unrolling them is most of its compilation.
+template <u32 kIndex, class Function, class... Operands>
+__device__ __forceinline__ float one_of_each(Function function, const Operands&... operands) {
+  return function(element_at(operands, kIndex)...);
+}
+template <class Function, class... Operands>
+__device__ __forceinline__ auto each(Function function, const Operands&... operands) {
+  constexpr u32 kCount = (kElementsOf<Operands> | ...);
+  static_assert(((kElementsOf<Operands> == 0 || kElementsOf<Operands> == kCount) && ...));
+  if constexpr (kCount == 2) {
+    return Elements<2>{
+        {one_of_each<0>(function, operands...), one_of_each<1>(function, operands...)}};
+  } else {
+    static_assert(kCount == 8);
+    return Elements<8>{
+        {one_of_each<0>(function, operands...), one_of_each<1>(function, operands...),
+         one_of_each<2>(function, operands...), one_of_each<3>(function, operands...),
+         one_of_each<4>(function, operands...), one_of_each<5>(function, operands...),
+         one_of_each<6>(function, operands...), one_of_each<7>(function, operands...)}};
+  }
+}
+
+// Pairs, which kernels with products use by the thousand, are spelled out: what the compiler has to
+// inline for the general form is a fifth of its time.
+__device__ __forceinline__ Elements<2> operator+(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] + b.value[0], a.value[1] + b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator+(Elements<2> a, float b) {
+  return {{a.value[0] + b, a.value[1] + b}};
+}
+__device__ __forceinline__ Elements<2> operator+(float a, Elements<2> b) {
+  return {{a + b.value[0], a + b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator-(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] - b.value[0], a.value[1] - b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator-(Elements<2> a, float b) {
+  return {{a.value[0] - b, a.value[1] - b}};
+}
+__device__ __forceinline__ Elements<2> operator-(float a, Elements<2> b) {
+  return {{a - b.value[0], a - b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator*(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] * b.value[0], a.value[1] * b.value[1]}};
+}
+__device__ __forceinline__ Elements<2> operator*(Elements<2> a, float b) {
+  return {{a.value[0] * b, a.value[1] * b}};
+}
+__device__ __forceinline__ Elements<2> operator*(float a, Elements<2> b) {
+  return {{a * b.value[0], a * b.value[1]}};
+}
+
+// Two elements that came from 16 bits, which are still there, and the product of two such: if it is
+// only rounded to 16 bits again, it is never made in fp32.
+template <Element kElement>
+struct StoredPair : Elements<2> {
+  u32 bits;
+};
+template <Element kElement>
+struct StoredProduct : Elements<2> {
+  u32 first;
+  u32 second;
+};
+template <Element kElement>
+inline constexpr u32 kElementsOf<StoredPair<kElement>> = 2;
+template <Element kElement>
+inline constexpr u32 kElementsOf<StoredProduct<kElement>> = 2;
+
+template <class... Operands>
+concept HasElements = ((kElementsOf<Operands> != 0) || ...);
+
+template <Element kElement>
+__device__ __forceinline__ StoredProduct<kElement> operator*(const StoredPair<kElement>& a,
+                                                             const StoredPair<kElement>& b) {
+  return {static_cast<Elements<2>>(a) * static_cast<Elements<2>>(b), a.bits, b.bits};
+}
+
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto operator+(const A& a, const B& b) {
+  return each([](float x, float y) { return x + y; }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto operator-(const A& a, const B& b) {
+  return each([](float x, float y) { return x - y; }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto operator*(const A& a, const B& b) {
+  return each([](float x, float y) { return x * y; }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto operator/(const A& a, const B& b) {
+  return each([](float x, float y) { return quotient(x, y); }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto maximum(const A& a, const B& b) {
+  return each([](float x, float y) { return maximum(x, y); }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto minimum(const A& a, const B& b) {
+  return each([](float x, float y) { return minimum(x, y); }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto equal(const A& a, const B& b) {
+  return each([](float x, float y) { return equal(x, y); }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto less(const A& a, const B& b) {
+  return each([](float x, float y) { return less(x, y); }, a, b);
+}
+template <class A, class B, class C>
+  requires HasElements<A, B, C>
+__device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
+  return each([](float x, float y, float z) { return select(x, y, z); }, a, b, c);
+}
+template <u32 N>
+__device__ __forceinline__ auto exponential(const Elements<N>& a) {
+  return each([](float x) { return exponential(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto logarithm(const Elements<N>& a) {
+  return each([](float x) { return logarithm(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto reciprocal_root(const Elements<N>& a) {
+  return each([](float x) { return reciprocal_root(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto square_root(const Elements<N>& a) {
+  return each([](float x) { return square_root(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto reciprocal(const Elements<N>& a) {
+  return each([](float x) { return reciprocal(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto sigmoid(const Elements<N>& a) {
+  return each([](float x) { return sigmoid(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto hyperbolic_tangent(const Elements<N>& a) {
+  return each([](float x) { return hyperbolic_tangent(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto error_function(const Elements<N>& a) {
+  return each([](float x) { return error_function(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto negative(const Elements<N>& a) {
+  return each([](float x) { return negative(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto silu(const Elements<N>& a) {
+  return each([](float x) { return silu(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto gelu(const Elements<N>& a) {
+  return each([](float x) { return gelu(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto gelu_tanh(const Elements<N>& a) {
+  return each([](float x) { return gelu_tanh(x); }, a);
+}
+
+// Two columns as one register of a fragment of 16-bit elements.
+template <Element kElement>
+__device__ __forceinline__ u32 pack(const Elements<2>& x) {
+  return pack<kElement>(x.value[0], x.value[1]);
+}
+// An exact product in fp32 and its rounding to 16 bits are one multiplication of 16 bits: two
+// significands of 11 bits at most fit into 24.
+template <Element kElement>
+__device__ __forceinline__ u32 pack(const StoredProduct<kElement>& x) {
+  return multiply_packed<kElement>(x.first, x.second);
+}
+template <Element kElement>
+__device__ __forceinline__ StoredPair<kElement> unpack(u32 packed) {
+  StoredPair<kElement> x;
+  x.bits = packed;
+  unpack<kElement>(packed, x.value[0], x.value[1]);
+  return x;
+}
+
+// What a store to 16 bits and a load would give.
+template <Element kElement>
+__device__ __forceinline__ Elements<2> rounded(const Elements<2>& x) {
+  return unpack<kElement>(pack<kElement>(x));
+}
+
+// Two neighbouring elements of a stored tensor, of which the first `valid` exist; the others read
+// as zero and are not written. In one access if both exist and the address allows it, which
+// `kAligned` promises (even columns of rows of an even pitch). Predicated instead of branching, so
+// that many are in flight at once.
+template <u32 kBytes, bool kAligned>
+struct PairAccess {
+  u64 address;
+  u32 both;   // in one access
+  u32 first;  // else apart
+  u32 second;
+
+  __device__ __forceinline__ PairAccess(u64 tensor, u64 index, u32 valid)
+      : address(tensor + index * kBytes) {
+    const bool aligned = kAligned || address % (2 * kBytes) == 0;
+    both = valid >= 2 && aligned ? 1 : 0;
+    first = valid >= 1 && both == 0 ? 1 : 0;
+    second = !kAligned && valid >= 2 && both == 0 ? 1 : 0;
+  }
+};
+
+// 16-bit elements, as they lie in memory.
+template <bool kAligned = false>
+__device__ __forceinline__ u32 load_packed_pair(u64 tensor, u64 index, u32 valid) {
+  const PairAccess<2, kAligned> access(tensor, index, valid);
+  return load_half_pair(access.address, access.both, access.first, access.second);
+}
+
+template <Stored kStored, bool kAligned = false>
+__device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 valid) {
+  if constexpr (kStored == Stored::f32) {
+    const PairAccess<4, kAligned> access(tensor, index, valid);
+    Elements<2> x;
+    load_float_pair(x.value, access.address, access.both, access.first, access.second);
+    return x;
+  } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
+    constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
+    return unpack<kElement>(load_packed_pair<kAligned>(tensor, index, valid));
+  } else {
+    return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
+             valid >= 2 ? load_element<kStored>(tensor, index + 1) : 0.0f}};
+  }
+}
+
+template <Stored kStored, bool kAligned = false>
+__device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
+  if constexpr (kStored == Stored::f32) {
+    const PairAccess<4, kAligned> access(tensor, index, valid);
+    store_float_pair(access.address, access.both, access.first, access.second, x.value);
+  } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
+    const PairAccess<2, kAligned> access(tensor, index, valid);
+    constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
+    store_half_pair(access.address, access.both, access.first, access.second, pack<kElement>(x));
+  } else {
+    if (valid >= 1) store_element<kStored>(tensor, index, x.value[0]);
+    if (valid >= 2) store_element<kStored>(tensor, index + 1, x.value[1]);
+  }
+}
+
+// Adds to fp32 in memory, at the memory: each element is added to once, so the result is the same
+// in any order. The assembler predicates no reduction, so the usual case is one branch.
+template <bool kAligned = false>
+__device__ __forceinline__ void add_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
+  const PairAccess<4, kAligned> access(tensor, index, valid);
+  if (access.both != 0) {
+    add_two_floats(access.address, x.value);
+    return;
+  }
+#pragma unroll
+  for (u32 i = 0; i < 2; ++i) {
+    if (i >= valid) continue;
+    add_float(access.address + 4 * i, x.value[i]);
+  }
+}
+
+// A row of a table that an index names. An index outside reads the last row rather than memory that
+// is not the table's: a kernel cannot throw.
+constexpr u32 table_row(u32 index, u32 rows) { return smaller(index, rows - 1); }
+
+// How many of two neighbouring columns are inside.
+constexpr u32 inside_pair(u32 column, u32 columns) {
+  return column + 1 < columns ? 2u : column < columns ? 1u : 0u;
+}
+
+}  // namespace coda::device

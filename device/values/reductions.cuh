@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running reduction holds, for each kind of partial, and how two of them become one. Kernels
+// differ in who merges with whom; that is fixed in each, so results repeat bitwise.
+// Invariant: merging with the start value changes nothing; a maximum of nothing but NaN is NaN.
+#pragma once
+
+#include "device/ptx/lanes.cuh"
+#include "device/values/math.cuh"
+
+namespace coda::device {
+
+enum class Reduction { sum, max, log_sum_exp, centred };
+
+// sum: total. max: largest. log_sum_exp: largest, sum of exp(x - largest). centred: count, mean,
+// sum of squares about it. Partials in memory are the same without the count.
+constexpr u32 fields_of(Reduction kind) {
+  return kind == Reduction::centred ? 3 : kind == Reduction::log_sum_exp ? 2 : 1;
+}
+constexpr u32 lanes_of(Reduction kind) {
+  return kind == Reduction::centred || kind == Reduction::log_sum_exp ? 2 : 1;
+}
+constexpr u32 first_lane_field(Reduction kind) { return kind == Reduction::centred ? 1 : 0; }
+
+template <Reduction kKind>
+struct Reduced {
+  float field[fields_of(kKind)];
+
+  __device__ __forceinline__ Reduced() {
+#pragma unroll
+    for (float& x : field) x = 0.0f;
+    if constexpr (kKind == Reduction::max || kKind == Reduction::log_sum_exp) {
+      field[0] = -kInfinity;
+    }
+  }
+  // The fields of a partial as it lies in memory; `count` values were reduced to it.
+  __device__ __forceinline__ Reduced(float first, float second, float count) {
+    field[first_lane_field(kKind)] = first;
+    if constexpr (lanes_of(kKind) == 2) field[first_lane_field(kKind) + 1] = second;
+    if constexpr (kKind == Reduction::centred) field[0] = count;
+  }
+  __device__ __forceinline__ float lane(u32 i) const { return field[first_lane_field(kKind) + i]; }
+};
+
+// exp(x - largest), and 1 where x is the largest even if that is infinite. The difference is chosen
+// rather than the result: a choice between 1 and an exponential is compiled as a branch around the
+// exponential, behind which the next one waits.
+__device__ __forceinline__ float weight_below(float x, float largest) {
+  return expf(x == largest ? 0.0f : x - largest);
+}
+
+// Adds exp(x - largest), up to a factor that total_below() knows, to a sum: a multiplication and
+// addition, an exponential and an addition for each value.
+struct SumBelow {
+  float exponent;  // of the largest, as a power of two, rounded
+
+  __device__ __forceinline__ explicit SumBelow(float largest) : exponent(largest * kLog2E) {}
+  __device__ __forceinline__ float operator()(float sum, float x) const {
+    return sum + power_of_two(fmaf(x, kLog2E, -exponent));
+  }
+};
+
+// The factor is what rounding the exponent lost, the same for all values. From 2^30 on it, or the
+// exponent, may lie outside the range of floats, and nothing is subtracted from infinity; but there
+// a logarithm of a sum adds nothing to the largest's digits, so the sum may as well be 1.
+__device__ __forceinline__ float total_below(float largest, float sum) {
+  const float lost = power_of_two(fmaf(-largest, kLog2E, largest * kLog2E));
+  return fabsf(largest) < 0x1p30f ? lost * sum : 1.0f;
+}
+
+template <Reduction kKind>
+__device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const Reduced<kKind>& b) {
+  Reduced<kKind> result;
+  if constexpr (kKind == Reduction::sum) {
+    result.field[0] = a.field[0] + b.field[0];
+  } else if constexpr (kKind == Reduction::max) {
+    result.field[0] = maximum(a.field[0], b.field[0]);
+  } else if constexpr (kKind == Reduction::log_sum_exp) {
+    const float largest = maximum(a.field[0], b.field[0]);
+    result.field[0] = largest;
+    result.field[1] = a.field[1] * weight_below(a.field[0], largest) +
+                      b.field[1] * weight_below(b.field[0], largest);
+  } else {
+    // As Chan does.
+    const float count = a.field[0] + b.field[0];
+    const float share = count > 0.0f ? b.field[0] / count : 0.0f;
+    const float delta = b.field[1] - a.field[1];
+    result.field[0] = count;
+    result.field[1] = a.field[1] + delta * share;
+    result.field[2] = a.field[2] + b.field[2] + delta * delta * (a.field[0] * share);
+  }
+  return result;
+}
+
+// One value more.
+template <Reduction kKind>
+__device__ __forceinline__ void add(Reduced<kKind>& to, float x) {
+  to = merge(to, Reduced<kKind>(x, kKind == Reduction::log_sum_exp ? 1.0f : 0.0f, 1.0f));
+}
+
+// With the lane whose number differs by `mask`; both get the same bits, the lower lane's part
+// first.
+template <Reduction kKind>
+__device__ __forceinline__ Reduced<kKind> merge_lanes(const Reduced<kKind>& own, u32 mask) {
+  Reduced<kKind> other;
+#pragma unroll
+  for (u32 i = 0; i < fields_of(kKind); ++i) other.field[i] = exchange(own.field[i], mask);
+  const bool is_upper = (thread_index() & mask) != 0;
+  Reduced<kKind> lower = own;
+  Reduced<kKind> upper = other;
+#pragma unroll
+  for (u32 i = 0; i < fields_of(kKind); ++i) {
+    lower.field[i] = is_upper ? other.field[i] : own.field[i];
+    upper.field[i] = is_upper ? own.field[i] : other.field[i];
+  }
+  return merge(lower, upper);
+}
+
+}  // namespace coda::device

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/mma/mainloop.cuh on a CPU: the producer multiplies a whole tile, by way of the same
+// descriptors, and consumers take its accumulators.
+#pragma once
+
+#include "coda/float16.h"
+#include "device/layout/pipeline.cuh"
+#include "device/layout/shared_layout.cuh"
+#include "device/layout/tile_order.cuh"
+#include "device/ptx/tma.cuh"
+#include "device/values/unrolled.cuh"
+
+namespace coda::device {
+
+inline std::vector<std::vector<float>> host_tiles;  // of this block, in their order
+
+template <GemmConfig kConfig>
+struct Mainloop {
+  struct State {
+    u32 tile = 0;
+
+    void advance_by(u32) { ++tile; }  // over a tile
+  };
+  using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
+
+  u32 stages_a;
+  u32 stages_b;
+  u32 full;
+  u32 empty;
+
+  void init_barriers() const { host_tiles.clear(); }
+
+  template <class Space, class Arguments>
+  void load(const Arguments& arguments, TileCoord tile, u32, State&) const {
+    constexpr u32 kParts = Space::kTraits.loaded_parts();
+    constexpr u32 kPartColumns = kConfig.tile_n / kParts;
+    std::vector<float> result(kConfig.tile_m * kConfig.tile_n);
+    for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
+      const u32 depth = Space::k_blocks(arguments, segment) * kBlockK;
+      const std::vector<float> a =
+          operand(Space::a(arguments, segment), kConfig.major_a(), tile.m, kConfig.tile_m, depth);
+      for (u32 part = 0; part < kParts; ++part) {
+        const std::vector<float> b =
+            operand(Space::b(arguments, segment, part), kConfig.major_b(),
+                    operand_column(Space::kTraits, tile.n), kPartColumns, depth);
+        for (u32 m = 0; m < kConfig.tile_m; ++m) {
+          for (u32 n = 0; n < kPartColumns; ++n) {
+            float& sum = result[m * kConfig.tile_n + part * kPartColumns + n];
+            for (u32 k = 0; k < depth; ++k) sum += a[m * depth + k] * b[n * depth + k];
+          }
+        }
+      }
+    }
+    host_tiles.push_back(std::move(result));
+    ++host_threads->steps;
+  }
+
+  template <class Space, class Arguments>
+  static u32 k_blocks(const Arguments& arguments) {
+    return Space::k_blocks(arguments, 0);
+  }
+
+  template <u32 kSteps, class Begun, class Issued>
+  void multiply(u32, u32 warpgroup_row, u32, State& state, Accumulators& accumulators, Begun begun,
+                Issued issued) const {
+    unrolled<kSteps>(begun);
+    issued();
+    while (host_tiles.size() <= state.tile) {
+      host_threads->wait_while(&host_threads->steps, host_threads->steps);
+    }
+    const u32 thread = thread_index() % kWarpgroupSize;
+    for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+      for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
+        const u32 row = warpgroup_row + m * kWgmmaM + fragment_row(thread, i);
+        accumulators[m][i] =
+            host_tiles[state.tile][row * kConfig.tile_n + fragment_column(thread, i)];
+      }
+    }
+    ++state.tile;
+  }
+
+ private:
+  // [outer, k], zero outside of the descriptor's rectangle.
+  static std::vector<float> operand(const TensorMap* map, Major major, u32 first, u32 outer,
+                                    u32 depth) {
+    const HostMap& m = host_map(map);
+    std::vector<float> values(outer * depth);
+    for (u32 o = 0; o < outer; ++o) {
+      for (u32 k = 0; k < depth; ++k) {
+        const long long row = major == Major::k ? static_cast<long long>(first) + o : k;
+        const long long column = major == Major::k ? k : static_cast<long long>(first) + o;
+        if (row >= m.rows || column >= m.columns) continue;
+        u16 bits;
+        std::memcpy(&bits, m.first + (row * m.stride + column) * 2, 2);
+        values[o * depth + k] =
+            kConfig.element == Element::bf16 ? float_from_bf16(bits) : float_from_f16(bits);
+      }
+    }
+    return values;
+  }
+};
+
+}  // namespace coda::device

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/ptx/barrier.cuh on a CPU. Shared memory is an array that starts as NaN; an address is a
+// byte of it. What TMA is asked to load arrives when somebody waits for it and not before, so that
+// a kernel that does not wait reads NaN.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "device/ptx/lanes.cuh"
+
+namespace coda::device {
+
+inline constexpr u32 kHostSharedBytes = 232448;
+alignas(1024) inline u8 shared_memory[kHostSharedBytes];
+
+inline u8* shared_byte(u32 address) {
+  if (address >= kHostSharedBytes) std::abort();
+  return shared_memory + address;
+}
+inline u32 shared_address(const void* pointer) {
+  return static_cast<u32>(static_cast<const u8*>(pointer) - shared_memory);
+}
+
+struct HostMBarrier {
+  u8 phase;
+  u8 count;  // arrivals of a phase
+  short pending;
+  int bytes;  // that TMA has yet to deliver
+
+  void look() {
+    if (pending != 0 || bytes != 0) return;
+    phase ^= 1;
+    pending = count;
+    ++host_threads->steps;
+  }
+};
+static_assert(sizeof(HostMBarrier) == 8);
+inline HostMBarrier& host_barrier(u32 address) {
+  return *reinterpret_cast<HostMBarrier*>(shared_byte(address));
+}
+
+struct HostLoad {
+  u32 barrier;
+  std::function<u32()> move;  // returns its bytes
+};
+inline std::vector<HostLoad> host_loads;
+
+inline void barrier_init(u32 barrier, u32 arrivals) {
+  host_barrier(barrier) = {0, static_cast<u8>(arrivals), static_cast<short>(arrivals), 0};
+}
+inline void fence_barrier_init() {}
+inline void barrier_arrive(u32 barrier) {
+  if (--host_barrier(barrier).pending < 0) std::abort();
+  host_barrier(barrier).look();
+}
+inline u32 cluster_address(u32 address, u32) { return address; }
+inline void barrier_arrive_cluster(u32) {}
+inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
+  host_barrier(barrier).bytes += static_cast<int>(bytes);
+  barrier_arrive(barrier);
+}
+// Whether the phase of this parity is over.
+inline bool barrier_test(u32 barrier, u32 parity) { return host_barrier(barrier).phase != parity; }
+inline void barrier_wait(u32 barrier, u32 parity) {
+  while (!barrier_test(barrier, parity)) {
+    for (size_t i = 0; i < host_loads.size(); ++i) {
+      if (host_loads[i].barrier != barrier) continue;
+      const HostLoad load = host_loads[i];
+      host_loads.erase(host_loads.begin() + static_cast<long>(i--));
+      host_barrier(barrier).bytes -= static_cast<int>(load.move());
+      host_barrier(barrier).look();
+    }
+    if (barrier_test(barrier, parity)) return;
+    host_threads->wait_while(&host_threads->steps, host_threads->steps);
+  }
+}
+
+}  // namespace coda::device

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// device/ptx/lanes.cuh on a CPU, and CUDA's own names for a thread and its warp: the test runs the
+// threads of a block in turn, each until it waits for others.
+#pragma once
+
+#include <bit>
+#include <cstring>
+
+#include "device/types.cuh"
+#include "host_threads.h"
+
+namespace coda::device {
+
+inline HostThreads* host_threads = nullptr;
+
+inline u32 thread_index() { return host_threads->thread; }
+inline u32 block_threads() { return host_threads->threads; }
+inline u32 block_index() { return host_threads->block; }
+inline u32 grid_blocks() { return host_threads->blocks; }
+inline u32 take_place(u32& counter) { return counter++; }
+
+// A barrier that is used again and again. Whoever arrives last lets all go on.
+struct HostBarrier {
+  u32 arrived = 0;
+  u32 turn = 0;
+
+  bool arrive(u32 participants) {
+    if (++arrived < participants) return false;
+    arrived = 0;
+    ++turn;
+    ++host_threads->steps;
+    return true;
+  }
+  void wait(u32 participants) {
+    const u32 now = turn;
+    if (arrive(participants)) return;
+    host_threads->wait_while(&turn, now);
+  }
+};
+
+inline constexpr u32 kMostHostThreads = 1024;
+inline HostBarrier host_block;
+inline HostBarrier host_warps[kMostHostThreads / 32];
+inline HostBarrier host_named[16];  // named_barrier.cuh
+inline u64 host_slots[kMostHostThreads];
+
+// What a block leaves in its barriers is not the next one's.
+inline void begin_block(HostThreads* threads) {
+  host_threads = threads;
+  host_block = {};
+  for (HostBarrier& barrier : host_warps) barrier = {};
+  for (HostBarrier& barrier : host_named) barrier = {};
+}
+
+inline void synchronize_block() { host_block.wait(block_threads()); }
+inline void synchronize_warp() {
+  const u32 warp = thread_index() / 32;
+  const u32 last = block_threads() - warp * 32;
+  host_warps[warp].wait(last < 32 ? last : 32);
+}
+
+// Calls use(values by lane) when all lanes of the warp have given theirs.
+template <class T, class Use>
+auto with_lanes(T value, Use use) {
+  static_assert(sizeof(T) <= 8);
+  std::memcpy(&host_slots[thread_index()], &value, sizeof(T));
+  synchronize_warp();
+  const auto result = use([](u32 lane) {
+    T of_lane;
+    std::memcpy(&of_lane, &host_slots[thread_index() / 32 * 32 + lane % 32], sizeof(T));
+    return of_lane;
+  });
+  synchronize_warp();
+  return result;
+}
+template <class T>
+T value_of_lane(T value, u32 lane) {
+  return with_lanes(value, [lane](auto of_lane) { return of_lane(lane); });
+}
+inline float exchange(float value, u32 mask) {
+  return value_of_lane(value, thread_index() % 32 ^ mask);
+}
+
+// ---- CUDA's names ----
+
+struct HostIndex {
+  u32 (*value)();
+  operator u32() const { return value(); }
+};
+struct HostIndices {
+  HostIndex x;
+};
+inline constexpr HostIndices threadIdx{{&thread_index}};
+inline constexpr HostIndices blockIdx{{&block_index}};
+inline constexpr HostIndices gridDim{{&grid_blocks}};
+
+inline void __syncwarp() { synchronize_warp(); }
+inline void __syncthreads() { synchronize_block(); }
+template <class T>
+T __shfl_sync(u32, T value, u32 lane) {
+  return value_of_lane(value, lane);
+}
+inline u32 lanes_that(bool is_true) {
+  return with_lanes<u32>(is_true ? 1 : 0, [](auto of_lane) {
+    u32 count = 0;
+    for (u32 lane = 0; lane < 32; ++lane) count += of_lane(lane);
+    return count;
+  });
+}
+inline bool __any_sync(u32, bool is_true) { return lanes_that(is_true) != 0; }
+inline bool __all_sync(u32, bool is_true) { return lanes_that(is_true) == 32; }
+inline float __uint_as_float(u32 bits) { return std::bit_cast<float>(bits); }
+inline u32 __float_as_uint(float x) { return std::bit_cast<u32>(x); }
+// Byte i of the result is byte (selector >> 4 i) of the two words, the first the lower four.
+inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
+  const u64 bytes = static_cast<u64>(b) << 32 | a;
+  u32 result = 0;
+  for (u32 i = 0; i < 4; ++i) {
+    result |= static_cast<u32>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xff) << (8 * i);
+  }
+  return result;
+}
+
+}  // namespace coda::device
