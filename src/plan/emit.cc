@@ -2,6 +2,7 @@
 #include "plan/emit.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "coda/error.h"
 #include "ir/calls.h"
@@ -28,16 +29,16 @@ class Emission {
   }
 
   Plan run(std::vector<Misfit>* misfits) {
-    for (int id : joint_.outputs) need_if_vector(id, false);
+    for (int id : joint_.outputs) need_if_vector(id, kCaller);
     for (int id : joint_.gradients) {
-      if (id >= 0) need_if_vector(id, true);
+      if (id >= 0) need_if_vector(id, kCaller);
     }
     for (const auto& [at, work] : partition_.programs) write_program(at, work);
     for (size_t k = 0; k < partition_.order.units.size(); ++k) {
       const Unit& unit = partition_.order.units[k];
       if (!unit.is_gemm && !unit.nodes.empty()) write_call(static_cast<int>(k), unit);
       for (int id : unit.nodes) {
-        for (int operand : graph_.node(id).operands) need_parts(operand);
+        for (int operand : graph_.node(id).operands) need_parts(operand, {static_cast<int>(k), 0});
       }
     }
     invariant(misfits != nullptr || misfits_.empty(), "a program's values fit into no tile");
@@ -50,23 +51,31 @@ class Emission {
  private:
   bool is_forward(int id) const { return joint_.forward[static_cast<size_t>(id)]; }
 
+  // It reads when all has run.
+  static constexpr Position kCaller{std::numeric_limits<int>::max(), 0};
+
   // A concatenation of vectors is stored part by part.
-  void need_if_vector(int id, bool backward) {
+  void need_if_vector(int id, Position reader) {
     const Node& n = graph_.node(id);
-    if (n.shape.is_tensor()) return need_parts(id);
+    if (n.shape.is_tensor()) return need_parts(id, reader);
     if (n.op == Op::concat_columns) {
-      for (int part : n.operands) need_if_vector(part, backward);
+      for (int part : n.operands) need_if_vector(part, reader);
       return;
     }
-    needed_.insert(id);
+    need(id, reader);
   }
 
   // Vectors that stand among a tensor's columns.
-  void need_parts(int id) {
+  void need_parts(int id, Position reader) {
     const Node& n = graph_.node(id);
-    if (n.op == Op::slice_columns) return need_parts(n.operands[0]);
+    if (n.op == Op::slice_columns) return need_parts(n.operands[0], reader);
     if (n.op != Op::concat_columns) return;
-    for (int part : n.operands) need_if_vector(part, !is_forward(part));
+    for (int part : n.operands) need_if_vector(part, reader);
+  }
+
+  void need(int vector, Position reader) {
+    const auto [found, is_new] = needed_.try_emplace(vector, reader);
+    if (!is_new) found->second = std::min(found->second, reader);
   }
 
   // What a program writes: stored tiles and reductions, ascending each.
@@ -128,7 +137,7 @@ class Emission {
 
   void add_program(Position at, const Roots& roots, ProgramWriter writer) {
     const bool backward = at.slot >= partition_.order.boundary;
-    needed_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
+    for (int vector : writer.loaded_vectors()) need(vector, at);
     read_by_programs_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
     PlanStep step;
     step.role = writer.has_product() ? StepRole::gemm : StepRole::tile;
@@ -220,7 +229,7 @@ class Emission {
     const Node& n = graph_.node(unit.nodes[0]);
     if (n.name == kStoredCall) {
       const int operand = n.operands[0];
-      if (!graph_.node(operand).shape.is_tensor()) need_if_vector(operand, unit.is_backward);
+      if (!graph_.node(operand).shape.is_tensor()) need_if_vector(operand, {k, 0});
       read_by_programs_.insert(operand);
       return;
     }
@@ -236,7 +245,7 @@ class Emission {
         call.inputs.push_back(ref.name);
       } else {
         if (!is_source(graph_, operand)) {
-          needed_.insert(operand);
+          need(operand, {k, 0});
           read_by_programs_.insert(operand);
         }
         call.inputs.push_back(names_.vector(operand));
@@ -276,8 +285,10 @@ class Emission {
   // finalizer of its own.
   bool made_in_finalizer(int id, Position at, bool forward) const {
     if (is_forward(id) != forward) return false;
-    const Position start{partition_.order.boundary, 1};
-    return finalized_at(id) == at || (!forward && finalized_at(id) == start);
+    return finalized_at(id) == at || is_made_again(id);
+  }
+  bool is_made_again(int id) const {
+    return !is_forward(id) && finalized_at(id) == Position{partition_.order.boundary, 1};
   }
 
   static bool stored_by_tiles(const Node& n) { return n.op == Op::select_column; }
@@ -293,14 +304,16 @@ class Emission {
   void write_finalizers() {
     // From the last to the first, as a later finalizer may need what an earlier one stores.
     std::map<Position, std::set<int>> work;
-    std::vector<int> pending(needed_.begin(), needed_.end());
+    std::set<int> again;
+    std::vector<int> pending;
+    for (const auto& [id, reader] : needed_) pending.push_back(id);
     std::set<int> seen;
     while (!pending.empty()) {
       const int id = pending.back();
       pending.pop_back();
       if (!needs_finalizer(id) || !seen.insert(id).second) continue;
       const Position at = finalized_at(id);
-      work[at].insert(id);
+      (is_made_again(id) ? again : work[at]).insert(id);
       std::vector<int> below{id};
       std::set<int> visited;
       while (!below.empty()) {
@@ -320,6 +333,13 @@ class Emission {
           }
         }
       }
+    }
+    // In the last finalizer ahead of the first program that reads it: of a deep model none makes
+    // what belongs to all layers.
+    for (int id : again) {
+      const auto after = work.upper_bound(needed_.at(id));
+      const bool is_at_start = after == work.begin() || std::prev(after)->first < finalized_at(id);
+      work[is_at_start ? finalized_at(id) : std::prev(after)->first].insert(id);
     }
     for (const auto& [at, ids] : work) {
       const bool backward = at.slot >= partition_.order.boundary;
@@ -403,7 +423,7 @@ class Emission {
   Schedule schedule_;
   std::map<Position, std::vector<PlanStep>> steps_;
   std::map<Position, PlanStep> finalizers_;
-  std::set<int> needed_;            // vectors that a program or the caller reads
+  std::map<int, Position> needed_;  // vectors that something reads, with the first reader
   std::set<int> read_by_programs_;  // those that a program reads
   std::vector<Misfit> misfits_;
 };

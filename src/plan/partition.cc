@@ -324,7 +324,7 @@ class Partitioner {
   }
 
   void reduce_at(int id, Position at) {
-    if (schedule_->of(id).at != at.next()) schedule_is_stale_ = true;
+    if (schedule_->of(id).at != at.next()) moved_.insert(id);
     out_.reduced[id] = at;
     out_.programs[at].reductions.push_back(id);
   }
@@ -383,14 +383,14 @@ class Partitioner {
     refresh_schedule();
     Position earliest = schedule_->of(id).at;
     if (backward) earliest = std::max(earliest, phase_start(true));
-    const Position at = find_place(id, earliest, deadline(id, backward), backward);
+    const Position at = find_place(id, earliest, deadline(id, backward), backward, false);
     store_at(id, at, backward);
   }
 
   // Times change only when a reduction is placed elsewhere than at its earliest point.
   void refresh_schedule() {
-    if (schedule_is_stale_) schedule_->compute(live_, out_.reduced);
-    schedule_is_stale_ = false;
+    schedule_->update(moved_, readers_, out_.reduced);
+    moved_.clear();
   }
 
   void place_reduction(int id) {
@@ -403,7 +403,7 @@ class Partitioner {
       earliest = std::max(earliest, schedule_->of(graph_.node(id).operands[i]).at);
     }
     earliest = std::max(earliest, phase_start(backward));
-    reduce_at(id, find_place(operand, earliest, deadline(id, backward), backward));
+    reduce_at(id, find_place(operand, earliest, deadline(id, backward), backward, true));
   }
 
   // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor
@@ -419,14 +419,15 @@ class Partitioner {
       const int v = pending.back();
       pending.pop_back();
       for (int reader : readers_.of(v)) {
-        if (is_forward(reader) == backward || !seen_.insert(reader)) continue;
+        const Op op = graph_.node(reader).op;
+        // The backward reads columns of what it makes again through views that are the forward's.
+        const bool view = op == Op::slice_columns || op == Op::concat_columns;
+        if ((is_forward(reader) == backward && !view) || !seen_.insert(reader)) continue;
         const int k = out_.order.unit_of[static_cast<size_t>(reader)];
         if (k >= 0) {
           first = std::min(first, Position{k, 0});
           continue;
         }
-        const Op op = graph_.node(reader).op;
-        const bool view = op == Op::slice_columns || op == Op::concat_columns;
         if (!is_vector && !view) continue;
         if (is_tensor(reader) && schedule_->of(reader).home) {
           first = std::min(first, schedule_->of(reader).at);
@@ -440,33 +441,50 @@ class Partitioner {
     return first;
   }
 
-  // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra,
-  // on a tie the last; else such a tile program; else a new one at the earliest point. From the
-  // last on, until one loads nothing: what the backward makes again could stand anywhere before its
-  // layer's programs.
-  Position find_place(int value, Position earliest, Position deadline, bool backward) {
-    Position best = earliest;
+  // A GEMM's program with the same tiles between `earliest` and `deadline` that loads least extra;
+  // else a tile program that loads some of it anyway; else a new one. Of places that are as good
+  // the last: what is made takes memory from there on. But a reduction of what this phase makes is
+  // made at the first: what it reads may be done with by then. Only the units near the two ends are
+  // looked at, so that a layer's programs, and the time to find them, do not depend on the depth.
+  Position find_place(int value, Position earliest, Position deadline, bool backward,
+                      bool is_reduction) {
+    constexpr int kNear = 64;
+    const bool from_last = !is_reduction || earliest == phase_start(backward);
+    const int first = std::max(earliest.slot, 0);
+    const int last = std::min(deadline.slot, static_cast<int>(out_.order.units.size()) - 1);
+    const auto is_near = [&](int slot) {
+      return slot <= first + kNear || (slot >= last - kNear && slot <= last);
+    };
+    std::vector<Position> gemms;
+    for (int k = first; request_.fuse && k <= last; ++k) {
+      if (is_near(k) && unit(k).is_backward == backward && unit(k).is_gemm &&
+          has_tiles_of(k, graph_.node(value).shape)) {
+        gemms.push_back({k, 0});
+      }
+    }
+    std::vector<Position> tile_programs;
+    for (auto it = out_.programs.lower_bound(earliest);
+         it != out_.programs.end() && it->first < deadline; ++it) {
+      const Position at = it->first;
+      if (at.level > 0 && is_near(at.slot) && (at.slot >= out_.order.boundary) == backward)
+        tile_programs.push_back(at);
+    }
+    Position best;
     double least = kNever;
-    const auto compare = [&](Position at) {
-      const double extra = extra_loads(value, at, backward);
-      if (extra < least) {
-        least = extra;
-        best = at;
+    const auto compare = [&](std::vector<Position>& places) {
+      if (from_last) std::reverse(places.begin(), places.end());
+      for (Position at : places) {
+        if (at < earliest || !(at < deadline) || least == 0) continue;
+        const double extra = extra_loads(value, at, backward);
+        if (extra < least) std::tie(least, best) = std::pair(extra, at);
       }
     };
-    int k = std::min(deadline.slot, static_cast<int>(out_.order.units.size()) - 1);
-    for (; request_.fuse && k >= std::max(earliest.slot, 0) && least > 0; --k) {
-      const Position at{k, 0};
-      if (!(at < deadline) || at < earliest) continue;
-      if (unit(k).is_backward != backward || !unit(k).is_gemm) continue;
-      if (has_tiles_of(k, graph_.node(value).shape)) compare(at);
-    }
+    compare(gemms);
     if (least < kNever) return best;
-    for (auto it = out_.programs.lower_bound(deadline); it != out_.programs.begin() && least > 0;) {
-      const Position at = (--it)->first;
-      if (at < earliest) break;
-      if (at.level > 0 && (at.slot >= out_.order.boundary) == backward) compare(at);
-    }
+    const bool is_local = schedule_->of(value).home;  // to a product's tile, and nowhere else
+    best = from_last && !is_local ? std::max(earliest, {deadline.slot - 1, 1}) : earliest;
+    least = extra_loads(value, best, backward);
+    compare(tile_programs);
     return best;
   }
 
@@ -535,8 +553,8 @@ class Partitioner {
   NodeSet seen_;  // of one walk
   Partition out_;
   std::unique_ptr<Schedule> schedule_;
-  bool schedule_is_stale_ = false;
-  Roots roots_;  // and what else must lie in memory, as it is found
+  std::set<int> moved_;  // reductions that are placed elsewhere than the schedule has them
+  Roots roots_;          // and what else must lie in memory, as it is found
   std::set<int>& forward_stores_ = roots_.forward_stores;
   std::set<int>& backward_stores_ = roots_.backward_stores;
   const std::set<int>& reductions_ = roots_.reductions;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "ir/readers.h"
 #include "plan/units.h"
 
 namespace coda {
@@ -60,11 +61,14 @@ class Schedule {
  public:
   Schedule(const JointGraph& joint, const UnitOrder& order, bool fuse);
   void compute(const std::vector<bool>& live, const std::map<int, Position>& reduced);
+  // The same after the places of some reductions have changed.
+  void update(std::set<int> moved, const Readers& readers, const std::map<int, Position>& reduced);
 
   struct Time {
     Position at;
     bool home =
         false;  // a tile of unit at.slot; otherwise: computable in any program at `at` or later
+    bool operator==(const Time&) const = default;
   };
   const Time& of(int id) const { return times_[static_cast<size_t>(id)]; }
   bool is_home(int id, int unit) const { return of(id).home && of(id).at.slot == unit; }

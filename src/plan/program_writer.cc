@@ -171,9 +171,11 @@ int ProgramWriter::through_inverse(int id) {
 // x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) +
 // log Σ, so that what cancels does so before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
-  // What a program loads was stored as it is.
+  // What a program loads was stored as it is; what comes through an inverse is not made of its
+  // operands, which the program may not have.
   auto loaded = [this](int id) {
-    return is_in_memory(id) || (is_made_here_ && !is_made_here_(id));
+    return is_in_memory(id) || (is_made_here_ && !is_made_here_(id)) ||
+           (backward_ && partition_.stand_in.contains(id));
   };
   auto negated = [&](int id) {
     const Node& m = graph_.node(id);

@@ -37,6 +37,19 @@ void Schedule::compute(const std::vector<bool>& live, const std::map<int, Positi
   }
 }
 
+// In the order of ids: what a value is made of has smaller ones, so each is seen once.
+void Schedule::update(std::set<int> moved, const Readers& readers,
+                      const std::map<int, Position>& reduced) {
+  while (!moved.empty()) {
+    const int id = moved.extract(moved.begin()).value();
+    Time& time = times_[static_cast<size_t>(id)];
+    const Time now = time_of(id, reduced);
+    if (now == time) continue;
+    time = now;
+    moved.insert(readers.of(id).begin(), readers.of(id).end());
+  }
+}
+
 Schedule::Time Schedule::time_of(int id, const std::map<int, Position>& reduced) {
   const Node& n = graph_.node(id);
   const bool backward = !joint_.forward[static_cast<size_t>(id)];

@@ -82,6 +82,20 @@ void add_results(JointGraph& joint) {
   }
 }
 
+// An output that depends on an input as it is written, and no more when terms have cancelled (x -
+// x), or through comparisons alone, has a gradient that is zero.
+void zero_what_cancels(const Graph& source, const CompileRequest& request, Graph& graph,
+                       std::vector<Value>& gradients) {
+  std::vector<int> outputs;
+  for (const SeededOutput& seed : request.seeds) outputs.push_back(seed.output.id);
+  const std::vector<bool> reached = reached_from(source, outputs);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const int input = request.gradients[i].input.id;
+    if (gradients[i].graph != nullptr || !reached[static_cast<size_t>(input)]) continue;
+    gradients[i] = less(graph.value(input), graph.value(input));
+  }
+}
+
 }  // namespace
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
@@ -120,7 +134,8 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
         {roots[request.outputs.size() + i], graph.value(request.seeds[i].cotangent.id)});
   }
   for (const GradientRequest& gradient : request.gradients) wanted.push_back(gradient.input.id);
-  const std::vector<Value> gradients = differentiate(graph, seeds, wanted);
+  std::vector<Value> gradients = differentiate(graph, seeds, wanted);
+  zero_what_cancels(source, request, graph, gradients);
   std::vector<int> gradient_roots;
   for (const Value& g : gradients) {
     if (g.graph != nullptr) gradient_roots.push_back(g.id);

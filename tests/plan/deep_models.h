@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models of any number of equal layers, in the ways in which layers are joined to the residual
 // stream: with a norm before each branch (pre-norm), before and after (sandwich, Gemma 2), after
-// the sum (post-norm), and with both branches beside one another (parallel).
+// the sum (post-norm), with both branches beside one another (parallel), and with centred norms and
+// biases before each branch (GPT-2).
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace coda {
 
-enum class Residual { pre_norm, sandwich, post_norm, parallel };
+enum class Residual { pre_norm, sandwich, post_norm, parallel, gpt2 };
 
 inline void deep_model(Block& b, Residual kind, int layers, const LlamaSizes& s = {}) {
   const Value ids = b.graph.table("ids", {"M", 1}, DType::i32);
@@ -49,6 +50,25 @@ inline void deep_model(Block& b, Residual kind, int layers, const LlamaSizes& s 
         x = norm(x + attention_of(x), "n1");
         x = norm(x + mlp_of(x), "n2");
         break;
+      case Residual::gpt2: {
+        const auto centred = [&](Value of, const std::string& name) {
+          return layer_norm(of, b.parameter(p + name, {1, s.hidden}),
+                            b.parameter(p + name + "_bias", {1, s.hidden}), 1e-5);
+        };
+        const auto biased = [&](Value of, const std::string& name, int64_t cols) {
+          return dense(of, name.c_str(), cols) + b.parameter(p + name + "_bias", {1, cols});
+        };
+        const AttentionOptions options{
+            .heads = s.heads, .kv_heads = s.heads, .head_dim = s.head_dim, .sequence = s.sequence};
+        const Value h = centred(x, "n1");
+        const int64_t width = s.heads * s.head_dim;
+        // Without a bias of k, whose gradient is zero: each score of a row gets the same from it.
+        const Value a =
+            attention(biased(h, "q", width), dense(h, "k", width), biased(h, "v", width), options);
+        x = x + biased(a, "o", s.hidden);
+        x = x + biased(gelu_tanh(biased(centred(x, "n2"), "up", s.mlp)), "down", s.hidden);
+        break;
+      }
       case Residual::parallel: {
         const Value h = norm(x, "n1");
         x = x + attention_of(h) + mlp_of(h);

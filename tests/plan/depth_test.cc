@@ -29,7 +29,8 @@ std::vector<Case> cases() {
   const std::vector<std::pair<std::string, Residual>> kinds{{"pre_norm", Residual::pre_norm},
                                                             {"sandwich", Residual::sandwich},
                                                             {"post_norm", Residual::post_norm},
-                                                            {"parallel", Residual::parallel}};
+                                                            {"parallel", Residual::parallel},
+                                                            {"gpt2", Residual::gpt2}};
   std::vector<Case> all;
   for (const auto& [name, kind] : kinds) {
     all.push_back({name + "_memory", kind, Objective::memory, true});

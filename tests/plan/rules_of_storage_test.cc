@@ -84,7 +84,8 @@ TEST(RulesOfStorage, WhatIsNormedAgainIsNotFoldedIn16Bits) {
     EXPECT_EQ(letters_of(sandwich, DType::f16, objective).norms, "n");
     EXPECT_THAT(letters_of(sandwich, DType::f32, objective).tried, HasSubstr("F"));
     EXPECT_THAT(letters_of(llama, DType::bf16, objective).tried, HasSubstr("F"));
-    EXPECT_EQ(letters_of(llama, DType::f16, objective).norms, "FFFFF");
+    // Of these tiny layers a fold costs more in launches than it saves in bytes.
+    EXPECT_EQ(letters_of(llama, DType::f16, objective).norms, "FnnnF");
   }
 }
 

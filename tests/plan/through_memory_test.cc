@@ -111,6 +111,17 @@ const std::vector<Natural> kNatural{
      [](Block& b, Value z) {
        return group_repeat(linear(z, b.parameter("narrow", {12, 192})) * 0.5, 2);
      }},
+    // The backward makes -z of what is saved, the shifted value, and has no z.
+    {"negated_and_shifted",
+     [](Block& b, Value z) {
+       const Value shifted = -z + b.graph.input("shift", {"M", 1});
+       return shifted * shifted + 1.0 / (0.5 + z * z) + tanh(-z);
+     }},
+    {"terms_that_cancel",
+     [](Block& b, Value z) {
+       const Value t = tanh(b.parameter("t", {1, 192}));
+       return z + (t - t);
+     }},
     {"one_part_twice", [](Block&, Value z) { return concat_columns({z, z, z * 0.5}); }},
     {"twenty_equal_terms",
      [](Block&, Value z) {
