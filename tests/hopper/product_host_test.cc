@@ -21,16 +21,21 @@ namespace {
 // Rows of whole 16 bytes, as the copy engine wants them; some rows more than they need.
 constexpr HostRows kRows{.gap = 3, .multiple = 8};
 
-void expect_right(const Program& program, const DimValues& sizes, const std::string& choice) {
-  SCOPED_TRACE(program.name + ", " + choice);
-  const Values inputs = testing::random_inputs(program, sizes, 1);
+Values run(const Program& program, const DimValues& sizes, const Values& inputs,
+           const std::string& choice) {
   const auto with_choice = [&](const Program& p, const DimValues& s, LowerOptions options) {
     options.uses_table = false;
     if (!choice.empty()) options.choice = parse_choice(choice);
     options.multiprocessors = 2;  // so that a block has several tiles
     return lower(p, s, options);
   };
-  expect_close(program, sizes, inputs, run_on_host(with_choice, program, sizes, inputs, kRows));
+  return run_on_host(with_choice, program, sizes, inputs, kRows);
+}
+
+void expect_right(const Program& program, const DimValues& sizes, const std::string& choice) {
+  SCOPED_TRACE(program.name + ", " + choice);
+  const Values inputs = testing::random_inputs(program, sizes, 1);
+  expect_close(program, sizes, inputs, run(program, sizes, inputs, choice));
 }
 
 Program measured_program(const std::string& name) {
@@ -86,6 +91,21 @@ TEST(ProductOnHost, Rope) {
   store(q:bf16, merge_pairs(first * cos - second * sin, second * cos + first * sin, 128))
 })"),
                kRagged, "128x256c11s3");
+}
+
+// A kernel cannot throw: it reads the table's last row, not what lies before or behind the table.
+TEST(ProductOnHost, AnIndexOutsideReadsTheLastRow) {
+  const Program program = parse_program(R"(program gathered {
+  acc = gemm(h[M, K]:bf16, w[64, K]:bf16, nt)
+  store(y:bf16, acc + tile(table[S, 64], rows=ids[M]:i32))
+})");
+  const auto rows = static_cast<double>(kRagged.at("S"));
+  Values inputs = testing::random_inputs(program, kRagged, 1);
+  std::vector<double>& ids = inputs.at("ids");
+  for (size_t i = 0; i < ids.size(); i += 3) ids[i] = rows - 1;
+  const Values inside = run(program, kRagged, inputs, "128x64p11s4");
+  for (size_t i = 0; i < ids.size(); i += 3) ids[i] = i % 2 == 0 ? rows : -1;
+  EXPECT_EQ(run(program, kRagged, inputs, "128x64p11s4"), inside);
 }
 
 // CODA_PRODUCT_SEEDS=FIRST-LAST runs others; one takes seconds to compile.
