@@ -29,20 +29,8 @@ __device__ __forceinline__ void synchronize_warpgroup() {
 
 template <Reduction kKind>
 struct ColumnReduction {
-  static_assert(kKind == Reduction::sum || kKind == Reduction::max,
-                "only sums and maxima are reduced along columns");
+  static_assert(lanes_of(kKind) == 1, "only folds are made along columns");
   float chunk[kChunks];
-
-  __device__ __forceinline__ static float nothing() {
-    return kKind == Reduction::sum ? 0.0f : -kInfinity;
-  }
-  __device__ __forceinline__ static float fold(float a, float b) {
-    if constexpr (kKind == Reduction::sum) {
-      return a + b;
-    } else {
-      return maximum(a, b);
-    }
-  }
 
   // Pair q of the values: row q % 2, columns 2 * (q / 2) and the next of the thread's four. Rows
   // outside the space do not count.
@@ -53,16 +41,16 @@ struct ColumnReduction {
     float column[4];
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
-      column[i] = values[i / 2 * 2].value[i % 2];
-      const float both = fold(column[i], values[i / 2 * 2 + 1].value[i % 2]);
-      column[i] = second ? both : column[i];
-      column[i] = first ? column[i] : nothing();
+      column[i] = of_one<kKind>(values[i / 2 * 2].value[i % 2]);
+      const float below = of_one<kKind>(values[i / 2 * 2 + 1].value[i % 2]);
+      column[i] = second ? fold<kKind>(column[i], below) : column[i];
+      column[i] = first ? column[i] : start_of(kKind);
     }
     float half[2];
 #pragma unroll
     for (u32 i = 0; i < 2; ++i) half[i] = halve<0>(column[i], column[2 + i], at);
     const float one = halve<1>(half[0], half[1], at);
-    chunk[kChunk] = fold(one, exchange(one, kColumnExchange[2]));
+    chunk[kChunk] = fold<kKind>(one, exchange(one, kColumnExchange[2]));
   }
 
   __device__ __forceinline__ void stage(u32 scratch, const Position& at) const {
@@ -84,7 +72,7 @@ struct ColumnReduction {
     constexpr u32 kMask = kColumnExchange[kStep];
     const bool upper = (at.thread & kMask) != 0;
     const float other = exchange(upper ? first : second, kMask);
-    return fold(upper ? second : first, other);
+    return fold<kKind>(upper ? second : first, other);
   }
 };
 
@@ -100,7 +88,7 @@ __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u3
 #pragma unroll
   for (u32 warp = 0; warp < kWarpgroupSize / kWarpSize; ++warp) {
     const float value = load_shared(scratch + (warp * kSubTileColumns + at.thread) * 4);
-    total = warp == 0 ? value : ColumnReduction<kKind>::fold(total, value);
+    total = warp == 0 ? value : fold<kKind>(total, value);
   }
   const u64 index = static_cast<u64>(at.partial_row()) * stride + place(column);
   reinterpret_cast<float*>(partial)[index] = total;

@@ -20,16 +20,13 @@ template <class Pair>
 using SubTileOf = Pair[kChunks][kPairs];
 using SubTileValues = SubTileOf<Elements<2>>;
 
-// One pair more of a row: sums and maxima, which read a value once.
+// One pair more of a row's fold.
 template <Reduction kKind>
 __device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Elements<2>& x, u32 valid) {
-  static_assert(kKind == Reduction::sum || kKind == Reduction::max);
-  if constexpr (kKind == Reduction::sum) {
-    to.field[0] += valid >= 1 ? x.value[0] : 0.0f;
-    to.field[0] += valid >= 2 ? x.value[1] : 0.0f;
-  } else {
-    to.field[0] = maximum(to.field[0], valid >= 1 ? x.value[0] : -kInfinity);
-    to.field[0] = maximum(to.field[0], valid >= 2 ? x.value[1] : -kInfinity);
+#pragma unroll
+  for (u32 i = 0; i < 2; ++i) {
+    const float next = valid > i ? of_one<kKind>(x.value[i]) : start_of(kKind);
+    to.field[0] = fold<kKind>(to.field[0], next);
   }
 }
 
@@ -51,14 +48,11 @@ __device__ __forceinline__ float other_row(const float (&rows)[2], u32 thread) {
   return thread % 2 == 0 ? rows[1] : rows[0];
 }
 
-// A quad's sums of its lane's own row.
-__device__ __forceinline__ float quad_sum_of_own_row(const float (&rows)[2], u32 thread) {
-  const float pair = own_row(rows, thread) + exchange(other_row(rows, thread), 1);
-  return pair + exchange(pair, 2);
-}
-__device__ __forceinline__ float quad_maximum_of_own_row(const float (&rows)[2], u32 thread) {
-  const float pair = maximum(own_row(rows, thread), exchange(other_row(rows, thread), 1));
-  return maximum(pair, exchange(pair, 2));
+// A quad's fold of its lane's own row.
+template <Reduction kKind>
+__device__ __forceinline__ float quad_of_own_row(const float (&rows)[2], u32 thread) {
+  const float pair = fold<kKind>(own_row(rows, thread), exchange(other_row(rows, thread), 1));
+  return fold<kKind>(pair, exchange(pair, 2));
 }
 
 // One lane a row writes the partial of the sub-tile's columns: its own row's lanes of the partial.
@@ -78,14 +72,13 @@ __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
   }
 }
 
-// Of sums and maxima that were made pair by pair.
+// Of folds, which were made pair by pair.
 template <Reduction kKind>
 __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
                                                   const Reduced<kKind> (&rows)[2],
                                                   const Position& at) {
   const float both[2] = {rows[0].field[0], rows[1].field[0]};
-  const float own[1] = {kKind == Reduction::sum ? quad_sum_of_own_row(both, at.thread)
-                                                : quad_maximum_of_own_row(both, at.thread)};
+  const float own[1] = {quad_of_own_row<kKind>(both, at.thread)};
   write_row_partial(partial, stride, own, at);
 }
 
@@ -155,12 +148,12 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
 // The partial of a reduction that needs all values at once, of one plane or of two.
 // log_sum_exp: the largest of the sub-tile's row, and the sum of exponentials below it. Each value
 // costs a maximum, a multiplication and addition, an exponential and an addition.
-// centred: the mean, and the sum of squares about it.
+// mean_m2: the mean, and the sum of squares about it.
 template <Reduction kKind, u32 kPlanes, class Pair>
 __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
                                                     const SubTileOf<Pair> (&x)[kPlanes],
                                                     const Position& at, u32 columns) {
-  static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::centred);
+  static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::mean_m2);
   float about[2];
   float sums[2];
   if constexpr (kKind == Reduction::log_sum_exp) find_largest(about, x, at, columns);
@@ -179,7 +172,7 @@ __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
       });
     }
   }
-  float own[2] = {own_row(about, at.thread), quad_sum_of_own_row(sums, at.thread)};
+  float own[2] = {own_row(about, at.thread), quad_of_own_row<Reduction::sum>(sums, at.thread)};
   if constexpr (kKind == Reduction::log_sum_exp) own[1] = total_below(own[0], own[1]);
   write_row_partial(partial, stride, own, at);
 }

@@ -21,7 +21,7 @@ inline constexpr u32 kLineBatch = 8;           // lines of such a block's thread
 inline constexpr u32 kSlotLines = 32;          // lines of a block that works by slots
 inline constexpr u32 kQuad = 4;                // neighbours in memory that one thread has
 inline constexpr u32 kFinalizerScratch =
-    fields_of(Reduction::centred) * (kSingleThreads / 32) * kSlotLines;  // floats
+    fields_of(Reduction::mean_m2) * (kSingleThreads / 32) * kSlotLines;  // floats
 
 struct LinePlace {
   u32 line = 0;

@@ -26,7 +26,7 @@ __device__ __forceinline__ void add_row(ReducedColumns<kKind>& to,
 }
 
 // Floats of shared memory that the largest reduction needs.
-inline constexpr u32 kColumnScratch = fields_of(Reduction::centred) * kTileWarps * kBlockColumns;
+inline constexpr u32 kColumnScratch = fields_of(Reduction::mean_m2) * kTileWarps * kBlockColumns;
 
 // All threads of a block. `natural(j)` is where base column j stands in the partial, whose rows are
 // `pitch` elements apart; `span` of `spans` is the block's 64 rows.

@@ -9,21 +9,17 @@
 namespace coda::device {
 
 // In all lanes of a span.
-__device__ __forceinline__ float span_sum(float x) {
+template <Reduction kKind>
+__device__ __forceinline__ float span_fold(float x) {
 #pragma unroll
-  for (u32 mask = 1; mask < kSpanThreads; mask *= 2) x += exchange(x, mask);
-  return x;
-}
-__device__ __forceinline__ float span_maximum(float x) {
-#pragma unroll
-  for (u32 mask = 1; mask < kSpanThreads; mask *= 2) x = maximum(x, exchange(x, mask));
+  for (u32 mask = 1; mask < kSpanThreads; mask *= 2) x = fold<kKind>(x, exchange(x, mask));
   return x;
 }
 
 // `function(sum so far, x)` over the values that exist: with vectors all or none.
 template <bool kVector, class Function, class... Members>
-__device__ __forceinline__ float fold(float start, u32 valid, const Function& function,
-                                      const Members&... members) {
+__device__ __forceinline__ float fold_values(float start, u32 valid, const Function& function,
+                                             const Members&... members) {
   float result = start;
 #pragma unroll
   for (u32 i = 0; i < kThreadColumns; ++i) {
@@ -46,24 +42,28 @@ __device__ __forceinline__ RowPartial<kKind> row_partial(u32 columns, const Tile
   const auto plus = [](float sum, float x) { return sum + x; };
   const auto most = [](float largest, float x) { return maximum(largest, x); };
   RowPartial<kKind> result;
-  if constexpr (kKind == Reduction::sum) {
-    result.lane[0] = span_sum(fold<kVector>(0.0f, valid, plus, members...));
-  } else if constexpr (kKind == Reduction::centred) {
+  if constexpr (lanes_of(kKind) == 1) {
+    const auto next = [](float a, float x) { return fold<kKind>(a, of_one<kKind>(x)); };
+    result.lane[0] =
+        span_fold<kKind>(fold_values<kVector>(start_of(kKind), valid, next, members...));
+  } else if constexpr (kKind == Reduction::mean_m2) {
     static_assert(sizeof...(members) == 1);
-    const float total = span_sum(fold<kVector>(0.0f, valid, plus, members...));
+    const float total =
+        span_fold<Reduction::sum>(fold_values<kVector>(0.0f, valid, plus, members...));
     const u32 span = at.column / kPartialSpan;
     const u32 count = smaller(kPartialSpan, columns - span * kPartialSpan);
     const float mean = total / static_cast<float>(count);
     const auto square = [&](float sum, float x) { return sum + (x - mean) * (x - mean); };
     result.lane[0] = mean;
-    result.lane[1] = span_sum(fold<kVector>(0.0f, valid, square, members...));
+    result.lane[1] =
+        span_fold<Reduction::sum>(fold_values<kVector>(0.0f, valid, square, members...));
   } else {
-    const float largest = span_maximum(fold<kVector>(-kInfinity, valid, most, members...));
+    const float largest =
+        span_fold<Reduction::max>(fold_values<kVector>(-kInfinity, valid, most, members...));
+    const float sum =
+        span_fold<Reduction::sum>(fold_values<kVector>(0.0f, valid, SumBelow(largest), members...));
     result.lane[0] = largest;
-    if constexpr (kKind == Reduction::log_sum_exp) {
-      result.lane[1] =
-          total_below(largest, span_sum(fold<kVector>(0.0f, valid, SumBelow(largest), members...)));
-    }
+    result.lane[1] = total_below(largest, sum);
   }
   return result;
 }

@@ -9,17 +9,36 @@
 
 namespace coda::device {
 
-enum class Reduction { sum, max, log_sum_exp, centred };
+// As coda/partial.h has them; one lane is a fold.
+enum class Reduction { sum, max, log_sum_exp, mean_m2 };
 
-// sum: total. max: largest. log_sum_exp: largest, sum of exp(x - largest). centred: count, mean,
+// sum: total. max: largest. log_sum_exp: largest, sum of exp(x - largest). mean_m2: count, mean,
 // sum of squares about it. Partials in memory are the same without the count.
 constexpr u32 fields_of(Reduction kind) {
-  return kind == Reduction::centred ? 3 : kind == Reduction::log_sum_exp ? 2 : 1;
+  return kind == Reduction::mean_m2 ? 3 : kind == Reduction::log_sum_exp ? 2 : 1;
 }
 constexpr u32 lanes_of(Reduction kind) {
-  return kind == Reduction::centred || kind == Reduction::log_sum_exp ? 2 : 1;
+  return kind == Reduction::mean_m2 || kind == Reduction::log_sum_exp ? 2 : 1;
 }
-constexpr u32 first_lane_field(Reduction kind) { return kind == Reduction::centred ? 1 : 0; }
+constexpr u32 first_lane_field(Reduction kind) { return kind == Reduction::mean_m2 ? 1 : 0; }
+
+// What a fold has of one value, what it makes of two such, and what it starts with.
+template <Reduction kKind>
+__device__ __forceinline__ float of_one(float x) {
+  return x;
+}
+template <Reduction kKind>
+__device__ __forceinline__ float fold(float a, float b) {
+  static_assert(lanes_of(kKind) == 1);
+  if constexpr (kKind == Reduction::sum) {
+    return a + b;
+  } else {
+    return maximum(a, b);
+  }
+}
+constexpr float start_of(Reduction kind) {
+  return kind == Reduction::max || kind == Reduction::log_sum_exp ? -kInfinity : 0.0f;
+}
 
 template <Reduction kKind>
 struct Reduced {
@@ -28,15 +47,13 @@ struct Reduced {
   __device__ __forceinline__ Reduced() {
 #pragma unroll
     for (float& x : field) x = 0.0f;
-    if constexpr (kKind == Reduction::max || kKind == Reduction::log_sum_exp) {
-      field[0] = -kInfinity;
-    }
+    field[0] = start_of(kKind);
   }
   // The fields of a partial as it lies in memory; `count` values were reduced to it.
   __device__ __forceinline__ Reduced(float first, float second, float count) {
     field[first_lane_field(kKind)] = first;
     if constexpr (lanes_of(kKind) == 2) field[first_lane_field(kKind) + 1] = second;
-    if constexpr (kKind == Reduction::centred) field[0] = count;
+    if constexpr (kKind == Reduction::mean_m2) field[0] = count;
   }
   __device__ __forceinline__ float lane(u32 i) const { return field[first_lane_field(kKind) + i]; }
 };
@@ -70,10 +87,8 @@ __device__ __forceinline__ float total_below(float largest, float sum) {
 template <Reduction kKind>
 __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const Reduced<kKind>& b) {
   Reduced<kKind> result;
-  if constexpr (kKind == Reduction::sum) {
-    result.field[0] = a.field[0] + b.field[0];
-  } else if constexpr (kKind == Reduction::max) {
-    result.field[0] = maximum(a.field[0], b.field[0]);
+  if constexpr (lanes_of(kKind) == 1) {
+    result.field[0] = fold<kKind>(a.field[0], b.field[0]);
   } else if constexpr (kKind == Reduction::log_sum_exp) {
     const float largest = maximum(a.field[0], b.field[0]);
     result.field[0] = largest;
@@ -94,6 +109,7 @@ __device__ __forceinline__ Reduced<kKind> merge(const Reduced<kKind>& a, const R
 // One value more.
 template <Reduction kKind>
 __device__ __forceinline__ void add(Reduced<kKind>& to, float x) {
+  if constexpr (lanes_of(kKind) == 1) x = of_one<kKind>(x);
   to = merge(to, Reduced<kKind>(x, kKind == Reduction::log_sum_exp ? 1.0f : 0.0f, 1.0f));
 }
 

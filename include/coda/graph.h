@@ -19,22 +19,23 @@
 #include "coda/dim.h"
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
+#include "coda/partial.h"
 
 namespace CODA_API coda {
 
 enum class Op : uint8_t {
-  input,                // name, kind, dtype
-  constant,             // [1, 1] number
-  reciprocal_dim,       // [1, 1] 1 / dim
-  ones,                 // [1, N] of 1
-  column_index,         // [1, N]: 0, 1, ..., N - 1
-  elementwise,          // fn; operands broadcast along unit dimensions
-  row_sum,              // [M, N] -> [M, 1]
-  col_sum,              // [M, N] -> [1, N]; of a per-row vector: -> [1, 1]
-  row_logsumexp,        // [M, N] -> [M, 1]
-  row_centred_squares,  // [M, N] -> [M, 1]: sum of (x - mean of the row)^2
-  select_column,        // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 where the index lies
-                        // outside
+  input,           // name, kind, dtype
+  constant,        // [1, 1] number
+  reciprocal_dim,  // [1, 1] 1 / dim
+  ones,            // [1, N] of 1
+  column_index,    // [1, N]: 0, 1, ..., N - 1
+  elementwise,     // fn; operands broadcast along unit dimensions
+  row_sum,         // [M, N] -> [M, 1]; linear, so that passes move factors through it
+  col_sum,         // [M, N] -> [1, N]; of a per-row vector: -> [1, 1]
+  row_reduce,      // [M, N] -> [M, 1]: another `reduction` of each row
+  col_reduce,      // [M, N] -> [1, N]
+  select_column,   // x [M, N], index [M, 1] -> [M, 1]: x[i, index[i]], 0 where the index lies
+                   // outside
   matmul,      // operands a0, b0, a1, b1, ...: the sum over segments of op(a)·op(b); see transposes
   split_pair,  // [M, N] -> [M, N/2]: member `which` of each pair, see `group`
   merge_pairs,     // its inverse
@@ -68,8 +69,9 @@ struct Node {
   Op op = Op::constant;
   Shape shape;
   std::vector<int> operands;
-  Elementwise fn = Elementwise::add;  // elementwise
-  double number = 0;                  // constant
+  Elementwise fn = Elementwise::add;         // elementwise
+  PartialKind reduction = PartialKind::sum;  // row_reduce, col_reduce
+  double number = 0;                         // constant
   Dim dim = 0;    // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
   int which = 0;  // split_pair: member; result: index
   int64_t repeat = 1;                  // repeat_columns
@@ -207,8 +209,11 @@ Value gelu_tanh(Value x, Where where = Where::current());  // GPT-2's
 Value row_sum(Value x, Where where = Where::current());
 Value col_sum(Value x, Where where = Where::current());
 Value row_mean(Value x, Where where = Where::current());
+// Any reduction of coda/partial.h; those that have no derivative there have no gradient either.
+Value row_reduce(Value x, PartialKind kind, Where where = Where::current());
+Value col_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value row_logsumexp(Value x, Where where = Where::current());
-Value row_centred_squares(Value x, Where where = Where::current());
+Value row_m2(Value x, Where where = Where::current());  // sum of (x - mean of the row)^2
 // The index of select_column and gather_rows is [M, 1]; an i32 input is the fastest.
 Value select_column(Value x, Value index, Where where = Where::current());
 Value group_sum(Value x, const Dim& group, Where where = Where::current());

@@ -23,7 +23,7 @@ struct LiftedTensors {
 
 // Tensors that are not in `tensors` yet become inputs of the graph (i32 tensors as tables), with
 // their declared types; what the program stores is put into `tensors`. as_stored is the identity.
-// Throws Error for what has no graph: partial maxima, and the two lanes of log_sum_exp one by one.
+// Throws Error for what has no graph: the two results of log_sum_exp one by one.
 void lift(const Program& program, Graph& graph, LiftedTensors& tensors);
 
 // What is asked of programs that were lifted. Outputs: all that they store; what is stored over

@@ -16,22 +16,13 @@
 #include "coda/dim.h"
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
+#include "coda/partial.h"
 
 namespace CODA_API coda {
 
 // Partials of a reduction have a fixed granularity, so that every tile shape gives the same bits.
 inline constexpr int64_t kPartialSpan =
     64;  // base columns (row partials) or rows (column partials) a partial covers
-
-enum class PartialKind : uint8_t {
-  sum,          // 1 lane
-  max,          // 1 lane
-  log_sum_exp,  // 2 lanes: max, sum of exp(x - max)
-  centred,      // 2 lanes: mean, sum of (x - mean)^2; merged as Chan does
-};
-constexpr int lanes_of(PartialKind kind) {
-  return kind == PartialKind::log_sum_exp || kind == PartialKind::centred ? 2 : 1;
-}
 
 // How a tensor that a program names lies in memory.
 enum class TensorKind : uint8_t {
@@ -72,10 +63,7 @@ enum class StepKind : uint8_t {
   select_column,  // [M, 1]: x[i, index[i]]; operands (x, index vector). Only storable
                   // (store_vector). 0 where the
                   // index lies outside [0, N)
-  combine,        // finalizer: a partial tensor -> [M, 1] or [1, N]; `lane` picks the result of a
-                  // two-lane kind:
-  // log_sum_exp: 0 max, 1 log(sum of exp(x - max)); centred: 0 mean, 1 sum of squares about the
-  // mean
+  combine,  // finalizer: a partial tensor -> [M, 1] or [1, N]; `lane`: which result of the kind
   reduce_vector,     // finalizer: [M, 1] or [1, N] -> [1, 1], sum in a fixed order
   transpose_vector,  // finalizer: [M, 1] <-> [1, M]
   // Effects; they have no value.

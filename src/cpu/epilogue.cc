@@ -76,7 +76,7 @@ class Strip {
     if (!is_complete) return;
     const int64_t spans = (tile_.total_rows + kPartialSpan - 1) / kPartialSpan;
     const int64_t span = (tile_.m0 + row_) / kPartialSpan;
-    for (int lane = 0; lane < lanes_of(op.partial); ++lane) {
+    for (int lane = 0; lane < info(op.partial).lanes; ++lane) {
       const StripRows at{lane * spans + span, 1, nullptr};
       store_strip(tensor(op), at, runs, state(op) + lane * tile_.stride, 0);
     }

@@ -34,23 +34,38 @@ HWY_INLINE void for_span(const float* src0, const float* src1, int64_t cols, con
   }
 }
 
-HWY_INLINE float sum_span(const float* src0, const float* src1, int64_t cols) {
-  Vec acc = hn::Zero(F32());
-  for_span(src0, src1, cols,
-           [&](Vec v, auto valid) { acc = hn::Add(acc, hn::IfThenElseZero(valid, v)); });
-  return hn::GetLane(hn::SumOfLanes(F32(), acc));
+// Folds, the kinds with one lane: what they start with, and one value more.
+template <PartialKind kKind>
+HWY_INLINE Vec start() {
+  return set(kKind == PartialKind::sum ? 0.0f : kNegativeInfinity);
+}
+template <PartialKind kKind>
+HWY_INLINE Vec fold(Vec acc, Vec v) {
+  if constexpr (kKind == PartialKind::sum) return hn::Add(acc, v);
+  return max_or_nan(acc, v);
 }
 
-HWY_INLINE float max_span(const float* src0, const float* src1, int64_t cols) {
-  Vec acc = set(kNegativeInfinity);
+template <PartialKind kKind>
+HWY_INLINE float fold_span(const float* src0, const float* src1, int64_t cols) {
+  Vec acc = start<kKind>();
   for_span(src0, src1, cols, [&](Vec v, auto valid) {
-    acc = max_or_nan(acc, hn::IfThenElse(valid, v, set(kNegativeInfinity)));
+    acc = fold<kKind>(acc, hn::IfThenElse(valid, v, start<kKind>()));
   });
-  // MaxOfLanes may lose a NaN; the sum of acc - acc has one wherever acc has (infinities aside,
-  // which are masked).
+  if constexpr (kKind == PartialKind::sum) return hn::GetLane(hn::SumOfLanes(F32(), acc));
+  // MaxOfLanes may lose a NaN.
   const bool has_nan = !hn::AllTrue(F32(), hn::Eq(acc, acc));
   return has_nan ? std::numeric_limits<float>::quiet_NaN()
                  : hn::GetLane(hn::MaxOfLanes(F32(), acc));
+}
+
+// One vector of columns; `state` as column_partial has it.
+template <PartialKind kKind>
+HWY_INLINE void fold_columns(const float* src, int64_t src_stride, int64_t rows, bool fresh,
+                             float* state) {
+  const F32 d;
+  Vec acc = fresh ? start<kKind>() : hn::LoadU(d, state);
+  for (int64_t i = 0; i < rows; ++i) acc = fold<kKind>(acc, hn::LoadU(d, src + i * src_stride));
+  hn::StoreU(acc, d, state);
 }
 
 void row_partial_rows(PartialKind kind, const float* src0, const float* src1, int64_t src_stride,
@@ -63,10 +78,10 @@ void row_partial_rows(PartialKind kind, const float* src0, const float* src1, in
     const float* b = src1 != nullptr ? src1 + i * src_stride : nullptr;
     float* out = dst + i * row_stride;
     switch (kind) {
-      case PartialKind::sum: *out = sum_span(a, b, cols); break;
-      case PartialKind::max: *out = max_span(a, b, cols); break;
+      case PartialKind::sum: *out = fold_span<PartialKind::sum>(a, b, cols); break;
+      case PartialKind::max: *out = fold_span<PartialKind::max>(a, b, cols); break;
       case PartialKind::log_sum_exp: {
-        const float max = max_span(a, b, cols);
+        const float max = fold_span<PartialKind::max>(a, b, cols);
         Vec acc = hn::Zero(d);
         if (max != kNegativeInfinity) {  // of -inf alone the sum is 0
           for_span(a, b, cols, [&](Vec v, auto valid) {
@@ -77,8 +92,8 @@ void row_partial_rows(PartialKind kind, const float* src0, const float* src1, in
         out[lane_stride] = hn::GetLane(hn::SumOfLanes(d, acc));
         break;
       }
-      case PartialKind::centred: {
-        const float mean = sum_span(a, b, cols) / count;
+      case PartialKind::mean_m2: {
+        const float mean = fold_span<PartialKind::sum>(a, b, cols) / count;
         Vec acc = hn::Zero(d);
         for_span(a, b, cols, [&](Vec v, auto valid) {
           const Vec difference = hn::IfThenElseZero(valid, hn::Sub(v, set(mean)));
@@ -102,18 +117,8 @@ void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride,
     float* s1 = state + state_stride + j;
     const float* p = src + j;
     switch (kind) {
-      case PartialKind::sum: {
-        Vec acc = fresh ? hn::Zero(d) : hn::LoadU(d, s0);
-        for (int64_t i = 0; i < rows; ++i) acc = hn::Add(acc, hn::LoadU(d, p + i * src_stride));
-        hn::StoreU(acc, d, s0);
-        break;
-      }
-      case PartialKind::max: {
-        Vec acc = fresh ? set(kNegativeInfinity) : hn::LoadU(d, s0);
-        for (int64_t i = 0; i < rows; ++i) acc = max_or_nan(acc, hn::LoadU(d, p + i * src_stride));
-        hn::StoreU(acc, d, s0);
-        break;
-      }
+      case PartialKind::sum: fold_columns<PartialKind::sum>(p, src_stride, rows, fresh, s0); break;
+      case PartialKind::max: fold_columns<PartialKind::max>(p, src_stride, rows, fresh, s0); break;
       case PartialKind::log_sum_exp: {
         Vec max = fresh ? set(kNegativeInfinity) : hn::LoadU(d, s0);
         Vec sum = fresh ? hn::Zero(d) : hn::LoadU(d, s1);
@@ -130,7 +135,7 @@ void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride,
         hn::StoreU(sum, d, s1);
         break;
       }
-      case PartialKind::centred: {
+      case PartialKind::mean_m2: {
         Vec mean = fresh ? hn::Zero(d) : hn::LoadU(d, s0);
         Vec squares = fresh ? hn::Zero(d) : hn::LoadU(d, s1);
         for (int64_t i = 0; i < rows; ++i) {
@@ -194,7 +199,7 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
       }
       return static_cast<float>(std::log(total));
     }
-    case PartialKind::centred: {
+    case PartialKind::mean_m2: {
       double n = 0;
       double mean = 0;
       double squares = 0;

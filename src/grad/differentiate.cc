@@ -8,6 +8,7 @@
 #include "coda/error.h"
 #include "coda/operation.h"
 #include "ir/elementwise_expression.h"
+#include "ir/op_names.h"
 
 namespace coda {
 namespace {
@@ -100,12 +101,8 @@ class Reverse {
       case Op::matmul: return through_matmul(n, broadcast_to(g, n.shape));
       case Op::row_sum:
       case Op::col_sum: return contribute(n.operands[0], g);
-      case Op::row_logsumexp:
-        return contribute(n.operands[0], mul(exp(sub(value(n.operands[0]), value(id))), g));
-      case Op::row_centred_squares: {
-        const Value x = value(n.operands[0]);
-        return contribute(n.operands[0], mul(sub(x, row_mean(x)), g * 2.0));
-      }
+      case Op::row_reduce:
+      case Op::col_reduce: return through_reduction(id, n, g);
       case Op::select_column: {
         const Value columns = graph_.column_index(value(n.operands[0]).shape().cols);
         return contribute(n.operands[0], mul(equal(columns, value(n.operands[1])), g));
@@ -157,6 +154,23 @@ class Reverse {
       const Value part = build_expression(derivative, {.operands = x, .y = value(id), .g = g});
       contribute(x[i].id, reduce(part, n.shape, x[i].shape()));
     }
+  }
+
+  void through_reduction(int id, const Node& n, Value g) {
+    if (!depends(n.operands[0])) return;
+    const Value x = value(n.operands[0]);
+    const PartialInfo& kind = info(n.reduction);
+    require(!kind.derivative.empty(),
+            std::string(name_of(n.op)) + "(" + std::string(kind.name) + ") of " + x.shape().text() +
+                " has no gradient: which element it comes from cannot be told from values that are "
+                "rounded, or made again; compute a gradient of what does not depend on it");
+    ExpressionNames names{.operands = {x}, .y = value(id), .g = g};
+    if (kind.needs_count) {
+      const bool rows = n.op == Op::row_reduce;
+      const Value count = graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows);
+      names.operands.push_back(mul(rows ? row_sum(x) : col_sum(x), count));
+    }
+    contribute(x.id, build_expression(kind.derivative, names));
   }
 
   // C = op(A)·op(B): d op(A) = G·op(B)ᵀ, d op(B) = op(A)ᵀ·G, transposed where the operand is.

@@ -25,9 +25,9 @@ Value layer_norm(Value x, Value weight, Value bias, double eps, Where where) {
   check(weight.shape() == Shape{1, x.shape().cols} && bias.shape() == weight.shape(), "layer_norm",
         {x, weight, bias}, "weight and bias must be [1, columns of x]", where);
   const Value count = x.graph->reciprocal_dim(x.shape().cols);
-  const Value deviation = rsqrt(mul(row_centred_squares(x, where), count) + eps, where);
-  const Value centred = sub(x, row_mean(x, where), where);
-  return add(mul(mul(centred, deviation, where), weight, where), bias, where);
+  const Value deviation = rsqrt(mul(row_m2(x, where), count) + eps, where);
+  const Value deviations = sub(x, row_mean(x, where), where);
+  return add(mul(mul(deviations, deviation, where), weight, where), bias, where);
 }
 
 Value swiglu(Value gate, Value up, Where where) { return mul(silu(gate, where), up, where); }

@@ -67,8 +67,8 @@ class Evaluation {
       case Op::reciprocal_dim:
         out.data[0] = 1.0 / static_cast<double>(n.dim.evaluate(sizes_));
         return;
-      case Op::row_logsumexp: logsumexp(operand(n, 0), out); return;
-      case Op::row_centred_squares: centred_squares(operand(n, 0), out); return;
+      case Op::row_reduce:
+      case Op::col_reduce: reduction(n, out); return;
       case Op::matmul: product(n, out); return;
       case Op::row_sum:
       case Op::col_sum:
@@ -141,22 +141,20 @@ class Evaluation {
     out.data = given->second;
   }
 
-  static void logsumexp(const Matrix& x, Matrix& out) {
-    for (int64_t r = 0; r < x.rows; ++r) {
-      double top = x.at(r, 0);
-      for (int64_t c = 1; c < x.cols; ++c) top = std::max(top, x.at(r, c));
-      double total = 0;
-      for (int64_t c = 0; c < x.cols; ++c) total += std::exp(x.at(r, c) - top);
-      out.at(r, 0) = top + std::log(total);
-    }
-  }
-
-  static void centred_squares(const Matrix& x, Matrix& out) {
-    for (int64_t r = 0; r < x.rows; ++r) {
-      double mean = 0;
-      for (int64_t c = 0; c < x.cols; ++c) mean += x.at(r, c) / static_cast<double>(x.cols);
-      for (int64_t c = 0; c < x.cols; ++c)
-        out.at(r, 0) += (x.at(r, c) - mean) * (x.at(r, c) - mean);
+  void reduction(const Node& n, Matrix& out) const {
+    const Matrix& x = operand(n, 0);
+    const bool rows = n.op == Op::row_reduce;
+    const int value = info(n.reduction).value;
+    std::vector<double> line(static_cast<size_t>(rows ? x.cols : x.rows));
+    for (int64_t i = 0; i < (rows ? x.rows : x.cols); ++i) {
+      for (size_t k = 0; k < line.size(); ++k) {
+        const auto at = static_cast<int64_t>(k);
+        line[k] = rows ? x.at(i, at) : x.at(at, i);
+      }
+      const PartialLanes lanes = reduce(n.reduction, line);
+      const auto result = [&](int which) { return result_of(n.reduction, lanes, which); };
+      out.data[static_cast<size_t>(i)] =
+          value == kBothResults ? result(0) + result(1) : result(value);
     }
   }
 

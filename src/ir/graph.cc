@@ -24,7 +24,7 @@ uint64_t bits_of(double number) { return std::bit_cast<uint64_t>(number); }
 // Equal nodes are one object. Constants by their bits: 0 and -0 are two, NaN is itself. What an
 // input or a call is besides follows from its name.
 bool is_same(const Node& a, const Node& b) {
-  return a.op == b.op && a.fn == b.fn && a.operands == b.operands &&
+  return a.op == b.op && a.fn == b.fn && a.reduction == b.reduction && a.operands == b.operands &&
          bits_of(a.number) == bits_of(b.number) && a.which == b.which && a.repeat == b.repeat &&
          a.dim == b.dim && a.shape == b.shape && a.transposes == b.transposes && a.name == b.name &&
          a.attributes == b.attributes && a.sizes == b.sizes;
@@ -36,7 +36,8 @@ size_t hash_of(const Node& n) {
     hash = (hash ^ part) * 0x9e3779b97f4a7c15ULL;
     hash ^= hash >> 32;
   };
-  mix(static_cast<uint64_t>(n.op) << 8 | static_cast<uint64_t>(n.fn));
+  mix(static_cast<uint64_t>(n.op) << 16 | static_cast<uint64_t>(n.reduction) << 8 |
+      static_cast<uint64_t>(n.fn));
   for (int operand : n.operands) mix(static_cast<uint64_t>(operand));
   for (const Transposes& t : n.transposes) mix((t.a ? 2U : 0U) + (t.b ? 1U : 0U));
   mix(bits_of(n.number));

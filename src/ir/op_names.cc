@@ -13,8 +13,8 @@ std::string_view name_of(Op op) {
     case Op::elementwise: return "elementwise";
     case Op::row_sum: return "row_sum";
     case Op::col_sum: return "col_sum";
-    case Op::row_logsumexp: return "row_logsumexp";
-    case Op::row_centred_squares: return "row_centred_squares";
+    case Op::row_reduce: return "row_reduce";
+    case Op::col_reduce: return "col_reduce";
     case Op::select_column: return "select_column";
     case Op::matmul: return "matmul";
     case Op::split_pair: return "split_pair";

@@ -18,6 +18,8 @@ std::string line_of(const Graph& graph, int id) {
       line += "'";
   }
   if (n.op == Op::input || n.op == Op::opaque) line += " " + n.name;
+  if (n.op == Op::row_reduce || n.op == Op::col_reduce)
+    line += " " + std::string(info(n.reduction).name);
   if (n.op == Op::constant) line += " " + std::to_string(n.number);
   if (n.op == Op::split_pair || n.op == Op::result) line += " #" + std::to_string(n.which);
   if (n.op == Op::split_pair || n.op == Op::merge_pairs) line += " group " + n.dim.text();

@@ -20,8 +20,8 @@ Value rebuild(Graph& graph, const Node& like, const std::vector<Value>& x) {
     case Op::elementwise: return elementwise(like.fn, x);
     case Op::row_sum: return row_sum(x[0]);
     case Op::col_sum: return col_sum(x[0]);
-    case Op::row_logsumexp: return row_logsumexp(x[0]);
-    case Op::row_centred_squares: return row_centred_squares(x[0]);
+    case Op::row_reduce: return row_reduce(x[0], like.reduction);
+    case Op::col_reduce: return col_reduce(x[0], like.reduction);
     case Op::select_column: return select_column(x[0], x[1]);
     case Op::matmul: {
       std::vector<MatmulOperands> segments;

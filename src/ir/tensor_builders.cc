@@ -8,6 +8,7 @@
 #include "coda/error.h"
 #include "coda/graph.h"
 #include "ir/check.h"
+#include "ir/elementwise_expression.h"
 
 namespace coda {
 namespace {
@@ -68,15 +69,36 @@ Value row_mean(Value x, Where where) {
   return mul(row_sum(x, where), x.graph->reciprocal_dim(x.shape().cols), where);
 }
 
-Value row_logsumexp(Value x, Where where) {
-  graph_of("row_logsumexp", {x}, where);
-  return make(x, Op::row_logsumexp, {x.shape().rows, 1}, {x.id});
+Value row_reduce(Value x, PartialKind kind, Where where) {
+  if (kind == PartialKind::sum) return row_sum(x, where);
+  graph_of("row_reduce", {x}, where);
+  if (x.shape().cols.is(1)) return build_expression(info(kind).of_one, {.operands = {x}}, where);
+  Node node;
+  node.op = Op::row_reduce;
+  node.reduction = kind;
+  node.shape = {x.shape().rows, 1};
+  node.operands = {x.id};
+  return make(x, std::move(node));
 }
 
-Value row_centred_squares(Value x, Where where) {
-  graph_of("row_centred_squares", {x}, where);
-  return make(x, Op::row_centred_squares, {x.shape().rows, 1}, {x.id});
+Value col_reduce(Value x, PartialKind kind, Where where) {
+  if (kind == PartialKind::sum) return col_sum(x, where);
+  graph_of("col_reduce", {x}, where);
+  // A vector's elements are reduced as a row.
+  if (x.shape().is_vector()) {
+    return transpose(row_reduce(transpose(x, where), kind, where), where);
+  }
+  Node node;
+  node.op = Op::col_reduce;
+  node.reduction = kind;
+  node.shape = {1, x.shape().cols};
+  node.operands = {x.id};
+  return make(x, std::move(node));
 }
+
+Value row_logsumexp(Value x, Where where) { return row_reduce(x, PartialKind::log_sum_exp, where); }
+
+Value row_m2(Value x, Where where) { return row_reduce(x, PartialKind::mean_m2, where); }
 
 Value select_column(Value x, Value index, Where where) {
   graph_of("select_column", {x, index}, where);

@@ -19,7 +19,8 @@ constexpr int kUserDepth = 2;
 std::string shape_of_expression(const Graph& graph, int id, int depth) {
   const Node& n = graph.node(id);
   std::string text = std::to_string(static_cast<int>(n.op)) + "." +
-                     std::to_string(static_cast<int>(n.fn)) + n.shape.text();
+                     std::to_string(static_cast<int>(n.fn)) + "." +
+                     std::to_string(static_cast<int>(n.reduction)) + n.shape.text();
   if (depth == 0) return text;
   std::vector<std::string> operands;
   for (int operand : n.operands) {

@@ -241,7 +241,7 @@ std::string Labels::vector(int id) {
   }));
   if (n.fn == Elementwise::equal || n.fn == Elementwise::less) return with(label, "_mask");
   if (n.fn == Elementwise::rsqrt) {
-    for (const std::string_view ending : {"_centred_squares", "_squares"}) {
+    for (const std::string_view ending : {"_m2", "_squares"}) {
       if (label.ends_with(ending)) return label.substr(0, label.size() - ending.size()) + "_rstd";
     }
     return label + "_rstd";
@@ -257,8 +257,8 @@ std::string Labels::reduction(const Node& n) {
   const int reduced = n.operands[0];
   const Node& product = graph_.node(reduced);
   switch (n.op) {
-    case Op::row_logsumexp: return of(reduced) + "_lse";
-    case Op::row_centred_squares: return of(reduced) + "_centred_squares";
+    case Op::row_reduce: return of(reduced) + "_" + std::string(info(n.reduction).label);
+    case Op::col_reduce: return of(reduced) + "_column_" + std::string(info(n.reduction).label);
     case Op::select_column: return of(reduced) + "_selected";
     default: break;
   }

@@ -209,7 +209,7 @@ std::string TensorNames::opaque_result(int id) {
   return declare(tensor);
 }
 
-std::string TensorNames::vector(int id, int lane) {
+std::string TensorNames::vector(int id, int result) {
   const Node& n = graph_.node(id);
   if (n.op == Op::input) return read(id, false).name;
   if (n.op == Op::result) return opaque_result(id);
@@ -225,11 +225,13 @@ std::string TensorNames::vector(int id, int lane) {
   if (part != part_of_.end() && !caller_names_.contains(part->second.first)) {
     return view(written(part->second.first, false), n.shape, part->second.second, false);
   }
-  const bool callers = caller_names_.contains(id) && lane < 0 && !accumulates(id);
+  const bool callers = caller_names_.contains(id) && result < 0 && !accumulates(id);
   PlanTensor tensor;
-  tensor.decl.name = callers    ? caller_names_.at(id)
-                     : lane < 0 ? own_name(id)
-                                : free_name(own_name(id) + (lane == 0 ? ".max" : ".log_sum"));
+  tensor.decl.name =
+      callers      ? caller_names_.at(id)
+      : result < 0 ? own_name(id)
+                   : free_name(own_name(id) + "." +
+                               std::string(info(n.reduction).results[static_cast<size_t>(result)]));
   tensor.decl.shape = n.shape;
   tensor.decl.dtype = callers ? type_of(id) : DType::f32;
   tensor.role = callers ? TensorRole::output : TensorRole::temporary;
@@ -259,7 +261,7 @@ std::string TensorNames::partial(int id, PartialKind kind, const Shape& shape,
                                  TensorKind tensor_kind) {
   PlanTensor tensor;
   tensor.decl = {free_name(name_of(id) + ".partial"), shape, DType::f32, tensor_kind,
-                 lanes_of(kind)};
+                 info(kind).lanes};
   return declare(tensor);
 }
 

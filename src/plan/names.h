@@ -31,8 +31,8 @@ class TensorNames {
   // again has two).
   TensorRef read(int id, bool backward);
   std::string written(int id, bool backward);
-  // A vector in memory; `lane` of a row_logsumexp: 0 its max, 1 its log of sums, -1 otherwise.
-  std::string vector(int id, int lane = -1);
+  // A vector in memory; `result`: of a reduction that is two numbers (is_pair) which one, else -1.
+  std::string vector(int id, int result = -1);
   std::string partial(int id, PartialKind kind, const Shape& shape, TensorKind tensor_kind);
   // The members of pairs may be reduced apart, the second ones to a partial of their own: makes
   // that; its name, or "" if there is none.

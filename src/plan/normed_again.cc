@@ -47,7 +47,7 @@ class Followed {
     switch (n.op) {
       case Op::matmul: return of_product(n);
       case Op::row_sum:
-      case Op::row_centred_squares:
+      case Op::row_reduce:
       case Op::group_sum:
         return of(n.operands[0]) >= Origin::product ? Origin::statistic : Origin::elsewhere;
       case Op::elementwise:

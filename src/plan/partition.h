@@ -87,6 +87,9 @@ class Schedule {
 // Lies in memory without any program of the plan writing it: an input, a result of an opaque call,
 // or a view of such.
 bool is_source(const Graph& graph, int id);
+// A reduction that a plan keeps as two numbers (a log-sum-exp: the maximum and the logarithm of the
+// sum), so that what cancels does so before the small one is added.
+bool is_pair(const Node& node);
 // Operands of a source that are views: the input or result under slices, repeats and gathers.
 int source_base(const Graph& graph, int id);
 

@@ -9,6 +9,15 @@
 
 namespace coda {
 
+namespace {
+
+TensorKind partial_kind(const Node& reduction) {
+  const bool columns = reduction.op == Op::col_sum || reduction.op == Op::col_reduce;
+  return columns ? TensorKind::column_partial : TensorKind::row_partial;
+}
+
+}  // namespace
+
 ProgramWriter::ProgramWriter(const JointGraph& joint, const Partition& partition,
                              TensorNames& names, std::string name, Position at, bool backward)
     : joint_(joint),
@@ -168,8 +177,8 @@ int ProgramWriter::through_inverse(int id) {
   return step;
 }
 
-// x + (-1)y is written x - y; a log-sum-exp is kept as its pair: x + (max + log Σ) is (x + max) +
-// log Σ, so that what cancels does so before the small term is added.
+// x + (-1)y is written x - y; of a log-sum-exp, which is kept as a pair, x + (max + log Σ) is
+// (x + max) + log Σ, so that what cancels does so before the small term is added.
 int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
   // What a program loads was stored as it is; what comes through an inverse is not made of its
   // operands, which the program may not have.
@@ -189,7 +198,7 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
       const int other = n.operands[1 - i];
       const int minus = negated(n.operands[i]);
       const int lse = minus >= 0 ? minus : n.operands[i];
-      if (graph_.node(lse).op == Op::row_logsumexp && graph_.node(other).op != Op::row_logsumexp) {
+      if (is_pair(graph_.node(lse)) && !is_pair(graph_.node(other))) {
         const Elementwise fn = minus >= 0 ? Elementwise::sub : Elementwise::add;
         const int first = elementwise_step(fn, {operand(other), load_vector(lse, 0)}, n.shape);
         return elementwise_step(fn, {first, load_vector(lse, 1)}, n.shape);
@@ -223,20 +232,13 @@ int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)
 
 // ---- vectors ----
 
-int ProgramWriter::load_vector(int id, int lane) {
-  auto known = vectors_.find({id, lane});
+int ProgramWriter::load_vector(int id, int result) {
+  auto known = vectors_.find({id, result});
   if (known != vectors_.end()) return known->second;
   const Node& n = graph_.node(id);
   if (is_made_here_ && is_made_here_(id)) {
-    invariant(n.op == Op::row_logsumexp, "only a log-sum-exp has lanes");
-    Step combine;
-    combine.kind = StepKind::combine;
-    combine.shape = n.shape;
-    combine.partial = PartialKind::log_sum_exp;
-    combine.lane = lane;
-    combine.tensor =
-        tensor(names_.partial(id, PartialKind::log_sum_exp, {}, TensorKind::row_partial));
-    return vectors_[{id, lane}] = push(combine);
+    invariant(is_pair(n), "only a reduction that is two numbers is loaded where it is made");
+    return vectors_[{id, result}] = push(combine(id, result));
   }
   const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
@@ -246,8 +248,8 @@ int ProgramWriter::load_vector(int id, int lane) {
               : n.shape.is_per_column() ? StepKind::load_per_column
                                         : StepKind::load_scalar;
   step.shape = n.shape;
-  step.tensor = tensor(names_.vector(id, lane));
-  return vectors_[{id, lane}] = push(step);
+  step.tensor = tensor(names_.vector(id, result));
+  return vectors_[{id, result}] = push(step);
 }
 
 int ProgramWriter::vector_value(int id) {
@@ -262,29 +264,32 @@ int ProgramWriter::vector_value(int id) {
     const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
     return elementwise_step(Elementwise::add, {zero, constant(1)}, n.shape);
   }
-  if (n.op == Op::row_logsumexp && !is_made_here_) {
+  if (is_pair(n)) {
     return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
   }
   return is_made_here_ ? finalizer_value(id) : load_vector(id, -1);
 }
 
+Step ProgramWriter::combine(int id, int result) {
+  const Node& n = graph_.node(id);
+  Step step;
+  step.kind = StepKind::combine;
+  step.shape = n.shape;
+  step.partial = n.reduction;
+  step.lane = result;
+  step.tensor = tensor(names_.partial(id, n.reduction, {}, partial_kind(n)));
+  return step;
+}
+
 int ProgramWriter::finalizer_value(int id) {
   const Node& n = graph_.node(id);
-  if (n.op == Op::row_logsumexp) {
-    return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
-  }
   if (!is_made_here_(id)) return load_vector(id, -1);
   auto operand = [this](int o) { return value(o); };
   Step step;
   step.shape = n.shape;
   const bool of_tensor = !n.operands.empty() && graph_.node(n.operands[0]).shape.is_tensor();
   if (of_tensor && n.op != Op::select_column) {
-    step.kind = StepKind::combine;
-    step.partial = n.op == Op::row_centred_squares ? PartialKind::centred : PartialKind::sum;
-    step.lane = n.op == Op::row_centred_squares ? 1 : 0;
-    step.tensor = tensor(
-        names_.partial(id, step.partial, {},
-                       n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+    step = combine(id, info(n.reduction).value);
     const std::string second = names_.second_members(names_.partial(id, step.partial, {}, {}));
     if (!second.empty()) return merged_squares(step, tensor(second), n);
     return push(step);
@@ -347,7 +352,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
     push(s);
   };
   const Node& n = graph_.node(id);
-  if (n.op == Op::row_logsumexp && !names_.is_written_by_caller_name(id)) {
+  if (is_pair(n) && !names_.is_written_by_caller_name(id)) {
     store(load_vector(id, 0), names_.vector(id, 0), n.shape);
     store(load_vector(id, 1), names_.vector(id, 1), n.shape);
     return;
@@ -471,25 +476,22 @@ void ProgramWriter::reduce(int id) {
     push(store);
     return;
   }
-  step.partial = n.op == Op::row_logsumexp         ? PartialKind::log_sum_exp
-                 : n.op == Op::row_centred_squares ? PartialKind::centred
-                                                   : PartialKind::sum;
-  step.kind = n.op == Op::col_sum ? StepKind::column_partial : StepKind::row_partial;
-  step.tensor = tensor(
-      names_.partial(id, step.partial, step.shape,
-                     n.op == Op::col_sum ? TensorKind::column_partial : TensorKind::row_partial));
+  step.partial = n.reduction;
+  step.kind = partial_kind(n) == TensorKind::column_partial ? StepKind::column_partial
+                                                            : StepKind::row_partial;
+  step.tensor = tensor(names_.partial(id, n.reduction, step.shape, partial_kind(n)));
   push(step);
 }
 
-// A centred partial covers a known number of values only if they are one plane of the tile: of a
-// value that lies in it by pairs the members are reduced apart.
+// A partial covers a known number of values only if they are one plane of the tile: where that
+// number is needed, the members of a value that lies in it by pairs are reduced apart.
 void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   std::vector<Step> steps;
   std::swap(steps, program_.steps);
   std::vector<int> now(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     Step& step = steps[i];
-    const bool apart = step.kind == StepKind::row_partial && step.partial == PartialKind::centred &&
+    const bool apart = step.kind == StepKind::row_partial && info(step.partial).needs_count &&
                        !map.pairing[static_cast<size_t>(step.operands[0])].is(0);
     for (int& operand : step.operands) operand = now[static_cast<size_t>(operand)];
     if (!apart) {
@@ -568,11 +570,11 @@ bool ProgramWriter::has_product() const {
 
 Program ProgramWriter::finish() {
   program::TileMap map = program::map_tiles(program_);
-  const bool any_centred =
+  const bool counts =
       std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
-        return step.kind == StepKind::row_partial && step.partial == PartialKind::centred;
+        return step.kind == StepKind::row_partial && info(step.partial).needs_count;
       });
-  if (any_centred) {
+  if (counts) {
     reduce_members_apart(map);
     map = program::map_tiles(program_);
   }

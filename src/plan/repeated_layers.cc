@@ -11,8 +11,8 @@ namespace {
 
 // But for the operands.
 bool does_the_same(const Node& a, const Node& b) {
-  return a.op == b.op && a.fn == b.fn && a.shape == b.shape && a.number == b.number &&
-         a.dim == b.dim && a.which == b.which && a.repeat == b.repeat &&
+  return a.op == b.op && a.fn == b.fn && a.reduction == b.reduction && a.shape == b.shape &&
+         a.number == b.number && a.dim == b.dim && a.which == b.which && a.repeat == b.repeat &&
          a.transposes == b.transposes && a.name == b.name && a.attributes == b.attributes &&
          a.sizes == b.sizes && a.results == b.results && a.operands.size() == b.operands.size();
 }

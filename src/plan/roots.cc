@@ -8,8 +8,8 @@ namespace coda {
 namespace {
 
 bool is_reduction(Op op) {
-  return op == Op::row_sum || op == Op::col_sum || op == Op::row_logsumexp ||
-         op == Op::row_centred_squares || op == Op::select_column;
+  return op == Op::row_sum || op == Op::col_sum || op == Op::row_reduce || op == Op::col_reduce ||
+         op == Op::select_column;
 }
 
 class RootFinder {

@@ -9,6 +9,11 @@
 
 namespace coda {
 
+bool is_pair(const Node& node) {
+  const bool reduces = node.op == Op::row_reduce || node.op == Op::col_reduce;
+  return reduces && info(node.reduction).value == kBothResults;
+}
+
 bool is_source(const Graph& graph, int id) {
   const Node& n = graph.node(id);
   switch (n.op) {

@@ -103,7 +103,7 @@ class Layout {
   // numbers that stand for one.
   bool is_written(Value v) {
     const Node& n = node(v);
-    if (n.operands.empty() || n.op == Op::row_logsumexp) return false;
+    if (n.operands.empty() || is_pair(n)) return false;
     return !is_source(graph(), n.op == Op::transpose ? n.operands[0] : v.id);
   }
   // A call's own result; it writes that wherever it is wanted.
@@ -165,8 +165,8 @@ class Layout {
     const bool earlier = !forward && from_.forward[static_cast<size_t>(id)];
     if (earlier || node(v).op == Op::slice_columns) v = copy(tile(id));
     const auto is_own = [this](Value x) {
-      const Op op = node(x).op;
-      return op == Op::concat_columns || op == Op::row_logsumexp || is_result(x) || is_written(x);
+      const Node& made = node(x);
+      return made.op == Op::concat_columns || is_pair(made) || is_result(x) || is_written(x);
     };
     while (!is_own(v) || !owned_.insert(v.id).second) {
       v = copy(node(v).op == Op::concat_columns ? stored(v) : v);
@@ -188,8 +188,7 @@ class Layout {
       case Op::merge_pairs: return merge(n, tile(n.operands[0]), tile(n.operands[1]));
       case Op::group_sum: return sum_groups(n, tile(n.operands[0]));
       case Op::group_repeat: return repeat_groups(n, tile(n.operands[0]));
-      case Op::row_logsumexp: return logsumexp(n, tile(n.operands[0]));
-      case Op::row_centred_squares: return centred_squares(n, tile(n.operands[0]));
+      case Op::row_reduce: return reduced_row(n, tile(n.operands[0]));
       case Op::select_column: return selected(n);
       case Op::transpose: {
         // A source is read along the other dimension where its elements lie side by side.
@@ -367,19 +366,11 @@ class Layout {
     return is_row(v) ? widened(n, {v}) : over(n, {v});
   }
 
-  Value logsumexp(const Node& n, Value v) {
-    if (v.shape().cols.is(1)) return v;
+  Value reduced_row(const Node& n, Value v) {
     if (!is_row(v)) return over(n, {v});
     Node two = n;
     two.shape.rows = 2;
     return first_row(over(two, {two_rows(v)}));
-  }
-
-  Value centred_squares(const Node& n, Value v) {
-    if (v.shape().cols.is(1)) return mul(v, graph().constant(0));
-    if (!is_row(v)) return over(n, {v});
-    const Value difference = v - row_mean(v);
-    return row_sum(difference * difference);
   }
 
   // A program selects columns of a tile by an input of integers.

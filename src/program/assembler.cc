@@ -399,7 +399,7 @@ int Assembler::combine(TensorKind kind, const TensorMention& tensor, PartialKind
   step.kind = StepKind::combine;
   step.partial = partial;
   step.lane = lane;
-  step.tensor = mention(tensor, mentioned_sizes(tensor, false, false), kind, lanes_of(partial));
+  step.tensor = mention(tensor, mentioned_sizes(tensor, false, false), kind, info(partial).lanes);
   const Sizes sizes = tensor_sizes_[step.tensor];
   const bool rows = kind == TensorKind::row_partial;
   return add(std::move(step), rows ? Sizes{sizes.rows, known(1)} : Sizes{known(1), sizes.cols});
@@ -451,7 +451,7 @@ int Assembler::partial(StepKind kind, const TensorMention& tensor, PartialKind p
     }
   }
   step.tensor = mention(tensor, sizes, rows ? TensorKind::row_partial : TensorKind::column_partial,
-                        lanes_of(partial));
+                        info(partial).lanes);
   return add(std::move(step), step_sizes_[value]);
 }
 

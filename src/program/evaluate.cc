@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "base/columns.h"
@@ -36,59 +35,6 @@ double round_to(double value, DType type) {
     case DType::f16: return float_from_f16(f16_from_float(static_cast<float>(value)));
     default: return value;
   }
-}
-
-// The reduction of some values to the lanes of one partial.
-std::vector<double> reduce(PartialKind kind, const std::vector<double>& values) {
-  double sum = 0;
-  double largest = -std::numeric_limits<double>::infinity();
-  for (double x : values) {
-    sum += x;
-    largest = info(Elementwise::max).evaluate(largest, x, 0);
-  }
-  switch (kind) {
-    case PartialKind::sum: return {sum};
-    case PartialKind::max: return {largest};
-    case PartialKind::log_sum_exp: {
-      // exp(x - max) where max is infinite: x = max counts 1, so rows of -inf stay defined.
-      double exponentials = 0;
-      for (double x : values) exponentials += x == largest ? 1 : std::exp(x - largest);
-      return {largest, exponentials};
-    }
-    case PartialKind::centred: {
-      const double mean = sum / static_cast<double>(values.size());
-      double squares = 0;
-      for (double x : values) squares += (x - mean) * (x - mean);
-      return {mean, squares};
-    }
-  }
-  throw InternalError("unknown kind of partial");
-}
-
-// Combines partials; lanes[l][p] is lane l of partial p, which covers counts[p] values.
-double combine(PartialKind kind, int lane, const std::vector<std::vector<double>>& lanes,
-               const std::vector<int64_t>& counts) {
-  if (kind == PartialKind::sum || kind == PartialKind::max) return reduce(kind, lanes[0])[0];
-  if (kind == PartialKind::log_sum_exp) {
-    const double largest = reduce(PartialKind::max, lanes[0])[0];
-    double sum = 0;
-    for (size_t p = 0; p < counts.size(); ++p) {
-      sum += lanes[1][p] * (lanes[0][p] == largest ? 1 : std::exp(lanes[0][p] - largest));
-    }
-    return lane == 0 ? largest : std::log(sum);
-  }
-  // Chan's rule for joining (count, mean, sum of squares about the mean).
-  double count = 0;
-  double mean = 0;
-  double squares = 0;
-  for (size_t p = 0; p < counts.size(); ++p) {
-    const double n = static_cast<double>(counts[p]);
-    const double delta = lanes[0][p] - mean;
-    squares += lanes[1][p] + delta * delta * count * n / (count + n);
-    mean += delta * n / (count + n);
-    count += n;
-  }
-  return lane == 0 ? mean : squares;
 }
 
 class Evaluator {
@@ -338,7 +284,7 @@ class Evaluator {
     // A value of twice the base width: a partial covers both members of its base columns' pairs.
     const bool is_wide = !(map_.pairing[i] == Dim(0));
     const int64_t group = is_wide ? size(map_.pairing[i]) : 0;
-    const int lanes = lanes_of(s.partial);
+    const int lanes = info(s.partial).lanes;
     Matrix result(lanes * x.rows, spans(base));
     for (int64_t row = 0; row < x.rows; ++row) {
       for (int64_t span = 0; span < result.cols; ++span) {
@@ -351,9 +297,9 @@ class Evaluator {
             covered.push_back(x.at(row, j));
           }
         }
-        const std::vector<double> partial = reduce(s.partial, covered);
+        const PartialLanes partial = reduce(s.partial, covered);
         for (int lane = 0; lane < lanes; ++lane)
-          result.at(lane * x.rows + row, span) = partial[lane];
+          result.at(lane * x.rows + row, span) = partial[static_cast<size_t>(lane)];
       }
     }
     outputs_[program_.tensors[s.tensor].name] = std::move(result.values);
@@ -361,7 +307,7 @@ class Evaluator {
 
   void column_partial(const Step& s) {
     const Matrix& x = operand(s, 0);
-    const int lanes = lanes_of(s.partial);
+    const int lanes = info(s.partial).lanes;
     const int64_t count = spans(x.rows);
     Matrix result(lanes * count, x.cols);
     for (int64_t span = 0; span < count; ++span) {
@@ -371,9 +317,9 @@ class Evaluator {
              ++i) {
           covered.push_back(x.at(i, col));
         }
-        const std::vector<double> partial = reduce(s.partial, covered);
+        const PartialLanes partial = reduce(s.partial, covered);
         for (int lane = 0; lane < lanes; ++lane)
-          result.at(lane * count + span, col) = partial[lane];
+          result.at(lane * count + span, col) = partial[static_cast<size_t>(lane)];
       }
     }
     outputs_[program_.tensors[s.tensor].name] = std::move(result.values);
@@ -387,19 +333,21 @@ class Evaluator {
         size(rows ? decl.shape.cols : decl.shape.rows);  // what was reduced over
     const int64_t lines = size(rows ? decl.shape.rows : decl.shape.cols);
     const int64_t count = spans(reduced);
-    std::vector<int64_t> counts;
-    for (int64_t p = 0; p < count; ++p)
-      counts.push_back(std::min(kPartialSpan, reduced - p * kPartialSpan));
     Matrix result(rows ? lines : 1, rows ? 1 : lines);
     for (int64_t line = 0; line < lines; ++line) {
-      std::vector<std::vector<double>> lanes(decl.lanes);
-      for (int lane = 0; lane < decl.lanes; ++lane) {
-        for (int64_t p = 0; p < count; ++p) {
-          lanes[lane].push_back(rows ? partials.at(lane * lines + line, p)
-                                     : partials.at(lane * count + p, line));
+      PartialLanes merged;
+      for (int64_t p = 0; p < count; ++p) {
+        PartialLanes partial = {};
+        for (int lane = 0; lane < decl.lanes; ++lane) {
+          partial[static_cast<size_t>(lane)] =
+              rows ? partials.at(lane * lines + line, p) : partials.at(lane * count + p, line);
         }
+        const int64_t before = p * kPartialSpan;
+        const auto own = static_cast<double>(std::min(kPartialSpan, reduced - before));
+        merged = p == 0 ? partial
+                        : info(s.partial).merge(merged, static_cast<double>(before), partial, own);
       }
-      result.values[line] = combine(s.partial, s.lane, lanes, counts);
+      result.values[static_cast<size_t>(line)] = result_of(s.partial, merged, s.lane);
     }
     return result;
   }

@@ -91,23 +91,14 @@ class Lifter {
                 "' can be lifted only after the program that makes it");
     const Value x = found->second;
     const bool rows = t.kind == TensorKind::row_partial;
-    const auto sum = [&](Value value) { return rows ? row_sum(value) : col_sum(value); };
-    switch (s.partial) {
-      case PartialKind::sum: return sum(x);
-      case PartialKind::centred: {
-        const Value count = graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows);
-        const Value mean = mul(sum(x), count);
-        if (s.lane == 0) return mean;
-        if (rows) return row_centred_squares(x);
-        const Value centred = sub(x, mean);
-        return sum(mul(centred, centred));
-      }
-      default:
-        throw Error("program '" + program_.name + "': the " +
-                    std::string(program::name_of(s.partial)) + " of '" + t.name +
-                    "' has no operation in a graph, which knows sums, centred squares and whole "
-                    "log-sum-exps");
-    }
+    const PartialInfo& kind = info(s.partial);
+    const auto reduced = [&](PartialKind k) { return rows ? row_reduce(x, k) : col_reduce(x, k); };
+    if (s.lane == kind.value) return reduced(s.partial);
+    require(kind.needs_count && s.lane == 0,
+            "program '" + program_.name + "': the " + std::string(kind.name) + " of '" + t.name +
+                "' has no operation in a graph for each of its results alone");
+    return mul(reduced(PartialKind::sum),
+               graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows));
   }
 
   const Program& program_;

@@ -262,8 +262,14 @@ class Parser {
   PartialKind partial_kind() {
     const size_t offset = now().offset;
     const auto kind = partial_by_name(word("a kind of reduction"));
-    if (!kind) throw error_at(text_, offset, "reductions are sum, max, log_sum_exp and centred");
-    return *kind;
+    if (kind) return *kind;
+    std::string known;
+    for (int i = 0; i < kPartialKindCount; ++i) {
+      const bool is_last = i + 1 == kPartialKindCount;
+      known += (i == 0 ? "" : is_last ? " and " : ", ");
+      known += info(static_cast<PartialKind>(i)).name;
+    }
+    throw error_at(text_, offset, "reductions are " + known);
   }
 
   PairGroup pair_group() {
@@ -435,17 +441,17 @@ class Parser {
     const TensorMention tensor = mention();
     expect(")");
     int lane = 0;
-    if (lanes_of(kind) == 2) {
+    const auto& [first, second] = info(kind).results;
+    if (info(kind).lanes == 2) {
       expect(",");
       const size_t at = now().offset;
       const std::string result = word("the result to take");
-      if (result == lane_name(kind, 1)) {
+      if (result == second) {
         lane = 1;
-      } else if (result != lane_name(kind, 0)) {
+      } else if (result != first) {
         throw error_at(text_, at,
-                       "a " + std::string(name_of(kind)) + " partial gives " +
-                           std::string(lane_name(kind, 0)) + " and " +
-                           std::string(lane_name(kind, 1)));
+                       "a " + std::string(info(kind).name) + " partial gives " +
+                           std::string(first) + " and " + std::string(second));
       }
     }
     const TensorKind tensor_kind =

@@ -234,7 +234,7 @@ class Printer {
       case StepKind::column_partial: {
         const std::string value = operand(i, 0).text;
         return {std::string(name_of(s.kind)) + "(" + tensor(s.tensor, "") + ", " +
-                std::string(name_of(s.partial)) + "(" + value + "))"};
+                std::string(info(s.partial).name) + "(" + value + "))"};
       }
     }
     throw InternalError("a step has no text");
@@ -270,9 +270,9 @@ class Printer {
 
   std::string combine(const Step& s) {
     const bool rows = program_.tensors[s.tensor].kind == TensorKind::row_partial;
-    const std::string_view lane = lane_name(s.partial, s.lane);
+    const std::string_view lane = info(s.partial).results[static_cast<size_t>(s.lane)];
     return std::string(rows ? "combine_rows(" : "combine_columns(") +
-           std::string(name_of(s.partial)) + "(" + tensor(s.tensor, shape_of(s.tensor)) + ")" +
+           std::string(info(s.partial).name) + "(" + tensor(s.tensor, shape_of(s.tensor)) + ")" +
            (lane.empty() ? "" : ", " + std::string(lane)) + ")";
   }
 

@@ -336,8 +336,8 @@ class Verifier {
     check(s.shape == shape, i, [&] {
       return "combining '" + t.name + "' gives " + shape.text() + ", not " + s.shape.text();
     });
-    check(s.lane >= 0 && s.lane < lanes_of(s.partial), i, [&] {
-      return "a " + std::string(name_of(s.partial)) + " partial has no result " +
+    check(s.lane >= 0 && s.lane < info(s.partial).lanes, i, [&] {
+      return "a " + std::string(info(s.partial).name) + " partial has no result " +
              std::to_string(s.lane);
     });
     used.tensor = s.tensor;
@@ -350,9 +350,9 @@ class Verifier {
       return "tensor '" + t.name + "' is not declared as a " +
              (kind == TensorKind::row_partial ? "row" : "column") + " partial";
     });
-    check(t.lanes == lanes_of(step(i).partial), i, [&] {
-      return "a " + std::string(name_of(step(i).partial)) + " partial has " +
-             std::to_string(lanes_of(step(i).partial)) + " lanes, '" + t.name + "' has " +
+    check(t.lanes == info(step(i).partial).lanes, i, [&] {
+      return "a " + std::string(info(step(i).partial).name) + " partial has " +
+             std::to_string(info(step(i).partial).lanes) + " lanes, '" + t.name + "' has " +
              std::to_string(t.lanes);
     });
   }
@@ -463,11 +463,10 @@ class Verifier {
         return "row partial '" + t.name + "' is declared for " + t.shape.cols.text() +
                " columns, its tile space has " + base.text() + " base columns";
       });
-      check(s.partial != PartialKind::centred || s.shape.cols == base, i, [] {
-        return std::string(
-            "a centred row partial needs a value of the base width (how many values one covers "
-            "would be "
-            "unknown); reduce the members of the pairs one by one");
+      check(!info(s.partial).needs_count || s.shape.cols == base, i, [&] {
+        return "a " + std::string(info(s.partial).name) +
+               " row partial needs a value of the base width (how many values one covers would be "
+               "unknown); reduce the members of the pairs one by one";
       });
     }
   }

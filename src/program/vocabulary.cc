@@ -10,7 +10,6 @@
 namespace coda::program {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPartials = {"sum", "max", "log_sum_exp", "centred"};
 constexpr std::array<DType, 5> kTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                          DType::i32};
 constexpr std::array<std::string_view, 21> kFunctions = {"gemm",
@@ -67,26 +66,11 @@ std::string_view name_of(StepKind kind) {
   return "?";
 }
 
-std::string_view name_of(PartialKind kind) { return kPartials[static_cast<size_t>(kind)]; }
-
-std::optional<PartialKind> partial_by_name(std::string_view name) {
-  for (size_t i = 0; i < kPartials.size(); ++i) {
-    if (kPartials[i] == name) return static_cast<PartialKind>(i);
-  }
-  return std::nullopt;
-}
-
 std::optional<DType> dtype_by_name(std::string_view name) {
   for (DType type : kTypes) {
     if (coda::name_of(type) == name) return type;
   }
   return std::nullopt;
-}
-
-std::string_view lane_name(PartialKind kind, int lane) {
-  if (kind == PartialKind::log_sum_exp) return lane == 0 ? "max" : "log_sum";
-  if (kind == PartialKind::centred) return lane == 0 ? "mean" : "squares";
-  return "";
 }
 
 bool is_effect(StepKind kind) {

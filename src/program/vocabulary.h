@@ -11,14 +11,8 @@
 
 namespace coda::program {
 
-std::string_view name_of(StepKind kind);     // as in StepKind
-std::string_view name_of(PartialKind kind);  // sum, max, log_sum_exp, centred
-std::optional<PartialKind> partial_by_name(std::string_view name);
+std::string_view name_of(StepKind kind);  // as in StepKind
 std::optional<DType> dtype_by_name(std::string_view name);
-
-// The name of a result of a two-lane partial (log_sum_exp: max, log_sum; centred: mean, squares);
-// "" for one lane.
-std::string_view lane_name(PartialKind kind, int lane);
 
 bool is_effect(StepKind kind);
 // Of ASCII, the underscore among the letters.

@@ -28,8 +28,7 @@ bool Readiness::has_row_reduction(int id) {
   auto known = has_row_reduction_.find(id);
   if (known != has_row_reduction_.end()) return known->second;
   const Node& n = graph_.node(id);
-  const bool reduces = n.op == Op::row_sum || n.op == Op::row_logsumexp ||
-                       n.op == Op::row_centred_squares || n.op == Op::select_column;
+  const bool reduces = n.op == Op::row_sum || n.op == Op::row_reduce || n.op == Op::select_column;
   return has_row_reduction_[id] =
              reduces || std::any_of(n.operands.begin(), n.operands.end(), [this](int operand) {
                return graph_.node(operand).shape.is_vector() && has_row_reduction(operand);

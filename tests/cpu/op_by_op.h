@@ -152,7 +152,7 @@ class OpByOp {
         });
       }
     }
-    if (n.op == Op::row_logsumexp) {
+    if (n.op == Op::row_reduce && n.reduction == PartialKind::log_sum_exp) {
       for (int64_t r = 0; r < y.rows; ++r) {
         const auto row = x[0]->data.begin() + r * x[0]->cols;
         const double top = *std::max_element(row, row + x[0]->cols);

@@ -111,7 +111,7 @@ TEST(TileEmitter, AdjacentPairsComputeWhatTheyMean) {
 
 // A program that only reduces has four rows in flight; their partials are written by a lane each.
 TEST(TileEmitter, RowsAreReduced) {
-  for (const char* kind : {"sum", "max", "log_sum_exp", "centred"}) {
+  for (const char* kind : {"sum", "max", "log_sum_exp", "mean_m2"}) {
     SCOPED_TRACE(kind);
     const Program program = parse_program("program rows { row_partial(p, " + std::string(kind) +
                                           "(tile(x[M, N]:bf16))) }");

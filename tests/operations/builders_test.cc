@@ -67,7 +67,7 @@ class Builders {
     unary("col_sum", col_sum);
     unary("row_mean", row_mean);
     unary("row_logsumexp", row_logsumexp);
-    unary("row_centred_squares", row_centred_squares);
+    unary("row_m2", row_m2);
     binary("swiglu", swiglu);
     binary("geglu", geglu);
     list.insert(list.end(),

@@ -162,7 +162,7 @@ class AnyGraph {
     switch (pick(6)) {
       case 0: return row_mean(x);
       case 1: return row_logsumexp(x) * 0.4;
-      case 2: return row_centred_squares(x) * block.graph.reciprocal_dim(x.shape().cols);
+      case 2: return row_m2(x) * block.graph.reciprocal_dim(x.shape().cols);
       case 3: return select_column(x, index(x.shape().rows, size(x.shape().cols)));
       case 4: return col_sum(x) * rows;
       default: return col_sum(x * x) * rows;

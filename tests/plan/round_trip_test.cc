@@ -87,10 +87,9 @@ TEST(RoundTrip, EachProductProgramComesBackAsOneProductProgram) {
   }
 }
 
-// Graphs know no partial maxima and not the lanes of log_sum_exp one by one.
+// Graphs do not know the two results of log_sum_exp one by one.
 bool has_graph(const Program& program) {
   for (const Step& step : program.steps) {
-    if (step.kind == StepKind::combine && step.partial == PartialKind::max) return false;
     if (step.kind == StepKind::combine && step.partial == PartialKind::log_sum_exp) return false;
   }
   return true;

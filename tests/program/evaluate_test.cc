@@ -120,10 +120,10 @@ TEST(Evaluate, PartialsCover64BaseColumnsOrRows) {
           {{"M", 1}, {"I", 65}}, inputs);
   EXPECT_THAT(pairs.at("s"), ElementsAre(63 * 32 + 65 * 64 + 63 * 32, 64 + 129));
   // Two lanes: all means, then all sums of squares.
-  const TensorValues centred =
-      run("row_partial(s, centred(tile(x[M, N])))", {{"M", 2}, {"N", 65}}, inputs);
+  const TensorValues moments =
+      run("row_partial(s, mean_m2(tile(x[M, N])))", {{"M", 2}, {"N", 65}}, inputs);
   const double squares = 64.0 * (64.0 * 64.0 - 1) / 12;
-  EXPECT_THAT(centred.at("s"), ElementsAre(31.5, 64, 96.5, 129, squares, 0, squares, 0));
+  EXPECT_THAT(moments.at("s"), ElementsAre(31.5, 64, 96.5, 129, squares, 0, squares, 0));
 }
 
 TEST(Evaluate, CombinedPartialsAreTheReductionOfTheWholeLine) {
@@ -141,14 +141,14 @@ TEST(Evaluate, CombinedPartialsAreTheReductionOfTheWholeLine) {
       const std::string kind = rows ? "row_partial(" : "column_partial(";
       TensorValues partials =
           run("x = tile(x[M, N])\n" + kind + "a, sum(x))\n" + kind + "b, max(x))\n" + kind +
-                  "c, log_sum_exp(x))\n" + kind + "d, centred(x))",
+                  "c, log_sum_exp(x))\n" + kind + "d, mean_m2(x))",
               sizes, {{"x", x}});
       const std::string call = rows ? "combine_rows(" : "combine_columns(";
       const TensorValues result =
           run("store(sum, " + call + "sum(a[M, N])))\nstore(max, " + call + "max(b[M, N])))\n" +
                   "store(m, " + call + "log_sum_exp(c[M, N]), max))\n" + "store(l, " + call +
                   "log_sum_exp(c), log_sum))\n" + "store(mean, " + call +
-                  "centred(d[M, N]), mean))\n" + "store(squares, " + call + "centred(d), squares))",
+                  "mean_m2(d[M, N]), mean))\n" + "store(squares, " + call + "mean_m2(d), m2))",
               sizes, partials);
       EXPECT_NEAR(result.at("sum")[0], sum, 1e-11);
       EXPECT_EQ(result.at("max")[0], largest);

@@ -267,16 +267,16 @@ class RandomProgramGenerator {
       }
       case 1: {
         const auto kind = pick<PartialKind>(
-            {PartialKind::sum, PartialKind::max, PartialKind::log_sum_exp, PartialKind::centred});
+            {PartialKind::sum, PartialKind::max, PartialKind::log_sum_exp, PartialKind::mean_m2});
         const bool wide = has_pairs_ && &pool == &full_;
         builder_.row_partial(new_name(),
-                             wide && kind == PartialKind::centred ? PartialKind::sum : kind, x);
+                             wide && kind == PartialKind::mean_m2 ? PartialKind::sum : kind, x);
         return;
       }
       case 2:
         builder_.column_partial(new_name(),
                                 pick<PartialKind>({PartialKind::sum, PartialKind::max,
-                                                   PartialKind::log_sum_exp, PartialKind::centred}),
+                                                   PartialKind::log_sum_exp, PartialKind::mean_m2}),
                                 one_in(2) ? x : x * builder_.load_per_row(vector(rows_)));
         return;
       case 3: {

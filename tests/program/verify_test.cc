@@ -106,8 +106,8 @@ TEST(Verify, Tensors) {
   expect([](Program& p) { p.tensors[4].dtype = DType::bf16; }, "partial 'ss' must be f32");
   expect([](Program& p) { p.tensors[4].shape.cols = 2 * Dim("I"); },
          "row partial 'ss' is declared for 2*I columns, its tile space has I base columns");
-  expect([](Program& p) { p.tensors[4].lanes = 2, p.steps[7].partial = PartialKind::centred; },
-         "a centred row partial needs a value of the base width");
+  expect([](Program& p) { p.tensors[4].lanes = 2, p.steps[7].partial = PartialKind::mean_m2; },
+         "a mean_m2 row partial needs a value of the base width");
 }
 
 struct Case {

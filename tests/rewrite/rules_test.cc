@@ -137,7 +137,7 @@ TEST_F(Rules, AMeanGoesBehindTheProductInsideTheScaleAndABiasOutside) {
   EXPECT_TRUE(depends(beta, bias.id));
   EXPECT_FALSE(depends(scaled, bias.id));
   ASSERT_TRUE(is(scaled, Elementwise::mul));
-  EXPECT_FALSE(all(node(scaled).operands[1], Op::row_centred_squares).empty());
+  EXPECT_FALSE(all(node(scaled).operands[1], Op::row_reduce).empty());
   EXPECT_TRUE(is(node(scaled).operands[0], Elementwise::add));
   EXPECT_EQ(candidates.row_affine, std::vector<int>{w.id});
 }

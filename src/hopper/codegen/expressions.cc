@@ -115,14 +115,8 @@ std::string identifier(std::string_view name) {
                       : result;
 }
 
-std::string_view reduction_text(PartialKind kind) {
-  switch (kind) {
-    case PartialKind::sum: return "Reduction::sum";
-    case PartialKind::max: return "Reduction::max";
-    case PartialKind::log_sum_exp: return "Reduction::log_sum_exp";
-    case PartialKind::centred: return "Reduction::centred";
-  }
-  throw InternalError("unknown kind of partial");
+std::string reduction_text(PartialKind kind) {
+  return "Reduction::" + std::string(info(kind).name);
 }
 
 std::string_view stored_text(DType type) {

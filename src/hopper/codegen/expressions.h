@@ -29,7 +29,7 @@ std::string number_text(double number);
 std::string identifier(std::string_view name);
 
 // "Reduction::sum": the device's name of a kind of partial (device/values/reductions.cuh).
-std::string_view reduction_text(PartialKind kind);
+std::string reduction_text(PartialKind kind);
 
 // How an element lies in memory, for templates over it: "Stored::bf16" (device/element.cuh).
 std::string_view stored_text(DType type);

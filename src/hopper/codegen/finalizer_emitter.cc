@@ -410,7 +410,8 @@ class KernelWriter {
       value = "static_cast<float>(at.line)";
     } else if (s.kind == StepKind::combine) {
       value = combined(s, work) + ".lane(" + std::to_string(s.lane) + ")";
-      if (s.partial == PartialKind::log_sum_exp && s.lane == 1) value = "logarithm(" + value + ")";
+      const PartialInfo& kind = info(s.partial);
+      if (kind.finish && s.lane == kind.lanes - 1) value = expression(*kind.finish, {value});
     } else {
       value = made(s);
     }
@@ -421,7 +422,7 @@ class KernelWriter {
   // The name of a line's combined partials; both results of one reduction share it.
   std::string combined(const Step& s, Work work) {
     const std::string result =
-        "p" + std::to_string(s.tensor) + "_" + std::string(program::name_of(s.partial));
+        "p" + std::to_string(s.tensor) + "_" + std::string(info(s.partial).name);
     if (!combined_.insert(result).second) return result;
     const TensorDecl& decl = tensor(s.tensor);
     const bool rows = decl.kind == TensorKind::row_partial;
@@ -429,8 +430,7 @@ class KernelWriter {
     const std::string id = std::to_string(s.tensor);
     // Lines of rows may be made of column partials too.
     body_ += "      const auto " + result + " = combine_in_" +
-             (work == Work::slots ? "slots" : "lanes") + "<" +
-             std::string(reduction_text(s.partial)) +
+             (work == Work::slots ? "slots" : "lanes") + "<" + reduction_text(s.partial) +
              (work == Work::slots ? ""
               : rows              ? ", true"
                                   : ", false") +

@@ -21,16 +21,11 @@
 #include "hopper/codegen/space_places.h"
 #include "hopper/codegen/value_names.h"
 #include "hopper/configure/register_estimate.h"
-#include "program/vocabulary.h"
 
 namespace coda::hopper {
 namespace {
 
 std::string element_name(DType type) { return std::string(find_operand_type(type)->text); }
-
-std::string reduction_name(PartialKind kind) {
-  return "Reduction::" + std::string(program::name_of(kind));
-}
 
 class SpaceWriter {
  public:
@@ -423,10 +418,10 @@ class SpaceWriter {
 
   void row_partial(int i) {
     const Step& s = step(i);
-    if (s.partial != PartialKind::sum && s.partial != PartialKind::max) return row_reduction(i);
+    if (info(s.partial).lanes > 1) return row_reduction(i);
     const std::string name = names_.make(tensor(step(i).tensor).name);
     const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
-    sub_fields_.line("Reduced<" + reduction_name(s.partial) + "> " + name + "[2];");
+    sub_fields_.line("Reduced<" + reduction_text(s.partial) + "> " + name + "[2];");
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
       const bool is_sum = s.partial == PartialKind::sum;
       for (const std::string& term :
@@ -442,7 +437,7 @@ class SpaceWriter {
   // Of values that are read twice: when all are made.
   void row_reduction(int i) {
     const Step& s = step(i);
-    end_.line("store_row_reduction<" + reduction_name(s.partial) + ">(" +
+    end_.line("store_row_reduction<" + reduction_text(s.partial) + ">(" +
               arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
               kept_values(s.operands[0]) + ", at, " +
               (analysis_.ragged_columns ? "at.columns" : "~0u") + ");");
@@ -455,7 +450,7 @@ class SpaceWriter {
       const std::string value = tile_value(source, plane);
       const std::string name = names_.make(tensor(step(i).tensor).name);
       const std::string all = names_.make(name + "_values");
-      sub_fields_.line("ColumnReduction<" + reduction_name(s.partial) + "> " + name + ";");
+      sub_fields_.line("ColumnReduction<" + reduction_text(s.partial) + "> " + name + ";");
       pass_.before.line("Elements<2> " + all + "[kPairs];");
       pass_.body.line(all + "[pair] = " + value + ";");
       turns_.end_with(value);
@@ -463,7 +458,7 @@ class SpaceWriter {
       const std::string place =
           "scratch + " + std::to_string(column_fields_++) + " * kColumnScratchBytes";
       staged_.line("sub." + name + ".stage(" + place + ", at);");
-      end_.line("store_column_partial<" + reduction_name(s.partial) + ">(" +
+      end_.line("store_column_partial<" + reduction_text(s.partial) + ">(" +
                 arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " + place +
                 ", at, [&](u32 column) { return " + places_.natural(source, plane, "column") +
                 "; });");

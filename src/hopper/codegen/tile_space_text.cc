@@ -342,7 +342,7 @@ class TileSpaceWriter {
 
   void row_partial(int i) {
     const Step& s = step(i);
-    const std::string kind(reduction_text(s.partial));
+    const std::string kind = reduction_text(s.partial);
     const std::string partials = name('p', i);
     text_.row_arrays += "      RowPartial<" + kind + "> " + partials + "[kThreadRows];\n";
     text_.body +=
@@ -359,8 +359,7 @@ class TileSpaceWriter {
     const Planes planes = operand(s.operands[0], lies);
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string reduced = name('s', i, plane_suffix(lies.planes(), w));
-      text_.before +=
-          "    ReducedColumns<" + std::string(reduction_text(s.partial)) + "> " + reduced + ";\n";
+      text_.before += "    ReducedColumns<" + reduction_text(s.partial) + "> " + reduced + ";\n";
       text_.body += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
       const std::string natural =
           lies.kind == TileLayout::narrow

@@ -67,8 +67,7 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
     work += (step.operands.size() == 1 ? 4 : 1) * (is_wide ? 2 : 1);
   }
   for (int i : space.row_partials) {
-    const PartialKind kind = sizes.step(i).partial;
-    work += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 20;
+    work += info(sizes.step(i).partial).lanes == 1 ? 2 : 20;
   }
   for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
   return work;

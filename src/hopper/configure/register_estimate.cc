@@ -19,8 +19,7 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                        space.column_registers + space.direct_registers + 10 * space.column_fields +
                        space.groups.registers;
   for (int i : space.row_partials) {
-    const PartialKind kind = sizes.step(i).partial;
-    registers += kind == PartialKind::sum || kind == PartialKind::max ? 2 : 4;
+    registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial).lanes);
   }
   return registers;
 }
@@ -43,12 +42,9 @@ uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& sp
   registers += 18 * static_cast<uint32_t>(space.parts.size() - 1);
   registers += 15 * space.column_fields + 8 * static_cast<uint32_t>(space.selections.size());
   for (int i : space.row_partials) {
-    switch (sizes.step(i).partial) {
-      case PartialKind::sum:
-      case PartialKind::max: registers += 2; break;
-      case PartialKind::centred: registers += 4; break;
-      case PartialKind::log_sum_exp: registers += 16; break;
-    }
+    const PartialKind kind = sizes.step(i).partial;
+    const auto lanes = static_cast<uint32_t>(info(kind).lanes);
+    registers += kind == PartialKind::log_sum_exp ? 16 : 2 * lanes;
   }
   for (const TileMove& store : space.stores) {
     const uint32_t planes = store.is_wide ? 2 : 1;

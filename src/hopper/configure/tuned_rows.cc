@@ -22,16 +22,6 @@ int step_of(double operations) {
   return step;
 }
 
-char letter_of(PartialKind kind) {
-  switch (kind) {
-    case PartialKind::sum: return 's';
-    case PartialKind::max: return 'm';
-    case PartialKind::log_sum_exp: return 'e';
-    case PartialKind::centred: return 'c';
-  }
-  return '?';
-}
-
 std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const SpaceWork& work) {
   std::string name = "p" + std::to_string(space.parts.size());
   const auto add = [&](const char* what, int64_t count) {
@@ -45,7 +35,7 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
   add("w", step_of(work.operations));
   std::string partials;
-  for (int i : space.row_partials) partials += letter_of(sizes.step(i).partial);
+  for (int i : space.row_partials) partials += info(sizes.step(i).partial).letter;
   if (!partials.empty()) name += " r" + partials;
   add("c", static_cast<int64_t>(space.column_partials.size()));
   add("t", static_cast<int64_t>(space.selections.size()));

@@ -146,8 +146,7 @@ class Legaliser {
     for (int i : made) {
       if (i < 0) continue;
       const Step& s = step(i);
-      const bool reduces = s.kind == StepKind::column_partial && s.partial != PartialKind::sum &&
-                           s.partial != PartialKind::max;
+      const bool reduces = s.kind == StepKind::column_partial && info(s.partial).lanes > 1;
       const bool is_group = s.kind == StepKind::reduce_group || s.kind == StepKind::repeat_group;
       if (reduces || is_group) groups.insert(i);
       if (s.kind == StepKind::split_pair || s.kind == StepKind::merge_pairs ||

@@ -221,7 +221,7 @@ class Analyser {
           break;
         case StepKind::row_partial: result_.row_partials.push_back(i); break;
         case StepKind::column_partial:
-          if (step(i).partial != PartialKind::sum && step(i).partial != PartialKind::max) {
+          if (info(step(i).partial).lanes > 1) {
             return refuse({.reason = RefusalReason::column_reduction, .step = i});
           }
           result_.column_partials.push_back(i);

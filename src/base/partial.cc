@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coda/partial.h"
+
+#include <cmath>
+
+namespace coda {
+namespace {
+
+using K = PartialKind;
+using Lanes = PartialLanes;
+
+// exp(x - largest), and 1 where x is the largest even if that is infinite: rows of -inf are
+// defined.
+double weight_below(double x, double largest) { return x == largest ? 1 : std::exp(x - largest); }
+
+double larger(double a, double b) { return info(Elementwise::max).evaluate(a, b, 0); }
+
+Lanes of_itself(double x) { return {x}; }
+
+Lanes merge_sums(const Lanes& a, double, const Lanes& b, double) { return {a[0] + b[0]}; }
+
+Lanes merge_maxima(const Lanes& a, double, const Lanes& b, double) { return {larger(a[0], b[0])}; }
+
+Lanes merge_exponentials(const Lanes& a, double, const Lanes& b, double) {
+  const double largest = larger(a[0], b[0]);
+  return {largest, a[1] * weight_below(a[0], largest) + b[1] * weight_below(b[0], largest)};
+}
+
+Lanes merge_moments(const Lanes& a, double count_a, const Lanes& b, double count_b) {
+  const double delta = b[0] - a[0];
+  const double share = count_b / (count_a + count_b);
+  return {a[0] + delta * share, a[1] + b[1] + delta * delta * count_a * share};
+}
+
+// In the order of the enumeration.
+constexpr std::array<PartialInfo, kPartialKindCount> kTable = {{
+    {.kind = K::sum,
+     .name = "sum",
+     .label = "sum",
+     .letter = 's',
+     .lanes = 1,
+     .of = of_itself,
+     .merge = merge_sums,
+     .of_one = "a",
+     .derivative = "g"},
+    {.kind = K::max,
+     .name = "max",
+     .label = "max",
+     .letter = 'm',
+     .lanes = 1,
+     .of = of_itself,
+     .merge = merge_maxima,
+     .of_one = "a"},
+    {.kind = K::log_sum_exp,
+     .name = "log_sum_exp",
+     .label = "lse",
+     .letter = 'e',
+     .lanes = 2,
+     .results = {"max", "log_sum"},
+     .finish = Elementwise::log,
+     .of = [](double x) -> Lanes { return {x, 1}; },
+     .merge = merge_exponentials,
+     .value = kBothResults,
+     .of_one = "a",
+     .derivative = "exp(a - y) * g"},
+    {.kind = K::mean_m2,
+     .name = "mean_m2",
+     .label = "m2",
+     .letter = 'c',
+     .lanes = 2,
+     .results = {"mean", "m2"},
+     .needs_count = true,
+     .of = of_itself,
+     .merge = merge_moments,
+     .value = 1,
+     .of_one = "a * 0",
+     .derivative = "(a - b) * (g * 2)"},
+}};
+
+constexpr bool in_order() {
+  for (int i = 0; i < kPartialKindCount; ++i) {
+    if (static_cast<int>(kTable[i].kind) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order());
+
+}  // namespace
+
+const PartialInfo& info(PartialKind kind) { return kTable[static_cast<int>(kind)]; }
+
+std::optional<PartialKind> partial_by_name(std::string_view name) {
+  for (const PartialInfo& row : kTable) {
+    if (row.name == name) return row.kind;
+  }
+  return std::nullopt;
+}
+
+PartialLanes reduce(PartialKind kind, std::span<const double> values) {
+  const PartialInfo& row = info(kind);
+  PartialLanes lanes = row.of(values[0]);
+  for (size_t i = 1; i < values.size(); ++i) {
+    lanes = row.merge(lanes, static_cast<double>(i), row.of(values[i]), 1);
+  }
+  return lanes;
+}
+
+double result_of(PartialKind kind, const PartialLanes& lanes, int result) {
+  const PartialInfo& row = info(kind);
+  const double lane = lanes[static_cast<size_t>(result)];
+  const bool is_last = result == row.lanes - 1;
+  return is_last && row.finish ? info(*row.finish).evaluate(lane, 0, 0) : lane;
+}
+
+}  // namespace coda
