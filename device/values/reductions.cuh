@@ -10,10 +10,10 @@
 namespace coda::device {
 
 // As coda/partial.h has them; one lane is a fold.
-enum class Reduction { sum, max, log_sum_exp, mean_m2 };
+enum class Reduction { sum, max, log_sum_exp, mean_m2, abs_max };
 
-// sum: total. max: largest. log_sum_exp: largest, sum of exp(x - largest). mean_m2: count, mean,
-// sum of squares about it. Partials in memory are the same without the count.
+// sum: total. max, abs_max: largest. log_sum_exp: largest, sum of exp(x - largest). mean_m2: count,
+// mean, sum of squares about it. Partials in memory are the same without the count.
 constexpr u32 fields_of(Reduction kind) {
   return kind == Reduction::mean_m2 ? 3 : kind == Reduction::log_sum_exp ? 2 : 1;
 }
@@ -25,7 +25,7 @@ constexpr u32 first_lane_field(Reduction kind) { return kind == Reduction::mean_
 // What a fold has of one value, what it makes of two such, and what it starts with.
 template <Reduction kKind>
 __device__ __forceinline__ float of_one(float x) {
-  return x;
+  return kKind == Reduction::abs_max ? fabsf(x) : x;
 }
 template <Reduction kKind>
 __device__ __forceinline__ float fold(float a, float b) {

@@ -20,8 +20,9 @@ enum class PartialKind : uint8_t {
   max,          // NaN if any value is
   log_sum_exp,  // lanes: max, sum of exp(x - max)
   mean_m2,      // lanes: mean, M2 = sum of (x - mean)^2; merged as Chan does
+  abs_max,      // the largest |x|, for scales
 };
-inline constexpr int kPartialKindCount = static_cast<int>(PartialKind::mean_m2) + 1;
+inline constexpr int kPartialKindCount = static_cast<int>(PartialKind::abs_max) + 1;
 
 // Of a kind with one lane the second number is not used.
 using PartialLanes = std::array<double, 2>;

@@ -75,6 +75,14 @@ constexpr std::array<PartialInfo, kPartialKindCount> kTable = {{
      .value = 1,
      .of_one = "a * 0",
      .derivative = "(a - b) * (g * 2)"},
+    {.kind = K::abs_max,
+     .name = "abs_max",
+     .label = "abs_max",
+     .letter = 'a',
+     .lanes = 1,
+     .of = [](double x) -> Lanes { return {std::fabs(x)}; },
+     .merge = merge_maxima,
+     .of_one = "max(a, a * -1)"},
 }};
 
 constexpr bool in_order() {

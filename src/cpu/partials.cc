@@ -37,11 +37,12 @@ HWY_INLINE void for_span(const float* src0, const float* src1, int64_t cols, con
 // Folds, the kinds with one lane: what they start with, and one value more.
 template <PartialKind kKind>
 HWY_INLINE Vec start() {
-  return set(kKind == PartialKind::sum ? 0.0f : kNegativeInfinity);
+  return set(kKind == PartialKind::max ? kNegativeInfinity : 0.0f);
 }
 template <PartialKind kKind>
 HWY_INLINE Vec fold(Vec acc, Vec v) {
   if constexpr (kKind == PartialKind::sum) return hn::Add(acc, v);
+  if constexpr (kKind == PartialKind::abs_max) return max_or_nan(acc, hn::Abs(v));
   return max_or_nan(acc, v);
 }
 
@@ -80,6 +81,7 @@ void row_partial_rows(PartialKind kind, const float* src0, const float* src1, in
     switch (kind) {
       case PartialKind::sum: *out = fold_span<PartialKind::sum>(a, b, cols); break;
       case PartialKind::max: *out = fold_span<PartialKind::max>(a, b, cols); break;
+      case PartialKind::abs_max: *out = fold_span<PartialKind::abs_max>(a, b, cols); break;
       case PartialKind::log_sum_exp: {
         const float max = fold_span<PartialKind::max>(a, b, cols);
         Vec acc = hn::Zero(d);
@@ -119,6 +121,9 @@ void column_partial_rows(PartialKind kind, const float* src, int64_t src_stride,
     switch (kind) {
       case PartialKind::sum: fold_columns<PartialKind::sum>(p, src_stride, rows, fresh, s0); break;
       case PartialKind::max: fold_columns<PartialKind::max>(p, src_stride, rows, fresh, s0); break;
+      case PartialKind::abs_max:
+        fold_columns<PartialKind::abs_max>(p, src_stride, rows, fresh, s0);
+        break;
       case PartialKind::log_sum_exp: {
         Vec max = fresh ? set(kNegativeInfinity) : hn::LoadU(d, s0);
         Vec sum = fresh ? hn::Zero(d) : hn::LoadU(d, s1);
@@ -183,6 +188,7 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
       return static_cast<float>(total);
     }
     case PartialKind::max:
+    case PartialKind::abs_max:
     case PartialKind::log_sum_exp: {
       float max = -std::numeric_limits<float>::infinity();
       for (int64_t p = 0; p < count; ++p) {
@@ -191,7 +197,7 @@ float combine(PartialKind kind, const float* partials, int64_t count, int64_t st
           max = value;  // a NaN is taken, and stays, as every comparison with it is false
         if (std::isnan(max)) break;
       }
-      if (kind == PartialKind::max || lane == 0) return max;
+      if (kind != PartialKind::log_sum_exp || lane == 0) return max;
       double total = 0;
       for (int64_t p = 0; p < count; ++p) {
         const float sum = second[p * step];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row statistics that are more than one partial: over a width that gets its number when the plan is
 // run, and about the mean of rows that lie in their tile by pairs, also with means far from zero.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,9 @@
 
 namespace coda {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsNan;
 
 // Largest relative error of the plan's outputs and gradients in fp32, against float64.
 double largest_error(const Block& b, const DimValues& sizes, double mean) {
@@ -51,6 +55,40 @@ TEST(Statistics, AboutTheMeanOfPairs) {
           layer_norm(turned, b.parameter("n.w", {1, 192}), b.parameter("n.b", {1, 192}), 1e-5);
       b.seed(linear(normal, b.parameter("o", {72, 192})), "out");
       EXPECT_LT(largest_error(b, {{"M", 70}}, mean), mean == 0 ? 3e-6 : 3e-5) << half << mean;
+    }
+  }
+}
+
+TEST(Statistics, ReductionsOfEveryKind) {
+  for (int i = 0; i < kPartialKindCount; ++i) {
+    const auto kind = static_cast<PartialKind>(i);
+    SCOPED_TRACE(info(kind).name);
+    Block b;
+    reductions_of_product(b, kind);
+    for (const int64_t rows : {1, 70}) EXPECT_LT(largest_error(b, {{"M", rows}}, 0), 3e-6) << rows;
+  }
+}
+
+// A maximum of magnitudes is that of values below zero too, and NaN where one value is.
+TEST(Statistics, AMaximumKeepsNaN) {
+  Block b;
+  const Value x = b.graph.input("x", {"M", 70});
+  b.request.outputs.push_back({"rows", row_reduce(x, PartialKind::abs_max)});
+  b.request.outputs.push_back({"columns", col_reduce(x, PartialKind::abs_max)});
+  Values inputs{{"x", std::vector<double>(size_t{3} * 70, -2)}};
+  inputs.at("x")[69] = -3;
+  inputs.at("x")[70 + 66] = std::nan("");
+  const DimValues sizes{{"M", 3}};
+  CompileOptions options;
+  options.sizes = sizes;
+  const Tensors results = run(compile(b.graph, b.request, options).plan, sizes, inputs, 1);
+  EXPECT_THAT(results.get("rows"), ElementsAre(3, IsNan(), 2));
+  const std::vector<double> columns = results.get("columns");
+  for (size_t j = 0; j < columns.size(); ++j) {
+    if (j == 66) {
+      EXPECT_TRUE(std::isnan(columns[j]));
+    } else {
+      EXPECT_EQ(columns[j], j == 69 ? 3 : 2) << j;
     }
   }
 }

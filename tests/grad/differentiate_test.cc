@@ -3,6 +3,7 @@
 // operation and block.
 #include "grad/differentiate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "coda/builders.h"
+#include "coda/error.h"
 #include "ir/evaluate_graph.h"
 
 namespace coda {
@@ -122,6 +124,30 @@ TEST(Differentiate, Reductions) {
     Case c;
     expect_gradients(c, reduction(c.wanted_input("x", {"M", 6})));
   }
+}
+
+// Along columns as along rows, and of vectors.
+TEST(Differentiate, ReductionsOfEveryKindThatHasADerivative) {
+  const std::vector<std::pair<Value (*)(Value, PartialKind, Where), Shape>> reductions{
+      {row_reduce, {"M", 6}}, {row_reduce, {1, 6}}, {col_reduce, {"M", 6}}, {col_reduce, {"M", 1}}};
+  for (int i = 0; i < kPartialKindCount; ++i) {
+    const auto kind = static_cast<PartialKind>(i);
+    SCOPED_TRACE(info(kind).name);
+    if (info(kind).derivative.empty()) continue;
+    for (const auto& [reduce, shape] : reductions) {
+      Case c;
+      expect_gradients(c, reduce(c.wanted_input("x", shape), kind, Where::current()));
+    }
+  }
+}
+
+// Which element a maximum is cannot be found again in values that are rounded.
+TEST(Differentiate, OfAMaximumThereIsNone) {
+  Case c;
+  const Value x = c.wanted_input("x", {"M", 6});
+  EXPECT_THAT([&] { expect_gradients(c, row_reduce(x, PartialKind::abs_max)); },
+              ::testing::ThrowsMessage<Error>(
+                  ::testing::HasSubstr("row_reduce(abs_max) of [M, 6] has no gradient")));
 }
 
 TEST(Differentiate, MatmulInEveryLayout) {

@@ -51,5 +51,30 @@ TEST(AnyGraph, EveryProgramOfAPlanBecomesKernels) {
   if (std::getenv("CODA_GRAPH_KERNELS") != nullptr) expect_no_defects(texts);
 }
 
+// Products reduced along rows and columns by any kind; the kernels of the largest magnitude.
+TEST(AnyGraph, ReductionsOfEveryKindBecomeKernels) {
+  std::set<std::string> texts;
+  for (int i = 0; i < kPartialKindCount; ++i) {
+    const auto kind = static_cast<PartialKind>(i);
+    SCOPED_TRACE(info(kind).name);
+    Block b;
+    b.storage = DType::bf16;
+    reductions_of_product(b, kind);
+    CompileOptions options;
+    options.sizes = {{"M", 4096}};
+    options.storage = b.storage;
+    options.rates = h200_rates();
+    for (const PlanStep& step : compile(b.graph, b.request, options).plan.forward) {
+      const auto* program = std::get_if<Program>(&step.work);
+      ASSERT_NE(program, nullptr);
+      for (const KernelLaunch& launch : lower(without_names(*program), options.sizes, {})) {
+        if (kind == PartialKind::abs_max) texts.insert(launch.source);
+      }
+    }
+  }
+  EXPECT_GT(texts.size(), 1U);
+  expect_no_defects(texts);
+}
+
 }  // namespace
 }  // namespace coda::hopper

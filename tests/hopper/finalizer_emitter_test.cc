@@ -87,7 +87,7 @@ TEST(FinalizerEmitter, StoresInPlaceAfterSums) {
 // not, and as many lines.
 TEST(FinalizerEmitter, ManyPartials) {
   constexpr const char* kResults[] = {"sum(%)", "max(%)", "log_sum_exp(%), log_sum",
-                                      "mean_m2(%), m2"};
+                                      "mean_m2(%), m2", "abs_max(%)"};
   for (const std::string result : kResults) {
     SCOPED_TRACE(result);
     const auto of = [&](const std::string& tensor) {

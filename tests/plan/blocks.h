@@ -198,6 +198,19 @@ inline void sandwich_block(Block& b, const LlamaSizes& s = {}) {
   b.seed(b.sum(x, after), "out");
 }
 
+// A product reduced along both dimensions and whole, and scaled by what that gives.
+inline void reductions_of_product(Block& b, PartialKind kind) {
+  const Value x = b.graph.input("x", {"M", 72}, b.storage);
+  const Value y = linear(x, b.graph.parameter("w", {72, 72}, b.storage));
+  const Value rows = row_reduce(y, kind);
+  const Value columns = col_reduce(y, kind);
+  b.request.outputs.push_back({"rows", rows});
+  b.request.outputs.push_back({"columns", columns});
+  b.request.outputs.push_back({"whole", row_reduce(columns, kind)});
+  b.request.outputs.push_back({"of_rows", col_reduce(rows, kind)});
+  b.request.outputs.push_back({"scaled", y * rsqrt(rows * rows + 1.0)});
+}
+
 // Random values for every input; indices below `limit`, some targets ignored.
 inline std::map<std::string, std::vector<double>> random_inputs(const Graph& graph,
                                                                 const DimValues& sizes,

@@ -162,5 +162,17 @@ TEST(Compile, PartsOfAGradientAreStoredThoughTheyAreEqualOrConstant) {
   }
 }
 
+TEST(Compile, ReductionsOfEveryKind) {
+  for (int i = 0; i < kPartialKindCount; ++i) {
+    const auto kind = static_cast<PartialKind>(i);
+    SCOPED_TRACE(info(kind).name);
+    Block b;
+    reductions_of_product(b, kind);
+    CompileOptions options;
+    options.sizes = {{"M", 70}};
+    expect_equal(b, compile(b.graph, b.request, options).plan, options.sizes, 5);
+  }
+}
+
 }  // namespace
 }  // namespace coda

@@ -354,7 +354,7 @@ class RandomProgramGenerator {
       any = true;
       const std::string name = "\"" + decl.name + "\"";
       const bool rows = step.kind == StepKind::row_partial;
-      const int lane = static_cast<int>(random_() % lanes_of(step.partial));
+      const int lane = static_cast<int>(random_() % info(step.partial).lanes);
       const std::string partial = name + decl.shape.text();
       const TileValue total = rows ? builder.combine_rows(partial, step.partial, lane)
                                    : builder.combine_columns(partial, step.partial, lane);
