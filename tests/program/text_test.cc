@@ -106,7 +106,7 @@ TEST(ProgramText, MistakesNameLineAndColumnAndShowTheLine) {
       {"store(o, acc + gemm(y[M, N], v))", "the shape of 'v' is not known here"},
       {"store(x, acc)", "tensor 'x' has shape [M, K], here it would be [M, N]"},
       {"store(o, acc + tile(w))", "do not broadcast"},
-      {"row_partial(o, mean(acc))", "reductions are sum, max, log_sum_exp and mean_m2"},
+      {"row_partial(o, mean(acc))", "reductions are sum, max, log_sum_exp, mean_m2 and abs_max"},
       {"store(o, combine_rows(sum(p[M, N])) * acc)", "a combine belongs to a finalizer"},
       {"store(q, acc)\n  store(o, per_row(r[M]))",
        "a vector that comes from no tile is stored by a program of its own"},
