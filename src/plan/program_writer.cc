@@ -352,10 +352,11 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
     push(s);
   };
   const Node& n = graph_.node(id);
-  if (is_pair(n) && !names_.is_written_by_caller_name(id)) {
-    store(load_vector(id, 0), names_.vector(id, 0), n.shape);
-    store(load_vector(id, 1), names_.vector(id, 1), n.shape);
-    return;
+  if (is_pair(n)) {
+    const bool is_callers = names_.is_written_by_caller_name(id);
+    for (int result = 0; result < 2 && (!is_callers || is_read_elsewhere_(id)); ++result)
+      store(load_vector(id, result), names_.vector(id, result), n.shape);
+    if (!is_callers) return;
   }
   const int step = value(id);
   const std::string sum = names_.added_to(id);

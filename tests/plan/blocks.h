@@ -209,6 +209,7 @@ inline void reductions_of_product(Block& b, PartialKind kind) {
   b.request.outputs.push_back({"whole", row_reduce(columns, kind)});
   b.request.outputs.push_back({"of_rows", col_reduce(rows, kind)});
   b.request.outputs.push_back({"scaled", y * rsqrt(rows * rows + 1.0)});
+  b.request.outputs.push_back({"apart", y - rows});
 }
 
 // Random values for every input; indices below `limit`, some targets ignored.
