@@ -12,6 +12,7 @@
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
+#include "program/step_table.h"
 
 namespace coda {
 namespace {
@@ -28,26 +29,14 @@ StepCost program_cost(const Program& program, const DimValues& sizes) {
   std::set<int> read;
   std::set<int> written;
   for (const Step& step : program.steps) {
-    switch (step.kind) {
-      case StepKind::gemm:
-        for (const GemmSegment& s : step.segments) {
-          read.insert(s.a);
-          read.insert(s.b);
-          const Shape& a = program.tensors[static_cast<size_t>(s.a)].shape;
-          const Dim& depth = s.transpose_a ? a.rows : a.cols;
-          cost.flops +=
-              2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
-        }
-        break;
-      case StepKind::store_tile:
-      case StepKind::store_vector:
-      case StepKind::row_partial:
-      case StepKind::column_partial: written.insert(step.tensor); break;
-      default:
-        if (step.tensor >= 0) read.insert(step.tensor);
-        if (step.row_index >= 0) read.insert(step.row_index);
-        break;
+    for (const GemmSegment& s : step.segments) {
+      read.insert({s.a, s.b});
+      const Shape& a = program.tensors[static_cast<size_t>(s.a)].shape;
+      const Dim& depth = s.transpose_a ? a.rows : a.cols;
+      cost.flops += 2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
     }
+    if (step.tensor >= 0) (program::is_effect(step.kind) ? written : read).insert(step.tensor);
+    if (step.row_index >= 0) read.insert(step.row_index);
   }
   for (int t : read) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);
   for (int t : written) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);

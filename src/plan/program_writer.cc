@@ -6,6 +6,7 @@
 #include "coda/error.h"
 #include "plan/inverses.h"
 #include "program/problem.h"
+#include "program/step_table.h"
 
 namespace coda {
 
@@ -244,9 +245,7 @@ int ProgramWriter::load_vector(int id, int result) {
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
   if (!given) loaded_vectors_.insert(id);
   Step step;
-  step.kind = n.shape.is_per_row()      ? StepKind::load_per_row
-              : n.shape.is_per_column() ? StepKind::load_per_column
-                                        : StepKind::load_scalar;
+  step.kind = program::load_kind(n.shape);
   step.shape = n.shape;
   step.tensor = tensor(names_.vector(id, result));
   return vectors_[{id, result}] = push(step);
@@ -362,9 +361,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   const std::string sum = names_.added_to(id);
   if (!sum.empty()) {
     Step old;
-    old.kind = n.shape.is_per_row()      ? StepKind::load_per_row
-               : n.shape.is_per_column() ? StepKind::load_per_column
-                                         : StepKind::load_scalar;
+    old.kind = program::load_kind(n.shape);
     old.shape = n.shape;
     old.tensor = tensor(sum);
     const int before = push(old);
@@ -519,9 +516,7 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
 // The value that a step is made for: the first one known at that step or behind it.
 int ProgramWriter::node_of(int step) const {
   const Step& s = program_.steps[static_cast<size_t>(step)];
-  const bool effect = s.kind == StepKind::store_tile || s.kind == StepKind::store_vector ||
-                      s.kind == StepKind::row_partial || s.kind == StepKind::column_partial;
-  if (effect) return node_of(s.operands[0]);
+  if (program::is_effect(s.kind)) return node_of(s.operands[0]);
   int best = -1;
   int best_step = -1;
   for (const auto* known : {&steps_, &rounded_, &as_stored_}) {

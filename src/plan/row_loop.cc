@@ -11,6 +11,7 @@
 #include "coda/error.h"
 #include "plan/split_finalizer.h"
 #include "plan/step_tensors.h"
+#include "program/step_table.h"
 
 namespace coda {
 namespace {
@@ -164,18 +165,15 @@ class LoopMaker {
           if (s.row_index >= 0 ? of_rows(s.tensor) : !of_rows(s.tensor)) return false;
           break;
         case StepKind::combine:
-          if (program.tensors[static_cast<size_t>(s.tensor)].kind != TensorKind::row_partial)
+          if (program.tensors[static_cast<size_t>(s.tensor)].kind != TensorKind::row_partial ||
+              !of_rows(s.tensor)) {
             return false;
-          [[fallthrough]];
-        case StepKind::store_tile:
-        case StepKind::store_vector:
-        case StepKind::row_partial:
-        case StepKind::column_partial:
-          if (!of_rows(s.tensor)) return false;
+          }
           break;
         case StepKind::reduce_vector:
         case StepKind::transpose_vector: return false;
-        default: break;
+        default:
+          if (program::is_effect(s.kind) && !of_rows(s.tensor)) return false;
       }
     }
     return true;

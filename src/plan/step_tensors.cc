@@ -2,6 +2,8 @@
 // Effects write their tensor, everything else that names one reads it.
 #include "plan/step_tensors.h"
 
+#include "program/step_table.h"
+
 namespace coda {
 namespace {
 
@@ -14,10 +16,8 @@ std::vector<StepTensor> of_program(const Program& program) {
       tensors[segment.a].read = tensors[segment.b].read = true;
     if (step.row_index >= 0) tensors[step.row_index].read = true;
     if (step.tensor < 0) continue;
-    const bool is_effect =
-        step.kind == StepKind::store_tile || step.kind == StepKind::store_vector ||
-        step.kind == StepKind::row_partial || step.kind == StepKind::column_partial;
-    (is_effect ? tensors[step.tensor].written : tensors[step.tensor].read) = true;
+    (program::is_effect(step.kind) ? tensors[step.tensor].written : tensors[step.tensor].read) =
+        true;
   }
   return tensors;
 }

@@ -178,8 +178,8 @@ class Parser {
     const std::string first = word("a statement");
     if (is("(")) {
       if (first == "tensors") return tensor_order(start.offset);
-      if (first == "store" || first == "row_partial" || first == "column_partial")
-        return effect(first, start.offset);
+      const auto kind = step_by_word(first);
+      if (kind && is_effect(*kind)) return effect(first, start.offset);
       throw error_at(text_, start.offset,
                      "a statement gives a value a name (z = ...) or is one of store, row_partial, "
                      "column_partial");
@@ -254,9 +254,7 @@ class Parser {
     const int value = expression();
     expect(")");
     expect(")");
-    const StepKind step =
-        function == "row_partial" ? StepKind::row_partial : StepKind::column_partial;
-    make(offset, [&] { return assembler_->partial(step, tensor, kind, value); });
+    make(offset, [&] { return assembler_->partial(*step_by_word(function), tensor, kind, value); });
   }
 
   PartialKind partial_kind() {
@@ -354,52 +352,55 @@ class Parser {
       return apply(offset, *op, std::move(operands));
     }
     Assembler& a = *assembler_;
-    if (function == "gemm") return gemm(offset);
-    if (function == "tile") return tile(offset);
-    if (function == "per_row" || function == "per_column" || function == "scalar") {
-      const StepKind kind = function == "per_row"      ? StepKind::load_per_row
-                            : function == "per_column" ? StepKind::load_per_column
-                                                       : StepKind::load_scalar;
-      const TensorMention tensor = mention();
-      return make(offset, [&] { return a.load_vector(kind, tensor); });
-    }
-    if (function == "column_index") {
-      const std::optional<Dim> columns = is(")") ? std::nullopt : std::optional(dim());
-      return make(offset, [&] { return a.column_index(columns); });
-    }
-    if (function == "combine_rows" || function == "combine_columns")
-      return combine(function, offset);
-    if (function == "split_pairs") {
-      throw error_at(text_, offset, "split_pairs gives two values: write  a, b = split_pairs(...)");
-    }
-    static constexpr std::string_view kOfValues[] = {
-        "merge_pairs",   "as_stored",     "reduce_group",    "repeat_group",
-        "select_column", "reduce_vector", "transpose_vector"};
-    if (std::find(std::begin(kOfValues), std::end(kOfValues), function) == std::end(kOfValues)) {
+    const auto kind = step_by_word(function);
+    if (!kind || is_effect(*kind))
       throw error_at(text_, offset, "there is no function '" + function + "'");
+    switch (*kind) {
+      case StepKind::gemm: return gemm(offset);
+      case StepKind::load_tile: return tile(offset);
+      case StepKind::load_per_row:
+      case StepKind::load_per_column:
+      case StepKind::load_scalar: {
+        const TensorMention tensor = mention();
+        return make(offset, [&] { return a.load_vector(*kind, tensor); });
+      }
+      case StepKind::column_index: {
+        const std::optional<Dim> columns = is(")") ? std::nullopt : std::optional(dim());
+        return make(offset, [&] { return a.column_index(columns); });
+      }
+      case StepKind::combine: return combine(function, offset);
+      case StepKind::split_pair:
+        throw error_at(text_, offset,
+                       "split_pairs gives two values: write  a, b = split_pairs(...)");
+      default: return of_values(*kind, offset);
     }
+  }
+
+  int of_values(StepKind kind, size_t offset) {
+    Assembler& a = *assembler_;
     const int value = expression();
-    if (function == "reduce_vector") return make(offset, [&] { return a.reduce_vector(value); });
-    if (function == "transpose_vector")
-      return make(offset, [&] { return a.transpose_vector(value); });
-    expect(",");
-    if (function == "as_stored") {
+    const int second = info(kind).operands == 2 ? (expect(","), expression()) : -1;
+    switch (kind) {
+      case StepKind::reduce_vector: return make(offset, [&] { return a.reduce_vector(value); });
+      case StepKind::transpose_vector:
+        return make(offset, [&] { return a.transpose_vector(value); });
+      case StepKind::select_column:
+        return make(offset, [&] { return a.select_column(value, second); });
+      default: expect(",");
+    }
+    if (kind == StepKind::as_stored) {
       const DType type = dtype();
       return make(offset, [&] { return a.as_stored(value, type); });
     }
-    if (function == "reduce_group" || function == "repeat_group") {
-      const Dim group = dim();
-      return make(offset, [&] {
-        return function == "reduce_group" ? a.reduce_group(value, group)
-                                          : a.repeat_group(value, group);
-      });
+    if (kind == StepKind::merge_pairs) {
+      const PairGroup group = pair_group();
+      return make(offset, [&] { return a.merge_pairs(value, second, group); });
     }
-    const int second = expression();
-    if (function == "select_column")
-      return make(offset, [&] { return a.select_column(value, second); });
-    expect(",");
-    const PairGroup group = pair_group();
-    return make(offset, [&] { return a.merge_pairs(value, second, group); });
+    const Dim group = dim();
+    return make(offset, [&] {
+      return kind == StepKind::reduce_group ? a.reduce_group(value, group)
+                                            : a.repeat_group(value, group);
+    });
   }
 
   int gemm(size_t offset) {

@@ -139,18 +139,8 @@ class Printer {
 
   // A name for a step's value: of the tensor that it is stored in, or of what it is.
   std::string base_name(const Step& s) const {
-    switch (s.kind) {
-      case StepKind::gemm: return "acc";
-      case StepKind::load_tile:
-      case StepKind::load_per_row:
-      case StepKind::load_per_column:
-      case StepKind::load_scalar:
-      case StepKind::combine: return program_.tensors[s.tensor].name;
-      case StepKind::constant: return "c";
-      case StepKind::column_index: return "column";
-      case StepKind::merge_pairs: return "merged";
-      default: return "v";
-    }
+    const std::string_view own = info(s.kind).value_name;
+    return own.empty() ? program_.tensors[s.tensor].name : std::string(own);
   }
   const std::string& name(int i, std::string wanted) {
     for (int j = i + 1; j < count_; ++j) {

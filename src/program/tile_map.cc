@@ -30,17 +30,8 @@ class Partition {
   std::vector<int> parent_;
 };
 
-// Loads, constants and indices: each space that uses one lists it.
-bool is_leaf_vector(StepKind kind) {
-  return kind == StepKind::load_per_row || kind == StepKind::load_per_column ||
-         kind == StepKind::load_scalar || kind == StepKind::constant ||
-         kind == StepKind::column_index;
-}
-
-bool changes_columns(StepKind kind) {
-  return kind == StepKind::split_pair || kind == StepKind::merge_pairs ||
-         kind == StepKind::reduce_group || kind == StepKind::repeat_group;
-}
+bool is_leaf_vector(StepKind kind) { return info(kind).group == StepGroup::vector; }
+bool changes_columns(StepKind kind) { return info(kind).group == StepGroup::columns; }
 
 // What links say of a class; the step that said so, for messages.
 struct ClassFacts {
@@ -81,7 +72,7 @@ class TileMapper {
     map_.on_tile.assign(count_, 0);
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      bool on_tile = s.kind == StepKind::gemm || s.kind == StepKind::load_tile ||
+      bool on_tile = info(s.kind).group == StepGroup::source ||
                      (s.kind == StepKind::elementwise && s.shape.is_tensor());
       for (int operand : s.operands) on_tile = on_tile || map_.on_tile[operand];
       map_.on_tile[i] = on_tile;
@@ -252,8 +243,7 @@ class TileMapper {
     std::vector<Key> key(count_);
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      const bool crosses =
-          s.kind == StepKind::reduce_vector || s.kind == StepKind::transpose_vector;
+      const bool crosses = info(s.kind).group == StepGroup::finalizer;
       for (int operand : s.operands)
         stage[i] = std::max(stage[i], stage[operand] + (crosses ? 1 : 0));
       if (is_leaf_vector(s.kind)) continue;

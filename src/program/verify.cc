@@ -78,49 +78,42 @@ class Verifier {
               return "operand " + v(operand) + " is a selected column, which can only be stored";
             });
     }
-    Step used;
-    used.kind = s.kind;
-    used.shape = s.shape;
-    used.operands = s.operands;
+    const int operands = info(s.kind).operands;
+    if (operands != kOperandsOfOp) operand_count(i, static_cast<size_t>(operands));
     switch (s.kind) {
-      case StepKind::gemm: check_gemm(i, used); break;
-      case StepKind::load_tile: check_load_tile(i, used); break;
+      case StepKind::gemm: check_gemm(i); break;
+      case StepKind::load_tile: check_load_tile(i); break;
       case StepKind::load_per_row:
       case StepKind::load_per_column:
-      case StepKind::load_scalar: check_load_vector(i, used); break;
+      case StepKind::load_scalar: check_load_vector(i); break;
       case StepKind::constant:
-        operand_count(i, 0);
         check(s.shape.is_scalar(), i, [] { return std::string("a constant has shape [1, 1]"); });
         check(!std::isnan(s.number), i, [] { return std::string("a constant is not NaN"); });
-        used.number = s.number;
         break;
       case StepKind::column_index:
-        operand_count(i, 0);
         check(s.shape.is_per_column(), i,
               [&] { return "a column index has shape [1, N], not " + s.shape.text(); });
         break;
-      case StepKind::elementwise: check_elementwise(i, used); break;
+      case StepKind::elementwise: check_elementwise(i); break;
       case StepKind::split_pair:
-      case StepKind::merge_pairs: check_pairs(i, used); break;
+      case StepKind::merge_pairs: check_pairs(i); break;
       case StepKind::as_stored:
-        operand_count(i, 1);
         same_shape(i);
         check(s.dtype != DType::i32, i, [] { return std::string("values are not stored as i32"); });
-        used.dtype = s.dtype;
         break;
       case StepKind::reduce_group:
-      case StepKind::repeat_group: check_groups(i, used); break;
+      case StepKind::repeat_group: check_groups(i); break;
       case StepKind::select_column: check_select_column(i); break;
-      case StepKind::combine: check_combine(i, used); break;
+      case StepKind::combine: check_combine(i); break;
       case StepKind::reduce_vector:
       case StepKind::transpose_vector: check_vector_change(i); break;
       case StepKind::store_tile:
-      case StepKind::store_vector: check_store(i, used); break;
+      case StepKind::store_vector: check_store(i); break;
       case StepKind::row_partial:
-      case StepKind::column_partial: check_partial(i, used); break;
+      case StepKind::column_partial: check_partial(i); break;
       default: fail(i, "unknown kind of step " + std::to_string(static_cast<int>(s.kind)));
     }
-    check(used == s, i, [&] {
+    check(with_own_fields(s) == s, i, [&] {
       return "a field is set that a " + std::string(name_of(s.kind)) +
              " does not use; leave it at its default";
     });
@@ -156,9 +149,8 @@ class Verifier {
     });
   }
 
-  void check_gemm(int i, Step& used) {
+  void check_gemm(int i) {
     const Step& s = step(i);
-    operand_count(i, 0);
     check(!s.segments.empty(), i, [] { return std::string("a gemm has at least one segment"); });
     check_tile_shape(i);
     for (const GemmSegment& segment : s.segments) {
@@ -184,12 +176,10 @@ class Verifier {
         return operands() + " give [" + m.text() + ", " + n.text() + "], not " + s.shape.text();
       });
     }
-    used.segments = s.segments;
   }
 
-  void check_load_tile(int i, Step& used) {
+  void check_load_tile(int i) {
     const Step& s = step(i);
-    operand_count(i, 0);
     check_tile_shape(i);
     const TensorDecl& t = dense(i, s.tensor);
     Dim rows = t.shape.rows;
@@ -210,32 +200,24 @@ class Verifier {
     check(s.shape == shape, i, [&] {
       return "the tile of '" + t.name + "' has shape " + shape.text() + ", not " + s.shape.text();
     });
-    used.tensor = s.tensor;
-    used.row_index = s.row_index;
-    used.repeat = s.repeat;
   }
 
-  void check_load_vector(int i, Step& used) {
+  void check_load_vector(int i) {
     const Step& s = step(i);
-    operand_count(i, 0);
     const TensorDecl& t = dense(i, s.tensor);
     check(s.shape == t.shape, i, [&] {
       return "its shape " + s.shape.text() + " is not that of '" + t.name + "', " + t.shape.text();
     });
-    const bool fits = s.kind == StepKind::load_per_row      ? t.shape.is_per_row()
-                      : s.kind == StepKind::load_per_column ? t.shape.is_per_column()
-                                                            : t.shape.is_scalar();
     const char* need = s.kind == StepKind::load_per_row      ? "[M, 1]"
                        : s.kind == StepKind::load_per_column ? "[1, N]"
                                                              : "[1, 1]";
-    check(fits, i, [&] {
+    check(t.shape.is_vector() && s.kind == load_kind(t.shape), i, [&] {
       return "'" + t.name + "' has shape " + t.shape.text() + "; " + std::string(name_of(s.kind)) +
              " needs " + need;
     });
-    used.tensor = s.tensor;
   }
 
-  void check_elementwise(int i, Step& used) {
+  void check_elementwise(int i) {
     const Step& s = step(i);
     check(static_cast<int>(s.op) < kElementwiseCount, i,
           [] { return std::string("unknown operation"); });
@@ -255,13 +237,11 @@ class Verifier {
     }
     check(s.shape == shape, i,
           [&] { return "its operands broadcast to " + shape.text() + ", not " + s.shape.text(); });
-    used.op = s.op;
   }
 
-  void check_pairs(int i, Step& used) {
+  void check_pairs(int i) {
     const Step& s = step(i);
     const bool split = s.kind == StepKind::split_pair;
-    operand_count(i, split ? 1 : 2);
     const Shape& first = step(s.operands[0]).shape;
     const Shape& wide = split ? first : s.shape;
     check(!(s.group == Dim(0)) && s.group.half() && quotient(wide.cols, s.group), i, [&] {
@@ -278,7 +258,6 @@ class Verifier {
       });
       check(s.which == 0 || s.which == 1, i,
             [&] { return "a pair has members 0 and 1, not " + std::to_string(s.which); });
-      used.which = s.which;
     } else {
       for (int operand : s.operands) {
         check(step(operand).shape == half, i, [&] {
@@ -287,12 +266,10 @@ class Verifier {
         });
       }
     }
-    used.group = s.group;
   }
 
-  void check_groups(int i, Step& used) {
+  void check_groups(int i) {
     const Step& s = step(i);
-    operand_count(i, 1);
     const bool reduce = s.kind == StepKind::reduce_group;
     const Shape& wide = reduce ? step(s.operands[0]).shape : s.shape;
     const Shape& narrow = reduce ? s.shape : step(s.operands[0]).shape;
@@ -306,12 +283,10 @@ class Verifier {
     check(narrow == expected, i, [&] {
       return wide.text() + " has groups of shape " + expected.text() + ", not " + narrow.text();
     });
-    used.group = s.group;
   }
 
   void check_select_column(int i) {
     const Step& s = step(i);
-    operand_count(i, 2);
     const Step& index = step(s.operands[1]);
     check(index.kind == StepKind::load_per_row && tensor(index.tensor).dtype == DType::i32, i, [&] {
       return "the column to select, " + v(s.operands[1]) +
@@ -324,9 +299,8 @@ class Verifier {
     });
   }
 
-  void check_combine(int i, Step& used) {
+  void check_combine(int i) {
     const Step& s = step(i);
-    operand_count(i, 0);
     check(s.tensor >= 0 && s.tensor < static_cast<int>(program_.tensors.size()), i,
           [] { return std::string("its tensor index is out of range"); });
     const TensorDecl& t = tensor(s.tensor);
@@ -340,9 +314,6 @@ class Verifier {
       return "a " + std::string(info(s.partial).name) + " partial has no result " +
              std::to_string(s.lane);
     });
-    used.tensor = s.tensor;
-    used.partial = s.partial;
-    used.lane = s.lane;
   }
 
   void check_partial_tensor(int i, const TensorDecl& t, TensorKind kind) {
@@ -359,7 +330,6 @@ class Verifier {
 
   void check_vector_change(int i) {
     const Step& s = step(i);
-    operand_count(i, 1);
     const Shape& operand = step(s.operands[0]).shape;
     check(operand.is_per_row() || operand.is_per_column(), i,
           [&] { return "its operand has shape " + operand.text() + ", which is no vector"; });
@@ -369,9 +339,8 @@ class Verifier {
           [&] { return "its value has shape " + shape.text() + ", not " + s.shape.text(); });
   }
 
-  void check_store(int i, Step& used) {
+  void check_store(int i) {
     const Step& s = step(i);
-    operand_count(i, 1);
     same_shape(i);
     const TensorDecl& t = dense(i, s.tensor);
     check(t.shape == s.shape, i, [&] {
@@ -379,12 +348,10 @@ class Verifier {
     });
     check(t.dtype != DType::i32, i,
           [&] { return "'" + t.name + "' is i32; values are stored as floats"; });
-    used.tensor = s.tensor;
   }
 
-  void check_partial(int i, Step& used) {
+  void check_partial(int i) {
     const Step& s = step(i);
-    operand_count(i, 1);
     same_shape(i);
     check(s.tensor >= 0 && s.tensor < static_cast<int>(program_.tensors.size()), i,
           [] { return std::string("its tensor index is out of range"); });
@@ -396,8 +363,6 @@ class Verifier {
       return "partial '" + t.name + "' is declared for " + t.shape.text() + " and the value has " +
              s.shape.text();
     });
-    used.tensor = s.tensor;
-    used.partial = s.partial;
   }
 
   void check_uses() {
@@ -424,8 +389,7 @@ class Verifier {
     for (int i = 0; i < count_; ++i) has_tiles = has_tiles || map_.on_tile[i];
     for (int i = 0; i < count_; ++i) {
       const StepKind kind = step(i).kind;
-      if (kind == StepKind::combine || kind == StepKind::reduce_vector ||
-          kind == StepKind::transpose_vector) {
+      if (info(kind).group == StepGroup::finalizer) {
         check(!has_tiles, i, [&] {
           return "a " + std::string(name_of(kind)) +
                  " belongs to a finalizer, this program has tiles; make two programs";

@@ -7,14 +7,12 @@
 #include <string>
 #include <string_view>
 
-#include "coda/program.h"
+#include "program/step_table.h"
 
 namespace coda::program {
 
-std::string_view name_of(StepKind kind);  // as in StepKind
 std::optional<DType> dtype_by_name(std::string_view name);
 
-bool is_effect(StepKind kind);
 // Of ASCII, the underscore among the letters.
 bool is_letter(char c);
 bool is_digit(char c);
