@@ -13,7 +13,7 @@ namespace coda {
 enum class ColumnFactor : uint8_t {
   producer,         // X ⊙ w is made by whoever makes X ("h")
   weight,           // w goes into the product's other operand, W ⊙ w ("fold")
-  normalise_first,  // the deferred factors are applied before w: the product waits for them
+  normalise_first,  // the sunk factors are applied before w: the product waits for them
 };
 
 struct Choices {

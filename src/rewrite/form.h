@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor value while factors are deferred:  f ⊙ (X + Σ u vᵀ) + Σ u' v'ᵀ.  f is a sorted list of
+// A tensor value while factors are sunk:  f ⊙ (X + Σ u vᵀ) + Σ u' v'ᵀ.  f is a sorted list of
 // per-row vectors and non-constant scalars; the terms are of rank one. Terms inside and outside f
 // are kept apart, or the backward of a row-affine norm would carry a term twice that cancels only
 // numerically.
@@ -35,7 +35,7 @@ void vector_factors(Value v, double& number, std::vector<Value>& atoms);
 Value product_of(Graph& graph, const std::vector<int>& factors);
 Value value_of(const Term& term, Graph& graph);
 
-// Multiplies a form by one vector or scalar atom, keeping it deferred.
+// Multiplies a form by one vector or scalar atom, keeping it apart.
 void multiply(Form& form, Value atom);
 // X, inner terms and outer terms times a constant; constants never join f, or r and -r would not be
 // equal factors.

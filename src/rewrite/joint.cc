@@ -9,8 +9,8 @@
 #include "ir/calls.h"
 #include "ir/rebuild.h"
 #include "ir/verify_graph.h"
-#include "rewrite/defer.h"
-#include "rewrite/sums.h"
+#include "rewrite/merge_gemms.h"
+#include "rewrite/sink_scales.h"
 
 namespace coda {
 namespace {
@@ -21,9 +21,10 @@ constexpr int kMostRounds = 64;
 
 std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choices& choices,
                                 const std::vector<bool>& frozen, Candidates& candidates) {
-  const DeferOptions options{&choices, frozen};
+  const SinkScalesOptions options{&choices, frozen};
   for (int round = 0; round < kMostRounds; ++round) {
-    std::vector<int> next = join_sums(graph, defer(graph, roots, options, candidates), frozen);
+    std::vector<int> next =
+        merge_gemms(graph, sink_scales(graph, roots, options, candidates), frozen);
 #ifndef NDEBUG
     verify(graph, next);
 #endif

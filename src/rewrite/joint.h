@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rewriting as a whole: defer and join_sums on the forward until nothing changes,
+// The rewriting as a whole: sink_scales and merge_gemms on the forward until nothing changes,
 // differentiate, the same on the joint graph; the forward's nodes do not change after its backward
 // was derived (asserted).
 #pragma once
@@ -27,7 +27,7 @@ struct JointGraph {
 // forward.
 using AcceptBlocks = std::function<bool(const JointGraph& joint)>;
 
-// `rewritten` false: the graph is only differentiated (the baseline without deferral). Blocks of
+// `rewritten` false: the graph is only differentiated (the baseline without sunk scales). Blocks of
 // rows are looked for if there is who accepts them. Per-row vectors in `given` become inputs of
 // their names behind the differentiation.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a vector is known when a product's epilogue runs: the test that decides what is deferred
+// Whether a vector is known when a product's epilogue runs: the test that decides what is sunk
 // (not "is it a norm").
 #pragma once
 

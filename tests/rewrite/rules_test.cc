@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule of defer and join_sums by what it must lead to, and its values before against after;
-// and both passes, alone and together, on random graphs.
+// Each rule of sink_scales and merge_gemms by what it must lead to, and its values before against
+// after; and both passes, alone and together, on random graphs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include "coda/operation.h"
 #include "plan/plain_graph.h"
 #include "plan/random_graphs.h"
-#include "rewrite/defer.h"
 #include "rewrite/joint.h"
-#include "rewrite/sums.h"
+#include "rewrite/merge_gemms.h"
+#include "rewrite/sink_scales.h"
 
 namespace coda {
 namespace {
@@ -62,13 +62,13 @@ class Rules : public testing::Test {
     const std::vector<Matrix> values = evaluate(g, {before, after}, inputs, kSizes);
     EXPECT_LT(std::sqrt(squared_error(values[1].data, values[0].data)), kTolerance);
   }
-  int deferred(Value v, const Choices& choices = {}, const std::vector<bool>& frozen = {}) {
-    const int after = defer(g, {v.id}, {&choices, frozen}, candidates)[0];
+  int sunk(Value v, const Choices& choices = {}, const std::vector<bool>& frozen = {}) {
+    const int after = sink_scales(g, {v.id}, {&choices, frozen}, candidates)[0];
     expect_same_value(v.id, after);
     return after;
   }
   int joined(Value v, const std::vector<bool>& frozen = {}) {
-    const int after = join_sums(g, {v.id}, frozen)[0];
+    const int after = merge_gemms(g, {v.id}, frozen)[0];
     expect_same_value(v.id, after);
     return after;
   }
@@ -77,11 +77,11 @@ class Rules : public testing::Test {
   Value r() { return rms_reciprocal(x, 1e-3); }
 };
 
-// ---- defer
+// ---- sink_scales
 // -----------------------------------------------------------------------------------------
 
 TEST_F(Rules, RowScalesGoBehindProducts) {
-  const int z = deferred(linear(x * r(), a));
+  const int z = sunk(linear(x * r(), a));
   EXPECT_FALSE(depends(the_product(z), r().id)) << "the product waits for no row reduction";
   EXPECT_TRUE(is(z, Elementwise::mul));
   EXPECT_EQ(candidates.row_factors, std::vector<int>{r().id});
@@ -91,19 +91,19 @@ TEST_F(Rules, RowScalesPassRotationsSplitsAndMerges) {
   const RopeTables tables{g.table("cos", {9, 2}), g.table("sin", {9, 2}),
                           g.table("position", {"M", 1}, DType::i32)};
   const Value square = g.parameter("square", {8, 8});
-  const int z = deferred(rope(linear(x * r(), square), tables, 2, 4));
+  const int z = sunk(rope(linear(x * r(), square), tables, 2, 4));
   ASSERT_TRUE(is(z, Elementwise::mul)) << text(g, {z});
   EXPECT_EQ(node(z).operands[1], r().id);
   EXPECT_TRUE(is(node(z).operands[0], Op::merge_pairs));
 }
 
 TEST_F(Rules, RowFactorsLeaveRowSumsAndScalarsLeaveColumnSums) {
-  const int sum = deferred(row_sum(linear(x * r(), a)));
+  const int sum = sunk(row_sum(linear(x * r(), a)));
   EXPECT_TRUE(is(sum, Elementwise::mul));
   EXPECT_TRUE(depends(sum, r().id));
   EXPECT_FALSE(depends(all(sum, Op::row_sum).back(), r().id));
   const Value scalar = g.input("scalar", {1, 1});
-  const int columns = deferred(col_sum(linear(x * scalar, a)));
+  const int columns = sunk(col_sum(linear(x * scalar, a)));
   EXPECT_FALSE(depends(all(columns, Op::col_sum)[0], scalar.id));
 }
 
@@ -111,7 +111,7 @@ TEST_F(Rules, AMaskIsASelectNotAProductWithZero) {
   const Value mask = g.table("mask", {"M", 1}, DType::i32);
   const Value scalar = g.input("scalar", {1, 1});
   const Value zero = g.constant(0);
-  const int z = deferred(linear(x, a) * select(mask, scalar, zero));
+  const int z = sunk(linear(x, a) * select(mask, scalar, zero));
   ASSERT_TRUE(is(z, Elementwise::mul)) << "the scalar stands outside";
   EXPECT_EQ(node(z).operands[1], scalar.id);
   EXPECT_TRUE(is(node(z).operands[0], Elementwise::select));
@@ -119,14 +119,14 @@ TEST_F(Rules, AMaskIsASelectNotAProductWithZero) {
 
 TEST_F(Rules, AReadyVectorStaysWhereItStands) {
   const Value z = linear(x, a) + g.parameter("c", {1, 6});
-  EXPECT_EQ(deferred(z), z.id) << "a bias does not travel";
+  EXPECT_EQ(sunk(z), z.id) << "a bias does not travel";
   const Value other = row_sum(y);
-  EXPECT_EQ(deferred(linear(x, a) + other), (linear(x, a) + other).id)
+  EXPECT_EQ(sunk(linear(x, a) + other), (linear(x, a) + other).id)
       << "nor a reduction that does not wait for the product";
 }
 
 TEST_F(Rules, AMeanGoesBehindTheProductInsideTheScaleAndABiasOutside) {
-  const int z = deferred(linear(layer_norm(x, w, bias, 1e-3), a));
+  const int z = sunk(linear(layer_norm(x, w, bias, 1e-3), a));
   const int product = the_product(z);
   EXPECT_TRUE(all(product, Op::row_sum).empty()) << text(g, {z});
   // (acc - mean gᵀ) ⊙ r + β: the outermost sum adds β, and r scales all that is inside.
@@ -158,17 +158,17 @@ TEST_F(Rules, TermsOutsideOfEqualFactorsStayOutsideInASum) {
 
 TEST_F(Rules, AColumnFactorGoesWhereTheChoiceSays) {
   const Value norm = rms_norm(x, w, 1e-3);
-  const int producer = deferred(linear(norm, a));
+  const int producer = sunk(linear(norm, a));
   EXPECT_EQ(node(the_product(producer)).operands, (std::vector<int>{(x * w).id, a.id}));
-  const int weight = deferred(linear(norm, a), {{ColumnFactor::weight}, {}});
+  const int weight = sunk(linear(norm, a), {{ColumnFactor::weight}, {}});
   EXPECT_EQ(node(the_product(weight)).operands, (std::vector<int>{x.id, (a * w).id}));
-  const int first = deferred(linear(norm, a), {{ColumnFactor::normalise_first}, {}});
+  const int first = sunk(linear(norm, a), {{ColumnFactor::normalise_first}, {}});
   EXPECT_TRUE(depends(the_product(first), r().id)) << "the product waits for the norm";
 }
 
 TEST_F(Rules, AFoldedFactorScalesTheSumsOfTheWeightToo) {
-  deferred(linear(layer_norm(x, w, bias, 1e-3), a));  // the candidates
-  const int z = deferred(linear(layer_norm(x, w, bias, 1e-3), a), {{ColumnFactor::weight}, {}});
+  sunk(linear(layer_norm(x, w, bias, 1e-3), a));  // the candidates
+  const int z = sunk(linear(layer_norm(x, w, bias, 1e-3), a), {{ColumnFactor::weight}, {}});
   // g is the row sums of W ⊙ w, the very value that is multiplied with.
   EXPECT_FALSE(all(row_sum(a * w).id, Op::row_sum).empty());
   EXPECT_TRUE(depends(z, row_sum(a * w).id)) << text(g, {z});
@@ -176,7 +176,7 @@ TEST_F(Rules, AFoldedFactorScalesTheSumsOfTheWeightToo) {
 
 TEST_F(Rules, FactorsAlongTheOutputsLeaveAWeightsGradient) {
   const Value h = (x * r()) * w;
-  const int dw = deferred(matmul({{d, h, {true, false}}}), {}, frozen_by(h));
+  const int dw = sunk(matmul({{d, h, {true, false}}}), {}, frozen_by(h));
   ASSERT_TRUE(is(dw, Elementwise::mul));
   EXPECT_EQ(node(dw).operands[1], w.id);
   EXPECT_FALSE(depends(node(dw).operands[0], w.id));
@@ -186,38 +186,38 @@ TEST_F(Rules, ARowFactorOfAWeightsGradientStandsOnEitherOperand) {
   const Value h = (x * r()) * w;
   candidates.row_factors = {r().id};
   const Value dw = matmul({{d, h, {true, false}}});
-  const int u = deferred(dw, {}, frozen_by(h));
+  const int u = sunk(dw, {}, frozen_by(h));
   EXPECT_EQ(node(the_product(u)).operands, (std::vector<int>{d.id, (x * r()).id}));
-  const int pinned = deferred(dw, {{}, {true}}, frozen_by(h));
+  const int pinned = sunk(dw, {{}, {true}}, frozen_by(h));
   EXPECT_EQ(node(the_product(pinned)).operands, (std::vector<int>{(d * r()).id, x.id}));
   // The data gradient reads the same stored dz'.
   const Value dh = matmul({{d * r(), a, {false, false}}});
-  EXPECT_EQ(node(the_product(deferred(dh, {{}, {true}}, frozen_by(h)))).operands[0], (d * r()).id);
-  EXPECT_EQ(node(the_product(deferred(dh, {}, frozen_by(h)))).operands[0], d.id);
+  EXPECT_EQ(node(the_product(sunk(dh, {{}, {true}}, frozen_by(h)))).operands[0], (d * r()).id);
+  EXPECT_EQ(node(the_product(sunk(dh, {}, frozen_by(h)))).operands[0], d.id);
 }
 
 TEST_F(Rules, WhatReducesThePinnedGradientReducesTheStoredOne) {
   const Value h = (x * r()) * w;
   candidates.row_factors = {r().id};
   const Value mean = row_mean(x);
-  const int t = deferred(col_sum(((d * -0.125) * r()) * mean), {{}, {true}}, frozen_by(h));
+  const int t = sunk(col_sum(((d * -0.125) * r()) * mean), {{}, {true}}, frozen_by(h));
   EXPECT_TRUE(depends(t, (d * r()).id)) << text(g, {t});
 }
 
 TEST_F(Rules, SlicesGoToTheWeight) {
   const Value wide = g.parameter("wide", {8, 12});
   const Value c = g.parameter("c", {1, 12});
-  const int z = deferred(slice_columns(conv1d(x, wide) + c, 4, 4));
+  const int z = sunk(slice_columns(conv1d(x, wide) + c, 4, 4));
   EXPECT_EQ(node(the_product(z)).operands, (std::vector<int>{x.id, slice_columns(wide, 4, 4).id}));
   EXPECT_TRUE(depends(z, slice_columns(c, 4, 4).id));
 }
 
 TEST_F(Rules, FrozenNodesStayThemselves) {
   const Value z = linear((x * r()) * w, a);
-  EXPECT_EQ(deferred(z, {}, frozen_by(z)), z.id);
+  EXPECT_EQ(sunk(z, {}, frozen_by(z)), z.id);
 }
 
-// ---- join_sums
+// ---- merge_gemms
 // -------------------------------------------------------------------------------------
 
 TEST_F(Rules, ProductsWithEqualFactorsBecomeSegments) {
@@ -268,7 +268,7 @@ TEST_F(Rules, ASumThatOthersReadTooStaysOneTerm) {
   const Value dx = shared + product;
   for (const bool in_backward : {false, true}) {
     const std::vector<bool> frozen = in_backward ? frozen_by(x) : std::vector<bool>{};
-    const std::vector<int> after = join_sums(g, {dx.id, linear(shared, a).id}, frozen);
+    const std::vector<int> after = merge_gemms(g, {dx.id, linear(shared, a).id}, frozen);
     const std::vector<int>& operands = node(after[0]).operands;
     EXPECT_NE(std::find(operands.begin(), operands.end(), shared.id), operands.end())
         << text(g, {after[0]});
@@ -370,10 +370,10 @@ TEST(RewritingRandomGraphs, EachPassKeepsTheForwardsValues) {
     for (const NamedValue& o : random.block.request.outputs) roots.push_back(o.value.id);
     const std::vector<Matrix> before = evaluate(g, roots, inputs, random.sizes());
     Candidates candidates;
-    const std::vector<int> deferred = defer(g, roots, {&choices, {}}, candidates);
-    expect_equal(before, evaluate(g, deferred, inputs, random.sizes()));
-    expect_equal(before, evaluate(g, join_sums(g, roots, {}), inputs, random.sizes()));
-    expect_equal(before, evaluate(g, join_sums(g, deferred, {}), inputs, random.sizes()));
+    const std::vector<int> sunk_roots = sink_scales(g, roots, {&choices, {}}, candidates);
+    expect_equal(before, evaluate(g, sunk_roots, inputs, random.sizes()));
+    expect_equal(before, evaluate(g, merge_gemms(g, roots, {}), inputs, random.sizes()));
+    expect_equal(before, evaluate(g, merge_gemms(g, sunk_roots, {}), inputs, random.sizes()));
     if (testing::Test::HasFailure()) return;
   }
 }

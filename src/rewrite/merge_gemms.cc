@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rewrite/sums.h"
+#include "rewrite/merge_gemms.h"
 
 #include <algorithm>
 #include <map>
@@ -18,9 +18,9 @@ struct Summand {
   double number = 1;
 };
 
-class Sums {
+class MergeGemms {
  public:
-  Sums(Graph& graph, const std::vector<int>& roots, const std::vector<bool>& frozen)
+  MergeGemms(Graph& graph, const std::vector<int>& roots, const std::vector<bool>& frozen)
       : graph_(graph),
         frozen_(frozen),
         uses_(static_cast<size_t>(graph.size()), 0),
@@ -435,9 +435,9 @@ class Sums {
 
 }  // namespace
 
-std::vector<int> join_sums(Graph& graph, const std::vector<int>& roots,
-                           const std::vector<bool>& frozen) {
-  Sums pass(graph, roots, frozen);
+std::vector<int> merge_gemms(Graph& graph, const std::vector<int>& roots,
+                             const std::vector<bool>& frozen) {
+  MergeGemms pass(graph, roots, frozen);
   std::vector<int> out;
   for (int root : roots) out.push_back(pass.rewrite(root));
   return out;

@@ -12,7 +12,7 @@
 
 namespace coda {
 
-struct DeferOptions {
+struct SinkScalesOptions {
   const Choices* choices = nullptr;
   // Nodes that must not change: the forward, when its backward is rewritten. Empty: none (the
   // forward itself is rewritten, and candidates are recorded).
@@ -21,7 +21,7 @@ struct DeferOptions {
 
 // The roots rewritten, in their order. `candidates` is extended (forward) or read (backward: which
 // row factors are pinned).
-std::vector<int> defer(Graph& graph, const std::vector<int>& roots, const DeferOptions& options,
-                       Candidates& candidates);
+std::vector<int> sink_scales(Graph& graph, const std::vector<int>& roots,
+                             const SinkScalesOptions& options, Candidates& candidates);
 
 }  // namespace coda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rewrite/defer.h"
+#include "rewrite/sink_scales.h"
 
 #include <algorithm>
 #include <iterator>
@@ -13,9 +13,9 @@
 namespace coda {
 namespace {
 
-class Defer {
+class SinkScales {
  public:
-  Defer(Graph& graph, const DeferOptions& options, Candidates& candidates)
+  SinkScales(Graph& graph, const SinkScalesOptions& options, Candidates& candidates)
       : graph_(graph), options_(options), candidates_(candidates), readiness_(graph) {
     values_.resize(static_cast<size_t>(graph.size()));
     forms_.resize(values_.size());
@@ -64,7 +64,7 @@ class Defer {
     return out;
   }
 
-  // Vectors are not deferred; a reduction of a deferred tensor lets its factors out.
+  // Scales of vectors are not sunk; a reduction of a tensor with sunk scales lets its factors out.
   Value vector(int id) {
     const Node& n = graph_.node(id);
     if (n.op == Op::slice_columns) return slice(value(n.operands[0]), n.dim, n.shape.cols);
@@ -478,7 +478,7 @@ class Defer {
   }
 
   Graph& graph_;
-  const DeferOptions& options_;
+  const SinkScalesOptions& options_;
   Candidates& candidates_;
   Readiness readiness_;
   std::vector<int> pinned_;
@@ -491,9 +491,9 @@ class Defer {
 
 }  // namespace
 
-std::vector<int> defer(Graph& graph, const std::vector<int>& roots, const DeferOptions& options,
-                       Candidates& candidates) {
-  Defer pass(graph, options, candidates);
+std::vector<int> sink_scales(Graph& graph, const std::vector<int>& roots,
+                             const SinkScalesOptions& options, Candidates& candidates) {
+  SinkScales pass(graph, options, candidates);
   std::vector<int> out;
   for (int root : roots) out.push_back(pass.rewrite(root));
   return out;
