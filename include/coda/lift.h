@@ -8,7 +8,7 @@
 #include <string>
 
 #include "coda/api.h"
-#include "coda/compile.h"
+#include "coda/compile_request.h"
 #include "coda/graph.h"
 #include "coda/program.h"
 

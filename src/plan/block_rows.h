@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
 #include "rewrite/joint.h"
 
 namespace coda {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <set>
 
-#include "coda/compile.h"
+#include "coda/plan_cost.h"
 #include "coda/error.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"

@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
+#include "coda/plan.h"
 #include "plan/partition.h"
 #include "plan/program_writer.h"
 

@@ -9,7 +9,8 @@
 #include <set>
 #include <string>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
+#include "coda/plan.h"
 #include "plan/labels.h"
 #include "plan/partition.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
 #include "ir/readers.h"
 #include "plan/units.h"
 

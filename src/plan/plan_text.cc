@@ -3,7 +3,7 @@
 // stands there.
 #include <cstdio>
 
-#include "coda/compile.h"
+#include "coda/plan_cost.h"
 #include "plan/cost.h"
 #include "plan/row_loop.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
 
 namespace coda {
 

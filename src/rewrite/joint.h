@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
 #include "rewrite/choices.h"
 #include "rewrite/row_blocks.h"
 

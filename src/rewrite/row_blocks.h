@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "coda/compile.h"
+#include "coda/compile_request.h"
 
 namespace coda {
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of the compiler: the values of a graph that are wanted, and how its plan shall be
+// made. The passes know these types and nothing of compile() (coda/compile.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coda/api.h"
+#include "coda/graph.h"
+#include "coda/rates.h"
+
+namespace CODA_API coda {
+
+enum class Objective : uint8_t {
+  memory,  // fewest saved bytes, then time
+  speed,   // least time, then saved bytes
+};
+
+struct NamedValue {
+  std::string name;
+  Value value;
+};
+struct SeededOutput {
+  Value output;
+  Value cotangent;  // broadcasts to the output's shape; usually an input of the graph (an upstream
+                    // gradient)
+};
+struct GradientRequest {
+  Value input;
+  std::string name;  // of the gradient tensor in the plan
+  DType dtype = DType::f32;
+  bool accumulate = false;  // the tensor holds a gradient already: add to it
+};
+
+struct CompileRequest {
+  std::vector<NamedValue> outputs;  // forward results that the caller reads
+  std::vector<SeededOutput> seeds;  // empty: no backward
+  std::vector<GradientRequest> gradients;
+};
+
+// Values as large as [rows, vocabulary] are not stored whole but made and consumed in blocks of
+// rows where they take more than 256 MiB and that lessens the memory: in the fewest rows that take
+// 128 MiB, or an eighth of all, whichever is more.
+inline constexpr int64_t kAutomaticBlockRows = -1;
+
+struct CompileOptions {
+  Objective objective = Objective::memory;
+  Rates rates = {};            // of the backend that will run the plan: Backend::rates()
+  DimValues sizes;             // what the symbols are assumed to be when costs are compared
+  DType storage = DType::f32;  // of activations and gradients that the plan stores
+  bool fuse = true;  // false: GEMMs without epilogues, norms made before them: the baseline
+  bool overwrite_saved = false;  // results may be stored over what the forward saved, where it is
+                                 // read for the last time: one backward for each forward
+  // Rows of a block of the widest values that the backward makes without the upstream gradient (a
+  // loss's logits and their gradient): they are then consumed at once, and their products wait for
+  // that gradient instead. 0: stored whole; kAutomaticBlockRows; others are rounded up to 64. Where
+  // it cannot be done the plan's notes say why.
+  int64_t block_rows = 0;
+};
+
+}  // namespace CODA_API coda

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan costs by the model that chose it, and a plan as text.
+#pragma once
+
+#include <string>
+
+#include "coda/api.h"
+#include "coda/plan.h"
+#include "coda/rates.h"
+
+namespace CODA_API coda {
+
+// What one step of a plan costs by the model.
+struct StepCost {
+  double flops = 0;
+  double bytes = 0;    // moved through memory: loads, stores, partials
+  double seconds = 0;  // predicted
+};
+StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
+                 const Rates& rates);
+double saved_bytes(const Plan& plan,
+                   const DimValues& sizes);  // activations and inputs kept for the backward
+
+// The plan as text that a person reads: tensors, programs, bytes, predicted time, reasons.
+std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates);
+
+}  // namespace CODA_API coda
