@@ -19,7 +19,7 @@ struct ModelTrainSettings {
   int64_t sequence = 256;
   int64_t loss_rows = kAutomaticBlockRows;  // of the logits at once; 0: all
   uint64_t seed = 1;                        // of initial weights and of samples
-  Schedule schedule;
+  LearningSchedule schedule;
   AdamWOptions adamw;
   double clip = 1;  // largest norm of a step's gradients; 0: no clipping
 

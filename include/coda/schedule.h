@@ -9,7 +9,7 @@
 
 namespace CODA_API coda {
 
-struct Schedule {
+struct LearningSchedule {
   double peak = 1e-3;
   double floor = 1e-4;
   int64_t warmup_steps = 0;
@@ -17,10 +17,10 @@ struct Schedule {
 };
 
 // Throws Error unless 0 <= floor <= peak, both finite, and 0 <= warmup_steps <= total_steps.
-void check_schedule(const Schedule& schedule);
+void check_schedule(const LearningSchedule& schedule);
 
 // The rate of step 0, 1, ...: peak * (step + 1) / warmup_steps in the warm-up, peak right after it,
 // floor from total_steps.
-double learning_rate(const Schedule& schedule, int64_t step);
+double learning_rate(const LearningSchedule& schedule, int64_t step);
 
 }  // namespace CODA_API coda

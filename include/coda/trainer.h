@@ -28,7 +28,7 @@ struct TrainOptions {
   DType storage = DType::f32;                // of activations; each parameter has its own type
   int64_t accumulate = 1;                    // passes of a step
   int64_t block_rows = kAutomaticBlockRows;  // see CompileOptions
-  Schedule schedule;
+  LearningSchedule schedule;
   AdamWOptions adamw;
   double clip = 1;  // largest norm of a step's gradients; 0: no clipping
   // Results of a pass besides the loss, by name, to be read with Trainer::tensor.

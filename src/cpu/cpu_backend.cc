@@ -58,7 +58,7 @@ class FinalizerKernel : public Kernel {
   VectorProgram vectors_;
   std::shared_ptr<Workspace> workspace_;
   int threads_;
-  Layout layout_;
+  ScratchLayout layout_;
 };
 
 class CpuBackend : public Backend {

@@ -105,7 +105,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
     a_offsets_.push_back(a_block_bytes_);
     a_block_bytes_ += round_up(bytes_of_a(a, shape_.rows), 64);
   }
-  Layout own;
+  ScratchLayout own;
   thread_.a = own.add(a_block_bytes_);
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);

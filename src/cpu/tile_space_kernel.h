@@ -86,7 +86,7 @@ class TileSpaceKernel {
   TileShape shape_;
   int threads_;
   GemmLibrary library_;
-  Layout layout_;
+  ScratchLayout layout_;
   std::vector<int64_t> b_offsets_;
   std::vector<int64_t> b_items_;    // first packing item of each B operand, and the end
   std::vector<int64_t> a_offsets_;  // of each A operand in a packed row block

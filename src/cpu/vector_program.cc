@@ -69,7 +69,7 @@ int VectorProgram::add_plane(int source, const ColumnMap& map, int plane) {
   return static_cast<int>(items_.size()) - 1;
 }
 
-void VectorProgram::place(Layout& layout) {
+void VectorProgram::place(ScratchLayout& layout) {
   for (Item& item : items_) item.offset = layout.add_floats(item.length + kVectorPad);
 }
 

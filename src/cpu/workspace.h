@@ -46,7 +46,7 @@ class Workspace {
 };
 
 // Lays out pieces of scratch memory one after another, each on a cache line of its own.
-class Layout {
+class ScratchLayout {
  public:
   int64_t add(int64_t bytes) {
     const int64_t at = size_;

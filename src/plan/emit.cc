@@ -23,9 +23,9 @@ class Emission {
         partition_(partition),
         options_(options),
         names_(joint, partition, request, options),
-        schedule_(joint, partition.order, options.fuse) {
+        ready_(joint, partition.order, options.fuse) {
     std::vector<bool> all(static_cast<size_t>(graph_.size()), true);
-    schedule_.compute(all, partition.reduced);
+    ready_.compute(all, partition.reduced);
   }
 
   Plan run(std::vector<Misfit>* misfits) {
@@ -52,10 +52,10 @@ class Emission {
   bool is_forward(int id) const { return joint_.forward[static_cast<size_t>(id)]; }
 
   // It reads when all has run.
-  static constexpr Position kCaller{std::numeric_limits<int>::max(), 0};
+  static constexpr PlanPoint kCaller{std::numeric_limits<int>::max(), 0};
 
   // A concatenation of vectors is stored part by part.
-  void need_if_vector(int id, Position reader) {
+  void need_if_vector(int id, PlanPoint reader) {
     const Node& n = graph_.node(id);
     if (n.shape.is_tensor()) return need_parts(id, reader);
     if (n.op == Op::concat_columns) {
@@ -66,14 +66,14 @@ class Emission {
   }
 
   // Vectors that stand among a tensor's columns.
-  void need_parts(int id, Position reader) {
+  void need_parts(int id, PlanPoint reader) {
     const Node& n = graph_.node(id);
     if (n.op == Op::slice_columns) return need_parts(n.operands[0], reader);
     if (n.op != Op::concat_columns) return;
     for (int part : n.operands) need_if_vector(part, reader);
   }
 
-  void need(int vector, Position reader) {
+  void need(int vector, PlanPoint reader) {
     const auto [found, is_new] = needed_.try_emplace(vector, reader);
     if (!is_new) found->second = std::min(found->second, reader);
   }
@@ -84,7 +84,7 @@ class Emission {
     std::vector<int> reductions;
   };
 
-  ProgramWriter write(Position at, const std::string& name, const Roots& roots) {
+  ProgramWriter write(PlanPoint at, const std::string& name, const Roots& roots) {
     ProgramWriter writer(joint_, partition_, names_, name, at,
                          at.slot >= partition_.order.boundary);
     for (int id : roots.stores) writer.store_tile(id);
@@ -92,7 +92,7 @@ class Emission {
     return writer;
   }
 
-  void write_program(Position at, const ProgramWork& work) {
+  void write_program(PlanPoint at, const ProgramWork& work) {
     Roots roots{work.stores, work.reductions};
     std::sort(roots.stores.begin(), roots.stores.end());
     std::sort(roots.reductions.begin(), roots.reductions.end());
@@ -107,7 +107,7 @@ class Emission {
 
   // The roots of one program in as few as their tiles allow, the one with the product first. A
   // product does not run twice: what fits neither alone nor with it is a misfit.
-  std::vector<Roots> roots_that_fit(Position at, const Roots& roots) {
+  std::vector<Roots> roots_that_fit(PlanPoint at, const Roots& roots) {
     std::vector<Roots> groups;
     bool has_product = false;
     const auto place = [&](int id, std::vector<int> Roots::* kind) {
@@ -135,7 +135,7 @@ class Emission {
     return groups;
   }
 
-  void add_program(Position at, const Roots& roots, ProgramWriter writer) {
+  void add_program(PlanPoint at, const Roots& roots, ProgramWriter writer) {
     const bool backward = at.slot >= partition_.order.boundary;
     for (int vector : writer.loaded_vectors()) need(vector, at);
     read_by_programs_.insert(writer.loaded_vectors().begin(), writer.loaded_vectors().end());
@@ -153,16 +153,16 @@ class Emission {
 
   // Why a value that is not local to a product's tile stands in the program at `at`: what came too
   // late for the epilogues before it, or that no product makes what it is made of.
-  void explain(int id, const std::string& what, Position at, std::vector<std::string>& reasons) {
-    const Schedule::Time& time = schedule_.of(id);
+  void explain(int id, const std::string& what, PlanPoint at, std::vector<std::string>& reasons) {
+    const ReadyTimes::Time& time = ready_.of(id);
     if (time.home && time.at == at) return;
     int vector = -1;
     int tensor = -1;
     latest_operands(id, vector, tensor);
     std::string reason;
-    if (vector >= 0 && (tensor < 0 || schedule_.of(tensor).at < schedule_.of(vector).at)) {
-      const Position known = schedule_.of(vector).at;
-      const Position made{known.slot, std::max(known.level - 1, 0)};
+    if (vector >= 0 && (tensor < 0 || ready_.of(tensor).at < ready_.of(vector).at)) {
+      const PlanPoint known = ready_.of(vector).at;
+      const PlanPoint made{known.slot, std::max(known.level - 1, 0)};
       const bool at_start =
           made.level == 0 && (made.slot < 0 || made.slot == partition_.order.boundary);
       reason = "waits for " + names_.name_of(vector) + ", which is finalized " +
@@ -193,17 +193,17 @@ class Emission {
         const bool given = graph_.node(operand).operands.empty();
         int& latest = graph_.node(operand).shape.is_tensor() ? tensor : vector;
         const bool floats =
-            &latest == &tensor && !is_source(graph_, operand) && !schedule_.of(operand).home;
+            &latest == &tensor && !is_source(graph_, operand) && !ready_.of(operand).home;
         if (floats) {
           pending.push_back(operand);
         } else if (&latest == &tensor || !given) {
-          if (latest < 0 || schedule_.of(latest).at < schedule_.of(operand).at) latest = operand;
+          if (latest < 0 || ready_.of(latest).at < ready_.of(operand).at) latest = operand;
         }
       }
     }
   }
 
-  std::string program_name(Position at) const {
+  std::string program_name(PlanPoint at) const {
     const std::string phase = at.slot >= partition_.order.boundary ? "backward" : "forward";
     if (at.level > 0)
       return phase + ".tile" + std::to_string(at.slot) + "_" + std::to_string(at.level);
@@ -272,23 +272,23 @@ class Emission {
   // ---- finalizers ----
 
   // Where a vector is computed: as soon as it is known, but not before its phase.
-  Position finalized_at(int id) const {
-    Position at = schedule_.of(id).at;
+  PlanPoint finalized_at(int id) const {
+    PlanPoint at = ready_.of(id).at;
     if (at.level == 0) at.level = 1;
-    const Position start =
-        is_forward(id) ? Position{-1, 1} : Position{partition_.order.boundary, 1};
+    const PlanPoint start =
+        is_forward(id) ? PlanPoint{-1, 1} : PlanPoint{partition_.order.boundary, 1};
     return std::max(at, start);
   }
 
   // Whether the finalizer at `at` computes the vector itself rather than loading it. What the
   // backward makes of forward vectors alone (r²) is made again wherever it is used: cheaper than a
   // finalizer of its own.
-  bool made_in_finalizer(int id, Position at, bool forward) const {
+  bool made_in_finalizer(int id, PlanPoint at, bool forward) const {
     if (is_forward(id) != forward) return false;
     return finalized_at(id) == at || is_made_again(id);
   }
   bool is_made_again(int id) const {
-    return !is_forward(id) && finalized_at(id) == Position{partition_.order.boundary, 1};
+    return !is_forward(id) && finalized_at(id) == PlanPoint{partition_.order.boundary, 1};
   }
 
   static bool stored_by_tiles(const Node& n) { return n.op == Op::select_column; }
@@ -303,7 +303,7 @@ class Emission {
 
   void write_finalizers() {
     // From the last to the first, as a later finalizer may need what an earlier one stores.
-    std::map<Position, std::set<int>> work;
+    std::map<PlanPoint, std::set<int>> work;
     std::set<int> again;
     std::vector<int> pending;
     for (const auto& [id, reader] : needed_) pending.push_back(id);
@@ -312,7 +312,7 @@ class Emission {
       const int id = pending.back();
       pending.pop_back();
       if (!needs_finalizer(id) || !seen.insert(id).second) continue;
-      const Position at = finalized_at(id);
+      const PlanPoint at = finalized_at(id);
       (is_made_again(id) ? again : work[at]).insert(id);
       std::vector<int> below{id};
       std::set<int> visited;
@@ -346,7 +346,7 @@ class Emission {
       const std::string name = (backward ? "backward.finalize" : "forward.finalize") +
                                std::to_string(at.slot) + "_" + std::to_string(at.level);
       ProgramWriter writer(joint_, partition_, names_, name, at, backward);
-      const Position here = at;
+      const PlanPoint here = at;
       for (int id : ids) {
         writer.store_vector(
             id,
@@ -365,10 +365,10 @@ class Emission {
 
   Plan assemble() {
     Plan plan;
-    std::set<Position> positions;
+    std::set<PlanPoint> positions;
     for (const auto& [at, steps] : steps_) positions.insert(at);
     for (const auto& [at, step] : finalizers_) positions.insert(at);
-    for (const Position& at : positions) {
+    for (const PlanPoint& at : positions) {
       std::vector<PlanStep>& phase =
           at.slot >= partition_.order.boundary ? plan.backward : plan.forward;
       auto finalizer =
@@ -420,10 +420,10 @@ class Emission {
   const Partition& partition_;
   const CompileOptions& options_;
   TensorNames names_;
-  Schedule schedule_;
-  std::map<Position, std::vector<PlanStep>> steps_;
-  std::map<Position, PlanStep> finalizers_;
-  std::map<int, Position> needed_;  // vectors that something reads, with the first reader
+  ReadyTimes ready_;
+  std::map<PlanPoint, std::vector<PlanStep>> steps_;
+  std::map<PlanPoint, PlanStep> finalizers_;
+  std::map<int, PlanPoint> needed_;  // vectors that something reads, with the first reader
   std::set<int> read_by_programs_;  // those that a program reads
   std::vector<Misfit> misfits_;
 };

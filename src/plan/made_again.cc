@@ -32,16 +32,16 @@ class Finder {
     return {stored_.begin(), stored_.end()};
   }
 
-  std::vector<Position> first_makers() {
+  std::vector<PlanPoint> first_makers() {
     find_makers();
-    std::vector<Position> first;
-    for (const std::vector<Position>& makers : makers_)
-      first.push_back(makers.empty() ? Position{} : makers[0]);
+    std::vector<PlanPoint> first;
+    for (const std::vector<PlanPoint>& makers : makers_)
+      first.push_back(makers.empty() ? PlanPoint{} : makers[0]);
     return first;
   }
 
  private:
-  bool loads(int id, Position at) const {
+  bool loads(int id, PlanPoint at) const {
     if (phase_.is_own(id, at)) return false;
     const bool is_there = others_are_there_ && !phase_.is_of_phase(id);
     return is_there || stored_.contains(id) || phase_.in_memory(id);
@@ -54,8 +54,8 @@ class Finder {
            op == Op::gather_rows;
   }
 
-  void add_maker(int id, Position at) {
-    std::vector<Position>& makers = makers_[static_cast<size_t>(id)];
+  void add_maker(int id, PlanPoint at) {
+    std::vector<PlanPoint>& makers = makers_[static_cast<size_t>(id)];
     const auto place = std::lower_bound(makers.begin(), makers.end(), at);
     if (place != makers.end() && *place == at) return;
     makers.insert(place, at);
@@ -74,7 +74,7 @@ class Finder {
       if (n.op == Op::matmul || makers_[static_cast<size_t>(id)].empty()) continue;
       for (int operand : n.operands) {
         if (!graph_.node(operand).shape.is_tensor()) continue;
-        for (const Position at : makers_[static_cast<size_t>(id)]) {
+        for (const PlanPoint at : makers_[static_cast<size_t>(id)]) {
           if (!loads(operand, at)) add_maker(operand, at);
         }
       }
@@ -84,7 +84,7 @@ class Finder {
   // Bytes that are not moved if `id` is stored.
   double gain(int id) const {
     double bytes = -phase_.store_cost(id);
-    const std::vector<Position>& makers = makers_[static_cast<size_t>(id)];
+    const std::vector<PlanPoint>& makers = makers_[static_cast<size_t>(id)];
     // Of the phase's own values one program stays the maker.
     for (size_t i = phase_.is_of_phase(id) ? 1 : 0; i < makers.size(); ++i) {
       if (phase_.is_own(id, makers[i])) continue;
@@ -94,7 +94,7 @@ class Finder {
   }
 
   // Bytes that a program loads, where `stored` lies in memory too.
-  double loaded(Position at, int stored) const {
+  double loaded(PlanPoint at, int stored) const {
     double bytes = 0;
     std::set<int> seen;
     std::vector<int> pending = phase_.programs.at(at);
@@ -118,15 +118,15 @@ class Finder {
 
   const PhaseWork& phase_;
   const Graph& graph_;
-  std::vector<std::vector<Position>> makers_;  // by node, ascending
-  std::set<int> stored_;                       // that were found
-  bool others_are_there_ = false;              // values of another phase
+  std::vector<std::vector<PlanPoint>> makers_;  // by node, ascending
+  std::set<int> stored_;                        // that were found
+  bool others_are_there_ = false;               // values of another phase
 };
 
 }  // namespace
 
 std::vector<int> worth_storing(const PhaseWork& phase) { return Finder(phase).worth_storing(); }
 
-std::vector<Position> first_makers(const PhaseWork& phase) { return Finder(phase).first_makers(); }
+std::vector<PlanPoint> first_makers(const PhaseWork& phase) { return Finder(phase).first_makers(); }
 
 }  // namespace coda

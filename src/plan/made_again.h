@@ -18,9 +18,9 @@ namespace coda {
 struct PhaseWork {
   const Graph* graph = nullptr;
   int units = 0;  // slots from here on are of programs that may stand anywhere
-  std::map<Position, std::vector<int>> programs;  // what each of them stores or reduces
+  std::map<PlanPoint, std::vector<int>> programs;  // what each of them stores or reduces
   // Whether the program at `at` makes a value itself wherever it needs it: one of its own tiles.
-  std::function<bool(int id, Position at)> is_own;
+  std::function<bool(int id, PlanPoint at)> is_own;
   std::function<bool(int id)> in_memory;  // for programs whose own it is not
   // Whether the phase itself would store the value: one of its programs then makes it anyway.
   std::function<bool(int id)> is_of_phase;
@@ -32,6 +32,6 @@ struct PhaseWork {
 std::vector<int> worth_storing(const PhaseWork& phase);
 
 // By node: the first program that makes it; {} where none does.
-std::vector<Position> first_makers(const PhaseWork& phase);
+std::vector<PlanPoint> first_makers(const PhaseWork& phase);
 
 }  // namespace coda

@@ -39,8 +39,8 @@ class Partitioner {
         seen_(graph_.size()),
         roots_(find_roots(joint_, live_, request.fuse)) {
     out_.order = order_units(joint_, live_, readers_, request.fuse);
-    schedule_ = std::make_unique<Schedule>(joint_, out_.order, request.fuse);
-    schedule_->compute(live_, out_.reduced);
+    ready_ = std::make_unique<ReadyTimes>(joint_, out_.order, request.fuse);
+    ready_->compute(live_, out_.reduced);
     for (int id = 0; id < graph_.size(); ++id) classes_.add(id, live(id));
   }
 
@@ -75,7 +75,7 @@ class Partitioner {
   void gather(int root, std::set<int>& needs) {
     std::vector<int> pending{root};
     seen_.clear();
-    const Schedule::Time& t = schedule_->of(root);
+    const ReadyTimes::Time& t = ready_->of(root);
     const bool backward = !is_forward(root);
     while (!pending.empty()) {
       const int id = pending.back();
@@ -85,11 +85,11 @@ class Partitioner {
         if (!is_tensor(operand)) continue;
         // What floats is made in the program itself, unless it is a root: then it has needs of its
         // own.
-        const bool floats = !schedule_->of(operand).home && !is_source(graph_, operand) &&
+        const bool floats = !ready_->of(operand).home && !is_source(graph_, operand) &&
                             (!backward || !is_forward(operand));
         const bool stored = (backward ? backward_stores_ : forward_stores_).contains(operand);
         const bool here =
-            t.home ? schedule_->is_home(operand, t.at.slot) || (floats && !stored) : floats;
+            t.home ? ready_->is_home(operand, t.at.slot) || (floats && !stored) : floats;
         if (here) {
           pending.push_back(operand);
         } else {
@@ -142,7 +142,7 @@ class Partitioner {
       if (!live(id) || !is_forward(id) || !is_tensor(id)) continue;
       const int v = classes_.of(id);
       const bool storable =
-          is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
+          is_source(graph_, id) || ready_->of(id).home || forward_stores_.contains(id);
       if (storable) {
         double cost = parameter_free_bytes(id);
         if (request_.also_saved.contains(id) || kept_.contains(id)) cost = 0;
@@ -178,7 +178,7 @@ class Partitioner {
     for (int id = classes_.of(vertex); id >= 0; id = classes_.next(id)) {
       if (!live(id) || !is_forward(id)) continue;
       const bool storable =
-          is_source(graph_, id) || schedule_->of(id).home || forward_stores_.contains(id);
+          is_source(graph_, id) || ready_->of(id).home || forward_stores_.contains(id);
       if (!storable) continue;
       const int rank = is_source(graph_, id) ? 2 : forward_stores_.contains(id) ? 1 : 0;
       if (rank >= best_rank) {
@@ -203,7 +203,7 @@ class Partitioner {
     for (int id = 0; id < graph_.size(); ++id) {
       if (!live(id) || is_forward(id) == backward || !is_tensor(id)) continue;
       double& capacity = problem.capacity[static_cast<size_t>(id)];
-      const bool home = schedule_->of(id).home;
+      const bool home = ready_->of(id).home;
       if (is_source(graph_, id)) {
         capacity = 0;
         problem.sources.push_back(id);
@@ -236,22 +236,21 @@ class Partitioner {
     const auto units = static_cast<int>(out_.order.units.size());
     phase.units = units;
     const auto at = [&](int id) {
-      const Schedule::Time& t = schedule_->of(id);
-      return !t.home && !(phase_start(backward) < t.at) ? Position{units + id, 0} : t.at;
+      const ReadyTimes::Time& t = ready_->of(id);
+      return !t.home && !(phase_start(backward) < t.at) ? PlanPoint{units + id, 0} : t.at;
     };
     for (int id : stores) phase.programs[at(id)].push_back(id);
     for (int id : reductions_) {
       const int operand = graph_.node(id).operands[0];
       const bool again = backward && is_forward(operand);
       if (is_forward(id) != backward)
-        phase.programs[again ? Position{units + id, 0} : at(operand)].push_back(operand);
+        phase.programs[again ? PlanPoint{units + id, 0} : at(operand)].push_back(operand);
     }
     for (int id : roots_.backward_operands) {
       if (backward && !out_.saved.contains(id)) phase.programs[{units + id, 0}].push_back(id);
     }
-    phase.is_own = [this, backward](int id, Position program) {
-      return is_forward(id) != backward && program.level == 0 &&
-             schedule_->is_home(id, program.slot);
+    phase.is_own = [this, backward](int id, PlanPoint program) {
+      return is_forward(id) != backward && program.level == 0 && ready_->is_home(id, program.slot);
     };
     phase.in_memory = [this, backward, &stores](int id) {
       if (is_source(graph_, id)) return true;
@@ -276,7 +275,7 @@ class Partitioner {
     for (int id : found) {
       if (backward && is_forward(id)) kept_.insert(id);
       const bool is_new = (is_forward(id) ? forward_stores_ : backward_stores_).insert(id).second;
-      if (is_new && !schedule_->of(id).home) streams_.insert(id);
+      if (is_new && !ready_->of(id).home) streams_.insert(id);
     }
     return !found.empty();
   }
@@ -297,14 +296,14 @@ class Partitioner {
 
   void place_home_roots() {
     for (int id : forward_stores_) {
-      if (schedule_->of(id).home) store_at(id, schedule_->of(id).at, false);
+      if (ready_->of(id).home) store_at(id, ready_->of(id).at, false);
     }
     for (int id : backward_stores_) {
-      if (schedule_->of(id).home) store_at(id, schedule_->of(id).at, true);
+      if (ready_->of(id).home) store_at(id, ready_->of(id).at, true);
     }
     for (int id : reductions_) {
       const int operand = graph_.node(id).operands[0];
-      const Schedule::Time& t = schedule_->of(operand);
+      const ReadyTimes::Time& t = ready_->of(operand);
       if (request_.fuse && t.home && is_forward(operand) == is_forward(id) &&
           vectors_known(id, t.at))
         reduce_at(id, t.at);
@@ -312,19 +311,19 @@ class Partitioner {
   }
 
   // A select_column also reads an index vector.
-  bool vectors_known(int id, Position at) const {
+  bool vectors_known(int id, PlanPoint at) const {
     const auto& operands = graph_.node(id).operands;
     return std::all_of(operands.begin() + 1, operands.end(),
-                       [&](int operand) { return schedule_->of(operand).at <= at; });
+                       [&](int operand) { return ready_->of(operand).at <= at; });
   }
 
-  void store_at(int id, Position at, bool backward) {
+  void store_at(int id, PlanPoint at, bool backward) {
     (backward ? out_.stored_backward : out_.stored_forward)[id] = at;
     out_.programs[at].stores.push_back(id);
   }
 
-  void reduce_at(int id, Position at) {
-    if (schedule_->of(id).at != at.next()) moved_.insert(id);
+  void reduce_at(int id, PlanPoint at) {
+    if (ready_->of(id).at != at.next()) moved_.insert(id);
     out_.reduced[id] = at;
     out_.programs[at].reductions.push_back(id);
   }
@@ -361,11 +360,11 @@ class Partitioner {
       phase.in_memory = [this, stored = phase.in_memory](int id) {
         return stored(id) && !streams_.contains(id);
       };
-      const std::vector<Position> first = first_makers(phase);
+      const std::vector<PlanPoint> first = first_makers(phase);
       for (int id : streams_) {
         if (is_forward(id) == backward) continue;
-        const Position maker = first[static_cast<size_t>(id)];
-        if (maker == Position{}) {
+        const PlanPoint maker = first[static_cast<size_t>(id)];
+        if (maker == PlanPoint{}) {
           place_store(id, backward);
         } else {
           store_at(id, maker, backward);
@@ -374,22 +373,22 @@ class Partitioner {
     }
   }
 
-  Position phase_start(bool backward) const { return {backward ? out_.order.boundary : -1, 1}; }
-  Position phase_end(bool backward) const {
+  PlanPoint phase_start(bool backward) const { return {backward ? out_.order.boundary : -1, 1}; }
+  PlanPoint phase_end(bool backward) const {
     return {backward ? static_cast<int>(out_.order.units.size()) : out_.order.boundary, 0};
   }
 
   void place_store(int id, bool backward) {
     refresh_schedule();
-    Position earliest = schedule_->of(id).at;
+    PlanPoint earliest = ready_->of(id).at;
     if (backward) earliest = std::max(earliest, phase_start(true));
-    const Position at = find_place(id, earliest, deadline(id, backward), backward, false);
+    const PlanPoint at = find_place(id, earliest, deadline(id, backward), backward, false);
     store_at(id, at, backward);
   }
 
   // Times change only when a reduction is placed elsewhere than at its earliest point.
   void refresh_schedule() {
-    schedule_->update(moved_, readers_, out_.reduced);
+    ready_->update(moved_, readers_, out_.reduced);
     moved_.clear();
   }
 
@@ -397,10 +396,10 @@ class Partitioner {
     refresh_schedule();
     const bool backward = !is_forward(id);
     const int operand = graph_.node(id).operands[0];
-    const Schedule::Time& t = schedule_->of(operand);
-    Position earliest = t.home ? t.at.next() : t.at;
+    const ReadyTimes::Time& t = ready_->of(operand);
+    PlanPoint earliest = t.home ? t.at.next() : t.at;
     for (size_t i = 1; i < graph_.node(id).operands.size(); ++i) {
-      earliest = std::max(earliest, schedule_->of(graph_.node(id).operands[i]).at);
+      earliest = std::max(earliest, ready_->of(graph_.node(id).operands[i]).at);
     }
     earliest = std::max(earliest, phase_start(backward));
     reduce_at(id, find_place(operand, earliest, deadline(id, backward), backward, true));
@@ -409,8 +408,8 @@ class Partitioner {
   // The first program that reads `id`: the exclusive bound of where it may be made. A stored tensor
   // is read by units (also through views); a program that holds its tile makes it itself. A
   // reduction is read by every program that uses a value made from it.
-  Position deadline(int id, bool backward) {
-    Position first = phase_end(backward);
+  PlanPoint deadline(int id, bool backward) {
+    PlanPoint first = phase_end(backward);
     const bool is_vector = !is_tensor(id);
     const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
     seen_.clear();
@@ -425,12 +424,12 @@ class Partitioner {
         if ((is_forward(reader) == backward && !view) || !seen_.insert(reader)) continue;
         const int k = out_.order.unit_of[static_cast<size_t>(reader)];
         if (k >= 0) {
-          first = std::min(first, Position{k, 0});
+          first = std::min(first, PlanPoint{k, 0});
           continue;
         }
         if (!is_vector && !view) continue;
-        if (is_tensor(reader) && schedule_->of(reader).home) {
-          first = std::min(first, schedule_->of(reader).at);
+        if (is_tensor(reader) && ready_->of(reader).home) {
+          first = std::min(first, ready_->of(reader).at);
           continue;
         }
         auto placed = stored.find(reader);
@@ -446,7 +445,7 @@ class Partitioner {
   // the last: what is made takes memory from there on. But a reduction of what this phase makes is
   // made at the first: what it reads may be done with by then. Only the units near the two ends are
   // looked at, so that a layer's programs, and the time to find them, do not depend on the depth.
-  Position find_place(int value, Position earliest, Position deadline, bool backward,
+  PlanPoint find_place(int value, PlanPoint earliest, PlanPoint deadline, bool backward,
                       bool is_reduction) {
     constexpr int kNear = 64;
     const bool from_last = !is_reduction || earliest == phase_start(backward);
@@ -455,25 +454,25 @@ class Partitioner {
     const auto is_near = [&](int slot) {
       return slot <= first + kNear || (slot >= last - kNear && slot <= last);
     };
-    std::vector<Position> gemms;
+    std::vector<PlanPoint> gemms;
     for (int k = first; request_.fuse && k <= last; ++k) {
       if (is_near(k) && unit(k).is_backward == backward && unit(k).is_gemm &&
           has_tiles_of(k, graph_.node(value).shape)) {
         gemms.push_back({k, 0});
       }
     }
-    std::vector<Position> tile_programs;
+    std::vector<PlanPoint> tile_programs;
     for (auto it = out_.programs.lower_bound(earliest);
          it != out_.programs.end() && it->first < deadline; ++it) {
-      const Position at = it->first;
+      const PlanPoint at = it->first;
       if (at.level > 0 && is_near(at.slot) && (at.slot >= out_.order.boundary) == backward)
         tile_programs.push_back(at);
     }
-    Position best;
+    PlanPoint best;
     double least = kNever;
-    const auto compare = [&](std::vector<Position>& places) {
+    const auto compare = [&](std::vector<PlanPoint>& places) {
       if (from_last) std::reverse(places.begin(), places.end());
-      for (Position at : places) {
+      for (PlanPoint at : places) {
         if (at < earliest || !(at < deadline) || least == 0) continue;
         const double extra = extra_loads(value, at, backward);
         if (extra < least) std::tie(least, best) = std::pair(extra, at);
@@ -481,7 +480,7 @@ class Partitioner {
     };
     compare(gemms);
     if (least < kNever) return best;
-    const bool is_local = schedule_->of(value).home;  // to a product's tile, and nowhere else
+    const bool is_local = ready_->of(value).home;  // to a product's tile, and nowhere else
     best = from_last && !is_local ? std::max(earliest, {deadline.slot - 1, 1}) : earliest;
     least = extra_loads(value, best, backward);
     compare(tile_programs);
@@ -495,7 +494,7 @@ class Partitioner {
   }
 
   // Bytes that the program at `at` would load to make `value`, beyond what it has.
-  double extra_loads(int value, Position at, bool backward) const {
+  double extra_loads(int value, PlanPoint at, bool backward) const {
     std::set<int> here;  // loaded or made by the program already
     auto work = out_.programs.find(at);
     if (work != out_.programs.end()) {
@@ -519,14 +518,14 @@ class Partitioner {
   }
 
   // Whether a program at `at` reads `id` from memory rather than making it.
-  bool in_memory(int id, Position at, bool backward) const {
+  bool in_memory(int id, PlanPoint at, bool backward) const {
     if (is_source(graph_, id)) return true;
     if (graph_.node(id).op == Op::concat_columns) {
       const auto& parts = graph_.node(id).operands;
       return std::all_of(parts.begin(), parts.end(),
                          [&](int part) { return in_memory(part, at, backward); });
     }
-    if (schedule_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward)
+    if (ready_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward)
       return false;
     if (backward && out_.saved.contains(id)) return true;
     const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
@@ -534,7 +533,7 @@ class Partitioner {
     return found != stored.end() && found->second < at;
   }
 
-  void reached_in_program(int id, Position at, bool backward, std::set<int>& seen) const {
+  void reached_in_program(int id, PlanPoint at, bool backward, std::set<int>& seen) const {
     if (!is_tensor(id) || !seen.insert(id).second) return;
     if (in_memory(id, at, backward)) return;
     if (graph_.node(id).op == Op::matmul) return;
@@ -552,7 +551,7 @@ class Partitioner {
   Readers readers_;
   NodeSet seen_;  // of one walk
   Partition out_;
-  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<ReadyTimes> ready_;
   std::set<int> moved_;  // reductions that are placed elsewhere than the schedule has them
   Roots roots_;          // and what else must lie in memory, as it is found
   std::set<int>& forward_stores_ = roots_.forward_stores;

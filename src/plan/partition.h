@@ -19,11 +19,11 @@ namespace coda {
 
 // Where a program stands: (k, 0) is unit k's; (k, 1), (k, 2), ... are tile programs between unit k
 // and unit k + 1.
-struct Position {
+struct PlanPoint {
   int slot = -1;
   int level = 0;
-  friend auto operator<=>(const Position&, const Position&) = default;
-  Position next() const { return {slot, level + 1}; }
+  friend auto operator<=>(const PlanPoint&, const PlanPoint&) = default;
+  PlanPoint next() const { return {slot, level + 1}; }
 };
 
 // What one program must make.
@@ -34,11 +34,12 @@ struct ProgramWork {
 
 struct Partition {
   UnitOrder order;
-  std::map<Position, ProgramWork> programs;  // GEMM and tile programs; opaque units have none
-  std::map<int, Position> stored_forward;    // value -> the program that writes it
-  std::map<int, Position> stored_backward;  // backward values, and forward ones that are made again
-  std::map<int, Position> reduced;          // reduction -> its program
-  std::set<int> saved;                      // forward values that the backward reads from memory
+  std::map<PlanPoint, ProgramWork> programs;  // GEMM and tile programs; opaque units have none
+  std::map<int, PlanPoint> stored_forward;    // value -> the program that writes it
+  std::map<int, PlanPoint>
+      stored_backward;               // backward values, and forward ones that are made again
+  std::map<int, PlanPoint> reduced;  // reduction -> its program
+  std::set<int> saved;               // forward values that the backward reads from memory
   std::map<int, int>
       stand_in;  // forward value -> the saved one that it is made from by a proven inverse
   std::vector<int>
@@ -57,15 +58,15 @@ Partition partition(const PartitionRequest& request);
 
 // When a value is known or can be computed at the earliest, given where reductions stand; see
 // partition.cc.
-class Schedule {
+class ReadyTimes {
  public:
-  Schedule(const JointGraph& joint, const UnitOrder& order, bool fuse);
-  void compute(const std::vector<bool>& live, const std::map<int, Position>& reduced);
+  ReadyTimes(const JointGraph& joint, const UnitOrder& order, bool fuse);
+  void compute(const std::vector<bool>& live, const std::map<int, PlanPoint>& reduced);
   // The same after the places of some reductions have changed.
-  void update(std::set<int> moved, const Readers& readers, const std::map<int, Position>& reduced);
+  void update(std::set<int> moved, const Readers& readers, const std::map<int, PlanPoint>& reduced);
 
   struct Time {
-    Position at;
+    PlanPoint at;
     bool home =
         false;  // a tile of unit at.slot; otherwise: computable in any program at `at` or later
     bool operator==(const Time&) const = default;
@@ -74,7 +75,7 @@ class Schedule {
   bool is_home(int id, int unit) const { return of(id).home && of(id).at.slot == unit; }
 
  private:
-  Time time_of(int id, const std::map<int, Position>& reduced);
+  Time time_of(int id, const std::map<int, PlanPoint>& reduced);
   Time tensor_time(int id, const Node& node);
 
   const JointGraph& joint_;

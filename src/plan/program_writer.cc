@@ -20,7 +20,7 @@ TensorKind partial_kind(const Node& reduction) {
 }  // namespace
 
 ProgramWriter::ProgramWriter(const JointGraph& joint, const Partition& partition,
-                             TensorNames& names, std::string name, Position at, bool backward)
+                             TensorNames& names, std::string name, PlanPoint at, bool backward)
     : joint_(joint),
       graph_(*joint.graph),
       partition_(partition),

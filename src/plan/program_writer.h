@@ -26,7 +26,7 @@ struct Misfit {
 class ProgramWriter {
  public:
   ProgramWriter(const JointGraph& joint, const Partition& partition, TensorNames& names,
-                std::string name, Position at, bool backward);
+                std::string name, PlanPoint at, bool backward);
 
   // Tile programs and products.
   void store_tile(int id);
@@ -76,7 +76,7 @@ class ProgramWriter {
   const Graph& graph_;
   const Partition& partition_;
   TensorNames& names_;
-  Position at_;
+  PlanPoint at_;
   bool backward_;
   Program program_;
   std::map<std::string, int> tensors_;

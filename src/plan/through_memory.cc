@@ -15,9 +15,9 @@ bool is_view(Op op) {
   return op == Op::slice_columns || op == Op::repeat_columns || op == Op::gather_rows;
 }
 
-class Layout {
+class MemoryPass {
  public:
-  Layout(const JointGraph& joint, const std::set<int>& apart)
+  MemoryPass(const JointGraph& joint, const std::set<int>& apart)
       : from_(joint), source_(*joint.graph), apart_(apart) {
     out_.joint.graph = std::make_unique<Graph>();
     value_.assign(static_cast<size_t>(source_.size()), -1);
@@ -438,7 +438,7 @@ int stored_value(const Graph& graph, int id) {
 }
 
 ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart) {
-  return Layout(joint, apart).run();
+  return MemoryPass(joint, apart).run();
 }
 
 }  // namespace coda

@@ -17,9 +17,11 @@ namespace coda::program {
 namespace {
 
 // Disjoint sets of steps.
-class Partition {
+class DisjointSets {
  public:
-  explicit Partition(size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0); }
+  explicit DisjointSets(size_t size) : parent_(size) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
   int find(int i) {
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
     return i;
@@ -269,8 +271,8 @@ class TileMapper {
 
   const Program& program_;
   const int count_;
-  Partition components_;  // steps of one tile space
-  Partition classes_;     // steps of one width and pairing
+  DisjointSets components_;  // steps of one tile space
+  DisjointSets classes_;     // steps of one width and pairing
   std::map<int, ClassFacts> facts_;
   TileMap map_;
 };

@@ -10,7 +10,7 @@
 
 namespace coda {
 
-void check_schedule(const Schedule& schedule) {
+void check_schedule(const LearningSchedule& schedule) {
   require(std::isfinite(schedule.peak) && schedule.floor >= 0 && schedule.floor <= schedule.peak,
           "learning rate: the floor (" + std::to_string(schedule.floor) +
               ") must be at least 0 and at most the peak (" + std::to_string(schedule.peak) + ")");
@@ -20,7 +20,7 @@ void check_schedule(const Schedule& schedule) {
               " steps (choose fewer, or a longer run)");
 }
 
-double learning_rate(const Schedule& schedule, int64_t step) {
+double learning_rate(const LearningSchedule& schedule, int64_t step) {
   if (step < schedule.warmup_steps) {
     return schedule.peak * static_cast<double>(step + 1) /
            static_cast<double>(schedule.warmup_steps);

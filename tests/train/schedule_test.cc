@@ -16,7 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Schedule, WarmsUpAndFallsToTheFloor) {
-  const Schedule schedule{.peak = 1.0, .floor = 0.1, .warmup_steps = 10, .total_steps = 110};
+  const LearningSchedule schedule{
+      .peak = 1.0, .floor = 0.1, .warmup_steps = 10, .total_steps = 110};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 0), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 4), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1.0);
@@ -37,7 +38,7 @@ TEST(Schedule, WorksWithoutWarmUpAndWithNothingElse) {
 }
 
 TEST(Schedule, RefusesWhatCannotBe) {
-  const auto message = [](const Schedule& schedule) {
+  const auto message = [](const LearningSchedule& schedule) {
     return error_message([&] { check_schedule(schedule); });
   };
   EXPECT_EQ(message({1e-3, 1e-4, 10, 100}), "");

@@ -32,10 +32,10 @@ int source_base(const Graph& graph, int id) {
   return id;
 }
 
-Schedule::Schedule(const JointGraph& joint, const UnitOrder& order, bool fuse)
+ReadyTimes::ReadyTimes(const JointGraph& joint, const UnitOrder& order, bool fuse)
     : joint_(joint), graph_(*joint.graph), order_(order), fuse_(fuse) {}
 
-void Schedule::compute(const std::vector<bool>& live, const std::map<int, Position>& reduced) {
+void ReadyTimes::compute(const std::vector<bool>& live, const std::map<int, PlanPoint>& reduced) {
   times_.assign(static_cast<size_t>(graph_.size()), {});
   for (int id = 0; id < graph_.size(); ++id) {
     if (live[static_cast<size_t>(id)]) times_[static_cast<size_t>(id)] = time_of(id, reduced);
@@ -43,8 +43,8 @@ void Schedule::compute(const std::vector<bool>& live, const std::map<int, Positi
 }
 
 // In the order of ids: what a value is made of has smaller ones, so each is seen once.
-void Schedule::update(std::set<int> moved, const Readers& readers,
-                      const std::map<int, Position>& reduced) {
+void ReadyTimes::update(std::set<int> moved, const Readers& readers,
+                      const std::map<int, PlanPoint>& reduced) {
   while (!moved.empty()) {
     const int id = moved.extract(moved.begin()).value();
     Time& time = times_[static_cast<size_t>(id)];
@@ -55,10 +55,10 @@ void Schedule::update(std::set<int> moved, const Readers& readers,
   }
 }
 
-Schedule::Time Schedule::time_of(int id, const std::map<int, Position>& reduced) {
+ReadyTimes::Time ReadyTimes::time_of(int id, const std::map<int, PlanPoint>& reduced) {
   const Node& n = graph_.node(id);
   const bool backward = !joint_.forward[static_cast<size_t>(id)];
-  const Position start = backward ? Position{order_.boundary, 1} : Position{-1, 1};
+  const PlanPoint start = backward ? PlanPoint{order_.boundary, 1} : PlanPoint{-1, 1};
   const int unit = order_.unit_of[static_cast<size_t>(id)];
   if (unit >= 0) return {{unit, 0}, graph_.node(id).op == Op::matmul};
   if (n.op == Op::result) return {{order_.unit_of[static_cast<size_t>(n.operands[0])], 1}, false};
@@ -71,7 +71,7 @@ Schedule::Time Schedule::time_of(int id, const std::map<int, Position>& reduced)
   Time latest{{-1, 0}, false};
   for (int operand : n.operands) {
     const bool of_tensor = graph_.node(operand).shape.is_tensor();
-    Position known = of(operand).at;
+    PlanPoint known = of(operand).at;
     if (of_tensor)
       known = std::max(known, start)
                   .next();  // made by the program that holds the tensor, at the earliest
@@ -80,7 +80,7 @@ Schedule::Time Schedule::time_of(int id, const std::map<int, Position>& reduced)
   return latest;
 }
 
-Schedule::Time Schedule::tensor_time(int id, const Node& n) {
+ReadyTimes::Time ReadyTimes::tensor_time(int id, const Node& n) {
   const bool backward = !joint_.forward[static_cast<size_t>(id)];
   int home = -1;
   for (int operand : n.operands) {
@@ -96,12 +96,12 @@ Schedule::Time Schedule::tensor_time(int id, const Node& n) {
     if (t.home && t.at.slot == home) continue;
     // Known before the unit runs: a vector at its finalizer, a tensor in memory or computable from
     // it.
-    if (t.at > Position{home, 0}) local = false;
+    if (t.at > PlanPoint{home, 0}) local = false;
   }
 
   if (local) return {{home, 0}, true};
 
-  Time time{backward ? Position{order_.boundary, 1} : Position{-1, 1}, false};
+  Time time{backward ? PlanPoint{order_.boundary, 1} : PlanPoint{-1, 1}, false};
   for (int operand : n.operands) {
     const Time& t = of(operand);
     time.at = std::max(time.at, t.home ? t.at.next() : t.at);
