@@ -81,14 +81,6 @@ class Backend {
   virtual void synchronize() {}
 };
 
-// Rows and columns of a declared tensor in memory, as one dense matrix: [rows, cols]; a row partial
-// is [lanes * rows, ceil(cols / 64)], a column partial [lanes * ceil(rows / 64), cols].
-struct PhysicalShape {
-  int64_t rows = 0;
-  int64_t cols = 0;
-};
-PhysicalShape physical_shape(const TensorDecl& decl, const DimValues& sizes);
-
 struct BackendOptions {
   int threads = 0;  // of the CPU; 0: as many as OpenMP would use
   int device = -1;  // the GPU's number; -1: of the thread's current CUDA context, else 0

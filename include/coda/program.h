@@ -24,6 +24,9 @@ namespace CODA_API coda {
 inline constexpr int64_t kPartialSpan =
     64;  // base columns (row partials) or rows (column partials) a partial covers
 
+// Spans in which so many columns or rows are reduced, the last one ragged.
+constexpr int64_t partial_spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
+
 // How a tensor that a program names lies in memory.
 enum class TensorKind : uint8_t {
   dense,        // [rows, cols] row-major; vectors and scalars are dense too
@@ -42,6 +45,14 @@ struct TensorDecl {
 
   friend bool operator==(const TensorDecl&, const TensorDecl&) = default;
 };
+
+// Rows and columns of a declared tensor in memory, as one dense matrix: [rows, cols]; a row partial
+// is [lanes * rows, ceil(cols / 64)], a column partial [lanes * ceil(rows / 64), cols].
+struct PhysicalShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+PhysicalShape physical_shape(const TensorDecl& decl, const DimValues& sizes);
 
 enum class StepKind : uint8_t {
   // Values.

@@ -74,7 +74,7 @@ class Strip {
     const bool is_complete =
         row_ % kPartialSpan + rows_ == kPartialSpan || row_ + rows_ == tile_.rows;
     if (!is_complete) return;
-    const int64_t spans = (tile_.total_rows + kPartialSpan - 1) / kPartialSpan;
+    const int64_t spans = partial_spans(tile_.total_rows);
     const int64_t span = (tile_.m0 + row_) / kPartialSpan;
     for (int lane = 0; lane < info(op.partial).lanes; ++lane) {
       const StripRows at{lane * spans + span, 1, nullptr};

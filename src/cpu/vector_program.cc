@@ -135,7 +135,7 @@ void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_
   const bool by_row = decl.kind == TensorKind::row_partial;
   const int64_t reduced =
       by_row ? decl.shape.cols.evaluate(sizes_) : decl.shape.rows.evaluate(sizes_);
-  const int64_t count = (reduced + kPartialSpan - 1) / kPartialSpan;
+  const int64_t count = partial_spans(reduced);
   const int64_t last = reduced - (count - 1) * kPartialSpan;
   const float* data = static_cast<const float*>(partial.data);
   const int64_t stride = partial.row_stride;

@@ -13,7 +13,7 @@ constexpr int64_t kBlock = 128 * kMiB;  // smaller ones read the weight too ofte
 constexpr int64_t kMostBlocks = 8;
 
 // Blocks end where partials along columns do, so that those are the same for any block.
-int64_t in_spans(int64_t rows) { return (rows + kPartialSpan - 1) / kPartialSpan * kPartialSpan; }
+int64_t in_spans(int64_t rows) { return partial_spans(rows) * kPartialSpan; }
 
 std::string mb(int64_t bytes) {
   char buffer[32];

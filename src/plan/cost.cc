@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <set>
 
-#include "coda/plan_cost.h"
 #include "coda/error.h"
+#include "coda/plan_cost.h"
 #include "plan/row_loop.h"
 #include "plan/step_tensors.h"
 #include "program/step_table.h"
@@ -54,15 +54,9 @@ StepCost call_cost(const OpaqueCall& call, const Plan& plan, const DimValues& si
 }  // namespace
 
 double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
-  const auto rows = static_cast<double>(decl.shape.rows.evaluate(sizes));
-  const auto cols = static_cast<double>(decl.shape.cols.evaluate(sizes));
-  const auto chunks = [](double n) {
-    return static_cast<double>((static_cast<int64_t>(n) + kPartialSpan - 1) / kPartialSpan);
-  };
-  double count = rows * cols;
-  if (decl.kind == TensorKind::row_partial) count = rows * chunks(cols) * decl.lanes;
-  if (decl.kind == TensorKind::column_partial) count = chunks(rows) * cols * decl.lanes;
-  return count * static_cast<double>(size_of(decl.dtype));
+  const PhysicalShape shape = physical_shape(decl, sizes);
+  return static_cast<double>(shape.rows) * static_cast<double>(shape.cols) *
+         static_cast<double>(size_of(decl.dtype));
 }
 
 LoopBytes loop_bytes(const Plan& plan, int loop, const DimValues& sizes) {

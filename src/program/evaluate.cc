@@ -26,8 +26,6 @@ struct Matrix {
   double at(int64_t i, int64_t j) const { return values[i * cols + j]; }
 };
 
-int64_t spans(int64_t size) { return (size + kPartialSpan - 1) / kPartialSpan; }
-
 double round_to(double value, DType type) {
   switch (type) {
     case DType::f32: return static_cast<float>(value);
@@ -63,10 +61,7 @@ class Evaluator {
 
   Matrix input(int tensor) const {
     const TensorDecl& decl = program_.tensors[tensor];
-    int64_t rows = size(decl.shape.rows);
-    int64_t cols = size(decl.shape.cols);
-    if (decl.kind == TensorKind::row_partial) rows *= decl.lanes, cols = spans(cols);
-    if (decl.kind == TensorKind::column_partial) rows = decl.lanes * spans(rows);
+    const auto [rows, cols] = physical_shape(decl, sizes_);
     const auto found = inputs_.find(decl.name);
     require(found != inputs_.end(),
             "program '" + program_.name + "' needs a value of tensor '" + decl.name + "'");
@@ -285,7 +280,7 @@ class Evaluator {
     const bool is_wide = !(map_.pairing[i] == Dim(0));
     const int64_t group = is_wide ? size(map_.pairing[i]) : 0;
     const int lanes = info(s.partial).lanes;
-    Matrix result(lanes * x.rows, spans(base));
+    Matrix result(lanes * x.rows, partial_spans(base));
     for (int64_t row = 0; row < x.rows; ++row) {
       for (int64_t span = 0; span < result.cols; ++span) {
         std::vector<double> covered;
@@ -308,7 +303,7 @@ class Evaluator {
   void column_partial(const Step& s) {
     const Matrix& x = operand(s, 0);
     const int lanes = info(s.partial).lanes;
-    const int64_t count = spans(x.rows);
+    const int64_t count = partial_spans(x.rows);
     Matrix result(lanes * count, x.cols);
     for (int64_t span = 0; span < count; ++span) {
       for (int64_t col = 0; col < x.cols; ++col) {
@@ -332,7 +327,7 @@ class Evaluator {
     const int64_t reduced =
         size(rows ? decl.shape.cols : decl.shape.rows);  // what was reduced over
     const int64_t lines = size(rows ? decl.shape.rows : decl.shape.cols);
-    const int64_t count = spans(reduced);
+    const int64_t count = partial_spans(reduced);
     Matrix result(rows ? lines : 1, rows ? 1 : lines);
     for (int64_t line = 0; line < lines; ++line) {
       PartialLanes merged;

@@ -28,8 +28,7 @@ struct SizedProgram {
 inline std::vector<int64_t> padded_strides(const Program& program, const DimValues& sizes) {
   std::vector<int64_t> strides;
   for (const TensorDecl& tensor : program.tensors) {
-    int64_t columns = tensor.shape.cols.evaluate(sizes);
-    if (tensor.kind == TensorKind::row_partial) columns = (columns + 63) / 64;
+    const int64_t columns = physical_shape(tensor, sizes).cols;
     const bool is_matrix = !tensor.shape.is_vector() && tensor.kind == TensorKind::dense;
     strides.push_back(is_matrix ? (columns + 7) / 8 * 8 : columns);
   }

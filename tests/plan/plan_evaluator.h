@@ -87,12 +87,8 @@ class PlanEvaluator {
   };
   Part part_of(const PlanTensor& t) const {
     const auto elements = [&](const DimValues& sizes) {
-      int64_t rows = t.decl.shape.rows.evaluate(sizes);
-      int64_t cols = t.decl.shape.cols.evaluate(sizes);
-      const auto chunks = [](int64_t n) { return (n + kPartialSpan - 1) / kPartialSpan; };
-      if (t.decl.kind == TensorKind::row_partial) cols = chunks(cols);
-      if (t.decl.kind == TensorKind::column_partial) rows = chunks(rows);
-      return rows * cols * t.decl.lanes;
+      const PhysicalShape shape = physical_shape(t.decl, sizes);
+      return shape.rows * shape.cols;
     };
     if (loop_ == nullptr || t.loop >= 0 || !is_sliced(t.decl, *loop_)) {
       return {0, elements(sizes_), elements(sizes_)};

@@ -440,12 +440,9 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
   std::map<std::string, std::vector<double>> inputs;
   for (int t : read) {
     const TensorDecl& decl = program.tensors[t];
-    int64_t rows = decl.shape.rows.evaluate(sizes);
-    int64_t cols = decl.shape.cols.evaluate(sizes);
-    if (decl.kind == TensorKind::row_partial) cols = (cols + kPartialSpan - 1) / kPartialSpan;
-    if (decl.kind == TensorKind::column_partial) rows = (rows + kPartialSpan - 1) / kPartialSpan;
+    const auto [rows, cols] = physical_shape(decl, sizes);
     std::vector<double>& values = inputs[decl.name];
-    values.resize(decl.lanes * rows * cols);
+    values.resize(rows * cols);
     const bool is_row_index = last.contains(t);
     for (size_t i = 0; i < values.size(); ++i) {
       if (decl.dtype == DType::i32) {

@@ -9,9 +9,7 @@ namespace {
 std::vector<int64_t> row_strides(const Program& program, const DimValues& sizes, bool pads) {
   std::vector<int64_t> strides;
   for (const TensorDecl& tensor : program.tensors) {
-    int64_t columns = tensor.shape.cols.evaluate(sizes);
-    if (tensor.kind == TensorKind::row_partial)
-      columns = (columns + kPartialSpan - 1) / kPartialSpan;
+    const int64_t columns = physical_shape(tensor, sizes).cols;
     const bool is_matrix = tensor.kind == TensorKind::dense && !tensor.shape.is_vector();
     strides.push_back(pads && is_matrix ? (columns + 7) / 8 * 8 : columns);
   }

@@ -73,7 +73,7 @@ std::string expression(Elementwise op, const std::vector<std::string>& operands)
 std::string expression(const Step& step, const std::vector<std::string>& operands) {
   if (step.kind == StepKind::elementwise) return expression(step.op, operands);
   invariant(step.kind == StepKind::as_stored, "a step that is no expression");
-  return "as_stored<" + std::string(stored_text(step.dtype)) + ">(" + operands[0] + ")";
+  return "as_stored<" + stored_text(step.dtype) + ">(" + operands[0] + ")";
 }
 
 std::string number_text(double number) {
@@ -119,15 +119,6 @@ std::string reduction_text(PartialKind kind) {
   return "Reduction::" + std::string(info(kind).name);
 }
 
-std::string_view stored_text(DType type) {
-  switch (type) {
-    case DType::f32: return "Stored::f32";
-    case DType::bf16: return "Stored::bf16";
-    case DType::f16: return "Stored::f16";
-    case DType::f64: return "Stored::f64";
-    case DType::i32: return "Stored::i32";
-  }
-  throw InternalError("unknown storage type");
-}
+std::string stored_text(DType type) { return "Stored::" + std::string(name_of(type)); }
 
 }  // namespace coda::hopper

@@ -32,6 +32,6 @@ std::string identifier(std::string_view name);
 std::string reduction_text(PartialKind kind);
 
 // How an element lies in memory, for templates over it: "Stored::bf16" (device/element.cuh).
-std::string_view stored_text(DType type);
+std::string stored_text(DType type);
 
 }  // namespace coda::hopper

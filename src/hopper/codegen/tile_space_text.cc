@@ -53,7 +53,7 @@ class TileSpaceWriter {
             describe(space_.steps.front()) + " has too many columns for one launch");
     std::string spans;
     if (!reduces_columns_) {
-      const int64_t count = (size(space_.shape.cols) + kPartialSpan - 1) / kPartialSpan;
+      const int64_t count = partial_spans(size(space_.shape.cols));
       spans = columns_.divisor(arguments_.number("spans_" + id_, count), count);
     }
     position_ = reduces_columns_

@@ -10,10 +10,6 @@
 
 namespace coda::hopper {
 
-// Spans of kPartialSpan elements in which a row or column of `size` is reduced, the last one
-// ragged.
-int64_t partial_spans(int64_t size);
-
 class ProgramSizes {
  public:
   // Keeps references: the three outlive it.
