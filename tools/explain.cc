@@ -24,7 +24,7 @@ struct ExplainFlags {
   std::string task = "train";
   int64_t batch = 1;
   int64_t sequence = 2048;
-  int64_t loss_rows = kAutomaticBlockRows;
+  int64_t loss_rows = kAutomaticChunkRows;
   std::string dtype = "fp32";
   std::string objective = "memory";
   std::string rates = "cpu";
@@ -52,7 +52,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   source.options.objective = flags.objective == "speed" ? Objective::speed : Objective::memory;
   source.options.fuse = fuse;
-  source.options.block_rows = flags.task == "train" ? flags.loss_rows : 0;
+  source.options.chunk_rows = flags.task == "train" ? flags.loss_rows : 0;
   ExplainedPlan plan = explain(std::move(source));
   if (!flags.measure) return plan;
   const std::vector<double> seconds = measure_plan(plan.compiled.plan, plan.source.options.sizes);

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "coda/row_loop.h"
+#include "coda/row_chunks.h"
 #include "explained_plan.h"
 
 namespace coda::tools {
@@ -30,12 +30,12 @@ ordered_json loops_of(const ExplainedPlan& plan) {
   const DimValues& sizes = plan.source.options.sizes;
   ordered_json loops = ordered_json::array();
   for (size_t i = 0; i < plan.compiled.plan.loops.size(); ++i) {
-    const RowLoop& loop = plan.compiled.plan.loops[i];
-    const LoopBytes bytes = loop_bytes(plan.compiled.plan, static_cast<int>(i), sizes);
+    const RowChunks& loop = plan.compiled.plan.loops[i];
+    const ChunkBytes bytes = chunk_bytes(plan.compiled.plan, static_cast<int>(i), sizes);
     loops.push_back({{"symbol", loop.symbol},
-                     {"rows", rows_of_block(loop, sizes)},
-                     {"blocks", blocks_of(loop, sizes)},
-                     {"bytes", bytes.block},
+                     {"rows", rows_of_chunk(loop, sizes)},
+                     {"chunks", chunks_of(loop, sizes)},
+                     {"bytes", bytes.chunk},
                      {"bytes_without_blocks", bytes.whole},
                      {"sums", loop.sums}});
   }
@@ -92,11 +92,11 @@ void print_steps(const ExplainedPlan& plan) {
     fmt::print("{:4} {:10} {:10.3f} {:9.2f} MB {:9.3f} ms{}  {}{}{}\n", ++i, name_of(s.step->role),
                s.cost.flops / 1e9, s.cost.bytes / 1e6, s.cost.seconds * 1e3,
                measured_text(s.measured), s.is_backward ? "backward " : "forward ", s.step->name,
-               s.step->loop >= 0 ? "  (in blocks)" : "");
+               s.step->loop >= 0 ? "  (in chunks)" : "");
   }
   const Plan& p = plan.compiled.plan;
   for (size_t loop = 0; loop < p.loops.size(); ++loop) {
-    fmt::print("\nin {}\n", loop_text(p, static_cast<int>(loop), plan.source.options.sizes));
+    fmt::print("\nin {}\n", chunks_text(p, static_cast<int>(loop), plan.source.options.sizes));
   }
   for (const std::string& note : p.notes) fmt::print("\n{}\n", note);
 }

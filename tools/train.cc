@@ -41,7 +41,7 @@ struct TrainFlags {
   int64_t batch = 4;
   int64_t accumulate = 1;
   int64_t sequence = 256;
-  int64_t loss_rows = kAutomaticBlockRows;
+  int64_t loss_rows = kAutomaticChunkRows;
   std::string dtype = "fp32";
   uint64_t seed = 1;
   double rate = 4e-3;

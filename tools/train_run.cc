@@ -13,7 +13,7 @@
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/model_runner.h"
-#include "coda/row_loop.h"
+#include "coda/row_chunks.h"
 #include "model_flags.h"
 #include "progress.h"
 #include "report.h"
@@ -90,7 +90,7 @@ class Run {
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
     const Session& session = trainer_.session();
     if (!session.plan().loops.empty()) {
-      fmt::print("logits in {}\n", loop_text(session.plan(), 0, session.sizes()));
+      fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
     }
     if (plan_.resumed) {
       restore(*plan_.resumed, trainer_);

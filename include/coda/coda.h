@@ -33,7 +33,7 @@
 #include "coda/program_builder.h"
 #include "coda/program_file.h"
 #include "coda/rates.h"
-#include "coda/row_loop.h"
+#include "coda/row_chunks.h"
 #include "coda/run.h"
 #include "coda/schedule.h"
 #include "coda/session.h"

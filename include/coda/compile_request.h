@@ -39,10 +39,10 @@ struct CompileRequest {
   std::vector<GradientRequest> gradients;
 };
 
-// Values as large as [rows, vocabulary] are not stored whole but made and consumed in blocks of
+// Values as large as [rows, vocabulary] are not stored whole but made and consumed in chunks of
 // rows where they take more than 256 MiB and that lessens the memory: in the fewest rows that take
 // 128 MiB, or an eighth of all, whichever is more.
-inline constexpr int64_t kAutomaticBlockRows = -1;
+inline constexpr int64_t kAutomaticChunkRows = -1;
 
 struct CompileOptions {
   Objective objective = Objective::memory;
@@ -52,11 +52,11 @@ struct CompileOptions {
   bool fuse = true;  // false: GEMMs without epilogues, norms made before them: the baseline
   bool overwrite_saved = false;  // results may be stored over what the forward saved, where it is
                                  // read for the last time: one backward for each forward
-  // Rows of a block of the widest values that the backward makes without the upstream gradient (a
+  // Rows of a chunk of the widest values that the backward makes without the upstream gradient (a
   // loss's logits and their gradient): they are then consumed at once, and their products wait for
-  // that gradient instead. 0: stored whole; kAutomaticBlockRows; others are rounded up to 64. Where
+  // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
-  int64_t block_rows = 0;
+  int64_t chunk_rows = 0;
 };
 
 }  // namespace CODA_API coda

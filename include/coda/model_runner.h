@@ -35,7 +35,7 @@ struct ModelRunnerOptions {
   bool fuse = true;            // false: the unfused plan, to compare with
   bool timing = false;         // measure each step
   // ModelTask::gradients: rows of the logits that are made and consumed at once; 0: all of them.
-  int64_t loss_rows = kAutomaticBlockRows;
+  int64_t loss_rows = kAutomaticChunkRows;
 };
 
 // A model's graph with what a task asks of it; compile() takes the two.

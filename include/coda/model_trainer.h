@@ -17,7 +17,7 @@ struct ModelTrainSettings {
   int64_t batch = 8;       // sequences of a pass
   int64_t accumulate = 1;  // passes of a step
   int64_t sequence = 256;
-  int64_t loss_rows = kAutomaticBlockRows;  // of the logits at once; 0: all
+  int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all
   uint64_t seed = 1;                        // of initial weights and of samples
   LearningSchedule schedule;
   AdamWOptions adamw;

@@ -33,7 +33,7 @@ struct PlanTensor {
   Dim column_offset = 0;
   bool transposed = false;
   bool is_table = false;  // an input that is constant data (RoPE tables, ids): resident anyway
-  // Of a temporary that only the steps of one loop see, that loop: it has memory for one block.
+  // Of a temporary that only the steps of one loop see, that loop: it has memory for one chunk.
   int loop = -1;
 };
 
@@ -58,17 +58,18 @@ struct PlanStep {
   std::vector<std::string>
       reasons;    // why each op stands here and what stopped it from standing earlier, for people
   int loop = -1;  // index into Plan::loops; steps of one loop are consecutive
-  // What runs instead of `work` from a loop's second block on, where it differs: a sum over rows is
-  // added to what the first block stored.
+  // What runs instead of `work` from a loop's second chunk on, where it differs: a sum over rows is
+  // added to what the first chunk stored.
   std::optional<Program> later{};
 };
 
-// Consecutive steps of one phase that run for one block of rows after another, so that what only
-// they see never lies in memory whole. Inside, `symbol` is the number of a block's rows: of a
-// tensor with that many rows a step sees the block's, of partials along columns the block's chunks.
-struct RowLoop {
+// A loop over chunks of rows: consecutive steps of one phase that run for one chunk after another,
+// so that what only they see never lies in memory whole. Inside, `symbol` is the number of a
+// chunk's rows: of a tensor with that many rows a step sees the chunk's, of partials along columns
+// those of the chunk.
+struct RowChunks {
   std::string symbol;
-  int64_t rows = 0;  // of a block, a multiple of kPartialSpan; the last block has what is left
+  int64_t rows = 0;  // of a chunk, a multiple of kPartialSpan; the last chunk has what is left
   std::vector<std::string> sums{};  // sums over all rows, fp32, complete when the loop has ended
 };
 
@@ -76,7 +77,7 @@ struct Plan {
   std::vector<PlanTensor> tensors;
   std::vector<PlanStep> forward;
   std::vector<PlanStep> backward;
-  std::vector<RowLoop> loops{};
+  std::vector<RowChunks> loops{};
   std::vector<std::string> notes{};  // what was asked for and not done, and why, for people
 
   const PlanTensor& tensor(std::string_view name) const;  // throws Error if there is none

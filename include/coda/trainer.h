@@ -27,7 +27,7 @@ struct TrainOptions {
   DimValues sizes;                           // of the graph's symbols, in one pass
   DType storage = DType::f32;                // of activations; each parameter has its own type
   int64_t accumulate = 1;                    // passes of a step
-  int64_t block_rows = kAutomaticBlockRows;  // see CompileOptions
+  int64_t chunk_rows = kAutomaticChunkRows;  // see CompileOptions
   LearningSchedule schedule;
   AdamWOptions adamw;
   double clip = 1;  // largest norm of a step's gradients; 0: no clipping

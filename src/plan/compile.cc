@@ -17,8 +17,8 @@
 #include <set>
 
 #include "coda/error.h"
-#include "plan/block_rows.h"
 #include "plan/check_reads.h"
+#include "plan/chunk_rows.h"
 #include "plan/emit.h"
 #include "plan/equivalence.h"
 #include "plan/in_place.h"
@@ -40,7 +40,7 @@ struct Point {
 // What one set of choices of the rewriting leads to; which dropped operands are saved is another
 // matter.
 struct Rewritten {
-  BlockRows blocks;  // no rows: everything is stored whole
+  ChunkRows chunks;  // no rows: everything is stored whole
   std::shared_ptr<const JointGraph> joint;
   std::set<int> apart;  // values that did not fit into the tiles of their readers
   ThroughMemory laid;   // what tiles hold of `joint`
@@ -130,7 +130,7 @@ class Search {
   // Rewritten without a choice the graph tells what there is to choose; forced choices are taken as
   // given.
   void find_candidates() {
-    unchosen_ = rewrite({}, options_.block_rows != 0);
+    unchosen_ = rewrite({}, options_.chunk_rows != 0);
     classes_ = classify(*unchosen_->joint);
     const Candidates& found = unchosen_->joint->candidates;
     normed_again_ = normed_again(graph_, found.column_factors);
@@ -335,22 +335,22 @@ class Search {
   Attempt make_here(const Point& point) {
     ++plans_;
     Attempt a = plan(point, rewritten(point));
-    if (a.from->blocks.rows > 0 &&
+    if (a.from->chunks.rows > 0 &&
         a.plan.loops.empty()) {  // a program turned out to be of all rows
       std::shared_ptr<Rewritten> whole = rewrite(point, false);
       lay_out(*whole);
-      whole->blocks.why_whole = a.plan.notes.front();
+      whole->chunks.why_whole = a.plan.notes.front();
       a = plan(point, std::move(whole));
     }
-    const std::string& why_whole = a.from->blocks.why_whole;
-    if (!why_whole.empty()) a.plan.notes = {"not in blocks of rows: " + why_whole};
+    const std::string& why_whole = a.from->chunks.why_whole;
+    if (!why_whole.empty()) a.plan.notes = {"not in chunks of rows: " + why_whole};
     return a;
   }
 
   std::shared_ptr<const Rewritten> rewritten(const Point& point) {
     if (best_.from != nullptr && rewrite_alike(point, best_.point)) return best_.from;
     const bool known = unchosen_ != nullptr && rewrite_alike(point, {});
-    std::shared_ptr<Rewritten> made = known ? unchosen_ : rewrite(point, options_.block_rows != 0);
+    std::shared_ptr<Rewritten> made = known ? unchosen_ : rewrite(point, options_.chunk_rows != 0);
     lay_out(*made);
     return made;
   }
@@ -361,11 +361,11 @@ class Search {
       choices.column_factors.push_back(static_cast<ColumnFactor>(c));
     for (int p : point.pinned) choices.pinned.push_back(p != 0);
     auto made = std::make_shared<Rewritten>();
-    AcceptBlocks accept;
+    AcceptChunks accept;
     if (in_blocks) {
       accept = [&](const JointGraph& joint) {
-        made->blocks = choose_block_rows(joint, options_);
-        return made->blocks.rows > 0;
+        made->chunks = choose_chunk_rows(joint, options_);
+        return made->chunks.rows > 0;
       };
     }
     made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
@@ -382,7 +382,7 @@ class Search {
   std::shared_ptr<const Rewritten> take_apart(const Rewritten& from,
                                               const std::vector<Misfit>& misfits) const {
     auto made = std::make_shared<Rewritten>();
-    made->blocks = from.blocks;
+    made->chunks = from.chunks;
     made->joint = from.joint;
     made->apart = from.apart;
     for (const Misfit& misfit : misfits) {
@@ -416,7 +416,7 @@ class Search {
 
   Attempt plan(const Point& point, std::shared_ptr<const Rewritten> from) const {
     CompileOptions options = options_;
-    options.block_rows = from->blocks.rows;
+    options.chunk_rows = from->chunks.rows;
     Attempt a;
     a.point = point;
     for (std::vector<Misfit> misfits;;) {

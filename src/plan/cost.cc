@@ -10,7 +10,7 @@
 
 #include "coda/error.h"
 #include "coda/plan_cost.h"
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 #include "plan/step_tensors.h"
 #include "program/step_table.h"
 
@@ -59,13 +59,13 @@ double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
          static_cast<double>(size_of(decl.dtype));
 }
 
-LoopBytes loop_bytes(const Plan& plan, int loop, const DimValues& sizes) {
-  const DimValues inside = sizes_of_block(plan.loops[static_cast<size_t>(loop)], sizes, 0);
-  LoopBytes bytes;
+ChunkBytes chunk_bytes(const Plan& plan, int loop, const DimValues& sizes) {
+  const DimValues inside = sizes_of_chunk(plan.loops[static_cast<size_t>(loop)], sizes, 0);
+  ChunkBytes bytes;
   for (const PlanTensor& t : plan.tensors) {
     if (t.loop != loop || !t.view_of.empty()) continue;
     bytes.whole += bytes_of(t.decl, sizes);
-    bytes.block += bytes_of(t.decl, inside);
+    bytes.chunk += bytes_of(t.decl, inside);
   }
   return bytes;
 }
@@ -78,13 +78,13 @@ Rates h200_rates() { return {7e14, 4.28e12, 3e-6}; }
 StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
                  const Rates& rates) {
   if (step.loop >= 0) {
-    // Once a block: what is not sliced, a weight, is read as often.
-    const RowLoop& loop = plan.loops[static_cast<size_t>(step.loop)];
+    // Once a chunk: what is not sliced, a weight, is read as often.
+    const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
     StepCost sum;
-    for (int64_t block = 0; block < blocks_of(loop, sizes); ++block) {
+    for (int64_t chunk = 0; chunk < chunks_of(loop, sizes); ++chunk) {
       PlanStep one{step.name, step.role, step.work, {}};
-      if (block > 0 && step.later) one.work = *step.later;
-      const StepCost cost = cost_of(one, plan, sizes_of_block(loop, sizes, block), rates);
+      if (chunk > 0 && step.later) one.work = *step.later;
+      const StepCost cost = cost_of(one, plan, sizes_of_chunk(loop, sizes, chunk), rates);
       sum.flops += cost.flops;
       sum.bytes += cost.bytes;
       sum.seconds += cost.seconds;

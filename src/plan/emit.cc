@@ -7,7 +7,7 @@
 #include "coda/error.h"
 #include "ir/calls.h"
 #include "plan/program_writer.h"
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 #include "plan/step_tensors.h"
 #include "plan/through_memory.h"
 
@@ -378,17 +378,17 @@ class Emission {
       if (steps == steps_.end()) continue;
       for (PlanStep& step : steps->second) phase.push_back(std::move(step));
     }
-    // What a row loop writes over all rows and to whom it belongs is known by node.
-    RowLoopRequest loop{
-        .loop = {joint_.blocks.symbol, options_.block_rows}, .values = {}, .sums = {}};
-    for (int id : joint_.blocks.values) {
+    // What a loop over row chunks writes over all rows and to whom it belongs is known by node.
+    RowChunksRequest loop{
+        .loop = {joint_.chunked.symbol, options_.chunk_rows}, .values = {}, .sums = {}};
+    for (int id : joint_.chunked.values) {
       if (partition_.stored_forward.contains(id)) loop.values.insert(names_.written(id, false));
     }
-    for (int id : joint_.blocks.sums) loop.sums.insert(names_.written(id, false));
+    for (int id : joint_.chunked.sums) loop.sums.insert(names_.written(id, false));
     plan.tensors = names_.tensors();
     mark_saved(plan);
-    if (joint_.blocks.widest >= 0) {
-      const std::string refusal = make_row_loop(plan, loop);
+    if (joint_.chunked.widest >= 0) {
+      const std::string refusal = make_row_chunks(plan, loop);
       if (!refusal.empty()) plan.notes.push_back(refusal);
     }
     return plan;

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 #include "plan/step_tensors.h"
 #include "program/tile_map.h"
 
@@ -75,7 +75,7 @@ class Reuse {
                             map.grouped[load] == map.grouped[store];
           const int loop = tensors_.at(operand.name)->loop;
           if (!same || loop != tensors_.at(result.name)->loop) continue;
-          // A block's steps may overwrite rows of their own only.
+          // A chunk's steps may overwrite rows of their own only.
           const int of_step = phase[at].loop;
           if (of_step >= 0 && loop != of_step &&
               !is_sliced(operand, plan_.loops[static_cast<size_t>(of_step)]))
@@ -109,7 +109,7 @@ class Reuse {
   }
 
   bool is_sum(const std::string& name) const {
-    return std::any_of(plan_.loops.begin(), plan_.loops.end(), [&](const RowLoop& loop) {
+    return std::any_of(plan_.loops.begin(), plan_.loops.end(), [&](const RowChunks& loop) {
       return std::find(loop.sums.begin(), loop.sums.end(), name) != loop.sums.end();
     });
   }
@@ -155,7 +155,7 @@ class Reuse {
     }
     users_.erase(from);
     tensors_.erase(from);
-    for (RowLoop& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
+    for (RowChunks& loop : plan_.loops) std::replace(loop.sums.begin(), loop.sums.end(), from, to);
   }
 
   // Tensors of a program are unique by name: a program that has both names keeps one entry.

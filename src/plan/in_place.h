@@ -9,8 +9,8 @@
 namespace coda {
 
 // `overwrite_saved`: also tensors that the forward saved; the backward can then run only once for
-// each forward. A sum that a row loop of the forward made then lies in the caller's gradient from
-// the start.
+// each forward. A sum that a loop over row chunks of the forward made then lies in the caller's
+// gradient from the start.
 void reuse_in_place(Plan& plan, bool overwrite_saved);
 
 }  // namespace coda

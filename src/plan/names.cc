@@ -57,7 +57,7 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
     }
   }
   // Blocks of rows add up in fp32.
-  for (int id : joint.blocks.sums) caller_types_.try_emplace(id, DType::f32);
+  for (int id : joint.chunked.sums) caller_types_.try_emplace(id, DType::f32);
   for (const auto& [id, name] : caller_names_) taken_.insert(name);
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& n = graph_.node(id);

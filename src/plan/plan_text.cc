@@ -5,7 +5,7 @@
 
 #include "coda/plan_cost.h"
 #include "plan/cost.h"
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 
 namespace coda {
 namespace {
@@ -38,12 +38,12 @@ std::string call_text(const OpaqueCall& call) {
 
 }  // namespace
 
-std::string loop_text(const Plan& plan, int index, const DimValues& sizes) {
-  const RowLoop& loop = plan.loops[static_cast<size_t>(index)];
-  const LoopBytes bytes = loop_bytes(plan, index, sizes);
-  std::string out = "blocks of " + std::to_string(rows_of_block(loop, sizes)) + " rows of " +
-                    loop.symbol + " (" + std::to_string(blocks_of(loop, sizes)) + "), in " +
-                    number("%.2f MB", bytes.block / 1e6) +
+std::string chunks_text(const Plan& plan, int index, const DimValues& sizes) {
+  const RowChunks& loop = plan.loops[static_cast<size_t>(index)];
+  const ChunkBytes bytes = chunk_bytes(plan, index, sizes);
+  std::string out = "chunks of " + std::to_string(rows_of_chunk(loop, sizes)) + " rows of " +
+                    loop.symbol + " (" + std::to_string(chunks_of(loop, sizes)) + "), in " +
+                    number("%.2f MB", bytes.chunk / 1e6) +
                     number(" instead of %.2f MB", bytes.whole / 1e6);
   for (size_t i = 0; i < loop.sums.size(); ++i)
     out += (i == 0 ? "; sums over all rows: " : ", ") + loop.sums[i];
@@ -61,7 +61,7 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
     for (const PlanStep& step : *phase) {
       if (step.loop != loop) {
         if (loop >= 0) out += "}\n";
-        if (step.loop >= 0) out += "for " + loop_text(plan, step.loop, sizes) + " {\n";
+        if (step.loop >= 0) out += "for " + chunks_text(plan, step.loop, sizes) + " {\n";
         loop = step.loop;
       }
       const StepCost cost = cost_of(step, plan, sizes, rates);
@@ -73,7 +73,7 @@ std::string text(const Plan& plan, const DimValues& sizes, const Rates& rates) {
       const auto* program = std::get_if<Program>(&step.work);
       out +=
           indent(program != nullptr ? text(*program) : call_text(std::get<OpaqueCall>(step.work)));
-      if (step.later) out += "    in later blocks\n" + indent(text(*step.later));
+      if (step.later) out += "    in later chunks\n" + indent(text(*step.later));
       for (const std::string& reason : step.reasons) out += "    why: " + reason + "\n";
     }
     if (loop >= 0) out += "}\n";

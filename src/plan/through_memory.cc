@@ -43,7 +43,7 @@ class MemoryPass {
       value_[static_cast<size_t>(id)] = v.id;
       note(v, id);
     }
-    for (int id : from_.blocks.early) {
+    for (int id : from_.chunked.early) {
       if (is_made(id)) owned_.insert(value_[static_cast<size_t>(id)]);
     }
     JointGraph& to = out_.joint;
@@ -409,11 +409,11 @@ class MemoryPass {
     };
     to.candidates = {map(from_.candidates.column_factors), map(from_.candidates.row_factors),
                      map(from_.candidates.row_affine)};
-    to.blocks = from_.blocks;
-    to.blocks.values = map(from_.blocks.values);
-    to.blocks.sums = map(from_.blocks.sums);
-    to.blocks.early = map(from_.blocks.early);
-    if (to.blocks.widest >= 0) to.blocks.widest = value_[static_cast<size_t>(to.blocks.widest)];
+    to.chunked = from_.chunked;
+    to.chunked.values = map(from_.chunked.values);
+    to.chunked.sums = map(from_.chunked.sums);
+    to.chunked.early = map(from_.chunked.early);
+    if (to.chunked.widest >= 0) to.chunked.widest = value_[static_cast<size_t>(to.chunked.widest)];
     out_.origin.resize(static_cast<size_t>(graph().size()), -1);
   }
 

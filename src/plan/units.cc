@@ -125,7 +125,7 @@ class Ordering {
       unit.nodes = {id};
       unit.is_gemm = n.op == Op::matmul;
       unit.is_backward = !joint_.forward[static_cast<size_t>(id)];
-      const std::vector<int>& early = joint_.blocks.early;
+      const std::vector<int>& early = joint_.chunked.early;
       unit.is_gradient =
           unit.is_backward || std::find(early.begin(), early.end(), id) != early.end();
       unit.contracts_rows = unit.is_gemm && unit.is_gradient && n.transposes[0].a;

@@ -101,7 +101,7 @@ void zero_what_cancels(const Graph& source, const CompileRequest& request, Graph
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes,
-                           const AcceptBlocks& accept, const std::vector<NamedValue>& given) {
+                           const AcceptChunks& accept, const std::vector<NamedValue>& given) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
   clone(source, *joint.graph);
@@ -148,10 +148,10 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   std::set<int> claimed(joint.outputs.begin(), joint.outputs.end());
   if (accept) {
     joint.forward.resize(static_cast<size_t>(graph.size()), false);
-    joint.blocks = find_row_blocks(joint, request, gradient_roots, sizes);
-    if (!accept(joint)) joint.blocks = {};
-    for (int id : joint.blocks.early) joint.forward[static_cast<size_t>(id)] = true;
-    claimed.insert(joint.blocks.early.begin(), joint.blocks.early.end());
+    joint.chunked = find_chunked_values(joint, request, gradient_roots, sizes);
+    if (!accept(joint)) joint.chunked = {};
+    for (int id : joint.chunked.early) joint.forward[static_cast<size_t>(id)] = true;
+    claimed.insert(joint.chunked.early.begin(), joint.chunked.early.end());
   }
   size_t next = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {

@@ -10,7 +10,7 @@
 
 #include "coda/compile_request.h"
 #include "rewrite/choices.h"
-#include "rewrite/row_blocks.h"
+#include "rewrite/chunked_values.h"
 
 namespace coda {
 
@@ -20,19 +20,19 @@ struct JointGraph {
   std::vector<int> gradients;  // in the request's order; -1: zero (the outputs do not depend on it)
   std::vector<bool> forward;   // by id: nodes that the forward reaches, and those that run early
   Candidates candidates;
-  RowBlocks blocks;  // that were accepted
+  ChunkedValues chunked;  // that were accepted
 };
 
-// Whether what joint.blocks says shall be done: what can be made in blocks of rows then counts as
+// Whether what joint.chunked says shall be done: what can be made in chunks of rows then counts as
 // forward.
-using AcceptBlocks = std::function<bool(const JointGraph& joint)>;
+using AcceptChunks = std::function<bool(const JointGraph& joint)>;
 
-// `rewritten` false: the graph is only differentiated (the baseline without sunk scales). Blocks of
+// `rewritten` false: the graph is only differentiated (the baseline without sunk scales). Chunks of
 // rows are looked for if there is who accepts them. Per-row vectors in `given` become inputs of
 // their names behind the differentiation.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes = {},
-                           const AcceptBlocks& accept = {},
+                           const AcceptChunks& accept = {},
                            const std::vector<NamedValue>& given = {});
 
 }  // namespace coda

@@ -13,7 +13,7 @@
 #include "base/aligned_buffer.h"
 #include "coda/backend.h"
 #include "coda/error.h"
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 #include "plan/step_tensors.h"
 
 namespace coda {
@@ -143,7 +143,7 @@ class Owners {
 };
 
 // Finds the slots, without offsets, in the order in which steps name them. What a loop sees of a
-// tensor that is not its own is alive from the loop's first step to its last: blocks follow one
+// tensor that is not its own is alive from the loop's first step to its last: chunks follow one
 // another.
 class Lifetimes {
  public:
@@ -206,10 +206,10 @@ class Lifetimes {
     }
   }
 
-  // Of the whole tensor, or of a block where only a loop sees it.
+  // Of the whole tensor, or of a chunk where only a loop sees it.
   int64_t bytes_of_part(const PlanTensor& tensor) const {
     if (tensor.loop < 0) return bytes_of(tensor.decl, sizes_);
-    return bytes_of(tensor.decl, sizes_of_block(plan_.loops[tensor.loop], sizes_, 0));
+    return bytes_of(tensor.decl, sizes_of_chunk(plan_.loops[tensor.loop], sizes_, 0));
   }
 
   const Plan& plan_;

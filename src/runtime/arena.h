@@ -3,8 +3,8 @@
 // does not bind, in one arena. Steps are counted through the forward and on through the backward;
 // two tensors that are alive in the same step never overlap, and a step's results never overlap its
 // operands. So what is saved late has room for earlier temporaries, and a gradient lies where
-// something was that is done with. A temporary that only a row loop sees has the memory of one
-// block.
+// something was that is done with. A temporary that only a loop over row
+// chunks sees has the memory of one chunk.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 
 namespace coda {
 
@@ -13,9 +13,9 @@ std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& siz
     for (const PlanStep& step : *steps) {
       std::set<DimValues> seen{sizes};
       if (step.loop >= 0) {
-        const RowLoop& loop = plan.loops[static_cast<size_t>(step.loop)];
-        seen = {sizes_of_block(loop, sizes, 0),
-                sizes_of_block(loop, sizes, blocks_of(loop, sizes) - 1)};
+        const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
+        seen = {sizes_of_chunk(loop, sizes, 0),
+                sizes_of_chunk(loop, sizes, chunks_of(loop, sizes) - 1)};
       }
       for (const DimValues& values : seen) {
         if (const auto* program = std::get_if<Program>(&step.work))

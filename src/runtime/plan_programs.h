@@ -9,8 +9,8 @@
 
 namespace coda {
 
-// They are the plan's, which must outlive them. Those of a row loop see a block's rows, and are
-// there once more for a last block that is shorter.
+// They are the plan's, which must outlive them. Those of a loop over row chunks see a
+// chunk's rows, and are there once more for a last chunk that is shorter.
 std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& sizes);
 
 }  // namespace coda

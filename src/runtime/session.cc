@@ -9,7 +9,7 @@
 
 #include "base/aligned_buffer.h"
 #include "coda/error.h"
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 #include "plan/step_tensors.h"
 #include "runtime/arena.h"
 #include "runtime/overlap.h"
@@ -64,10 +64,10 @@ class Session::Impl {
     std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<int> tensors;       // slots of memory_
-    std::vector<TensorView> views;  // the same, as the kernel takes them (of a loop: of block 0)
+    std::vector<TensorView> views;  // the same, as the kernel takes them (of a loop: of chunk 0)
     int loop = -1;
-    // In a loop: for blocks behind the first, for a last block that is shorter, and for one that is
-    // both; null where no such block is or it needs no other kernel.
+    // In a loop: for chunks behind the first, for a last chunk that is shorter, and for one that is
+    // both; null where no such chunk is or it needs no other kernel.
     std::unique_ptr<Kernel> later, shorter, later_shorter;
   };
   struct PreparedPhase {
@@ -87,12 +87,12 @@ class Session::Impl {
   void prepare(const std::vector<PlanStep>& steps, Backend& backend, PreparedPhase& phase);
   void prepare_blocks(const PlanStep& step, Backend& backend, PreparedStep& prepared) const;
   void share_scratch();
-  void run_step(PreparedStep& step, int64_t block);
+  void run_step(PreparedStep& step, int64_t chunk);
   void poison_own(bool forward);
   void poison_results(int first, int end);
   void poison_block(int loop);
-  // The block's part of a tensor that block 0 sees as `view`.
-  TensorView part(const TensorView& view, int slot, const RowLoop& loop, int64_t block) const;
+  // The chunk's part of a tensor that chunk 0 sees as `view`.
+  TensorView part(const TensorView& view, int slot, const RowChunks& loop, int64_t chunk) const;
   void place_own();
   void run(PreparedPhase& phase, const char* name);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
@@ -102,7 +102,7 @@ class Session::Impl {
   int64_t column_offset(const Memory& view) const;
   int owner_of(int slot) const;        // what has the memory
   TensorView resolve(int slot) const;  // null data where nothing is bound
-  DimValues sizes_in(int loop) const;  // of a loop's first block; -1: sizes()
+  DimValues sizes_in(int loop) const;  // of a loop's first chunk; -1: sizes()
 
  private:
   friend class Session;
@@ -174,8 +174,8 @@ void Session::Impl::share_scratch() {
 DimValues Session::Impl::sizes_in(int loop) const {
   if (loop < 0) return sizes_;
   require(loop < static_cast<int>(plan_.loops.size()),
-          "the plan has no row loop " + std::to_string(loop));
-  return sizes_of_block(plan_.loops[loop], sizes_, 0);
+          "the plan has no loop over row chunks " + std::to_string(loop));
+  return sizes_of_chunk(plan_.loops[loop], sizes_, 0);
 }
 
 // A range of columns, or a vector read along the other dimension.
@@ -249,7 +249,7 @@ void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend
       prepared.kernel = backend.prepare(*program, sizes);
       if (step.loop >= 0) prepare_blocks(step, backend, prepared);
     } else {
-      require(step.loop < 0, "step '" + step.name + "' calls a function in a row loop");
+      require(step.loop < 0, "step '" + step.name + "' calls a function in a loop over row chunks");
       prepared.kernel = backend.prepare(std::get<OpaqueCall>(step.work), decls, sizes);
     }
     phase.steps.push_back(std::move(prepared));
@@ -258,23 +258,23 @@ void Session::Impl::prepare(const std::vector<PlanStep>& steps, Backend& backend
 
 void Session::Impl::prepare_blocks(const PlanStep& step, Backend& backend,
                                    PreparedStep& prepared) const {
-  const RowLoop& loop = plan_.loops[step.loop];
+  const RowChunks& loop = plan_.loops[step.loop];
   const auto& program = std::get<Program>(step.work);
   for (const TensorDecl& decl : program.tensors) {
     const bool is_local = memory_[owner_of(slot_of(decl.name))].tensor->loop == step.loop;
-    const bool is_whole = is_local || !is_sliced(decl, loop) || blocks_of(loop, sizes_) == 1;
+    const bool is_whole = is_local || !is_sliced(decl, loop) || chunks_of(loop, sizes_) == 1;
     require(is_whole || (decl.lanes == 1 && (decl.kind != TensorKind::column_partial ||
                                              loop.rows % kPartialSpan == 0)),
-            "step '" + step.name + "': partial '" + decl.name + "' cannot be cut into blocks of " +
+            "step '" + step.name + "': partial '" + decl.name + "' cannot be cut into chunks of " +
                 std::to_string(loop.rows) + " rows");
     require(!decl.shape.cols.terms().contains(loop.symbol),
             "step '" + step.name + "': '" + decl.name + "' is as wide as the loop has rows");
   }
   require(!step.later || step.later->tensors == program.tensors,
-          "step '" + step.name + "' has other tensors in later blocks");
-  const int64_t last = blocks_of(loop, sizes_) - 1;
-  const DimValues first_sizes = sizes_of_block(loop, sizes_, 0);
-  const DimValues last_sizes = sizes_of_block(loop, sizes_, last);
+          "step '" + step.name + "' has other tensors in later chunks");
+  const int64_t last = chunks_of(loop, sizes_) - 1;
+  const DimValues first_sizes = sizes_of_chunk(loop, sizes_, 0);
+  const DimValues last_sizes = sizes_of_chunk(loop, sizes_, last);
   const bool has_shorter = last_sizes != first_sizes;
   if (has_shorter) prepared.shorter = backend.prepare(program, last_sizes);
   if (!step.later || last == 0) return;
@@ -433,9 +433,9 @@ void Session::Impl::run(PreparedPhase& phase, const char* name) {
   if (options_.timing) {
     for (const PreparedStep& step : phase.steps) phase.timings.push_back({step.name, 0});
   }
-  const auto run_timed = [&](size_t i, int64_t block) {
+  const auto run_timed = [&](size_t i, int64_t chunk) {
     const auto start = std::chrono::steady_clock::now();
-    run_step(phase.steps[i], block);
+    run_step(phase.steps[i], chunk);
     if (!options_.timing) return;
     backend_.synchronize();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -448,35 +448,35 @@ void Session::Impl::run(PreparedPhase& phase, const char* name) {
     while (loop >= 0 && end < phase.steps.size() && phase.steps[end].loop == loop) ++end;
     if (options_.poison)
       poison_results(before + static_cast<int>(i), before + static_cast<int>(end));
-    const int64_t blocks = loop < 0 ? 1 : blocks_of(plan_.loops[loop], sizes_);
-    for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t chunks = loop < 0 ? 1 : chunks_of(plan_.loops[loop], sizes_);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       if (loop >= 0 && options_.poison) poison_block(loop);
-      for (size_t k = i; k < end; ++k) run_timed(k, block);
+      for (size_t k = i; k < end; ++k) run_timed(k, chunk);
     }
     i = end;
   }
 }
 
-void Session::Impl::run_step(PreparedStep& step, int64_t block) {
+void Session::Impl::run_step(PreparedStep& step, int64_t chunk) {
   if (step.loop < 0) return step.kernel->run(step.views);
-  const RowLoop& loop = plan_.loops[step.loop];
-  const bool is_shorter = step.shorter != nullptr && block == blocks_of(loop, sizes_) - 1;
+  const RowChunks& loop = plan_.loops[step.loop];
+  const bool is_shorter = step.shorter != nullptr && chunk == chunks_of(loop, sizes_) - 1;
   Kernel* kernel = is_shorter ? step.shorter.get() : step.kernel.get();
-  if (block > 0 && step.later) kernel = is_shorter ? step.later_shorter.get() : step.later.get();
+  if (chunk > 0 && step.later) kernel = is_shorter ? step.later_shorter.get() : step.later.get();
   std::vector<TensorView> views;
   for (size_t i = 0; i < step.views.size(); ++i)
-    views.push_back(part(step.views[i], step.tensors[i], loop, block));
+    views.push_back(part(step.views[i], step.tensors[i], loop, chunk));
   kernel->run(views);
 }
 
-TensorView Session::Impl::part(const TensorView& view, int slot, const RowLoop& loop,
-                               int64_t block) const {
+TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks& loop,
+                               int64_t chunk) const {
   const TensorDecl& decl = memory_[slot].tensor->decl;
   if (!is_sliced(decl, loop)) return view;
   TensorView rows = view;
-  rows.rows = physical_shape(decl, sizes_of_block(loop, sizes_, block)).rows;
+  rows.rows = physical_shape(decl, sizes_of_chunk(loop, sizes_, chunk)).rows;
   if (memory_[owner_of(slot)].tensor->loop >= 0) return rows;
-  const int64_t before = block * physical_shape(decl, sizes_of_block(loop, sizes_, 0)).rows;
+  const int64_t before = chunk * physical_shape(decl, sizes_of_chunk(loop, sizes_, 0)).rows;
   rows.data = static_cast<std::byte*>(view.data) + before * view.row_stride * size_of(view.dtype);
   return rows;
 }
@@ -504,7 +504,7 @@ void Session::Impl::poison_results(int first, int end) {
   }
 }
 
-// What only the loop sees: the block before must not be read again.
+// What only the loop sees: the chunk before must not be read again.
 void Session::Impl::poison_block(int loop) {
   for (const Memory& memory : memory_) {
     const bool is_local = memory.tensor->loop == loop && memory.tensor->view_of.empty();

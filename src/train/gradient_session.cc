@@ -63,7 +63,7 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   compiling.sizes = options.sizes;
   compiling.storage = options.storage;
   compiling.overwrite_saved = true;  // a step is one forward and one backward
-  compiling.block_rows = options.block_rows;
+  compiling.chunk_rows = options.chunk_rows;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)

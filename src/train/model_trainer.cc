@@ -11,7 +11,7 @@ TrainOptions options_of(const ModelTrainSettings& s) {
   return {.sizes = {{"M", s.batch * s.sequence}, {"T", s.sequence}},
           .storage = s.storage,
           .accumulate = s.accumulate,
-          .block_rows = s.loss_rows,
+          .chunk_rows = s.loss_rows,
           .schedule = s.schedule,
           .adamw = s.adamw,
           .clip = s.clip};

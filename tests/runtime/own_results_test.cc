@@ -56,7 +56,7 @@ TEST(OwnResults, OfRandomGraphsHaveTheSameBitsInNoMoreMemory) {
     CompileOptions options;
     options.sizes = random.sizes();
     options.overwrite_saved = seed % 2 == 0;
-    options.block_rows = in_blocks ? 64 : 0;
+    options.chunk_rows = in_blocks ? 64 : 0;
     const Plan plan = compile(random.block.graph, random.block.request, options).plan;
     loops += static_cast<int>(plan.loops.size());
     const auto inputs = random.inputs();

@@ -43,7 +43,7 @@ TEST(Explain, SumsAreThoseOfTheSteps) {
   }
 }
 
-// 128 tokens in blocks of 64: the same products, the weight read twice, a block's memory.
+// 128 tokens in chunks of 64: the same products, the weight read twice, a chunk's memory.
 TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
   const json whole = explained(kModel + Words{"--loss-rows", "0"})["fused"];
   const json blocks = explained(kModel + Words{"--loss-rows", "64"})["fused"];
@@ -58,10 +58,10 @@ TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
   for (const json& step : blocks["steps"]) in_blocks += step.contains("loop") ? 1 : 0;
   EXPECT_GE(in_blocks, 5);
   const CommandResult text = run_coda(kModel + Words{"--loss-rows", "64"});
-  EXPECT_THAT(text.out, HasSubstr("for blocks of 64 rows of M (2), in "));
+  EXPECT_THAT(text.out, HasSubstr("for chunks of 64 rows of M (2), in "));
   EXPECT_THAT(text.out, HasSubstr("in later blocks"));
   const CommandResult small = run_coda(kModel);
-  EXPECT_THAT(small.out, HasSubstr("not in blocks of rows: [M, 256] takes 0.1 MB"));
+  EXPECT_THAT(small.out, HasSubstr("not in chunks of rows: [M, 256] takes 0.1 MB"));
 }
 
 TEST(Explain, ForAPersonItShowsEachProgramAndBothTotals) {

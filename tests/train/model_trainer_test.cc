@@ -81,7 +81,7 @@ TEST(ModelTrainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
   }
 }
 
-// Logits in blocks of 64 of 96 tokens, in one pass and added up over two.
+// Logits in chunks of 64 of 96 tokens, in one pass and added up over two.
 TEST(ModelTrainer, BlocksOfTheLogitsTrainAlike) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});

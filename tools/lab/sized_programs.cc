@@ -30,7 +30,7 @@ std::vector<SizedProgram> sized_programs(const SizedPlan& one, bool pads) {
     for (const PlanStep& step : *phase) {
       DimValues sizes = one.sizes;
       if (step.loop >= 0) {
-        const RowLoop& loop = one.plan.loops[step.loop];
+        const RowChunks& loop = one.plan.loops[step.loop];
         sizes[loop.symbol] = std::min(loop.rows, sizes[loop.symbol]);
       }
       if (const Program* program = std::get_if<Program>(&step.work))

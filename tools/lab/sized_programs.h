@@ -19,7 +19,7 @@ struct SizedProgram {
 // `pads`: rows of matrices are padded to 16 bytes; else dense.
 SizedProgram sized_program(const Program& program, const DimValues& sizes, bool pads);
 
-// Of a plan; those of a row loop at the sizes of its first block.
+// Of a plan; those of a loop over row chunks at the sizes of its first block.
 std::vector<SizedProgram> sized_programs(const SizedPlan& plan, bool pads);
 
 // Of the flags' plans: a model's with padded rows.

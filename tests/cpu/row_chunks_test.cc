@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses made in blocks of rows on the CPU backend: within the error contract, like plans that
+// Losses made in chunks of rows on the CPU backend: within the error contract, like plans that
 // store logits whole; the same bits for any number of threads, with memory poisoned before every
 // block; and a row's loss does not depend on the blocks.
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ const std::vector<Model>& models() {
   return all;
 }
 
-class RowBlocksOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> {
+class RowChunksOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> {
  protected:
   const Model& model() const { return models()[std::get<0>(GetParam())]; }
   DType storage() const { return std::get<1>(GetParam()); }
@@ -43,19 +43,19 @@ class RowBlocksOnCpu : public testing::TestWithParam<std::tuple<size_t, DType>> 
     b.storage = storage();
     model().build(b);
   }
-  Plan plan(const Block& b, int64_t block_rows, bool overwrite = true) const {
+  Plan plan(const Block& b, int64_t chunk_rows, bool overwrite = true) const {
     CompileOptions options;
     options.sizes = kRows;
     options.storage = storage();
     options.overwrite_saved = overwrite;
-    options.block_rows = block_rows;
+    options.chunk_rows = chunk_rows;
     Plan plan = compile(b.graph, b.request, options).plan;
-    EXPECT_EQ(plan.loops.size(), block_rows > 0 ? 1U : 0U);
+    EXPECT_EQ(plan.loops.size(), chunk_rows > 0 ? 1U : 0U);
     return plan;
   }
 };
 
-TEST_P(RowBlocksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
+TEST_P(RowChunksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
   constexpr uint64_t kSeeds = 8;
   Block b;
   build(b);
@@ -66,7 +66,7 @@ TEST_P(RowBlocksOnCpu, ErrorsAreAtMostThoseOfTheComputationOpByOp) {
   expect_contract(error_ratios(b, plan(b, 64), op_by_op, kRows, inputs));
 }
 
-TEST_P(RowBlocksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
+TEST_P(RowChunksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   Block b;
   build(b);
   const Values inputs = realistic_inputs(b, kRows, 7, 16);
@@ -81,7 +81,7 @@ TEST_P(RowBlocksOnCpu, SameBitsForAnyNumberOfThreadsAndEveryRun) {
   }
 }
 
-TEST_P(RowBlocksOnCpu, ALossIsBitwiseThatOfThePlanWithoutBlocks) {
+TEST_P(RowChunksOnCpu, ALossIsBitwiseThatOfThePlanWithoutBlocks) {
   Block b;
   build(b);
   const Values inputs = realistic_inputs(b, kRows, 8, 16);
@@ -94,7 +94,7 @@ TEST_P(RowBlocksOnCpu, ALossIsBitwiseThatOfThePlanWithoutBlocks) {
 }
 
 // Gradients that hold something already are added to, once.
-TEST_P(RowBlocksOnCpu, GradientsAreAddedTo) {
+TEST_P(RowChunksOnCpu, GradientsAreAddedTo) {
   Block b;
   build(b);
   const Values inputs = realistic_inputs(b, kRows, 9, 16);
@@ -113,7 +113,7 @@ TEST_P(RowBlocksOnCpu, GradientsAreAddedTo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RowBlocksOnCpu,
+INSTANTIATE_TEST_SUITE_P(Models, RowChunksOnCpu,
                          testing::Combine(testing::Range<size_t>(0, 3),
                                           testing::Values(DType::f32, DType::bf16)),
                          [](const auto& info) {

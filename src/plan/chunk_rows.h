@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows a block has: what the options ask for, or what the rule at kAutomaticBlockRows
+// How many rows a chunk has: what the options ask for, or what the rule at kAutomaticChunkRows
 // says.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace coda {
 
-struct BlockRows {
+struct ChunkRows {
   int64_t rows = 0;  // 0: everything is stored whole
   std::string why_whole{};
 };
 
-// Of a joint graph whose blocks were looked for.
-BlockRows choose_block_rows(const JointGraph& joint, const CompileOptions& options);
+// Of a joint graph whose chunks were looked for.
+ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& options);
 
 }  // namespace coda

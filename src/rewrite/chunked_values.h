@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values of a joint graph can be made and consumed in blocks of rows: the widest that the
+// Which values of a joint graph can be made and consumed in chunks of rows: the widest that the
 // backward makes without the upstream gradient (of a loss: its logits and their gradient), with
 // what reads them. Knows nothing of losses: it follows which nodes depend on what.
 #pragma once
@@ -13,7 +13,7 @@ namespace coda {
 
 struct JointGraph;
 
-struct RowBlocks {
+struct ChunkedValues {
   std::string symbol;       // of the rows
   int widest = -1;          // of `values`; -1: there are none, `refusal` says why
   std::vector<int> values;  // tensors [symbol, any] that only one another, products and reductions
@@ -25,7 +25,7 @@ struct RowBlocks {
 };
 
 // Of a joint graph whose gradients are `gradients`; `sizes` say what is wide.
-RowBlocks find_row_blocks(const JointGraph& joint, const CompileRequest& request,
-                          const std::vector<int>& gradients, const DimValues& sizes);
+ChunkedValues find_chunked_values(const JointGraph& joint, const CompileRequest& request,
+                                  const std::vector<int>& gradients, const DimValues& sizes);
 
 }  // namespace coda

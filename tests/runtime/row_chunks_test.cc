@@ -90,7 +90,7 @@ Results run(int64_t count, int64_t rows) {
   return {out.values(), s.values(), session.arena_bytes()};
 }
 
-TEST(RowLoop, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
+TEST(RowChunks, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
   for (const int64_t count : {1, 2, 7, 12}) {
     const Results whole = run(count, count);
     for (const int64_t rows : {1, 2, 3, 5, 7, 100}) {
@@ -102,7 +102,7 @@ TEST(RowLoop, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
   }
 }
 
-TEST(RowLoop, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
+TEST(RowChunks, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
   constexpr int64_t kRow = 70 * 4;
   const auto lines = [](int64_t bytes) { return (bytes + 63) / 64 * 64; };
   for (const int64_t rows : {1, 8, 50}) {
@@ -113,7 +113,7 @@ TEST(RowLoop, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {
 
 // A tensor that is not the loop's keeps its memory from the first block to the last, though no
 // step behind the one that reads it is in its way.
-TEST(RowLoop, WhatAllBlocksReadIsNotOverwrittenByTheFirst) {
+TEST(RowChunks, WhatAllBlocksReadIsNotOverwrittenByTheFirst) {
   Plan plan = plan_in_blocks(2);
   plan.tensors[0].role = TensorRole::temporary;
   plan.tensors.push_back(loop_tensor("given", {Dim("M"), 3}, TensorRole::input));
@@ -142,7 +142,7 @@ std::string refusal(const Plan& plan) {
   return "accepted";
 }
 
-TEST(RowLoop, ALoopThatCannotBeRunIsRefused) {
+TEST(RowChunks, ALoopThatCannotBeRunIsRefused) {
   EXPECT_EQ(refusal(plan_in_blocks(3)), "accepted");
 
   Plan plan = plan_in_blocks(3);  // partials along columns end every 64 rows
@@ -151,7 +151,7 @@ TEST(RowLoop, ALoopThatCannotBeRunIsRefused) {
   plan.forward.erase(plan.forward.begin() + 2);
   plan.tensors[4].decl.kind = TensorKind::column_partial;
   plan.tensors[4].loop = -1;
-  EXPECT_THAT(refusal(plan), HasSubstr("partial 'p' cannot be cut into blocks of 3 rows"));
+  EXPECT_THAT(refusal(plan), HasSubstr("partial 'p' cannot be cut into chunks of 3 rows"));
   plan.loops[0].rows = 64;
   EXPECT_EQ(refusal(plan), "accepted");
 
@@ -165,7 +165,7 @@ TEST(RowLoop, ALoopThatCannotBeRunIsRefused) {
   call.inputs = {"x", "w"};
   call.outputs = {"y"};
   plan.forward[0].work = call;
-  EXPECT_THAT(refusal(plan), HasSubstr("calls a function in a row loop"));
+  EXPECT_THAT(refusal(plan), HasSubstr("calls a function in a loop over row chunks"));
 
   plan = plan_in_blocks(3);
   plan.forward[3].loop = -1;
@@ -173,7 +173,7 @@ TEST(RowLoop, ALoopThatCannotBeRunIsRefused) {
 
   plan = plan_in_blocks(3);
   plan.loops.clear();
-  EXPECT_THAT(refusal(plan), HasSubstr("the plan has no row loop 0"));
+  EXPECT_THAT(refusal(plan), HasSubstr("the plan has no loop over row chunks 0"));
 }
 
 }  // namespace

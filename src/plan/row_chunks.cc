@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each step goes before the loop (it needs nothing that the loop makes), into it (row by row, or a
 // sum over rows into an accumulator), or behind it.
-#include "plan/row_loop.h"
+#include "plan/row_chunks.h"
 
 #include <algorithm>
 #include <deque>
@@ -24,7 +24,7 @@ struct Uses {
 
 class LoopMaker {
  public:
-  LoopMaker(const Plan& plan, const RowLoopRequest& request)
+  LoopMaker(const Plan& plan, const RowChunksRequest& request)
       : plan_(plan), request_(request), rows_(request.loop.symbol) {
     for (const PlanTensor& t : plan_.tensors) tensors_[t.decl.name] = &t;
   }
@@ -233,7 +233,7 @@ class LoopMaker {
     return true;
   }
 
-  // What is the loop's alone, and whether the rest can be passed in blocks.
+  // What is the loop's alone, and whether the rest can be passed in chunks.
   void check_tensors() {
     for (const PlanStep& step : body_) {
       for (const StepTensor& use : step_tensors(step)) {
@@ -265,20 +265,20 @@ class LoopMaker {
     for (PlanTensor& t : plan_.tensors) {
       if (local_.contains(t.decl.name)) t.loop = static_cast<int>(plan_.loops.size());
     }
-    RowLoop loop = request_.loop;
+    RowChunks loop = request_.loop;
     loop.sums.assign(request_.sums.begin(), request_.sums.end());
     plan_.loops.push_back(std::move(loop));
   }
 
   Plan plan_;
-  const RowLoopRequest& request_;
+  const RowChunksRequest& request_;
   Dim rows_;
   std::map<std::string, const PlanTensor*> tensors_;
   std::deque<PlanTensor> added_;
   size_t first_ = 1;
   size_t last_ = 0;
   std::vector<PlanStep> before_, body_, behind_;
-  std::set<std::string> made_;        // by the loop, block after block
+  std::set<std::string> made_;        // by the loop, chunk after chunk
   std::set<std::string> made_later_;  // known when the loop has ended: sums, and what is behind it
   std::set<std::string> local_;
   std::string refusal_;
@@ -286,31 +286,31 @@ class LoopMaker {
 
 }  // namespace
 
-std::string make_row_loop(Plan& plan, const RowLoopRequest& request) {
+std::string make_row_chunks(Plan& plan, const RowChunksRequest& request) {
   LoopMaker maker(plan, request);
   std::string refusal = maker.run();
   if (refusal.empty()) plan = maker.take();
   return refusal;
 }
 
-int64_t rows_of_block(const RowLoop& loop, const DimValues& sizes) {
+int64_t rows_of_chunk(const RowChunks& loop, const DimValues& sizes) {
   return std::min(loop.rows, Dim(loop.symbol).evaluate(sizes));
 }
 
-int64_t blocks_of(const RowLoop& loop, const DimValues& sizes) {
-  const int64_t rows = rows_of_block(loop, sizes);
+int64_t chunks_of(const RowChunks& loop, const DimValues& sizes) {
+  const int64_t rows = rows_of_chunk(loop, sizes);
   return (Dim(loop.symbol).evaluate(sizes) + rows - 1) / rows;
 }
 
-DimValues sizes_of_block(const RowLoop& loop, const DimValues& sizes, int64_t block) {
-  const int64_t rows = rows_of_block(loop, sizes);
+DimValues sizes_of_chunk(const RowChunks& loop, const DimValues& sizes, int64_t chunk) {
+  const int64_t rows = rows_of_chunk(loop, sizes);
   const int64_t all = Dim(loop.symbol).evaluate(sizes);
   DimValues inside = sizes;
-  inside[loop.symbol] = std::min(rows, all - block * rows);
+  inside[loop.symbol] = std::min(rows, all - chunk * rows);
   return inside;
 }
 
-bool is_sliced(const TensorDecl& decl, const RowLoop& loop) {
+bool is_sliced(const TensorDecl& decl, const RowChunks& loop) {
   return decl.shape.rows == Dim(loop.symbol);
 }
 

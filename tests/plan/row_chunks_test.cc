@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans whose widest values are made in blocks of rows, run in float64: equal to the graph as it
-// was written for any number of rows and any blocks; what cannot be done in blocks is not, and the
+// Plans whose widest values are made in chunks of rows, run in float64: equal to the graph as it
+// was written for any number of rows and any chunks; what cannot be done in chunks is not, and the
 // plan says why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -120,11 +120,11 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     for (GradientRequest& g : b.request.gradients) g.accumulate = adds;
     CompileOptions options;
     options.sizes = sizes;
-    options.block_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
+    options.chunk_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
     options.overwrite_saved = random() % 2 == 0;
     options.objective = random() % 2 == 0 ? Objective::memory : Objective::speed;
     SCOPED_TRACE(cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
-                 std::to_string(options.block_rows) + " a block, adds " + std::to_string(adds) +
+                 std::to_string(options.chunk_rows) + " a block, adds " + std::to_string(adds) +
                  ", overwrites " + std::to_string(options.overwrite_saved));
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
@@ -139,7 +139,7 @@ TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
     cases()[GetParam()].build(b);
     CompileOptions options;
     options.sizes = rows(130);
-    options.block_rows = 64;
+    options.chunk_rows = 64;
     const Forced forced{.fold = std::vector<bool>(16, choice / 2 != 0),
                         .pin = std::vector<bool>(16, choice % 2 != 0)};
     SCOPED_TRACE("fold " + std::to_string(choice / 2) + " pin " + std::to_string(choice % 2));
@@ -155,7 +155,7 @@ TEST_P(InBlocks, NothingWideIsStoredWhole) {
   cases()[GetParam()].build(b);
   CompileOptions options;
   options.sizes = rows(130);
-  options.block_rows = 64;
+  options.chunk_rows = 64;
   for (const PlanTensor& t : compile(b.graph, b.request, options).plan.tensors) {
     const bool is_wide = t.decl.shape == Shape{Dim("M"), Dim(kVocabulary)};
     const bool is_own = t.role == TensorRole::temporary || t.role == TensorRole::saved;
@@ -164,11 +164,11 @@ TEST_P(InBlocks, NothingWideIsStoredWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(RowBlocks, InBlocks, testing::Range<size_t>(0, cases().size()),
+INSTANTIATE_TEST_SUITE_P(RowChunks, InBlocks, testing::Range<size_t>(0, cases().size()),
                          [](const auto& info) { return cases()[info.param].name; });
 
 // Whole, too: as much as with the plain loss.
-TEST(RowBlocks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
+TEST(RowChunks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
   const auto wide_tensors = [](const CrossEntropyOptions& loss, bool capped) {
     Block b;
     head_with(b, sizes_of_model(), loss, capped);
@@ -189,13 +189,13 @@ TEST(RowBlocks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
 }
 
 // Sums lie in the caller's gradient from the start where one backward follows each forward.
-TEST(RowBlocks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
+TEST(RowChunks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
   for (const bool overwrite : {false, true}) {
     Block b;
     llama_model(b, 1, false, sizes_of_model());
     CompileOptions options;
     options.sizes = rows(130);
-    options.block_rows = 64;
+    options.chunk_rows = 64;
     options.overwrite_saved = overwrite;
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U);
@@ -207,7 +207,7 @@ TEST(RowBlocks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
   }
 }
 
-TEST(RowBlocks, SumsAreInSinglePrecisionWhateverIsStored) {
+TEST(RowChunks, SumsAreInSinglePrecisionWhateverIsStored) {
   for (const DType storage : {DType::bf16, DType::f16}) {
     Block b;
     b.storage = storage;
@@ -216,7 +216,7 @@ TEST(RowBlocks, SumsAreInSinglePrecisionWhateverIsStored) {
     CompileOptions options;
     options.storage = storage;
     options.sizes = rows(130);
-    options.block_rows = 64;
+    options.chunk_rows = 64;
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U);
     for (const std::string& sum : plan.loops[0].sums)
@@ -225,13 +225,13 @@ TEST(RowBlocks, SumsAreInSinglePrecisionWhateverIsStored) {
 }
 
 // A weight is read once a block; products and their flops are those of the plan without blocks.
-TEST(RowBlocks, CostCountsEveryBlock) {
+TEST(RowChunks, CostCountsEveryBlock) {
   Block b;
   biased_head(b, sizes_of_model());
   CompileOptions options;
   options.sizes = rows(130);
-  const auto totals = [&](int64_t block_rows) {
-    options.block_rows = block_rows;
+  const auto totals = [&](int64_t chunk_rows) {
+    options.chunk_rows = chunk_rows;
     const Plan plan = compile(b.graph, b.request, options).plan;
     StepCost sum;
     double head = 0;
@@ -254,7 +254,7 @@ TEST(RowBlocks, CostCountsEveryBlock) {
 
 // Where the upstream gradient is a constant the whole backward could run early: what is wide
 // decides.
-TEST(RowBlocks, RandomGraphsInBlocksEqualThePlainGradient) {
+TEST(RowChunks, RandomGraphsInBlocksEqualThePlainGradient) {
   int in_blocks = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -264,7 +264,7 @@ TEST(RowBlocks, RandomGraphsInBlocksEqualThePlainGradient) {
     if (has_loss && seed % 2 == 0) b.request.seeds[0].cotangent = b.graph.constant(0.5);
     CompileOptions options;
     options.sizes = random.sizes();
-    options.block_rows = 64;
+    options.chunk_rows = 64;
     options.overwrite_saved = seed % 2 == 0;
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size() + plan.notes.size(), 1U);
@@ -289,7 +289,7 @@ TEST(RowBlocks, RandomGraphsInBlocksEqualThePlainGradient) {
   EXPECT_GT(in_blocks, 30);
 }
 
-// ---- what is not done in blocks ----
+// ---- what is not done in chunks ----
 
 std::string why_whole(const Block& b, CompileOptions options) {
   options.sizes = rows(129);  // sequences of 3 in the blocks that have them
@@ -300,7 +300,7 @@ std::string why_whole(const Block& b, CompileOptions options) {
 }
 
 // Each row has an upstream gradient of its own: the weight's gradient is a sum with it inside.
-TEST(RowBlocks, AnUpstreamGradientOfEachRowIsWaitedFor) {
+TEST(RowChunks, AnUpstreamGradientOfEachRowIsWaitedFor) {
   Block b;
   const Value x = b.graph.input("x", {"M", 12});
   b.wants_gradient(x, "d_x");
@@ -308,15 +308,15 @@ TEST(RowBlocks, AnUpstreamGradientOfEachRowIsWaitedFor) {
   const Value logits = linear(x, b.parameter("head", {kVocabulary, 12}));
   b.seed(cross_entropy(logits, targets).rows, "loss_rows");
   CompileOptions options;
-  options.block_rows = 64;
+  options.chunk_rows = 64;
   EXPECT_THAT(why_whole(b, options), HasSubstr("waits for the upstream gradient"));
 }
 
-TEST(RowBlocks, WithoutALossThereIsNothingToDoEarly) {
+TEST(RowChunks, WithoutALossThereIsNothingToDoEarly) {
   Block b;
   llama_block(b);
   CompileOptions options;
-  options.block_rows = 64;
+  options.chunk_rows = 64;
   EXPECT_THAT(why_whole(b, options),
               HasSubstr("every product of the backward waits for the upstream gradient"));
 }
@@ -335,16 +335,16 @@ TEST(RowBlocks, WhatACallReadsWholeIsMadeWhole) {
 }
 
 // The baseline does not take the upstream gradient out of the logits' gradient.
-TEST(RowBlocks, UnfusedPlansHaveNone) {
+TEST(RowChunks, UnfusedPlansHaveNone) {
   Block b;
   llama_model(b, 1, true, sizes_of_model());
   CompileOptions options;
-  options.block_rows = 64;
+  options.chunk_rows = 64;
   options.fuse = false;
   EXPECT_THAT(why_whole(b, options), HasSubstr("waits for the upstream gradient"));
 }
 
-TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
+TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
   const auto loops = [](int64_t tokens, int64_t vocabulary, int64_t hidden) {
     Block b;
     const Value x = b.graph.input("x", {"M", hidden});
@@ -356,7 +356,7 @@ TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
     b.request.seeds = {{loss, b.graph.input("scale", {1, 1})}};
     CompileOptions options;
     options.sizes = {{"M", tokens}};
-    options.block_rows = kAutomaticBlockRows;
+    options.chunk_rows = kAutomaticChunkRows;
     return compile(b.graph, b.request, options).plan;
   };
   const Plan small = loops(2048, 32768, 256);  // 256 MiB
@@ -371,7 +371,7 @@ TEST(RowBlocks, AutomaticBlocksBeginWhereTheRuleSays) {
 
 // ---- as text ----
 
-TEST(RowBlocks, TextIsTheOneThatWasRead) {
+TEST(RowChunks, TextIsTheOneThatWasRead) {
   Block b;
   llama_model(b, 1, true,
               {.hidden = 256,
@@ -384,7 +384,7 @@ TEST(RowBlocks, TextIsTheOneThatWasRead) {
   CompileOptions options;
   options.sizes = {{"M", 4096}};
   options.rates = cpu_rates();
-  options.block_rows = kAutomaticBlockRows;
+  options.chunk_rows = kAutomaticChunkRows;
   options.overwrite_saved = true;
   const std::string now =
       text(compile(b.graph, b.request, options).plan, options.sizes, options.rates);

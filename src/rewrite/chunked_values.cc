@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rewrite/row_blocks.h"
+#include "rewrite/chunked_values.h"
 
 #include <algorithm>
 #include <optional>
@@ -26,22 +26,22 @@ class Finder {
     find_waiting(request);
   }
 
-  RowBlocks run() {
-    blocks_.widest = find_widest();
-    if (blocks_.widest < 0) {
-      blocks_.refusal = "every product of the backward waits for the upstream gradient";
-      return blocks_;
+  ChunkedValues run() {
+    chunks_.widest = find_widest();
+    if (chunks_.widest < 0) {
+      chunks_.refusal = "every product of the backward waits for the upstream gradient";
+      return chunks_;
     }
-    blocks_.symbol = graph_.node(blocks_.widest).shape.rows.text();
+    chunks_.symbol = graph_.node(chunks_.widest).shape.rows.text();
     collect_values();
-    for (int v : blocks_.values) look_at_readers(v);
-    if (!blocks_.refusal.empty()) {
-      RowBlocks none;
-      none.refusal = blocks_.refusal;
+    for (int v : chunks_.values) look_at_readers(v);
+    if (!chunks_.refusal.empty()) {
+      ChunkedValues none;
+      none.refusal = chunks_.refusal;
       return none;
     }
-    blocks_.early.assign(early_.begin(), early_.end());
-    return blocks_;
+    chunks_.early.assign(early_.begin(), early_.end());
+    return chunks_;
   }
 
  private:
@@ -60,7 +60,7 @@ class Finder {
            n.shape.text();
   }
   void refuse(const std::string& why) {
-    if (blocks_.refusal.empty()) blocks_.refusal = why;
+    if (chunks_.refusal.empty()) chunks_.refusal = why;
   }
 
   // Nodes that depend on what only the backward is given.
@@ -101,10 +101,10 @@ class Finder {
   // Everything that is linked to the widest value without a product between.
   void collect_values() {
     std::set<int> seen;
-    std::vector<int> pending{blocks_.widest};
+    std::vector<int> pending{chunks_.widest};
     const auto visit = [&](int id) {
       const bool has_rows =
-          graph_.node(id).shape.is_tensor() && graph_.node(id).shape.rows == Dim(blocks_.symbol);
+          graph_.node(id).shape.is_tensor() && graph_.node(id).shape.rows == Dim(chunks_.symbol);
       if (has_rows && live(id) && !is_leaf(id)) pending.push_back(id);
     };
     while (!pending.empty()) {
@@ -117,7 +117,7 @@ class Finder {
         if (graph_.node(reader).op != Op::matmul) visit(reader);
       }
     }
-    blocks_.values.assign(seen.begin(), seen.end());
+    chunks_.values.assign(seen.begin(), seen.end());
   }
 
   void look_at_readers(int value) {
@@ -152,8 +152,8 @@ class Finder {
     for (int reader : readers_->of(id)) {
       if (graph_.node(reader).op == Op::opaque) refuse(describe(reader) + " reads its products");
     }
-    if (std::find(blocks_.sums.begin(), blocks_.sums.end(), id) == blocks_.sums.end())
-      blocks_.sums.push_back(id);
+    if (std::find(chunks_.sums.begin(), chunks_.sums.end(), id) == chunks_.sums.end())
+      chunks_.sums.push_back(id);
   }
 
   // Backward nodes that `id` is made of, itself included, run early.
@@ -165,7 +165,7 @@ class Finder {
   const JointGraph& joint_;
   const Graph& graph_;
   const DimValues& sizes_;
-  RowBlocks blocks_;
+  ChunkedValues chunks_;
   std::vector<bool> live_;
   std::optional<Readers> readers_;
   std::vector<bool> waits_;
@@ -174,8 +174,8 @@ class Finder {
 
 }  // namespace
 
-RowBlocks find_row_blocks(const JointGraph& joint, const CompileRequest& request,
-                          const std::vector<int>& gradients, const DimValues& sizes) {
+ChunkedValues find_chunked_values(const JointGraph& joint, const CompileRequest& request,
+                                  const std::vector<int>& gradients, const DimValues& sizes) {
   return Finder(joint, request, gradients, sizes).run();
 }
 
