@@ -7,7 +7,7 @@
 #include "coda/compile.h"
 #include "hopper/codegen/kernel_names.h"
 #include "models/llama.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda::hopper_memory {
 namespace {

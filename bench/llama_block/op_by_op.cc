@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include "hopper/launch/operation_launches.h"
 #include "hopper/lower.h"
 #include "hopper/tuned_file.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 #include "runtime/operation_call.h"
 
 namespace coda::hopper {

@@ -16,7 +16,7 @@
 #include "hopper/lower_parts.h"
 #include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda::measure {
 namespace {

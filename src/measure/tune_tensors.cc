@@ -5,7 +5,7 @@
 
 #include "measure/program_run.h"
 #include "measure/random_fill.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda::measure {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "plan/row_chunks.h"
+#include "plan/after/row_chunks.h"
 
 namespace coda {
 

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "cpu/plan_run.h"
-#include "plan/emit.h"
+#include "plan/write/emit.h"
 
 namespace coda {
 namespace {

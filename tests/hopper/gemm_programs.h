@@ -12,7 +12,7 @@
 #include "hopper/codegen/kernel_launch.h"
 #include "hopper/legalise/lower_options.h"
 #include "plan/blocks.h"
-#include "plan/search.h"
+#include "plan/search/search.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {

@@ -2,7 +2,7 @@
 // A plan in which a step reads what nobody has written is refused, whatever was done to it: a step
 // left out, moved behind its reader or into the other phase, a store that names another tensor.
 // Compiled plans of blocks, before and after mutation.
-#include "plan/check_reads.h"
+#include "plan/after/check_reads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "coda/error.h"
 #include "plan/blocks.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda {
 namespace {

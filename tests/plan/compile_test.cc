@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of whole blocks, run in float64 program by program, against the graph differentiated as it
 // was written and run op by op: equal for every choice that the compiler may make.
-#include "plan/search.h"
+#include "plan/search/search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

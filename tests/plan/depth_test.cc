@@ -12,7 +12,7 @@
 #include "plan/deep_models.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
-#include "plan/search.h"
+#include "plan/search/search.h"
 
 namespace coda {
 namespace {

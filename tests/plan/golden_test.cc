@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "plan/llama_cases.h"
-#include "plan/search.h"
-#include "plan/step_tensors.h"
+#include "plan/search/search.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda {
 namespace {

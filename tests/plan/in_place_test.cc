@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which results may take the memory of an operand: of the same shape, type and pairs, read last
 // where they are written.
-#include "plan/in_place.h"
+#include "plan/after/in_place.h"
 
 #include <gtest/gtest.h>
 

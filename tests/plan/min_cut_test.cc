@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The minimum cut against every set of vertices, on small random graphs.
-#include "plan/min_cut.h"
+#include "plan/partition/min_cut.h"
 
 #include <gtest/gtest.h>
 

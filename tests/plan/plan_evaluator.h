@@ -13,7 +13,7 @@
 #include "coda/error.h"
 #include "coda/operation.h"
 #include "coda/plan.h"
-#include "plan/row_chunks.h"
+#include "plan/after/row_chunks.h"
 #include "program/evaluate.h"
 
 namespace coda {

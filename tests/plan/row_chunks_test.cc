@@ -13,7 +13,7 @@
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 #include "plan/random_graphs.h"
-#include "plan/search.h"
+#include "plan/search/search.h"
 
 namespace coda {
 namespace {

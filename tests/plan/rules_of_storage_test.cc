@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "coda/error.h"
-#include "plan/normed_again.h"
+#include "plan/search/normed_again.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 

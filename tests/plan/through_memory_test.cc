@@ -2,7 +2,7 @@
 // What a tile does not hold passes through memory: views of computed values, vectors that are
 // slices or joined, two layouts of pairs, pairs of pairs. Every such graph compiles, with and
 // without epilogues, and its plan computes what the graph says, forward and backward.
-#include "plan/through_memory.h"
+#include "plan/partition/through_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <random>
 
 #include "coda/error.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "coda/float16.h"
 #include "measure/program_run.h"
-#include "plan/step_tensors.h"
+#include "plan/after/step_tensors.h"
 
 namespace coda::tools {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "coda/error.h"
 #include "hopper/legalise/plain_spaces.h"
-#include "plan/min_cut.h"
+#include "plan/partition/min_cut.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
 

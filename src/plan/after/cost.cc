@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost model, in time: a GEMM program takes max(flops / rate, bytes / bandwidth) and a tenth of
+// the hidden part (or a hidden byte would be free and 64 kB in the open would outweigh 134 MB
+// behind a product); anything else takes bytes / bandwidth and a launch. Vectors and partials count
+// their bytes like everything else.
+#include "plan/after/cost.h"
+
+#include <algorithm>
+#include <set>
+
+#include "coda/error.h"
+#include "coda/plan_cost.h"
+#include "plan/after/row_chunks.h"
+#include "plan/after/step_tensors.h"
+#include "program/step_table.h"
+
+namespace coda {
+namespace {
+
+constexpr double kHiddenShare = 0.1;
+
+double elements(const Shape& shape, const DimValues& sizes) {
+  return static_cast<double>(shape.rows.evaluate(sizes)) *
+         static_cast<double>(shape.cols.evaluate(sizes));
+}
+
+StepCost program_cost(const Program& program, const DimValues& sizes) {
+  StepCost cost;
+  std::set<int> read;
+  std::set<int> written;
+  for (const Step& step : program.steps) {
+    for (const GemmSegment& s : step.segments) {
+      read.insert({s.a, s.b});
+      const Shape& a = program.tensors[static_cast<size_t>(s.a)].shape;
+      const Dim& depth = s.transpose_a ? a.rows : a.cols;
+      cost.flops += 2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
+    }
+    if (step.tensor >= 0) (program::is_effect(step.kind) ? written : read).insert(step.tensor);
+    if (step.row_index >= 0) read.insert(step.row_index);
+  }
+  for (int t : read) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);
+  for (int t : written) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);
+  return cost;
+}
+
+StepCost call_cost(const OpaqueCall& call, const Plan& plan, const DimValues& sizes) {
+  StepCost cost;
+  for (const std::string& name : call.inputs) cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
+  for (const std::string& name : call.outputs)
+    cost.bytes += bytes_of(plan.tensor(name).decl, sizes);
+  return cost;
+}
+
+}  // namespace
+
+double bytes_of(const TensorDecl& decl, const DimValues& sizes) {
+  const PhysicalShape shape = physical_shape(decl, sizes);
+  return static_cast<double>(shape.rows) * static_cast<double>(shape.cols) *
+         static_cast<double>(size_of(decl.dtype));
+}
+
+ChunkBytes chunk_bytes(const Plan& plan, int loop, const DimValues& sizes) {
+  const DimValues inside = sizes_of_chunk(plan.loops[static_cast<size_t>(loop)], sizes, 0);
+  ChunkBytes bytes;
+  for (const PlanTensor& t : plan.tensors) {
+    if (t.loop != loop || !t.view_of.empty()) continue;
+    bytes.whole += bytes_of(t.decl, sizes);
+    bytes.chunk += bytes_of(t.decl, inside);
+  }
+  return bytes;
+}
+
+// Two Zen 4 or Zen 5 cores, fp32.
+Rates cpu_rates() { return {2.5e11, 3e10, 2e-6}; }
+// PEERS.md's cuBLAS rate in sustained runs, the measured device copy, a launch.
+Rates h200_rates() { return {7e14, 4.28e12, 3e-6}; }
+
+StepCost cost_of(const PlanStep& step, const Plan& plan, const DimValues& sizes,
+                 const Rates& rates) {
+  if (step.loop >= 0) {
+    // Once a chunk: what is not sliced, a weight, is read as often.
+    const RowChunks& loop = plan.loops[static_cast<size_t>(step.loop)];
+    StepCost sum;
+    for (int64_t chunk = 0; chunk < chunks_of(loop, sizes); ++chunk) {
+      PlanStep one{step.name, step.role, step.work, {}};
+      if (chunk > 0 && step.later) one.work = *step.later;
+      const StepCost cost = cost_of(one, plan, sizes_of_chunk(loop, sizes, chunk), rates);
+      sum.flops += cost.flops;
+      sum.bytes += cost.bytes;
+      sum.seconds += cost.seconds;
+    }
+    return sum;
+  }
+  const auto* program = std::get_if<Program>(&step.work);
+  StepCost cost = program != nullptr ? program_cost(*program, sizes)
+                                     : call_cost(std::get<OpaqueCall>(step.work), plan, sizes);
+  const double compute = cost.flops / rates.flops_per_second;
+  const double memory = cost.bytes / rates.bytes_per_second;
+  cost.seconds = cost.flops > 0
+                     ? std::max(compute, memory) + kHiddenShare * std::min(compute, memory)
+                     : memory + rates.launch_seconds;
+  return cost;
+}
+
+const PlanTensor& Plan::tensor(std::string_view name) const {
+  for (const PlanTensor& t : tensors) {
+    if (t.decl.name == name) return t;
+  }
+  throw Error("the plan has no tensor \"" + std::string(name) + "\"");
+}
+
+double saved_bytes(const Plan& plan, const DimValues& sizes) {
+  // What the backward reads and the forward made or was given; parameters and constant tables stay
+  // anyway.
+  std::set<std::string> read;
+  for (const PlanStep& step : plan.backward) {
+    for (const StepTensor& t : step_tensors(step)) {
+      if (t.read) read.insert(t.name);
+    }
+  }
+  std::set<std::string> forward;
+  for (const PlanStep& step : plan.forward) {
+    for (const StepTensor& t : step_tensors(step)) forward.insert(t.name);
+  }
+  double bytes = 0;
+  for (const PlanTensor& t : plan.tensors) {
+    const bool kept = t.role == TensorRole::saved || t.role == TensorRole::output ||
+                      (t.role == TensorRole::input && !t.is_table);
+    if (kept && t.view_of.empty() && read.contains(t.decl.name) && forward.contains(t.decl.name)) {
+      bytes += bytes_of(t.decl, sizes);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace coda

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that a person wrote runs as compiled ones do: as a plan, though of one step.
+#include "coda/plan.h"
+
+#include <algorithm>
+
+#include "plan/after/step_tensors.h"
+
+namespace coda {
+
+Plan one_step_plan(const Program& program) {
+  const bool multiplies = std::any_of(program.steps.begin(), program.steps.end(),
+                                      [](const Step& step) { return step.kind == StepKind::gemm; });
+  Plan plan;
+  plan.forward.push_back({.name = program.name,
+                          .role = multiplies ? StepRole::gemm : StepRole::tile,
+                          .work = program,
+                          .reasons = {}});
+  const std::vector<StepTensor> uses = step_tensors(plan.forward.front());
+  for (size_t i = 0; i < program.tensors.size(); ++i) {
+    plan.tensors.push_back({.decl = program.tensors[i],
+                            .role = uses[i].written ? TensorRole::output : TensorRole::input});
+  }
+  return plan;
+}
+
+}  // namespace coda

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/after/split_finalizer.h"
+
+#include <map>
+
+namespace coda {
+namespace {
+
+// Copies steps with what they need into a program of its own.
+class Extract {
+ public:
+  Extract(const Program& from, const std::string& name) : from_(from) { program_.name = name; }
+
+  int add(int step) {
+    const auto known = steps_.find(step);
+    if (known != steps_.end()) return known->second;
+    Step copy = from_.steps[static_cast<size_t>(step)];
+    for (int& operand : copy.operands) operand = add(operand);
+    if (copy.tensor >= 0) copy.tensor = tensor(from_.tensors[static_cast<size_t>(copy.tensor)]);
+    return steps_[step] = push(copy);
+  }
+  // From now on `step` is loaded from there.
+  void load_instead(int step, const TensorDecl& decl) {
+    if (steps_.contains(step)) return;
+    Step load;
+    load.kind = StepKind::load_per_row;
+    load.shape = decl.shape;
+    load.tensor = tensor(decl);
+    steps_[step] = push(load);
+  }
+  void store(int step, const TensorDecl& decl) {
+    Step store;
+    store.kind = StepKind::store_vector;
+    store.shape = decl.shape;
+    store.operands = {add(step)};
+    store.tensor = tensor(decl);
+    push(store);
+  }
+  Program take() { return std::move(program_); }
+
+ private:
+  int push(Step step) {
+    program_.steps.push_back(std::move(step));
+    return static_cast<int>(program_.steps.size()) - 1;
+  }
+  int tensor(const TensorDecl& decl) {
+    for (size_t t = 0; t < program_.tensors.size(); ++t) {
+      if (program_.tensors[t].name == decl.name) return static_cast<int>(t);
+    }
+    program_.tensors.push_back(decl);
+    return static_cast<int>(program_.tensors.size()) - 1;
+  }
+
+  const Program& from_;
+  Program program_;
+  std::map<int, int> steps_;
+};
+
+}  // namespace
+
+FinalizerParts split_finalizer(const Program& finalizer, const std::string& symbol) {
+  const auto count = static_cast<int>(finalizer.steps.size());
+  const auto step = [&](int i) -> const Step& { return finalizer.steps[static_cast<size_t>(i)]; };
+  const Shape of_rows{Dim(symbol), 1};
+  // What can be known of a row by itself: of vectors along the rows, and of scalars.
+  std::vector<bool> row(static_cast<size_t>(count), false);
+  for (int i = 0; i < count; ++i) {
+    const Step& s = step(i);
+    bool is_row = s.kind == StepKind::constant || s.kind == StepKind::load_scalar;
+    is_row = is_row || (s.kind == StepKind::load_per_row && s.shape == of_rows);
+    is_row = is_row || (s.kind == StepKind::combine && s.shape == of_rows);
+    if (s.kind == StepKind::elementwise) {
+      is_row = true;
+      for (int o : s.operands) is_row = is_row && row[static_cast<size_t>(o)];
+    }
+    row[static_cast<size_t>(i)] = is_row;
+  }
+
+  FinalizerParts parts;
+  Extract first(finalizer, finalizer.name);
+  Extract second(finalizer, finalizer.name + ".all_rows");
+  std::map<int, TensorDecl> stored;  // row values that lie in memory behind the first part
+  std::vector<int> rest;
+  for (int i = 0; i < count; ++i) {
+    if (step(i).kind != StepKind::store_vector) continue;
+    const int value = step(i).operands[0];
+    if (row[static_cast<size_t>(value)] && step(i).shape == of_rows) {
+      first.add(i);
+      stored.emplace(value, finalizer.tensors[static_cast<size_t>(step(i).tensor)]);
+    } else {
+      rest.push_back(i);
+    }
+  }
+  // What the rest needs of rows it loads.
+  std::vector<bool> needed(static_cast<size_t>(count), false);
+  for (int i = count - 1; i >= 0; --i) {
+    bool is_needed = needed[static_cast<size_t>(i)];
+    for (int effect : rest) is_needed = is_needed || effect == i;
+    const bool crosses = is_needed && row[static_cast<size_t>(i)] && step(i).shape == of_rows &&
+                         step(i).kind != StepKind::load_per_row;
+    if (!is_needed) continue;
+    if (!crosses) {
+      for (int o : step(i).operands) needed[static_cast<size_t>(o)] = true;
+      continue;
+    }
+    if (!stored.contains(i)) {
+      const TensorDecl decl{finalizer.name + ".rows" + std::to_string(i), of_rows};
+      first.store(i, decl);
+      stored.emplace(i, decl);
+      parts.crossing.push_back(decl);
+    }
+    second.load_instead(i, stored.at(i));
+  }
+  for (int effect : rest) second.add(effect);
+  parts.of_rows = first.take();
+  if (!rest.empty()) parts.rest = second.take();
+  return parts;
+}
+
+}  // namespace coda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that says what a tile can hold. A program's tiles take values that are computed
+// column by column, or through one layout of pairs, or summed over groups of columns; they load
+// what lies in memory, also as a slice, a repeat or gathered rows. Everything else is made of
+// these: a view of a computed value reads it back from memory, behind a call that copies nothing
+// and only parts programs; vectors that no finalizer can rearrange become two rows of a tile; what
+// a product, a call or the caller needs in memory and what is no tensor there is copied.
+//
+// Needs: a joint graph as it is rewritten. Promises: equal values, and no operation that a program
+// or a finalizer lacks. What does not fit together in one tile is found where programs are written
+// (plan/write/emit.h) and comes back as `apart`.
+#pragma once
+
+#include <set>
+#include <string_view>
+
+#include "rewrite/joint.h"
+
+namespace coda {
+
+// A call of this name computes nothing: its result is its operand, once that has been stored.
+inline constexpr std::string_view kStoredCall = "#stored";
+
+// What a result of such a call stands for, or -1.
+int stored_value(const Graph& graph, int id);
+
+struct ThroughMemory {
+  JointGraph joint;
+  std::vector<int> origin;  // by node of `joint`: the node it stands for, or -1
+};
+
+// `apart`: nodes of `joint` whose readers load them.
+ThroughMemory through_memory(const JointGraph& joint, const std::set<int>& apart);
+
+}  // namespace coda

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rewrites, partitions and emits for one set of choices after another, and keeps the cheapest plan:
+// coordinate descent over one choice a class of column factors, one a class of row factors, and
+// (for speed) one for the forward operands that would be made again. Equal to exhaustive search in
+// every case tried.
+//
+// Layers choose alike, and each adds as much to a plan's costs as the one before. So a deep model's
+// choices are found on a model of few of its layers, whose costs are carried on to all of them by
+// what one layer more adds; then the whole model is planned once.
+#include "plan/search/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "coda/error.h"
+#include "plan/after/check_reads.h"
+#include "plan/search/chunk_rows.h"
+#include "plan/write/emit.h"
+#include "plan/search/equivalence.h"
+#include "plan/after/in_place.h"
+#include "plan/search/normed_again.h"
+#include "plan/search/repeated_layers.h"
+#include "plan/partition/through_memory.h"
+
+namespace coda {
+namespace {
+
+// One point of the search: choices of the rewriting, and whether dropped operands are saved.
+struct Point {
+  std::vector<int> column_factors;
+  std::vector<int> pinned;
+  bool saves_dropped = false;  // what would be made again
+  friend auto operator<=>(const Point&, const Point&) = default;
+};
+
+// What one set of choices of the rewriting leads to; which dropped operands are saved is another
+// matter.
+struct Rewritten {
+  ChunkRows chunks;  // no rows: everything is stored whole
+  std::shared_ptr<const JointGraph> joint;
+  std::set<int> apart;  // values that did not fit into the tiles of their readers
+  ThroughMemory laid;   // what tiles hold of `joint`
+  Partition parts;      // of that; nothing saved besides
+};
+
+struct Attempt {
+  Point point;
+  std::shared_ptr<const Rewritten> from;
+  Plan plan;
+  Alternative alternative;
+
+  const Candidates& candidates() const { return from->joint->candidates; }
+};
+
+// Whether the graph is rewritten in the same way: choices that a point does not name are 0.
+bool rewrite_alike(const Point& p, const Point& q) {
+  const auto same = [](std::vector<int> a, std::vector<int> b) {
+    a.resize(std::max(a.size(), b.size()), 0);
+    b.resize(a.size(), 0);
+    return a == b;
+  };
+  return same(p.column_factors, q.column_factors) && same(p.pinned, q.pinned);
+}
+
+// A graph that cannot be planned is refused before: what is wrong with a program here is ours.
+void verify_programs(const Plan& plan) {
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const auto* program = std::get_if<Program>(&step.work);
+      if (program == nullptr) continue;
+      try {
+        verify(*program);
+      } catch (const Error& error) {
+        throw InternalError(std::string("compile wrote a wrong program: ") + error.what());
+      }
+    }
+  }
+}
+
+// Layers of a model that choices are found on: the first of these from which on each further layer
+// is planned as the one before, which is checked on the whole model's costs. Two suffice, but for
+// models whose first two layers share what the later ones do not.
+constexpr int kFewLayers[] = {2, 3};
+// From here on that is less work.
+constexpr int kManyLayers = 6;
+
+bool about_equal(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(a, b); }
+
+class Search {
+ public:
+  Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
+         const Forced& forced)
+      : graph_(graph), request_(request), options_(options), forced_(forced) {}
+
+  Compiled run(SearchWork& work) {
+    find_candidates();
+    const bool is_free = options_.fuse && forced_.fold.empty() && forced_.pin.empty();
+    if (!is_free || !choose_on_few_layers(work)) {
+      start();
+      if (is_free) descend();
+    }
+    work.plans = plans_;
+    Compiled compiled;
+    for (const auto& [p, tried] : tried_) {
+      compiled.alternatives.push_back(tried);
+      compiled.alternatives.back().chosen = p == best_.point;
+    }
+    compiled.plan = std::move(best_.plan);
+    verify_programs(compiled.plan);
+    verify_reads(compiled.plan);
+    reuse_in_place(compiled.plan, options_.overwrite_saved);
+    verify_reads(compiled.plan);
+    return compiled;
+  }
+
+ private:
+  // Gradients that are added to are the caller's before they are ours.
+  void verify_reads(const Plan& plan) const {
+    std::set<std::string> given;
+    for (const GradientRequest& g : request_.gradients) {
+      if (g.accumulate) given.insert(g.name);
+    }
+    check_reads(plan, given, options_.sizes);
+  }
+
+  // Rewritten without a choice the graph tells what there is to choose; forced choices are taken as
+  // given.
+  void find_candidates() {
+    unchosen_ = rewrite({}, options_.chunk_rows != 0);
+    classes_ = classify(*unchosen_->joint);
+    const Candidates& found = unchosen_->joint->candidates;
+    normed_again_ = normed_again(graph_, found.column_factors);
+    Point& point = best_.point;
+    point.column_factors.assign(classes_.column_factors.size(), 0);
+    for (size_t i = 0; i < point.column_factors.size(); ++i) {
+      point.column_factors[i] = legal_choices({i}).first;
+      if (i < forced_.fold.size() && forced_.fold[i]) point.column_factors[i] = 1;
+    }
+    point.pinned.assign(classes_.row_factors.size(), 0);
+    for (size_t i = 0; i < std::min(forced_.pin.size(), point.pinned.size()); ++i)
+      point.pinned[i] = forced_.pin[i];
+  }
+
+  void start() {
+    best_ = make(best_.point);
+    count_dropped();
+    best_.alternative.choice = describe(best_.point);
+    tried_[best_.point] = best_.alternative;
+  }
+
+  void count_dropped() {
+    if (options_.objective == Objective::speed) dropped_ = best_.from->parts.dropped.size();
+  }
+
+  // A letter for each thing that there is to choose.
+  std::string describe(const Point& p) const {
+    std::string column;
+    std::string row;
+    for (int c : p.column_factors) column += c == 0 ? 'h' : c == 1 ? 'F' : 'n';
+    for (int r : p.pinned) row += r != 0 ? 'd' : 'u';
+    const std::string saved(dropped_, p.saves_dropped ? 's' : '-');
+    return column + " " + row + (saved.empty() ? "" : " " + saved);
+  }
+
+  // Whether that could be done.
+  bool choose_on_few_layers(SearchWork& work) {
+    if (!forced_.given.empty()) return false;
+    const auto layers = find_repeated_layers(graph_, request_, kManyLayers);
+    return layers && std::any_of(std::begin(kFewLayers), std::end(kFewLayers), [&](int count) {
+             return choose_on(*layers, count, work);
+           });
+  }
+
+  bool choose_on(const RepeatedLayers& layers, int count, SearchWork& work) {
+    const auto fewer = with_copies(graph_, request_, layers, count);
+    const auto one_more = with_copies(graph_, request_, layers, count + 1);
+    if (!fewer || !one_more) return false;
+    Search few(fewer->graph, fewer->request, options_, forced_);
+    Search next(one_more->graph, one_more->request, options_, forced_);
+    few.find_candidates();
+    next.find_candidates();
+    few.next_ = &next;
+    few.layers_beyond_ = layers.copies - count;
+    few.start();
+    few.descend();
+    work.plans_of_few += few.plans_ + next.plans_;
+    work.nodes_of_few += fewer->graph.size() + one_more->graph.size();
+    const std::optional<Point> chosen = few.same_in(*this, few.best_.point);
+    if (!few.is_alike_ || !chosen) return false;
+    Attempt whole = make(*chosen);
+    const Alternative& foretold = few.best_.alternative;
+    const Alternative& is = whole.alternative;
+    if (!about_equal(is.seconds, foretold.seconds) ||
+        !about_equal(is.moved_bytes, foretold.moved_bytes) ||
+        !about_equal(is.saved_bytes, foretold.saved_bytes)) {
+      return false;
+    }
+    best_ = std::move(whole);
+    count_dropped();
+    for (const auto& [point, alternative] : few.tried_) {
+      const std::optional<Point> here = few.same_in(*this, point);
+      if (!here) continue;
+      Alternative& tried = tried_[*here] = alternative;
+      tried.choice = describe(*here);
+    }
+    return true;
+  }
+
+  // The point at which another model's candidates choose as those of their class do here; none
+  // where one is of no class of this model, or may not choose so.
+  std::optional<Point> same_in(const Search& other, const Point& point) const {
+    const auto carried = [](const std::vector<std::string>& from, const std::vector<int>& chosen,
+                            const std::vector<std::string>& to) -> std::optional<std::vector<int>> {
+      std::map<std::string, int> by_class;
+      for (size_t i = 0; i < from.size(); ++i) by_class[from[i]] = chosen[i];
+      std::vector<int> out;
+      for (const std::string& key : to) {
+        const auto found = by_class.find(key);
+        if (found == by_class.end()) return std::nullopt;
+        out.push_back(found->second);
+      }
+      return out;
+    };
+    const auto columns =
+        carried(classes_.column_factors, point.column_factors, other.classes_.column_factors);
+    const auto rows = carried(classes_.row_factors, point.pinned, other.classes_.row_factors);
+    if (!columns || !rows) return std::nullopt;
+    for (size_t i = 0; i < columns->size(); ++i) {
+      const auto [first, last] = other.legal_choices({i});
+      if ((*columns)[i] < first || (*columns)[i] > last) return std::nullopt;
+    }
+    return Point{*columns, *rows, point.saves_dropped};
+  }
+
+  // Which of h, F, n (0, 1, 2) column factors that choose alike may take (docs/numerics.md). Behind
+  // a mean's subtraction a stored x ⊙ w cancels against the mean's term; so does a product with a
+  // folded weight, which only storage of 16 bits hides. In fp16 a stored x ⊙ w may overflow. In 16
+  // bits what a second norm takes out again is the rounding of h, not that of a folded weight.
+  std::pair<int, int> legal_choices(const std::vector<size_t>& factors) const {
+    const bool single = options_.storage == DType::f32;
+    std::pair<int, int> legal{0, 2};
+    const Candidates& found = unchosen_->joint->candidates;
+    for (size_t i : factors) {
+      const bool row_affine = std::find(found.row_affine.begin(), found.row_affine.end(),
+                                        found.column_factors[i]) != found.row_affine.end();
+      const bool no_h = row_affine || options_.storage == DType::f16;
+      const bool no_fold = single ? row_affine : normed_again_[i];
+      legal.first = std::max(legal.first, !no_h ? 0 : no_fold ? 2 : 1);
+      legal.second = std::min(legal.second, no_h ? 2 : no_fold ? 0 : 1);
+    }
+    return legal;
+  }
+
+  // One flip a class of candidates: layers that look alike choose alike.
+  void descend() {
+    const auto classes_of = [](const std::vector<std::string>& keys) {
+      std::vector<std::vector<size_t>> classes;  // members of each, in the order of their first
+      std::map<std::string, size_t> numbers;
+      for (size_t i = 0; i < keys.size(); ++i) {
+        const size_t number = numbers.try_emplace(keys[i], classes.size()).first->second;
+        if (number == classes.size()) classes.emplace_back();
+        classes[number].push_back(i);
+      }
+      return classes;
+    };
+    for (bool better = true; better && is_alike_;) {
+      better = false;
+      for (const std::vector<size_t>& same : classes_of(classes_.column_factors)) {
+        const auto [first, last] = legal_choices(same);
+        for (int choice = first; choice <= last; ++choice) {
+          Point next = best_.point;
+          for (size_t i : same) next.column_factors[i] = choice;
+          better = keep_better(next) || better;
+        }
+      }
+      for (const std::vector<size_t>& same : classes_of(classes_.row_factors)) {
+        // fp16's range does not hold r ⊙ dz: its row factors stay on the other operand
+        // (docs/numerics.md).
+        if (options_.storage == DType::f16) break;
+        Point next = best_.point;
+        for (size_t i : same) next.pinned[i] ^= 1;
+        better = keep_better(next) || better;
+      }
+      // Operands that would be made again are few kinds too; all of them are saved, or none.
+      if (dropped_ > 0) {
+        Point next = best_.point;
+        next.saves_dropped = !next.saves_dropped;
+        better = keep_better(next) || better;
+      }
+    }
+  }
+
+  bool keep_better(const Point& next) {
+    if (next == best_.point) return false;
+    const auto known = tried_.find(next);
+    if (known != tried_.end() && !cheaper(known->second, best_.alternative)) return false;
+    Attempt a = make(next);
+    tried_[next] = a.alternative;
+    if (!cheaper(a.alternative, best_.alternative)) return false;
+    best_ = std::move(a);
+    return true;
+  }
+
+  bool cheaper(const Alternative& a, const Alternative& b) const {
+    const bool by_memory = options_.objective == Objective::memory;
+    const double first = by_memory ? a.saved_bytes - b.saved_bytes : a.seconds - b.seconds;
+    const double second = by_memory ? a.seconds - b.seconds : a.saved_bytes - b.saved_bytes;
+    const double tiny = 1e-9 * (by_memory ? b.saved_bytes : b.seconds);
+    if (first < -tiny || first > tiny) return first < 0;
+    if (second < -1e-12 || second > 1e-12) return second < 0;
+    return a.moved_bytes < b.moved_bytes;
+  }
+
+  // With the costs of as many layers as are meant.
+  Attempt make(const Point& point) {
+    Attempt a = make_here(point);
+    if (next_ == nullptr || !is_alike_) return a;
+    const std::optional<Point> there = same_in(*next_, point);
+    is_alike_ = there.has_value();
+    if (!is_alike_) return a;
+    const Alternative more = next_->make_here(*there).alternative;
+    const auto carry_on = [this](double& cost, double with_one_more) {
+      cost += layers_beyond_ * (with_one_more - cost);
+    };
+    carry_on(a.alternative.seconds, more.seconds);
+    carry_on(a.alternative.moved_bytes, more.moved_bytes);
+    carry_on(a.alternative.saved_bytes, more.saved_bytes);
+    return a;
+  }
+
+  Attempt make_here(const Point& point) {
+    ++plans_;
+    Attempt a = plan(point, rewritten(point));
+    if (a.from->chunks.rows > 0 &&
+        a.plan.loops.empty()) {  // a program turned out to be of all rows
+      std::shared_ptr<Rewritten> whole = rewrite(point, false);
+      lay_out(*whole);
+      whole->chunks.why_whole = a.plan.notes.front();
+      a = plan(point, std::move(whole));
+    }
+    const std::string& why_whole = a.from->chunks.why_whole;
+    if (!why_whole.empty()) a.plan.notes = {"not in chunks of rows: " + why_whole};
+    return a;
+  }
+
+  std::shared_ptr<const Rewritten> rewritten(const Point& point) {
+    if (best_.from != nullptr && rewrite_alike(point, best_.point)) return best_.from;
+    const bool known = unchosen_ != nullptr && rewrite_alike(point, {});
+    std::shared_ptr<Rewritten> made = known ? unchosen_ : rewrite(point, options_.chunk_rows != 0);
+    lay_out(*made);
+    return made;
+  }
+
+  std::shared_ptr<Rewritten> rewrite(const Point& point, bool in_blocks) const {
+    Choices choices;
+    for (int c : point.column_factors)
+      choices.column_factors.push_back(static_cast<ColumnFactor>(c));
+    for (int p : point.pinned) choices.pinned.push_back(p != 0);
+    auto made = std::make_shared<Rewritten>();
+    AcceptChunks accept;
+    if (in_blocks) {
+      accept = [&](const JointGraph& joint) {
+        made->chunks = choose_chunk_rows(joint, options_);
+        return made->chunks.rows > 0;
+      };
+    }
+    made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
+        graph_, request_, choices, options_.fuse, options_.sizes, accept, forced_.given));
+    return made;
+  }
+
+  void lay_out(Rewritten& made) const {
+    made.laid = through_memory(*made.joint, made.apart);
+    made.parts = partition(partition_request(made.laid.joint));
+  }
+
+  // The same, with one value of each misfit apart from its readers.
+  std::shared_ptr<const Rewritten> take_apart(const Rewritten& from,
+                                              const std::vector<Misfit>& misfits) const {
+    auto made = std::make_shared<Rewritten>();
+    made->chunks = from.chunks;
+    made->joint = from.joint;
+    made->apart = from.apart;
+    for (const Misfit& misfit : misfits) {
+      for (int id : misfit.apart) {
+        const int origin = from.laid.origin[static_cast<size_t>(id)];
+        if (origin >= 0 && made->apart.insert(origin).second) break;
+      }
+    }
+    if (made->apart.size() == from.apart.size())
+      throw InternalError("a value fits into no tile: " + misfits[0].problem);
+    lay_out(*made);
+    return made;
+  }
+
+  PartitionRequest partition_request(const JointGraph& joint) const {
+    PartitionRequest request;
+    request.joint = &joint;
+    request.sizes = options_.sizes;
+    request.storage_bytes = static_cast<double>(size_of(options_.storage));
+    request.fuse = options_.fuse;
+    return request;
+  }
+
+  // With what the point saves besides.
+  Partition saving_parts(const Point& point, const Rewritten& from) const {
+    PartitionRequest request = partition_request(from.laid.joint);
+    const std::vector<int>& dropped = from.parts.dropped;
+    if (point.saves_dropped) request.also_saved.insert(dropped.begin(), dropped.end());
+    return request.also_saved.empty() ? from.parts : partition(request);
+  }
+
+  Attempt plan(const Point& point, std::shared_ptr<const Rewritten> from) const {
+    CompileOptions options = options_;
+    options.chunk_rows = from->chunks.rows;
+    Attempt a;
+    a.point = point;
+    for (std::vector<Misfit> misfits;;) {
+      a.plan = emit(from->laid.joint, saving_parts(point, *from), request_, options, &misfits);
+      if (misfits.empty()) break;
+      from = take_apart(*from, misfits);
+    }
+    a.from = std::move(from);
+    a.alternative.choice = describe(point);
+    a.alternative.saved_bytes = saved_bytes(a.plan, options_.sizes);
+    for (const auto* phase : {&a.plan.forward, &a.plan.backward}) {
+      for (const PlanStep& step : *phase) {
+        const StepCost cost = cost_of(step, a.plan, options_.sizes, options_.rates);
+        a.alternative.seconds += cost.seconds;
+        a.alternative.moved_bytes += cost.bytes;
+      }
+    }
+    return a;
+  }
+
+  const Graph& graph_;
+  const CompileRequest& request_;
+  const CompileOptions& options_;
+  const Forced& forced_;
+  std::shared_ptr<Rewritten> unchosen_;  // in the graph's own way; laid out when a plan needs it
+  CandidateClasses classes_;
+  std::vector<bool> normed_again_;  // by column factor
+  Attempt best_;                    // before the start: its point is where the search starts
+  size_t dropped_ = 0;              // operands that are to be saved or not
+  std::map<Point, Alternative> tried_;
+  int plans_ = 0;  // made of this graph
+
+  Search* next_ = nullptr;  // the same model with one layer more; costs are those of
+  int layers_beyond_ = 0;   // as many layers more than this graph has
+  bool is_alike_ = true;    // the two have the same classes
+};
+
+// What a caller may get wrong: values of another graph, cotangents that do not fit, gradients of
+// what has none, one name twice.
+void check(const Graph& graph, const CompileRequest& request) {
+  require(!request.outputs.empty() || !request.gradients.empty(),
+          "compile: nothing is asked for; name an output");
+  require(request.gradients.empty() || !request.seeds.empty(),
+          "compile: gradients need a seeded output");
+  std::set<std::string> names;
+  const auto check_name = [&](const std::string& what, const std::string& name) {
+    require(!name.empty(), "compile: an " + what + " has no name");
+    require(graph.find_input(name) < 0 && names.insert(name).second,
+            "compile: " + what + " \"" + name + "\": the name is taken; give it another");
+  };
+  const auto check_value = [&](Value value, const std::string& what) {
+    require(value.graph.get() == &graph, "compile: " + what + " is no value of this graph");
+  };
+  for (const NamedValue& output : request.outputs) {
+    check_value(output.value, "output \"" + output.name + "\"");
+    check_name("output", output.name);
+  }
+  for (const SeededOutput& seed : request.seeds) {
+    check_value(seed.output, "a seeded output");
+    check_value(seed.cotangent, "a cotangent");
+    const Shape& wanted = seed.output.shape();
+    const Shape& given = seed.cotangent.shape();
+    const bool fits = (given.rows == wanted.rows || given.rows.is(1)) &&
+                      (given.cols == wanted.cols || given.cols.is(1));
+    require(fits, "compile: the cotangent " + given.text() + " of a seeded output " +
+                      wanted.text() + " does not broadcast to it");
+  }
+  for (const GradientRequest& gradient : request.gradients) {
+    const std::string what = "gradient \"" + gradient.name + "\"";
+    check_value(gradient.input, "the input of " + what);
+    check_name("gradient", gradient.name);
+    const Node& node = graph.node(gradient.input.id);
+    require(node.op == Op::input && node.kind != InputKind::table && node.dtype != DType::i32,
+            "compile: " + what + " is not of an input or a parameter of a floating type");
+    require(gradient.dtype != DType::i32, "compile: " + what + " cannot be i32");
+  }
+}
+
+}  // namespace
+
+Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options) {
+  return compile(graph, request, options, {});
+}
+
+Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
+                 const Forced& forced, SearchWork* work) {
+  check(graph, request);
+  SearchWork unread;
+  return Search(graph, request, options, forced).run(work == nullptr ? unread : *work);
+}
+
+}  // namespace coda

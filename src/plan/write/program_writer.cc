@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/write/program_writer.h"
+
+#include <algorithm>
+
+#include "coda/error.h"
+#include "plan/partition/inverses.h"
+#include "program/problem.h"
+#include "program/step_table.h"
+
+namespace coda {
+
+namespace {
+
+TensorKind partial_kind(const Node& reduction) {
+  const bool columns = reduction.op == Op::col_sum || reduction.op == Op::col_reduce;
+  return columns ? TensorKind::column_partial : TensorKind::row_partial;
+}
+
+}  // namespace
+
+ProgramWriter::ProgramWriter(const JointGraph& joint, const Partition& partition,
+                             TensorNames& names, std::string name, PlanPoint at, bool backward)
+    : joint_(joint),
+      graph_(*joint.graph),
+      partition_(partition),
+      names_(names),
+      at_(at),
+      backward_(backward) {
+  program_.name = std::move(name);
+}
+
+int ProgramWriter::push(Step step) {
+  program_.steps.push_back(std::move(step));
+  return static_cast<int>(program_.steps.size()) - 1;
+}
+
+int ProgramWriter::tensor(const std::string& name) {
+  auto [entry, is_new] = tensors_.try_emplace(name, static_cast<int>(program_.tensors.size()));
+  if (is_new) program_.tensors.push_back(names_.decl(name));
+  return entry->second;
+}
+
+int ProgramWriter::constant(double number) {
+  auto known = constants_.find(number);
+  if (known != constants_.end()) return known->second;
+  Step step;
+  step.kind = StepKind::constant;
+  step.number = number;
+  return constants_[number] = push(step);
+}
+
+int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, const Shape& shape) {
+  Step step;
+  step.kind = StepKind::elementwise;
+  step.op = fn;
+  step.operands = std::move(operands);
+  step.shape = shape;
+  return push(step);
+}
+
+// ---- values of tiles ----
+
+bool ProgramWriter::is_in_memory(int id) const {
+  if (is_source(graph_, id)) return true;
+  if (graph_.node(id).op == Op::concat_columns) {
+    const auto& parts = graph_.node(id).operands;
+    return std::all_of(parts.begin(), parts.end(), [this](int part) { return is_in_memory(part); });
+  }
+  const bool forward = joint_.forward[static_cast<size_t>(id)];
+  if (backward_ && forward && partition_.saved.contains(id)) return true;
+  const auto& stored = backward_ ? partition_.stored_backward : partition_.stored_forward;
+  auto found = stored.find(id);
+  return found != stored.end() && found->second < at_;
+}
+
+int ProgramWriter::value(int id) {
+  auto known = steps_.find(id);
+  if (known != steps_.end()) return known->second;
+  const Node& n = graph_.node(id);
+  const int step = n.shape.is_tensor() ? compute(id) : vector_value(id);
+  return steps_[id] = step;
+}
+
+int ProgramWriter::compute(int id) {
+  const Node& n = graph_.node(id);
+  const bool own_product = n.op == Op::matmul && at_.level == 0 &&
+                           partition_.order.unit_of[static_cast<size_t>(id)] == at_.slot;
+  if (own_product) return gemm(n);
+  const bool view = n.op == Op::slice_columns && !is_source(graph_, id);
+  if (view || is_in_memory(id)) return load(id);
+  if (backward_ && partition_.stand_in.contains(id)) return through_inverse(id);
+  Step step;
+  step.shape = n.shape;
+  step.group = n.dim;
+  switch (n.op) {
+    case Op::elementwise: return elementwise_value(n, [this](int o) { return value(o); });
+    case Op::split_pair:
+      step.kind = StepKind::split_pair;
+      step.which = n.which;
+      break;
+    case Op::merge_pairs: step.kind = StepKind::merge_pairs; break;
+    case Op::group_sum: step.kind = StepKind::reduce_group; break;
+    case Op::group_repeat: step.kind = StepKind::repeat_group; break;
+    default:
+      throw InternalError(
+          "a program needs a value that is neither in memory nor tile-local: node " +
+          std::to_string(id) + " of program " + program_.name);
+  }
+  for (int operand : n.operands) step.operands.push_back(value(operand));
+  return push(step);
+}
+
+int ProgramWriter::gemm(const Node& n) {
+  Step step;
+  step.kind = StepKind::gemm;
+  step.shape = n.shape;
+  for (size_t s = 0; s < n.transposes.size(); ++s) {
+    auto operand = [&](size_t i) {
+      const TensorRef ref = names_.read(n.operands[2 * s + i], backward_);
+      invariant(ref.repeat == 1 && ref.row_index < 0,
+                "a product's operand is a gathered or repeated table");
+      return tensor(ref.name);
+    };
+    GemmSegment segment;
+    segment.a = operand(0);
+    segment.b = operand(1);
+    segment.transpose_a = n.transposes[s].a;
+    segment.transpose_b = n.transposes[s].b;
+    step.segments.push_back(segment);
+  }
+  return push(step);
+}
+
+int ProgramWriter::load(int id) {
+  const TensorRef ref = names_.read(id, backward_);
+  Step step;
+  step.kind = StepKind::load_tile;
+  step.shape = graph_.node(id).shape;
+  step.tensor = tensor(ref.name);
+  step.repeat = ref.repeat;
+  if (ref.row_index >= 0) step.row_index = tensor(names_.vector(ref.row_index));
+  return push(step);
+}
+
+// x from a saved y = x + v or x ⊙ v, or y from a saved x; chains of links meet at their common
+// members.
+int ProgramWriter::through_inverse(int id) {
+  const int saved = partition_.stand_in.at(id);
+  // Down from the saved value to the core of the class, up again to the needed one.
+  auto chain = [this](int v) {
+    std::vector<int> links{v};
+    for (InverseLink link = inverse_link(graph_, v); link.operand >= 0;
+         link = inverse_link(graph_, v)) {
+      v = link.operand;
+      links.push_back(v);
+    }
+    return links;
+  };
+  const std::vector<int> down = chain(saved);
+  const std::vector<int> up = chain(id);
+  std::map<int, size_t> position;
+  for (size_t i = 0; i < down.size(); ++i) position[down[i]] = i;
+  size_t meet = 0;
+  while (meet < up.size() && !position.contains(up[meet])) ++meet;
+  invariant(meet < up.size(), "a stand-in is not linked");
+  int step = value(saved);
+  for (size_t i = 0; i < position.at(up[meet]); ++i) {
+    const InverseLink link = inverse_link(graph_, down[i]);
+    step = elementwise_step(link.additive ? Elementwise::sub : Elementwise::div,
+                            {step, value(link.vector)}, graph_.node(down[i]).shape);
+  }
+  for (size_t i = meet; i-- > 0;) {
+    const InverseLink link = inverse_link(graph_, up[i]);
+    step = elementwise_step(link.additive ? Elementwise::add : Elementwise::mul,
+                            {step, value(link.vector)}, graph_.node(up[i]).shape);
+  }
+  return step;
+}
+
+// x + (-1)y is written x - y; of a log-sum-exp, which is kept as a pair, x + (max + log Σ) is
+// (x + max) + log Σ, so that what cancels does so before the small term is added.
+int ProgramWriter::elementwise_value(const Node& n, const std::function<int(int)>& operand) {
+  // What a program loads was stored as it is; what comes through an inverse is not made of its
+  // operands, which the program may not have.
+  auto loaded = [this](int id) {
+    return is_in_memory(id) || (is_made_here_ && !is_made_here_(id)) ||
+           (backward_ && partition_.stand_in.contains(id));
+  };
+  auto negated = [&](int id) {
+    const Node& m = graph_.node(id);
+    const bool minus = !loaded(id) && m.op == Op::elementwise && m.fn == Elementwise::mul &&
+                       graph_.node(m.operands[1]).op == Op::constant &&
+                       graph_.node(m.operands[1]).number == -1;
+    return minus ? m.operands[0] : -1;
+  };
+  if (n.fn == Elementwise::add) {
+    for (size_t i : {1U, 0U}) {
+      const int other = n.operands[1 - i];
+      const int minus = negated(n.operands[i]);
+      const int lse = minus >= 0 ? minus : n.operands[i];
+      if (is_pair(graph_.node(lse)) && !is_pair(graph_.node(other))) {
+        const Elementwise fn = minus >= 0 ? Elementwise::sub : Elementwise::add;
+        const int first = elementwise_step(fn, {operand(other), load_vector(lse, 0)}, n.shape);
+        return elementwise_step(fn, {first, load_vector(lse, 1)}, n.shape);
+      }
+    }
+    for (size_t i : {1U, 0U}) {
+      if (steps_.contains(n.operands[i])) continue;
+      const int minus = negated(n.operands[i]);
+      const Node& product = graph_.node(n.operands[i]);
+      if (minus >= 0) {
+        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), operand(minus)},
+                                n.shape);
+      }
+      for (size_t j : {0U, 1U}) {  // x + a (-b)
+        if (product.op != Op::elementwise || product.fn != Elementwise::mul ||
+            loaded(n.operands[i]))
+          break;
+        const int factor = negated(product.operands[j]);
+        if (factor < 0) continue;
+        const int unsigned_product = elementwise_step(
+            Elementwise::mul, {operand(product.operands[1 - j]), operand(factor)}, product.shape);
+        return elementwise_step(Elementwise::sub, {operand(n.operands[1 - i]), unsigned_product},
+                                n.shape);
+      }
+    }
+  }
+  std::vector<int> operands;
+  for (int o : n.operands) operands.push_back(operand(o));
+  return elementwise_step(n.fn, operands, n.shape);
+}
+
+// ---- vectors ----
+
+int ProgramWriter::load_vector(int id, int result) {
+  auto known = vectors_.find({id, result});
+  if (known != vectors_.end()) return known->second;
+  const Node& n = graph_.node(id);
+  if (is_made_here_ && is_made_here_(id)) {
+    invariant(is_pair(n), "only a reduction that is two numbers is loaded where it is made");
+    return vectors_[{id, result}] = push(combine(id, result));
+  }
+  const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
+                     (n.op == Op::transpose && is_source(graph_, n.operands[0]));
+  if (!given) loaded_vectors_.insert(id);
+  Step step;
+  step.kind = program::load_kind(n.shape);
+  step.shape = n.shape;
+  step.tensor = tensor(names_.vector(id, result));
+  return vectors_[{id, result}] = push(step);
+}
+
+int ProgramWriter::vector_value(int id) {
+  const Node& n = graph_.node(id);
+  if (n.op == Op::constant) return constant(n.number);
+  if (n.op == Op::column_index || n.op == Op::ones) {
+    Step step;
+    step.kind = StepKind::column_index;
+    step.shape = n.shape;
+    const int index = push(step);
+    if (n.op == Op::column_index) return index;
+    const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
+    return elementwise_step(Elementwise::add, {zero, constant(1)}, n.shape);
+  }
+  if (is_pair(n)) {
+    return elementwise_step(Elementwise::add, {load_vector(id, 0), load_vector(id, 1)}, n.shape);
+  }
+  return is_made_here_ ? finalizer_value(id) : load_vector(id, -1);
+}
+
+Step ProgramWriter::combine(int id, int result) {
+  const Node& n = graph_.node(id);
+  Step step;
+  step.kind = StepKind::combine;
+  step.shape = n.shape;
+  step.partial = n.reduction;
+  step.lane = result;
+  step.tensor = tensor(names_.partial(id, n.reduction, {}, partial_kind(n)));
+  return step;
+}
+
+int ProgramWriter::finalizer_value(int id) {
+  const Node& n = graph_.node(id);
+  if (!is_made_here_(id)) return load_vector(id, -1);
+  auto operand = [this](int o) { return value(o); };
+  Step step;
+  step.shape = n.shape;
+  const bool of_tensor = !n.operands.empty() && graph_.node(n.operands[0]).shape.is_tensor();
+  if (of_tensor && n.op != Op::select_column) {
+    step = combine(id, info(n.reduction).value);
+    const std::string second = names_.second_members(names_.partial(id, step.partial, {}, {}));
+    if (!second.empty()) return merged_squares(step, tensor(second), n);
+    return push(step);
+  }
+  switch (n.op) {
+    case Op::reciprocal_dim:
+      return elementwise_step(Elementwise::recip, {size_value(n.dim)}, {1, 1});
+    case Op::elementwise: return elementwise_value(n, operand);
+    case Op::transpose: step.kind = StepKind::transpose_vector; break;
+    case Op::row_sum:
+    case Op::col_sum: step.kind = StepKind::reduce_vector; break;
+    default: throw InternalError("a finalizer lacks an operation for node " + std::to_string(id));
+  }
+  step.operands = {operand(n.operands[0])};
+  return push(step);
+}
+
+// A size that has no number yet: the sum of as many ones.
+int ProgramWriter::size_value(const Dim& dim) {
+  if (dim.is_constant()) return constant(static_cast<double>(dim.constant()));
+  Step index;
+  index.kind = StepKind::column_index;
+  index.shape = {1, dim};
+  const int zeros = elementwise_step(Elementwise::mul, {push(index), constant(0)}, index.shape);
+  Step sum;
+  sum.kind = StepKind::reduce_vector;
+  sum.shape = {1, 1};
+  sum.operands = {elementwise_step(Elementwise::add, {zeros, constant(1)}, index.shape)};
+  return push(sum);
+}
+
+// Squares about the mean of rows whose pairs' members were reduced apart, N/2 values each: those of
+// both, and N/4 (difference of their means)².
+int ProgramWriter::merged_squares(Step combine, int second, const Node& n) {
+  auto lane = [&](int tensor, int which) {
+    combine.tensor = tensor;
+    combine.lane = which;
+    return push(combine);
+  };
+  auto apply = [&](Elementwise fn, int a, int b) { return elementwise_step(fn, {a, b}, n.shape); };
+  const int first = combine.tensor;
+  const int difference = apply(Elementwise::sub, lane(first, 0), lane(second, 0));
+  const int square = apply(Elementwise::mul, difference, difference);
+  const int width = size_value(graph_.node(n.operands[0]).shape.cols);
+  const int quarter = elementwise_step(Elementwise::mul, {width, constant(0.25)}, {1, 1});
+  return apply(Elementwise::add, apply(Elementwise::add, lane(first, 1), lane(second, 1)),
+               apply(Elementwise::mul, square, quarter));
+}
+
+void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made_here,
+                                 const std::function<bool(int)>& is_read_elsewhere) {
+  is_made_here_ = is_made_here;
+  is_read_elsewhere_ = is_read_elsewhere;
+  auto store = [this](int step, const std::string& name, const Shape& shape) {
+    Step s;
+    s.kind = StepKind::store_vector;
+    s.shape = shape;
+    s.operands = {step};
+    s.tensor = tensor(name);
+    push(s);
+  };
+  const Node& n = graph_.node(id);
+  if (is_pair(n)) {
+    const bool is_callers = names_.is_written_by_caller_name(id);
+    for (int result = 0; result < 2 && (!is_callers || is_read_elsewhere_(id)); ++result)
+      store(load_vector(id, result), names_.vector(id, result), n.shape);
+    if (!is_callers) return;
+  }
+  const int step = value(id);
+  const std::string sum = names_.added_to(id);
+  if (!sum.empty()) {
+    Step old;
+    old.kind = program::load_kind(n.shape);
+    old.shape = n.shape;
+    old.tensor = tensor(sum);
+    const int before = push(old);
+    store(elementwise_step(Elementwise::add, {before, step}, n.shape),
+          names_.accumulates(id) ? sum : names_.vector(id), n.shape);
+  }
+  if (sum.empty() || (names_.accumulates(id) && is_read_elsewhere_(id)))
+    store(step, names_.vector(id), n.shape);
+}
+
+// ---- effects ----
+
+// id = (a value that this program has stored) ⊙ vectors.
+bool ProgramWriter::scales_stored(int id) const {
+  const Node& n = graph_.node(id);
+  if (n.op != Op::elementwise || n.fn != Elementwise::mul) return false;
+  const int of = graph_.node(n.operands[0]).shape.is_tensor() ? n.operands[0] : n.operands[1];
+  const int by = of == n.operands[0] ? n.operands[1] : n.operands[0];
+  if (!graph_.node(by).shape.is_vector()) return false;
+  return as_stored_.contains(of) || scales_stored(of);
+}
+
+void ProgramWriter::store_tile(int id) {
+  const Node& n = graph_.node(id);
+  const std::string name = names_.written(id, backward_);
+  // x ⊙ w is made of x as stored: the norm's r, which is of that x, cancels its rounding.
+  int step = scales_stored(id) ? rounded(id) : value(id);
+  const std::string old_name = backward_ ? names_.added_to(id) : "";
+  if (!old_name.empty()) {
+    Step old;
+    old.kind = StepKind::load_tile;
+    old.shape = n.shape;
+    old.tensor = tensor(old_name);
+    const int before = push(old);
+    step = elementwise_step(Elementwise::add, {before, step}, n.shape);
+  }
+  const DType type = names_.decl(name).dtype;
+  if (type != DType::f32 && names_.gradient_of(id) == nullptr) {
+    Step as_stored;
+    as_stored.kind = StepKind::as_stored;
+    as_stored.shape = n.shape;
+    as_stored.operands = {step};
+    as_stored.dtype = type;
+    step = push(as_stored);
+    as_stored_[id] = step;
+  }
+  Step store;
+  store.kind = StepKind::store_tile;
+  store.shape = n.shape;
+  store.operands = {step};
+  store.tensor = tensor(name);
+  push(store);
+}
+
+bool ProgramWriter::stores_below(int id) {
+  if (as_stored_.contains(id)) return true;
+  auto known = stores_below_.find(id);
+  if (known != stores_below_.end()) return known->second;
+  bool found = false;
+  const Node& n = graph_.node(id);
+  if (n.shape.is_tensor() && n.op != Op::matmul && !is_in_memory(id)) {
+    for (int operand : n.operands) found = found || stores_below(operand);
+  }
+  return stores_below_[id] = found;
+}
+
+// The value as a later program would make it from what is stored: reductions take this one
+// (docs/numerics.md).
+int ProgramWriter::rounded(int id) {
+  if (as_stored_.contains(id)) return as_stored_.at(id);
+  if (!stores_below(id)) return value(id);
+  auto known = rounded_.find(id);
+  if (known != rounded_.end()) return known->second;
+  const Node& n = graph_.node(id);
+  int step = -1;
+  if (n.op == Op::elementwise) {
+    step = elementwise_value(
+        n, [this](int o) { return graph_.node(o).shape.is_tensor() ? rounded(o) : value(o); });
+  } else {
+    Step s;
+    s.kind = n.op == Op::split_pair    ? StepKind::split_pair
+             : n.op == Op::merge_pairs ? StepKind::merge_pairs
+             : n.op == Op::group_sum   ? StepKind::reduce_group
+                                       : StepKind::repeat_group;
+    s.shape = n.shape;
+    s.group = n.dim;
+    s.which = n.which;
+    for (int operand : n.operands) s.operands.push_back(rounded(operand));
+    step = push(s);
+  }
+  return rounded_[id] = step;
+}
+
+void ProgramWriter::reduce(int id) {
+  const Node& n = graph_.node(id);
+  const int operand = rounded(n.operands[0]);
+  Step step;
+  step.shape = graph_.node(n.operands[0]).shape;
+  step.operands = {operand};
+  if (n.op == Op::select_column) {
+    step.kind = StepKind::select_column;
+    step.shape = n.shape;
+    step.operands.push_back(value(n.operands[1]));
+    const int selected = push(step);
+    Step store;
+    store.kind = StepKind::store_vector;
+    store.shape = n.shape;
+    store.operands = {selected};
+    store.tensor = tensor(names_.vector(id));
+    push(store);
+    return;
+  }
+  step.partial = n.reduction;
+  step.kind = partial_kind(n) == TensorKind::column_partial ? StepKind::column_partial
+                                                            : StepKind::row_partial;
+  step.tensor = tensor(names_.partial(id, n.reduction, step.shape, partial_kind(n)));
+  push(step);
+}
+
+// A partial covers a known number of values only if they are one plane of the tile: where that
+// number is needed, the members of a value that lies in it by pairs are reduced apart.
+void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
+  std::vector<Step> steps;
+  std::swap(steps, program_.steps);
+  std::vector<int> now(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Step& step = steps[i];
+    const bool apart = step.kind == StepKind::row_partial && info(step.partial).needs_count &&
+                       !map.pairing[static_cast<size_t>(step.operands[0])].is(0);
+    for (int& operand : step.operands) operand = now[static_cast<size_t>(operand)];
+    if (!apart) {
+      now[i] = push(std::move(step));
+      continue;
+    }
+    const std::string partial = program_.tensors[static_cast<size_t>(step.tensor)].name;
+    for (int which : {0, 1}) {
+      Step member;
+      member.kind = StepKind::split_pair;
+      member.shape = map.spaces[static_cast<size_t>(map.space[i])].shape;
+      member.group = map.pairing[i];
+      member.which = which;
+      member.operands = step.operands;
+      Step reduction = step;
+      reduction.shape = member.shape;
+      reduction.operands = {push(std::move(member))};
+      if (which == 1) reduction.tensor = tensor(names_.reduce_members_apart(partial));
+      push(std::move(reduction));
+    }
+  }
+}
+
+// The value that a step is made for: the first one known at that step or behind it.
+int ProgramWriter::node_of(int step) const {
+  const Step& s = program_.steps[static_cast<size_t>(step)];
+  if (program::is_effect(s.kind)) return node_of(s.operands[0]);
+  int best = -1;
+  int best_step = -1;
+  for (const auto* known : {&steps_, &rounded_, &as_stored_}) {
+    for (const auto& [id, at] : *known) {
+      if (at < step || (best >= 0 && at >= best_step)) continue;
+      best = id;
+      best_step = at;
+    }
+  }
+  return best;
+}
+
+std::optional<Misfit> ProgramWriter::misfit() const {
+  int at = -1;
+  Misfit found;
+  try {
+    program::map_tiles(program_);
+    return {};
+  } catch (const program::Problem& problem) {
+    at = problem.step;
+    found.problem = program_.name + ": " + problem.message;
+  }
+  const auto computed = [this](int id) {
+    auto step = steps_.find(id);
+    return graph_.node(id).shape.is_tensor() && step != steps_.end() &&
+           program_.steps[static_cast<size_t>(step->second)].kind != StepKind::load_tile;
+  };
+  const auto list = [&](int id) {
+    if (computed(id)) found.apart.push_back(id);
+  };
+  const int node = node_of(at);
+  if (node >= 0) {
+    const Node& n = graph_.node(node);
+    const bool widens = n.op == Op::merge_pairs || n.op == Op::group_repeat;
+    if (widens) list(node);
+    for (int operand : n.operands) list(operand);
+    if (!widens) list(node);
+  }
+  for (auto entry = steps_.rbegin(); entry != steps_.rend(); ++entry) list(entry->first);
+  return found;
+}
+
+bool ProgramWriter::has_product() const {
+  return std::any_of(program_.steps.begin(), program_.steps.end(),
+                     [](const Step& step) { return step.kind == StepKind::gemm; });
+}
+
+Program ProgramWriter::finish() {
+  program::TileMap map = program::map_tiles(program_);
+  const bool counts =
+      std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
+        return step.kind == StepKind::row_partial && info(step.partial).needs_count;
+      });
+  if (counts) {
+    reduce_members_apart(map);
+    map = program::map_tiles(program_);
+  }
+  // Row partials are counted in base columns, which are known once all of the space's values are.
+  for (const TileSpace& space : map.spaces) {
+    for (int i : space.steps) {
+      const Step& step = program_.steps[static_cast<size_t>(i)];
+      if (step.kind != StepKind::row_partial) continue;
+      TensorDecl& decl = program_.tensors[static_cast<size_t>(step.tensor)];
+      decl.shape = space.shape;
+      names_.set_partial_shape(decl.name, space.shape);
+    }
+  }
+  return std::move(program_);
+}
+
+}  // namespace coda
