@@ -33,7 +33,7 @@ Lanes merge_moments(const Lanes& a, double count_a, const Lanes& b, double count
 }
 
 // In the order of the enumeration.
-constexpr std::array<PartialInfo, kPartialKindCount> kTable = {{
+constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
     {.kind = K::sum,
      .name = "sum",
      .label = "sum",
@@ -85,20 +85,20 @@ constexpr std::array<PartialInfo, kPartialKindCount> kTable = {{
      .of_one = "max(a, a * -1)"},
 }};
 
-constexpr bool in_order() {
+constexpr bool reductions_in_order() {
   for (int i = 0; i < kPartialKindCount; ++i) {
-    if (static_cast<int>(kTable[i].kind) != i) return false;
+    if (static_cast<int>(kReductions[i].kind) != i) return false;
   }
   return true;
 }
-static_assert(in_order());
+static_assert(reductions_in_order());
 
 }  // namespace
 
-const PartialInfo& info(PartialKind kind) { return kTable[static_cast<int>(kind)]; }
+const PartialInfo& info(PartialKind kind) { return kReductions[static_cast<int>(kind)]; }
 
 std::optional<PartialKind> partial_by_name(std::string_view name) {
-  for (const PartialInfo& row : kTable) {
+  for (const PartialInfo& row : kReductions) {
     if (row.name == name) return row.kind;
   }
   return std::nullopt;
