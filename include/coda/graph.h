@@ -67,25 +67,25 @@ struct Operation;  // coda/operation.h
 
 struct Node {
   Op op = Op::constant;
-  Shape shape;
-  std::vector<int> operands;
+  Shape shape{};
+  std::vector<int> operands{};
   Elementwise fn = Elementwise::add;         // elementwise
   PartialKind reduction = PartialKind::sum;  // row_reduce, col_reduce
   double number = 0;                         // constant
   Dim dim = 0;    // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
   int which = 0;  // split_pair: member; result: index
-  int64_t repeat = 1;                  // repeat_columns
-  std::vector<Transposes> transposes;  // matmul: one a segment
-  std::string name;                    // input, opaque
+  int64_t repeat = 1;                    // repeat_columns
+  std::vector<Transposes> transposes{};  // matmul: one a segment
+  std::string name{};                    // input, opaque
   InputKind kind = InputKind::activation;
   DType dtype = DType::f32;  // input: the storage type
   // Of an opaque call: what is called, attributes that are not at their defaults, sizes, the shapes
   // of the results, and which of them are fp32 whatever the plan stores in.
   const Operation* operation = nullptr;
-  std::map<std::string, double> attributes;
-  std::map<std::string, Dim> sizes;
-  std::vector<Shape> results;
-  std::vector<bool> result_is_fp32;
+  std::map<std::string, double> attributes{};
+  std::map<std::string, Dim> sizes{};
+  std::vector<Shape> results{};
+  std::vector<bool> result_is_fp32{};
 };
 
 class Graph;

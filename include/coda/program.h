@@ -95,10 +95,10 @@ struct GemmSegment {
 };
 
 struct Step {
-  StepKind kind;
-  Shape shape;                        // of the value; of an effect: of its operand
-  std::vector<int> operands;          // earlier steps
-  std::vector<GemmSegment> segments;  // gemm
+  StepKind kind = StepKind::gemm;
+  Shape shape{};                        // of the value; of an effect: of its operand
+  std::vector<int> operands{};          // earlier steps
+  std::vector<GemmSegment> segments{};  // gemm
   int tensor = -1;     // loads, stores, partials, combine: index into Program::tensors
   int row_index = -1;  // load_tile: an i32 [M, 1] tensor; row i of the tile is row row_index[i]
   int64_t repeat = 1;  // load_tile: the stored columns are repeated this many times, side by side

@@ -229,11 +229,8 @@ class Reverse {
     std::vector<Value> cotangents(n.results.size());
     for (int operand : n.operands) operands.push_back(value(operand));
     for (size_t i = 0; i < n.results.size(); ++i) {
-      Node result;
-      result.op = Op::result;
-      result.shape = n.results[i];
-      result.operands = {id};
-      result.which = static_cast<int>(i);
+      Node result{
+          .op = Op::result, .shape = n.results[i], .operands = {id}, .which = static_cast<int>(i)};
       results.push_back(value(graph_.intern(std::move(result))));
     }
     for (const auto& [which, g] : found->second) cotangents[static_cast<size_t>(which)] = g;

@@ -34,9 +34,7 @@ bool broadcast_dim(const Dim& a, const Dim& b, Dim& out) {
 }
 
 Value make(Elementwise fn, std::span<const Value> operands, const Where& where) {
-  Node node;
-  node.op = Op::elementwise;
-  node.fn = fn;
+  Node node{.op = Op::elementwise, .fn = fn};
   node.operands.reserve(operands.size());
   const auto wrong = [&](const char* problem) {
     fail(info(fn).name.data(), {operands.begin(), operands.end()}, problem, where);

@@ -88,12 +88,7 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind 
   require(!inputs_.contains(name), what + at(where) + " is declared twice; give it another name");
   check_size(shape.rows, what, where);
   check_size(shape.cols, what, where);
-  Node node;
-  node.op = Op::input;
-  node.shape = std::move(shape);
-  node.name = name;
-  node.kind = kind;
-  node.dtype = dtype;
+  Node node{.op = Op::input, .shape = std::move(shape), .name = name, .kind = kind, .dtype = dtype};
   const int id = intern(std::move(node));
   inputs_.emplace(name, id);
   return {this, id};
@@ -102,10 +97,7 @@ Value Graph::input(const std::string& name, Shape shape, DType dtype, InputKind 
 void Graph::become_input(int id, const std::string& name) {
   require(!inputs_.contains(name),
           "input \"" + name + "\" is declared twice; give it another name");
-  Node node;
-  node.op = Op::input;
-  node.shape = nodes_[static_cast<size_t>(id)].shape;
-  node.name = name;
+  Node node{.op = Op::input, .shape = nodes_[static_cast<size_t>(id)].shape, .name = name};
   nodes_[static_cast<size_t>(id)] = std::move(node);
   inputs_.emplace(name, id);
 }
@@ -116,36 +108,28 @@ int Graph::find_input(std::string_view name) const {
 }
 
 Value Graph::constant(double number) {
-  Node node;
-  node.op = Op::constant;
-  node.number = number;
+  Node node{.op = Op::constant, .number = number};
   return {this, intern(std::move(node))};
 }
 
 Value Graph::reciprocal_dim(const Dim& dim, Where where) {
   check_size(dim, "reciprocal_dim", where);
   if (dim.is_constant()) return constant(1.0 / static_cast<double>(dim.constant()));
-  Node node;
-  node.op = Op::reciprocal_dim;
-  node.dim = dim;
+  Node node{.op = Op::reciprocal_dim, .dim = dim};
   return {this, intern(std::move(node))};
 }
 
 Value Graph::ones(const Dim& cols, Where where) {
   check_size(cols, "ones", where);
   if (cols.is(1)) return constant(1);
-  Node node;
-  node.op = Op::ones;
-  node.shape = {1, cols};
+  Node node{.op = Op::ones, .shape = {1, cols}};
   return {this, intern(std::move(node))};
 }
 
 Value Graph::column_index(const Dim& cols, Where where) {
   check_size(cols, "column_index", where);
   if (cols.is(1)) return constant(0);
-  Node node;
-  node.op = Op::column_index;
-  node.shape = {1, cols};
+  Node node{.op = Op::column_index, .shape = {1, cols}};
   return {this, intern(std::move(node))};
 }
 

@@ -14,10 +14,7 @@ namespace coda {
 namespace {
 
 Value make(Value any, Op op, Shape shape, std::vector<int> operands) {
-  Node node;
-  node.op = op;
-  node.shape = std::move(shape);
-  node.operands = std::move(operands);
+  Node node{.op = op, .shape = std::move(shape), .operands = std::move(operands)};
   return any.graph->value(any.graph->intern(std::move(node)));
 }
 
@@ -73,11 +70,8 @@ Value row_reduce(Value x, PartialKind kind, Where where) {
   if (kind == PartialKind::sum) return row_sum(x, where);
   graph_of("row_reduce", {x}, where);
   if (x.shape().cols.is(1)) return build_expression(info(kind).of_one, {.operands = {x}}, where);
-  Node node;
-  node.op = Op::row_reduce;
-  node.reduction = kind;
-  node.shape = {x.shape().rows, 1};
-  node.operands = {x.id};
+  Node node{
+      .op = Op::row_reduce, .shape = {x.shape().rows, 1}, .operands = {x.id}, .reduction = kind};
   return make(x, std::move(node));
 }
 
@@ -88,11 +82,8 @@ Value col_reduce(Value x, PartialKind kind, Where where) {
   if (x.shape().is_vector()) {
     return transpose(row_reduce(transpose(x, where), kind, where), where);
   }
-  Node node;
-  node.op = Op::col_reduce;
-  node.reduction = kind;
-  node.shape = {1, x.shape().cols};
-  node.operands = {x.id};
+  Node node{
+      .op = Op::col_reduce, .shape = {1, x.shape().cols}, .operands = {x.id}, .reduction = kind};
   return make(x, std::move(node));
 }
 
@@ -114,11 +105,8 @@ Value group_sum(Value x, const Dim& group, Where where) {
   if (!groups) {
     fail("group_sum", {x}, "columns must be a multiple of the group " + group.text(), where);
   }
-  Node node;
-  node.op = Op::group_sum;
-  node.dim = group;
-  node.shape = {x.shape().rows, *groups};
-  node.operands = {x.id};
+  Node node{
+      .op = Op::group_sum, .shape = {x.shape().rows, *groups}, .operands = {x.id}, .dim = group};
   return make(x, std::move(node));
 }
 
@@ -127,11 +115,10 @@ Value group_repeat(Value x, const Dim& group, Where where) {
   if (!group.is_constant() || group.constant() <= 0) {
     fail("group_repeat", {x}, "the group must be a positive constant, not " + group.text(), where);
   }
-  Node node;
-  node.op = Op::group_repeat;
-  node.dim = group;
-  node.shape = {x.shape().rows, group.constant() * x.shape().cols};
-  node.operands = {x.id};
+  Node node{.op = Op::group_repeat,
+            .shape = {x.shape().rows, group.constant() * x.shape().cols},
+            .operands = {x.id},
+            .dim = group};
   return make(x, std::move(node));
 }
 
@@ -139,9 +126,7 @@ Value matmul(const std::vector<MatmulOperands>& segments, Where where) {
   std::vector<Value> all;
   for (const MatmulOperands& s : segments) all.insert(all.end(), {s.a, s.b});
   Graph& graph = graph_of("matmul", all, where);
-  Node node;
-  node.op = Op::matmul;
-  node.shape = {rows_of(segments[0]), cols_of(segments[0])};
+  Node node{.op = Op::matmul, .shape = {rows_of(segments[0]), cols_of(segments[0])}};
   bool has_vector = false;
   for (const MatmulOperands& s : segments) {
     const Dim& depth_b = s.transposes.b ? s.b.shape().cols : s.b.shape().rows;
@@ -185,12 +170,11 @@ Value split_pair(Value x, const Dim& group, int which, Where where) {
   const Node& source = node_of(x);
   if (source.op == Op::merge_pairs && source.dim == group)
     return operand(x, static_cast<size_t>(which));
-  Node node;
-  node.op = Op::split_pair;
-  node.shape = {x.shape().rows, *half};
-  node.operands = {x.id};
-  node.dim = group;
-  node.which = which;
+  Node node{.op = Op::split_pair,
+            .shape = {x.shape().rows, *half},
+            .operands = {x.id},
+            .dim = group,
+            .which = which};
   return make(x, std::move(node));
 }
 
@@ -209,11 +193,10 @@ Value merge_pairs(Value first, Value second, const Dim& group, Where where) {
       a.which == 0 && b.which == 1 && a.dim == group && b.dim == group) {
     return operand(first, 0);
   }
-  Node node;
-  node.op = Op::merge_pairs;
-  node.shape = {first.shape().rows, wide};
-  node.operands = {first.id, second.id};
-  node.dim = group;
+  Node node{.op = Op::merge_pairs,
+            .shape = {first.shape().rows, wide},
+            .operands = {first.id, second.id},
+            .dim = group};
   return make(first, std::move(node));
 }
 
@@ -238,20 +221,15 @@ Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where) {
       start = start + v.shape().cols;
     }
   }
-  Node node;
-  node.op = Op::slice_columns;
-  node.shape = {x.shape().rows, cols};
-  node.operands = {x.id};
-  node.dim = offset;
+  Node node{
+      .op = Op::slice_columns, .shape = {x.shape().rows, cols}, .operands = {x.id}, .dim = offset};
   return make(x, std::move(node));
 }
 
 Value concat_columns(const std::vector<Value>& parts, Where where) {
   graph_of("concat_columns", parts, where);
   if (parts.size() == 1) return parts[0];
-  Node node;
-  node.op = Op::concat_columns;
-  node.shape = {parts[0].shape().rows, 0};
+  Node node{.op = Op::concat_columns, .shape = {parts[0].shape().rows, 0}};
   bool whole =
       node_of(parts[0]).op == Op::slice_columns;  // adjacent slices of one value that cover it
   for (const Value& part : parts) {
@@ -277,11 +255,10 @@ Value repeat_columns(Value x, int64_t repeat, Where where) {
          where);
   }
   if (repeat == 1) return x;
-  Node node;
-  node.op = Op::repeat_columns;
-  node.shape = {x.shape().rows, repeat * x.shape().cols};
-  node.operands = {x.id};
-  node.repeat = repeat;
+  Node node{.op = Op::repeat_columns,
+            .shape = {x.shape().rows, repeat * x.shape().cols},
+            .operands = {x.id},
+            .repeat = repeat};
   return make(x, std::move(node));
 }
 

@@ -105,11 +105,10 @@ std::vector<Value> opaque_call(std::string_view name, const std::vector<Value>& 
   const int call = graph.intern(std::move(node));
   std::vector<Value> values;
   for (size_t i = 0; i < results.size(); ++i) {
-    Node result;
-    result.op = Op::result;
-    result.shape = results[i].shape;
-    result.operands = {call};
-    result.which = static_cast<int>(i);
+    Node result{.op = Op::result,
+                .shape = results[i].shape,
+                .operands = {call},
+                .which = static_cast<int>(i)};
     values.push_back(graph.value(graph.intern(std::move(result))));
   }
   return values;

@@ -178,8 +178,7 @@ int Assembler::add(Step step, Sizes sizes) {
 }
 
 int Assembler::gemm(const std::vector<SegmentMention>& segments) {
-  Step step;
-  step.kind = StepKind::gemm;
+  Step step{StepKind::gemm};
   Sizes result{unknown(), unknown()};
   for (const SegmentMention& s : segments) {
     GemmSegment segment;
@@ -242,8 +241,7 @@ int Assembler::gemm(const std::vector<SegmentMention>& segments) {
 
 int Assembler::load_tile(const TensorMention& tensor, const std::optional<TensorMention>& rows,
                          int64_t repeat) {
-  Step step;
-  step.kind = StepKind::load_tile;
+  Step step{StepKind::load_tile};
   step.repeat = repeat;
   step.tensor = mention(tensor, mentioned_sizes(tensor, false, false));
   Sizes result = tensor_sizes_[step.tensor];
@@ -267,8 +265,7 @@ int Assembler::load_tile(const TensorMention& tensor, const std::optional<Tensor
 }
 
 int Assembler::load_vector(StepKind kind, const TensorMention& tensor) {
-  Step step;
-  step.kind = kind;
+  Step step{kind};
   const bool scalar = kind == StepKind::load_scalar;
   const Sizes sizes = scalar && tensor.dims.empty()
                           ? Sizes{known(1), known(1)}
@@ -280,15 +277,13 @@ int Assembler::load_vector(StepKind kind, const TensorMention& tensor) {
 }
 
 int Assembler::constant(double number) {
-  Step step;
-  step.kind = StepKind::constant;
+  Step step{StepKind::constant};
   step.number = number;
   return add(std::move(step), {known(1), known(1)});
 }
 
 int Assembler::column_index(const std::optional<Dim>& columns) {
-  Step step;
-  step.kind = StepKind::column_index;
+  Step step{StepKind::column_index};
   return add(std::move(step), {known(1), columns ? known(*columns) : unknown()});
 }
 
@@ -312,8 +307,7 @@ int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
       wrong("shapes " + list + " do not broadcast in " + std::string(info(op).name));
     }
   }
-  Step step;
-  step.kind = StepKind::elementwise;
+  Step step{StepKind::elementwise};
   step.op = op;
   step.operands = std::move(operands);
   return add(std::move(step), result);
@@ -321,9 +315,7 @@ int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
 
 int Assembler::split_pair(int value, const PairGroup& group, int which) {
   const Dim columns = need_columns(value, "split_pairs");
-  Step step;
-  step.kind = StepKind::split_pair;
-  step.operands = {value};
+  Step step{StepKind::split_pair, {}, {value}};
   step.group = group.value_or(columns);
   step.which = which;
   const std::optional<Dim> half = columns.half();
@@ -340,17 +332,13 @@ int Assembler::merge_pairs(int first, int second, const PairGroup& group) {
           shape_text(second));
   }
   const Dim columns = 2 * need_columns(first, "merge_pairs");
-  Step step;
-  step.kind = StepKind::merge_pairs;
-  step.operands = {first, second};
+  Step step{StepKind::merge_pairs, {}, {first, second}};
   step.group = group.value_or(columns);
   return add(std::move(step), {step_sizes_[first].rows, known(columns)});
 }
 
 int Assembler::as_stored(int value, DType dtype) {
-  Step step;
-  step.kind = StepKind::as_stored;
-  step.operands = {value};
+  Step step{StepKind::as_stored, {}, {value}};
   step.dtype = dtype;
   return add(std::move(step), step_sizes_[value]);
 }
@@ -361,9 +349,7 @@ int Assembler::reduce_group(int value, const Dim& group) {
   if (!groups)
     wrong("groups of " + group.text() + " columns do not divide " + columns.text() +
           " columns for all sizes");
-  Step step;
-  step.kind = StepKind::reduce_group;
-  step.operands = {value};
+  Step step{StepKind::reduce_group, {}, {value}};
   step.group = group;
   return add(std::move(step), {step_sizes_[value].rows, known(*groups)});
 }
@@ -374,9 +360,7 @@ int Assembler::repeat_group(int value, const Dim& group) {
     wrong(groups.text() + " groups of " + group.text() +
           " columns have no linear size; one of the two must be a number");
   }
-  Step step;
-  step.kind = StepKind::repeat_group;
-  step.operands = {value};
+  Step step{StepKind::repeat_group, {}, {value}};
   step.group = group;
   const Dim columns = group.is_constant() ? group.constant() * groups : groups.constant() * group;
   return add(std::move(step), {step_sizes_[value].rows, known(columns)});
@@ -387,16 +371,13 @@ int Assembler::select_column(int value, int index) {
     wrong("one column a row is selected: " + shape_text(value) +
           " needs an index of as many rows, not " + shape_text(index));
   }
-  Step step;
-  step.kind = StepKind::select_column;
-  step.operands = {value, index};
+  Step step{StepKind::select_column, {}, {value, index}};
   return add(std::move(step), {step_sizes_[value].rows, known(1)});
 }
 
 int Assembler::combine(TensorKind kind, const TensorMention& tensor, PartialKind partial,
                        int lane) {
-  Step step;
-  step.kind = StepKind::combine;
+  Step step{StepKind::combine};
   step.partial = partial;
   step.lane = lane;
   step.tensor = mention(tensor, mentioned_sizes(tensor, false, false), kind, info(partial).lanes);
@@ -406,16 +387,12 @@ int Assembler::combine(TensorKind kind, const TensorMention& tensor, PartialKind
 }
 
 int Assembler::reduce_vector(int value) {
-  Step step;
-  step.kind = StepKind::reduce_vector;
-  step.operands = {value};
+  Step step{StepKind::reduce_vector, {}, {value}};
   return add(std::move(step), {known(1), known(1)});
 }
 
 int Assembler::transpose_vector(int value) {
-  Step step;
-  step.kind = StepKind::transpose_vector;
-  step.operands = {value};
+  Step step{StepKind::transpose_vector, {}, {value}};
   const Sizes sizes = step_sizes_[value];
   return add(std::move(step), {sizes.cols, sizes.rows});
 }
@@ -429,17 +406,13 @@ int Assembler::store(const TensorMention& tensor, int value) {
       wrong("a value of shape " + shape_text(value) + " does not fit '" + tensor.name + "'");
     }
   }
-  Step step;
-  step.kind = from_tile ? StepKind::store_tile : StepKind::store_vector;
-  step.operands = {value};
+  Step step{from_tile ? StepKind::store_tile : StepKind::store_vector, {}, {value}};
   step.tensor = mention(tensor, sizes);
   return add(std::move(step), sizes);
 }
 
 int Assembler::partial(StepKind kind, const TensorMention& tensor, PartialKind partial, int value) {
-  Step step;
-  step.kind = kind;
-  step.operands = {value};
+  Step step{kind, {}, {value}};
   step.partial = partial;
   Sizes sizes = step_sizes_[value];
   const bool rows = kind == StepKind::row_partial;

@@ -74,10 +74,7 @@ StepKind load_kind(const Shape& shape) {
 
 Step with_own_fields(const Step& step) {
   const int fields = info(step.kind).fields;
-  Step own;
-  own.kind = step.kind;
-  own.shape = step.shape;
-  own.operands = step.operands;
+  Step own{step.kind, step.shape, step.operands};
   if (fields & kTensor) own.tensor = step.tensor;
   if (fields & kSegments) own.segments = step.segments;
   if (fields & kRowIndex) own.row_index = step.row_index;

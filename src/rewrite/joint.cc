@@ -36,11 +36,10 @@ std::vector<int> to_fixed_point(Graph& graph, std::vector<int> roots, const Choi
 
 // x + 0 as a node of its own, which no builder makes.
 int copy_of(Graph& graph, int id) {
-  Node copy;
-  copy.op = Op::elementwise;
-  copy.fn = Elementwise::add;
-  copy.shape = graph.node(id).shape;
-  copy.operands = {id, graph.constant(0).id};
+  Node copy{.op = Op::elementwise,
+            .shape = graph.node(id).shape,
+            .operands = {id, graph.constant(0).id},
+            .fn = Elementwise::add};
   return graph.intern(std::move(copy));
 }
 
@@ -71,11 +70,10 @@ void add_results(JointGraph& joint) {
   for (int id = 0, size = graph.size(); id < size; ++id) {
     const Node& call = graph.node(id);
     for (size_t i = 0; i < call.results.size(); ++i) {
-      Node result;
-      result.op = Op::result;
-      result.shape = call.results[i];
-      result.operands = {id};
-      result.which = static_cast<int>(i);
+      Node result{.op = Op::result,
+                  .shape = call.results[i],
+                  .operands = {id},
+                  .which = static_cast<int>(i)};
       graph.intern(std::move(result));
       joint.forward.resize(static_cast<size_t>(graph.size()),
                            joint.forward[static_cast<size_t>(id)]);

@@ -13,14 +13,6 @@
 namespace coda::hopper {
 namespace {
 
-Step step_of(StepKind kind, const Shape& shape, std::vector<int> operands) {
-  Step step{};
-  step.kind = kind;
-  step.shape = shape;
-  step.operands = std::move(operands);
-  return step;
-}
-
 class Splitter {
  public:
   Splitter(const Program& program, std::span<const PartPlan> plans)
@@ -131,7 +123,7 @@ class Splitter {
     for (int i : needed) {
       const auto place = places_.find(i);
       if (place != places_.end()) {
-        Step load = step_of(StepKind::load_tile, step(i).shape, {});
+        Step load{StepKind::load_tile, step(i).shape};
         load.tensor = place->second;
         made[i] = add(std::move(load), -1);
         continue;
@@ -140,9 +132,9 @@ class Splitter {
       for (int& operand : copy.operands) operand = made.at(operand);
       if (unpaired.contains(i)) {
         const Shape wide = copy.shape;
-        Step pairs = step_of(StepKind::split_pair, {wide.rows, *wide.cols.half()}, copy.operands);
+        Step pairs{StepKind::split_pair, {wide.rows, *wide.cols.half()}, copy.operands};
         pairs.group = map_.pairing[i];
-        Step merged = step_of(StepKind::merge_pairs, wide, {});
+        Step merged{StepKind::merge_pairs, wide};
         merged.group = pairs.group;
         for (int which = 0; which < 2; ++which) {
           pairs.which = which;
@@ -152,7 +144,7 @@ class Splitter {
       }
       made[i] = add(std::move(copy), i);
       if (const auto kept = stored.find(i); kept != stored.end()) {
-        Step store = step_of(StepKind::store_tile, step(i).shape, {made[i]});
+        Step store{StepKind::store_tile, step(i).shape, {made[i]}};
         store.tensor = kept->second;
         add(std::move(store), -1);
       }
@@ -201,7 +193,7 @@ Program with_uniform_products(const Program& program) {
       result.steps.push_back(std::move(part));
       const int product = static_cast<int>(result.steps.size()) - 1;
       if (sum >= 0) {
-        Step add = step_of(StepKind::elementwise, step.shape, {sum, product});
+        Step add{StepKind::elementwise, step.shape, {sum, product}};
         add.op = Elementwise::add;
         result.steps.push_back(std::move(add));
       }

@@ -202,12 +202,9 @@ class LoopMaker {
       const TensorDecl& sum = program.tensors[static_cast<size_t>(s.tensor)];
       if (!request_.sums.contains(sum.name)) return std::nullopt;
       const int product = place[static_cast<size_t>(s.operands[0])];
-      Step load;
-      load.kind = StepKind::load_tile;
-      load.shape = s.shape;
+      Step load{StepKind::load_tile, s.shape};
       load.tensor = s.tensor;
-      Step add;
-      add.kind = StepKind::elementwise;
+      Step add{StepKind::elementwise};
       add.op = Elementwise::add;
       add.shape = s.shape;
       add.operands = {push(load), product};

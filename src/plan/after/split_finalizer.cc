@@ -22,17 +22,12 @@ class Extract {
   // From now on `step` is loaded from there.
   void load_instead(int step, const TensorDecl& decl) {
     if (steps_.contains(step)) return;
-    Step load;
-    load.kind = StepKind::load_per_row;
-    load.shape = decl.shape;
+    Step load{StepKind::load_per_row, decl.shape};
     load.tensor = tensor(decl);
     steps_[step] = push(load);
   }
   void store(int step, const TensorDecl& decl) {
-    Step store;
-    store.kind = StepKind::store_vector;
-    store.shape = decl.shape;
-    store.operands = {add(step)};
+    Step store{StepKind::store_vector, decl.shape, {add(step)}};
     store.tensor = tensor(decl);
     push(store);
   }

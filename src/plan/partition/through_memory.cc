@@ -73,11 +73,10 @@ class MemoryPass {
 
   Value intern(Node node) { return graph().value(graph().intern(std::move(node))); }
   Value call(Elementwise fn, Shape shape, std::vector<int> operands) {
-    Node n;
-    n.op = Op::elementwise;
-    n.fn = fn;
-    n.shape = std::move(shape);
-    n.operands = std::move(operands);
+    Node n{.op = Op::elementwise,
+           .shape = std::move(shape),
+           .operands = std::move(operands),
+           .fn = fn};
     return intern(std::move(n));
   }
   // x + 0 as a node of its own, which no builder makes.
@@ -114,17 +113,13 @@ class MemoryPass {
     if (is_plain(v)) return v;
     const bool joined = node(v).op == Op::concat_columns;
     if (!joined && !is_written(v)) v = copy(v);
-    Node n;
-    n.op = Op::opaque;
-    n.name = kStoredCall;
-    n.operands = {v.id};
-    n.results = {v.shape()};
-    n.result_is_fp32 = {false};
+    Node n{.op = Op::opaque,
+           .operands = {v.id},
+           .name = std::string(kStoredCall),
+           .results = {v.shape()},
+           .result_is_fp32 = {false}};
     const Value handle = intern(std::move(n));
-    Node result;
-    result.op = Op::result;
-    result.shape = v.shape();
-    result.operands = {handle.id};
+    Node result{.op = Op::result, .shape = v.shape(), .operands = {handle.id}};
     return intern(std::move(result));
   }
 
@@ -263,9 +258,7 @@ class MemoryPass {
   }
 
   Value joined(const Shape& shape, const std::vector<Value>& parts) {
-    Node n;
-    n.op = Op::concat_columns;
-    n.shape = shape;
+    Node n{.op = Op::concat_columns, .shape = shape};
     for (Value v : parts) {
       // A call that adds to an operand cannot add to a gradient of the caller's too.
       const bool is_own =

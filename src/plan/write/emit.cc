@@ -6,10 +6,10 @@
 
 #include "coda/error.h"
 #include "ir/calls.h"
-#include "plan/write/program_writer.h"
 #include "plan/after/row_chunks.h"
 #include "plan/after/step_tensors.h"
 #include "plan/partition/through_memory.h"
+#include "plan/write/program_writer.h"
 
 namespace coda {
 namespace {
@@ -252,11 +252,10 @@ class Emission {
       }
     }
     for (size_t i = 0; i < n.results.size(); ++i) {
-      Node result;
-      result.op = Op::result;
-      result.shape = n.results[i];
-      result.operands = {unit.nodes[0]};
-      result.which = static_cast<int>(i);
+      Node result{.op = Op::result,
+                  .shape = n.results[i],
+                  .operands = {unit.nodes[0]},
+                  .which = static_cast<int>(i)};
       const int id = joint_.graph->intern(std::move(result));
       call.outputs.push_back(names_.opaque_result(id));
       const std::string added_to = can_add(n) && !adds(n) ? names_.added_to(id) : "";

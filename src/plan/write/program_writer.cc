@@ -44,15 +44,13 @@ int ProgramWriter::tensor(const std::string& name) {
 int ProgramWriter::constant(double number) {
   auto known = constants_.find(number);
   if (known != constants_.end()) return known->second;
-  Step step;
-  step.kind = StepKind::constant;
+  Step step{StepKind::constant};
   step.number = number;
   return constants_[number] = push(step);
 }
 
 int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, const Shape& shape) {
-  Step step;
-  step.kind = StepKind::elementwise;
+  Step step{StepKind::elementwise};
   step.op = fn;
   step.operands = std::move(operands);
   step.shape = shape;
@@ -112,9 +110,7 @@ int ProgramWriter::compute(int id) {
 }
 
 int ProgramWriter::gemm(const Node& n) {
-  Step step;
-  step.kind = StepKind::gemm;
-  step.shape = n.shape;
+  Step step{StepKind::gemm, n.shape};
   for (size_t s = 0; s < n.transposes.size(); ++s) {
     auto operand = [&](size_t i) {
       const TensorRef ref = names_.read(n.operands[2 * s + i], backward_);
@@ -134,9 +130,7 @@ int ProgramWriter::gemm(const Node& n) {
 
 int ProgramWriter::load(int id) {
   const TensorRef ref = names_.read(id, backward_);
-  Step step;
-  step.kind = StepKind::load_tile;
-  step.shape = graph_.node(id).shape;
+  Step step{StepKind::load_tile, graph_.node(id).shape};
   step.tensor = tensor(ref.name);
   step.repeat = ref.repeat;
   if (ref.row_index >= 0) step.row_index = tensor(names_.vector(ref.row_index));
@@ -244,9 +238,7 @@ int ProgramWriter::load_vector(int id, int result) {
   const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
   if (!given) loaded_vectors_.insert(id);
-  Step step;
-  step.kind = program::load_kind(n.shape);
-  step.shape = n.shape;
+  Step step{program::load_kind(n.shape), n.shape};
   step.tensor = tensor(names_.vector(id, result));
   return vectors_[{id, result}] = push(step);
 }
@@ -255,9 +247,7 @@ int ProgramWriter::vector_value(int id) {
   const Node& n = graph_.node(id);
   if (n.op == Op::constant) return constant(n.number);
   if (n.op == Op::column_index || n.op == Op::ones) {
-    Step step;
-    step.kind = StepKind::column_index;
-    step.shape = n.shape;
+    Step step{StepKind::column_index, n.shape};
     const int index = push(step);
     if (n.op == Op::column_index) return index;
     const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
@@ -271,9 +261,7 @@ int ProgramWriter::vector_value(int id) {
 
 Step ProgramWriter::combine(int id, int result) {
   const Node& n = graph_.node(id);
-  Step step;
-  step.kind = StepKind::combine;
-  step.shape = n.shape;
+  Step step{StepKind::combine, n.shape};
   step.partial = n.reduction;
   step.lane = result;
   step.tensor = tensor(names_.partial(id, n.reduction, {}, partial_kind(n)));
@@ -309,14 +297,11 @@ int ProgramWriter::finalizer_value(int id) {
 // A size that has no number yet: the sum of as many ones.
 int ProgramWriter::size_value(const Dim& dim) {
   if (dim.is_constant()) return constant(static_cast<double>(dim.constant()));
-  Step index;
-  index.kind = StepKind::column_index;
-  index.shape = {1, dim};
+  Step index{StepKind::column_index, {1, dim}};
   const int zeros = elementwise_step(Elementwise::mul, {push(index), constant(0)}, index.shape);
-  Step sum;
-  sum.kind = StepKind::reduce_vector;
-  sum.shape = {1, 1};
-  sum.operands = {elementwise_step(Elementwise::add, {zeros, constant(1)}, index.shape)};
+  Step sum{StepKind::reduce_vector,
+           {1, 1},
+           {elementwise_step(Elementwise::add, {zeros, constant(1)}, index.shape)}};
   return push(sum);
 }
 
@@ -343,10 +328,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   is_made_here_ = is_made_here;
   is_read_elsewhere_ = is_read_elsewhere;
   auto store = [this](int step, const std::string& name, const Shape& shape) {
-    Step s;
-    s.kind = StepKind::store_vector;
-    s.shape = shape;
-    s.operands = {step};
+    Step s{StepKind::store_vector, shape, {step}};
     s.tensor = tensor(name);
     push(s);
   };
@@ -360,9 +342,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   const int step = value(id);
   const std::string sum = names_.added_to(id);
   if (!sum.empty()) {
-    Step old;
-    old.kind = program::load_kind(n.shape);
-    old.shape = n.shape;
+    Step old{program::load_kind(n.shape), n.shape};
     old.tensor = tensor(sum);
     const int before = push(old);
     store(elementwise_step(Elementwise::add, {before, step}, n.shape),
@@ -391,27 +371,19 @@ void ProgramWriter::store_tile(int id) {
   int step = scales_stored(id) ? rounded(id) : value(id);
   const std::string old_name = backward_ ? names_.added_to(id) : "";
   if (!old_name.empty()) {
-    Step old;
-    old.kind = StepKind::load_tile;
-    old.shape = n.shape;
+    Step old{StepKind::load_tile, n.shape};
     old.tensor = tensor(old_name);
     const int before = push(old);
     step = elementwise_step(Elementwise::add, {before, step}, n.shape);
   }
   const DType type = names_.decl(name).dtype;
   if (type != DType::f32 && names_.gradient_of(id) == nullptr) {
-    Step as_stored;
-    as_stored.kind = StepKind::as_stored;
-    as_stored.shape = n.shape;
-    as_stored.operands = {step};
+    Step as_stored{StepKind::as_stored, n.shape, {step}};
     as_stored.dtype = type;
     step = push(as_stored);
     as_stored_[id] = step;
   }
-  Step store;
-  store.kind = StepKind::store_tile;
-  store.shape = n.shape;
-  store.operands = {step};
+  Step store{StepKind::store_tile, n.shape, {step}};
   store.tensor = tensor(name);
   push(store);
 }
@@ -441,12 +413,11 @@ int ProgramWriter::rounded(int id) {
     step = elementwise_value(
         n, [this](int o) { return graph_.node(o).shape.is_tensor() ? rounded(o) : value(o); });
   } else {
-    Step s;
-    s.kind = n.op == Op::split_pair    ? StepKind::split_pair
-             : n.op == Op::merge_pairs ? StepKind::merge_pairs
-             : n.op == Op::group_sum   ? StepKind::reduce_group
-                                       : StepKind::repeat_group;
-    s.shape = n.shape;
+    Step s{n.op == Op::split_pair    ? StepKind::split_pair
+           : n.op == Op::merge_pairs ? StepKind::merge_pairs
+           : n.op == Op::group_sum   ? StepKind::reduce_group
+                                     : StepKind::repeat_group,
+           n.shape};
     s.group = n.dim;
     s.which = n.which;
     for (int operand : n.operands) s.operands.push_back(rounded(operand));
@@ -466,10 +437,7 @@ void ProgramWriter::reduce(int id) {
     step.shape = n.shape;
     step.operands.push_back(value(n.operands[1]));
     const int selected = push(step);
-    Step store;
-    store.kind = StepKind::store_vector;
-    store.shape = n.shape;
-    store.operands = {selected};
+    Step store{StepKind::store_vector, n.shape, {selected}};
     store.tensor = tensor(names_.vector(id));
     push(store);
     return;
@@ -498,9 +466,7 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
     }
     const std::string partial = program_.tensors[static_cast<size_t>(step.tensor)].name;
     for (int which : {0, 1}) {
-      Step member;
-      member.kind = StepKind::split_pair;
-      member.shape = map.spaces[static_cast<size_t>(map.space[i])].shape;
+      Step member{StepKind::split_pair, map.spaces[static_cast<size_t>(map.space[i])].shape};
       member.group = map.pairing[i];
       member.which = which;
       member.operands = step.operands;
