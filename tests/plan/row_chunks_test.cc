@@ -361,7 +361,7 @@ TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
   };
   const Plan small = loops(2048, 32768, 256);  // 256 MiB
   EXPECT_TRUE(small.loops.empty());
-  EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, blocks begin above"));
+  EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, chunks begin above"));
   EXPECT_EQ(loops(2049, 32768, 256).loops.at(0).rows, 1024);   // 128 MiB
   EXPECT_EQ(loops(16384, 32768, 256).loops.at(0).rows, 2048);  // an eighth
   const Plan deep = loops(2049, 32768, 4096);

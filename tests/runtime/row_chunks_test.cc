@@ -157,7 +157,7 @@ TEST(RowChunks, ALoopThatCannotBeRunIsRefused) {
 
   plan = plan_in_blocks(3);
   plan.forward[3].later = parse_program("program d {\n store(y, tile(z[M, 70]) * 1)\n}");
-  EXPECT_THAT(refusal(plan), HasSubstr("step 'd' has other tensors in later blocks"));
+  EXPECT_THAT(refusal(plan), HasSubstr("step 'd' has other tensors in later chunks"));
 
   plan = plan_in_blocks(3);
   OpaqueCall call;

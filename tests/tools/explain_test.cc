@@ -59,7 +59,7 @@ TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
   EXPECT_GE(in_blocks, 5);
   const CommandResult text = run_coda(kModel + Words{"--loss-rows", "64"});
   EXPECT_THAT(text.out, HasSubstr("for chunks of 64 rows of M (2), in "));
-  EXPECT_THAT(text.out, HasSubstr("in later blocks"));
+  EXPECT_THAT(text.out, HasSubstr("in later chunks"));
   const CommandResult small = run_coda(kModel);
   EXPECT_THAT(small.out, HasSubstr("not in chunks of rows: [M, 256] takes 0.1 MB"));
 }
