@@ -37,7 +37,7 @@ __device__ __forceinline__ float fold(float a, float b) {
   }
 }
 constexpr float start_of(Reduction kind) {
-  return kind == Reduction::max || kind == Reduction::log_sum_exp ? -kInfinity : 0.0f;
+  return kind == Reduction::sum || kind == Reduction::mean_m2 ? 0.0f : -kInfinity;
 }
 
 template <Reduction kKind>

@@ -10,8 +10,8 @@
 #include <map>
 
 #include "coda/error.h"
-#include "plan/blocks.h"
 #include "plan/after/step_tensors.h"
+#include "plan/blocks.h"
 
 namespace coda {
 namespace {

@@ -10,9 +10,9 @@
 #include <memory>
 #include <sstream>
 
+#include "plan/after/step_tensors.h"
 #include "plan/llama_cases.h"
 #include "plan/search/search.h"
-#include "plan/after/step_tensors.h"
 
 namespace coda {
 namespace {

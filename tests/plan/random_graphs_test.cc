@@ -5,10 +5,10 @@
 // each from what it may see, is the gradient of the graph as it was written.
 #include <gtest/gtest.h>
 
-#include "plan/write/emit.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 #include "plan/random_graphs.h"
+#include "plan/write/emit.h"
 
 namespace coda {
 namespace {

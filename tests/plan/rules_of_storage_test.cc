@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "coda/error.h"
-#include "plan/search/normed_again.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
+#include "plan/search/normed_again.h"
 
 namespace coda {
 namespace {

@@ -7,11 +7,11 @@
 #include <numeric>
 #include <set>
 
-#include "plan/write/emit.h"
-#include "plan/partition/inverses.h"
 #include "plan/llama_cases.h"
+#include "plan/partition/inverses.h"
 #include "plan/partition/partition.h"
 #include "plan/search/search.h"
+#include "plan/write/emit.h"
 
 namespace coda {
 namespace {

@@ -18,13 +18,13 @@
 
 #include "coda/error.h"
 #include "plan/after/check_reads.h"
-#include "plan/search/chunk_rows.h"
-#include "plan/write/emit.h"
-#include "plan/search/equivalence.h"
 #include "plan/after/in_place.h"
+#include "plan/partition/through_memory.h"
+#include "plan/search/chunk_rows.h"
+#include "plan/search/equivalence.h"
 #include "plan/search/normed_again.h"
 #include "plan/search/repeated_layers.h"
-#include "plan/partition/through_memory.h"
+#include "plan/write/emit.h"
 
 namespace coda {
 namespace {

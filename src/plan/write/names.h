@@ -11,8 +11,8 @@
 
 #include "coda/compile_request.h"
 #include "coda/plan.h"
-#include "plan/write/labels.h"
 #include "plan/partition/partition.h"
+#include "plan/write/labels.h"
 
 namespace coda {
 

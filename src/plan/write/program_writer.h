@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/write/names.h"
 #include "plan/partition/partition.h"
+#include "plan/write/names.h"
 #include "program/tile_map.h"
 
 namespace coda {
