@@ -446,7 +446,7 @@ class Partitioner {
   // made at the first: what it reads may be done with by then. Only the units near the two ends are
   // looked at, so that a layer's programs, and the time to find them, do not depend on the depth.
   PlanPoint find_place(int value, PlanPoint earliest, PlanPoint deadline, bool backward,
-                      bool is_reduction) {
+                       bool is_reduction) {
     constexpr int kNear = 64;
     const bool from_last = !is_reduction || earliest == phase_start(backward);
     const int first = std::max(earliest.slot, 0);
@@ -525,8 +525,7 @@ class Partitioner {
       return std::all_of(parts.begin(), parts.end(),
                          [&](int part) { return in_memory(part, at, backward); });
     }
-    if (ready_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward)
-      return false;
+    if (ready_->is_home(id, at.slot) && at.level == 0 && is_forward(id) != backward) return false;
     if (backward && out_.saved.contains(id)) return true;
     const auto& stored = backward ? out_.stored_backward : out_.stored_forward;
     auto found = stored.find(id);

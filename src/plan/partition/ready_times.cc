@@ -44,7 +44,7 @@ void ReadyTimes::compute(const std::vector<bool>& live, const std::map<int, Plan
 
 // In the order of ids: what a value is made of has smaller ones, so each is seen once.
 void ReadyTimes::update(std::set<int> moved, const Readers& readers,
-                      const std::map<int, PlanPoint>& reduced) {
+                        const std::map<int, PlanPoint>& reduced) {
   while (!moved.empty()) {
     const int id = moved.extract(moved.begin()).value();
     Time& time = times_[static_cast<size_t>(id)];

@@ -170,9 +170,8 @@ class Search {
   bool choose_on_few_layers(SearchWork& work) {
     if (!forced_.given.empty()) return false;
     const auto layers = find_repeated_layers(graph_, request_, kManyLayers);
-    return layers && std::any_of(std::begin(kFewLayers), std::end(kFewLayers), [&](int count) {
-             return choose_on(*layers, count, work);
-           });
+    return layers && std::any_of(std::begin(kFewLayers), std::end(kFewLayers),
+                                 [&](int count) { return choose_on(*layers, count, work); });
   }
 
   bool choose_on(const RepeatedLayers& layers, int count, SearchWork& work) {

@@ -423,7 +423,7 @@ class Emission {
   std::map<PlanPoint, std::vector<PlanStep>> steps_;
   std::map<PlanPoint, PlanStep> finalizers_;
   std::map<int, PlanPoint> needed_;  // vectors that something reads, with the first reader
-  std::set<int> read_by_programs_;  // those that a program reads
+  std::set<int> read_by_programs_;   // those that a program reads
   std::vector<Misfit> misfits_;
 };
 
