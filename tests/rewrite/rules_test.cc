@@ -146,7 +146,7 @@ TEST_F(Rules, AMeanGoesBehindTheProductInsideTheScaleAndABiasOutside) {
 TEST_F(Rules, TermsOutsideOfEqualFactorsStayOutsideInASum) {
   const Value c = g.parameter("c", {1, 6});
   const Value other = g.parameter("other", {1, 6});
-  const int z = deferred((linear(mul(x, r()), a) + c) + (linear(mul(y, r()), b) + other));
+  const int z = sunk((linear(mul(x, r()), a) + c) + (linear(mul(y, r()), b) + other));
   int scaled = -1;
   for (int id = 0; id <= z; ++id)
     if (depends(z, id) && is(id, Elementwise::mul) && depends(id, x.id) && depends(id, y.id) &&
