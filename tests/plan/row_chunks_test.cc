@@ -330,7 +330,7 @@ TEST(RowBlocks, WhatACallReadsWholeIsMadeWhole) {
       {"mixed", attention(logits, logits, logits,
                           {.heads = 1, .kv_heads = 1, .head_dim = kVocabulary, .sequence = "M"})});
   CompileOptions options;
-  options.block_rows = 64;
+  options.chunk_rows = 64;
   EXPECT_THAT(why_whole(b, options), HasSubstr("attention reads it whole"));
 }
 
