@@ -322,7 +322,7 @@ TEST(RowChunks, WithoutALossThereIsNothingToDoEarly) {
 }
 
 // Attention over the logits' rows has no result before all blocks are made.
-TEST(RowBlocks, WhatACallReadsWholeIsMadeWhole) {
+TEST(RowChunks, WhatACallReadsWholeIsMadeWhole) {
   Block b;
   biased_head(b, sizes_of_model());
   const Value logits = b.request.outputs[1].value;
