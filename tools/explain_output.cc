@@ -36,7 +36,7 @@ ordered_json loops_of(const ExplainedPlan& plan) {
                      {"rows", rows_of_chunk(loop, sizes)},
                      {"chunks", chunks_of(loop, sizes)},
                      {"bytes", bytes.chunk},
-                     {"bytes_without_blocks", bytes.whole},
+                     {"bytes_without_chunks", bytes.whole},
                      {"sums", loop.sums}});
   }
   return loops;

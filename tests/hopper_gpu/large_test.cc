@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "coda/program_builder.h"
+#include "hopper/lower.h"
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 constexpr const char* kJudges = R"cuda(
 #include "device/arguments.cuh"
-#include "hopper/lower.h"
 using namespace coda::device;
 
 __device__ float widen(u16 bits) { return __uint_as_float(static_cast<u32>(bits) << 16); }

@@ -65,6 +65,10 @@ class Builders {
     unary("gelu_tanh", gelu_tanh);
     unary("row_sum", row_sum);
     unary("col_sum", col_sum);
+    unary("row_reduce",
+          [](Value v, Where where) { return row_reduce(v, PartialKind::abs_max, where); });
+    unary("col_reduce",
+          [](Value v, Where where) { return col_reduce(v, PartialKind::abs_max, where); });
     unary("row_mean", row_mean);
     unary("row_logsumexp", row_logsumexp);
     unary("row_m2", row_m2);

@@ -44,19 +44,19 @@ TEST(Explain, SumsAreThoseOfTheSteps) {
 }
 
 // 128 tokens in chunks of 64: the same products, the weight read twice, a chunk's memory.
-TEST(Explain, BlocksOfTheLogitsAreShownWithWhatTheySave) {
+TEST(Explain, ChunksOfTheLogitsAreShownWithWhatTheySave) {
   const json whole = explained(kModel + Words{"--loss-rows", "0"})["fused"];
-  const json blocks = explained(kModel + Words{"--loss-rows", "64"})["fused"];
+  const json chunks = explained(kModel + Words{"--loss-rows", "64"})["fused"];
   EXPECT_TRUE(whole["loops"].empty());
-  ASSERT_EQ(blocks["loops"].size(), 1U);
-  const json& loop = blocks["loops"][0];
+  ASSERT_EQ(chunks["loops"].size(), 1U);
+  const json& loop = chunks["loops"][0];
   EXPECT_EQ(loop["rows"], 64);
-  EXPECT_EQ(loop["blocks"], 2);
-  EXPECT_EQ(2 * loop["bytes"].get<int64_t>(), loop["bytes_without_blocks"].get<int64_t>());
-  EXPECT_EQ(blocks["flops"], whole["flops"]);
-  int in_blocks = 0;
-  for (const json& step : blocks["steps"]) in_blocks += step.contains("loop") ? 1 : 0;
-  EXPECT_GE(in_blocks, 5);
+  EXPECT_EQ(loop["chunks"], 2);
+  EXPECT_EQ(2 * loop["bytes"].get<int64_t>(), loop["bytes_without_chunks"].get<int64_t>());
+  EXPECT_EQ(chunks["flops"], whole["flops"]);
+  int in_chunks = 0;
+  for (const json& step : chunks["steps"]) in_chunks += step.contains("loop") ? 1 : 0;
+  EXPECT_GE(in_chunks, 5);
   const CommandResult text = run_coda(kModel + Words{"--loss-rows", "64"});
   EXPECT_THAT(text.out, HasSubstr("for chunks of 64 rows of M (2), in "));
   EXPECT_THAT(text.out, HasSubstr("in later chunks"));
