@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of README.md and docs/performance.md from the raw results in lab/results.
+"""Makes the tables of README.md and of pages in docs/ from the raw results in lab/results.
 
 A page marks a table's place with `<!-- lab/tables.py: NAME -->` and `<!-- end of table -->`.
 Without arguments the tables are written anew; `--check` only says which differ, and fails if one
@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
-PAGES = ("README.md", "docs/performance.md")
+PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -155,7 +155,18 @@ def summary() -> str:
     return table(["machine", "peer's over ours", "small", "middle", "large"], rows)
 
 
-TABLES = {"programs": programs, "summary": summary}
+def planning() -> str:
+    """Seconds that the compiler takes, by a model's layers."""
+    report = json.loads((RESULTS / "plan" / "compile.json").read_text())
+    seconds = {tuple(run["name"].removeprefix("compile_").split("/")): run["cpu_time"] / 1e3
+               for run in report["benchmarks"]}
+    depths = [layers for model, layers in seconds if model == "llama" and layers.isdigit()]
+    rows = [[name, *(figure(seconds[model, layers]) for layers in depths)]
+            for model, name in (("llama", "LLaMA, 576 wide"), ("gpt2", "GPT-2, 768 wide"))]
+    return table(["layers", *depths], rows)
+
+
+TABLES = {"planning": planning, "programs": programs, "summary": summary}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
