@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "base/seeds.h"
@@ -106,6 +107,26 @@ TEST(TileEmitter, AdjacentPairsComputeWhatTheyMean) {
       "store(y:bf16, merge_pairs(b, a, 2)) }";
   for (const int64_t columns : {1, 7, 8, 67, 136}) {
     expect_right(parse_program(ragged), {{"M", 3}, {"N", columns}}, 8);
+  }
+}
+
+// The index is anything from the first column to one behind the last, which selects 0: columns that
+// are loaded eight at a time, and such that are not.
+TEST(TileEmitter, EveryColumnIsSelected) {
+  for (const int64_t columns : {136, 131}) {
+    const Program program = parse_program(
+        "program select { store(chosen, select_column(tile(x[M, N]), per_row(target[M]:i32))) }");
+    const DimValues sizes{{"M", columns + 1}, {"N", columns}};
+    Values inputs = testing::random_inputs(program, sizes, 10);
+    std::iota(inputs.at("target").begin(), inputs.at("target").end(), 0.0);
+    for (const int64_t gap : kGaps) {
+      const Values results = run_on_host(lower_tiles, program, sizes, inputs, {gap});
+      for (int64_t row = 0; row <= columns; ++row) {
+        const auto at = static_cast<size_t>(row);
+        const double expected = row < columns ? inputs.at("x")[at * columns + at] : 0;
+        ASSERT_EQ(results.at("chosen")[at], static_cast<float>(expected)) << row;
+      }
+    }
   }
 }
 
