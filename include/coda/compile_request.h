@@ -26,6 +26,8 @@ struct SeededOutput {
   Value cotangent;  // broadcasts to the output's shape; usually an input of the graph (an upstream
                     // gradient)
 };
+// Of an input that a seeded output is made of, else compile() throws Error. Where its terms cancel,
+// or comparisons alone read it, the gradient is zeros.
 struct GradientRequest {
   Value input;
   std::string name;  // of the gradient tensor in the plan

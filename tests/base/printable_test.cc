@@ -34,10 +34,10 @@ TEST(Printable, BytesThatAreNoUtf8AreEscaped) {
 }
 
 TEST(Printable, ALongTextIsItsStartItsLengthAndItsEnd) {
-  const std::string path = "/data/" + std::string(1000000, 'x') + "/name.txt";
+  const std::string path = "/data/" + std::string(1000000, 'a') + "/name.txt";
   EXPECT_LE(printable(path).size(), 300u);
-  EXPECT_THAT(printable(path), AllOf(StartsWith("/data/xxx"), HasSubstr("(1000015 bytes)"),
-                                     EndsWith("xxx/name.txt")));
+  EXPECT_THAT(printable(path), AllOf(StartsWith("/data/aaa"), HasSubstr("(1000015 bytes)"),
+                                     EndsWith("aaa/name.txt")));
   EXPECT_EQ(printable(std::string(240, 'x')), std::string(240, 'x'));
 }
 

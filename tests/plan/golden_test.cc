@@ -4,12 +4,10 @@
 // numbers of its programs and its choices, is stated here besides.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 
+#include "base/golden.h"
 #include "plan/after/step_tensors.h"
 #include "plan/llama_cases.h"
 #include "plan/search/search.h"
@@ -70,17 +68,7 @@ TEST_P(GoldenPlans, TextIsTheOneThatWasRead) {
   const CompiledCase& c = compiled_case(GetParam());
   const std::string now =
       "choice " + c.chosen.choice + "\n" + text(c.compiled.plan, c.options.sizes, c.options.rates);
-  const std::string path =
-      std::string(CODA_SOURCE_DIR) + "/tests/plan/golden/" + GetParam().name + ".txt";
-  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << now;
-    return;
-  }
-  std::ifstream file(path);
-  ASSERT_TRUE(file) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
-  std::stringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(now, expected.str()) << "CODA_UPDATE_GOLDEN=1 writes the new plan";
+  expect_golden("plan/golden/" + GetParam().name + ".txt", now);
 }
 
 // The tables of a layer and of a model: no program beyond them and the fold's. The model's one

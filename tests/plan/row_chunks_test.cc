@@ -6,10 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <functional>
-#include <sstream>
 
+#include "base/golden.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 #include "plan/random_graphs.h"
@@ -388,17 +387,7 @@ TEST(RowChunks, TextIsTheOneThatWasRead) {
   options.overwrite_saved = true;
   const std::string now =
       text(compile(b.graph, b.request, options).plan, options.sizes, options.rates);
-  const std::string path =
-      std::string(CODA_SOURCE_DIR) + "/tests/plan/golden/blocks_4096x256_f32_cpu_memory.txt";
-  if (std::getenv("CODA_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << now;
-    return;
-  }
-  std::ifstream file(path);
-  ASSERT_TRUE(file) << path << " is missing; CODA_UPDATE_GOLDEN=1 writes it";
-  std::stringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(now, expected.str()) << "CODA_UPDATE_GOLDEN=1 writes the new plan";
+  expect_golden("plan/golden/chunks_4096x256_f32_cpu_memory.txt", now);
 }
 
 }  // namespace

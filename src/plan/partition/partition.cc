@@ -475,7 +475,9 @@ class Partitioner {
       for (PlanPoint at : places) {
         if (at < earliest || !(at < deadline) || least == 0) continue;
         const double extra = extra_loads(value, at, backward);
-        if (extra < least) std::tie(least, best) = std::pair(extra, at);
+        if (extra >= least) continue;
+        least = extra;
+        best = at;
       }
     };
     compare(gemms);

@@ -81,10 +81,9 @@ void verify_programs(const Plan& plan) {
   }
 }
 
-// Layers of a model that choices are found on: the first of these from which on each further layer
-// is planned as the one before, which is checked on the whole model's costs. Two suffice, but for
-// models whose first two layers share what the later ones do not.
-constexpr int kFewLayers[] = {2, 3};
+// Layers of a model that choices are found on. They are as many as it takes for each further one to
+// be planned as the one before; that is checked on the whole model's costs.
+constexpr int kFewLayers = 2;
 // From here on that is less work.
 constexpr int kManyLayers = 6;
 
@@ -170,24 +169,20 @@ class Search {
   bool choose_on_few_layers(SearchWork& work) {
     if (!forced_.given.empty()) return false;
     const auto layers = find_repeated_layers(graph_, request_, kManyLayers);
-    return layers && std::any_of(std::begin(kFewLayers), std::end(kFewLayers),
-                                 [&](int count) { return choose_on(*layers, count, work); });
-  }
-
-  bool choose_on(const RepeatedLayers& layers, int count, SearchWork& work) {
-    const auto fewer = with_copies(graph_, request_, layers, count);
-    const auto one_more = with_copies(graph_, request_, layers, count + 1);
+    if (!layers) return false;
+    const auto fewer = with_copies(graph_, request_, *layers, kFewLayers);
+    const auto one_more = with_copies(graph_, request_, *layers, kFewLayers + 1);
     if (!fewer || !one_more) return false;
     Search few(fewer->graph, fewer->request, options_, forced_);
     Search next(one_more->graph, one_more->request, options_, forced_);
     few.find_candidates();
     next.find_candidates();
     few.next_ = &next;
-    few.layers_beyond_ = layers.copies - count;
+    few.layers_beyond_ = layers->copies - kFewLayers;
     few.start();
     few.descend();
-    work.plans_of_few += few.plans_ + next.plans_;
-    work.nodes_of_few += fewer->graph.size() + one_more->graph.size();
+    work.plans_of_few = few.plans_ + next.plans_;
+    work.nodes_of_few = fewer->graph.size() + one_more->graph.size();
     const std::optional<Point> chosen = few.same_in(*this, few.best_.point);
     if (!few.is_alike_ || !chosen) return false;
     Attempt whole = make(*chosen);
