@@ -23,7 +23,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io
 
 .PHONY: run test test-gpu clean-kernels mutate sanitize bench bench-gpu \
-	format lint clean build configure setup
+	format lint known-clean clean build configure setup
 
 build: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -95,6 +95,10 @@ format: setup
 lint: configure
 	@scripts/setup.sh lint
 	scripts/lint.sh $(BUILD) $(JOBS)
+
+# Which sources passed, so that a fresh clone need not look at them: after `make lint` is well.
+known-clean: lint
+	python3 scripts/known_clean.py $(BUILD)
 
 clean:
 	rm -rf $(BUILD) $(BUILD_SANITIZE) build-mutate out

@@ -4,45 +4,26 @@
 source of the same name, which clang-tidy and the build compile, includes it before all else.
 
 Usage: check_headers.py BUILD [JOBS]. A header that passed is not compiled again until it, or one it
-includes, changes (BUILD/headers_checked.json).
+includes, changes (BUILD/headers_checked.json and scripts/known_clean.txt).
 """
 
 import concurrent.futures
-import hashlib
-import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 
+import known_clean
 import sources
 
-_FOLDERS = ("include", "src", "tests", "bench", "tools", "examples")
-_ROOTS = [sources.ROOT / folder for folder in ("include", "src", "tests", "tools", "bench", "")]
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_FOLDERS = ("include", "src", "tests", "bench", "lab", "tools", "examples")
 _FIRST = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"][^>"]+[>"])', re.MULTILINE)
 # The last two are what the targets of tests define.
 _FLAGS = [
     "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fsyntax-only",
     '-DCODA_SOURCE_DIR=""', '-DCODA_CXX_COMPILER=""'
 ]
-
-
-def digest_of(path: pathlib.Path, contents: dict[pathlib.Path, str]) -> str:
-    """Of the header and all headers of the project that it includes."""
-    seen, stack = set(), [path]
-    while stack:
-        file = stack.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        if file not in contents:
-            contents[file] = file.read_text()
-        for included in INCLUDE.findall(contents[file]):
-            stack += [root / included for root in _ROOTS if (root / included).is_file()]
-    text = "\0".join(contents[file] for file in sorted(seen))
-    return hashlib.sha256(("".join(_FLAGS) + text).encode()).hexdigest()
 
 
 def included_first(files: list[pathlib.Path]) -> set[pathlib.Path]:
@@ -54,7 +35,7 @@ def included_first(files: list[pathlib.Path]) -> set[pathlib.Path]:
         first = _FIRST.search(path.read_text())
         if not first or pathlib.PurePath(first[1].strip('<>"')).stem != path.stem:
             continue
-        for root in (path.parent, *_ROOTS):
+        for root in (path.parent, *known_clean.ROOTS):
             if (root / first[1].strip('<>"')).is_file():
                 found.add(root / first[1].strip('<>"'))
                 break
@@ -63,7 +44,7 @@ def included_first(files: list[pathlib.Path]) -> set[pathlib.Path]:
 
 def compile_alone(compiler: str, path: pathlib.Path) -> str:
     """The compiler's complaint, or nothing."""
-    command = [compiler, *_FLAGS, *(f"-I{root}" for root in _ROOTS), "-x", "c++", "-"]
+    command = [compiler, *_FLAGS, *(f"-I{root}" for root in known_clean.ROOTS), "-x", "c++", "-"]
     run = subprocess.run(command, input=f'#include "{path}"\n', capture_output=True, text=True)
     return "" if run.returncode == 0 else run.stderr.strip() or "the compiler failed"
 
@@ -83,23 +64,23 @@ def main() -> int:
         if path.suffix == ".h" and sources.name_of(path).startswith(_FOLDERS)
     ]
     proved = included_first(files)
-    store = build / "headers_checked.json"
-    checked = set(json.loads(store.read_text())) if store.exists() else set()
+    clean = known_clean.KnownClean(build / "headers_checked.json")
     contents: dict[pathlib.Path, str] = {}
-    digests = {path: digest_of(path, contents) for path in headers}
-    pending = [path for path in headers if digests[path] not in checked and path not in proved]
+    how = "".join(_FLAGS)
+    digests = {path: known_clean.digest(path, how, contents) for path in headers}
+    pending = [path for path in headers if path not in proved and not clean.has(digests[path])]
     compiler = compiler_of(build)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         results = pool.map(lambda path: compile_alone(compiler, path), pending)
         complaints = dict(zip(pending, results))
-    passed = sorted(digests[path] for path in headers
-                    if digests[path] in checked or complaints.get(path) == "")
-    store.write_text(json.dumps(passed))
+    clean.keep({digests[path] for path in headers
+                if path not in proved and not complaints.get(path)})
     problems = [
         f"{sources.name_of(path)}: does not compile alone\n{complaint}"
         for path, complaint in complaints.items() if complaint
     ]
-    return sources.report("check_headers", len(headers), "headers", problems)
+    what = f"headers ({len(pending)} compiled)"
+    return sources.report("check_headers", len(headers), what, problems)
 
 
 if __name__ == "__main__":

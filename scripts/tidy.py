@@ -3,12 +3,12 @@
 """Runs clang-tidy over the project's sources, in parallel, and once only for the same contents.
 
 Usage: tidy.py BUILD [JOBS]. BUILD/compile_commands.json says how each source is compiled; a source
-that passed is not looked at again until it, a header of ours that it includes, its command or
-.clang-tidy changes (BUILD/tidy_passed.json).
+that passed is not looked at again until it, a header of ours that it includes, its flags or
+.clang-tidy changes (BUILD/tidy_checked.json and scripts/known_clean.txt). Where several sources are
+compiled as one and most of them are to be looked at, they are looked at as one.
 """
 
 import concurrent.futures
-import hashlib
 import json
 import os
 import pathlib
@@ -18,6 +18,7 @@ import sys
 import time
 
 import check_headers
+import known_clean
 import sources
 
 # What clang does not know among GCC's flags, or must not be told.
@@ -41,14 +42,14 @@ def parts_of(source: pathlib.Path) -> list[pathlib.Path]:
     """What one compilation takes together: the sources that CMake's unity source includes."""
     if source.parent.name != "Unity":
         return [source]
-    return [pathlib.Path(name) for name in check_headers.INCLUDE.findall(source.read_text())]
+    return [pathlib.Path(name) for name in known_clean.included_in(source.read_text())]
 
 
 def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
-    """Source -> its entry, of those of the product: tests and benchmarks have the compiler's
+    """Source -> its entry, of those of the product: tests and measurements have the compiler's
     warnings and the format."""
     ours = {path for path in sources.all_files()
-            if not sources.name_of(path).startswith(("tests/", "bench/"))}
+            if not sources.name_of(path).startswith(("tests/", "bench/", "lab/"))}
     entries = json.loads((build / "compile_commands.json").read_text())
     found = {}
     for entry in entries:
@@ -57,6 +58,12 @@ def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
         if path not in found and parts and ours.issuperset(parts):
             found[path] = entry
     return found
+
+
+def flags_of(arguments: list[str]) -> str:
+    """What changes the meaning of a source, whatever folder the checkout lies in."""
+    return " ".join(a for a in arguments if a.startswith(("-D", "-std", "-f", "-m"))).replace(
+        str(sources.ROOT), "")
 
 
 def run_tidy(tidy: str, database: pathlib.Path, path: pathlib.Path) -> tuple[str, float]:
@@ -81,36 +88,34 @@ def main() -> int:
     gcc = gcc_headers(check_headers.compiler_of(build))
     extra = ["-idirafter", gcc, "-Wno-unknown-warning-option"]
 
-    entries = commands(build)
-    database = build / "tidy"
-    database.mkdir(exist_ok=True)
-    contents: dict[pathlib.Path, str] = {}
+    clean = known_clean.KnownClean(build / "tidy_checked.json")
     settings = (sources.ROOT / ".clang-tidy").read_text() + (
         sources.ROOT / "requirements-lint.txt").read_text()
-    digests, rewritten = {}, []
-    for path, entry in entries.items():
-        arguments = arguments_of(entry)
+    contents: dict[pathlib.Path, str] = {}
+    digests, database, pending = {}, [], []
+    for path, entry in commands(build).items():
+        parts, arguments = parts_of(path), arguments_of(entry)
+        for part in parts:
+            digests[part] = known_clean.digest(part, settings + flags_of(arguments), contents)
+        unknown = [part for part in parts if not clean.has(digests[part])]
         arguments[1:1] = extra
-        rewritten.append(
-            {"directory": entry["directory"], "file": str(path), "arguments": arguments})
-        digests[path] = hashlib.sha256(
-            f"{settings}{arguments}{check_headers.digest_of(path, contents)}".encode()).hexdigest()
-    (database / "compile_commands.json").write_text(json.dumps(rewritten))
-
-    store = build / "tidy_passed.json"
-    before = set(json.loads(store.read_text())) if store.exists() else set()
-    pending = [path for path in entries if digests[path] not in before]
+        for file in [path] if 2 * len(unknown) > len(parts) else unknown:
+            pending.append(file)
+            database.append({"directory": entry["directory"], "file": str(file),
+                             "arguments": [str(file) if a == str(path) else a for a in arguments]})
+    folder = build / "tidy"
+    folder.mkdir(exist_ok=True)
+    (folder / "compile_commands.json").write_text(json.dumps(database))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        results = dict(zip(pending, pool.map(lambda p: run_tidy(tidy, database, p), pending)))
-    store.write_text(json.dumps(
-        sorted(digests[p] for p in entries if not results.get(p, ("", 0))[0])))
+        results = dict(zip(pending, pool.map(lambda p: run_tidy(tidy, folder, p), pending)))
+    failed = {part for path, (said, _) in results.items() if said for part in parts_of(path)}
+    clean.keep({digests[part] for part in digests if part not in failed})
     slowest = sorted(results, key=lambda p: -results[p][1])[:3]
     if slowest:
         print("tidy: slowest: " + ", ".join(
             f"{sources.name_of(parts_of(p)[0])} {results[p][1]:.1f} s" for p in slowest))
     problems = [said for said, _ in results.values() if said]
-    count = sum(len(parts_of(path)) for path in entries)
-    return sources.report("tidy", count, f"sources ({len(pending)} compilations)", problems)
+    return sources.report("tidy", len(digests), f"sources ({len(pending)} compilations)", problems)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 what is right."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,25 @@ class Checks(unittest.TestCase):
             self.write("src/plan/order.cc",
                        _LICENCE + f'#include "{first}"\n#include "plan/order.h"\n')
             self.assertEqual(self.run_check("check_headers.py", "build")[0], status, first)
+
+    def test_headers_passes_over_what_is_known_clean_but_for_a_daily_sample(self):
+        self.write("build/CMakeCache.txt", "")
+        self.assertIn("3 headers (3 compiled)", self.run_check("check_headers.py", "build")[1])
+        self.assertEqual(self.run_check("known_clean.py", "build")[0], 0)
+        (self.root / "build/headers_checked.json").unlink()
+        # Another sixteenth is looked at every day: of three headers all in 16 days, each once.
+        looked_at = 0
+        for day in range(16):
+            script = ("import sys; sys.path.insert(0, 'scripts'); import time, check_headers\n"
+                      f"time.time = lambda: {day} * 86400; sys.argv = ['', 'build{day}']\n"
+                      "sys.exit(check_headers.main())")
+            self.write(f"build{day}/CMakeCache.txt", "")
+            said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                                  cwd=self.root, check=True).stdout
+            looked_at += int(re.search(r"3 headers \((\d) compiled\)", said)[1])
+        self.assertEqual(looked_at, 3)
+        self.write("src/base/size.h", _LICENCE + "#pragma once\nusing Text = std::string;\n")
+        self.assertEqual(self.run_check("check_headers.py", "build")[0], 1)
 
 
 if __name__ == "__main__":
