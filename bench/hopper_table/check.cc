@@ -65,7 +65,7 @@ int check_variants(const Device& device, const NvrtcCompiler& compiler, const Su
         };
         if (std::none_of(variants.begin(), variants.end(), matches)) continue;
         const Shape shape{.m = size.m, .n = size.n, .k = size.k, .layout = layout, .fp16 = fp16};
-        const Problem problem(device, support, shape, 1, kPlanes, true, kGuard);
+        const Problem problem(device, support, shape, 1, kPlanes, kGuard);
         const TensorSet& set = problem.sets().front();
         const DevicePointer product = device.allocate(std::size_t{size.m} * size.n * 4);
         support.naive_gemm(shape, set, product);

@@ -2,7 +2,7 @@
 // The table that chooses the tiles and schedules which the emitter serves.
 // See lab/notebook/hopper.md for the method.
 //   hopper_table check [--only TEXT] [--smallest]
-//   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue|floor] [--only TEXT]
+//   hopper_table time --shapes N:K:LAYOUT,... [--m M] [--menu bare|epilogue] [--only TEXT]
 //                [--bands 2048m,1024n,...] [--keep COUNT] [--no-sustained] [--screen] [--json FILE]
 //                [--screen-seconds S]   screens each alone on a hot chip, not interleaved
 //   hopper_table once ...             launches each candidate once, for a profiler
@@ -148,8 +148,6 @@ std::vector<Variant> menu_variants(const Options& options, device::Layout layout
     variants = bare_variants(layout);
   } else if (options.menu == "epilogue") {
     variants = epilogue_variants(layout);
-  } else if (options.menu == "floor") {
-    variants = floor_variants(layout);
   } else {
     throw std::runtime_error("unknown menu " + options.menu);
   }
@@ -200,13 +198,9 @@ void time_shape(const Device& device, const Support& support, const NvrtcCompile
   compile_missing(compiler, variants, cache);
 
   unsigned planes = 1;
-  bool streams = false;
-  for (const Variant& variant : variants) {
-    planes = std::max(planes, variant.shape.planes());
-    streams |= variant.shape.streams();
-  }
+  for (const Variant& variant : variants) planes = std::max(planes, variant.shape.planes());
   const unsigned sets = shape.flops() > 1e12 ? 2 : 3;
-  const Problem problem(device, support, shape, sets, planes, streams);
+  const Problem problem(device, support, shape, sets, planes);
 
   std::list<Candidate> candidates;
   std::vector<Candidate*> peers;

@@ -89,7 +89,7 @@ void Support::compare(const Shape& shape, const TensorSet& set, const Variant& v
 }
 
 Problem::Problem(const Device& device, const Support& support, const Shape& shape, unsigned sets,
-                 unsigned planes, bool streams, std::size_t extra)
+                 unsigned planes, std::size_t extra)
     : device_(device), shape_(shape), extra_(extra) {
   const bool a_by_k = shape.layout == device::Layout::nt;
   const bool b_by_k = shape.layout != device::Layout::tn;
@@ -106,15 +106,6 @@ Problem::Problem(const Device& device, const Support& support, const Shape& shap
       set.stores.push_back(allocate(shape.m, shape.n, extra));
     }
     sets_.push_back(set);
-  }
-  if (streams) {
-    // Whole clusters of tiles of up to 512 rows and columns, since a streamer does not stop at the
-    // output's edge.
-    const unsigned rows = kStreamPlanes * (device::round_up(shape.m, 512) + 512);
-    const unsigned columns = device::round_up(shape.n, 512) + 512;
-    stream_source_ = allocate(rows, columns, 0);
-    stream_destination_ = allocate(rows, columns, 0);
-    support.fill_normal(stream_source_, seed, shape.fp16);
   }
 }
 
@@ -176,13 +167,6 @@ std::function<void(unsigned set)> prepare(const Device& device, const LoadedKern
     }
     for (unsigned i = 0; i < variant.shape.stores; ++i) {
       one.stores[i] = plane_map(device, set.stores.at(i), shape.fp16);
-    }
-    if (variant.shape.streams()) {
-      if (problem.stream_source().data == 0) throw std::runtime_error("no stream buffers");
-      // NOLINTBEGIN(performance-no-int-to-ptr): device addresses
-      one.stream_source = reinterpret_cast<const device::u8*>(problem.stream_source().data);
-      one.stream_destination = reinterpret_cast<device::u8*>(problem.stream_destination().data);
-      // NOLINTEND(performance-no-int-to-ptr)
     }
     arguments->push_back(one);
   }

@@ -64,20 +64,15 @@ class Support {
 
 class Problem {
  public:
-  static constexpr unsigned kStreamPlanes = 3;
-
   // Each output has `extra` elements after its end.
   Problem(const Device& device, const Support& support, const Shape& shape, unsigned sets,
-          unsigned planes, bool streams = false, std::size_t extra = 0);
+          unsigned planes, std::size_t extra = 0);
   ~Problem();
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
   const Shape& shape() const { return shape_; }
   const std::vector<TensorSet>& sets() const { return sets_; }
-  // What a streamer copies beside the GEMM: as large as `kStreamPlanes` outputs each.
-  const Matrix& stream_source() const { return stream_source_; }
-  const Matrix& stream_destination() const { return stream_destination_; }
   // Every element becomes a NaN whose bits no rounding produces.
   void poison_outputs() const;
 
@@ -88,8 +83,6 @@ class Problem {
   Shape shape_;
   std::size_t extra_;
   std::vector<TensorSet> sets_;
-  Matrix stream_source_;
-  Matrix stream_destination_;
   std::vector<DevicePointer> owned_;
 };
 

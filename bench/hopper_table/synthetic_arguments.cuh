@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch passes to a kernel with the synthetic epilogue, and to the streamer beside it.
+// What a launch passes to a kernel with the synthetic epilogue.
 #pragma once
 
 #include "device/layout/tile_order.cuh"
@@ -15,8 +15,6 @@ struct SyntheticArguments {
   TensorMap stores[kMaxSyntheticPlanes];
   TileOrder order;
   u32 k_blocks = 1;  // the contraction in units of kBlockK, rounded up; at least one
-  const u8* stream_source = nullptr;
-  u8* stream_destination = nullptr;
 };
 
 }  // namespace coda::device

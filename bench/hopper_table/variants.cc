@@ -83,12 +83,7 @@ std::string Variant::tile_name() const {
 }
 
 std::string Variant::shape_name() const {
-  const auto moved = [](device::u32 loads, device::u32 stores) {
-    return std::to_string(loads) + "l" + std::to_string(stores) + "s";
-  };
-  std::string name = moved(shape.loads, shape.stores);
-  if (shape.streams()) name += " beside " + moved(shape.streamed_loads, shape.streamed_stores);
-  return name;
+  return std::to_string(shape.loads) + "l" + std::to_string(shape.stores) + "s";
 }
 
 std::string Variant::name() const {
@@ -119,11 +114,6 @@ std::vector<EpilogueTraits> epilogue_menu() {
           {.loads = 2, .stores = 2}, {.loads = 2, .stores = 3}, {.loads = 3, .stores = 3}};
 }
 
-EpilogueTraits streamed(const EpilogueTraits& shape) {
-  return {
-      .loads = 0, .stores = 1, .streamed_loads = shape.loads, .streamed_stores = shape.stores - 1};
-}
-
 std::vector<Variant> epilogue_variants(Layout layout) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
@@ -142,30 +132,12 @@ std::vector<Variant> epilogue_variants(Layout layout) {
   return variants;
 }
 
-std::vector<Variant> floor_variants(Layout layout) {
-  std::vector<Variant> variants;
-  for (const Tile& tile : kTiles) {
-    for (const EpilogueTraits& shape : epilogue_menu()) {
-      if (shape.loads == 0) continue;
-      append(variants, with_stages({.config = {.tile_m = tile.m,
-                                               .tile_n = tile.n,
-                                               .cluster_m = 2,
-                                               .cluster_n = 1,
-                                               .schedule = tile.schedule,
-                                               .layout = layout},
-                                    .shape = streamed(shape)}));
-    }
-  }
-  return variants;
-}
-
 std::vector<Variant> all_variants() {
   std::vector<Variant> variants;
   for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) {
     append(variants, bare_variants(layout));
   }
   append(variants, epilogue_variants(Layout::tn));
-  append(variants, floor_variants(Layout::tn));
   return variants;
 }
 
@@ -175,8 +147,6 @@ std::vector<Variant> representative_variants() {
   for (const Variant& variant : all) {
     const GemmConfig& config = variant.config;
     if (config.cluster_n != 1 || config.cluster_m != 2) continue;
-    // Streamers differ in two numbers.
-    if (variant.shape.streams() && variant.shape.streamed_loads != 1) continue;
     Variant deeper = variant;
     ++deeper.config.stages;
     const bool is_deepest = std::none_of(all.begin(), all.end(), [&](const Variant& other) {
@@ -214,7 +184,6 @@ std::string kernel_source(const Variant& variant) {
          "};\n"
          "constexpr EpilogueTraits kTraits{" +
          field("loads", e.loads) + field("stores", e.stores) +
-         field("streamed_loads", e.streamed_loads) + field("streamed_stores", e.streamed_stores) +
          "};\n"
          "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
          "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n"

@@ -14,7 +14,7 @@ struct Variant {
   device::GemmConfig config;
   device::EpilogueTraits shape;
 
-  // For example "128x256 co c21 s4 tn" and "+2l3s" or "+2l3s streamed".
+  // For example "128x256 co c21 s4", "2l3s", and both with the layout between.
   std::string name() const;
   std::string tile_name() const;
   std::string shape_name() const;
@@ -26,12 +26,8 @@ std::vector<Variant> bare_variants(device::Layout layout,
 
 // What an epilogue may move besides its output, as loads and stores of the whole tile.
 std::vector<device::EpilogueTraits> epilogue_menu();
-// The same bytes, moved by a streamer beside a bare GEMM.
-device::EpilogueTraits streamed(const device::EpilogueTraits& shape);
-
-// Every tile with every epilogue and its streamed twin, the clusters pruned to those of two CTAs.
+// Every tile with every epilogue, the clusters pruned to those of two CTAs.
 std::vector<Variant> epilogue_variants(device::Layout layout);
-std::vector<Variant> floor_variants(device::Layout layout);
 
 // Every configuration that the table can time.
 std::vector<Variant> all_variants();

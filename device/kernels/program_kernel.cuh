@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A persistent, warp-specialised kernel for the tile spaces of a program: a GEMM each, with an
-// epilogue. The first warpgroup's warps are the producers (operands, epilogue loads, epilogue
-// stores, and a streamer for measurements), the other two warpgroups consume. Read top to bottom:
-// each role is one loop over this CTA's tiles, of all spaces one after another.
+// epilogue. Warps of the first warpgroup are the producers (operands, epilogue loads, epilogue
+// stores), the other two warpgroups consume. Read top to bottom: each role is one loop over this
+// CTA's tiles, of all spaces one after another.
 // Invariant: every role visits the same tiles in the same order, and every thread reaches the last
 // cluster barrier, because peers write into this CTA's shared memory until then.
 #pragma once
@@ -10,7 +10,6 @@
 #include "device/epilogue/epilogue_ring.cuh"
 #include "device/layout/tile_order.cuh"
 #include "device/mma/mainloop.cuh"
-#include "device/mma/streamer.cuh"
 #include "device/ptx/cluster.cuh"
 #include "device/ptx/dependent_launch.cuh"
 #include "device/ptx/named_barrier.cuh"
@@ -18,12 +17,7 @@
 
 namespace coda::device {
 
-enum class ProducerWarp : u32 {
-  operands = 0,
-  epilogue_loads = 1,
-  epilogue_stores = 2,
-  streamer = 3
-};
+enum class ProducerWarp : u32 { operands = 0, epilogue_loads = 1, epilogue_stores = 2 };
 
 // Names a space as a value.
 template <class Space>
@@ -39,7 +33,7 @@ struct TileWalk {
   u32 stride;  // clusters
   u32 rank;    // of this CTA in its cluster
 
-  // visit(SpaceTag<Space>, tile, index among all)
+  // visit(SpaceTag<Space>, tile)
   template <class Arguments, class Visit>
   __device__ __forceinline__ void operator()(const Arguments& arguments, Visit visit) const {
     u32 begin = 0;
@@ -55,16 +49,11 @@ struct TileWalk {
     const u32 end = begin + order.count();
     for (; index < end; index += stride) {
       const TileCoord cluster_tile = order.cluster_tile(index - begin);
-      visit(SpaceTag<Space>{}, cta_tile(kConfig, Space::kTraits, cluster_tile, rank), index);
+      visit(SpaceTag<Space>{}, cta_tile(kConfig, Space::kTraits, cluster_tile, rank));
     }
     begin = end;
   }
 };
-
-template <class Space, class... Others>
-constexpr EpilogueTraits first_traits() {
-  return Space::kTraits;
-}
 
 template <GemmConfig kConfig, class... Spaces>
 constexpr RingShape ring_of() {
@@ -92,10 +81,8 @@ __device__ __forceinline__ void step_under_mainloop(const Arguments& arguments,
 template <GemmConfig kConfig, class... Spaces, class Arguments>
 __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   static_assert((is_valid(kConfig, Spaces::kTraits) && ...));
-  static_assert(sizeof...(Spaces) == 1 || !(Spaces::kTraits.streams() || ...));
   constexpr bool kAnyLoads = ((Spaces::kTraits.loads != 0) || ...);
   constexpr RingShape kRing = ring_of<kConfig, Spaces...>();
-  constexpr bool kStreams = kRing.streams;
   using Main = Mainloop<kConfig>;
   using Ring = EpilogueRing<kConfig, kRing, kAnyLoads>;
   constexpr SharedLayout kShared = Ring::kShared;
@@ -115,10 +102,6 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
                   .slots = shared + kShared.slots,
                   .barriers = ring_barriers,
                   .scratch = shared + kShared.scratch};
-  const Streamer<kConfig, first_traits<Spaces...>()> streamer{
-      .buffers = shared + kShared.stream,
-      .barriers = ring_barriers + Ring::kBarriers * kBarrierBytes,
-      .progress = shared + kShared.progress};
 
   const u32 warp = __shfl_sync(~0u, threadIdx.x / kWarpSize, 0);
   const u32 warpgroup = warp / (kWarpgroupSize / kWarpSize);
@@ -129,7 +112,6 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
     (tma_prefetch_descriptor(Spaces::b(arguments, 0, 0)), ...);
     mainloop.init_barriers();
     ring.init_barriers();
-    if constexpr (kStreams) streamer.init_barriers();
     fence_barrier_init();
   }
   if constexpr (kConfig.cluster_size() == 1) {
@@ -148,14 +130,14 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
     const bool leader = threadIdx.x % kWarpSize == 0;
     if (leader && warp == static_cast<u32>(ProducerWarp::operands)) {
       typename Main::State state;
-      walk(arguments, [&](auto tag, TileCoord tile, u32) {
+      walk(arguments, [&](auto tag, TileCoord tile) {
         mainloop.template load<typename decltype(tag)::Type>(arguments, tile, rank, state);
       });
       launch_dependents();
     } else if (leader && warp == static_cast<u32>(ProducerWarp::epilogue_loads)) {
       if constexpr (kAnyLoads) {
         typename Ring::State state;
-        walk(arguments, [&](auto tag, TileCoord tile, u32) {
+        walk(arguments, [&](auto tag, TileCoord tile) {
           using Space = typename decltype(tag)::Type;
           if constexpr (Space::kTraits.staged()) {
             ring.template load<Space>(arguments, tile, state);
@@ -166,24 +148,13 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       if constexpr (kRing.planes != 0) {
         typename Ring::State state;
         typename Ring::Unreleased unreleased;
-        walk(arguments, [&](auto tag, TileCoord tile, u32) {
+        walk(arguments, [&](auto tag, TileCoord tile) {
           using Space = typename decltype(tag)::Type;
           if constexpr (Space::kTraits.staged()) {
             ring.template store<Space>(arguments, tile, state, unreleased);
           }
         });
         ring.drain(unreleased);
-      }
-    } else if (leader && kStreams && warp == static_cast<u32>(ProducerWarp::streamer)) {
-      if constexpr (kStreams) {
-        u32 visit = 0;
-        u32 step = 0;
-        walk(arguments, [&](auto, TileCoord, u32 index) {
-          const u64 cta_tile_index = static_cast<u64>(index) * kConfig.cluster_size() + rank;
-          streamer.tile(arguments.stream_source, arguments.stream_destination, cta_tile_index,
-                        visit++, step);
-        });
-        streamer.finish(step);
       }
     }
     __syncwarp();
@@ -202,7 +173,7 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       ring_consumer.state.advance_by(consumer);
     }
     const u32 own_row = kPingPong ? 0 : consumer * kConfig.warpgroup_m();
-    walk(arguments, [&](auto tag, TileCoord tile, u32) {
+    walk(arguments, [&](auto tag, TileCoord tile) {
       using Space = typename decltype(tag)::Type;
       constexpr bool kStaged = Space::kTraits.staged();
       const u32 k_blocks = Main::template k_blocks<Space>(arguments);
@@ -222,9 +193,6 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
                               .rows = Space::rows(arguments),
                               .columns = Space::columns(arguments)};
       if constexpr (kPingPong) MainloopTurn::enter(consumer);
-      if constexpr (kStreams) {
-        if (thread == 0 && (kPingPong || consumer == 0)) streamer.begin_tile();
-      }
       // What the epilogue knows of rows is loaded under the mainloop; tables' rows, which lie
       // anywhere, take longer than its last blocks, and longer than one, so they are spread. But a
       // ping-pong warpgroup has the tensor cores for itself, and would leave them idle while it

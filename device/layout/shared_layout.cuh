@@ -20,7 +20,6 @@ struct RingShape {
   u32 loads = 0;      // of these
   u32 sub_tiles = 1;  // of a tile that is staged
   u32 column_partials = 0;
-  bool streams = false;
 };
 
 constexpr RingShape merged(const RingShape& a, const RingShape& b) {
@@ -28,8 +27,7 @@ constexpr RingShape merged(const RingShape& a, const RingShape& b) {
           .plane_bytes = larger(a.plane_bytes, b.plane_bytes),
           .loads = larger(a.loads, b.loads),
           .sub_tiles = larger(a.sub_tiles, b.sub_tiles),
-          .column_partials = larger(a.column_partials, b.column_partials),
-          .streams = a.streams || b.streams};
+          .column_partials = larger(a.column_partials, b.column_partials)};
 }
 
 constexpr RingShape ring_shape(const GemmConfig& config, const EpilogueTraits& shape) {
@@ -37,11 +35,8 @@ constexpr RingShape ring_shape(const GemmConfig& config, const EpilogueTraits& s
           .plane_bytes = plane_bytes(config, shape),
           .loads = shape.loads,
           .sub_tiles = shape.staged() ? sub_tiles(config, shape) : 1,
-          .column_partials = shape.column_partials,
-          .streams = shape.streams()};
+          .column_partials = shape.column_partials};
 }
-
-inline constexpr u32 kStreamBuffers = 2;
 
 // Column partials pass from warp to warp through 64 floats a warp each, in two buffers that
 // sub-tiles use in turn, so that one barrier a sub-tile is enough.
@@ -84,11 +79,9 @@ struct SharedLayout {
   u32 a = 0;
   u32 b = 0;
   u32 ring = 0;
-  u32 slots = 0;  // where they begin
-  u32 stream = 0;
+  u32 slots = 0;    // where they begin
   u32 scratch = 0;  // [warpgroup][buffer]
   u32 barriers = 0;
-  u32 progress = 0;  // tiles begun, for the streamer
   u32 bytes = 0;
   RingGroups rings;
 
@@ -103,12 +96,10 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& 
   layout.b = config.stages * config.stage_bytes_a();
   layout.ring = config.stages * config.stage_bytes();
 
-  const u32 stream_bytes = shape.streams ? kStreamBuffers * kSubTileBytes : 0;
   const u32 scratch = kConsumerWarpgroups * kScratchBuffers * scratch_bytes(shape.column_partials);
   const u32 most_groups = shape.planes == 0 ? 0 : shape.sub_tiles;
-  const u32 barriers = 2 * config.stages + 4 * most_groups + kStreamBuffers;
-  const u32 tail = scratch + barriers * kBarrierBytes + 16;
-  const u32 used = layout.ring + stream_bytes + tail;
+  const u32 barriers = 2 * config.stages + 4 * most_groups;
+  const u32 used = layout.ring + scratch + barriers * kBarrierBytes;
   if (used > kSharedMemoryPerBlock) return layout;
 
   const u32 sharers = config.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1;
@@ -116,11 +107,9 @@ constexpr SharedLayout shared_layout(const GemmConfig& config, const RingShape& 
       ring_groups(shape, (kSharedMemoryPerBlock - used) / shape.plane_bytes, sharers);
   layout.rings = rings;
   layout.slots = layout.ring + rings.groups * rings.planes * shape.plane_bytes;
-  layout.stream = layout.slots + rings.slots * rings.slot_planes * shape.plane_bytes;
-  layout.scratch = layout.stream + stream_bytes;
+  layout.scratch = layout.slots + rings.slots * rings.slot_planes * shape.plane_bytes;
   layout.barriers = layout.scratch + scratch;
-  layout.progress = layout.barriers + barriers * kBarrierBytes;
-  layout.bytes = layout.progress + 16;
+  layout.bytes = layout.barriers + barriers * kBarrierBytes;
   layout.fitting = rings.groups != 0 || shape.planes == 0;
   return layout;
 }

@@ -123,14 +123,9 @@ struct EpilogueTraits {
   u32 group_span = 0;   // base columns that hold whole groups and are walked together; 0: no groups
   u32 group_walks = 0;  // one for sums that are made of other sums
   u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
-  // Planes that a streamer moves for each sub-tile, apart from the epilogue: the floor that any
-  // kernel has which must move as many bytes. For measurements.
-  u32 streamed_loads = 0;
-  u32 streamed_stores = 0;
 
   constexpr u32 planes() const { return larger(loads, stores); }
   constexpr bool staged() const { return loads + stores != 0; }
-  constexpr bool streams() const { return streamed_loads + streamed_stores != 0; }
   // Pieces in which a B tile is loaded.
   constexpr u32 loaded_parts() const { return natural_half != 0 ? 1 : parts; }
 };

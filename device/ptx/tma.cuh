@@ -80,22 +80,6 @@ __device__ __forceinline__ void tma_store_add(const TensorMap* map, u32 inner, u
       : "memory");
 }
 
-// Untyped contiguous bytes: sizes and addresses are multiples of 16.
-__device__ __forceinline__ void bulk_load(u32 destination, const void* source, u32 bytes,
-                                          u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(destination),
-      "l"(source), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-
-__device__ __forceinline__ void bulk_store(void* destination, u32 source, u32 bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination),
-               "r"(source), "r"(bytes)
-               : "memory");
-}
-
 __device__ __forceinline__ void store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

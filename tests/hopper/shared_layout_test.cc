@@ -15,37 +15,30 @@ TEST(SharedLayout, PartsFollowEachOtherOnSwizzlePeriods) {
     for (config.stages = 2; config.stages <= 8; ++config.stages) {
       for (u32 loads = 0; loads <= 3; ++loads) {
         for (u32 stores = 1; stores <= 4; ++stores) {
-          for (const u32 streamed : {0u, 1u}) {
-            const EpilogueTraits shape{
-                .loads = loads, .stores = stores, .streamed_loads = streamed};
-            const SharedLayout layout = shared_layout(config, shape);
-            if (!layout.fits()) continue;
-            EXPECT_EQ(layout.a % kSharedAlignment, 0u);
-            EXPECT_EQ(layout.b % kSharedAlignment, 0u);
-            EXPECT_EQ(layout.ring % kSharedAlignment, 0u);
-            EXPECT_EQ(layout.stream % kSharedAlignment, 0u);
-            EXPECT_EQ(layout.barriers % kBarrierBytes, 0u);
-            EXPECT_GE(layout.b, layout.a + config.stages * config.stage_bytes_a());
-            EXPECT_GE(layout.ring, layout.b + config.stages * config.stage_bytes_b());
-            const RingGroups& rings = layout.rings;
-            EXPECT_EQ(rings.planes + rings.slot_planes, shape.planes());
-            EXPECT_EQ(rings.slots != 0, rings.slot_planes != 0);
-            EXPECT_LE(shape.loads, rings.planes);
-            EXPECT_EQ(layout.slots, layout.ring + rings.groups * rings.planes * kSubTileBytes);
-            EXPECT_GE(layout.stream,
-                      layout.slots + rings.slots * rings.slot_planes * kSubTileBytes);
-            EXPECT_GE(layout.barriers,
-                      layout.stream + (shape.streams() ? kStreamBuffers * kSubTileBytes : 0));
-            const u32 barriers =
-                2 * config.stages + 3 * rings.groups + rings.slots + kStreamBuffers;
-            EXPECT_GE(layout.progress, layout.barriers + barriers * kBarrierBytes);
-            EXPECT_LE(layout.bytes, kSharedMemoryPerBlock);
-            if (config.schedule == Schedule::cooperative) {
-              EXPECT_EQ(rings.groups % 2, 0u);
-              EXPECT_EQ(rings.slots % 2, 0u);
-            } else {
-              EXPECT_EQ(rings.slots, 0u);
-            }
+          const EpilogueTraits shape{.loads = loads, .stores = stores};
+          const SharedLayout layout = shared_layout(config, shape);
+          if (!layout.fits()) continue;
+          EXPECT_EQ(layout.a % kSharedAlignment, 0u);
+          EXPECT_EQ(layout.b % kSharedAlignment, 0u);
+          EXPECT_EQ(layout.ring % kSharedAlignment, 0u);
+          EXPECT_EQ(layout.barriers % kBarrierBytes, 0u);
+          EXPECT_GE(layout.b, layout.a + config.stages * config.stage_bytes_a());
+          EXPECT_GE(layout.ring, layout.b + config.stages * config.stage_bytes_b());
+          const RingGroups& rings = layout.rings;
+          EXPECT_EQ(rings.planes + rings.slot_planes, shape.planes());
+          EXPECT_EQ(rings.slots != 0, rings.slot_planes != 0);
+          EXPECT_LE(shape.loads, rings.planes);
+          EXPECT_EQ(layout.slots, layout.ring + rings.groups * rings.planes * kSubTileBytes);
+          EXPECT_GE(layout.scratch, layout.slots + rings.slots * rings.slot_planes * kSubTileBytes);
+          EXPECT_GE(layout.barriers, layout.scratch);
+          const u32 barriers = 2 * config.stages + 3 * rings.groups + rings.slots;
+          EXPECT_GE(layout.bytes, layout.barriers + barriers * kBarrierBytes);
+          EXPECT_LE(layout.bytes, kSharedMemoryPerBlock);
+          if (config.schedule == Schedule::cooperative) {
+            EXPECT_EQ(rings.groups % 2, 0u);
+            EXPECT_EQ(rings.slots % 2, 0u);
+          } else {
+            EXPECT_EQ(rings.slots, 0u);
           }
         }
       }
@@ -97,7 +90,7 @@ TEST(SharedLayout, HalfSubTilesTakeHalfTheRoom) {
   const EpilogueTraits shape{.parts = 2, .stores = 3};
   const SharedLayout layout = shared_layout(config, shape);
   EXPECT_EQ(layout.rings.groups, 2u);
-  EXPECT_EQ(layout.stream - layout.ring, 2 * 3 * kSubTileBytes / 2);
+  EXPECT_EQ(layout.scratch - layout.ring, 2 * 3 * kSubTileBytes / 2);
   EXPECT_EQ(shared_layout(config, EpilogueTraits{.stores = 3}).rings.groups, 1u);
 }
 
