@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "coda/api.h"
 #include "coda/program.h"
@@ -131,8 +132,11 @@ class ProgramBuilder {
 
  private:
   struct State;
-  int step_of(TileValue value, Where where) const;
-  TileValue make(Where where, auto&& action);
+  int step_of(TileValue value) const;
+  TileValue guarded(Where where, auto&& action);
+  TileValue make(Where where, StepKind kind, std::vector<TileValue> operands, auto&& complete);
+  TileValue make(Where where, StepKind kind, std::vector<TileValue> operands);
+  TileValue read(Where where, StepKind kind, std::string_view tensor);
   std::unique_ptr<State> state_;
 };
 

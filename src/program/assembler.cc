@@ -7,9 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/columns.h"
 #include "coda/error.h"
-#include "program/problem.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
 
@@ -29,9 +27,7 @@ void number_tensors_by_use(Program& program) {
     tensor = place[tensor];
   };
   for (Step& step : program.steps) {
-    for (GemmSegment& segment : step.segments) visit(segment.a), visit(segment.b);
-    visit(step.tensor);
-    visit(step.row_index);
+    for (int* tensor : tensor_fields(step)) visit(*tensor);
   }
   for (size_t t = 0; t < place.size(); ++t) {
     if (place[t] < 0) tensors.push_back(program.tensors[t]);
@@ -43,54 +39,6 @@ void number_tensors_by_use(Program& program) {
 
 }  // namespace
 
-int Assembler::root(int node) const {
-  while (nodes_[node].parent != node) node = nodes_[node].parent;
-  return node;
-}
-
-int Assembler::known(const Dim& size) {
-  nodes_.push_back({static_cast<int>(nodes_.size()), size, step_count()});
-  return nodes_.back().parent;
-}
-
-int Assembler::unknown() {
-  nodes_.push_back({static_cast<int>(nodes_.size()), std::nullopt, step_count()});
-  return nodes_.back().parent;
-}
-
-bool Assembler::unify(int a, int b) {
-  a = root(a);
-  b = root(b);
-  if (a == b) return true;
-  if (nodes_[a].size && nodes_[b].size) {
-    if (*nodes_[a].size != *nodes_[b].size) return false;
-    nodes_[b].parent = a;
-    return true;
-  }
-  // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
-  if (is_unit(a) || is_unit(b)) return false;
-  if (nodes_[a].size) std::swap(a, b);
-  nodes_[a].parent = b;
-  return true;
-}
-
-std::string Assembler::shape_text(int step) const {
-  const auto text = [&](int node) {
-    return size_of(node) ? size_of(node)->text() : std::string("?");
-  };
-  return "[" + text(step_sizes_[step].rows) + ", " + text(step_sizes_[step].cols) + "]";
-}
-
-Dim Assembler::need_columns(int step, const char* what) const {
-  const std::optional<Dim>& size = size_of(step_sizes_[step].cols);
-  if (!size) {
-    wrong(std::string(what) +
-          " needs to know the columns of its operand here; write the shape where the tensor is "
-          "loaded");
-  }
-  return *size;
-}
-
 void Assembler::order_tensors(const std::vector<std::string>& names) {
   if (!program_.tensors.empty()) wrong("the order of tensors is given once, before the first step");
   for (const std::string& name : names) {
@@ -98,7 +46,7 @@ void Assembler::order_tensors(const std::vector<std::string>& names) {
     tensor_index_[name] = static_cast<int>(program_.tensors.size());
     program_.tensors.push_back({});
     program_.tensors.back().name = name;
-    tensor_sizes_.push_back({unknown(), unknown()});
+    tensor_sizes_.push_back({sizes_.unknown(), sizes_.unknown()});
     dtypes_.push_back(std::nullopt);
     mentioned_.push_back(0);
   }
@@ -129,16 +77,9 @@ int Assembler::mention(const TensorMention& tensor, Sizes sizes, TensorKind kind
           (decl.kind == TensorKind::dense ? "values" : "partials") +
           " of another kind where it was named before");
   }
-  if (!unify(tensor_sizes_[index].rows, sizes.rows) ||
-      !unify(tensor_sizes_[index].cols, sizes.cols)) {
-    const auto text = [&](const Sizes& s) {
-      const auto one = [&](int node) {
-        return size_of(node) ? size_of(node)->text() : std::string("?");
-      };
-      return "[" + one(s.rows) + ", " + one(s.cols) + "]";
-    };
-    wrong("tensor '" + tensor.name + "' has shape " + text(tensor_sizes_[index]) +
-          ", here it would be " + text(sizes));
+  if (!sizes_.unify(tensor_sizes_[index], sizes)) {
+    wrong("tensor '" + tensor.name + "' has shape " + sizes_.text(tensor_sizes_[index]) +
+          ", here it would be " + sizes_.text(sizes));
   }
   if (tensor.dtype) {
     if (dtypes_[index].value_or(DType::f32) != *tensor.dtype) {
@@ -151,25 +92,128 @@ int Assembler::mention(const TensorMention& tensor, Sizes sizes, TensorKind kind
   return index;
 }
 
-Assembler::Sizes Assembler::mentioned_sizes(const TensorMention& tensor, bool per_row,
-                                            bool per_column) {
-  Sizes sizes;
-  if (tensor.dims.size() == 2) return {known(tensor.dims[0]), known(tensor.dims[1])};
-  if (tensor.dims.size() == 1) {
-    if (per_row) return {known(tensor.dims[0]), known(1)};
-    if (per_column) return {known(1), known(tensor.dims[0])};
+Sizes Assembler::mentioned_sizes(const TensorMention& tensor, bool per_row, bool per_column) {
+  const auto& dims = tensor.dims;
+  if (dims.size() == 2) return {sizes_.known(dims[0]), sizes_.known(dims[1])};
+  if (dims.size() == 1) {
+    if (per_row) return {sizes_.known(dims[0]), sizes_.known(1)};
+    if (per_column) return {sizes_.known(1), sizes_.known(dims[0])};
     wrong("'" + tensor.name + "' needs two dimensions, as in " + quoted_name(tensor.name) +
           "[M, N]");
   }
-  sizes.rows = per_column ? known(1) : unknown();
-  sizes.cols = per_row ? known(1) : unknown();
-  return sizes;
+  return {per_column ? sizes_.known(1) : sizes_.unknown(),
+          per_row ? sizes_.known(1) : sizes_.unknown()};
 }
 
-int Assembler::add(Step step, Sizes sizes) {
-  bool on_tile =
-      step.kind == StepKind::gemm || step.kind == StepKind::load_tile ||
-      (step.kind == StepKind::elementwise && !is_unit(sizes.rows) && !is_unit(sizes.cols));
+void Assembler::need_sizes(const TensorMention& tensor, int index, const char* example) const {
+  if (sizes_.at(tensor_sizes_[index].rows) && sizes_.at(tensor_sizes_[index].cols)) return;
+  wrong("the shape of '" + tensor.name + "' is not known here; write it, as in " +
+        quoted_name(tensor.name) + example);
+}
+
+GemmSegment Assembler::segment(const SegmentMention& s) {
+  GemmSegment segment;
+  segment.a = mention(s.a, mentioned_sizes(s.a, false, false));
+  segment.b = mention(s.b, mentioned_sizes(s.b, false, false));
+  need_sizes(s.a, segment.a, "[M, K]");
+  need_sizes(s.b, segment.b, "[M, K]");
+  if (s.layout) {
+    const std::string& layout = *s.layout;
+    if (layout != "nn" && layout != "nt" && layout != "tn" && layout != "tt") {
+      wrong("the layout of a gemm is nn, nt, tn or tt (t: stored transposed), not '" + layout +
+            "'");
+    }
+    segment.transpose_a = layout[0] == 't';
+    segment.transpose_b = layout[1] == 't';
+    return segment;
+  }
+  const Sizes a = tensor_sizes_[segment.a];
+  const Sizes b = tensor_sizes_[segment.b];
+  int matches = 0;
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      if (*sizes_.at(i == 0 ? a.rows : a.cols) != *sizes_.at(j == 0 ? b.rows : b.cols)) continue;
+      ++matches;
+      segment.transpose_a = i == 0;
+      segment.transpose_b = j == 1;
+    }
+  }
+  const std::string operands = "'" + s.a.name + "' and '" + s.b.name + "' share ";
+  if (matches == 0) wrong(operands + "no dimension to contract");
+  if (matches > 1) {
+    wrong(operands +
+          "more than one dimension; add the layout, nn, nt, tn or tt (t: stored transposed), "
+          "after them");
+  }
+  return segment;
+}
+
+// The tensors that a step reads, by how its text names them.
+void Assembler::name_tensors(StepMention& m) {
+  for (const SegmentMention& s : m.segments) m.step.segments.push_back(segment(s));
+  if (!m.tensor) return;
+  const Argument as = info(m.step.kind).arguments[0];
+  const bool is_scalar = as == Argument::scalar && m.tensor->dims.empty();
+  const Sizes sizes =
+      is_scalar ? sizes_.known(Shape{})
+                : mentioned_sizes(*m.tensor, as == Argument::per_row, as == Argument::per_column);
+  m.step.tensor = as == Argument::partial
+                      ? mention(*m.tensor, sizes, m.partial, info(m.step.partial).lanes)
+                      : mention(*m.tensor, sizes);
+  if (m.step.repeat > 1) need_sizes(*m.tensor, m.step.tensor, "[M, N]");
+  if (!m.row_index) return;
+  TensorMention index = *m.row_index;
+  const bool is_first =
+      !tensor_index_.contains(index.name) || !mentioned_[tensor_index_.at(index.name)];
+  if (is_first && !index.dtype) index.dtype = DType::i32;
+  m.step.row_index = mention(index, mentioned_sizes(index, true, false));
+}
+
+// The tensor that an effect writes: its shape is the operand's, but that the columns of a row
+// partial are base columns, known when the tile spaces are.
+int Assembler::name_target(const StepMention& m) {
+  const bool is_partial = info(m.step.kind).fields & kPartial;
+  const bool rows = m.step.kind == StepKind::row_partial;
+  const Sizes value = step_sizes_[m.step.operands[0]];
+  const Sizes sizes{value.rows, rows ? sizes_.unknown() : value.cols};
+  if (!m.tensor->dims.empty()) {
+    const Sizes given = mentioned_sizes(*m.tensor, !is_partial && sizes_.is_unit(sizes.cols),
+                                        !is_partial && sizes_.is_unit(sizes.rows));
+    if (!sizes_.unify(given, sizes)) {
+      wrong("a value of shape " + sizes_.text(value) +
+            (is_partial ? " does not reduce to '" : " does not fit '") + m.tensor->name + "'");
+    }
+  }
+  if (!is_partial) return mention(*m.tensor, sizes);
+  return mention(*m.tensor, sizes, rows ? TensorKind::row_partial : TensorKind::column_partial,
+                 info(m.step.partial).lanes);
+}
+
+int Assembler::make(StepMention m) {
+  Step& step = m.step;
+  if (step.kind == StepKind::store_tile) {
+    const int of = step.operands[0];
+    if (!on_tile_[of] || program_.steps[of].kind == StepKind::select_column)
+      step.kind = StepKind::store_vector;
+  }
+  const StepInfo& kind = info(step.kind);
+  if (kind.group == StepGroup::effect) {
+    step.tensor = name_target(m);
+  } else {
+    name_tensors(m);
+  }
+  const ShapeRule rule{.program = program_,
+                       .step = step,
+                       .sizes = sizes_,
+                       .tensors = tensor_sizes_,
+                       .values = step_sizes_,
+                       .columns = m.columns};
+  const Sizes sizes = kind.shape(rule);
+  if (kind.takes(Argument::pair_group))
+    step.group = m.group ? *m.group : kind.operands() * rule.columns_of_operand();
+  bool on_tile = kind.group == StepGroup::source ||
+                 (kind.group == StepGroup::elementwise && !sizes_.is_unit(sizes.rows) &&
+                  !sizes_.is_unit(sizes.cols));
   for (int operand : step.operands) on_tile = on_tile || on_tile_[operand];
   on_tile_.push_back(on_tile);
   program_.steps.push_back(std::move(step));
@@ -177,114 +221,8 @@ int Assembler::add(Step step, Sizes sizes) {
   return step_count() - 1;
 }
 
-int Assembler::gemm(const std::vector<SegmentMention>& segments) {
-  Step step{StepKind::gemm};
-  Sizes result{unknown(), unknown()};
-  for (const SegmentMention& s : segments) {
-    GemmSegment segment;
-    segment.a = mention(s.a, mentioned_sizes(s.a, false, false));
-    segment.b = mention(s.b, mentioned_sizes(s.b, false, false));
-    const Sizes a = tensor_sizes_[segment.a];
-    const Sizes b = tensor_sizes_[segment.b];
-    for (const auto& [sizes, tensor] : {std::pair{a, &s.a}, std::pair{b, &s.b}}) {
-      if (!size_of(sizes.rows) || !size_of(sizes.cols)) {
-        wrong("the shape of '" + tensor->name + "' is not known here; write it, as in " +
-              quoted_name(tensor->name) + "[M, K]");
-      }
-    }
-    if (s.layout) {
-      const std::string& layout = *s.layout;
-      if (layout != "nn" && layout != "nt" && layout != "tn" && layout != "tt") {
-        wrong("the layout of a gemm is nn, nt, tn or tt (t: stored transposed), not '" + layout +
-              "'");
-      }
-      segment.transpose_a = layout[0] == 't';
-      segment.transpose_b = layout[1] == 't';
-    } else {
-      int matches = 0;
-      for (int i = 0; i < 2; ++i) {
-        for (int j = 0; j < 2; ++j) {
-          if (*size_of(i == 0 ? a.rows : a.cols) != *size_of(j == 0 ? b.rows : b.cols)) continue;
-          ++matches;
-          segment.transpose_a = i == 0;
-          segment.transpose_b = j == 1;
-        }
-      }
-      const std::string operands = "'" + s.a.name + "' and '" + s.b.name + "' share ";
-      if (matches == 0) wrong(operands + "no dimension to contract");
-      if (matches > 1) {
-        wrong(operands +
-              "more than one dimension; add the layout, nn, nt, tn or tt (t: stored transposed), "
-              "after them");
-      }
-    }
-    const int k_a = segment.transpose_a ? a.rows : a.cols;
-    const int k_b = segment.transpose_b ? b.cols : b.rows;
-    if (*size_of(k_a) != *size_of(k_b)) {
-      wrong("'" + s.a.name + "' and '" + s.b.name + "' do not agree along the contraction: " +
-            size_of(k_a)->text() + " and " + size_of(k_b)->text());
-    }
-    const Sizes product{segment.transpose_a ? a.cols : a.rows,
-                        segment.transpose_b ? b.rows : b.cols};
-    const bool first = step.segments.empty();
-    if (first) result = product;
-    if (!first && (*size_of(result.rows) != *size_of(product.rows) ||
-                   *size_of(result.cols) != *size_of(product.cols))) {
-      wrong("segments of one gemm have different shapes: [" + size_of(result.rows)->text() + ", " +
-            size_of(result.cols)->text() + "] and [" + size_of(product.rows)->text() + ", " +
-            size_of(product.cols)->text() + "]");
-    }
-    step.segments.push_back(segment);
-  }
-  return add(std::move(step), result);
-}
-
-int Assembler::load_tile(const TensorMention& tensor, const std::optional<TensorMention>& rows,
-                         int64_t repeat) {
-  Step step{StepKind::load_tile};
-  step.repeat = repeat;
-  step.tensor = mention(tensor, mentioned_sizes(tensor, false, false));
-  Sizes result = tensor_sizes_[step.tensor];
-  if (repeat != 1) {
-    if (repeat < 1) wrong("columns are repeated at least once");
-    if (!size_of(result.cols)) {
-      wrong("the shape of '" + tensor.name + "' is not known here; write it, as in " +
-            quoted_name(tensor.name) + "[M, N]");
-    }
-    result.cols = known(repeat * *size_of(result.cols));
-  }
-  if (rows) {
-    TensorMention index = *rows;
-    const bool is_first =
-        !tensor_index_.contains(index.name) || !mentioned_[tensor_index_.at(index.name)];
-    if (is_first && !index.dtype) index.dtype = DType::i32;
-    step.row_index = mention(index, mentioned_sizes(index, true, false));
-    result.rows = tensor_sizes_[step.row_index].rows;
-  }
-  return add(std::move(step), result);
-}
-
-int Assembler::load_vector(StepKind kind, const TensorMention& tensor) {
-  Step step{kind};
-  const bool scalar = kind == StepKind::load_scalar;
-  const Sizes sizes = scalar && tensor.dims.empty()
-                          ? Sizes{known(1), known(1)}
-                          : mentioned_sizes(tensor, kind == StepKind::load_per_row,
-                                            kind == StepKind::load_per_column);
-  const int index = mention(tensor, sizes);
-  step.tensor = index;
-  return add(std::move(step), tensor_sizes_[index]);
-}
-
 int Assembler::constant(double number) {
-  Step step{StepKind::constant};
-  step.number = number;
-  return add(std::move(step), {known(1), known(1)});
-}
-
-int Assembler::column_index(const std::optional<Dim>& columns) {
-  Step step{StepKind::column_index};
-  return add(std::move(step), {known(1), columns ? known(*columns) : unknown()});
+  return make({.step = {.kind = StepKind::constant, .number = number}});
 }
 
 int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
@@ -292,140 +230,7 @@ int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
     wrong(std::string(info(op).name) + " takes " + std::to_string(info(op).arity) +
           " operands, not " + std::to_string(operands.size()));
   }
-  Sizes result{known(1), known(1)};
-  const auto broadcast = [&](int& size, int operand) {
-    if (is_unit(operand)) return true;
-    if (!is_unit(size)) return unify(size, operand);
-    size = operand;
-    return true;
-  };
-  for (int operand : operands) {
-    if (!broadcast(result.rows, step_sizes_[operand].rows) ||
-        !broadcast(result.cols, step_sizes_[operand].cols)) {
-      std::string list;
-      for (int o : operands) list += (list.empty() ? "" : " and ") + shape_text(o);
-      wrong("shapes " + list + " do not broadcast in " + std::string(info(op).name));
-    }
-  }
-  Step step{StepKind::elementwise};
-  step.op = op;
-  step.operands = std::move(operands);
-  return add(std::move(step), result);
-}
-
-int Assembler::split_pair(int value, const PairGroup& group, int which) {
-  const Dim columns = need_columns(value, "split_pairs");
-  Step step{StepKind::split_pair, {}, {value}};
-  step.group = group.value_or(columns);
-  step.which = which;
-  const std::optional<Dim> half = columns.half();
-  if (!half)
-    wrong(columns.text() +
-          " columns cannot be halved for all sizes; write the width as a multiple, such as 2*I");
-  return add(std::move(step), {step_sizes_[value].rows, known(*half)});
-}
-
-int Assembler::merge_pairs(int first, int second, const PairGroup& group) {
-  if (!unify(step_sizes_[first].rows, step_sizes_[second].rows) ||
-      !unify(step_sizes_[first].cols, step_sizes_[second].cols)) {
-    wrong("members of pairs have one shape, not " + shape_text(first) + " and " +
-          shape_text(second));
-  }
-  const Dim columns = 2 * need_columns(first, "merge_pairs");
-  Step step{StepKind::merge_pairs, {}, {first, second}};
-  step.group = group.value_or(columns);
-  return add(std::move(step), {step_sizes_[first].rows, known(columns)});
-}
-
-int Assembler::as_stored(int value, DType dtype) {
-  Step step{StepKind::as_stored, {}, {value}};
-  step.dtype = dtype;
-  return add(std::move(step), step_sizes_[value]);
-}
-
-int Assembler::reduce_group(int value, const Dim& group) {
-  const Dim columns = need_columns(value, "reduce_group");
-  const std::optional<Dim> groups = group == Dim(0) ? std::nullopt : quotient(columns, group);
-  if (!groups)
-    wrong("groups of " + group.text() + " columns do not divide " + columns.text() +
-          " columns for all sizes");
-  Step step{StepKind::reduce_group, {}, {value}};
-  step.group = group;
-  return add(std::move(step), {step_sizes_[value].rows, known(*groups)});
-}
-
-int Assembler::repeat_group(int value, const Dim& group) {
-  const Dim groups = need_columns(value, "repeat_group");
-  if (!groups.is_constant() && !group.is_constant()) {
-    wrong(groups.text() + " groups of " + group.text() +
-          " columns have no linear size; one of the two must be a number");
-  }
-  Step step{StepKind::repeat_group, {}, {value}};
-  step.group = group;
-  const Dim columns = group.is_constant() ? group.constant() * groups : groups.constant() * group;
-  return add(std::move(step), {step_sizes_[value].rows, known(columns)});
-}
-
-int Assembler::select_column(int value, int index) {
-  if (!unify(step_sizes_[value].rows, step_sizes_[index].rows)) {
-    wrong("one column a row is selected: " + shape_text(value) +
-          " needs an index of as many rows, not " + shape_text(index));
-  }
-  Step step{StepKind::select_column, {}, {value, index}};
-  return add(std::move(step), {step_sizes_[value].rows, known(1)});
-}
-
-int Assembler::combine(TensorKind kind, const TensorMention& tensor, PartialKind partial,
-                       int lane) {
-  Step step{StepKind::combine};
-  step.partial = partial;
-  step.lane = lane;
-  step.tensor = mention(tensor, mentioned_sizes(tensor, false, false), kind, info(partial).lanes);
-  const Sizes sizes = tensor_sizes_[step.tensor];
-  const bool rows = kind == TensorKind::row_partial;
-  return add(std::move(step), rows ? Sizes{sizes.rows, known(1)} : Sizes{known(1), sizes.cols});
-}
-
-int Assembler::reduce_vector(int value) {
-  Step step{StepKind::reduce_vector, {}, {value}};
-  return add(std::move(step), {known(1), known(1)});
-}
-
-int Assembler::transpose_vector(int value) {
-  Step step{StepKind::transpose_vector, {}, {value}};
-  const Sizes sizes = step_sizes_[value];
-  return add(std::move(step), {sizes.cols, sizes.rows});
-}
-
-int Assembler::store(const TensorMention& tensor, int value) {
-  const bool from_tile = is_on_tile(value) && program_.steps[value].kind != StepKind::select_column;
-  const Sizes sizes = step_sizes_[value];
-  if (!tensor.dims.empty()) {
-    const Sizes given = mentioned_sizes(tensor, is_unit(sizes.cols), is_unit(sizes.rows));
-    if (!unify(given.rows, sizes.rows) || !unify(given.cols, sizes.cols)) {
-      wrong("a value of shape " + shape_text(value) + " does not fit '" + tensor.name + "'");
-    }
-  }
-  Step step{from_tile ? StepKind::store_tile : StepKind::store_vector, {}, {value}};
-  step.tensor = mention(tensor, sizes);
-  return add(std::move(step), sizes);
-}
-
-int Assembler::partial(StepKind kind, const TensorMention& tensor, PartialKind partial, int value) {
-  Step step{kind, {}, {value}};
-  step.partial = partial;
-  Sizes sizes = step_sizes_[value];
-  const bool rows = kind == StepKind::row_partial;
-  if (rows) sizes.cols = unknown();  // base columns: known when the tile spaces are
-  if (!tensor.dims.empty()) {
-    const Sizes given = mentioned_sizes(tensor, false, false);
-    if (!unify(given.rows, sizes.rows) || !unify(given.cols, sizes.cols)) {
-      wrong("a value of shape " + shape_text(value) + " does not reduce to '" + tensor.name + "'");
-    }
-  }
-  step.tensor = mention(tensor, sizes, rows ? TensorKind::row_partial : TensorKind::column_partial,
-                        info(partial).lanes);
-  return add(std::move(step), step_sizes_[value]);
+  return make({.step = {.kind = StepKind::elementwise, .operands = std::move(operands), .op = op}});
 }
 
 // Effects in their order, each behind what it needs. Loads of a tensor that is stored in place stay
@@ -493,8 +298,8 @@ Program Assembler::finish(bool reorder) {
   for (int i : order) {
     Step step = program_.steps[i];
     const Sizes sizes = step_sizes_[i];
-    const auto& rows = size_of(sizes.rows);
-    const auto& cols = size_of(sizes.cols);
+    const auto& rows = sizes_.at(sizes.rows);
+    const auto& cols = sizes_.at(sizes.cols);
     if (!rows || !cols) {
       fail(i, step.tensor >= 0 ? "the shape of '" + program_.tensors[step.tensor].name +
                                      "' cannot be inferred; write it"
@@ -529,8 +334,8 @@ void Assembler::resolve_tensors(Program& program) const {
     TensorDecl& decl = program.tensors[t];
     decl.dtype = dtypes_[t].value_or(DType::f32);
     if (!mentioned_[t]) fail(-1, "no step names tensor '" + decl.name + "'");
-    const auto& rows = size_of(tensor_sizes_[t].rows);
-    std::optional<Dim> cols = size_of(tensor_sizes_[t].cols);
+    const auto& rows = sizes_.at(tensor_sizes_[t].rows);
+    std::optional<Dim> cols = sizes_.at(tensor_sizes_[t].cols);
     if (!cols && reduced[t] >= 0) {
       if (!tiles) tiles = map_tiles(program);
       const int space = tiles->space[reduced[t]];

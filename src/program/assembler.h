@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes Programs step by step and infers the shapes that text and builder calls leave out: every
-// size of a value is a node of a union-find, bound to a Dim or not yet. What the parser and the
-// ProgramBuilder share. Steps get their number when they are made, tensors when a step first names
-// them. Errors are thrown as Problems at the call that causes them.
+// Makes Programs step by step and infers the shapes that text and builder calls leave out. What the
+// parser and the ProgramBuilder share. Steps get their number when they are made, tensors when a
+// step first names them. Errors are thrown as Problems at the call that causes them.
 #pragma once
 
 #include <map>
@@ -10,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coda/program.h"
+#include "program/shape_rule.h"
 
 namespace coda::program {
 
@@ -36,34 +35,29 @@ struct SegmentMention {
 // row.
 using PairGroup = std::optional<Dim>;
 
+// A step as a text or a call names it: without its shape, and with what may be left out.
+struct StepMention {
+  Step step;  // kind, operands, fields; the tensors' indices come from the mentions
+  std::vector<SegmentMention> segments{};
+  std::optional<TensorMention> tensor{};
+  std::optional<TensorMention> row_index{};
+  TensorKind partial = TensorKind::dense;  // of combine: what it combines
+  PairGroup group{};                       // of pairs
+  std::optional<Dim> columns{};            // of a column index
+};
+
 class Assembler {
  public:
   explicit Assembler(std::string name) { program_.name = std::move(name); }
 
   void order_tensors(const std::vector<std::string>& names);
 
-  int gemm(const std::vector<SegmentMention>& segments);
-  int load_tile(const TensorMention& tensor, const std::optional<TensorMention>& rows,
-                int64_t repeat);
-  int load_vector(StepKind kind, const TensorMention& tensor);
+  // Makes a step and gives its number. A store is one of a tile or of a vector as its operand is.
+  int make(StepMention mention);
   int constant(double number);
-  int column_index(const std::optional<Dim>& columns);
   int elementwise(Elementwise op, std::vector<int> operands);
-  int split_pair(int value, const PairGroup& group, int which);
-  int merge_pairs(int first, int second, const PairGroup& group);
-  int as_stored(int value, DType dtype);
-  int reduce_group(int value, const Dim& group);
-  int repeat_group(int value, const Dim& group);
-  int select_column(int value, int index);
-  int combine(TensorKind kind, const TensorMention& tensor, PartialKind partial, int lane);
-  int reduce_vector(int value);
-  int transpose_vector(int value);
-  int store(const TensorMention& tensor, int value);
-  int partial(StepKind kind, const TensorMention& tensor, PartialKind partial, int value);
 
   int step_count() const { return static_cast<int>(program_.steps.size()); }
-  // Shape as far as it is known, "?" elsewhere.
-  std::string shape_text(int step) const;
 
   // Resolves all sizes and verifies. With `reorder`, steps stand where their first use needs them,
   // operands from left to right: what C++ leaves to the compiler does not show in the program, and
@@ -71,36 +65,20 @@ class Assembler {
   Program finish(bool reorder = false);
 
  private:
-  struct Node {
-    int parent;
-    std::optional<Dim> size;
-    int step;  // that made it, for messages
-  };
-  struct Sizes {
-    int rows = -1;
-    int cols = -1;
-  };
-
-  int root(int node) const;
-  int known(const Dim& size);
-  int unknown();
-  const std::optional<Dim>& size_of(int node) const { return nodes_[root(node)].size; }
-  bool is_unit(int node) const { return size_of(node) && size_of(node)->is(1); }
-  bool unify(int a, int b);
-  Dim need_columns(int step, const char* what) const;
-
   // The tensor's index, made or checked against what is known of it; `sizes` are what the use
   // implies.
   int mention(const TensorMention& tensor, Sizes sizes, TensorKind kind = TensorKind::dense,
               int lanes = 1);
   Sizes mentioned_sizes(const TensorMention& tensor, bool per_row, bool per_column);
-  int add(Step step, Sizes sizes);
+  void need_sizes(const TensorMention& tensor, int index, const char* example) const;
+  GemmSegment segment(const SegmentMention& mention);
+  void name_tensors(StepMention& mention);
+  int name_target(const StepMention& mention);
   std::vector<int> order_of_use() const;
   void resolve_tensors(Program& program) const;
-  bool is_on_tile(int step) const { return on_tile_[step]; }
 
   Program program_;
-  std::vector<Node> nodes_;
+  SizeSet sizes_;
   std::vector<Sizes> step_sizes_;
   std::vector<char> on_tile_;
   std::vector<Sizes> tensor_sizes_;

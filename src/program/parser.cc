@@ -179,7 +179,7 @@ class Parser {
     if (is("(")) {
       if (first == "tensors") return tensor_order(start.offset);
       const auto kind = step_by_word(first);
-      if (kind && is_effect(*kind)) return effect(first, start.offset);
+      if (kind && is_effect(*kind)) return effect(*kind, first, start.offset);
       throw error_at(text_, start.offset,
                      "a statement gives a value a name (z = ...) or is one of store, row_partial, "
                      "column_partial");
@@ -212,16 +212,14 @@ class Parser {
       throw error("only split_pairs gives values to several names, to two");
     if (targets[0].text == targets[1].text)
       throw error_at(text_, targets[1].offset, "the members of a pair need two names");
-    const size_t offset = next().offset;
+    const Token function = next();
     expect("(");
-    const int value = expression();
-    expect(",");
-    const PairGroup group = pair_group();
+    StepMention step = arguments(StepKind::split_pair, function.text);
     expect(")");
-    for (int which = 0; which < 2; ++which) {
-      if (targets[which].text == "_") continue;
-      const int member = make(offset, [&] { return assembler_->split_pair(value, group, which); });
-      values_.emplace(targets[which].text, member);
+    for (step.step.which = 0; step.step.which < 2; ++step.step.which) {
+      const Token& target = targets[step.step.which];
+      if (target.text == "_") continue;
+      values_.emplace(target.text, make(function.offset, [&] { return assembler_->make(step); }));
     }
   }
 
@@ -239,22 +237,11 @@ class Parser {
     });
   }
 
-  void effect(const std::string& function, size_t offset) {
+  void effect(StepKind kind, const std::string& function, size_t offset) {
     expect("(");
-    const TensorMention tensor = mention();
-    expect(",");
-    if (function == "store") {
-      const int value = expression();
-      expect(")");
-      make(offset, [&] { return assembler_->store(tensor, value); });
-      return;
-    }
-    const PartialKind kind = partial_kind();
-    expect("(");
-    const int value = expression();
+    StepMention step = arguments(kind, function);
     expect(")");
-    expect(")");
-    make(offset, [&] { return assembler_->partial(*step_by_word(function), tensor, kind, value); });
+    make(offset, [&] { return assembler_->make(step); });
   }
 
   PartialKind partial_kind() {
@@ -268,12 +255,6 @@ class Parser {
       known += info(static_cast<PartialKind>(i)).name;
     }
     throw error_at(text_, offset, "reductions are " + known);
-  }
-
-  PairGroup pair_group() {
-    if (is_word("concatenated")) return next(), std::nullopt;
-    if (is_word("interleaved")) return next(), PairGroup(2);
-    return dim();
   }
 
   // Expressions.
@@ -351,113 +332,116 @@ class Parser {
       while (take(","));
       return apply(offset, *op, std::move(operands));
     }
-    Assembler& a = *assembler_;
     const auto kind = step_by_word(function);
     if (!kind || is_effect(*kind))
       throw error_at(text_, offset, "there is no function '" + function + "'");
-    switch (*kind) {
-      case StepKind::gemm: return gemm(offset);
-      case StepKind::load_tile: return tile(offset);
-      case StepKind::load_per_row:
-      case StepKind::load_per_column:
-      case StepKind::load_scalar: {
-        const TensorMention tensor = mention();
-        return make(offset, [&] { return a.load_vector(*kind, tensor); });
-      }
-      case StepKind::column_index: {
-        const std::optional<Dim> columns = is(")") ? std::nullopt : std::optional(dim());
-        return make(offset, [&] { return a.column_index(columns); });
-      }
-      case StepKind::combine: return combine(function, offset);
-      case StepKind::split_pair:
-        throw error_at(text_, offset,
-                       "split_pairs gives two values: write  a, b = split_pairs(...)");
-      default: return of_values(*kind, offset);
+    if (*kind == StepKind::split_pair) {
+      throw error_at(text_, offset, "split_pairs gives two values: write  a, b = split_pairs(...)");
+    }
+    const StepMention step = arguments(*kind, function);
+    return make(offset, [&] { return assembler_->make(step); });
+  }
+
+  // What stands between the brackets, as the kind's row says.
+  StepMention arguments(StepKind kind, std::string_view function) {
+    StepMention step{.step = {.kind = kind}};
+    bool is_first = true;
+    for (const Argument argument : info(kind).arguments) {
+      const bool has_own_comma = argument == Argument::tile_options || argument == Argument::result;
+      if (argument == Argument::none) break;
+      if (!is_first && !has_own_comma) expect(",");
+      is_first = false;
+      read(argument, function, step);
+    }
+    return step;
+  }
+
+  void read(Argument argument, std::string_view function, StepMention& m) {
+    Step& step = m.step;
+    switch (argument) {
+      case Argument::none: break;
+      case Argument::value: step.operands.push_back(expression()); break;
+      case Argument::segments:
+        do m.segments.push_back(segment());
+        while (take(";"));
+        break;
+      case Argument::tile:
+      case Argument::per_row:
+      case Argument::per_column:
+      case Argument::scalar:
+      case Argument::target: m.tensor = mention(); break;
+      case Argument::tile_options: tile_options(m); break;
+      case Argument::columns:
+        if (!is(")")) m.columns = dim();
+        break;
+      case Argument::pair_group:
+        if (is_word("concatenated")) {
+          next();
+        } else if (is_word("interleaved")) {
+          next();
+          m.group = 2;
+        } else {
+          m.group = dim();
+        }
+        break;
+      case Argument::group: step.group = dim(); break;
+      case Argument::dtype: step.dtype = dtype(); break;
+      case Argument::partial:
+        m.partial =
+            function == "combine_rows" ? TensorKind::row_partial : TensorKind::column_partial;
+        step.partial = partial_kind();
+        expect("(");
+        m.tensor = mention();
+        expect(")");
+        break;
+      case Argument::result: step.lane = lane(info(step.partial)); break;
+      case Argument::reduction:
+        step.partial = partial_kind();
+        expect("(");
+        step.operands.push_back(expression());
+        expect(")");
+        break;
     }
   }
 
-  int of_values(StepKind kind, size_t offset) {
-    Assembler& a = *assembler_;
-    const int value = expression();
-    const int second = info(kind).operands == 2 ? (expect(","), expression()) : -1;
-    switch (kind) {
-      case StepKind::reduce_vector: return make(offset, [&] { return a.reduce_vector(value); });
-      case StepKind::transpose_vector:
-        return make(offset, [&] { return a.transpose_vector(value); });
-      case StepKind::select_column:
-        return make(offset, [&] { return a.select_column(value, second); });
-      default: expect(",");
-    }
-    if (kind == StepKind::as_stored) {
-      const DType type = dtype();
-      return make(offset, [&] { return a.as_stored(value, type); });
-    }
-    if (kind == StepKind::merge_pairs) {
-      const PairGroup group = pair_group();
-      return make(offset, [&] { return a.merge_pairs(value, second, group); });
-    }
-    const Dim group = dim();
-    return make(offset, [&] {
-      return kind == StepKind::reduce_group ? a.reduce_group(value, group)
-                                            : a.repeat_group(value, group);
-    });
+  SegmentMention segment() {
+    SegmentMention segment;
+    segment.a = mention();
+    expect(",");
+    segment.b = mention();
+    if (take(",")) segment.layout = word("a layout (nn, nt, tn or tt)");
+    return segment;
   }
 
-  int gemm(size_t offset) {
-    std::vector<SegmentMention> segments;
-    do {
-      SegmentMention segment;
-      segment.a = mention();
-      expect(",");
-      segment.b = mention();
-      if (take(",")) segment.layout = word("a layout (nn, nt, tn or tt)");
-      segments.push_back(std::move(segment));
-    } while (take(";"));
-    return make(offset, [&] { return assembler_->gemm(segments); });
-  }
-
-  int tile(size_t offset) {
-    const TensorMention tensor = mention();
-    std::optional<TensorMention> rows;
-    int64_t repeat = 1;
+  void tile_options(StepMention& m) {
     while (take(",")) {
       const size_t at = now().offset;
       const std::string option = word("rows= or repeat=");
       expect("=");
-      if (option == "rows" && !rows) {
-        rows = mention();
+      if (option == "rows" && !m.row_index) {
+        m.row_index = mention();
       } else if (option == "repeat") {
-        repeat = integer();
+        m.step.repeat = integer();
       } else {
         throw error_at(text_, at,
                        "a tile takes rows= (an index of rows) and repeat= (of columns), each once");
       }
     }
-    return make(offset, [&] { return assembler_->load_tile(tensor, rows, repeat); });
   }
 
-  int combine(const std::string& function, size_t offset) {
-    const PartialKind kind = partial_kind();
-    expect("(");
-    const TensorMention tensor = mention();
-    expect(")");
-    int lane = 0;
-    const auto& [first, second] = info(kind).results;
-    if (info(kind).lanes == 2) {
-      expect(",");
-      const size_t at = now().offset;
-      const std::string result = word("the result to take");
-      if (result == second) {
-        lane = 1;
-      } else if (result != first) {
-        throw error_at(text_, at,
-                       "a " + std::string(info(kind).name) + " partial gives " +
-                           std::string(first) + " and " + std::string(second));
-      }
+  // Which result of a partial that has two.
+  int lane(const PartialInfo& kind) {
+    if (kind.lanes != 2) return 0;
+    expect(",");
+    const size_t at = now().offset;
+    const std::string result = word("the result to take");
+    const auto& [first, second] = kind.results;
+    if (result != first && result != second) {
+      throw error_at(text_, at,
+                     "a " + std::string(kind.name) + " partial gives " + std::string(first) +
+                         " and " + std::string(second));
     }
-    const TensorKind tensor_kind =
-        function == "combine_rows" ? TensorKind::row_partial : TensorKind::column_partial;
-    return make(offset, [&] { return assembler_->combine(tensor_kind, tensor, kind, lane); });
+    return result == second ? 1 : 0;
   }
 
   std::string_view text_;

@@ -119,18 +119,12 @@ class Printer {
 
   std::string statement(int i) {
     const Step& s = step(i);
-    if (is_second_member(i) || s.kind == StepKind::split_pair) {
-      const std::string value = operand(i, 0).text;
-      std::string first = "_";
-      std::string second = "_";
-      if (is_second_member(i)) {
-        first = name(i - 1, "first");
-        second = name(i, "second");
-      } else {
-        (s.which == 0 ? first : second) = name(i, s.which == 0 ? "first" : "second");
-      }
-      return "  " + first + ", " + second + " = split_pairs(" + value + ", " +
-             group_text(s.group, step(s.operands[0]).shape.cols) + ")\n";
+    if (s.kind == StepKind::split_pair) {
+      const std::string text = call(i);
+      std::array<std::string, 2> members = {"_", "_"};
+      if (is_second_member(i)) members[0] = name(i - 1, "first");
+      members[static_cast<size_t>(s.which)] = name(i, s.which == 0 ? "first" : "second");
+      return "  " + members[0] + ", " + members[1] + " = " + text + "\n";
     }
     const std::string text = expression(i).text;
     return is_effect(s.kind) ? "  " + text + "\n"
@@ -139,8 +133,7 @@ class Printer {
 
   // A name for a step's value: of the tensor that it is stored in, or of what it is.
   std::string base_name(const Step& s) const {
-    const std::string_view own = info(s.kind).value_name;
-    return own.empty() ? program_.tensors[s.tensor].name : std::string(own);
+    return s.tensor >= 0 ? program_.tensors[s.tensor].name : std::string(info(s.kind).value_name);
   }
   const std::string& name(int i, std::string wanted) {
     for (int j = i + 1; j < count_; ++j) {
@@ -182,58 +175,66 @@ class Printer {
   }
   std::string shape_of(int index) const { return program_.tensors[index].shape.text(); }
 
-  std::string call(std::string_view function, int i, const std::string& last = "") {
-    std::string text(function);
-    text += "(";
-    for (size_t o = 0; o < step(i).operands.size(); ++o)
-      text += (o == 0 ? "" : ", ") + operand(i, o).text;
-    return text + (last.empty() ? "" : ", " + last) + ")";
-  }
-
   Expression expression(int i) {
     const Step& s = step(i);
-    switch (s.kind) {
-      case StepKind::gemm: return {gemm(s)};
-      case StepKind::load_tile: return {load_tile(s)};
-      case StepKind::load_per_row:
-        return {"per_row(" + tensor(s.tensor, "[" + s.shape.rows.text() + "]") + ")"};
-      case StepKind::load_per_column:
-        return {"per_column(" + tensor(s.tensor, "[" + s.shape.cols.text() + "]") + ")"};
-      case StepKind::load_scalar: return {"scalar(" + tensor(s.tensor, "") + ")"};
-      case StepKind::constant:
-        return {number_text(s.number), std::signbit(s.number) ? Level::unary : Level::primary,
-                true};
-      case StepKind::column_index: return {"column_index(" + s.shape.cols.text() + ")"};
-      case StepKind::elementwise: return elementwise(i);
-      case StepKind::split_pair: break;  // a statement, never inside an expression
-      case StepKind::merge_pairs:
-        return {call("merge_pairs", i, group_text(s.group, s.shape.cols))};
-      case StepKind::as_stored: return {call("as_stored", i, std::string(coda::name_of(s.dtype)))};
-      case StepKind::reduce_group: return {call("reduce_group", i, s.group.text())};
-      case StepKind::repeat_group: return {call("repeat_group", i, s.group.text())};
-      case StepKind::select_column: return {call("select_column", i)};
-      case StepKind::combine: return {combine(s)};
-      case StepKind::reduce_vector: return {call("reduce_vector", i)};
-      case StepKind::transpose_vector: return {call("transpose_vector", i)};
-      case StepKind::store_tile:
-      case StepKind::store_vector: {
-        const std::string value = operand(i, 0).text;
-        return {"store(" + tensor(s.tensor, "") + ", " + value + ")"};
+    if (s.kind == StepKind::elementwise) return elementwise(i);
+    if (s.kind != StepKind::constant) return {call(i)};
+    return {number_text(s.number), std::signbit(s.number) ? Level::unary : Level::primary, true};
+  }
+
+  // As the kind's row says. Operands first: an expression may be the first to name a tensor.
+  std::string call(int i) {
+    const Step& s = step(i);
+    const StepInfo& kind = info(s.kind);
+    std::vector<std::string> operands;
+    for (size_t o = 0; o < s.operands.size(); ++o) operands.push_back(operand(i, o).text);
+    const bool is_second =
+        s.kind == StepKind::combine && program_.tensors[s.tensor].kind != TensorKind::row_partial;
+    std::string text(kind.words[is_second ? 1 : 0]);
+    text += "(";
+    size_t next = 0;
+    for (const Argument argument : kind.arguments) {
+      std::string part;
+      const bool takes_operand = argument == Argument::value || argument == Argument::reduction;
+      part = argument_text(argument, s, takes_operand ? operands[next++] : "");
+      if (!part.empty()) text += (text.back() == '(' ? "" : ", ") + part;
+    }
+    return text + ")";
+  }
+
+  std::string argument_text(Argument argument, const Step& s, const std::string& operand) {
+    const auto of_kind = [&](const std::string& what) {
+      return std::string(info(s.partial).name) + "(" + what + ")";
+    };
+    switch (argument) {
+      case Argument::none: return "";
+      case Argument::value: return operand;
+      case Argument::segments: return segments(s);
+      case Argument::tile: return tensor(s.tensor, shape_of(s.tensor));
+      case Argument::tile_options: return tile_options(s);
+      case Argument::per_row: return tensor(s.tensor, "[" + s.shape.rows.text() + "]");
+      case Argument::per_column: return tensor(s.tensor, "[" + s.shape.cols.text() + "]");
+      case Argument::scalar:
+      case Argument::target: return tensor(s.tensor, "");
+      case Argument::columns: return s.shape.cols.text();
+      case Argument::pair_group: {
+        const Dim& columns = step(s.operands[0]).shape.cols;
+        return group_text(s.group, static_cast<int64_t>(s.operands.size()) * columns);
       }
-      case StepKind::row_partial:
-      case StepKind::column_partial: {
-        const std::string value = operand(i, 0).text;
-        return {std::string(name_of(s.kind)) + "(" + tensor(s.tensor, "") + ", " +
-                std::string(info(s.partial).name) + "(" + value + "))"};
-      }
+      case Argument::group: return s.group.text();
+      case Argument::dtype: return std::string(coda::name_of(s.dtype));
+      case Argument::partial: return of_kind(tensor(s.tensor, shape_of(s.tensor)));
+      case Argument::result:
+        return std::string(info(s.partial).results[static_cast<size_t>(s.lane)]);
+      case Argument::reduction: return of_kind(operand);
     }
     throw InternalError("a step has no text");
   }
 
-  std::string gemm(const Step& s) {
-    std::string text = "gemm(";
+  std::string segments(const Step& s) {
+    std::string text;
     for (const GemmSegment& segment : s.segments) {
-      if (text.back() != '(') text += "; ";
+      if (!text.empty()) text += "; ";
       const Shape& a = program_.tensors[segment.a].shape;
       const Shape& b = program_.tensors[segment.b].shape;
       text += tensor(segment.a, a.text()) + ", ";
@@ -246,24 +247,15 @@ class Printer {
         text += std::string(", ") + (segment.transpose_a ? "t" : "n") +
                 (segment.transpose_b ? "t" : "n");
     }
-    return text + ")";
+    return text;
   }
 
-  std::string load_tile(const Step& s) {
-    std::string text = "tile(" + tensor(s.tensor, shape_of(s.tensor));
-    if (s.row_index >= 0) {
-      text += ", rows=" + tensor(s.row_index, "[" + s.shape.rows.text() + "]", DType::i32);
-    }
-    if (s.repeat != 1) text += ", repeat=" + std::to_string(s.repeat);
-    return text + ")";
-  }
-
-  std::string combine(const Step& s) {
-    const bool rows = program_.tensors[s.tensor].kind == TensorKind::row_partial;
-    const std::string_view lane = info(s.partial).results[static_cast<size_t>(s.lane)];
-    return std::string(rows ? "combine_rows(" : "combine_columns(") +
-           std::string(info(s.partial).name) + "(" + tensor(s.tensor, shape_of(s.tensor)) + ")" +
-           (lane.empty() ? "" : ", " + std::string(lane)) + ")";
+  std::string tile_options(const Step& s) {
+    std::string text;
+    if (s.row_index >= 0)
+      text = "rows=" + tensor(s.row_index, "[" + s.shape.rows.text() + "]", DType::i32);
+    if (s.repeat == 1) return text;
+    return text + (text.empty() ? "" : ", ") + "repeat=" + std::to_string(s.repeat);
   }
 
   Expression elementwise(int i) {
@@ -281,7 +273,12 @@ class Printer {
         if (e.is_number) return {"neg(" + e.text + ")"};
         return {"-" + (e.level < Level::primary ? "(" + e.text + ")" : e.text), Level::unary};
       }
-      default: return {call(info(step(i).op).name, i)};
+      default: {
+        std::string text;
+        for (size_t o = 0; o < step(i).operands.size(); ++o)
+          text += (text.empty() ? "" : ", ") + operand(i, o).text;
+        return {std::string(info(step(i).op).name) + "(" + text + ")"};
+      }
     }
   }
 

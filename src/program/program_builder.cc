@@ -12,13 +12,26 @@
 namespace coda {
 namespace {
 
+using program::parse_mention;
 using program::SegmentMention;
+using program::StepMention;
 using program::TensorMention;
 
 Error error_at(const std::source_location& where, const std::string& message) {
   const std::string_view file = where.file_name();
   return Error(std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(where.line()) +
                ": " + message);
+}
+
+void reduce(StepMention& m, std::string_view tensor, PartialKind kind) {
+  m.tensor = parse_mention(tensor);
+  m.step.partial = kind;
+}
+
+void combine(StepMention& m, TensorKind of, std::string_view tensor, PartialKind kind, int lane) {
+  reduce(m, tensor, kind);
+  m.partial = of;
+  m.step.lane = lane;
 }
 
 }  // namespace
@@ -34,15 +47,14 @@ ProgramBuilder::ProgramBuilder(std::string name)
     : state_(std::make_unique<State>(std::move(name))) {}
 ProgramBuilder::~ProgramBuilder() = default;
 
-int ProgramBuilder::step_of(TileValue value, Where where) const {
-  if (value.builder_ != this) throw error_at(where, "a value belongs to another ProgramBuilder");
+int ProgramBuilder::step_of(TileValue value) const {
+  if (value.builder_ != this) throw Error("a value belongs to another ProgramBuilder");
   return value.step_;
 }
 
-// Runs an action that makes a step, or several of which the last is the value.
-TileValue ProgramBuilder::make(Where where, auto&& action) {
+TileValue ProgramBuilder::guarded(Where where, auto&& action) {
   try {
-    const int step = action(state_->assembler);
+    const int step = action();
     state_->places.resize(state_->assembler.step_count(), where);
     return {this, step};
   } catch (const program::Problem& problem) {
@@ -52,26 +64,42 @@ TileValue ProgramBuilder::make(Where where, auto&& action) {
   }
 }
 
+// A step of these operands, with what `complete` adds to it.
+TileValue ProgramBuilder::make(Where where, StepKind kind, std::vector<TileValue> operands,
+                               auto&& complete) {
+  return guarded(where, [&] {
+    StepMention step{.step = {.kind = kind}};
+    for (const TileValue& operand : operands) step.step.operands.push_back(step_of(operand));
+    complete(step);
+    return state_->assembler.make(step);
+  });
+}
+
+TileValue ProgramBuilder::make(Where where, StepKind kind, std::vector<TileValue> operands) {
+  return make(where, kind, std::move(operands), [](StepMention&) {});
+}
+
+TileValue ProgramBuilder::read(Where where, StepKind kind, std::string_view tensor) {
+  return make(where, kind, {}, [&](StepMention& m) { m.tensor = parse_mention(tensor); });
+}
+
 TileValue ProgramBuilder::gemm(std::string_view a, std::string_view b, std::string_view layout,
                                Where where) {
   return gemm({{a, b, layout}}, where);
 }
 
 TileValue ProgramBuilder::gemm(std::initializer_list<Segment> segments, Where where) {
-  return make(where, [&](program::Assembler& assembler) {
-    std::vector<SegmentMention> mentions;
+  return make(where, StepKind::gemm, {}, [&](StepMention& m) {
     for (const Segment& segment : segments) {
-      SegmentMention m{program::parse_mention(segment.a), program::parse_mention(segment.b),
-                       std::nullopt};
-      if (!segment.layout.empty()) m.layout = std::string(segment.layout);
-      mentions.push_back(std::move(m));
+      m.segments.push_back({parse_mention(segment.a), parse_mention(segment.b), std::nullopt});
+      if (!segment.layout.empty()) m.segments.back().layout = std::string(segment.layout);
     }
-    if (mentions.size() == 1 && assembler.step_count() == 0 && mentions[0].a.dims.empty() &&
-        mentions[0].b.dims.empty()) {
-      mentions[0].a.dims = {"M", "K"};
-      mentions[0].b.dims = {"N", "K"};
+    SegmentMention& first = m.segments.front();
+    if (segments.size() == 1 && state_->assembler.step_count() == 0 && first.a.dims.empty() &&
+        first.b.dims.empty()) {
+      first.a.dims = {"M", "K"};
+      first.b.dims = {"N", "K"};
     }
-    return assembler.gemm(mentions);
   });
 }
 
@@ -80,38 +108,33 @@ TileValue ProgramBuilder::load_tile(std::string_view tensor, Where where) {
 }
 
 TileValue ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Where where) {
-  return make(where, [&](program::Assembler& assembler) {
-    std::optional<TensorMention> rows;
-    if (!options.rows.empty()) rows = program::parse_mention(options.rows);
-    return assembler.load_tile(program::parse_mention(tensor), rows, options.repeat);
+  return make(where, StepKind::load_tile, {}, [&](StepMention& m) {
+    if (!options.rows.empty()) m.row_index = parse_mention(options.rows);
+    m.tensor = parse_mention(tensor);
+    m.step.repeat = options.repeat;
   });
 }
 
 TileValue ProgramBuilder::load_per_row(std::string_view tensor, Where where) {
-  return make(where, [&](auto& a) {
-    return a.load_vector(StepKind::load_per_row, program::parse_mention(tensor));
-  });
+  return read(where, StepKind::load_per_row, tensor);
 }
 TileValue ProgramBuilder::load_per_column(std::string_view tensor, Where where) {
-  return make(where, [&](auto& a) {
-    return a.load_vector(StepKind::load_per_column, program::parse_mention(tensor));
-  });
+  return read(where, StepKind::load_per_column, tensor);
 }
 TileValue ProgramBuilder::load_scalar(std::string_view tensor, Where where) {
-  return make(where, [&](auto& a) {
-    return a.load_vector(StepKind::load_scalar, program::parse_mention(tensor));
-  });
+  return read(where, StepKind::load_scalar, tensor);
 }
 TileValue ProgramBuilder::constant(double number, Where where) {
-  return make(where, [&](auto& a) { return a.constant(number); });
+  return make(where, StepKind::constant, {}, [&](StepMention& m) { m.step.number = number; });
 }
 TileValue ProgramBuilder::column_index(std::optional<Dim> columns, Where where) {
-  return make(where, [&](auto& a) { return a.column_index(columns); });
+  return make(where, StepKind::column_index, {}, [&](StepMention& m) { m.columns = columns; });
 }
 
 TileValue ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Operand> operands) {
   const Where where = operands.begin()->where;
-  return make(where, [&](program::Assembler& assembler) {
+  program::Assembler& assembler = state_->assembler;
+  return guarded(where, [&] {
     std::vector<int> steps;
     for (const Operand& operand : operands) {
       if (operand.builder != nullptr && operand.builder != this)
@@ -125,68 +148,63 @@ TileValue ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Oper
 
 std::pair<TileValue, TileValue> ProgramBuilder::split_pairs(TileValue value, const Pairs& pairs,
                                                             Where where) {
-  const int step = step_of(value, where);
-  const TileValue first = make(where, [&](auto& a) { return a.split_pair(step, pairs.group, 0); });
-  const TileValue second = make(where, [&](auto& a) { return a.split_pair(step, pairs.group, 1); });
-  return {first, second};
+  const auto member = [&](int which) {
+    return make(where, StepKind::split_pair, {value}, [&](StepMention& m) {
+      m.group = pairs.group;
+      m.step.which = which;
+    });
+  };
+  const TileValue first = member(0);
+  return {first, member(1)};
 }
 TileValue ProgramBuilder::merge_pairs(TileValue first, TileValue second, const Pairs& pairs,
                                       Where where) {
-  return make(where, [&](auto& a) {
-    return a.merge_pairs(step_of(first, where), step_of(second, where), pairs.group);
-  });
+  return make(where, StepKind::merge_pairs, {first, second},
+              [&](StepMention& m) { m.group = pairs.group; });
 }
 TileValue ProgramBuilder::as_stored(TileValue value, DType dtype, Where where) {
-  return make(where, [&](auto& a) { return a.as_stored(step_of(value, where), dtype); });
+  return make(where, StepKind::as_stored, {value}, [&](StepMention& m) { m.step.dtype = dtype; });
 }
 TileValue ProgramBuilder::reduce_group(TileValue value, Dim group, Where where) {
-  return make(where, [&](auto& a) { return a.reduce_group(step_of(value, where), group); });
+  return make(where, StepKind::reduce_group, {value},
+              [&](StepMention& m) { m.step.group = group; });
 }
 TileValue ProgramBuilder::repeat_group(TileValue value, Dim group, Where where) {
-  return make(where, [&](auto& a) { return a.repeat_group(step_of(value, where), group); });
+  return make(where, StepKind::repeat_group, {value},
+              [&](StepMention& m) { m.step.group = group; });
 }
 TileValue ProgramBuilder::select_column(TileValue value, TileValue index, Where where) {
-  return make(where, [&](auto& a) {
-    return a.select_column(step_of(value, where), step_of(index, where));
-  });
+  return make(where, StepKind::select_column, {value, index});
 }
 
 TileValue ProgramBuilder::combine_rows(std::string_view tensor, PartialKind kind, int lane,
                                        Where where) {
-  return make(where, [&](auto& a) {
-    return a.combine(TensorKind::row_partial, program::parse_mention(tensor), kind, lane);
-  });
+  return make(where, StepKind::combine, {},
+              [&](StepMention& m) { combine(m, TensorKind::row_partial, tensor, kind, lane); });
 }
 TileValue ProgramBuilder::combine_columns(std::string_view tensor, PartialKind kind, int lane,
                                           Where where) {
-  return make(where, [&](auto& a) {
-    return a.combine(TensorKind::column_partial, program::parse_mention(tensor), kind, lane);
-  });
+  return make(where, StepKind::combine, {},
+              [&](StepMention& m) { combine(m, TensorKind::column_partial, tensor, kind, lane); });
 }
 TileValue ProgramBuilder::reduce_vector(TileValue value, Where where) {
-  return make(where, [&](auto& a) { return a.reduce_vector(step_of(value, where)); });
+  return make(where, StepKind::reduce_vector, {value});
 }
 TileValue ProgramBuilder::transpose_vector(TileValue value, Where where) {
-  return make(where, [&](auto& a) { return a.transpose_vector(step_of(value, where)); });
+  return make(where, StepKind::transpose_vector, {value});
 }
 
 void ProgramBuilder::store(std::string_view tensor, TileValue value, Where where) {
-  make(where,
-       [&](auto& a) { return a.store(program::parse_mention(tensor), step_of(value, where)); });
+  make(where, StepKind::store_tile, {value},
+       [&](StepMention& m) { m.tensor = parse_mention(tensor); });
 }
 void ProgramBuilder::row_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                  Where where) {
-  make(where, [&](auto& a) {
-    return a.partial(StepKind::row_partial, program::parse_mention(tensor), kind,
-                     step_of(value, where));
-  });
+  make(where, StepKind::row_partial, {value}, [&](StepMention& m) { reduce(m, tensor, kind); });
 }
 void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                     Where where) {
-  make(where, [&](auto& a) {
-    return a.partial(StepKind::column_partial, program::parse_mention(tensor), kind,
-                     step_of(value, where));
-  });
+  make(where, StepKind::column_partial, {value}, [&](StepMention& m) { reduce(m, tensor, kind); });
 }
 
 Program ProgramBuilder::build() {

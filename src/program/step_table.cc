@@ -6,70 +6,58 @@
 namespace coda::program {
 namespace {
 
-using K = StepKind;
-using G = StepGroup;
+constexpr auto kKinds = static_cast<size_t>(StepKind::column_partial) + 1;
+constexpr StepInfo kUnknown;
 
 // In the order of the enumeration.
-constexpr StepInfo kTable[] = {
-    {K::gemm, "gemm", G::source, 0, kSegments, {"gemm"}, "acc"},
-    {K::load_tile, "load_tile", G::source, 0, kTensor | kRowIndex | kRepeat, {"tile"}, ""},
-    {K::load_per_row, "load_per_row", G::vector, 0, kTensor, {"per_row"}, ""},
-    {K::load_per_column, "load_per_column", G::vector, 0, kTensor, {"per_column"}, ""},
-    {K::load_scalar, "load_scalar", G::vector, 0, kTensor, {"scalar"}, ""},
-    {K::constant, "constant", G::vector, 0, kNumber, {}, "c"},
-    {K::column_index, "column_index", G::vector, 0, 0, {"column_index"}, "column"},
-    {K::elementwise, "elementwise", G::elementwise, kOperandsOfOp, kOp, {}, "v"},
-    {K::split_pair, "split_pair", G::columns, 1, kGroup | kWhich, {"split_pairs"}, "v"},
-    {K::merge_pairs, "merge_pairs", G::columns, 2, kGroup, {"merge_pairs"}, "merged"},
-    {K::as_stored, "as_stored", G::elementwise, 1, kDType, {"as_stored"}, "v"},
-    {K::reduce_group, "reduce_group", G::columns, 1, kGroup, {"reduce_group"}, "v"},
-    {K::repeat_group, "repeat_group", G::columns, 1, kGroup, {"repeat_group"}, "v"},
-    {K::select_column, "select_column", G::selection, 2, 0, {"select_column"}, "v"},
-    {K::combine,
-     "combine",
-     G::finalizer,
-     0,
-     kTensor | kPartial | kLane,
-     {"combine_rows", "combine_columns"},
-     ""},
-    {K::reduce_vector, "reduce_vector", G::finalizer, 1, 0, {"reduce_vector"}, "v"},
-    {K::transpose_vector, "transpose_vector", G::finalizer, 1, 0, {"transpose_vector"}, "v"},
-    {K::store_tile, "store_tile", G::effect, 1, kTensor, {"store"}, ""},
-    {K::store_vector, "store_vector", G::effect, 1, kTensor, {}, ""},  // "store" too
-    {K::row_partial, "row_partial", G::effect, 1, kTensor | kPartial, {"row_partial"}, ""},
-    {K::column_partial, "column_partial", G::effect, 1, kTensor | kPartial, {"column_partial"}, ""},
-};
-
-constexpr bool in_order() {
-  int place = 0;
-  for (const StepInfo& row : kTable) {
-    if (static_cast<int>(row.kind) != place++) return false;
-  }
-  return place == static_cast<int>(K::column_partial) + 1;
+const std::array<StepInfo, kKinds>& table() {
+  static const auto rows = [] {
+    std::array<StepInfo, kKinds> all;
+    for (const auto group : {source_steps(), vector_steps(), elementwise_steps(), column_steps(),
+                             finalizer_steps(), effect_steps()}) {
+      for (const StepInfo& row : group) all[static_cast<size_t>(row.kind)] = row;
+    }
+    return all;
+  }();
+  return rows;
 }
-static_assert(in_order());
-
-constexpr StepInfo kUnknown{K::gemm, "?", G::source, kOperandsOfOp, 0, {}, ""};
 
 }  // namespace
 
+bool is_known(StepKind kind) { return static_cast<size_t>(kind) < kKinds; }
+
 const StepInfo& info(StepKind kind) {
-  const auto place = static_cast<size_t>(kind);
-  return place < std::size(kTable) ? kTable[place] : kUnknown;
+  return is_known(kind) ? table()[static_cast<size_t>(kind)] : kUnknown;
 }
 
 std::optional<StepKind> step_by_word(std::string_view word) {
-  const auto* const found =
-      std::find_if(std::begin(kTable), std::end(kTable), [&](const auto& row) {
-        return !word.empty() && (row.words[0] == word || row.words[1] == word);
-      });
-  return found == std::end(kTable) ? std::nullopt : std::optional(found->kind);
+  const auto* const found = std::find_if(table().begin(), table().end(), [&](const StepInfo& row) {
+    return !word.empty() && (row.words[0] == word || row.words[1] == word);
+  });
+  return found == table().end() ? std::nullopt : std::optional(found->kind);
 }
 
 StepKind load_kind(const Shape& shape) {
   return shape.is_per_row()      ? StepKind::load_per_row
          : shape.is_per_column() ? StepKind::load_per_column
                                  : StepKind::load_scalar;
+}
+
+std::vector<int*> tensor_fields(Step& step) {
+  std::vector<int*> fields;
+  for (GemmSegment& segment : step.segments) {
+    fields.push_back(&segment.a);
+    fields.push_back(&segment.b);
+  }
+  if (info(step.kind).fields & kTensor) fields.push_back(&step.tensor);
+  if (step.row_index != -1) fields.push_back(&step.row_index);
+  return fields;
+}
+
+std::vector<int> tensors_of(const Step& step) {
+  std::vector<int> tensors;
+  for (const int* field : tensor_fields(const_cast<Step&>(step))) tensors.push_back(*field);
+  return tensors;
 }
 
 Step with_own_fields(const Step& step) {

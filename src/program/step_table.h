@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of step kinds: one row a kind, with its words, its operands, and which fields of a Step
-// it uses. What differs in more than that has an entry for the kind: its rule in verify.cc and
-// assembler.cc, its meaning in evaluate.cc and lift.cc, and each backend's code.
+// The table of step kinds: one row a kind, with all that the front of the compiler knows of it. The
+// parser, the printer, the assembler, the verifier, the float64 evaluator and lift read the rows;
+// only the backends have code of their own for a kind. The rows stand in steps_*.cc, by group.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
+#include "coda/graph.h"
 #include "coda/program.h"
 
 namespace coda::program {
+
+struct Sizes;
+struct ShapeRule;
+struct StepCheck;
+struct Matrix;
+struct Evaluation;
+struct Lifting;
 
 enum class StepGroup : uint8_t {
   source,       // a tile of its own
@@ -36,24 +47,70 @@ enum StepField : uint16_t {
   kPartial = 512,
   kDType = 1024,
 };
-inline constexpr int kOperandsOfOp = -1;  // as many as the elementwise operation has
-
-struct StepInfo {
-  StepKind kind;
-  std::string_view name;
-  StepGroup group;
-  int operands;
-  int fields;                             // of StepField
-  std::array<std::string_view, 2> words;  // functions of program text
-  std::string_view value_name;            // in printed text; "": its tensor's
+// What stands between the brackets of a step's text, in its order.
+enum class Argument : uint8_t {
+  none,
+  value,         // the next operand
+  segments,      // x[M, K], w[N, K], nt; ...
+  tile,          // a tensor that is read: x[M, N]
+  tile_options,  // rows=i[M], repeat=2, each where it is not the default
+  per_row,       // a vector that is read: r[M]
+  per_column,    // b[N]
+  scalar,        // c
+  columns,       // a column index's: N, may be left out
+  pair_group,    // interleaved, concatenated, or columns
+  group,         // columns
+  dtype,
+  partial,    // sum(p[M, N])
+  result,     // of a partial with two: its name
+  target,     // a tensor that is stored, whose shape is the value's
+  reduction,  // sum(the next operand)
 };
 
+struct StepInfo {
+  StepKind kind{};
+  std::string_view name = "?";
+  StepGroup group{};
+  int fields = 0;                                   // of StepField
+  std::array<std::string_view, 2> words{};          // functions of program text
+  std::array<Argument, 3> arguments{};              // none: the text is no function
+  std::string_view value_name = "v";                // in printed text, if it names no tensor
+  Sizes (*shape)(const ShapeRule&) = nullptr;       // of its value, from its operands and tensors
+  void (*check)(const StepCheck&) = nullptr;        // what else holds, if anything
+  Matrix (*evaluate)(const Evaluation&) = nullptr;  // in float64; of an effect: what it stores
+  // How large an error of fp32 is, relative to one unit; none: it moves values as they are.
+  Matrix (*error_scale)(const Evaluation&, const Matrix& value) = nullptr;
+  Value (*lift)(const Lifting&) = nullptr;  // of an effect: none
+
+  int operands() const {
+    const auto is_operand = [](Argument a) {
+      return a == Argument::value || a == Argument::reduction;
+    };
+    return static_cast<int>(std::count_if(arguments.begin(), arguments.end(), is_operand));
+  }
+  bool takes(Argument argument) const {
+    return std::find(arguments.begin(), arguments.end(), argument) != arguments.end();
+  }
+};
+
+// Rows by group, in steps_*.cc.
+std::span<const StepInfo> source_steps();
+std::span<const StepInfo> vector_steps();
+std::span<const StepInfo> elementwise_steps();
+std::span<const StepInfo> column_steps();
+std::span<const StepInfo> finalizer_steps();
+std::span<const StepInfo> effect_steps();
+
 const StepInfo& info(StepKind kind);
+bool is_known(StepKind kind);
 std::optional<StepKind> step_by_word(std::string_view word);
 inline std::string_view name_of(StepKind kind) { return info(kind).name; }
 inline bool is_effect(StepKind kind) { return info(kind).group == StepGroup::effect; }
 // The load of a vector of that shape.
 StepKind load_kind(const Shape& shape);
+// Indices of all tensors that it names, in the order of its text; and where they stand in it.
+std::vector<int> tensors_of(const Step& step);
+std::vector<int*> tensor_fields(Step& step);
 // The step with nothing but what its kind uses.
 Step with_own_fields(const Step& step);
 

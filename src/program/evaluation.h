@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the float64 meaning of a step sees: whole matrices of doubles.
+#pragma once
+
+#include <vector>
+
+#include "program/evaluate.h"
+#include "program/tile_map.h"
+
+namespace coda::program {
+
+struct Matrix {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<double> values;
+
+  Matrix() = default;
+  Matrix(int64_t rows, int64_t cols) : rows(rows), cols(cols), values(rows * cols) {}
+  Matrix(int64_t rows, int64_t cols, const auto& value_at) : Matrix(rows, cols) {
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < cols; ++j) at(i, j) = value_at(i, j);
+  }
+  double& at(int64_t i, int64_t j) { return values[i * cols + j]; }
+  double at(int64_t i, int64_t j) const { return values[i * cols + j]; }
+};
+
+struct Evaluation {
+  const Program& program;
+  const DimValues& sizes;
+  const TensorValues& inputs;
+  const EvaluateOptions& options;
+  const TileMap& map;
+  const std::vector<Matrix>& values;  // of the steps before
+  int at;
+
+  const Step& step() const { return program.steps[at]; }
+  const TensorDecl& tensor() const { return program.tensors[step().tensor]; }
+  const Matrix& operand(size_t index) const { return values[step().operands[index]]; }
+  int64_t size(const Dim& dim) const { return dim.evaluate(sizes); }
+  // What the caller gives as a tensor. Throws Error.
+  Matrix input(int tensor) const;
+  // As it is stored, if the options ask for that.
+  Matrix stored(Matrix value, DType type) const;
+};
+
+// The scale of errors of what is computed in a few operations: the value itself.
+inline Matrix errors_of_value(const Evaluation&, const Matrix& value) { return value; }
+
+}  // namespace coda::program

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/shape_rule.h"
+
+#include <utility>
+
+#include "program/step_table.h"
+
+namespace coda::program {
+
+int SizeSet::root(int node) const {
+  while (nodes_[node].parent != node) node = nodes_[node].parent;
+  return node;
+}
+
+int SizeSet::known(const Dim& size) {
+  nodes_.push_back({static_cast<int>(nodes_.size()), size});
+  return nodes_.back().parent;
+}
+
+int SizeSet::unknown() {
+  nodes_.push_back({static_cast<int>(nodes_.size()), std::nullopt});
+  return nodes_.back().parent;
+}
+
+bool SizeSet::unify(int a, int b) {
+  a = root(a);
+  b = root(b);
+  if (a == b) return true;
+  if (nodes_[a].size && nodes_[b].size) {
+    if (*nodes_[a].size != *nodes_[b].size) return false;
+    nodes_[b].parent = a;
+    return true;
+  }
+  // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
+  if (is_unit(a) || is_unit(b)) return false;
+  if (nodes_[a].size) std::swap(a, b);
+  nodes_[a].parent = b;
+  return true;
+}
+
+std::string SizeSet::text(Sizes sizes) const {
+  const auto one = [&](int node) { return at(node) ? at(node)->text() : std::string("?"); };
+  return "[" + one(sizes.rows) + ", " + one(sizes.cols) + "]";
+}
+
+Dim ShapeRule::columns_of_operand() const {
+  const std::optional<Dim>& size = sizes.at(operand(0).cols);
+  if (!size) {
+    wrong(std::string(info(step.kind).words[0]) +
+          " needs to know the columns of its operand here; write the shape where the tensor is "
+          "loaded");
+  }
+  return *size;
+}
+
+std::string ShapeRule::operand_texts() const {
+  std::string list;
+  for (int o : step.operands) list += (list.empty() ? "" : " and ") + sizes.text(values[o]);
+  return list;
+}
+
+Sizes ShapeRule::as_operand() const {
+  return is(operand(0), [](const auto& expected, const auto& given) {
+    return "its shape " + given + " is not its operand's, " + expected;
+  });
+}
+
+void StepCheck::check_partial_tensor(TensorKind kind) const {
+  const TensorDecl& t = tensor();
+  check(t.kind == kind, [&] {
+    return "tensor '" + t.name + "' is not declared as a " +
+           (kind == TensorKind::row_partial ? "row" : "column") + " partial";
+  });
+  const PartialInfo& partial = info(step.partial);
+  check(t.lanes == partial.lanes, [&] {
+    return "a " + std::string(partial.name) + " partial has " + std::to_string(partial.lanes) +
+           " lanes, '" + t.name + "' has " + std::to_string(t.lanes);
+  });
+}
+
+}  // namespace coda::program

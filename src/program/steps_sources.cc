@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where tiles come from: a product, or a tensor in memory.
+#include <cmath>
+
+#include "coda/builders.h"
+#include "coda/error.h"
+#include "program/evaluation.h"
+#include "program/lifting.h"
+#include "program/shape_rule.h"
+#include "program/step_table.h"
+
+namespace coda::program {
+namespace {
+
+// ---- gemm ----
+
+Sizes shape_of_gemm(const ShapeRule& r) {
+  if (r.step.segments.empty()) r.wrong("a gemm has at least one segment");
+  std::optional<Sizes> result;
+  for (const GemmSegment& segment : r.step.segments) {
+    const Sizes a = r.tensors[segment.a];
+    const Sizes b = r.tensors[segment.b];
+    const TensorDecl& a_decl = r.program.tensors[segment.a];
+    const TensorDecl& b_decl = r.program.tensors[segment.b];
+    const Dim& k_a = *r.sizes.at(segment.transpose_a ? a.rows : a.cols);
+    const Dim& k_b = *r.sizes.at(segment.transpose_b ? b.cols : b.rows);
+    if (k_a != k_b) {
+      r.wrong("'" + a_decl.name + "' and '" + b_decl.name +
+              "' do not agree along the contraction: " + k_a.text() + " and " + k_b.text());
+    }
+    const Sizes product = r.is_said(
+        {segment.transpose_a ? a.cols : a.rows, segment.transpose_b ? b.rows : b.cols}, [&] {
+          return "'" + a_decl.name + "' " + r.sizes.text(a) +
+                 (segment.transpose_a ? " transposed" : "") + " and '" + b_decl.name + "' " +
+                 r.sizes.text(b) + (segment.transpose_b ? " transposed" : "") + " give ";
+        });
+    if (!result) result = product;
+    if (*r.sizes.at(result->rows) != *r.sizes.at(product.rows) ||
+        *r.sizes.at(result->cols) != *r.sizes.at(product.cols)) {
+      r.wrong("segments of one gemm have different shapes: " + r.sizes.text(*result) + " and " +
+              r.sizes.text(product));
+    }
+  }
+  return *result;
+}
+
+void check_tile(const StepCheck& c) {
+  c.check(c.step.shape.is_tensor(), [&] {
+    return "a tile of shape " + c.step.shape.text() +
+           " is a vector; load it as one, or write a symbol that is 1 when the program runs";
+  });
+}
+
+void check_gemm(const StepCheck& c) {
+  check_tile(c);
+  for (const GemmSegment& segment : c.step.segments) {
+    for (int t : {segment.a, segment.b}) {
+      const TensorDecl& decl = c.program.tensors[t];
+      c.check(decl.dtype != DType::i32, [&] { return "gemm operand '" + decl.name + "' is i32"; });
+    }
+  }
+}
+
+int64_t depth_of(const Evaluation& e, const GemmSegment& segment) {
+  const Shape& a = e.program.tensors[segment.a].shape;
+  return e.size(segment.transpose_a ? a.rows : a.cols);
+}
+
+// Of the terms' squares: the sums of those.
+Matrix product(const Evaluation& e, bool squared) {
+  Matrix result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
+  for (const GemmSegment& segment : e.step().segments) {
+    Matrix a = e.input(segment.a);
+    Matrix b = e.input(segment.b);
+    if (squared) {
+      for (Matrix* m : {&a, &b})
+        for (double& x : m->values) x *= x;
+    }
+    const int64_t depth = depth_of(e, segment);
+    for (int64_t i = 0; i < result.rows; ++i) {
+      for (int64_t j = 0; j < result.cols; ++j) {
+        for (int64_t k = 0; k < depth; ++k) {
+          result.at(i, j) += (segment.transpose_a ? a.at(k, i) : a.at(i, k)) *
+                             (segment.transpose_b ? b.at(j, k) : b.at(k, j));
+        }
+      }
+    }
+  }
+  return result;
+}
+
+Matrix evaluate_gemm(const Evaluation& e) { return product(e, false); }
+
+// The errors of a sum of K terms whose signs are random are those of K partial sums, of which the
+// last is as large as the result: one unit of |terms| sqrt(K / 2) together.
+Matrix error_scale_of_gemm(const Evaluation& e, const Matrix&) {
+  Matrix scale = product(e, true);
+  int64_t depth = 0;
+  for (const GemmSegment& segment : e.step().segments) depth += depth_of(e, segment);
+  const double steps = std::sqrt(static_cast<double>(depth) / 2);
+  for (double& x : scale.values) x = steps * std::sqrt(x);
+  return scale;
+}
+
+Value lift_gemm(const Lifting& l) {
+  std::vector<MatmulOperands> segments;
+  for (const GemmSegment& segment : l.step.segments) {
+    segments.push_back(
+        {l.read(segment.a), l.read(segment.b), {segment.transpose_a, segment.transpose_b}});
+  }
+  return matmul(segments);
+}
+
+// ---- load_tile ----
+
+Sizes shape_of_load_tile(const ShapeRule& r) {
+  const int64_t repeat = r.step.repeat;
+  if (repeat < 1) r.wrong("columns are repeated at least once");
+  Sizes result = r.tensor();
+  if (repeat != 1) result.cols = r.sizes.known(repeat * *r.sizes.at(result.cols));
+  if (r.step.row_index >= 0) result.rows = r.tensors[r.step.row_index].rows;
+  return r.is_said(result, [&] { return "the tile of '" + r.name() + "' has shape "; });
+}
+
+void check_load_tile(const StepCheck& c) {
+  check_tile(c);
+  if (c.step.row_index >= 0) {
+    const TensorDecl& index = c.program.tensors[c.step.row_index];
+    c.check(index.dtype == DType::i32 && index.shape.cols.is(1), [&] {
+      return "row index '" + index.name + "' must be i32 of shape [M, 1], it is " +
+             std::string(coda::name_of(index.dtype)) + " of shape " + index.shape.text();
+    });
+  }
+  constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a tile lifts to
+  c.check(c.step.repeat <= kMostRepeats, [&] {
+    return "columns repeated " + std::to_string(c.step.repeat) + " times, where 1 to " +
+           std::to_string(kMostRepeats) + " are supported";
+  });
+}
+
+Matrix evaluate_load_tile(const Evaluation& e) {
+  const int row_index = e.step().row_index;
+  const Matrix stored = e.input(e.step().tensor);
+  const Matrix index = row_index >= 0 ? e.input(row_index) : Matrix();
+  const auto row_of = [&](int64_t i) {
+    if (row_index < 0) return i;
+    const auto row = static_cast<int64_t>(index.at(i, 0));
+    require(row >= 0 && row < stored.rows,
+            "row " + std::to_string(row) + " of tensor '" + e.tensor().name + "', which has " +
+                std::to_string(stored.rows) + " rows, is asked for by '" +
+                e.program.tensors[row_index].name + "'");
+    return row;
+  };
+  Matrix result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
+  for (int64_t i = 0; i < result.rows; ++i) {
+    const int64_t row = row_of(i);
+    for (int64_t j = 0; j < result.cols; ++j) result.at(i, j) = stored.at(row, j % stored.cols);
+  }
+  return result;
+}
+
+Value lift_load_tile(const Lifting& l) {
+  Value tile = l.read(l.step.tensor);
+  if (l.step.row_index >= 0) tile = gather_rows(tile, l.read(l.step.row_index));
+  return l.step.repeat == 1 ? tile : repeat_columns(tile, l.step.repeat);
+}
+
+constexpr StepInfo kRows[] = {
+    {.kind = StepKind::gemm,
+     .name = "gemm",
+     .group = StepGroup::source,
+     .fields = kSegments,
+     .words = {"gemm"},
+     .arguments = {Argument::segments},
+     .value_name = "acc",
+     .shape = shape_of_gemm,
+     .check = check_gemm,
+     .evaluate = evaluate_gemm,
+     .error_scale = error_scale_of_gemm,
+     .lift = lift_gemm},
+    {.kind = StepKind::load_tile,
+     .name = "load_tile",
+     .group = StepGroup::source,
+     .fields = kTensor | kRowIndex | kRepeat,
+     .words = {"tile"},
+     .arguments = {Argument::tile, Argument::tile_options},
+     .shape = shape_of_load_tile,
+     .check = check_load_tile,
+     .evaluate = evaluate_load_tile,
+     .lift = lift_load_tile},
+};
+
+}  // namespace
+
+std::span<const StepInfo> source_steps() { return kRows; }
+
+}  // namespace coda::program

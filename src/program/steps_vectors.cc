@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors and scalars that are the same for all tiles: loads, constants, the columns' numbers.
+#include <cmath>
+
+#include "program/evaluation.h"
+#include "program/lifting.h"
+#include "program/shape_rule.h"
+#include "program/step_table.h"
+
+namespace coda::program {
+namespace {
+
+Sizes shape_of_load_vector(const ShapeRule& r) {
+  return r.is(r.tensor(), [&](const auto& expected, const auto& given) {
+    return "its shape " + given + " is not that of '" + r.name() + "', " + expected;
+  });
+}
+
+void check_load_vector(const StepCheck& c) {
+  const TensorDecl& t = c.tensor();
+  const char* need = c.step.kind == StepKind::load_per_row      ? "[M, 1]"
+                     : c.step.kind == StepKind::load_per_column ? "[1, N]"
+                                                                : "[1, 1]";
+  c.check(t.shape.is_vector() && c.step.kind == load_kind(t.shape), [&] {
+    return "'" + t.name + "' has shape " + t.shape.text() + "; " +
+           std::string(name_of(c.step.kind)) + " needs " + need;
+  });
+}
+
+Matrix evaluate_load_vector(const Evaluation& e) { return e.input(e.step().tensor); }
+Value lift_load_vector(const Lifting& l) { return l.read(l.step.tensor); }
+
+constexpr StepInfo load(StepKind kind, std::string_view name, std::string_view word,
+                        Argument tensor) {
+  return {.kind = kind,
+          .name = name,
+          .group = StepGroup::vector,
+          .fields = kTensor,
+          .words = {word},
+          .arguments = {tensor},
+          .shape = shape_of_load_vector,
+          .check = check_load_vector,
+          .evaluate = evaluate_load_vector,
+          .lift = lift_load_vector};
+}
+
+constexpr StepInfo kRows[] = {
+    load(StepKind::load_per_row, "load_per_row", "per_row", Argument::per_row),
+    load(StepKind::load_per_column, "load_per_column", "per_column", Argument::per_column),
+    load(StepKind::load_scalar, "load_scalar", "scalar", Argument::scalar),
+    {.kind = StepKind::constant,
+     .name = "constant",
+     .group = StepGroup::vector,
+     .fields = kNumber,
+     .value_name = "c",
+     .shape =
+         [](const ShapeRule& r) {
+           return r.is(r.sizes.known(Shape{}), [](const auto&, const auto&) {
+             return std::string("a constant has shape [1, 1]");
+           });
+         },
+     .check =
+         [](const StepCheck& c) {
+           c.check(!std::isnan(c.step.number), [] { return std::string("a constant is not NaN"); });
+         },
+     .evaluate =
+         [](const Evaluation& e) {
+           return Matrix(1, 1, [&](int64_t, int64_t) { return e.step().number; });
+         },
+     .lift = [](const Lifting& l) { return l.graph.constant(l.step.number); }},
+    {.kind = StepKind::column_index,
+     .name = "column_index",
+     .group = StepGroup::vector,
+     .words = {"column_index"},
+     .arguments = {Argument::columns},
+     .value_name = "column",
+     .shape =
+         [](const ShapeRule& r) {
+           const std::optional<Dim> columns =
+               r.given != nullptr ? std::optional(r.given->cols) : r.columns;
+           const Sizes result{r.sizes.known(1),
+                              columns ? r.sizes.known(*columns) : r.sizes.unknown()};
+           return r.is(result, [](const auto&, const auto& given) {
+             return "a column index has shape [1, N], not " + given;
+           });
+         },
+     .check =
+         [](const StepCheck& c) {
+           c.check(c.step.shape.is_per_column(),
+                   [&] { return "a column index has shape [1, N], not " + c.step.shape.text(); });
+         },
+     .evaluate =
+         [](const Evaluation& e) {
+           return Matrix(1, e.size(e.step().shape.cols),
+                         [](int64_t, int64_t j) { return static_cast<double>(j); });
+         },
+     .lift = [](const Lifting& l) { return l.graph.column_index(l.step.shape.cols); }},
+};
+
+}  // namespace
+
+std::span<const StepInfo> vector_steps() { return kRows; }
+
+}  // namespace coda::program
