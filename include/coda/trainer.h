@@ -78,16 +78,24 @@ class Trainer {
   void require_sound(const TensorMap& batch);
 
   // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
+  // A backend with memory of its own trains a copy there: fetch() brings weights and moments to
+  // these fields, and is to be called before they are read. On the host it does nothing.
   int64_t step_count = 0;
   Weights weights;
   std::vector<Moments> moments;  // as weights
   void restored();
+  void fetch();
+  // The weights by name where the backend has them, as another session binds them
+  // (Session::bind_known): it sees every later step without a copy.
+  TensorMap parameters();
 
   // A result of the last pass, one of TrainOptions::outputs.
   Tensor tensor(std::string_view name) const;
   const Session& session() const;
 
  private:
+  double update(double rate);  // on the host; the gradients' norm
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

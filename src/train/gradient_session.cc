@@ -51,8 +51,9 @@ bool has_tensor(const Plan& plan, std::string_view name) {
 }
 
 GradientSession::GradientSession(const Graph& given, Value loss, const Weights& weights,
-                                 Backend& backend, const TrainOptions& options)
-    : backend_(backend), accumulate_(options.accumulate > 1) {
+                                 Backend& backend, const TrainOptions& options,
+                                 const std::vector<Tensor>& gradients)
+    : backend_(backend) {
   require(given.node(loss.id).shape.is_scalar(),
           "the loss to train is " + given.node(loss.id).shape.text() +
               ": it must be one number, [1, 1] (the mean of each row's, for one)");
@@ -71,32 +72,28 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   request.seeds = {{graph.value(loss.id), graph.input(kLossScale, {1, 1})}};
   for (const WeightTensor& w : weights) {
     request.gradients.push_back(
-        {graph.value(graph.find_input(w.name)), gradient_name(w.name), DType::f32, accumulate_});
+        {graph.value(graph.find_input(w.name)), gradient_name(w.name), DType::f32,
+         options.accumulate > 1});
   }
   session_ = std::make_unique<Session>(compile(graph, request, compiling).plan, backend,
-                                       options.sizes, SessionOptions{.own_results = true});
+                                       options.sizes, SessionOptions{.own_results = gradients.empty()});
   // All that is not an input of the graph lies here.
   for (const std::string& name : session_->missing()) {
     const int id = given.find_input(name);
     if (id < 0) continue;
     if (given.node(id).kind != InputKind::parameter) inputs_.push_back(name);
   }
-  for (const WeightTensor& w : weights) {
-    const std::string name = gradient_name(w.name);
-    Tensor& tensor = gradient_tensors_.emplace_back();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::string name = gradient_name(weights[i].name);
     const bool is_there = has_tensor(session_->plan(), name);
+    Tensor& gradient = gradients_.emplace_back();
     if (is_there && session_->owns(name)) {
-      tensor = session_->tensor(name);
-    } else {
-      tensor = is_there ? Tensor(DType::f32, w.rows, w.cols, backend)
-                        : Tensor(DType::f32, w.rows, w.cols);
-      if (is_there) session_->bind(name, tensor);
+      gradient = session_->tensor(name);
+      continue;
     }
-    if (tensor.is_on_host()) {
-      gradients_.emplace_back(static_cast<float*>(tensor.view().data), w.values.size());
-    } else {
-      gradients_.emplace_back(host_gradients_.emplace_back(w.values.size()));
-    }
+    gradient = gradients.empty() ? Tensor(DType::f32, weights[i].rows, weights[i].cols, backend)
+                                 : gradients[i];
+    if (is_there) session_->bind(name, gradient);
   }
   for (const NamedValue& output : options.outputs) {
     if (session_->owns(output.name)) continue;
@@ -135,20 +132,7 @@ void GradientSession::bind_constants(const TensorMap& constants) {
   }
 }
 
-void GradientSession::bind_weights(Weights& weights) {
-  weight_tensors_ = tensors_of(weights, backend_);
-  session_->bind_known(weight_tensors_);
-}
-
-void GradientSession::refresh(Weights& weights) {
-  if (backend_.is_on_host()) return;
-  for (WeightTensor& w : weights) weight_tensors_.at(w.name).copy_from(w.view());
-}
-
-void GradientSession::clear_gradients() {
-  if (!accumulate_) return;
-  for (Tensor& gradient : gradient_tensors_) gradient.fill(0);
-}
+void GradientSession::bind_weights(const TensorMap& weights) { session_->bind_known(weights); }
 
 float GradientSession::forward(const TensorMap& batch) {
   std::string problems;
@@ -167,14 +151,6 @@ float GradientSession::forward(const TensorMap& batch) {
 void GradientSession::backward(float scale) {
   scale_.fill(scale);
   session_->backward();
-}
-
-const std::vector<std::span<float>>& GradientSession::gradients() {
-  for (size_t i = 0; i < host_gradients_.size(); ++i) {
-    const std::vector<float> values = gradient_tensors_[i].floats();
-    std::copy(values.begin(), values.end(), gradients_[i].begin());
-  }
-  return gradients_;
 }
 
 }  // namespace coda

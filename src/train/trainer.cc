@@ -8,6 +8,7 @@
 #include "coda/error.h"
 #include "coda/gradient_clip.h"
 #include "coda/messages.h"
+#include "train/device_update.h"
 #include "train/gradient_session.h"
 
 namespace coda {
@@ -24,7 +25,25 @@ void require_finite(double value, const char* what, int64_t step) {
 
 struct Trainer::Impl {
   TrainOptions options;
-  GradientSession gradients;
+  Backend& backend;
+  std::unique_ptr<DeviceUpdate> device;  // where the backend has memory of its own
+  GradientSession session;
+
+  Impl(const Graph& graph, Value loss, const Weights& weights, Backend& backend,
+       const TrainOptions& options)
+      : options(options),
+        backend(backend),
+        device(backend.is_on_host() ? nullptr
+                                    : std::make_unique<DeviceUpdate>(
+                                          backend, weights, options.adamw, options.clip)),
+        session(graph, loss, weights, backend, options,
+                device ? device->gradients() : std::vector<Tensor>()) {}
+
+  void clear_gradients() {
+    if (options.accumulate == 1) return;
+    if (device) return device->clear_gradients();
+    for (Tensor gradient : session.gradients()) gradient.fill(0);
+  }
 };
 
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
@@ -36,8 +55,7 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
           "a step has at least one pass, not " + std::to_string(options.accumulate));
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
-  impl_ = std::make_unique<Impl>(
-      Impl{options, GradientSession(graph, loss, weights, backend, options)});
+  impl_ = std::make_unique<Impl>(graph, loss, weights, backend, options);
   for (const WeightTensor& w : weights) {
     const std::string what = "a moment of AdamW for " + in_quotes(w.name);
     moments.push_back(
@@ -52,14 +70,24 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 void Trainer::restored() {
   for (WeightTensor& w : weights) w.round();
-  impl_->gradients.bind_weights(weights);
+  if (impl_->device) impl_->device->upload(weights, moments);
+  impl_->session.bind_weights(parameters());
 }
 
-void Trainer::bind(const TensorMap& constants) { impl_->gradients.bind_constants(constants); }
+void Trainer::fetch() {
+  if (impl_->device) impl_->device->download(weights, moments);
+}
 
-double Trainer::loss(const TensorMap& batch) { return impl_->gradients.forward(batch); }
+TensorMap Trainer::parameters() {
+  return impl_->device ? impl_->device->parameters() : tensors_of(weights, impl_->backend);
+}
+
+void Trainer::bind(const TensorMap& constants) { impl_->session.bind_constants(constants); }
+
+double Trainer::loss(const TensorMap& batch) { return impl_->session.forward(batch); }
 
 void Trainer::require_sound(const TensorMap& batch) {
+  fetch();
   const std::string when = "after step " + std::to_string(step_count) + ": ";
   for (const WeightTensor& w : weights) {
     const bool is_finite = std::all_of(w.values.begin(), w.values.end(),
@@ -78,36 +106,43 @@ StepReport Trainer::step(const TensorMap& batch) {
 
 StepReport Trainer::step(const Batches& batch) {
   const TrainOptions& options = impl_->options;
-  GradientSession& session = impl_->gradients;
   const double rate = learning_rate(options.schedule, step_count);
-  session.clear_gradients();
+  impl_->clear_gradients();
   StepReport report{.rate = rate};
   for (int64_t pass = 0; pass < options.accumulate; ++pass) {
-    const double loss = session.forward(batch(pass));
+    const double loss = impl_->session.forward(batch(pass));
     require_finite(loss, "loss", step_count + 1);
     report.loss += loss / static_cast<double>(options.accumulate);
-    session.backward(1.0F / static_cast<float>(options.accumulate));
+    impl_->session.backward(1.0F / static_cast<float>(options.accumulate));
   }
-  const std::vector<std::span<float>>& gradients = session.gradients();
-  report.norm =
-      global_norm(std::vector<std::span<const float>>(gradients.begin(), gradients.end()));
+  report.norm = impl_->device ? impl_->device->step(rate, step_count + 1) : update(rate);
   require_finite(report.norm, "gradients' norm", step_count + 1);
+  ++step_count;
+  return report;
+}
 
+double Trainer::update(double rate) {
+  std::vector<std::span<const float>> gradients;
+  for (const Tensor& gradient : impl_->session.gradients()) {
+    gradients.emplace_back(static_cast<const float*>(gradient.view().data),
+                           static_cast<size_t>(gradient.size()));
+  }
+  const double norm = global_norm(gradients);
+  if (!std::isfinite(norm)) return norm;
   std::vector<AdamWTensor> tensors;
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
     tensors.push_back({w.values, moments[i].m, moments[i].v, gradients[i], w.bf16, w.decays});
   }
-  adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(report.norm, options.clip));
-  session.refresh(weights);
-  ++step_count;
-  return report;
+  const TrainOptions& options = impl_->options;
+  adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(norm, options.clip));
+  return norm;
 }
 
 Tensor Trainer::tensor(std::string_view name) const {
-  return impl_->gradients.session().tensor(name);
+  return impl_->session.session().tensor(name);
 }
 
-const Session& Trainer::session() const { return impl_->gradients.session(); }
+const Session& Trainer::session() const { return impl_->session.session(); }
 
 }  // namespace coda

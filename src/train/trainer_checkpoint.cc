@@ -14,7 +14,7 @@
 namespace coda {
 namespace {
 
-// Views of the trainer's state.
+// Views of the trainer's state on the host.
 std::vector<CheckpointTensor> state_of(Trainer& trainer) {
   std::vector<CheckpointTensor> tensors;
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
@@ -31,6 +31,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, T
                                       int keep) {
   RunState state;
   state.step = trainer.step_count;
+  trainer.fetch();
   return save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, keep);
 }
 
@@ -38,6 +39,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const ModelConfig& config, Trainer& trainer,
                                       const RunState& state, int keep) {
   RunState of_step = state;
+  trainer.fetch();
   of_step.step = trainer.step_count;
   return save_checkpoint(run_folder, config, state_of(trainer), of_step, keep);
 }

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "base/relative_error.h"
 #include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
@@ -69,6 +70,11 @@ Trainer trainer_of(const Net& net, Backend& backend, const TrainOptions& options
   return {net.graph, net.loss, initial_weights(net.graph, 3, 0.3), backend, options};
 }
 
+double error_of(const std::vector<float>& values, const std::vector<float>& reference) {
+  return relative_error(std::vector<double>(values.begin(), values.end()),
+                        std::vector<double>(reference.begin(), reference.end()));
+}
+
 std::string refusal(auto&& action) {
   try {
     action();
@@ -109,21 +115,78 @@ TEST(Trainer, PassesAddUpToOneLargeBatch) {
   EXPECT_THAT(refusal([&] { parts.step(batch_of(0)); }), HasSubstr("4 passes"));
 }
 
-// Memory that the host cannot read: weights, batches and gradients are copied.
+// Memory that the host cannot read: the update is programs, which round elsewhere than adamw_step.
 TEST(Trainer, ABackendWithItsOwnMemoryTrainsTheSame) {
-  const Net net;
   ReferenceBackend here;
   FarBackend far;
-  for (const int64_t accumulate : {1, 2}) {
-    Trainer a = trainer_of(net, here, options_of(kRows, accumulate));
-    Trainer b = trainer_of(net, far, options_of(kRows, accumulate));
-    for (int i = 0; i < 4; ++i) {
-      const Trainer::Batches batches = [&](int64_t pass) { return batch_of(i + pass); };
-      EXPECT_EQ(a.step(batches).loss, b.step(batches).loss);
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    const Net net(storage);
+    for (const double clip : {0.0, 0.5}) {
+      for (const int64_t accumulate : {1, 2}) {
+        TrainOptions options = options_of(kRows, accumulate);
+        options.clip = clip;
+        Trainer a = trainer_of(net, here, options);
+        Trainer b = trainer_of(net, far, options);
+        const double tolerance = storage == DType::f32 ? 1e-6 : 1e-3;
+        for (int i = 0; i < 8; ++i) {
+          const Trainer::Batches batches = [&](int64_t pass) { return batch_of(i + pass); };
+          const StepReport on_host = a.step(batches), apart = b.step(batches);
+          EXPECT_NEAR(on_host.loss, apart.loss, tolerance * on_host.loss);
+          EXPECT_NEAR(on_host.norm, apart.norm, 2 * tolerance * on_host.norm);
+        }
+        b.fetch();
+        for (size_t i = 0; i < a.weights.size(); ++i) {
+          EXPECT_LT(error_of(b.weights[i].values, a.weights[i].values), tolerance)
+              << a.weights[i].name;
+          EXPECT_LT(error_of(b.moments[i].m, a.moments[i].m), 10 * tolerance);
+          EXPECT_LT(error_of(b.moments[i].v, a.moments[i].v), 10 * tolerance);
+        }
+      }
     }
-    for (size_t i = 0; i < a.weights.size(); ++i)
-      EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
   }
+}
+
+// A finite loss: what is large is multiplied by 0. Its gradient's square is beyond fp32.
+TEST(Trainer, OnABackendWithItsOwnMemoryANormThatIsNotFiniteLeavesTheStateAsItWas) {
+  const Net net;
+  FarBackend far;
+  Trainer trainer = trainer_of(net, far, options_of());
+  trainer.step(batch_of(0));
+  trainer.fetch();
+  for (float& w : find_weight(trainer.weights, "w2").values) w = 0;
+  trainer.restored();
+  const Weights weights = trainer.weights;
+  const std::vector<Moments> moments = trainer.moments;
+  TensorMap batch = batch_of(1);
+  batch.at("x").fill(1e20F);
+  EXPECT_THAT(refusal([&] { trainer.step(batch); }),
+              HasSubstr("step 2: the gradients' norm is not finite"));
+  EXPECT_EQ(trainer.step_count, 1);
+  trainer.fetch();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_EQ(weights[i].values, trainer.weights[i].values);
+    EXPECT_EQ(moments[i].m, trainer.moments[i].m);
+    EXPECT_EQ(moments[i].v, trainer.moments[i].v);
+  }
+}
+
+TEST(Trainer, OnABackendWithItsOwnMemoryAStateComesBackBitForBit) {
+  const Net net(DType::bf16);
+  FarBackend far;
+  Trainer whole = trainer_of(net, far, options_of());
+  for (int i = 0; i < 3; ++i) whole.step(batch_of(i));
+  whole.fetch();
+  Trainer resumed = trainer_of(net, far, options_of());
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+  for (int i = 3; i < 6; ++i)
+    EXPECT_EQ(whole.step(batch_of(i)).loss, resumed.step(batch_of(i)).loss);
+  whole.fetch();
+  resumed.fetch();
+  for (size_t i = 0; i < whole.weights.size(); ++i)
+    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values);
 }
 
 TEST(Trainer, GoesOnFromARestoredStateBitForBit) {
