@@ -14,14 +14,15 @@ namespace coda {
 namespace {
 
 constexpr int64_t kRowElements = 512;
+constexpr int64_t kGroup = 64;  // rows whose squares are added together
 
 // What changes from step to step. Each number is the first of a row of its own, as backends want
 // tensors aligned.
 enum Number : uint8_t { decay, step_size, root_scale, kNumbers };
 constexpr int64_t kNumberStride = 64;
 
-// Sums of squares: of a row by its spans of 64, then of all rows, which are a matrix again, in the
-// same way. So the order is fixed, and no kernel adds more than a few thousand numbers by itself.
+// Sums of squares: of a row by its spans of 64, then of groups of rows, whose sums are a matrix
+// again, then of all groups. So the order is fixed.
 const char* const kSquares = R"(
 program gradient_squares {
   g = tile(gradient[R, C])
@@ -31,9 +32,9 @@ const char* const kOfRows = R"(
 program gradient_squares_of_rows {
   store(of_rows, combine_rows(sum(of_spans[R, C])))
 })";
-const char* const kOfAll = R"(
-program gradient_squares_of_all {
-  row_partial(of_groups, sum(tile(of_rows[S, C])))
+const char* const kOfGroups = R"(
+program gradient_squares_of_groups {
+  row_partial(of_groups, sum(tile(of_rows[S, G])))
 })";
 std::string number_text(double value) {
   char text[40];
@@ -45,7 +46,7 @@ std::string number_text(double value) {
 std::string norm_text(double clip) {
   return R"(
 program gradient_norm {
-  length = sqrt(reduce_vector(combine_rows(sum(of_groups[S, C]))))
+  length = sqrt(reduce_vector(combine_rows(sum(of_groups[S, G]))))
   store(norm, length)
   store(holds, less(length, inf))
   store(scale, min(1, )" +
@@ -65,8 +66,8 @@ program adamw {
   w0 = tile(master[R, C])
   m1 = m0 + )" +
          number_text(1 - o.beta1) + R"( * (g - m0)
-  v1 = )" + number_text(o.beta2) +
-         " * v0 + " + number_text(1 - o.beta2) + R"( * (g * g)
+  v1 = )" +
+         number_text(o.beta2) + " * v0 + " + number_text(1 - o.beta2) + R"( * (g * g)
   step = m1 / (sqrt(v1) * scalar(root_scale) + )" +
          number_text(o.eps) + R"()
   w1 = (1 - scalar(decay) * per_row(decays[R])) * w0 - scalar(step_size) * step
@@ -97,7 +98,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
     rows += rounded_up(w.rows * w.cols, kRowElements) / kRowElements;
     decays.resize(static_cast<size_t>(rows), w.decays ? 1.0F : 0.0F);
   }
-  rows = rounded_up(std::max<int64_t>(rows, 1), kRowElements);
+  rows = rounded_up(std::max<int64_t>(rows, 1), kGroup);
   decays.resize(static_cast<size_t>(rows));
   const bool has_copy = std::any_of(weights.begin(), weights.end(),
                                     [](const WeightTensor& w) { return !w.bf16.empty(); });
@@ -113,7 +114,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   numbers_ = Tensor(DType::f32, kNumbers, kNumberStride, backend);
   norm_ = Tensor(DType::f32, 1, 1, backend);
 
-  const DimValues sizes{{"R", rows}, {"S", rows / kRowElements}, {"C", kRowElements}};
+  const DimValues sizes{{"R", rows}, {"C", kRowElements}, {"S", rows / kGroup}, {"G", kGroup}};
   std::map<std::string, TensorView, std::less<>> views{
       {"gradient", matrices_[gradient].view()},
       {"m", matrices_[m].view()},
@@ -129,8 +130,9 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   views.emplace("decays", kept_.back().view());
 
   std::vector<Program> programs;
-  for (const std::string& text : {std::string(kSquares), std::string(kOfRows), std::string(kOfAll),
-                                  norm_text(clip), adamw_text(options, has_copy)}) {
+  for (const std::string& text :
+       {std::string(kSquares), std::string(kOfRows), std::string(kOfGroups), norm_text(clip),
+        adamw_text(options, has_copy)}) {
     programs.push_back(parse_program(text));
     verify(programs.back());
   }

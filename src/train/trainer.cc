@@ -33,9 +33,9 @@ struct Trainer::Impl {
        const TrainOptions& options)
       : options(options),
         backend(backend),
-        device(backend.is_on_host() ? nullptr
-                                    : std::make_unique<DeviceUpdate>(
-                                          backend, weights, options.adamw, options.clip)),
+        device(backend.is_on_host()
+                   ? nullptr
+                   : std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip)),
         session(graph, loss, weights, backend, options,
                 device ? device->gradients() : std::vector<Tensor>()) {}
 
