@@ -16,6 +16,7 @@
 #include "coda/model_runner.h"
 #include "commands.h"
 #include "data_flags.h"
+#include "device_flag.h"
 #include "flag_values.h"
 #include "model_flags.h"
 
@@ -30,6 +31,7 @@ struct EvalFlags {
   int64_t batch = 0;
   int64_t limit = 0;
   std::string dtype = "fp32";
+  std::string device = kAnyDevice;
   bool json = false;
 };
 
@@ -69,7 +71,7 @@ void run(EvalFlags flags) {
     fmt::print("{}: {} tokens, sequences of {}, stride {}\n", tokens.source, tokens.size(),
                flags.sequence, flags.stride);
   }
-  const auto backend = make_backend("cpu");
+  const auto backend = backend_of(flags.device);
   LoadedModel model = load_model(flags.folder,
                                  {.task = ModelTask::losses,
                                   .storage = storage_type(flags.dtype),
@@ -113,6 +115,7 @@ void add_eval(CLI::App& app) {
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
+  add_device_flag(command, flags->device);
   command.add_flag("--json", flags->json, "Print one JSON object");
   command.callback([flags] { run(*flags); });
 }

@@ -36,10 +36,12 @@ struct ExplainFlags {
 ExplainedGraph model_graph(const ExplainFlags& flags, const ModelConfig& config) {
   const std::map<std::string, ModelTask> tasks{
       {"train", ModelTask::gradients}, {"eval", ModelTask::losses}, {"sample", ModelTask::logits}};
-  ModelTaskGraph task = make_task(config, {.task = tasks.at(flags.task),
-                                           .storage = storage_type(flags.dtype),
-                                           .batch = flags.batch,
-                                           .sequence = flags.sequence});
+  ModelTaskGraph task = make_task(config,
+                                  {.task = tasks.at(flags.task),
+                                   .storage = storage_type(flags.dtype),
+                                   .batch = flags.batch,
+                                   .sequence = flags.sequence},
+                                  cpu_rates());
   return {std::move(task.model), nullptr, std::move(task.request), std::move(task.options)};
 }
 

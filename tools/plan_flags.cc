@@ -14,8 +14,8 @@ SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
                      Objective objective) {
   ModelTaskGraph task = make_task(
       config,
-      {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence});
-  task.options.rates = h200_rates();
+      {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence},
+      h200_rates());
   task.options.objective = objective;
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }

@@ -81,8 +81,8 @@ void print_compression(const TokenSplit& data, double bits) {
              static_cast<double>(*of_both - *of_training) * per_byte);
 }
 
-void print_fusion(const ModelTrainSettings& settings, Weights& weights, const Tokens& tokens,
-                  Backend& backend) {
+void print_fusion(const ModelTrainSettings& settings, const TensorMap& weights,
+                  const Tokens& tokens, Backend& backend) {
   constexpr int kRounds = 9;
   std::array<MeasuredPlan, 2> measured;  // fused, unfused
   std::array<std::unique_ptr<ModelRunner>, 2> runners;
@@ -109,6 +109,7 @@ void print_fusion(const ModelTrainSettings& settings, Weights& weights, const To
       const auto start = std::chrono::steady_clock::now();
       runners[i]->forward(ids, targets);
       runners[i]->backward(1);
+      backend.synchronize();
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       if (round > 0) measured[i].seconds.push_back(seconds.count());
     }

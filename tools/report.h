@@ -14,7 +14,7 @@ namespace coda::tools {
 void print_compression(const TokenSplit& data, double bits);
 
 // Times steps of the fused and of the unfused plan, in turns, and prints medians and bytes moved.
-void print_fusion(const ModelTrainSettings& settings, Weights& weights, const Tokens& tokens,
-                  Backend& backend);
+void print_fusion(const ModelTrainSettings& settings, const TensorMap& weights,
+                  const Tokens& tokens, Backend& backend);
 
 }  // namespace coda::tools

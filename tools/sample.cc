@@ -12,6 +12,7 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "commands.h"
+#include "device_flag.h"
 #include "flag_values.h"
 
 namespace coda::tools {
@@ -24,6 +25,7 @@ struct SampleFlags {
   int64_t count = 400;
   int64_t context = 0;
   std::string dtype = "fp32";
+  std::string device = kAnyDevice;
   SamplingOptions options;
 };
 
@@ -43,7 +45,7 @@ void run(SampleFlags flags) {
     for (unsigned char byte : flags.prompt) prompt.push_back(byte);
   }
   if (flags.context == 0) flags.context = std::min<int64_t>(longest, 512);
-  const auto backend = make_backend("cpu");
+  const auto backend = backend_of(flags.device);
   LoadedModel model = load_model(
       flags.folder,
       {.task = ModelTask::logits, .storage = storage_type(flags.dtype), .sequence = flags.context},
@@ -91,6 +93,7 @@ void add_sample(CLI::App& app) {
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
+  add_device_flag(command, flags->device);
   command.callback([flags] { run(*flags); });
 }
 

@@ -17,6 +17,7 @@
 #include "coda/run.h"
 #include "commands.h"
 #include "data_flags.h"
+#include "device_flag.h"
 #include "flag_values.h"
 #include "model_flags.h"
 #include "train_run.h"
@@ -36,6 +37,7 @@ struct TrainFlags {
   bool resume = false;
   bool overwrite = false;
   bool report = false;
+  std::string device = kAnyDevice;
   double held_out = 0.05;
   int64_t steps = 1800;
   int64_t batch = 4;
@@ -66,7 +68,8 @@ int64_t eval_every_of(const TrainFlags& f) {
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
-         name == "help" || name == "save-every" || name == "sample" || name == "prompt";
+         name == "device" || name == "help" || name == "save-every" || name == "sample" ||
+         name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {
@@ -85,6 +88,7 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str();
   command.add_option("--prompt", f.prompt, "What that text goes on from [a new line]");
+  add_device_flag(command, f.device);
   command.add_flag("--report", f.report,
                    "At the end compare with xz -9 on the held-out text, and with the unfused plan");
 }
@@ -327,6 +331,7 @@ int run(const CLI::App& command, TrainFlags flags) {
   plan.eval_every = eval_every_of(flags);
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
+  plan.device = flags.device;
   plan.report = flags.report;
   if (!lock) {  // the folder is made once all flags are known to be good
     lock.emplace(flags.out);

@@ -10,10 +10,12 @@
 #include <numbers>
 
 #include "coda/backend.h"
+#include "coda/device.h"
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/model_runner.h"
 #include "coda/row_chunks.h"
+#include "device_flag.h"
 #include "model_flags.h"
 #include "progress.h"
 #include "report.h"
@@ -41,7 +43,7 @@ class Run {
  public:
   explicit Run(RunPlan plan)
       : plan_(std::move(plan)),
-        backend_(make_backend("cpu")),
+        backend_(backend_of(plan_.device)),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
                   plan_.settings.tokens_of_step()) {}
@@ -88,6 +90,7 @@ class Run {
     fmt::print("{}: {} tokens to train on, {} held out; {} a step ({} sequences of {})\n",
                plan_.data.train.source, plan_.data.train.size(), plan_.data.held_out.size(),
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
+    if (!backend_->is_on_host()) fmt::print("on {}\n", describe_gpu());
     const Session& session = trainer_.session();
     if (!session.plan().loops.empty()) {
       fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
@@ -160,7 +163,7 @@ class Run {
                                                            .batch = plan_.settings.batch,
                                                            .sequence = plan_.settings.sequence},
                                         *backend_);
-      evaluator_->bind(trainer_.weights);
+      evaluator_->bind(trainer_.parameters());
     }
     return *evaluator_;
   }
@@ -196,7 +199,7 @@ class Run {
     print_sample();
     print_held_out();
     if (plan_.report) {
-      print_fusion(plan_.settings, trainer_.weights, plan_.data.train, *backend_);
+      print_fusion(plan_.settings, trainer_.parameters(), plan_.data.train, *backend_);
     }
     fmt::print("\ncheckpoint  {}\nloss curve  {}\n", printable(checkpoint_),
                printable(plan_.out / "loss_curve.svg"));
@@ -209,7 +212,7 @@ class Run {
                         .storage = plan_.settings.storage,
                         .sequence = plan_.settings.sequence},
                        *backend_);
-    runner.bind(trainer_.weights);
+    runner.bind(trainer_.parameters());
     fmt::print("a sample of its text:\n----\n{}", plan_.prompt);
     generate(runner, bytes_of(plan_.prompt), plan_.sample_tokens, {.seed = plan_.settings.seed},
              [](int32_t id) {

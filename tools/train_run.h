@@ -26,6 +26,7 @@ struct RunPlan {
   int64_t eval_every = 0;
   int64_t sample_tokens = 0;
   std::string prompt;
+  std::string device;
   bool report = false;  // compare with xz and with the unfused plan
 };
 

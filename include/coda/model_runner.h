@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A language model compiled for one size of batch and run by a backend whose memory is the host's:
-// token ids in, losses, logits or gradients out; its loss on a text, and text that it writes. The
-// weights are the caller's and may change between runs.
+// A language model compiled for one size of batch and run by a backend: token ids in, losses,
+// logits or gradients out; its loss on a text, and text that it writes. The weights are the
+// caller's and may change between runs.
 #pragma once
 
 #include <filesystem>
@@ -46,45 +46,41 @@ struct ModelTaskGraph {
 };
 // Throws Error if there are too many tokens at once, or more than the model allows in a sequence.
 void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence);
-ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options);
+ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options,
+                         const Rates& rates);
 
 class ModelRunner {
  public:
   ModelRunner(const ModelConfig& config, const ModelRunnerOptions& options, Backend& backend)
-      : ModelRunner(make_task(config, options), options, backend) {}
+      : ModelRunner(make_task(config, options, backend.rates()), options, backend) {}
   // The task of the same options, whose compiler options may have been changed.
   ModelRunner(ModelTaskGraph task, const ModelRunnerOptions& options, Backend& backend);
 
   const ModelGraph& model() const { return *task_.model; }
   const ModelRunnerOptions& options() const { return options_; }
-  // Weights in the order of model().parameters; they must outlive the runs.
-  void bind(Weights& weights);
+  // The weights by name where the backend has them: tensors_of(weights, backend), which on the host
+  // is the weights' own memory, or a trainer's parameters(). They must outlive the runs.
+  void bind(const TensorMap& weights);
 
   // Ids and targets of batch * sequence positions; kIgnoredTarget: the position does not count.
   void forward(std::span<const int32_t> ids, std::span<const int32_t> targets);
-  // Gradients of scale * loss of the last forward, into gradients().
+  // Gradients of scale * loss of the last forward.
   void backward(float scale);
 
-  float loss() const { return loss_; }                         // ModelTask::gradients
-  std::span<const float> row_losses() const { return rows_; }  // ModelTask::losses
-  std::span<const float> logits(int64_t position) const;       // ModelTask::logits
-  // As model().parameters. Those that are not added to share memory with activations: they hold
-  // from a backward() to the next forward().
-  const std::vector<std::span<float>>& gradients() const { return gradients_; }
+  float loss() const;                                 // ModelTask::gradients
+  std::vector<float> row_losses() const;              // ModelTask::losses
+  std::vector<float> logits(int64_t position) const;  // ModelTask::logits
+  // Of a parameter, by its place in model().parameters. Those that are not added to share memory
+  // with activations: they hold from a backward() to the next forward().
+  std::vector<float> gradient(size_t parameter) const;
   const Session& session() const { return *session_; }
 
  private:
   ModelRunnerOptions options_;
   ModelTaskGraph task_;
+  Backend& backend_;
   std::unique_ptr<Session> session_;
-  std::vector<int32_t> ids_, targets_, positions_;
-  float scale_ = 1;
-  float loss_ = 0;
-  std::vector<float> rows_;
-  std::vector<float> logits_;
-  std::vector<uint16_t> bf16_logits_;  // where the plan stores them so
-  std::vector<std::span<float>> gradients_;
-  std::vector<std::vector<float>> sums_;  // memory of gradients that are not the session's
+  TensorMap tensors_;  // of the plan's, all but weights and what the session owns
 };
 
 // A runner with the weights of a Hugging Face folder, or of a run's: then of its newest checkpoint.

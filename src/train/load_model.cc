@@ -16,7 +16,7 @@ LoadedModel load_model(const std::filesystem::path& folder, const ModelRunnerOpt
   LoadedModel loaded;
   loaded.weights = load_weights(*model, stored);
   loaded.runner = std::make_unique<ModelRunner>(config, options, backend);
-  loaded.runner->bind(loaded.weights);
+  loaded.runner->bind(tensors_of(loaded.weights, backend));
   return loaded;
 }
 

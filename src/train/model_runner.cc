@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "coda/error.h"
-#include "coda/float16.h"
 #include "train/gradient_session.h"
 
 namespace coda {
@@ -25,12 +24,13 @@ void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
                                    std::to_string(longest) + "): choose a smaller --sequence");
 }
 
-ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options) {
+ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& options,
+                         const Rates& rates) {
   check_sizes(config, options.batch, options.sequence);
   ModelTaskGraph task;
   task.model = build_model(config, {.storage = options.storage, .positions = options.sequence});
   ModelGraph& model = *task.model;
-  task.options.rates = cpu_rates();
+  task.options.rates = rates;
   task.options.sizes = {{"M", options.batch * options.sequence}, {"T", options.sequence}};
   task.options.storage = options.storage;
   task.options.fuse = options.fuse;
@@ -52,80 +52,65 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
 }
 
 ModelRunner::ModelRunner(ModelTaskGraph task, const ModelRunnerOptions& options, Backend& backend)
-    : options_(options), task_(std::move(task)) {
+    : options_(options), task_(std::move(task)), backend_(backend) {
   Compiled compiled = compile(task_.model->graph, task_.request, task_.options);
   session_ = std::make_unique<Session>(
       std::move(compiled.plan), backend, task_.options.sizes,
       SessionOptions{.timing = options.timing,
                      .own_results = options.task == ModelTask::gradients});
-  const int64_t tokens = options.batch * options.sequence;
-  ids_.resize(static_cast<size_t>(tokens));
-  targets_.resize(ids_.size());
-  for (int64_t i = 0; i < tokens; ++i) {
-    positions_.push_back(static_cast<int32_t>(i % options.sequence));
-  }
-  auto bind = [&](const std::string& name, void* data, DType dtype, int64_t rows, int64_t cols) {
-    if (!has_tensor(session_->plan(), name) || session_->owns(name)) return;
-    session_->bind(name, dense_view(data, dtype, rows, cols));
-  };
-  bind("ids", ids_.data(), DType::i32, tokens, 1);
-  bind("targets", targets_.data(), DType::i32, tokens, 1);
-  bind("positions", positions_.data(), DType::i32, tokens, 1);
-  for (ModelTable& t : task_.model->tables) {
-    bind(t.name, t.values.data(), DType::f32, t.rows, t.cols);
-  }
-  bind(kLossScale, &scale_, DType::f32, 1, 1);
-  bind("loss", &loss_, DType::f32, 1, 1);
-  if (options.task == ModelTask::losses) rows_.resize(ids_.size());
-  bind("row_losses", rows_.data(), DType::f32, tokens, 1);
-  if (options.task == ModelTask::logits) {
-    logits_.resize(ids_.size() * static_cast<size_t>(task_.model->vocabulary));
-  }
-  if (options.task == ModelTask::logits && options.storage == DType::bf16) {
-    bf16_logits_.resize(logits_.size());
-    bind("logits", bf16_logits_.data(), DType::bf16, tokens, task_.model->vocabulary);
-  } else {
-    bind("logits", logits_.data(), DType::f32, tokens, task_.model->vocabulary);
-  }
-  if (options.task != ModelTask::gradients) return;
-  for (const ModelParameter& p : task_.model->parameters) {
-    const std::string name = gradient_name(p);
-    const auto count = static_cast<size_t>(p.count());
-    if (has_tensor(session_->plan(), name) && session_->owns(name)) {
-      gradients_.emplace_back(static_cast<float*>(session_->view(name).data), count);
-      continue;
-    }
-    gradients_.emplace_back(sums_.emplace_back(count));
-    bind(name, gradients_.back().data(), DType::f32, p.rows(), p.cols());
+  const TensorMap constants = constants_of(model(), options.batch, options.sequence);
+  for (const std::string& name : session_->missing()) {
+    const int input = model().graph.find_input(name);
+    if (input >= 0 && model().graph.node(input).kind == InputKind::parameter) continue;
+    const TensorDecl& decl = session_->plan().tensor(name).decl;
+    const PhysicalShape shape = physical_shape(decl, task_.options.sizes);
+    Tensor& tensor =
+        tensors_.emplace(name, Tensor(decl.dtype, shape.rows, shape.cols, backend)).first->second;
+    if (const auto constant = constants.find(name); constant != constants.end())
+      tensor.copy_from(constant->second.view());
+    session_->bind(name, tensor);
   }
 }
 
-void ModelRunner::bind(Weights& weights) {
-  invariant(weights.size() == model().parameters.size(), "weights of another model");
-  for (WeightTensor& w : weights) {
-    if (has_tensor(session_->plan(), w.name)) session_->bind(w.name, w.view());
-  }
+void ModelRunner::bind(const TensorMap& weights) {
+  for (const ModelParameter& p : model().parameters)
+    invariant(weights.contains(p.name), "weights of another model");
+  session_->bind_known(weights);
 }
 
 void ModelRunner::forward(std::span<const int32_t> ids, std::span<const int32_t> targets) {
-  invariant(ids.size() == ids_.size() && targets.size() == ids_.size(), "a batch of another size");
-  std::copy(ids.begin(), ids.end(), ids_.begin());
-  std::copy(targets.begin(), targets.end(), targets_.begin());
+  const auto set = [this](const char* name, std::span<const int32_t> values) {
+    const auto found = tensors_.find(name);
+    if (found != tensors_.end()) found->second.set(values);
+  };
+  set("ids", ids);
+  set("targets", targets);
   session_->forward();
-  if (options_.task == ModelTask::gradients) {
-    loss_ = *static_cast<const float*>(session_->view("loss").data);
-  }
-  for (size_t i = 0; i < bf16_logits_.size(); ++i) logits_[i] = float_from_bf16(bf16_logits_[i]);
 }
 
 void ModelRunner::backward(float scale) {
-  scale_ = scale;
+  tensors_.at(kLossScale).fill(scale);
   session_->backward();
 }
 
-std::span<const float> ModelRunner::logits(int64_t position) const {
-  const auto width = static_cast<size_t>(model().vocabulary);
-  return std::span(logits_).subspan(static_cast<size_t>(position) * width, width);
+float ModelRunner::loss() const { return session_->tensor("loss").floats()[0]; }
+
+std::vector<float> ModelRunner::row_losses() const {
+  return session_->tensor("row_losses").floats();
+}
+
+std::vector<float> ModelRunner::logits(int64_t position) const {
+  TensorView row = session_->view("logits");
+  row.data = static_cast<std::byte*>(row.data) + position * row.row_stride * size_of(row.dtype);
+  row.rows = 1;
+  return Tensor(row, backend_).floats();
+}
+
+std::vector<float> ModelRunner::gradient(size_t parameter) const {
+  const ModelParameter& p = model().parameters[parameter];
+  if (!has_tensor(session_->plan(), gradient_name(p)))
+    return std::vector<float>(static_cast<size_t>(p.count()));
+  return session_->tensor(gradient_name(p)).floats();
 }
 
 }  // namespace coda

@@ -40,8 +40,7 @@ class Judged {
     }
     for (size_t i = 0; i < weights_.size(); ++i) {
       const std::string& name = weights_[i].name;
-      EXPECT_LT(relative_error(runner.gradients()[i], judge_.floats("grad." + name)),
-                kParityTolerance)
+      EXPECT_LT(relative_error(runner.gradient(i), judge_.floats("grad." + name)), kParityTolerance)
           << name;
     }
   }
@@ -57,7 +56,7 @@ class Judged {
                                                                .fuse = fuse},
                                             *backend_);
     weights_ = load_weights(runner_->model(), judge_.weights);
-    runner_->bind(weights_);
+    runner_->bind(tensors_of(weights_, *backend_));
     runner_->forward(judge_.ids("tokens"), judge_.ids("targets"));
     return *runner_;
   }

@@ -27,7 +27,7 @@ class Inference : public testing::Test {
         for (float& v : w.values) v *= 5;  // far from uniform predictions
       }
     }
-    runner->bind(weights);
+    runner->bind(tensors_of(weights, *backend));
     return runner;
   }
   Evaluation run(const Tokens& text, int64_t batch, int64_t sequence, int64_t stride) {
@@ -110,7 +110,7 @@ TEST_F(Inference, Bf16LogitsAreThoseOfFp32Rounded) {
     copies[i].values = weights[i].values;
     copies[i].round();
   }
-  rounded.bind(copies);
+  rounded.bind(tensors_of(copies, *backend));
   rounded.forward(ids, targets);
   double difference = 0;
   double size = 0;
