@@ -32,6 +32,7 @@ ABOUT = {
     "DependentLaunch": "kernels that start while the one before ends: the same bits",
     "HeadSums": "sums over heads in a product's epilogue, as of QK-norm",
     "SplitPrograms": "programs of several kernels: those that no single one can hold",
+    "TrainingOnGpu": "the state in the GPU's memory: the course of the CPU, the same bits",
     "BadInput": "what a caller may get wrong",
     "SmClock": "the benchmarks' marks on a stream",
 }

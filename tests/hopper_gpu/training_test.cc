@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training with the state in the GPU's memory: the same course as on the CPU within rounding, the
+// same bits from run to run and from a restored state, and evaluation of the weights where they
+// are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/relative_error.h"
+#include "coda/model_runner.h"
+#include "cpu/cpu_backend.h"
+#include "hopper/hopper_backend.h"
+#include "hopper_gpu/on_gpu.h"
+#include "train/tiny_model.h"
+
+namespace coda::testing {
+namespace {
+
+class TrainingOnGpu : public OnGpuWith<DType> {
+ protected:
+  TrainingOnGpu() {
+    settings_.storage = GetParam();
+    settings_.accumulate = 2;
+    settings_.clip = 0.5;  // below the norm of the first steps
+  }
+  void SetUp() override {
+    OnGpuWith::SetUp();
+    if (!IsSkipped()) gpu_ = hopper::make_hopper_backend();
+  }
+
+  ModelTrainSettings settings_ = tiny_settings();
+  Tokens text_ = counting_text(500);
+  std::unique_ptr<Backend> gpu_;
+};
+
+double error_of(const std::vector<float>& values, const std::vector<float>& reference) {
+  return relative_error(std::vector<double>(values.begin(), values.end()),
+                        std::vector<double>(reference.begin(), reference.end()));
+}
+
+// Adam divides by the size of a gradient, so the first steps turn a rounding of a small one into a
+// step of full length: after 3 steps weights are compared, after 60 losses.
+TEST_P(TrainingOnGpu, TakesTheCourseOfTheCpu) {
+  const auto cpu = cpu::make_cpu_backend({});
+  ModelTrainer a(settings_, text_, *cpu);
+  ModelTrainer b(settings_, text_, *gpu_);
+  const double tolerance = GetParam() == DType::f32 ? 1e-4 : 2e-2;
+  for (int i = 0; i < 3; ++i) {
+    const StepReport on_cpu = a.step(), on_gpu = b.step();
+    EXPECT_NEAR(on_cpu.loss, on_gpu.loss, tolerance * on_cpu.loss) << "step " << i + 1;
+    EXPECT_NEAR(on_cpu.norm, on_gpu.norm, tolerance * on_cpu.norm) << "step " << i + 1;
+  }
+  b.fetch();
+  for (size_t i = 0; i < a.weights.size(); ++i) {
+    EXPECT_LT(error_of(b.weights[i].values, a.weights[i].values), 10 * tolerance)
+        << a.weights[i].name;
+  }
+  double on_cpu = 0, on_gpu = 0;
+  while (a.step_count < settings_.schedule.total_steps) {
+    on_cpu = a.step().loss;
+    on_gpu = b.step().loss;
+  }
+  EXPECT_NEAR(on_cpu, on_gpu, 0.05 * on_cpu);
+  EXPECT_LT(on_gpu, 0.6 * std::log(256));
+
+  ModelRunner runner(settings_.model,
+                     {.storage = GetParam(), .batch = 4, .sequence = settings_.sequence}, *gpu_);
+  runner.bind(b.parameters());
+  const double evaluated = evaluate(runner, text_, settings_.sequence).loss();
+  EXPECT_NEAR(evaluated, on_gpu, 0.3 * on_gpu);
+  b.step();
+  EXPECT_NE(evaluate(runner, text_, settings_.sequence).loss(), evaluated);  // sees the new ones
+}
+
+TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
+  ModelTrainer whole(settings_, text_, *gpu_);
+  ModelTrainer again(settings_, text_, *gpu_);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(whole.step().loss, again.step().loss);
+  again.fetch();
+  ModelTrainer resumed(settings_, text_, *gpu_);
+  resumed.weights = again.weights;
+  resumed.moments = again.moments;
+  resumed.step_count = again.step_count;
+  resumed.restored();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(whole.step().norm, resumed.step().norm);
+  whole.fetch();
+  resumed.fetch();
+  for (size_t i = 0; i < whole.weights.size(); ++i)
+    EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace coda::testing
