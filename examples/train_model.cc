@@ -72,7 +72,7 @@ void run() {
   compiling.sizes = {{"M", kLength}, {"T", kLength}};
   coda::Session session(coda::compile(model->graph, request, compiling).plan, *backend,
                         compiling.sizes);
-  session.bind_known(coda::tensors_of(trainer.weights, *backend));
+  session.bind_known(trainer.parameters());
   session.bind_known(coda::constants_of(*model, 1, kLength));
   session.allocate();
   std::string line = "41 42 43 ";

@@ -58,6 +58,7 @@ void run() {
       std::printf("step %d: loss %.4f\n", static_cast<int>(trainer.step_count), report.loss);
   }
   const auto file = std::filesystem::temp_directory_path() / "coda_spirals.safetensors";
+  trainer.fetch();
   coda::save_weights(file, trainer.weights);
 
   // Another plan of the same graph: the logits only.
