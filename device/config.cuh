@@ -8,11 +8,9 @@
 
 namespace coda::device {
 
-enum class Element { bf16, fp16 };
-
 // How the operands lie in memory: TN is A[M, K] · B[N, K]ᵀ, NN is A[M, K] · B[K, N], NT is
 // A[K, M]ᵀ · B[K, N] and TT is A[K, M]ᵀ · B[N, K]ᵀ.
-enum class Layout { tn, nn, nt, tt };
+enum class OperandLayout { tn, nn, nt, tt };
 
 // The dimension along which an operand is contiguous: K, or its outer one (M or N).
 enum class Major { k, outer };
@@ -34,6 +32,11 @@ inline constexpr u32 kElementBytes = 2;
 inline constexpr u32 kWgmmaM = 64;
 inline constexpr u32 kWgmmaK = 16;
 
+// What tensor cores multiply, and a staging ring holds.
+constexpr bool is_operand(Element element) {
+  return element == Element::bf16 || element == Element::f16;
+}
+
 struct GemmConfig {
   u32 tile_m = 128;
   u32 tile_n = 128;
@@ -41,7 +44,7 @@ struct GemmConfig {
   u32 cluster_n = 1;
   u32 stages = 4;
   Schedule schedule = Schedule::ping_pong;
-  Layout layout = Layout::tn;
+  OperandLayout layout = OperandLayout::tn;
   Element element = Element::bf16;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
@@ -55,10 +58,10 @@ struct GemmConfig {
   constexpr u32 blocks_m() const { return warpgroup_m() / kWgmmaM; }
 
   constexpr Major major_a() const {
-    return layout == Layout::nt || layout == Layout::tt ? Major::outer : Major::k;
+    return layout == OperandLayout::nt || layout == OperandLayout::tt ? Major::outer : Major::k;
   }
   constexpr Major major_b() const {
-    return layout == Layout::tn || layout == Layout::tt ? Major::k : Major::outer;
+    return layout == OperandLayout::tn || layout == OperandLayout::tt ? Major::k : Major::outer;
   }
 
   constexpr u32 stage_bytes_a() const { return tile_m * kBlockK * kElementBytes; }
@@ -98,7 +101,8 @@ constexpr bool is_valid(const GemmConfig& config) {
   const bool registers = config.producer_registers % 8 == 0 && config.consumer_registers % 8 == 0 &&
                          config.producer_registers + 2 * config.consumer_registers <= 512 &&
                          config.accumulators() + 32 <= config.consumer_registers;
-  return wgmma_n && wgmma_m && slices && registers && config.stages >= 2;
+  return is_operand(config.element) && wgmma_n && wgmma_m && slices && registers &&
+         config.stages >= 2;
 }
 
 }  // namespace coda::device

@@ -7,20 +7,18 @@
 
 namespace coda::device {
 
-enum class Stored { f32, bf16, f16, f64, i32 };
-
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ float load_element(u64 tensor, u64 index) {
-  if constexpr (kStored == Stored::f32) {
+  if constexpr (kStored == Element::f32) {
     return reinterpret_cast<const float*>(tensor)[index];
-  } else if constexpr (kStored == Stored::f64) {
+  } else if constexpr (kStored == Element::f64) {
     return static_cast<float>(reinterpret_cast<const double*>(tensor)[index]);
-  } else if constexpr (kStored == Stored::i32) {
+  } else if constexpr (kStored == Element::i32) {
     return static_cast<float>(reinterpret_cast<const int*>(tensor)[index]);
   } else {
     const u16 bits = reinterpret_cast<const u16*>(tensor)[index];
     float value;
-    if constexpr (kStored == Stored::bf16) {
+    if constexpr (kStored == Element::bf16) {
       value = __uint_as_float(static_cast<u32>(bits) << 16);
     } else {
       asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -29,16 +27,16 @@ __device__ __forceinline__ float load_element(u64 tensor, u64 index) {
   }
 }
 
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ void store_element(u64 tensor, u64 index, float value) {
-  if constexpr (kStored == Stored::f32) {
+  if constexpr (kStored == Element::f32) {
     reinterpret_cast<float*>(tensor)[index] = value;
-  } else if constexpr (kStored == Stored::f64) {
+  } else if constexpr (kStored == Element::f64) {
     reinterpret_cast<double*>(tensor)[index] = value;
   } else {
-    static_assert(kStored != Stored::i32, "values are not stored as integers");
+    static_assert(kStored != Element::i32, "values are not stored as integers");
     u16 bits;
-    if constexpr (kStored == Stored::bf16) {
+    if constexpr (kStored == Element::bf16) {
       asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     } else {
       asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));

@@ -18,6 +18,14 @@ constexpr u32 round_up(u32 a, u32 multiple) { return ceil_div(a, multiple) * mul
 constexpr u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 constexpr u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
+// How an element lies in memory. Tensor cores multiply some of these (is_operand,
+// device/config.cuh); the host's names of them are the same (src/hopper/arch/element.h).
+enum class Element { f32, bf16, f16, f64, i32 };
+
+constexpr u32 bytes_of(Element element) {
+  return element == Element::f64 ? 8 : element == Element::f32 || element == Element::i32 ? 4 : 2;
+}
+
 // A TMA descriptor as the driver encodes it; opaque here.
 struct alignas(64) TensorMap {
   u8 bytes[128];

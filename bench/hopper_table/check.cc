@@ -57,11 +57,11 @@ int check_variants(const Device& device, const NvrtcCompiler& compiler, const Su
   for (const Size& size : kSizes) {
     if (smallest && &size != &kSizes[0] && &size != &kSizes[1]) continue;
     for (const bool fp16 : {false, true}) {
-      for (const device::Layout layout :
-           {device::Layout::tn, device::Layout::nn, device::Layout::nt}) {
+      for (const device::OperandLayout layout :
+           {device::OperandLayout::tn, device::OperandLayout::nn, device::OperandLayout::nt}) {
         const auto matches = [&](const Variant& variant) {
           return variant.config.layout == layout &&
-                 (variant.config.element == device::Element::fp16) == fp16;
+                 (variant.config.element == device::Element::f16) == fp16;
         };
         if (std::none_of(variants.begin(), variants.end(), matches)) continue;
         const Shape shape{.m = size.m, .n = size.n, .k = size.k, .layout = layout, .fp16 = fp16};

@@ -130,8 +130,8 @@ std::vector<Shape> parse_shapes(const Options& options) {
                 .k = static_cast<unsigned>(std::stoul(parts[1]))};
     if (parts.size() > 3) shape.m = static_cast<unsigned>(std::stoul(parts[3]));
     bool known = false;
-    for (const device::Layout layout :
-         {device::Layout::tn, device::Layout::nn, device::Layout::nt}) {
+    for (const device::OperandLayout layout :
+         {device::OperandLayout::tn, device::OperandLayout::nn, device::OperandLayout::nt}) {
       if (parts[2] != layout_name(layout)) continue;
       shape.layout = layout;
       known = true;
@@ -142,7 +142,7 @@ std::vector<Shape> parse_shapes(const Options& options) {
   return shapes;
 }
 
-std::vector<Variant> menu_variants(const Options& options, device::Layout layout) {
+std::vector<Variant> menu_variants(const Options& options, device::OperandLayout layout) {
   std::vector<Variant> variants;
   if (options.menu == "bare") {
     variants = bare_variants(layout);
@@ -271,9 +271,9 @@ int run(const Options& options) {
   std::printf("%s, %d multiprocessors\n", gpu.text().c_str(), device.multiprocessors());
   if (options.mode == "check") {
     std::vector<Variant> variants = all_variants();
-    for (const device::Layout layout :
-         {device::Layout::tn, device::Layout::nn, device::Layout::nt}) {
-      const std::vector<Variant> fp16 = bare_variants(layout, device::Element::fp16);
+    for (const device::OperandLayout layout :
+         {device::OperandLayout::tn, device::OperandLayout::nn, device::OperandLayout::nt}) {
+      const std::vector<Variant> fp16 = bare_variants(layout, device::Element::f16);
       // One element type's instructions differ from the other's in one word: a few suffice.
       for (std::size_t i = 0; i < fp16.size(); i += 5) variants.push_back(fp16[i]);
     }

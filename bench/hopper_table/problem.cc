@@ -53,8 +53,8 @@ void Support::fill_normal(const Matrix& matrix, unsigned long long seed, bool fp
 }
 
 void Support::naive_gemm(const Shape& shape, const TensorSet& set, DevicePointer out) const {
-  const bool a_by_k = shape.layout == device::Layout::nt;
-  const bool b_by_k = shape.layout != device::Layout::tn;
+  const bool a_by_k = shape.layout == device::OperandLayout::nt;
+  const bool b_by_k = shape.layout != device::OperandLayout::tn;
   DevicePointer a = set.a.data;
   DevicePointer b = set.b.data;
   unsigned m = shape.m;
@@ -91,8 +91,8 @@ void Support::compare(const Shape& shape, const TensorSet& set, const Variant& v
 Problem::Problem(const Device& device, const Support& support, const Shape& shape, unsigned sets,
                  unsigned planes, std::size_t extra)
     : device_(device), shape_(shape), extra_(extra) {
-  const bool a_by_k = shape.layout == device::Layout::nt;
-  const bool b_by_k = shape.layout != device::Layout::tn;
+  const bool a_by_k = shape.layout == device::OperandLayout::nt;
+  const bool b_by_k = shape.layout != device::OperandLayout::tn;
   unsigned long long seed = 1;
   for (unsigned i = 0; i < sets; ++i) {
     TensorSet set;

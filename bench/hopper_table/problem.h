@@ -19,7 +19,7 @@ struct Shape {
   unsigned m = 0;
   unsigned n = 0;
   unsigned k = 0;
-  device::Layout layout = device::Layout::tn;
+  device::OperandLayout layout = device::OperandLayout::tn;
   bool fp16 = false;
 
   double flops() const { return 2.0 * m * n * k; }

@@ -47,20 +47,21 @@ struct SyntheticSpace {
     tma_store_once(&arguments.stores[plane], column, row, source);
   }
 
-  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, const Position&) {}
+  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&,
+                                                    const FragmentPosition&) {}
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                        const Position&) {}
+                                                        const FragmentPosition&) {}
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const Position&, u32) {}
+                                                      const FragmentPosition&, u32) {}
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments&, const Rows&, SubTile&,
-                                               const float (&acc)[kMoved.parts][8],
-                                               const u32 (&loaded)[larger(1, kMoved.loads)][4],
-                                               u32 (&stored)[larger(1, kMoved.stores)][4],
-                                               const Position&) {
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments&, const Rows&, SubTile&,
+                                                  const float (&acc)[kMoved.parts][8],
+                                                  const u32 (&loaded)[larger(1, kMoved.loads)][4],
+                                                  u32 (&stored)[larger(1, kMoved.stores)][4],
+                                                  const FragmentPosition&) {
 #pragma unroll
     for (u32 pair = 0; pair < 4; ++pair) {
       float low[larger(1, kMoved.loads)];

@@ -10,7 +10,7 @@ namespace {
 using device::Element;
 using device::EpilogueTraits;
 using device::GemmConfig;
-using device::Layout;
+using device::OperandLayout;
 using device::Schedule;
 
 struct Tile {
@@ -66,12 +66,12 @@ std::vector<Variant> with_stages(Variant variant) {
 
 }  // namespace
 
-const char* layout_name(Layout layout) {
+const char* layout_name(OperandLayout layout) {
   switch (layout) {
-    case Layout::tn: return "tn";
-    case Layout::nn: return "nn";
-    case Layout::nt: return "nt";
-    case Layout::tt: return "tt";
+    case OperandLayout::tn: return "tn";
+    case OperandLayout::nn: return "nn";
+    case OperandLayout::nt: return "nt";
+    case OperandLayout::tt: return "tt";
   }
   return "?";
 }
@@ -88,11 +88,11 @@ std::string Variant::shape_name() const {
 
 std::string Variant::name() const {
   std::string name = tile_name() + " " + layout_name(config.layout) + " " + shape_name();
-  if (config.element == Element::fp16) name += " fp16";
+  if (config.element == Element::f16) name += " fp16";
   return name;
 }
 
-std::vector<Variant> bare_variants(Layout layout, Element element) {
+std::vector<Variant> bare_variants(OperandLayout layout, Element element) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
     for (const Cluster& cluster : kClusters) {
@@ -114,7 +114,7 @@ std::vector<EpilogueTraits> epilogue_menu() {
           {.loads = 2, .stores = 2}, {.loads = 2, .stores = 3}, {.loads = 3, .stores = 3}};
 }
 
-std::vector<Variant> epilogue_variants(Layout layout) {
+std::vector<Variant> epilogue_variants(OperandLayout layout) {
   std::vector<Variant> variants;
   for (const Tile& tile : kTiles) {
     for (const Cluster& cluster : {Cluster{1, 2}, Cluster{2, 1}}) {
@@ -134,10 +134,10 @@ std::vector<Variant> epilogue_variants(Layout layout) {
 
 std::vector<Variant> all_variants() {
   std::vector<Variant> variants;
-  for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt}) {
+  for (const OperandLayout layout : {OperandLayout::tn, OperandLayout::nn, OperandLayout::nt}) {
     append(variants, bare_variants(layout));
   }
-  append(variants, epilogue_variants(Layout::tn));
+  append(variants, epilogue_variants(OperandLayout::tn));
   return variants;
 }
 
@@ -155,7 +155,7 @@ std::vector<Variant> representative_variants() {
     if (is_deepest) deepest.push_back(variant);
   }
   // Bare kernels differ by their element in one word of wgmma and one conversion.
-  const std::vector<Variant> fp16 = bare_variants(Layout::tn, Element::fp16);
+  const std::vector<Variant> fp16 = bare_variants(OperandLayout::tn, Element::f16);
   deepest.push_back(fp16.front());
   deepest.push_back(fp16.back());
   return deepest;
@@ -167,7 +167,8 @@ std::string kernel_source(const Variant& variant) {
   const auto field = [](const char* name, device::u32 value) {
     return std::string(".") + name + " = " + std::to_string(value) + ", ";
   };
-  const char* layouts[] = {"Layout::tn", "Layout::nn", "Layout::nt", "Layout::tt"};
+  const char* layouts[] = {"OperandLayout::tn", "OperandLayout::nn", "OperandLayout::nt",
+                           "OperandLayout::tt"};
   return "// " + variant.name() +
          "\n"
          "#include \"device/kernels/program_kernel.cuh\"\n"

@@ -21,13 +21,13 @@ struct Variant {
 };
 
 // Tiles x clusters x stages that fit, bare, for one layout.
-std::vector<Variant> bare_variants(device::Layout layout,
+std::vector<Variant> bare_variants(device::OperandLayout layout,
                                    device::Element element = device::Element::bf16);
 
 // What an epilogue may move besides its output, as loads and stores of the whole tile.
 std::vector<device::EpilogueTraits> epilogue_menu();
 // Every tile with every epilogue, the clusters pruned to those of two CTAs.
-std::vector<Variant> epilogue_variants(device::Layout layout);
+std::vector<Variant> epilogue_variants(device::OperandLayout layout);
 
 // Every configuration that the table can time.
 std::vector<Variant> all_variants();
@@ -37,6 +37,6 @@ std::vector<Variant> representative_variants();
 
 std::string kernel_source(const Variant& variant);
 
-const char* layout_name(device::Layout layout);
+const char* layout_name(device::OperandLayout layout);
 
 }  // namespace coda::hopper_table

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reduction along the 64 rows of a sub-tile, one result for each of its 64 base columns. A thread
 // folds its two rows, eight lanes exchange halves of what they hold until each has one column of a
-// chunk, and the four warps meet in shared memory. So a running value costs one register a chunk,
-// and 18 instructions and 4 shuffles for 8 elements.
-// Invariant: the order is fixed by rows and columns alone, never by the tile.
+// fragment, and the four warps meet in shared memory. So a running value costs one register a
+// fragment, and 18 instructions and 4 shuffles for 8 elements. Invariant: the order is fixed by
+// rows and columns alone, never by the tile.
 //
 // A space whose shape says how many `column_partials` it has keeps a ColumnReduction for each in
-// its SubTile and adds every chunk to it. At the end of the sub-tile each is staged at its own
+// its SubTile and adds every fragment to it. At the end of the sub-tile each is staged at its own
 // place of the scratch (kColumnScratchBytes apart), the warpgroup synchronises once for all of
 // them, and store_column_partial writes each.
 #pragma once
@@ -30,12 +30,12 @@ __device__ __forceinline__ void synchronize_warpgroup() {
 template <Reduction kKind>
 struct ColumnReduction {
   static_assert(lanes_of(kKind) == 1, "only folds are made along columns");
-  float chunk[kChunks];
+  float fragment[kFragments];
 
   // Pair q of the values: row q % 2, columns 2 * (q / 2) and the next of the thread's four. Rows
   // outside the space do not count.
-  template <u32 kChunk>
-  __device__ __forceinline__ void add(const Elements<2> (&values)[4], const Position& at) {
+  template <u32 kFragment>
+  __device__ __forceinline__ void add(const Elements<2> (&values)[4], const FragmentPosition& at) {
     const bool first = at.row < at.rows;
     const bool second = at.row + 8 < at.rows;
     float column[4];
@@ -50,17 +50,17 @@ struct ColumnReduction {
 #pragma unroll
     for (u32 i = 0; i < 2; ++i) half[i] = halve<0>(column[i], column[2 + i], at);
     const float one = halve<1>(half[0], half[1], at);
-    chunk[kChunk] = fold<kKind>(one, exchange(one, kColumnExchange[2]));
+    fragment[kFragment] = fold<kKind>(one, exchange(one, kColumnExchange[2]));
   }
 
-  __device__ __forceinline__ void stage(u32 scratch, const Position& at) const {
+  __device__ __forceinline__ void stage(u32 scratch, const FragmentPosition& at) const {
     const u32 lane = at.thread % kWarpSize;
     const bool odd = lane / 4 % 2 != 0;
     const u32 warp = scratch + at.thread / kWarpSize * (kSubTileColumns * 4);
 #pragma unroll
     for (u32 i = 0; i < 2; ++i) {
-      const u32 column = chunk_of_lane(lane, i) * kChunkColumns + column_of_lane(lane);
-      const float value = odd ? chunk[2 * i + 1] : chunk[2 * i];
+      const u32 column = fragment_of_lane(lane, i) * kFragmentColumns + column_of_lane(lane);
+      const float value = odd ? fragment[2 * i + 1] : fragment[2 * i];
       store_shared(warp + column * 4, value);
     }
   }
@@ -68,7 +68,8 @@ struct ColumnReduction {
  private:
   // Two lanes hold two values each and end with one: the upper lane the second.
   template <u32 kStep>
-  __device__ __forceinline__ static float halve(float first, float second, const Position& at) {
+  __device__ __forceinline__ static float halve(float first, float second,
+                                                const FragmentPosition& at) {
     constexpr u32 kMask = kColumnExchange[kStep];
     const bool upper = (at.thread & kMask) != 0;
     const float other = exchange(upper ? first : second, kMask);
@@ -76,11 +77,11 @@ struct ColumnReduction {
   }
 };
 
-// The first 64 threads: warps in order. `at` is the sub-tile's first chunk; `stride`: elements
+// The first 64 threads: warps in order. `at` is the sub-tile's first fragment; `stride`: elements
 // between rows of the partial; `place(column)`: where a base column stands in it.
 template <Reduction kKind, class Place>
 __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u32 scratch,
-                                                     const Position& at, Place place) {
+                                                     const FragmentPosition& at, Place place) {
   const u32 column = at.partial_column() * kSubTileColumns + at.thread;
   const u32 first_row = at.partial_row() * kWgmmaM;
   if (at.thread >= kSubTileColumns || column >= at.columns || first_row >= at.rows) return;
@@ -96,7 +97,7 @@ __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u3
 
 template <Reduction kKind>
 __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u32 scratch,
-                                                     const Position& at) {
+                                                     const FragmentPosition& at) {
   store_column_partial<kKind>(partial, stride, scratch, at, [](u32 column) { return column; });
 }
 

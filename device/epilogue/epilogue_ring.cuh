@@ -153,7 +153,7 @@ struct EpilogueRing {
   template <class Space, class Arguments, class Waited>
   __device__ __forceinline__ void transform(const Arguments& arguments,
                                             const typename Space::Rows& rows,
-                                            const Position& position, Consumer& consumer,
+                                            const FragmentPosition& position, Consumer& consumer,
                                             const Accumulators& accumulators, Waited waited) const {
     // Sub-tiles that are written before one fence for all of them, because a fence waits for the
     // writes: the whole tile if the ring holds it; else, or with loads, each is passed on at once
@@ -190,21 +190,22 @@ struct EpilogueRing {
 
   template <class Space, u32 kIndex, class Arguments, class Groups, class Waited>
   __device__ __forceinline__ void sub_tile(const Arguments& arguments,
-                                           const typename Space::Rows& rows, const Position& tile,
-                                           Consumer& consumer, const Accumulators& accumulators,
-                                           Groups& groups, Waited waited) const {
+                                           const typename Space::Rows& rows,
+                                           const FragmentPosition& tile, Consumer& consumer,
+                                           const Accumulators& accumulators, Groups& groups,
+                                           Waited waited) const {
     constexpr u32 kColumns = sub_tile_columns(kConfig, Space::kTraits);
     constexpr u32 kBlock = kIndex / kColumns;
     constexpr u32 kWidth = sub_tile_width(kConfig, Space::kTraits);
     constexpr u32 kFirst = kIndex % kColumns * kWidth;
     typename Space::SubTile values;
-    Position position = tile;
+    FragmentPosition position = tile;
     position.row += kBlock * kWgmmaM;
     position.column += kFirst;
     // A shuffle hides what sub-tiles have in common: the assembler would keep masks and addresses
     // of all of them in registers, which it then spills.
     position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
-    Position first = position;
+    FragmentPosition first = position;
     constexpr u32 kSpan = Space::kTraits.group_span;
     if constexpr (kSpan == 0) {
       Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
@@ -214,15 +215,15 @@ struct EpilogueRing {
     }
     if constexpr (Space::kTraits.staged()) receive(consumer.state);
     waited();
-    const u32 own_chunk = chunk_offset(tile.thread, 0, kWidth);
-    const u32 first_chunk = group_address(consumer.state) + own_chunk;
+    const u32 own_fragment = fragment_offset(tile.thread, 0, kWidth);
+    const u32 first_fragment = group_address(consumer.state) + own_fragment;
     // So that plane kRings.planes is the first of the slot.
-    const u32 first_of_slot = slot_address(consumer.state) + own_chunk;
+    const u32 first_of_slot = slot_address(consumer.state) + own_fragment;
     // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
-    const auto address = [&](u32 wide, u32 plane, u32 chunk) {
-      const PlanePlace place = plane_place(Space::kTraits.natural_half, wide, plane, chunk);
-      const u32 first = is_in_slot(place.plane) ? first_of_slot : first_chunk;
-      return (first ^ chunk_step(place.chunk)) + place.plane * kRing.plane_bytes;
+    const auto address = [&](u32 wide, u32 plane, u32 fragment) {
+      const PlanePlace place = plane_place(Space::kTraits.natural_half, wide, plane, fragment);
+      const u32 first = is_in_slot(place.plane) ? first_of_slot : first_fragment;
+      return (first ^ fragment_step(place.fragment)) + place.plane * kRing.plane_bytes;
     };
     if constexpr (kSpan != 0) {
       if constexpr (kFirst % kSpan == 0) {
@@ -231,30 +232,31 @@ struct EpilogueRing {
         Space::next_sub_tile(groups);
       }
       values.groups = groups;
-      // Behind the walk, with places that it hides: what the chunks load would else be loaded ahead
-      // of it, into registers that it needs.
+      // Behind the walk, with places that it hides: what the fragments load would else be loaded
+      // ahead of it, into registers that it needs.
       position.column = __shfl_sync(~0u, position.column, tile.thread % kWarpSize);
       first = position;
       Space::template begin_sub_tile<kBlock>(arguments, rows, values, first);
     }
-    unrolled<kWidth / kChunkColumns>([&](auto chunk) {
-      constexpr u32 kChunk = decltype(chunk)::value;
+    unrolled<kWidth / kFragmentColumns>([&](auto fragment) {
+      constexpr u32 kFragment = decltype(fragment)::value;
       u32 loaded[larger(1, Space::kTraits.loads)][4];
       u32 stored[larger(1, Space::kTraits.stores)][4];
       if constexpr (Space::kTraits.loads != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kTraits.loads; ++plane) {
-          load_matrices(loaded[plane], address(Space::kTraits.wide_loads, plane, kChunk));
+          load_matrices(loaded[plane], address(Space::kTraits.wide_loads, plane, kFragment));
         }
       }
-      float acc[Space::kTraits.parts][kChunkElements];
-      take_chunk<Space, kBlock, kFirst + kChunk * kChunkColumns>(acc, accumulators);
-      Space::template chunk<kBlock, kChunk>(arguments, rows, values, acc, loaded, stored, position);
-      position.column += kChunkColumns;
+      float acc[Space::kTraits.parts][kFragmentElements];
+      take_fragment<Space, kBlock, kFirst + kFragment * kFragmentColumns>(acc, accumulators);
+      Space::template fragment<kBlock, kFragment>(arguments, rows, values, acc, loaded, stored,
+                                                  position);
+      position.column += kFragmentColumns;
       if constexpr (Space::kTraits.stores != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kTraits.stores; ++plane) {
-          store_matrices(address(Space::kTraits.wide_stores, plane, kChunk), stored[plane]);
+          store_matrices(address(Space::kTraits.wide_stores, plane, kFragment), stored[plane]);
         }
       }
     });
@@ -265,43 +267,44 @@ struct EpilogueRing {
 
   // The accumulators of the 16 base columns from kColumn of the tile on.
   template <class Space, u32 kBlock, u32 kColumn>
-  __device__ __forceinline__ static void take_chunk(
-      float (&chunk)[Space::kTraits.parts][kChunkElements], const Accumulators& accumulators) {
+  __device__ __forceinline__ static void take_fragment(
+      float (&fragment)[Space::kTraits.parts][kFragmentElements],
+      const Accumulators& accumulators) {
 #pragma unroll
     for (u32 part = 0; part < Space::kTraits.parts; ++part) {
       const u32 column = accumulator_column(kConfig, Space::kTraits, part, kColumn);
 #pragma unroll
-      for (u32 i = 0; i < kChunkElements; ++i) {
-        chunk[part][i] = accumulators[kBlock][column / 2 + i];
+      for (u32 i = 0; i < kFragmentElements; ++i) {
+        fragment[part][i] = accumulators[kBlock][column / 2 + i];
       }
     }
   }
 
   // Sums over the groups of the span from column kFirst of the tile on; `first` is the position of
-  // its first chunk, `address` says where a sub-tile's planes are.
+  // its first fragment, `address` says where a sub-tile's planes are.
   template <class Space, u32 kBlock, u32 kFirst, class Arguments, class Groups, class Address>
   __device__ __forceinline__ void walk_groups(const Arguments& arguments,
                                               const typename Space::Rows& rows,
-                                              const Position& first,
+                                              const FragmentPosition& first,
                                               const Accumulators& accumulators, Groups& groups,
                                               Address address) const {
     constexpr EpilogueTraits kTraits = Space::kTraits;
     unrolled<kTraits.group_walks>([&](auto walk) {
       constexpr u32 kWalk = decltype(walk)::value;
-      Position position = first;
-      unrolled<kTraits.group_span / kChunkColumns>([&](auto chunk) {
-        constexpr u32 kChunk = decltype(chunk)::value;
+      FragmentPosition position = first;
+      unrolled<kTraits.group_span / kFragmentColumns>([&](auto fragment) {
+        constexpr u32 kFragment = decltype(fragment)::value;
         u32 loaded[larger(1, kTraits.loads)][4];
 #pragma unroll
         for (u32 plane = 0; plane < kTraits.loads; ++plane) {
           if ((kTraits.group_loads >> plane & 1) == 0) continue;
-          load_matrices(loaded[plane], address(kTraits.wide_loads, plane, kChunk));
+          load_matrices(loaded[plane], address(kTraits.wide_loads, plane, kFragment));
         }
-        float acc[kTraits.parts][kChunkElements];
-        take_chunk<Space, kBlock, kFirst + kChunk * kChunkColumns>(acc, accumulators);
-        Space::template walk_groups<kWalk, kBlock, kChunk>(arguments, rows, groups, acc, loaded,
-                                                           position);
-        position.column += kChunkColumns;
+        float acc[kTraits.parts][kFragmentElements];
+        take_fragment<Space, kBlock, kFirst + kFragment * kFragmentColumns>(acc, accumulators);
+        Space::template walk_groups<kWalk, kBlock, kFragment>(arguments, rows, groups, acc, loaded,
+                                                              position);
+        position.column += kFragmentColumns;
       });
       Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first);
     });

@@ -40,10 +40,10 @@ struct GroupValues {
     }
   }
 
-  // The walk adds pair `pair` of chunk kChunk of the span; then the quad's sums are made.
-  template <u32 kChunk>
+  // The walk adds pair `pair` of fragment kFragment of the span; then the quad's sums are made.
+  template <u32 kFragment>
   __device__ __forceinline__ void add(u32 pair, const Elements<2>& x) {
-    float& sum = value[eight_of(kChunk, pair) / kStep * kStep][pair % 2];
+    float& sum = value[eight_of(kFragment, pair) / kStep * kStep][pair % 2];
     sum += x.value[0];
     sum += x.value[1];
   }
@@ -56,10 +56,11 @@ struct GroupValues {
     });
   }
 
-  // What pair `pair` of chunk kChunk reads; of a sub-tile behind the span's first after a step.
-  template <u32 kChunk>
+  // What pair `pair` of fragment kFragment reads; of a sub-tile behind the span's first after a
+  // step.
+  template <u32 kFragment>
   __device__ __forceinline__ Elements<2> at(u32 pair) const {
-    const float x = value[eight_of(kChunk, pair)][pair % 2];
+    const float x = value[eight_of(kFragment, pair)][pair % 2];
     return {{x, x}};
   }
   __device__ __forceinline__ void next_sub_tile() {
@@ -72,8 +73,8 @@ struct GroupValues {
   }
 
   // One thread of a group stores it: at place(row, first column of the group).
-  template <Stored kStored, class Place>
-  __device__ __forceinline__ void store(u64 tensor, const Position& at, Place place) const {
+  template <Element kStored, class Place>
+  __device__ __forceinline__ void store(u64 tensor, const FragmentPosition& at, Place place) const {
     // What is stored over is loaded by the whole quad.
     synchronize_warp();
     if (at.thread % 4 * 2 % kGroup != 0) return;
@@ -91,8 +92,8 @@ struct GroupValues {
   }
 
  private:
-  static constexpr u32 eight_of(u32 chunk, u32 pair) {
-    return chunk * (kChunkColumns / kEight) + pair / 2;
+  static constexpr u32 eight_of(u32 fragment, u32 pair) {
+    return fragment * (kFragmentColumns / kEight) + pair / 2;
   }
 };
 

@@ -16,10 +16,10 @@
 
 namespace coda::device {
 
-// One row of a chunk: of its left and right pair the thread keeps one, and gives the other for the
-// two values beside it (column_of_four). `address` is that of the thread's four.
-__device__ __forceinline__ void add_row_of_chunk(u64 address, const Elements<2>& left,
-                                                 const Elements<2>& right, u32 thread) {
+// One row of a fragment: of its left and right pair the thread keeps one, and gives the other for
+// the two values beside it (column_of_four). `address` is that of the thread's four.
+__device__ __forceinline__ void add_row_of_fragment(u64 address, const Elements<2>& left,
+                                                    const Elements<2>& right, u32 thread) {
   const bool keeps_left = thread % 2 == 0;
   float four[4];
 #pragma unroll
@@ -33,11 +33,11 @@ __device__ __forceinline__ void add_row_of_chunk(u64 address, const Elements<2>&
 }
 
 // Plane `plane` has its first pair at element `first(plane)` of a row, the others as far from it as
-// in the sub-tile. `at` is the sub-tile's first chunk; `stride`: elements between rows.
+// in the sub-tile. `at` is the sub-tile's first fragment; `stride`: elements between rows.
 template <u32 kPlanes, class Pair, class First>
 __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
                                              const SubTileOf<Pair> (&x)[kPlanes],
-                                             const Position& at, First first) {
+                                             const FragmentPosition& at, First first) {
   const bool is_whole = (at.partial_row() + 1) * kWgmmaM <= at.rows &&
                         (at.partial_column() + 1) * kSubTileColumns <= at.columns;
 #pragma unroll
@@ -51,17 +51,17 @@ __device__ __forceinline__ void add_sub_tile(u64 tensor, u32 stride,
     if (__all_sync(~0u, is_whole && address % 16 == 0 && stride % 4 == 0)) {
       const u64 addresses[2] = {address, address + 32 * static_cast<u64>(stride)};
 #pragma unroll
-      for (u32 i = 0; i < 2 * kChunks; ++i) {
-        const Pair(&chunk)[kPairs] = x[plane][i / 2];
-        add_row_of_chunk(addresses[i % 2] + i / 2 * kChunkColumns * 4, chunk[i % 2],
-                         chunk[2 + i % 2], at.thread);
+      for (u32 i = 0; i < 2 * kFragments; ++i) {
+        const Pair(&fragment)[kPairs] = x[plane][i / 2];
+        add_row_of_fragment(addresses[i % 2] + i / 2 * kFragmentColumns * 4, fragment[i % 2],
+                            fragment[2 + i % 2], at.thread);
       }
       continue;
     }
 #pragma unroll
-    for (u32 i = 0; i < 2 * kChunks * kPairs; ++i) {
+    for (u32 i = 0; i < 2 * kFragments * kPairs; ++i) {
       const u32 pair = i / 2;
-      const u32 distance = pair / kPairs * kChunkColumns + pair % kPairs / 2 * 8 + i % 2;
+      const u32 distance = pair / kPairs * kFragmentColumns + pair % kPairs / 2 * 8 + i % 2;
       if (at.row + 8 * (pair % 2) >= at.rows || at.column + distance >= at.columns) continue;
       add_float(tensor + (rows[pair % 2] + distance) * 4,
                 x[plane][pair / kPairs][pair % kPairs].value[i % 2]);

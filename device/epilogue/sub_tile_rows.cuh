@@ -12,12 +12,12 @@
 
 namespace coda::device {
 
-inline constexpr u32 kPairs = kChunkElements / 2;
+inline constexpr u32 kPairs = kFragmentElements / 2;
 
-// A thread's values of one plane: pair q of a chunk is in row q % 2 of its two rows (8 apart), and
-// of its columns the left (q / 2 = 0) or the right two (8 further).
+// A thread's values of one plane: pair q of a fragment is in row q % 2 of its two rows (8 apart),
+// and of its columns the left (q / 2 = 0) or the right two (8 further).
 template <class Pair>
-using SubTileOf = Pair[kChunks][kPairs];
+using SubTileOf = Pair[kFragments][kPairs];
 using SubTileValues = SubTileOf<Elements<2>>;
 
 // One pair more of a row's fold.
@@ -56,10 +56,11 @@ __device__ __forceinline__ float quad_of_own_row(const float (&rows)[2], u32 thr
 }
 
 // One lane a row writes the partial of the sub-tile's columns: its own row's lanes of the partial.
-// `at` is the sub-tile's first chunk; `stride`: elements between rows of the partial.
+// `at` is the sub-tile's first fragment; `stride`: elements between rows of the partial.
 template <u32 kLanes>
 __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
-                                                  const float (&own)[kLanes], const Position& at) {
+                                                  const float (&own)[kLanes],
+                                                  const FragmentPosition& at) {
   const u32 row = at.row + 8 * (at.thread % 2);
   const u64 lane_elements = wide_product(at.rows, stride);  // not again for each lane's row
   const u64 first = static_cast<u64>(row) * stride + at.partial_column();
@@ -68,7 +69,7 @@ __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
   if (at.thread % 4 >= 2 || row >= at.rows || is_outside) return;
 #pragma unroll
   for (u32 lane = 0; lane < kLanes; ++lane) {
-    store_element<Stored::f32>(partial, first + lane * lane_elements, own[lane]);
+    store_element<Element::f32>(partial, first + lane * lane_elements, own[lane]);
   }
 }
 
@@ -76,7 +77,7 @@ __device__ __forceinline__ void write_row_partial(u64 partial, u32 stride,
 template <Reduction kKind>
 __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
                                                   const Reduced<kKind> (&rows)[2],
-                                                  const Position& at) {
+                                                  const FragmentPosition& at) {
   const float both[2] = {rows[0].field[0], rows[1].field[0]};
   const float own[1] = {quad_of_own_row<kKind>(both, at.thread)};
   write_row_partial(partial, stride, own, at);
@@ -86,16 +87,16 @@ __device__ __forceinline__ void store_row_partial(u64 partial, u32 stride,
 // that are inside. `columns`: ~0u as a literal means that none is outside.
 template <u32 kPlanes, class Pair, class Function>
 __device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u32 row,
-                                          const Position& at, u32 columns, float start,
+                                          const FragmentPosition& at, u32 columns, float start,
                                           Function function) {
 #pragma unroll
   for (u32 plane = 0; plane < kPlanes; ++plane) {
 #pragma unroll
-    for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+    for (u32 fragment = 0; fragment < kFragments; ++fragment) {
 #pragma unroll
       for (u32 i = 0; i < 4; ++i) {
-        const u32 column = at.column + chunk * kChunkColumns + i / 2 * 8 + i % 2;
-        const float next = function(start, x[plane][chunk][i / 2 * 2 + row].value[i % 2]);
+        const u32 column = at.column + fragment * kFragmentColumns + i / 2 * 8 + i % 2;
+        const float next = function(start, x[plane][fragment][i / 2 * 2 + row].value[i % 2]);
         start = columns == ~0u || column < columns ? next : start;
       }
     }
@@ -107,7 +108,7 @@ __device__ __forceinline__ float fold_row(const SubTileOf<Pair> (&x)[kPlanes], u
 template <u32 kPlanes, class Pair>
 __device__ __forceinline__ void find_largest(float (&largest)[2],
                                              const SubTileOf<Pair> (&x)[kPlanes],
-                                             const Position& at, u32 columns) {
+                                             const FragmentPosition& at, u32 columns) {
 #pragma unroll
   for (u32 row = 0; row < 2; ++row) {
     largest[row] = quad_maximum(
@@ -119,7 +120,7 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
 template <u32 kPlanes, Element kElement>
 __device__ __forceinline__ void find_largest(float (&largest)[2],
                                              const SubTileOf<StoredPair<kElement>> (&x)[kPlanes],
-                                             const Position& at, u32 columns) {
+                                             const FragmentPosition& at, u32 columns) {
   if (columns != ~0u) {
     find_largest<kPlanes, StoredPair<kElement>>(largest, x, at, columns);
     return;
@@ -129,10 +130,10 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
   for (u32 row = 0; row < 2; ++row) {
     rows[row] = x[0][0][row].bits;
 #pragma unroll
-    for (u32 i = 1; i < kPlanes * kChunks * kPairs / 2; ++i) {
-      const u32 chunk = i * 2 / kPairs;
+    for (u32 i = 1; i < kPlanes * kFragments * kPairs / 2; ++i) {
+      const u32 fragment = i * 2 / kPairs;
       rows[row] = maximum_packed<kElement>(
-          rows[row], x[chunk / kChunks][chunk % kChunks][i * 2 % kPairs + row].bits);
+          rows[row], x[fragment / kFragments][fragment % kFragments][i * 2 % kPairs + row].bits);
     }
   }
   u32 both = maximum_packed<kElement>(__byte_perm(rows[0], rows[1], 0x5410),
@@ -152,7 +153,7 @@ __device__ __forceinline__ void find_largest(float (&largest)[2],
 template <Reduction kKind, u32 kPlanes, class Pair>
 __device__ __forceinline__ void store_row_reduction(u64 partial, u32 stride,
                                                     const SubTileOf<Pair> (&x)[kPlanes],
-                                                    const Position& at, u32 columns) {
+                                                    const FragmentPosition& at, u32 columns) {
   static_assert(kKind == Reduction::log_sum_exp || kKind == Reduction::mean_m2);
   float about[2];
   float sums[2];
@@ -185,12 +186,12 @@ struct PlaneColumn {
 
 // Stores the element of each row that stands at that row's index; for an index outside [0, columns)
 // whoever has column 0 stores 0. `find` says where a column of the tensor stands. Few sub-tiles
-// have one: the others leave after a comparison a row. `at` is the sub-tile's first chunk;
+// have one: the others leave after a comparison a row. `at` is the sub-tile's first fragment;
 // `stride`: elements between the results of two rows.
-template <Stored kStored, u32 kPlanes, class Pair, class Find>
+template <Element kStored, u32 kPlanes, class Pair, class Find>
 __device__ __forceinline__ void store_selected(u64 tensor, u32 stride, const int (&indices)[2],
                                                int columns, const SubTileOf<Pair> (&x)[kPlanes],
-                                               const Position& at, Find find) {
+                                               const FragmentPosition& at, Find find) {
   // From a thread's first column, two of each eight are its own.
   const auto is_of_thread = [](u32 offset) { return offset < kSubTileColumns && offset % 8 < 2; };
   bool is_likely = at.partial_column() == 0;
@@ -211,7 +212,7 @@ __device__ __forceinline__ void store_selected(u64 tensor, u32 stride, const int
 #pragma unroll
     for (u32 plane = 0; plane < kPlanes; ++plane) {
 #pragma unroll
-      for (u32 i = 0; i < 4 * kChunks; ++i) {
+      for (u32 i = 0; i < 4 * kFragments; ++i) {
         const u32 place = i / 2 * 8 + i % 2;
         const bool is_here = wanted.plane == plane && offset == place;
         value = is_here ? x[plane][i / 4][i / 2 % 2 * 2 + side].value[i % 2] : value;

@@ -68,7 +68,7 @@ struct HeadRows {
 template <u32 kDim>
 inline constexpr u32 kDimsPerLane = ceil_div(kDim, kWarpSize);
 
-template <Stored kStored, u32 kDim>
+template <Element kStored, u32 kDim>
 __device__ __forceinline__ void load_head(const HeadRows& tensor, u32 row, u32 head,
                                           float (&out)[kDimsPerLane<kDim>]) {
   const u64 first = static_cast<u64>(row) * tensor.stride + head * kDim;
@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_head(const HeadRows& tensor, u32 row, u32 h
   }
 }
 
-template <Stored kStored, u32 kDim>
+template <Element kStored, u32 kDim>
 __device__ __forceinline__ void store_head(const HeadRows& tensor, u32 row, u32 head,
                                            const float (&values)[kDimsPerLane<kDim>]) {
   const u64 first = static_cast<u64>(row) * tensor.stride + head * kDim;
@@ -113,7 +113,7 @@ __device__ __forceinline__ void add_scaled(float (&sum)[kCount], float scale,
 }
 
 // y and its log-sum-exp (fp32 [rows, heads]).
-template <Stored kStored, u32 kDim, u32 kValueDim>
+template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, HeadRows q,
                                                   HeadRows k, HeadRows v, HeadRows y, u64 lse,
                                                   u32 lse_stride) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, H
   for (float& element : sum) element /= total;
   store_head<kStored, kValueDim>(y, row, head, sum);
   if (thread_index() % kWarpSize == 0) {
-    store_element<Stored::f32>(lse, static_cast<u64>(row) * lse_stride + head, top + logf(total));
+    store_element<Element::f32>(lse, static_cast<u64>(row) * lse_stride + head, top + logf(total));
   }
 }
 
@@ -178,11 +178,11 @@ __device__ __forceinline__ PairGradient pair_gradient(const AttentionSizes& size
 }
 
 __device__ __forceinline__ float load_lse(const AttentionBackward& in, u32 row, u32 head) {
-  return load_element<Stored::f32>(in.lse, static_cast<u64>(row) * in.lse_stride + head);
+  return load_element<Element::f32>(in.lse, static_cast<u64>(row) * in.lse_stride + head);
 }
 
 // A warp a query row of a head: dq = sum over keys of ds k.
-template <Stored kStored, u32 kDim, u32 kValueDim>
+template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_backward_queries(const AttentionBackward& in,
                                                            HeadRows dq) {
   const AttentionSizes& sizes = in.sizes;
@@ -210,7 +210,7 @@ __device__ __forceinline__ void attention_backward_queries(const AttentionBackwa
 
 // A warp a key row of a key-value head: dk = sum of ds q and dv = sum of p dy, over the heads of
 // the group and the queries that see the key.
-template <Stored kStored, u32 kDim, u32 kValueDim>
+template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_backward_keys(const AttentionBackward& in, HeadRows dk,
                                                         HeadRows dv) {
   const AttentionSizes& sizes = in.sizes;

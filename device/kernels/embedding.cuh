@@ -15,7 +15,7 @@ struct MatrixRows {
 };
 
 // Whether rows of so many columns are whole vectors.
-template <Stored kStored>
+template <Element kStored>
 constexpr bool is_vector(const MatrixRows& rows, u32 columns) {
   const u64 row_bytes = static_cast<u64>(rows.stride) * bytes_of(kStored);
   return (rows.data | row_bytes | columns * 2) % 16 == 0;
@@ -25,7 +25,7 @@ inline constexpr float kNotANumber = __builtin_bit_cast(float, 0x7fffffffu);
 inline constexpr u32 kEmbeddingThreads = 256;
 inline constexpr u32 kEmbeddingPieces = 4;  // that a thread copies
 
-template <Stored kTable, Stored kOut, bool kVector>
+template <Element kTable, Element kOut, bool kVector>
 __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 tokens,
                                           const MatrixRows& table, u64 ids, const MatrixRows& out) {
   const u32 pieces = ceil_div(columns, kThreadColumns);  // of a row
@@ -59,7 +59,7 @@ __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 token
 }
 
 // A token outside the table gets NaN: a kernel cannot throw.
-template <Stored kTable, Stored kOut>
+template <Element kTable, Element kOut>
 __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u32 tokens,
                                                   MatrixRows table, u64 ids, MatrixRows out) {
   if (is_vector<kTable>(table, columns) && is_vector<kOut>(out, columns)) {
@@ -194,7 +194,7 @@ __device__ __forceinline__ void mark_rows(TokenMatches& matches, u32 rows, u32 c
   synchronize_block();
 }
 
-template <Stored kIn, bool kVector>
+template <Element kIn, bool kVector>
 struct ReceivedRows {
   static constexpr u32 kMany = 16 / bytes_of(kIn);  // rows in flight
   static constexpr u32 kFew = kMany / 2;
@@ -229,7 +229,7 @@ struct ReceivedRows {
 };
 
 // A block's columns of the gradient.
-template <Stored kIn, Stored kAdded, Stored kOut, bool kAdds, bool kVector>
+template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
 struct GradientRows {
   static constexpr u32 kBatch = 4;  // rows of the gradient in flight
   ReceivedRows<kIn, kVector> received;
@@ -310,7 +310,7 @@ struct GradientRows {
   }
 };
 
-template <Stored kIn, Stored kAdded, Stored kOut, bool kAdds, bool kVector>
+template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
 __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32 table_rows,
                                          u32 tokens, u32 column_blocks, const MatrixRows& dx,
                                          u64 ids, const MatrixRows& added, const MatrixRows& out) {
@@ -357,7 +357,7 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
 }
 
 // `added` is what the gradient is added to, if kAdds.
-template <Stored kIn, Stored kAdded, Stored kOut, bool kAdds>
+template <Element kIn, Element kAdded, Element kOut, bool kAdds>
 __device__ __forceinline__ void embedding_backward(TokenMatches& matches, u32 columns,
                                                    u32 table_rows, u32 tokens, u32 column_blocks,
                                                    MatrixRows dx, u64 ids, MatrixRows added,

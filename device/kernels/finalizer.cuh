@@ -77,11 +77,11 @@ __device__ __forceinline__ void load_quad(float (&x)[kQuad], u64 tensor, u64 ind
     u32 word[kQuad] = {0, 0, 0, 0};
     if (valid != 0) load_piece<Access::streamed>(word, tensor + index * 4);
 #pragma unroll
-    for (u32 i = 0; i < kQuad; ++i) x[i] = word_value<Stored::f32>(word[i]);
+    for (u32 i = 0; i < kQuad; ++i) x[i] = word_value<Element::f32>(word[i]);
   } else {
 #pragma unroll
     for (u32 i = 0; i < kQuad; ++i) {
-      x[i] = i < valid ? load_element<Stored::f32>(tensor, index + i) : 0.0f;
+      x[i] = i < valid ? load_element<Element::f32>(tensor, index + i) : 0.0f;
     }
   }
 }
@@ -143,7 +143,7 @@ __device__ __forceinline__ Reduced<kKind> reduce_share(const Partials& of, const
 #pragma unroll
           for (u32 j = 0; j < kQuad; ++j) {
             const u64 index = partial_index<false>(of, l, at.line, partial + j);
-            lane[l][i][j] = j < valid ? load_element<Stored::f32>(of.tensor, index) : 0.0f;
+            lane[l][i][j] = j < valid ? load_element<Element::f32>(of.tensor, index) : 0.0f;
           }
         }
       }

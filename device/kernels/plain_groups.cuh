@@ -12,7 +12,7 @@ namespace coda::device {
 
 // Group `block * kGroupWarps + warp`, counted along rows, of a result with so many rows. What is
 // summed begins at start(row) for a row, and its columns repeat after `stored_columns`.
-template <Stored kFrom, Stored kTo, class Start>
+template <Element kFrom, Element kTo, class Start>
 __device__ __forceinline__ void sum_groups(u64 from, Start start, u32 stored_columns, u64 to,
                                            u32 to_stride, u32 block, u32 rows, u32 groups,
                                            u32 group) {

@@ -37,7 +37,7 @@ __device__ __forceinline__ PlainPosition plain_position(u32 block, u32 rows, u32
 }
 
 // An operand: element (outer, k) of it, where it is stored [K, outer] (is_k_first) or [outer, K].
-template <Stored kStored, bool kIsKFirst>
+template <Element kStored, bool kIsKFirst>
 __device__ __forceinline__ void load_plain(float (&tile)[kPlainDepth][kPlainTile + 1], u64 tensor,
                                            u32 stride, u32 first, u32 outer, u32 first_k, u32 k) {
   for (u32 i = thread_index(); i < kPlainDepth * kPlainTile; i += kPlainThreads) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_plain(float (&tile)[kPlainDepth][kPlainTile
 
 // Adds one K segment. A is stored [rows, K], or [K, rows] if kTransposeA; B [K, columns], or
 // [columns, K] if kTransposeB.
-template <Stored kA, bool kTransposeA, Stored kB, bool kTransposeB>
+template <Element kA, bool kTransposeA, Element kB, bool kTransposeB>
 __device__ __forceinline__ void add_plain_product(float (&sums)[kPlainOwn][kPlainOwn],
                                                   PlainTiles& tiles, u64 a, u32 stride_a, u64 b,
                                                   u32 stride_b, u32 k, const PlainPosition& at) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void add_plain_product(float (&sums)[kPlainOwn][kPlai
   }
 }
 
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ void store_plain(u64 tensor, u32 stride,
                                             const float (&sums)[kPlainOwn][kPlainOwn],
                                             const PlainPosition& at) {

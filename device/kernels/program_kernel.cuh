@@ -62,15 +62,16 @@ constexpr RingShape ring_of() {
   return shape;
 }
 
-// What a space loads for a tile under its mainloop: values of rows, then tables a chunk at a time.
+// What a space loads for a tile under its mainloop: values of rows, then tables a fragment at a
+// time.
 template <class Space>
 constexpr u32 steps_under_mainloop() {
-  return 1 + (Space::kTraits.keeps_tables ? kChunks : 0);
+  return 1 + (Space::kTraits.keeps_tables ? kFragments : 0);
 }
 template <class Space, u32 kStep, class Arguments>
 __device__ __forceinline__ void step_under_mainloop(const Arguments& arguments,
                                                     typename Space::Rows& rows,
-                                                    const Position& position) {
+                                                    const FragmentPosition& position) {
   if constexpr (kStep == 0) {
     Space::begin_tile(arguments, rows, position);
   } else {
@@ -187,11 +188,11 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
       }
       typename Main::Accumulators accumulators;
       typename Space::Rows rows;
-      const Position position{.row = tile.m + own_row + fragment_row(thread, 0),
-                              .column = tile.n + fragment_column(thread, 0),
-                              .thread = thread,
-                              .rows = Space::rows(arguments),
-                              .columns = Space::columns(arguments)};
+      const FragmentPosition position{.row = tile.m + own_row + fragment_row(thread, 0),
+                                      .column = tile.n + fragment_column(thread, 0),
+                                      .thread = thread,
+                                      .rows = Space::rows(arguments),
+                                      .columns = Space::columns(arguments)};
       if constexpr (kPingPong) MainloopTurn::enter(consumer);
       // What the epilogue knows of rows is loaded under the mainloop; tables' rows, which lie
       // anywhere, take longer than its last blocks, and longer than one, so they are spread. But a

@@ -2,8 +2,8 @@
 // Where things lie: wgmma's accumulator fragment, the 128-byte swizzle that TMA and wgmma share
 // (planes of 32 columns have the 64-byte one), and the addresses that a warp gives to ldmatrix and
 // stmatrix. Pure arithmetic, tested on the host for every thread and register.
-// Invariant: for each 16x16 chunk the four 8x8 matrices that stmatrix writes hold exactly the
-// accumulators of that chunk, so that planes are read and written without an exchange of values
+// Invariant: for each 16x16 fragment the four 8x8 matrices that stmatrix writes hold exactly the
+// accumulators of that fragment, so that planes are read and written without an exchange of values
 // between threads.
 #pragma once
 
@@ -25,7 +25,7 @@ constexpr u32 fragment_column(u32 thread, u32 index) {
   return (index / 4) * 8 + (thread % 4) * 2 + index % 2;
 }
 
-// The first of four neighbouring columns of a chunk that a thread has once it has exchanged two
+// The first of four neighbouring columns of a fragment that a thread has once it has exchanged two
 // values of each row with the thread beside it: even threads keep the left half's, odd ones the
 // right half's.
 constexpr u32 column_of_four(u32 thread) { return thread % 2 * 8 + thread / 2 % 2 * 4; }
@@ -33,17 +33,17 @@ constexpr u32 column_of_four(u32 thread) { return thread % 2 * 8 + thread / 2 % 
 // Lane l addresses row l % 8 of matrix l / 8, whose order (rows 0-7 and 8-15 of the left half, then
 // of the right half) is that of the accumulators. Returns a byte offset inside a plane of the
 // sub-tile, which has `width` columns.
-constexpr u32 chunk_offset(u32 thread, u32 chunk, u32 width) {
+constexpr u32 fragment_offset(u32 thread, u32 fragment, u32 width) {
   const u32 lane = thread % kWarpSize;
   const u32 row = (thread / kWarpSize) * 16 + lane % 16;
-  const u32 column_byte = chunk * (kChunkColumns * kElementBytes) + (lane / 16) * 16;
+  const u32 column_byte = fragment * (kFragmentColumns * kElementBytes) + (lane / 16) * 16;
   const u32 offset = row * width * kElementBytes + column_byte;
   return width == kSubTileColumns ? swizzle_128b(offset) : swizzle_64b(offset);
 }
 
-// Exclusive-ored with the offset of chunk 0 it gives that of `chunk`, also when the start of a
-// plane (a multiple of 1024) has been added: one register instead of four.
-constexpr u32 chunk_step(u32 chunk) { return chunk * (kChunkColumns * kElementBytes); }
+// Exclusive-ored with the offset of fragment 0 it gives that of `fragment`, also when the start of
+// a plane (a multiple of 1024) has been added: one register instead of four.
+constexpr u32 fragment_step(u32 fragment) { return fragment * (kFragmentColumns * kElementBytes); }
 
 // Sub-tiles of one tile, in the order in which the epilogue visits them. Cooperative warpgroups
 // alternate, so that both advance through one ring of staging buffers.

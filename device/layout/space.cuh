@@ -40,44 +40,49 @@
 //     struct SubTile {};  // what a thread carries through one sub-tile: running reductions (given
 //                         // their start by member initialisers), per-column values
 //     // Under the mainloop, before the accumulators are waited for. The position is that of the
-//     // first sub-tile's first chunk; the thread also has its row + 64 * block + {0, 8} for every
+//     // first sub-tile's first fragment; the thread also has its row + 64 * block + {0, 8} for
+//     every
 //     // block < kConfig.blocks_m().
-//     static void begin_tile(const Arguments&, Rows&, const Position&);
-//     // Later, if kTraits.keeps_tables: tables that all sub-tiles of the same rows read, for chunk
-//     // kChunk of each; in order, with a K block between one and the next.
-//     template <u32 kChunk>
-//     static void load_tables(const Arguments&, Rows&, const Position&);
-//     // Before the sub-tile's planes are waited for; the position is its first chunk's.
+//     static void begin_tile(const Arguments&, Rows&, const FragmentPosition&);
+//     // Later, if kTraits.keeps_tables: tables that all sub-tiles of the same rows read, for
+//     fragment
+//     // kFragment of each; in order, with a K block between one and the next.
+//     template <u32 kFragment>
+//     static void load_tables(const Arguments&, Rows&, const FragmentPosition&);
+//     // Before the sub-tile's planes are waited for; the position is its first fragment's.
 //     template <u32 kBlock>
-//     static void begin_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&);
+//     static void begin_sub_tile(const Arguments&, const Rows&, SubTile&, const FragmentPosition&);
 //     // 16 base columns: eight elements a thread in each narrow value. Element i of `acc[part]` is
 //     // at row + (i / 2 % 2) * 8, column + (i / 4) * 8 + i % 2 of the position; register q of a
-//     // plane packs elements 2q (low) and 2q + 1 (unpack_chunk, pack_chunk).
-//     template <u32 kBlock, u32 kChunk>
-//     static void chunk(const Arguments&, const Rows&, SubTile&,
+//     // plane packs elements 2q (low) and 2q + 1 (unpack_fragment, pack_fragment).
+//     template <u32 kBlock, u32 kFragment>
+//     static void fragment(const Arguments&, const Rows&, SubTile&,
 //                       const float (&acc)[kTraits.parts][8],
 //                       const u32 (&loaded)[larger(1, kTraits.loads)][4],
-//                       u32 (&stored)[larger(1, kTraits.stores)][4], const Position&);
+//                       u32 (&stored)[larger(1, kTraits.stores)][4], const FragmentPosition&);
 //     // Where kTraits.group_span is not 0: what there is one of for each group of columns
 //     // (device/epilogue/group_values.cuh), for as many base columns at a time. The position is
 //     their first
-//     // chunk's. begin_groups, then for each walk walk_groups over all chunks, and end_walk; then
+//     // fragment's. begin_groups, then for each walk walk_groups over all fragments, and end_walk;
+//     then
 //     // the span's sub-tiles, each with `groups` in its SubTile, and next_sub_tile between them.
 //     // begin_sub_tile then comes behind the walks.
 //     struct Groups {};
 //     template <u32 kBlock>
-//     static void begin_groups(const Arguments&, const Rows&, Groups&, const Position&);
-//     template <u32 kWalk, u32 kBlock, u32 kChunk>
+//     static void begin_groups(const Arguments&, const Rows&, Groups&, const FragmentPosition&);
+//     template <u32 kWalk, u32 kBlock, u32 kFragment>
 //     static void walk_groups(const Arguments&, const Rows&, Groups&,
 //                             const float (&acc)[kTraits.parts][8],
-//                             const u32 (&loaded)[larger(1, kTraits.loads)][4], const Position&);
+//                             const u32 (&loaded)[larger(1, kTraits.loads)][4], const
+//                             FragmentPosition&);
 //     template <u32 kWalk, u32 kBlock>
-//     static void end_walk(const Arguments&, const Rows&, Groups&, const Position&);
+//     static void end_walk(const Arguments&, const Rows&, Groups&, const FragmentPosition&);
 //     static void next_sub_tile(Groups&);
-//     // After the sub-tile's last chunk; the position is its first chunk's. `scratch` is this
+//     // After the sub-tile's last fragment; the position is its first fragment's. `scratch` is
+//     this
 //     // warpgroup's shared memory for column partials (device/epilogue/column_partial.cuh).
 //     template <u32 kBlock>
-//     static void end_sub_tile(const Arguments&, const Rows&, SubTile&, const Position&,
+//     static void end_sub_tile(const Arguments&, const Rows&, SubTile&, const FragmentPosition&,
 //                              u32 scratch);
 //   };
 //
@@ -91,15 +96,15 @@
 
 namespace coda::device {
 
-// An epilogue handles a sub-tile of 64 rows by 64 base columns of one warpgroup as four chunks of
-// 16 columns; in a chunk a thread holds eight elements of each narrow value. Where a tile's base
-// columns are no multiple of 64 all its sub-tiles are of 32, two chunks.
+// An epilogue handles a sub-tile of 64 rows by 64 base columns of one warpgroup as four fragments
+// of 16 columns; in a fragment a thread holds eight elements of each narrow value. Where a tile's
+// base columns are no multiple of 64 all its sub-tiles are of 32, two fragments.
 inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
 inline constexpr u32 kHalfSubTileColumns = kSubTileColumns / 2;
 inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
-inline constexpr u32 kChunkColumns = 16;
-inline constexpr u32 kChunks = kSubTileColumns / kChunkColumns;
-inline constexpr u32 kChunkElements = 8;
+inline constexpr u32 kFragmentColumns = 16;
+inline constexpr u32 kFragments = kSubTileColumns / kFragmentColumns;
+inline constexpr u32 kFragmentElements = 8;
 
 struct EpilogueTraits {
   // Accumulators of each base column. Part p of a tile of W base columns stands in accumulator
@@ -114,7 +119,7 @@ struct EpilogueTraits {
   u32 loads = 0;
   u32 stores = 1;
   // In natural order with half < 64 the two planes of a wide tensor are 128 natural columns, and a
-  // chunk of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
+  // fragment of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
   // Planes that share shared memory agree.
   u32 wide_loads = 0;
   u32 wide_stores = 0;
@@ -143,9 +148,9 @@ constexpr u32 plane_bytes(const GemmConfig& config, const EpilogueTraits& shape)
   return kWgmmaM * sub_tile_width(config, shape) * kElementBytes;
 }
 
-// Whether a chunk's pairs are made one after another where registers are scarcest, in a tile's
-// first chunks, before epilogues have consumed accumulators: else the assembler works on all of
-// them at once, and spills (after_pair in device/epilogue/chunk_values.cuh).
+// Whether a fragment's pairs are made one after another where registers are scarcest, in a tile's
+// first fragments, before epilogues have consumed accumulators: else the assembler works on all of
+// them at once, and spills (after_pair in device/epilogue/fragment_values.cuh).
 constexpr bool takes_turns(const GemmConfig& config, const EpilogueTraits& shape) {
   return config.accumulators() > 128 && shape.loads != 0 && shape.planes() > 2;
 }
@@ -165,14 +170,14 @@ struct BoxPlace {
 };
 
 constexpr u32 box_count(Major major, u32 tile_outer) {
-  return major == Major::k ? 1 : tile_outer / kOuterChunk;
+  return major == Major::k ? 1 : tile_outer / kOuterPanel;
 }
 constexpr BoxPlace box_place(Major major, u32 tile_outer, u32 slices, u32 slice, u32 index) {
   const OperandBox box = operand_box(major, tile_outer, slices);
   if (major == Major::k) {
     return {.offset = slice * box.outer * kSwizzleBytes, .outer = slice * box.outer};
   }
-  return {.offset = index * kOuterChunkBytes + slice * box.k * kSwizzleBytes,
+  return {.offset = index * kOuterPanelBytes + slice * box.k * kSwizzleBytes,
           .outer = index * box.outer,
           .k = slice * box.k};
 }
@@ -196,7 +201,7 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
   }
   if (shape.group_span != 0 && base % shape.group_span != 0) return false;
   if (shape.natural_half != 0) {
-    if (shape.parts != 2 || shape.natural_half % kChunkColumns != 0) return false;
+    if (shape.parts != 2 || shape.natural_half % kFragmentColumns != 0) return false;
     if (base % shape.natural_half != 0) return false;
     // A pair of planes that is loaded and one that is stored over it are permuted alike.
     const u32 shared = smaller(shape.loads, shape.stores);
@@ -211,7 +216,7 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
     }
   }
   // A part that is contiguous along N is loaded in whole boxes of 64 columns.
-  if (config.major_b() == Major::outer && config.tile_n / shape.loaded_parts() % kOuterChunk != 0)
+  if (config.major_b() == Major::outer && config.tile_n / shape.loaded_parts() % kOuterPanel != 0)
     return false;
   // A slice of a part starts at a multiple of the swizzle's period of eight rows.
   return config.tile_n / shape.loaded_parts() % (8 * config.cluster_m) == 0;
@@ -223,7 +228,7 @@ constexpr u32 wide_column(u32 half, u32 member, u32 base_column) {
 }
 
 // The accumulator column, in a tile, of `part` at a base column of the tile that is a multiple of
-// 16; the chunk's 16 columns are adjacent.
+// 16; the fragment's 16 columns are adjacent.
 constexpr u32 accumulator_column(const GemmConfig& config, const EpilogueTraits& shape, u32 part,
                                  u32 base_column) {
   return shape.natural_half != 0 ? wide_column(shape.natural_half, part, base_column)
@@ -239,24 +244,24 @@ constexpr u32 plane_column(u32 half, u32 member, u32 base_column) {
 
 struct PlanePlace {
   u32 plane = 0;
-  u32 chunk = 0;
+  u32 fragment = 0;
 
   constexpr bool operator==(const PlanePlace&) const = default;
 };
 
-// Where a chunk of a plane lies in the ring. Only the planes of a wide tensor in natural order with
-// half < 64 are permuted: `wide` has bit p for the first plane of each wide tensor.
-constexpr PlanePlace plane_place(u32 half, u32 wide, u32 plane, u32 chunk) {
-  if (half == 0 || half >= kSubTileColumns) return {plane, chunk};
+// Where a fragment of a plane lies in the ring. Only the planes of a wide tensor in natural order
+// with half < 64 are permuted: `wide` has bit p for the first plane of each wide tensor.
+constexpr PlanePlace plane_place(u32 half, u32 wide, u32 plane, u32 fragment) {
+  if (half == 0 || half >= kSubTileColumns) return {plane, fragment};
   const bool second = plane != 0 && (wide >> (plane - 1) & 1) != 0;
-  if (!second && (wide >> plane & 1) == 0) return {plane, chunk};
+  if (!second && (wide >> plane & 1) == 0) return {plane, fragment};
   const u32 first = second ? plane - 1 : plane;
-  const u32 natural = wide_column(half, second ? 1 : 0, chunk * kChunkColumns);
-  return {first + natural / kSubTileColumns, natural % kSubTileColumns / kChunkColumns};
+  const u32 natural = wide_column(half, second ? 1 : 0, fragment * kFragmentColumns);
+  return {first + natural / kSubTileColumns, natural % kSubTileColumns / kFragmentColumns};
 }
 
-// A thread's place in the space during a chunk.
-struct Position {
+// A thread's place in the space during a fragment.
+struct FragmentPosition {
   u32 row = 0;      // its first row; the second is row + 8
   u32 column = 0;   // its first base column; the others are + 1, + 8 and + 9
   u32 thread = 0;   // of the warpgroup

@@ -10,14 +10,14 @@
 namespace coda::device {
 
 // Contiguous along K: rows of 64 k, one row for each outer index; eight rows are 1024 bytes.
-// Contiguous along the outer dimension: chunks of 64 outer indices, each of 64 rows (one a k) of
-// 128 bytes; a chunk is 8192 bytes, eight k are 1024.
+// Contiguous along the outer dimension: panels of 64 outer indices, each of 64 rows (one a k) of
+// 128 bytes; a panel is 8192 bytes, eight k are 1024.
 inline constexpr u32 kEightRows = 8 * kSwizzleBytes;
-inline constexpr u32 kOuterChunk = kSwizzleBytes / kElementBytes;
-inline constexpr u32 kOuterChunkBytes = kBlockK * kSwizzleBytes;
+inline constexpr u32 kOuterPanel = kSwizzleBytes / kElementBytes;
+inline constexpr u32 kOuterPanelBytes = kBlockK * kSwizzleBytes;
 
 constexpr u64 wgmma_descriptor(Major major, u32 address) {
-  const u64 leading = major == Major::k ? 1 : kOuterChunkBytes >> 4;
+  const u64 leading = major == Major::k ? 1 : kOuterPanelBytes >> 4;
   const u64 stride = kEightRows >> 4;
   const u64 swizzle_128b_mode = 1;
   return (static_cast<u64>(address & 0x3ffff) >> 4) | leading << 16 | stride << 32 |
@@ -33,7 +33,7 @@ constexpr u64 whole_descriptor(Major major, u32 low) {
 // swizzle is a function of the address, so stepping inside a swizzled row is an addition.
 constexpr u32 descriptor_step(Major major, u32 outer, u32 k) {
   return major == Major::k ? (outer * kSwizzleBytes + k * kElementBytes) >> 4
-                           : (outer / kOuterChunk * kOuterChunkBytes + k * kSwizzleBytes) >> 4;
+                           : (outer / kOuterPanel * kOuterPanelBytes + k * kSwizzleBytes) >> 4;
 }
 
 }  // namespace coda::device

@@ -37,35 +37,10 @@ __device__ __forceinline__ void store_piece(u64 address, const u32 (&word)[4]) {
                : "memory");
 }
 
-// Half 0 is the one at the lower address.
-template <Stored kStored>
-__device__ __forceinline__ float half_word_value(u32 word, u32 half) {
-  if constexpr (kStored == Stored::bf16) {
-    return __uint_as_float(half == 0 ? word << 16 : word & 0xffff0000u);
-  } else {
-    const u16 bits = static_cast<u16>(word >> (16 * half));
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-  }
-}
-
-// Two floats rounded to nearest even.
-template <Stored kStored>
-__device__ __forceinline__ u32 half_words(float low, float high) {
-  u32 word;
-  if constexpr (kStored == Stored::bf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  }
-  return word;
-}
-
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ float word_value(u32 word) {
-  return kStored == Stored::f32 ? __uint_as_float(word)
-                                : static_cast<float>(static_cast<int>(word));
+  return kStored == Element::f32 ? __uint_as_float(word)
+                                 : static_cast<float>(static_cast<int>(word));
 }
 __device__ __forceinline__ u32 float_word(float value) { return __float_as_uint(value); }
 

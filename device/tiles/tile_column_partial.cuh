@@ -64,7 +64,7 @@ __device__ __forceinline__ void store_column_partial(float* scratch,
 #pragma unroll
   for (u32 i = 0; i < lanes_of(kKind); ++i) {
     const u64 line = static_cast<u64>(i) * spans + span;
-    store_element<Stored::f32>(tensor, line * pitch + natural(column), total.lane(i));
+    store_element<Element::f32>(tensor, line * pitch + natural(column), total.lane(i));
   }
 }
 

@@ -28,7 +28,7 @@ __device__ __forceinline__ Elements<kThreadColumns> group_sum(const Members&... 
 }
 
 // Stores the columns that are the first of their group; column(i) is base or natural column i.
-template <Stored kStored, class Column>
+template <Element kStored, class Column>
 __device__ __forceinline__ void store_groups(u64 tensor, u64 row, u32 valid, u32 group,
                                              const Column& column,
                                              const Elements<kThreadColumns>& x) {

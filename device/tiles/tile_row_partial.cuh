@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_row_partials(u64 tensor, u32 pitch, u32 ro
 #pragma unroll
   for (u32 i = 0; i < lanes_of(kKind); ++i) {
     const u64 line = static_cast<u64>(i) * rows + row + own;
-    store_element<Stored::f32>(tensor, line * pitch + span, chosen.lane[i]);
+    store_element<Element::f32>(tensor, line * pitch + span, chosen.lane[i]);
   }
 }
 

@@ -8,7 +8,7 @@
 namespace coda::device {
 
 // `place` is the row's element of the tensor; `columns` those of the value x is a plane of.
-template <Stored kStored, bool kVector, class Column>
+template <Element kStored, bool kVector, class Column>
 __device__ __forceinline__ void store_selected(u64 tensor, u64 place, u32 valid, u32 index,
                                                u32 columns, const Column& column,
                                                const Elements<kThreadColumns>& x) {

@@ -10,10 +10,6 @@
 
 namespace coda::device {
 
-constexpr u32 bytes_of(Stored stored) {
-  return stored == Stored::f64 ? 8 : stored == Stored::f32 || stored == Stored::i32 ? 4 : 2;
-}
-
 // The element at which a row starts.
 constexpr u64 row_start(u32 row, u32 pitch) { return static_cast<u64>(row) * pitch; }
 
@@ -23,7 +19,7 @@ __device__ __forceinline__ u64 element_of_row(u64 tensor, u32 row, u32 pitch) {
   return reinterpret_cast<u64>(reinterpret_cast<const char*>(tensor) +
                                static_cast<u64>(row) * pitch);
 }
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ float load_of_row(u64 tensor, u32 row, u32 pitch) {
   return load_element<kStored>(element_of_row(tensor, row, pitch), 0);
 }
@@ -32,7 +28,7 @@ __device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
 }
 
 // As they lie in memory.
-template <Stored kStored>
+template <Element kStored>
 struct PackedEight {
   static constexpr u32 kPieces = bytes_of(kStored) * kThreadColumns / 16;
   u32 word[kPieces][4];
@@ -40,24 +36,24 @@ struct PackedEight {
 
 // Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
 // also where the path that needs them is not taken.
-template <bool kVector, Stored kStored, bool kPacked = kVector || bytes_of(kStored) == 2>
+template <bool kVector, Element kStored, bool kPacked = kVector || bytes_of(kStored) == 2>
 struct LoadedEight {
   using Type = Elements<kThreadColumns>;
 };
-template <bool kVector, Stored kStored>
+template <bool kVector, Element kStored>
 struct LoadedEight<kVector, kStored, true> {
   using Type = PackedEight<kStored>;
 };
 
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ Elements<kThreadColumns> values(const PackedEight<kStored>& packed) {
   Elements<kThreadColumns> x;
 #pragma unroll
-  for (u32 i = 0; i < kThreadColumns; ++i) {
+  for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
     const u32(&piece)[4] = packed.word[i * bytes_of(kStored) / 16];
     const u32 word = i * bytes_of(kStored) / 4 % 4;
     if constexpr (bytes_of(kStored) == 2) {
-      x.value[i] = half_word_value<kStored>(piece[word], i % 2);
+      unpack<kStored>(piece[word], x.value[i], x.value[i + 1]);
     } else if constexpr (bytes_of(kStored) == 4) {
       x.value[i] = word_value<kStored>(piece[word]);
     } else {
@@ -71,7 +67,7 @@ __device__ __forceinline__ const Elements<kThreadColumns>& values(
   return x;
 }
 
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadColumns>& x) {
   PackedEight<kStored> result;
 #pragma unroll
@@ -79,7 +75,7 @@ __device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadCol
     u32(&piece)[4] = result.word[i * bytes_of(kStored) / 16];
     const u32 word = i * bytes_of(kStored) / 4 % 4;
     if constexpr (bytes_of(kStored) == 2) {
-      piece[word] = half_words<kStored>(x.value[i], x.value[i + 1]);
+      piece[word] = pack<kStored>(x.value[i], x.value[i + 1]);
     } else if constexpr (bytes_of(kStored) == 4) {
       piece[word] = float_word(x.value[i]);
     } else {
@@ -91,7 +87,7 @@ __device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadCol
 
 // `column(i)` is where element i stands; vectors take column(0) to column(7) as neighbours, and
 // `valid` is 0 or 8. `row` is the element at which the row starts. What does not exist is 0.
-template <Stored kStored, Access kAccess, bool kVector, class Column>
+template <Element kStored, Access kAccess, bool kVector, class Column>
 __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eight(
     u64 tensor, u64 row, u32 valid, const Column& column) {
   typename LoadedEight<kVector, kStored>::Type x{};
@@ -119,7 +115,7 @@ __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eig
   return x;
 }
 
-template <Stored kStored, bool kVector, class Column>
+template <Element kStored, bool kVector, class Column>
 __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, const Column& column,
                                             const Elements<kThreadColumns>& x) {
   if constexpr (kVector) {
@@ -141,7 +137,7 @@ __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, cons
 
 // Eight adjacent pairs of a row: sixteen neighbouring columns, of which the first members are the
 // even ones. `column(i)` is where the first member of pair i stands.
-template <Stored kStored>
+template <Element kStored>
 struct PackedPairs {
   PackedEight<kStored> half[2];
 };
@@ -149,16 +145,16 @@ struct SplitPairs {
   Elements<kThreadColumns> member[2];
 };
 
-template <bool kVector, Stored kStored>
+template <bool kVector, Element kStored>
 struct LoadedPairs {
   using Type = SplitPairs;
 };
-template <Stored kStored>
+template <Element kStored>
 struct LoadedPairs<true, kStored> {
   using Type = PackedPairs<kStored>;
 };
 
-template <u32 kMember, Stored kStored>
+template <u32 kMember, Element kStored>
 __device__ __forceinline__ Elements<kThreadColumns> members(const PackedPairs<kStored>& pairs) {
   const Elements<kThreadColumns> half[2] = {values(pairs.half[0]), values(pairs.half[1])};
   Elements<kThreadColumns> x;
@@ -173,7 +169,7 @@ __device__ __forceinline__ const Elements<kThreadColumns>& members(const SplitPa
   return pairs.member[kMember];
 }
 
-template <Stored kStored, Access kAccess, bool kVector, class Column>
+template <Element kStored, Access kAccess, bool kVector, class Column>
 __device__ __forceinline__ typename LoadedPairs<kVector, kStored>::Type load_pairs(
     u64 tensor, u64 row, u32 valid, const Column& column) {
   typename LoadedPairs<kVector, kStored>::Type x{};
@@ -197,7 +193,7 @@ __device__ __forceinline__ typename LoadedPairs<kVector, kStored>::Type load_pai
   return x;
 }
 
-template <Stored kStored, bool kVector, class Column>
+template <Element kStored, bool kVector, class Column>
 __device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, const Column& column,
                                             const Elements<kThreadColumns>& first,
                                             const Elements<kThreadColumns>& second) {
@@ -230,15 +226,14 @@ __device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, cons
 }
 
 // The value as a later reader of a tensor of this type sees it.
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ Elements<kThreadColumns> as_stored(const Elements<kThreadColumns>& x) {
   if constexpr (bytes_of(kStored) == 2) return values(packed<kStored>(x));
   return x;
 }
-template <Stored kStored>
+template <Element kStored>
 __device__ __forceinline__ float as_stored(float x) {
-  if constexpr (bytes_of(kStored) == 2)
-    return half_word_value<kStored>(half_words<kStored>(x, x), 0);
+  if constexpr (bytes_of(kStored) == 2) return rounded<kStored>(x);
   return x;
 }
 

@@ -160,8 +160,8 @@ __device__ __forceinline__ auto logarithm(const Elements<N>& a) {
   return each([](float x) { return logarithm(x); }, a);
 }
 template <u32 N>
-__device__ __forceinline__ auto reciprocal_root(const Elements<N>& a) {
-  return each([](float x) { return reciprocal_root(x); }, a);
+__device__ __forceinline__ auto rsqrt(const Elements<N>& a) {
+  return each([](float x) { return rsqrt(x); }, a);
 }
 template <u32 N>
 __device__ __forceinline__ auto square_root(const Elements<N>& a) {
@@ -221,6 +221,13 @@ __device__ __forceinline__ StoredPair<kElement> unpack(u32 packed) {
 
 // What a store to 16 bits and a load would give.
 template <Element kElement>
+__device__ __forceinline__ float rounded(float x) {
+  float low;
+  float high;
+  unpack<kElement>(pack<kElement>(x, x), low, high);
+  return low;
+}
+template <Element kElement>
 __device__ __forceinline__ Elements<2> rounded(const Elements<2>& x) {
   return unpack<kElement>(pack<kElement>(x));
 }
@@ -252,31 +259,29 @@ __device__ __forceinline__ u32 load_packed_pair(u64 tensor, u64 index, u32 valid
   return load_half_pair(access.address, access.both, access.first, access.second);
 }
 
-template <Stored kStored, bool kAligned = false>
+template <Element kStored, bool kAligned = false>
 __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 valid) {
-  if constexpr (kStored == Stored::f32) {
+  if constexpr (kStored == Element::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
     Elements<2> x;
     load_float_pair(x.value, access.address, access.both, access.first, access.second);
     return x;
-  } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
-    constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
-    return unpack<kElement>(load_packed_pair<kAligned>(tensor, index, valid));
+  } else if constexpr (bytes_of(kStored) == 2) {
+    return unpack<kStored>(load_packed_pair<kAligned>(tensor, index, valid));
   } else {
     return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
              valid >= 2 ? load_element<kStored>(tensor, index + 1) : 0.0f}};
   }
 }
 
-template <Stored kStored, bool kAligned = false>
+template <Element kStored, bool kAligned = false>
 __device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, const Elements<2>& x) {
-  if constexpr (kStored == Stored::f32) {
+  if constexpr (kStored == Element::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
     store_float_pair(access.address, access.both, access.first, access.second, x.value);
-  } else if constexpr (kStored == Stored::bf16 || kStored == Stored::f16) {
+  } else if constexpr (bytes_of(kStored) == 2) {
     const PairAccess<2, kAligned> access(tensor, index, valid);
-    constexpr Element kElement = kStored == Stored::bf16 ? Element::bf16 : Element::fp16;
-    store_half_pair(access.address, access.both, access.first, access.second, pack<kElement>(x));
+    store_half_pair(access.address, access.both, access.first, access.second, pack<kStored>(x));
   } else {
     if (valid >= 1) store_element<kStored>(tensor, index, x.value[0]);
     if (valid >= 2) store_element<kStored>(tensor, index + 1, x.value[1]);

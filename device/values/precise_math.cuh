@@ -11,7 +11,7 @@ __device__ __forceinline__ float exponential(float x) { return expf(x); }
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 __device__ __forceinline__ float reciprocal(float x) { return 1.0f / x; }
 __device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
-__device__ __forceinline__ float reciprocal_root(float x) { return 1.0f / sqrtf(x); }
+__device__ __forceinline__ float rsqrt(float x) { return 1.0f / sqrtf(x); }
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
 __device__ __forceinline__ float hyperbolic_tangent(float x) { return tanhf(x); }

@@ -100,7 +100,8 @@ struct CublasSession {
 }  // namespace
 
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
-    const std::vector<GemmOperands>& sets, device::Layout layout, hopper::DriverHandle stream) {
+    const std::vector<GemmOperands>& sets, device::OperandLayout layout,
+    hopper::DriverHandle stream) {
   static const CublasSession session;
   const GemmOperands& first = sets.front();
   const int type = first.a.dtype == DType::f16 ? kReal16F : kReal16BF;
@@ -109,9 +110,9 @@ std::vector<std::function<void(unsigned set)>> cublas_algorithms(
   Descriptor operation = nullptr;
   check(cublas_api().descriptor_create(&operation, kCompute32F, kReal32F),
         "cublasLtMatmulDescCreate");
-  using device::Layout;
-  const int transpose_b = layout == Layout::tn || layout == Layout::tt ? 1 : 0;
-  const int transpose_a = layout == Layout::nt || layout == Layout::tt ? 1 : 0;
+  using device::OperandLayout;
+  const int transpose_b = layout == OperandLayout::tn || layout == OperandLayout::tt ? 1 : 0;
+  const int transpose_a = layout == OperandLayout::nt || layout == OperandLayout::tt ? 1 : 0;
   check(cublas_api().descriptor_set(operation, kTransposeFirst, &transpose_b, sizeof transpose_b),
         "set");
   check(cublas_api().descriptor_set(operation, kTransposeSecond, &transpose_a, sizeof transpose_a),

@@ -22,6 +22,7 @@ struct GemmOperands {
 // Each function enqueues out = op(a) op(b) of one set. The sets have the same shapes and strides
 // and must outlive the functions. Throws Error if cuBLAS has none.
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
-    const std::vector<GemmOperands>& sets, device::Layout layout, hopper::DriverHandle stream);
+    const std::vector<GemmOperands>& sets, device::OperandLayout layout,
+    hopper::DriverHandle stream);
 
 }  // namespace coda::measure

@@ -4,10 +4,10 @@
 namespace coda::measure {
 namespace {
 
-device::Layout layout_of(const GemmSegment& segment) {
-  using device::Layout;
-  return segment.transpose_a ? (segment.transpose_b ? Layout::tt : Layout::nt)
-                             : (segment.transpose_b ? Layout::tn : Layout::nn);
+device::OperandLayout layout_of(const GemmSegment& segment) {
+  using device::OperandLayout;
+  return segment.transpose_a ? (segment.transpose_b ? OperandLayout::tt : OperandLayout::nt)
+                             : (segment.transpose_b ? OperandLayout::tn : OperandLayout::nn);
 }
 
 std::vector<int> operands(const Step& gemm, int GemmSegment::* which) {
@@ -20,8 +20,8 @@ std::vector<int> operands(const Step& gemm, int GemmSegment::* which) {
 
 std::string ProductShape::text() const {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
-  static_assert(static_cast<int>(device::Layout::tn) == 0 &&
-                static_cast<int>(device::Layout::tt) == 3);
+  static_assert(static_cast<int>(device::OperandLayout::tn) == 0 &&
+                static_cast<int>(device::OperandLayout::tt) == 3);
   return std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + " " +
          kLayouts[static_cast<int>(layout)] + " " + std::string(name_of(type));
 }

@@ -15,7 +15,7 @@ struct ProductShape {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  device::Layout layout = device::Layout::tn;
+  device::OperandLayout layout = device::OperandLayout::tn;
   DType type = DType::bf16;
 
   double flops() const {

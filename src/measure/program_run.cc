@@ -69,9 +69,9 @@ std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperSt
 
 ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets)
     : shape_(shape) {
-  using device::Layout;
-  const bool a_turned = shape.layout == Layout::nt || shape.layout == Layout::tt;
-  const bool b_turned = shape.layout == Layout::tn || shape.layout == Layout::tt;
+  using device::OperandLayout;
+  const bool a_turned = shape.layout == OperandLayout::nt || shape.layout == OperandLayout::tt;
+  const bool b_turned = shape.layout == OperandLayout::tn || shape.layout == OperandLayout::tt;
   uint64_t seed = 1000;
   for (unsigned set = 0; set < sets; ++set) {
     const auto matrix = [&](int64_t rows, int64_t cols, const char* name) {

@@ -34,9 +34,9 @@ extern "C" __global__ void fill_random(u64 data, u64 rows, u64 columns, u64 stri
     const float u = (static_cast<float>(static_cast<u32>(bits) >> 8) + 0.5f) * (1.0f / 16777216.0f);
     const float v = static_cast<float>(static_cast<u32>(bits >> 40)) * (1.0f / 16777216.0f);
     const float x = scale * sqrtf(-2.0f * logf(u)) * cosf(6.28318530718f * v);
-    if (type == 0) store_element<Stored::f32>(data, at, x);
-    if (type == 1) store_element<Stored::bf16>(data, at, x);
-    if (type == 2) store_element<Stored::f16>(data, at, x);
+    if (type == 0) store_element<Element::f32>(data, at, x);
+    if (type == 1) store_element<Element::bf16>(data, at, x);
+    if (type == 2) store_element<Element::f16>(data, at, x);
   }
 }
 )cuda";

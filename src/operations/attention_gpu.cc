@@ -50,7 +50,7 @@ Call checked(const OperationCall& call) {
   const auto bits = [](double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); };
   Call result{a,
               rows,
-              "<" + stored_name(call, 0) + ", " + std::to_string(a.head_dim) + ", " +
+              "<" + element_name(call, 0) + ", " + std::to_string(a.head_dim) + ", " +
                   std::to_string(a.value_dim) + ">",
               {number(rows), number(a.tokens), number(a.heads), number(a.kv_heads),
                a.causal ? 1U : 0U, number(a.window), bits(a.scale), bits(a.soft_cap)}};

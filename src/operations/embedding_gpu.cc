@@ -37,7 +37,7 @@ std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
                                             " columns are too many for one launch; look up fewer");
   return {{.name = "embedding",
            .code = kCode,
-           .body = "  embedding_forward<" + stored_name(call, 0) + ", " + stored_name(call, 2) +
+           .body = "  embedding_forward<" + element_name(call, 0) + ", " + element_name(call, 2) +
                    ">(n(0), n(1), n(2), MatrixRows{p(0), n(3)}, p(1), MatrixRows{p(2), n(4)});\n",
            .numbers = {static_cast<uint32_t>(out.cols), static_cast<uint32_t>(table.rows),
                        static_cast<uint32_t>(out.rows), row_stride(call, 0), row_stride(call, 2)},
@@ -59,8 +59,8 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
   return {{.name = "embedding_backward",
            .code = kCode,
            .body = "  __shared__ TokenMatches matches;\n  embedding_backward<" +
-                   stored_name(call, 0) + ", " + stored_name(call, added) + ", " +
-                   stored_name(call, out) + ", " + (adds ? "true" : "false") +
+                   element_name(call, 0) + ", " + element_name(call, added) + ", " +
+                   element_name(call, out) + ", " + (adds ? "true" : "false") +
                    ">(matches, n(0), n(1), n(2), n(3),\n      MatrixRows{p(0), n(4)}, p(1), "
                    "MatrixRows{p(" +
                    p_added + "), n(5)}, MatrixRows{p(" + p_out + "), n(6)});\n",

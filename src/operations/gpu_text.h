@@ -10,9 +10,9 @@
 namespace coda {
 
 // device/element.cuh's name of the tensor's type; Error if it is not one of f32, bf16, f16.
-inline std::string stored_name(const OperationCall& call, size_t tensor) {
+inline std::string element_name(const OperationCall& call, size_t tensor) {
   call.check_type(tensor, {DType::f32, DType::bf16, DType::f16});
-  return "Stored::" + std::string(name_of(call.tensors[tensor].dtype));
+  return "Element::" + std::string(name_of(call.tensors[tensor].dtype));
 }
 
 inline uint32_t row_stride(const OperationCall& call, size_t tensor) {

@@ -70,16 +70,17 @@ void expect_accumulators_where_tma_reads_them(u32 width) {
   constexpr int kUnwritten = -1;
   std::vector<int> shared(kWgmmaM * width, kUnwritten);
   for (u32 warp = 0; warp < 4; ++warp) {
-    for (u32 chunk = 0; chunk < width / kChunkColumns; ++chunk) {
+    for (u32 fragment = 0; fragment < width / kFragmentColumns; ++fragment) {
       for (u32 matrix = 0; matrix < 4; ++matrix) {
         for (u32 lane = 0; lane < kWarpSize; ++lane) {
           const u32 thread = warp * kWarpSize + lane;
           for (u32 half = 0; half < 2; ++half) {
-            const u32 index = chunk * kChunkElements + matrix * 2 + half;
+            const u32 index = fragment * kFragmentElements + matrix * 2 + half;
             const int value = static_cast<int>(fragment_row(thread, index) * width +
                                                fragment_column(thread, index));
             const u32 addressing_lane = matrix * 8 + lane / 4;
-            const u32 row_address = chunk_offset(warp * kWarpSize + addressing_lane, chunk, width);
+            const u32 row_address =
+                fragment_offset(warp * kWarpSize + addressing_lane, fragment, width);
             const u32 element = row_address / kElementBytes + 2 * (lane % 4) + half;
             ASSERT_EQ(shared.at(element), kUnwritten);
             shared[element] = value;
@@ -100,13 +101,13 @@ TEST(Fragment, StmatrixPutsAccumulatorsWhereTmaReadsThem) {
   for (const u32 width : kWidths) expect_accumulators_where_tma_reads_them(width);
 }
 
-TEST(Fragment, ChunksAreStepsFromTheFirst) {
+TEST(Fragment, FragmentsAreStepsFromTheFirst) {
   for (const u32 width : kWidths) {
     for (const u32 plane : {0u, 8192u, 15u * 8192u + 1024u}) {
       for (u32 thread = 0; thread < kWarpgroupSize; ++thread) {
-        for (u32 chunk = 0; chunk < width / kChunkColumns; ++chunk) {
-          EXPECT_EQ((plane + chunk_offset(thread, 0, width)) ^ chunk_step(chunk),
-                    plane + chunk_offset(thread, chunk, width));
+        for (u32 fragment = 0; fragment < width / kFragmentColumns; ++fragment) {
+          EXPECT_EQ((plane + fragment_offset(thread, 0, width)) ^ fragment_step(fragment),
+                    plane + fragment_offset(thread, fragment, width));
         }
       }
     }
@@ -116,11 +117,11 @@ TEST(Fragment, ChunksAreStepsFromTheFirst) {
 // The eight rows of one matrix lie in different 16-byte bank groups.
 TEST(Fragment, StmatrixHasNoBankConflicts) {
   for (const u32 width : kWidths) {
-    for (u32 matrix = 0; matrix < 16 * width / kChunkColumns; ++matrix) {
+    for (u32 matrix = 0; matrix < 16 * width / kFragmentColumns; ++matrix) {
       const u32 first = matrix % 16 * 8;  // of four warps' four matrices each
       std::set<u32> groups;
       for (u32 row = 0; row < 8; ++row) {
-        groups.insert(chunk_offset(first + row, matrix / 16, width) / 16 % 8);
+        groups.insert(fragment_offset(first + row, matrix / 16, width) / 16 % 8);
       }
       EXPECT_EQ(groups.size(), 8u);
     }
@@ -133,7 +134,8 @@ TEST(Fragment, FourNeighbouringColumnsComeFromTwoThreads) {
   for (u32 row_of_two = 0; row_of_two < 2; ++row_of_two) {
     std::set<std::pair<u32, u32>> met;
     for (u32 thread = 0; thread < kWarpgroupSize; ++thread) {
-      const u32 index = thread % 2 * 4 + 2 * row_of_two;  // register of a chunk: left or right half
+      const u32 index =
+          thread % 2 * 4 + 2 * row_of_two;  // register of a fragment: left or right half
       std::set<u32> columns;
       for (const u32 owner : {thread, thread ^ 1}) {
         EXPECT_EQ(fragment_row(owner, index), fragment_row(thread, index));
@@ -144,7 +146,7 @@ TEST(Fragment, FourNeighbouringColumnsComeFromTwoThreads) {
       EXPECT_EQ(columns, (std::set<u32>{first, first + 1, first + 2, first + 3}));
       for (const u32 column : columns) met.emplace(fragment_row(thread, 2 * row_of_two), column);
     }
-    EXPECT_EQ(met.size(), 64u / 2 * kChunkColumns);
+    EXPECT_EQ(met.size(), 64u / 2 * kFragmentColumns);
   }
 }
 

@@ -49,7 +49,7 @@ TEST(GemmEmitter, GoldenTextOfATableThatIsKept) {
 }
 
 // ... unless a thread has too many other values for that, or the tile's epilogue is hidden anyway:
-// then a chunk ahead, head by head.
+// then a fragment ahead, head by head.
 TEST(GemmEmitter, ATableIsKeptWhereThereAreRegistersForIt) {
   struct Epilogue {
     std::string scales;  // of z
@@ -85,7 +85,8 @@ TEST(GemmEmitter, ATableIsKeptWhereThereAreRegistersForIt) {
       } catch (const Error&) {
         continue;  // no room for the ring
       }
-      const bool is_kept = text.find("DirectPairs<Stored::f32, kChunks> cos;") != std::string::npos;
+      const bool is_kept =
+          text.find("DirectPairs<Element::f32, kFragments> cos;") != std::string::npos;
       EXPECT_NE(is_kept, text.find("load_ahead") != std::string::npos) << text;
       const bool is_cooperative = options.choice->schedule == device::Schedule::cooperative;
       EXPECT_EQ(is_kept, one.is_kept && is_cooperative) << choice << one.scales << one.more;
@@ -395,7 +396,7 @@ TEST(GemmEmitter, VectorsBesideAdjacentPairsAreReadOneByOne) {
     const std::vector<KernelLaunch> launches = lower(program, kSizes, {});
     ASSERT_EQ(launches.size(), 1U);
     EXPECT_THAT(launches[0].source,
-                HasSubstr("load_two<Stored::" + std::string(type) +
+                HasSubstr("load_two<Element::" + std::string(type) +
                           ">(a.pointers[at_bias], wide_column(1, 1, column), wide_column(1, 1, "
                           "(column + 1)), inside_pair(column, at.columns))"));
     texts.insert(launches[0].source);

@@ -65,8 +65,8 @@ std::vector<Source> loaded_stage(const GemmConfig& config, const EpilogueTraits&
 // Where wgmma reads element (column of the tile, k): the layout that wgmma_descriptor_test checks.
 u32 stage_offset(Major major, u32 column, u32 k) {
   return major == Major::k ? column * kSwizzleBytes + k * kElementBytes
-                           : column / kOuterChunk * kOuterChunkBytes + k * kSwizzleBytes +
-                                 column % kOuterChunk * kElementBytes;
+                           : column / kOuterPanel * kOuterPanelBytes + k * kSwizzleBytes +
+                                 column % kOuterPanel * kElementBytes;
 }
 
 TEST(Space, EachAccumulatorIsTheProductWithItsColumnOfItsPart) {
@@ -78,11 +78,11 @@ TEST(Space, EachAccumulatorIsTheProductWithItsColumnOfItsPart) {
       const std::vector<Source> stage = loaded_stage(config, shape, first);
       std::set<u32> met;
       for (u32 part = 0; part < shape.parts; ++part) {
-        for (u32 chunk = 0; chunk < width; chunk += kChunkColumns) {
-          for (u32 i = 0; i < kChunkColumns; ++i) {
-            const u32 accumulator = accumulator_column(config, shape, part, chunk) + i;
+        for (u32 fragment = 0; fragment < width; fragment += kFragmentColumns) {
+          for (u32 i = 0; i < kFragmentColumns; ++i) {
+            const u32 accumulator = accumulator_column(config, shape, part, fragment) + i;
             ASSERT_TRUE(met.insert(accumulator).second);
-            const u32 base = first + chunk + i;
+            const u32 base = first + fragment + i;
             for (const u32 k : {0u, 17u, kBlockK - 1}) {
               const u32 offset = stage_offset(config.major_b(), accumulator, k);
               const Source wanted = shape.natural_half != 0
@@ -115,7 +115,7 @@ TEST(Space, WideColumnsVisitEachNaturalColumnOnce) {
   }
 }
 
-// A chunk of a member, put into its plane and stored by that plane's box, lands at its columns.
+// A fragment of a member, put into its plane and stored by that plane's box, lands at its columns.
 TEST(Space, PlanesOfWideTensorsLandAtTheirNaturalColumns) {
   for (const u32 half : {16u, 32u, 64u, 128u, 192u}) {
     for (u32 first_plane = 0; first_plane < 3; ++first_plane) {
@@ -123,19 +123,19 @@ TEST(Space, PlanesOfWideTensorsLandAtTheirNaturalColumns) {
         if (base % smaller(half, kSubTileColumns) != 0) continue;
         std::set<std::pair<u32, u32>> places;
         for (u32 member = 0; member < 2; ++member) {
-          for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+          for (u32 fragment = 0; fragment < kFragments; ++fragment) {
             const PlanePlace place =
-                plane_place(half, 1u << first_plane, first_plane + member, chunk);
+                plane_place(half, 1u << first_plane, first_plane + member, fragment);
             ASSERT_GE(place.plane, first_plane);
             ASSERT_LE(place.plane, first_plane + 1);
-            ASSERT_LT(place.chunk, kChunks);
-            places.emplace(place.plane, place.chunk);
+            ASSERT_LT(place.fragment, kFragments);
+            places.emplace(place.plane, place.fragment);
             const u32 box = plane_column(half, place.plane - first_plane, base);
-            const u32 wanted = wide_column(half, member, base + chunk * kChunkColumns);
-            ASSERT_EQ(box + place.chunk * kChunkColumns, wanted) << half << " at " << base;
+            const u32 wanted = wide_column(half, member, base + fragment * kFragmentColumns);
+            ASSERT_EQ(box + place.fragment * kFragmentColumns, wanted) << half << " at " << base;
           }
         }
-        EXPECT_EQ(places.size(), 2 * kChunks);
+        EXPECT_EQ(places.size(), 2 * kFragments);
       }
     }
   }
@@ -144,10 +144,10 @@ TEST(Space, PlanesOfWideTensorsLandAtTheirNaturalColumns) {
 TEST(Space, NarrowPlanesStayInPlace) {
   for (const u32 half : {0u, 16u, 32u, 64u}) {
     for (u32 plane = 0; plane < 4; ++plane) {
-      for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+      for (u32 fragment = 0; fragment < kFragments; ++fragment) {
         // Plane 1 of a tensor that planes 2 and 3 follow; plane 0 before one in planes 1 and 2.
         const u32 wide = plane <= 1 ? 1u << (plane + 1) : 1u << (plane - 2);
-        EXPECT_EQ(plane_place(half, wide, plane, chunk), (PlanePlace{plane, chunk}));
+        EXPECT_EQ(plane_place(half, wide, plane, fragment), (PlanePlace{plane, fragment}));
       }
     }
   }
@@ -161,8 +161,8 @@ bool is_well_formed(u32 planes, u32 wide) {
   return true;
 }
 
-// Stores go into the shared memory of loads, chunk after chunk: what a store overwrites must have
-// been read. All combinations of up to four planes each, narrow or wide.
+// Stores go into the shared memory of loads, fragment after fragment: what a store overwrites must
+// have been read. All combinations of up to four planes each, narrow or wide.
 TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
   const GemmConfig config{.tile_n = 256, .schedule = Schedule::cooperative};
   int valid = 0;
@@ -181,14 +181,14 @@ TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
                                        .wide_stores = wide_stores};
             std::set<std::pair<u32, u32>> written;
             bool hazard = false;
-            for (u32 chunk = 0; chunk < kChunks; ++chunk) {
+            for (u32 fragment = 0; fragment < kFragments; ++fragment) {
               for (u32 plane = 0; plane < loads; ++plane) {
-                const PlanePlace place = plane_place(half, wide_loads, plane, chunk);
-                hazard = hazard || written.contains({place.plane, place.chunk});
+                const PlanePlace place = plane_place(half, wide_loads, plane, fragment);
+                hazard = hazard || written.contains({place.plane, place.fragment});
               }
               for (u32 plane = 0; plane < stores; ++plane) {
-                const PlanePlace place = plane_place(half, wide_stores, plane, chunk);
-                ASSERT_TRUE(written.emplace(place.plane, place.chunk).second);
+                const PlanePlace place = plane_place(half, wide_stores, plane, fragment);
+                ASSERT_TRUE(written.emplace(place.plane, place.fragment).second);
               }
             }
             if (is_valid(config, shape)) {
@@ -214,23 +214,24 @@ TEST(Space, RefusesWhatCannotBe) {
   EXPECT_FALSE(is_valid(config, {.parts = 2, .column_partials = 1}));  // these are of 64
   EXPECT_FALSE(is_valid(config, {.parts = 2, .natural_half = 32}));
   EXPECT_FALSE(is_valid(config, {.parts = 2, .keeps_tables = true}));
-  EXPECT_FALSE(is_valid({.tile_n = 192, .layout = Layout::nn}, {.parts = 2}));  // boxes of 64
-  EXPECT_FALSE(is_valid(config, {.parts = 4}));                                 // 48
+  EXPECT_FALSE(
+      is_valid({.tile_n = 192, .layout = OperandLayout::nn}, {.parts = 2}));  // boxes of 64
+  EXPECT_FALSE(is_valid(config, {.parts = 4}));                               // 48
   EXPECT_FALSE(is_valid({.tile_n = 64}, {.parts = 2}));  // one of 32: not served
   EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 128}));  // half a pair group
-  EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 8}));    // half a chunk
+  EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 2, .natural_half = 8}));    // half a fragment
   EXPECT_FALSE(is_valid({.tile_n = 128}, {.parts = 1, .natural_half = 64}));
 }
 
 TEST(Space, PositionsNumberTheirPartials) {
   for (u32 thread = 0; thread < kWarpgroupSize; ++thread) {
-    const Position at{.row = 5 * 64 + fragment_row(thread, 0),
-                      .column = 7 * 64 + fragment_column(thread, 0)};
+    const FragmentPosition at{.row = 5 * 64 + fragment_row(thread, 0),
+                              .column = 7 * 64 + fragment_column(thread, 0)};
     EXPECT_EQ(at.partial_row(), 5u);
     EXPECT_EQ(at.partial_column(), 7u);
-    // The thread's other row and columns are in the same sub-tile, also in its last chunk.
+    // The thread's other row and columns are in the same sub-tile, also in its last fragment.
     EXPECT_EQ((at.row + 8) / 64, 5u);
-    EXPECT_EQ((at.column + 3 * kChunkColumns + 9) / 64, 7u);
+    EXPECT_EQ((at.column + 3 * kFragmentColumns + 9) / 64, 7u);
   }
 }
 
@@ -245,7 +246,7 @@ TEST(ColumnPartial, LanesKeepEachColumnOnce) {
       const std::set<u32> held = {fragment_column(lane, 0), fragment_column(lane, 1),
                                   fragment_column(lane, 4), fragment_column(lane, 5)};
       EXPECT_TRUE(held.contains(own)) << "a column that the lane never had";
-      const u32 column = chunk_of_lane(lane, i) * kChunkColumns + own;
+      const u32 column = fragment_of_lane(lane, i) * kFragmentColumns + own;
       columns.insert(column);
       banks.insert(column % 32);
     }

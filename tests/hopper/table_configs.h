@@ -15,7 +15,8 @@ inline std::vector<GemmConfig> valid_configs() {
     for (u32 tile_m = 64; tile_m <= 256; tile_m += 64) {
       for (u32 tile_n = 64; tile_n <= 256; tile_n += 64) {
         for (u32 cluster = 0; cluster < 9; ++cluster) {
-          for (const Layout layout : {Layout::tn, Layout::nn, Layout::nt, Layout::tt}) {
+          for (const OperandLayout layout :
+               {OperandLayout::tn, OperandLayout::nn, OperandLayout::nt, OperandLayout::tt}) {
             const u32 sizes[] = {1, 2, 4};
             const GemmConfig config{.tile_m = tile_m,
                                     .tile_n = tile_n,

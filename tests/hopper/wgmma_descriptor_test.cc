@@ -28,12 +28,12 @@ Fields fields(u64 descriptor) {
 // Byte offset, before the swizzle, of element (outer, k) of a stage as the TMA boxes lie in it.
 u32 offset_in_stage(Major major, u32 outer, u32 k) {
   if (major == Major::k) return outer * kSwizzleBytes + k * kElementBytes;
-  return outer / 64 * kOuterChunkBytes + k * kSwizzleBytes + outer % 64 * kElementBytes;
+  return outer / 64 * kOuterPanelBytes + k * kSwizzleBytes + outer % 64 * kElementBytes;
 }
 
 // Byte offset, before the swizzle, at which the tensor core looks for element (outer, k) of the
 // operand that a descriptor describes: eight-row groups `stride` apart, for the outer major also
-// 64-wide chunks `leading` apart.
+// 64-wide panels `leading` apart.
 u32 offset_by_descriptor(Major major, const Fields& f, u32 outer, u32 k) {
   if (major == Major::k) {
     return f.address + outer / 8 * f.stride + outer % 8 * kSwizzleBytes + k * kElementBytes;

@@ -76,7 +76,7 @@ inline Operation causal_convolution() {
     const OperationTensor &x = call.tensors[0], &w = call.tensors[1], &y = call.tensors[2];
     call.check_type(0, {DType::f32, DType::bf16});
     for (size_t i : {1U, 2U}) call.check_type(i, {x.dtype});
-    const std::string type = "Stored::" + std::string(name_of(x.dtype));
+    const std::string type = "Element::" + std::string(name_of(x.dtype));
     GpuKernel kernel;
     kernel.name = "causal_convolution";
     kernel.code = R"(
@@ -84,7 +84,7 @@ inline Operation causal_convolution() {
 #include "device/ptx/lanes.cuh"
 using namespace coda::device;
 )";
-    kernel.body = "  constexpr Stored kStored = " + type + R"(;
+    kernel.body = "  constexpr Element kStored = " + type + R"(;
   const u32 at = block_index() * block_threads() + thread_index();
   const u32 rows = n(0), columns = n(1), width = n(2), sequence = n(3), reversed = n(4);
   const u32 row = at / columns, column = at % columns;

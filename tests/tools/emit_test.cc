@@ -55,7 +55,7 @@ TEST(Emit, MatricesInFp32MayBeStoredIn16Bits) {
   const CommandResult plain = run_coda(words);
   EXPECT_EQ(plain.status, 0) << plain.err;
   EXPECT_THAT(plain.out + plain.err, HasSubstr("product operand 'h1' is f32"));
-  EXPECT_THAT(plain.out, HasSubstr("add_plain_product<Stored::f32"));
+  EXPECT_THAT(plain.out, HasSubstr("add_plain_product<Element::f32"));
   std::vector<std::string> stored = words;
   stored.insert(stored.end(), {"--storage", "bf16"});
   const CommandResult result = run_coda(stored);

@@ -2,40 +2,34 @@
 #include "hopper/arch/element.h"
 
 #include "coda/error.h"
+#include "device/config.cuh"
 
 namespace coda::hopper {
 namespace {
 
-constexpr OperandType kOperandTypes[] = {
-    {DType::bf16, device::Element::bf16, "Element::bf16"},
-    {DType::f16, device::Element::fp16, "Element::fp16"},
+using device::Element;
+
+constexpr ElementRow kRows[] = {
+    {DType::f32, Element::f32, 7}, {DType::bf16, Element::bf16, 9}, {DType::f16, Element::f16, 6},
+    {DType::f64, Element::f64, 8}, {DType::i32, Element::i32, 3},
 };
 
 }  // namespace
 
-const OperandType* find_operand_type(DType type) {
-  for (const OperandType& row : kOperandTypes) {
-    if (row.type == type) return &row;
+const ElementRow& element_row(DType type) {
+  for (const ElementRow& row : kRows) {
+    if (row.type == type) return row;
   }
-  return nullptr;
+  throw InternalError("a type without a row");
 }
 
-const OperandType& operand_type(device::Element element) {
-  for (const OperandType& row : kOperandTypes) {
+const ElementRow& element_row(Element element) {
+  for (const ElementRow& row : kRows) {
     if (row.element == element) return row;
   }
-  throw InternalError("an element that is no operand's");
+  throw InternalError("an element without a row");
 }
 
-int tensor_map_type(DType type) {
-  switch (type) {
-    case DType::i32: return 3;
-    case DType::f16: return 6;
-    case DType::f32: return 7;
-    case DType::f64: return 8;
-    case DType::bf16: return 9;
-  }
-  throw InternalError("a tensor map of an unknown type");
-}
+bool is_operand(DType type) { return device::is_operand(element_row(type).element); }
 
 }  // namespace coda::hopper

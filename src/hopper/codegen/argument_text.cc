@@ -6,7 +6,7 @@
 namespace coda::hopper {
 
 std::string ArgumentText::stored_type(int tensor) const {
-  return std::string(stored_text(sizes_.tensor(tensor).dtype));
+  return element_text(sizes_.tensor(tensor).dtype);
 }
 
 std::string ArgumentText::comment(int tensor) const {

@@ -21,7 +21,7 @@ class ArgumentText {
 
   const TensorDecl& tensor(int tensor) const { return sizes_.tensor(tensor); }
   int64_t size(const Dim& dim) const { return sizes_.size(dim); }
-  // "Stored::bf16": how its elements lie in memory.
+  // "Element::bf16": how its elements lie in memory.
   std::string stored_type(int tensor) const;
   // "  // name" and the end of the line that reads or writes it.
   std::string comment(int tensor) const;

@@ -18,7 +18,7 @@ LoadText text_of(const DirectLoad& load, const ProgramSizes& sizes, SpacePlaces&
                  LaunchArguments& arguments) {
   const int t = sizes.step(load.step).tensor;
   LoadText text;
-  text.type = stored_text(sizes.tensor(t).dtype);
+  text.type = element_text(sizes.tensor(t).dtype);
   text.pointer = arguments.pointer(t);
   text.is_aligned =
       "has_aligned_pairs<" + text.type + ">(" + text.pointer + ", " + places.stride(t) + ")";
@@ -32,7 +32,7 @@ void begin_field(Body& body, const std::string& field, const LoadText& text) {
   body.line(std::string(field.size() + 7, ' ') + text.first[1] + ");");
 }
 
-// For each pair of a chunk whose first column is `column`, indented by `indent`.
+// For each pair of a fragment whose first column is `column`, indented by `indent`.
 std::string partly_text(const std::string& column, const std::string& lines,
                         const std::string& indent) {
   return "#pragma unroll\n" + indent + "for (u32 pair = 0; pair < kPairs; ++pair) {\n" + indent +
@@ -52,8 +52,8 @@ std::string DirectLoads::add(const DirectLoad& load) {
   begin_.line(std::string("sub.is_plain = ") + (empty() ? "is_whole(at)" : "sub.is_plain") +
               " && " + text.is_aligned + ";");
   begin_field(begin_, field, text);
-  plain_.line(field + ".template load<kChunk>();");
-  const std::string pair = field + ".chunk[kChunk % 2][pair]";
+  plain_.line(field + ".template load<kFragment>();");
+  const std::string pair = field + ".fragment[kFragment % 2][pair]";
   partly_.line(pair + " = " + load.value + ";");
   return pair;
 }
@@ -62,10 +62,10 @@ std::string DirectLoads::function_text() const {
   if (empty()) return "";
   return function("void",
                   "load_ahead(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-                  "                                  const Position& at)",
+                  "                                  const FragmentPosition& at)",
                   "    if (sub.is_plain) {\n" + plain_.text() + "    } else {\n" +
                       partly_text("at.column", partly_.text(), "      ") + "    }\n",
-                  "  template <u32 kBlock, u32 kChunk>\n");
+                  "  template <u32 kBlock, u32 kFragment>\n");
 }
 
 std::string DirectLoads::begin() const {
@@ -74,10 +74,10 @@ std::string DirectLoads::begin() const {
 
 std::string DirectLoads::ahead() const {
   if (empty()) return "";
-  return "    if constexpr (kChunk + 1 < kChunks) {\n"
-         "      Position next = at;\n"
-         "      next.column += kChunkColumns;\n"
-         "      load_ahead<kBlock, kChunk + 1>(a, rows, sub, next);\n"
+  return "    if constexpr (kFragment + 1 < kFragments) {\n"
+         "      FragmentPosition next = at;\n"
+         "      next.column += kFragmentColumns;\n"
+         "      load_ahead<kBlock, kFragment + 1>(a, rows, sub, next);\n"
          "    }\n";
 }
 
@@ -85,25 +85,26 @@ std::string KeptLoads::add(const DirectLoad& load) {
   const LoadText text = text_of(load, sizes_, places_, arguments_);
   const std::string field = "rows." + load.name;
   if (empty()) fields_.line("bool is_plain;");
-  fields_.line("DirectPairs<" + text.type + ", kChunks> " + load.name + ";");
+  fields_.line("DirectPairs<" + text.type + ", kFragments> " + load.name + ";");
   begin_.line(std::string("rows.is_plain = ") + (empty() ? "is_whole(at)" : "rows.is_plain") +
               " && " + text.is_aligned + ";");
   begin_field(begin_, field, text);
-  plain_.line(field + ".template load<kChunk>();");
-  partly_.line(field + ".template load<kChunk>(pair, inside);");
-  return field + ".chunk[kChunk][pair]";
+  plain_.line(field + ".template load<kFragment>();");
+  partly_.line(field + ".template load<kFragment>(pair, inside);");
+  return field + ".fragment[kFragment][pair]";
 }
 
 std::string KeptLoads::function_text() const {
   if (empty()) return "";
-  return function("void", "load_tables(const Arguments& a, Rows& rows, const Position& at)",
-                  "    if constexpr (kChunk == 0) {\n" + begin_.text() +
-                      "    }\n"
-                      "    if (rows.is_plain) {\n" +
-                      plain_.text() + "    } else {\n" +
-                      partly_text("at.column + kChunk * kChunkColumns", partly_.text(), "      ") +
-                      "    }\n",
-                  "  template <u32 kChunk>\n");
+  return function(
+      "void", "load_tables(const Arguments& a, Rows& rows, const FragmentPosition& at)",
+      "    if constexpr (kFragment == 0) {\n" + begin_.text() +
+          "    }\n"
+          "    if (rows.is_plain) {\n" +
+          plain_.text() + "    } else {\n" +
+          partly_text("at.column + kFragment * kFragmentColumns", partly_.text(), "      ") +
+          "    }\n",
+      "  template <u32 kFragment>\n");
 }
 
 }  // namespace coda::hopper

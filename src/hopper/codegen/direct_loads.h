@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that a tile space's threads load themselves, as text of its CUDA struct: a chunk ahead of
-// their use, plainly where a sub-tile is wholly inside (device/epilogue/direct_pairs.cuh); or, what
-// all sub-tiles of the same rows read, once a tile under its mainloop, a chunk of the tables under
-// each of a few K blocks. Then nobody waits for them: a table's rows lie anywhere in memory, and a
-// warp's load of eight rows keeps the load unit for eight cycles.
+// Tensors that a tile space's threads load themselves, as text of its CUDA struct: a fragment ahead
+// of their use, plainly where a sub-tile is wholly inside (device/epilogue/direct_pairs.cuh); or,
+// what all sub-tiles of the same rows read, once a tile under its mainloop, a fragment of the
+// tables under each of a few K blocks. Then nobody waits for them: a table's rows lie anywhere in
+// memory, and a warp's load of eight rows keeps the load unit for eight cycles.
 #pragma once
 
 #include <string>
@@ -28,14 +28,14 @@ class DirectLoads {
   DirectLoads(const ProgramSizes& sizes, SpacePlaces& places, LaunchArguments& arguments)
       : sizes_(sizes), places_(places), arguments_(arguments) {}
 
-  // Returns the text of a chunk's pair.
+  // Returns the text of a fragment's pair.
   std::string add(const DirectLoad& load);
   bool empty() const { return partly_.empty(); }
 
   std::string fields() const { return fields_.text(); }  // of SubTile
   std::string function_text() const;                     // load_ahead, which the others call
   std::string begin() const;                             // when the sub-tile begins
-  std::string ahead() const;                             // when a chunk begins: the next one's
+  std::string ahead() const;                             // when a fragment begins: the next one's
 
  private:
   const ProgramSizes& sizes_;

@@ -32,7 +32,7 @@ constexpr std::array<Row, kElementwiseCount> kTable = {{
     {E::select, "select", false},
     {E::exp, "exponential", false},
     {E::log, "logarithm", false},
-    {E::rsqrt, "reciprocal_root", false},
+    {E::rsqrt, "rsqrt", false},
     {E::sqrt, "square_root", false},
     {E::recip, "reciprocal", false},
     {E::sigmoid, "sigmoid", false},
@@ -73,7 +73,7 @@ std::string expression(Elementwise op, const std::vector<std::string>& operands)
 std::string expression(const Step& step, const std::vector<std::string>& operands) {
   if (step.kind == StepKind::elementwise) return expression(step.op, operands);
   invariant(step.kind == StepKind::as_stored, "a step that is no expression");
-  return "as_stored<" + stored_text(step.dtype) + ">(" + operands[0] + ")";
+  return "as_stored<" + element_text(step.dtype) + ">(" + operands[0] + ")";
 }
 
 std::string number_text(double number) {
@@ -99,8 +99,8 @@ std::string identifier(std::string_view name) {
       "while", "xor",
       // Functions and types of the device files that values must not hide.
       "maximum", "minimum", "equal", "less", "select", "exponential", "logarithm", "sigmoid",
-      "reciprocal", "reciprocal_root", "square_root", "hyperbolic_tangent", "error_function",
-      "negative", "silu", "gelu", "gelu_tanh", "u8", "u16", "u32", "u64", "bf16", "f16"};
+      "reciprocal", "rsqrt", "square_root", "hyperbolic_tangent", "error_function", "negative",
+      "silu", "gelu", "gelu_tanh", "u8", "u16", "u32", "u64", "bf16", "f16"};
   std::string text;
   for (char c : name) text += is_letter_or_digit(c) ? c : '_';
   // Two underscores in a row, and one before a capital at the front, belong to the compiler.
@@ -119,6 +119,6 @@ std::string reduction_text(PartialKind kind) {
   return "Reduction::" + std::string(info(kind).name);
 }
 
-std::string stored_text(DType type) { return "Stored::" + std::string(name_of(type)); }
+std::string element_text(DType type) { return "Element::" + std::string(name_of(type)); }
 
 }  // namespace coda::hopper

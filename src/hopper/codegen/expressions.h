@@ -31,7 +31,7 @@ std::string identifier(std::string_view name);
 // "Reduction::sum": the device's name of a kind of partial (device/values/reductions.cuh).
 std::string reduction_text(PartialKind kind);
 
-// How an element lies in memory, for templates over it: "Stored::bf16" (device/element.cuh).
-std::string stored_text(DType type);
+// How an element lies in memory, for templates over it: "Element::bf16" (device/element.cuh).
+std::string element_text(DType type);
 
 }  // namespace coda::hopper

@@ -9,10 +9,11 @@
 namespace coda::hopper {
 namespace {
 
-// Their highest bit is zero, which makes values wait for others (device/epilogue/chunk_values.cuh).
+// Their highest bit is zero, which makes values wait for others
+// (device/epilogue/fragment_values.cuh).
 constexpr int64_t kMostRows = 0x7fffffff;
 
-using device::Layout;
+using device::OperandLayout;
 using device::Schedule;
 
 std::string comment(const std::string& text) {
@@ -34,8 +35,8 @@ std::string config_text(const device::GemmConfig& c) {
          field("cluster_m", c.cluster_m) + field("cluster_n", c.cluster_n) +
          field("stages", c.stages) + "\n                             .schedule = Schedule::" +
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
-         ", .layout = Layout::" + kLayouts[static_cast<int>(c.layout)] +
-         ", .element = " + std::string(operand_type(c.element).text) + "};\n";
+         ", .layout = OperandLayout::" + kLayouts[static_cast<int>(c.layout)] +
+         ", .element = " + element_text(element_row(c.element).type) + "};\n";
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   launch.function = identifier(sizes.program().name) + "_kernel";
   launch.source =
       comment(coda::text(sizes.program())) +
-      "#include \"device/arguments.cuh\"\n#include \"device/epilogue/chunk_values.cuh\"\n" +
+      "#include \"device/arguments.cuh\"\n#include \"device/epilogue/fragment_values.cuh\"\n" +
       (has_column_partials ? "#include \"device/epilogue/column_partial.cuh\"\n" : "") +
       (has_direct_loads ? "#include \"device/epilogue/direct_pairs.cuh\"\n" : "") +
       "#include \"device/kernels/program_kernel.cuh\"\n\nnamespace coda::device {\n\n" +

@@ -81,8 +81,8 @@ std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
   if (s.kind == StepKind::column_index) return "static_cast<float>(" + own + ")";
   if (s.kind == StepKind::load_per_column) {
     return "(at.column + 8 * eight < at.columns ? load_element<" +
-           std::string(stored_text(sizes_.tensor(s.tensor).dtype)) + ">(" +
-           arguments_.pointer(s.tensor) + ", " + own + ") : 0.0f)";
+           element_text(sizes_.tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
+           ", " + own + ") : 0.0f)";
   }
   std::vector<std::string> operands;
   for (int o : s.operands) operands.push_back(operand(o, plane, layout));
@@ -94,9 +94,9 @@ void GroupText::write_step(int i, int plane) {
   Body& lines = lines_[analysis_.groups.known.at(i)];
   if (s.kind == StepKind::store_tile) {
     lines.line(field(s.operands[0], plane) + ".store<" +
-               std::string(stored_text(sizes_.tensor(s.tensor).dtype)) + ">(" +
-               arguments_.pointer(s.tensor) + ", at, [&](u32 row, u32 column) { return " +
-               place(i, plane, "row", "column") + "; });");
+               element_text(sizes_.tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
+               ", at, [&](u32 row, u32 column) { return " + place(i, plane, "row", "column") +
+               "; });");
     return;
   }
   const TileLayout& layout = analysis_.groups.layouts.at(i);
@@ -121,8 +121,8 @@ void GroupText::write_step(int i, int plane) {
   lines.line("  const u32 row = at.row + 8 * pair;");
   lines.line("  const u32 column = at.column + 8 * eight;");
   lines.line("  return row < at.rows && column < at.columns ? load_element<" +
-             std::string(stored_text(sizes_.tensor(s.tensor).dtype)) + ">(" +
-             arguments_.pointer(s.tensor) + ", " + place(i, plane, row, "column") + ") : 0.0f;");
+             element_text(sizes_.tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
+             ", " + place(i, plane, row, "column") + ") : 0.0f;");
   lines.line("});");
 }
 
@@ -144,7 +144,7 @@ std::string GroupText::fields_text() const {
 std::string GroupText::begin_text() const {
   return function("void",
                   "begin_groups(const Arguments& a, const Rows& rows, Groups& groups,\n"
-                  "                                    const Position& at)",
+                  "                                    const FragmentPosition& at)",
                   lines_[0].text(), "  template <u32 kBlock>\n");
 }
 
@@ -156,7 +156,7 @@ std::string GroupText::end_text() const {
   }
   return function("void",
                   "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
-                  "                                const Position& at)",
+                  "                                const FragmentPosition& at)",
                   text, "  template <u32 kWalk, u32 kBlock>\n");
 }
 

@@ -2,7 +2,7 @@
 // A tile space's values with one column for each group of columns (sums over heads, and what is
 // made of them), as text of its CUDA struct: `Groups` and the functions that make them ahead of the
 // sub-tiles (device/epilogue/group_values.cuh). What a walk adds up is written by whoever writes
-// chunks.
+// fragments.
 #pragma once
 
 #include <set>

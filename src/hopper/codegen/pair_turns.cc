@@ -6,8 +6,8 @@
 namespace coda::hopper {
 namespace {
 
-// One plane of all that a thread moves itself for a chunk, with its addresses and predicates, takes
-// some twenty registers; of two all chunks of a sub-tile fit.
+// One plane of all that a thread moves itself for a fragment, with its addresses and predicates,
+// takes some twenty registers; of two all fragments of a sub-tile fit.
 constexpr int kMostDirectPlanes = 2;
 
 int direct_planes(const std::vector<TileMove>& moves) {
@@ -35,8 +35,8 @@ void PairTurns::end_with(const std::string& value) {
   if (std::find(made_.begin(), made_.end(), value) == made_.end()) made_.push_back(value);
 }
 
-std::string PairTurns::chunk_line() const {
-  return taken_ ? "    const Position at = after_turn(start, sub.turn);\n" : "";
+std::string PairTurns::fragment_line() const {
+  return taken_ ? "    const FragmentPosition at = after_turn(start, sub.turn);\n" : "";
 }
 
 std::string PairTurns::field_line() const { return taken_ ? "    u32 turn = 0;\n" : ""; }

@@ -3,7 +3,7 @@
 // Where threads move many tensors themselves, the assembler would else load for, and work on, so
 // many pairs at once that it spills, however few accumulators there are: it fills whatever
 // registers it has; and so it does with an error function, and behind a walk over groups.
-// (device/epilogue/chunk_values.cuh has how a value is made to wait.) Invariant: values are what
+// (device/epilogue/fragment_values.cuh has how a value is made to wait.) Invariant: values are what
 // they are without it.
 #pragma once
 
@@ -25,8 +25,8 @@ class PairTurns {
   // What it makes, for an effect.
   void end_with(const std::string& value);
 
-  const char* position() const { return taken_ ? "start" : "at"; }  // the chunk's parameter
-  std::string chunk_line() const;
+  const char* position() const { return taken_ ? "start" : "at"; }  // the fragment's parameter
+  std::string fragment_line() const;
   std::string field_line() const;  // of SubTile
   std::string last_line() const;   // of a pair
 

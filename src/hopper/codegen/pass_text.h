@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of one walk over a sub-tile's chunks, as text of a tile space's CUDA struct: of the
+// The lines of one walk over a sub-tile's fragments, as text of a tile space's CUDA struct: of the
 // walk that makes what the effects need, or of one that adds up groups of columns ahead of it.
 #pragma once
 
@@ -25,8 +25,8 @@ struct Pass {
 };
 
 // `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
-inline std::string chunk_lines(const Pass& pass, const std::string& ahead,
-                               const std::string& last) {
+inline std::string fragment_lines(const Pass& pass, const std::string& ahead,
+                                  const std::string& last) {
   const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||
                    pass.early.mentions("row") || pass.early.mentions("inside");
   const auto head = [&](const Body& body) {

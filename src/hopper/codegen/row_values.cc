@@ -9,18 +9,15 @@
 namespace coda::hopper {
 namespace {
 
-std::string load_element(DType type) {
-  return "load_element<" + std::string(stored_text(type)) + ">";
-}
+std::string load_element(DType type) { return "load_element<" + element_text(type) + ">"; }
 
 }  // namespace
 
 std::string vector_text(const Step& step, const std::vector<std::string>& operands) {
   if (step.kind == StepKind::elementwise) return expression(step.op, operands);
   invariant(step.kind == StepKind::as_stored, "a vector step that no tile uses");
-  const OperandType* type = find_operand_type(step.dtype);
-  if (type == nullptr) return operands[0];
-  return "rounded<" + std::string(type->text) + ">(" + operands[0] + ")";
+  if (!is_operand(step.dtype)) return operands[0];
+  return "rounded<" + element_text(step.dtype) + ">(" + operands[0] + ")";
 }
 
 std::string RowValues::place(int tensor) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile space's per-row values and scalars, as text of its CUDA struct: begin_tile loads and
-// computes them once a tile, for the rows that a thread has, and keeps in Rows what chunks read.
+// computes them once a tile, for the rows that a thread has, and keeps in Rows what fragments read.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ class RowValues {
         names_(names),
         arguments_(arguments) {}
 
-  // Step i's value, as a chunk's pair reads it.
+  // Step i's value, as a fragment's pair reads it.
   std::string value(int i);
   // An i32 vector as integers, the thread's two rows of each block: indices of columns.
   std::string index(int tensor);

@@ -25,8 +25,6 @@
 namespace coda::hopper {
 namespace {
 
-std::string element_name(DType type) { return std::string(find_operand_type(type)->text); }
-
 class SpaceWriter {
  public:
   SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
@@ -50,7 +48,7 @@ class SpaceWriter {
 
   std::string run() {
     find_needed();
-    write_chunk();
+    write_fragment();
     std::string groups;
     if (!groups_.empty()) {
       write_walks();
@@ -59,7 +57,7 @@ class SpaceWriter {
     }
     return "struct " + name_ + " {\n" + operands_.shape_text(!kept_loads_.empty()) +
            operands_.extents() + operands_.operands() + operands_.planes() + rows_text() + groups +
-           sub_tile_text() + walks_text() + chunk_text() + end_text() + "};\n";
+           sub_tile_text() + walks_text() + fragment_text() + end_text() + "};\n";
   }
 
  private:
@@ -85,7 +83,7 @@ class SpaceWriter {
   int64_t base() const { return operands_.base(); }
   std::string stride(int t) { return places_.stride(t); }
 
-  // ---- Vectors of columns: loaded before the sub-tile or the chunk.
+  // ---- Vectors of columns: loaded before the sub-tile or the fragment.
 
   bool is_row_like(int i) const { return step(i).shape.cols.is(1); }  // scalars too
 
@@ -106,15 +104,15 @@ class SpaceWriter {
                       places_.natural(reader, plane, "(column + 1)") + ")}};");
     } else if (s.kind == StepKind::load_per_column &&
                (!places_.are_neighbours(reader) || pass_.is_walk)) {
-      pass_.body.line(
-          "const Elements<2> " + made + " = load_two<" +
-          std::string(stored_text(tensor(s.tensor).dtype)) + ">(" + arguments_.pointer(s.tensor) +
-          ", " + places_.natural(reader, plane, "column") + ", " +
-          places_.natural(reader, plane, "(column + 1)") + ", inside_pair(column, at.columns));");
-    } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_chunk &&
+      pass_.body.line("const Elements<2> " + made + " = load_two<" +
+                      element_text(tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
+                      ", " + places_.natural(reader, plane, "column") + ", " +
+                      places_.natural(reader, plane, "(column + 1)") +
+                      ", inside_pair(column, at.columns));");
+    } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_fragment &&
                size_of(tensor(s.tensor).dtype) != 2) {
       const auto side = [&](const std::string& column) {
-        return "load_pair<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
+        return "load_pair<" + element_text(tensor(s.tensor).dtype) + ">(" +
                arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, column) +
                ", inside_pair(" + column + ", at.columns))";
       };
@@ -122,12 +120,11 @@ class SpaceWriter {
       pass_.before.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
       name = made + "[pair / 2]";
     } else if (s.kind == StepKind::load_per_column) {
-      sub_fields_.line("ColumnValues<" + std::string(stored_text(tensor(s.tensor).dtype)) + "> " +
-                       made + ";");
+      sub_fields_.line("ColumnValues<" + element_text(tensor(s.tensor).dtype) + "> " + made + ";");
       sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor) +
                       ", at, [&](u32 column) { return " + places_.natural(reader, plane, "column") +
                       "; });");
-      name = "sub." + made + ".at(kChunk, pair)";
+      name = "sub." + made + ".at(kFragment, pair)";
     } else {
       std::vector<std::string> operands;
       for (int operand : s.operands) operands.push_back(column_value(operand, reader, plane));
@@ -136,7 +133,7 @@ class SpaceWriter {
     return name;
   }
 
-  // ---- The chunk.
+  // ---- The fragment.
 
   // The text of plane `plane` of a tile value.
   std::string tile_value(int i, int plane) {
@@ -168,12 +165,12 @@ class SpaceWriter {
       case StepKind::load_tile: return load(i, plane, name);
       case StepKind::repeat_group:
         pass_.body.line("const auto " + name + " = " + (pass_.is_walk ? "" : "sub.") +
-                        groups_.field(s.operands[0], plane) + ".at<kChunk>(pair);");
+                        groups_.field(s.operands[0], plane) + ".at<kFragment>(pair);");
         return name;
       case StepKind::as_stored: {
         std::string operand = operand_value(i, 0, plane);
-        if (find_operand_type(s.dtype) == nullptr) return operand;
-        pass_.body.line("const auto " + name + " = unpack<" + element_name(s.dtype) + ">(" +
+        if (!is_operand(s.dtype)) return operand;
+        pass_.body.line("const auto " + name + " = unpack<" + element_text(s.dtype) + ">(" +
                         packed_value(i, plane) + ");");
         return name;
       }
@@ -188,7 +185,7 @@ class SpaceWriter {
     }
   }
 
-  // In a chunk pairs may take turns.
+  // In a fragment pairs may take turns.
   std::string begin_with(const std::string& value) const {
     return pass_.is_walk ? value : turns_.begin_with(value);
   }
@@ -205,7 +202,7 @@ class SpaceWriter {
     if (found != pass_.packed_names.end()) return found->second;
     const std::string operand = operand_value(i, 0, plane);
     const std::string name = names_.make(plane_name(i, plane) + "_bits");
-    pass_.body.line("const u32 " + name + " = pack<" + element_name(step(i).dtype) + ">(" +
+    pass_.body.line("const u32 " + name + " = pack<" + element_text(step(i).dtype) + ">(" +
                     operand + ");");
     return pass_.packed_names[key] = name;
   }
@@ -218,10 +215,10 @@ class SpaceWriter {
       std::string bits = "loaded[" + std::to_string(move.plane + plane) + "][pair]";
       if (!pass_.is_walk) {
         if (takes_turns_ && shape_.stores != 0)
-          bits = "after_pair<kBlock, kChunk>(" + bits + ", stored, pair, at)";
+          bits = "after_pair<kBlock, kFragment>(" + bits + ", stored, pair, at)";
         takes_turns_ = false;
       }
-      pass_.body.line("const auto " + name + " = unpack<" + element_name(type) + ">(" +
+      pass_.body.line("const auto " + name + " = unpack<" + element_text(type) + ">(" +
                       begin_with(bits) + ");");
       return name;
     }
@@ -231,8 +228,8 @@ class SpaceWriter {
     const std::string row =
         s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor, block + "[pair % 2]") : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
-                              std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
-                              ", " + places_.pair(i, plane, row) + ", inside)";
+                              element_text(type) + ">(" + arguments_.pointer(s.tensor) + ", " +
+                              places_.pair(i, plane, row) + ", inside)";
     if (!analysis_.loads_early || pass_.is_walk) {
       pass_.body.line("const auto " + name + " = " + value + ";");
       return name;
@@ -264,7 +261,7 @@ class SpaceWriter {
     for (const auto& [key, name] : trial.pass_.tile_names) needed_.insert(key);
   }
 
-  void write_chunk() {
+  void write_fragment() {
     for (int i : tile_space().steps) {
       for (int plane = 0; plane < 2; ++plane) {
         if (needed_.contains({i, plane})) tile_value(i, plane);
@@ -273,7 +270,7 @@ class SpaceWriter {
     }
   }
 
-  // What each walk adds up, from values that it makes as the chunk makes them.
+  // What each walk adds up, from values that it makes as the fragment makes them.
   void write_walks() {
     for (uint32_t walk = 0; walk < analysis_.groups.walks; ++walk) {
       std::swap(pass_, walks_.emplace_back());
@@ -281,7 +278,7 @@ class SpaceWriter {
       for (int i : groups_.sums_of(walk)) {
         for (int plane = 0; plane < planes_of(step(i).operands[0]); ++plane) {
           const std::string value = tile_value(step(i).operands[0], plane);
-          pass_.body.line(groups_.field(i, plane) + ".add<kChunk>(pair, " + value + ");");
+          pass_.body.line(groups_.field(i, plane) + ".add<kFragment>(pair, " + value + ");");
         }
       }
       std::swap(pass_, walks_.back());
@@ -315,9 +312,9 @@ class SpaceWriter {
         add_in_memory(i, plane);
       } else {
         const std::string value = tile_value(s.operands[0], plane);
-        pass_.body.line(std::string("store_") + places_.pair_or_two(i) + "<" +
-                        std::string(stored_text(type)) + ">(" + arguments_.pointer(s.tensor) +
-                        ", " + places_.pair(i, plane, "row") + ", inside, " + value + ");");
+        pass_.body.line(std::string("store_") + places_.pair_or_two(i) + "<" + element_text(type) +
+                        ">(" + arguments_.pointer(s.tensor) + ", " + places_.pair(i, plane, "row") +
+                        ", inside, " + value + ");");
         turns_.end_with(value);
       }
     }
@@ -357,7 +354,7 @@ class SpaceWriter {
       i = representative(step(i).operands[next]);
     }
     if (step(i).kind == StepKind::as_stored && step(i).dtype == type) return packed_value(i, p);
-    return "pack<" + element_name(type) + ">(" + tile_value(operand, plane) + ")";
+    return "pack<" + element_text(type) + ">(" + tile_value(operand, plane) + ")";
   }
 
   // Of values that are rounded anyway the bits are kept too: two are compared at a time. But where
@@ -375,11 +372,11 @@ class SpaceWriter {
     if (!name.empty()) return name;
     const std::string made = names_.make(value_name(i) + "_values");
     sub_fields_.line(kept_type(i) + " " + made + "[" + std::to_string(planes_of(i)) +
-                     "][kChunks][kPairs];");
+                     "][kFragments][kPairs];");
     name = "sub." + made;
     for (int p = 0; p < planes_of(i); ++p) {
       const std::string value = tile_value(i, p);
-      pass_.body.line(name + "[" + std::to_string(p) + "][kChunk][pair] = " + value + ";");
+      pass_.body.line(name + "[" + std::to_string(p) + "][kFragment][pair] = " + value + ";");
       turns_.end_with(value);
     }
     return name;
@@ -391,7 +388,7 @@ class SpaceWriter {
     const int source = selection.operands[0];
     const std::string columns =
         arguments_.number(own("selected_columns"), sizes_.size(step(source).shape.cols));
-    end_.line("store_selected<" + std::string(stored_text(tensor(s.tensor).dtype)) + ">(" +
+    end_.line("store_selected<" + element_text(tensor(s.tensor).dtype) + ">(" +
               arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
               rows_.index(step(selection.operands[1]).tensor) + "[kBlock], " + columns + ", " +
               kept_values(source) + ", at, [&](u32 column) { return " +
@@ -454,7 +451,7 @@ class SpaceWriter {
       pass_.before.line("Elements<2> " + all + "[kPairs];");
       pass_.body.line(all + "[pair] = " + value + ";");
       turns_.end_with(value);
-      pass_.after.line("sub." + name + ".template add<kChunk>(" + all + ", at);");
+      pass_.after.line("sub." + name + ".template add<kFragment>(" + all + ", at);");
       const std::string place =
           "scratch + " + std::to_string(column_fields_++) + " * kColumnScratchBytes";
       staged_.line("sub." + name + ".stage(" + place + ", at);");
@@ -469,7 +466,8 @@ class SpaceWriter {
 
   std::string rows_text() {
     return "\n  struct Rows {\n" + rows_.fields() + kept_loads_.fields() + "  };\n" +
-           function("void", "begin_tile(const Arguments& a, Rows& rows, const Position& at)",
+           function("void",
+                    "begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at)",
                     rows_.begin(sizes_.size(tile_space().shape.rows))) +
            kept_loads_.function_text();
   }
@@ -480,12 +478,12 @@ class SpaceWriter {
            direct_loads_.fields() + "  };\n" + direct_loads_.function_text() +
            function("void",
                     "begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-                    "                                      const Position& at)",
+                    "                                      const FragmentPosition& at)",
                     sub_lines_.text() + direct_loads_.begin(), "  template <u32 kBlock>\n");
   }
 
-  // The accumulators and planes of a chunk, as parameters.
-  std::string chunk_parameters() const {
+  // The accumulators and planes of a fragment, as parameters.
+  std::string fragment_parameters() const {
     return "const float (&accumulators)[" + std::to_string(shape_.parts) +
            "][8],\n                             const u32 (&loaded)[" +
            std::to_string(std::max(1u, shape_.loads)) + "][4],\n                             ";
@@ -496,34 +494,34 @@ class SpaceWriter {
     std::string lines;
     for (size_t walk = 0; walk < walks_.size(); ++walk) {
       lines += "    if constexpr (kWalk == " + std::to_string(static_cast<int64_t>(walk)) +
-               ") {\n" + chunk_lines(walks_[walk], "", "") + "    }\n";
+               ") {\n" + fragment_lines(walks_[walk], "", "") + "    }\n";
     }
     return groups_.begin_text() +
            function("void",
                     "walk_groups(const Arguments& a, const Rows& rows, Groups& "
                     "groups,\n                             " +
-                        chunk_parameters() + "const Position& at)",
-                    lines, "  template <u32 kWalk, u32 kBlock, u32 kChunk>\n") +
+                        fragment_parameters() + "const FragmentPosition& at)",
+                    lines, "  template <u32 kWalk, u32 kBlock, u32 kFragment>\n") +
            groups_.end_text() + groups_.next_text();
   }
 
-  std::string chunk_text() const {
+  std::string fragment_text() const {
     const std::string lines =
-        turns_.chunk_line() + chunk_lines(pass_, direct_loads_.ahead(), turns_.last_line());
+        turns_.fragment_line() + fragment_lines(pass_, direct_loads_.ahead(), turns_.last_line());
     return function("void",
-                    "chunk(const Arguments& a, const Rows& rows, SubTile& sub,\n"
+                    "fragment(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                             " +
-                        chunk_parameters() + "u32 (&stored)[" +
-                        std::to_string(std::max(1u, shape_.stores)) + "][4], const Position& " +
-                        turns_.position() + ")",
-                    lines, "  template <u32 kBlock, u32 kChunk>\n");
+                        fragment_parameters() + "u32 (&stored)[" +
+                        std::to_string(std::max(1u, shape_.stores)) +
+                        "][4], const FragmentPosition& " + turns_.position() + ")",
+                    lines, "  template <u32 kBlock, u32 kFragment>\n");
   }
 
   std::string end_text() const {
     return function(
         "void",
         "end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-        "                                    const Position& at, u32 scratch)",
+        "                                    const FragmentPosition& at, u32 scratch)",
         staged_.text() + (staged_.empty() ? "" : "    synchronize_warpgroup();\n") + end_.text(),
         "  template <u32 kBlock>\n");
   }

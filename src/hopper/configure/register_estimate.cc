@@ -13,9 +13,10 @@ using device::Schedule;
 uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                       const GemmConfig& config) {
   const device::EpilogueTraits shape = space.traits();
-  const uint32_t chunk = device::takes_turns(config, shape) ? 16 + 4 * shape.planes()
-                                                            : 24 + 4 * (shape.loads + shape.stores);
-  uint32_t registers = config.accumulators() + chunk + 2 * config.blocks_m() * space.row_values +
+  const uint32_t fragment = device::takes_turns(config, shape)
+                                ? 16 + 4 * shape.planes()
+                                : 24 + 4 * (shape.loads + shape.stores);
+  uint32_t registers = config.accumulators() + fragment + 2 * config.blocks_m() * space.row_values +
                        space.column_registers + space.direct_registers + 10 * space.column_fields +
                        space.groups.registers;
   for (int i : space.row_partials) {
@@ -31,7 +32,7 @@ uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& sp
   const bool is_strided = config.major_a() == device::Major::outer;
   uint32_t registers = config.accumulators() + 2 * config.blocks_m() * space.row_values +
                        space.column_registers + space.direct_registers + space.groups.registers;
-  if (space.loads_columns_by_chunk) registers += 8;
+  if (space.loads_columns_by_fragment) registers += 8;
   if (device::takes_turns(config, shape)) {
     registers += 4 * shape.planes() + 4;
   } else {
@@ -65,8 +66,8 @@ bool keeps_tables(const ProgramSizes& sizes, const SpaceAnalysis& space, const G
   if (config.schedule == Schedule::ping_pong) return false;
   // With several blocks of rows there are as many tables.
   if (config.blocks_m() != 1 || device::sub_tile_columns(config, space.traits()) == 1) return false;
-  // Four chunks of eight values instead of two, less addresses that are gone by then: what spilled
-  // (two scales of rows beside RoPE's two tables) is not admitted.
+  // Four fragments of eight values instead of two, less addresses that are gone by then: what
+  // spilled (two scales of rows beside RoPE's two tables) is not admitted.
   constexpr uint32_t kMore = 15;
   return registers_of(sizes, space, config) + kMore * space.repeated_planes <=
          sizes.options().architecture.registers;

@@ -8,15 +8,16 @@
 
 namespace coda::hopper {
 
-// Roughly: accumulators, addresses and states, the planes of a chunk, direct loads of a chunk,
-// vectors, running reductions (values that wait for a sub-tile's end take those of its
+// Roughly: accumulators, addresses and states, the planes of a fragment, direct loads of a
+// fragment, vectors, running reductions (values that wait for a sub-tile's end take those of its
 // accumulators).
 uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                       const device::GemmConfig& config);
 
-// The same beside 192 accumulators, where a chunk's values find room among those that are consumed.
-// The weights are fitted to 452 compiled kernels (the epilogues of the plans of LLaMA and GPT-2 and
-// random ones, every such tile, three to five stages): none of the 177 that spilled is admitted.
+// The same beside 192 accumulators, where a fragment's values find room among those that are
+// consumed. The weights are fitted to 452 compiled kernels (the epilogues of the plans of LLaMA and
+// GPT-2 and random ones, every such tile, three to five stages): none of the 177 that spilled is
+// admitted.
 uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& space,
                               const device::GemmConfig& config);
 

@@ -40,10 +40,10 @@ device::TensorMap encode_tensor_map(const Rectangle& rectangle, uint32_t box_row
   // A device address is a number to the driver's other calls.
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void* address = reinterpret_cast<void*>(rectangle.address);
-  check_driver(
-      driver().tensor_map_encode_tiled(&map, tensor_map_type(rectangle.dtype), 2, address, sizes,
-                                       pitch, box, element_strides, 0, swizzle, kPromoteL2To128, 0),
-      "describing to the copy engine ", subject);
+  check_driver(driver().tensor_map_encode_tiled(&map, element_row(rectangle.dtype).tensor_map_type,
+                                                2, address, sizes, pitch, box, element_strides, 0,
+                                                swizzle, kPromoteL2To128, 0),
+               "describing to the copy engine ", subject);
   return map;
 }
 

@@ -32,7 +32,7 @@ bool has_gemm(const Program& program, const TileSpace& space) {
 bool is_plain_product(const Program& program, const Step& product) {
   if (product.kind != StepKind::gemm) return false;
   const DType type = program.tensors[product.segments.front().a].dtype;
-  if (find_operand_type(type) == nullptr) return true;
+  if (!is_operand(type)) return true;
   return std::any_of(product.segments.begin(), product.segments.end(), [&](const GemmSegment& s) {
     return program.tensors[s.a].dtype != type || program.tensors[s.b].dtype != type;
   });

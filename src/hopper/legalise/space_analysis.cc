@@ -77,7 +77,7 @@ class Analyser {
     const int64_t h = half(first.gemm);
     if (first.member < 0 || is_concatenated(first.gemm)) return true;
     // A tile of 64 or 128 base columns must hold whole pairs of halves.
-    const bool is_natural = parts == 2 && h % device::kChunkColumns == 0 && 128 % h == 0;
+    const bool is_natural = parts == 2 && h % device::kFragmentColumns == 0 && 128 % h == 0;
     if (!is_natural) {
       return refuse(
           {.reason = parts == 2 ? RefusalReason::pair_distance : RefusalReason::pair_beside_product,
@@ -185,7 +185,7 @@ class Analyser {
   // Rows of any pitch: the launcher copies what TMA cannot address to where it can.
   bool check_segment(const GemmSegment& segment) {
     for (int t : {segment.a, segment.b}) {
-      if (find_operand_type(sizes_.tensor(t).dtype) == nullptr)
+      if (!is_operand(sizes_.tensor(t).dtype))
         return refuse({.reason = RefusalReason::operand_type, .tensor = t});
     }
     if (sizes_.tensor(segment.a).dtype != sizes_.tensor(segment.b).dtype) {
@@ -196,10 +196,10 @@ class Analyser {
   }
 
   void set_layout(const GemmSegment& s) {
-    using device::Layout;
-    result_.layout = s.transpose_a ? (s.transpose_b ? Layout::tt : Layout::nt)
-                                   : (s.transpose_b ? Layout::tn : Layout::nn);
-    result_.element = find_operand_type(sizes_.tensor(s.a).dtype)->element;
+    using device::OperandLayout;
+    result_.layout = s.transpose_a ? (s.transpose_b ? OperandLayout::tt : OperandLayout::nt)
+                                   : (s.transpose_b ? OperandLayout::tn : OperandLayout::nn);
+    result_.element = element_row(sizes_.tensor(s.a).dtype).element;
   }
 
   bool check_layout(int gemm, const GemmSegment& s) {
@@ -296,8 +296,8 @@ class Analyser {
       const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
       (size_of(sizes_.tensor(step(i).tensor).dtype) == 2 ? packed : wide) += planes;
     }
-    result_.loads_columns_by_chunk = 8 * packed + 16 * wide > kMostRegisters;
-    result_.column_registers = 8 * packed + (result_.loads_columns_by_chunk ? 4 : 16) * wide;
+    result_.loads_columns_by_fragment = 8 * packed + 16 * wide > kMostRegisters;
+    result_.column_registers = 8 * packed + (result_.loads_columns_by_fragment ? 4 : 16) * wide;
   }
 
   void find_error_functions() {
@@ -330,7 +330,7 @@ class Analyser {
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor).dtype;
-    if (find_operand_type(type) == nullptr) return false;
+    if (!is_operand(type)) return false;
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
     if (s.repeat != 1 || s.row_index >= 0) return false;
     // The ring holds one sub-tile at a time.
@@ -449,7 +449,7 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
   static constexpr const char* kMovements[] = {"staged", "direct", "added", "nothing"};
   std::string text = std::string("layout ") + kLayouts[static_cast<int>(analysis.layout)] + " " +
-                     std::string(name_of(operand_type(analysis.element).type)) +
+                     std::string(name_of(element_row(analysis.element).type)) +
                      (analysis.ragged_columns ? ", ragged columns\n" : "\n");
   const auto tensor = [&](int t) { return program.tensors[t].name; };
   for (const Part& part : analysis.parts) {

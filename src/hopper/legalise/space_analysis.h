@@ -52,7 +52,7 @@ struct SpaceAnalysis {
   std::vector<Part> parts;
   uint32_t natural_half = 0;  // not 0: the wide product is accumulated in natural order
   int segments = 1;
-  device::Layout layout = device::Layout::tn;
+  device::OperandLayout layout = device::OperandLayout::tn;
   device::Element element = device::Element::bf16;
 
   // Per step of the program: the first step of the space that makes the same value by the same load
@@ -68,13 +68,13 @@ struct SpaceAnalysis {
   uint32_t row_values = 0;           // per-row vectors that are loaded
   bool has_error_function = false;   // of an element
   // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of
-  // its planes; but those in fp32 for one chunk at a time if they would take too many.
+  // its planes; but those in fp32 for one fragment at a time if they would take too many.
   uint32_t column_registers = 0;
-  bool loads_columns_by_chunk = false;
-  // Direct loads of a chunk are all issued before any is used, unless they would take too many.
+  bool loads_columns_by_fragment = false;
+  // Direct loads of a fragment are all issued before any is used, unless they would take too many.
   uint32_t direct_registers = 0;
   bool loads_early = true;
-  bool loads_ahead = true;       // and a chunk before they are used, into registers of their own
+  bool loads_ahead = true;       // and a fragment before they are used, into registers of their own
   uint32_t repeated_planes = 0;  // of them: is_repeated
 
   // Values with one column for each group of columns (a head): their sums are made ahead of the
@@ -85,7 +85,7 @@ struct SpaceAnalysis {
     std::map<int, TileLayout> layouts;  // of their steps
     std::map<int, uint32_t> known;      // after how many walks
     std::vector<int> loads;             // loads of tiles that walks read
-    uint32_t registers = 0;             // of a thread: walks, and what chunks read
+    uint32_t registers = 0;             // of a thread: walks, and what fragments read
   };
   Groups groups;
 

@@ -43,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
     const u32 own = block_threads() / members;
     for (u32 first = block_index() * own; first < lines; first += a.numbers[blocks_0] * own) {
       const LinePlace at = place_in_lanes(thread_index(), first, lines, members);
-      const float v2 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_counts], row_start(at.line, a.numbers[stride_counts])) : 0.0f;  // counts
-      const float v4 = at.is_first() ? load_element<Stored::f32>(a.pointers[at_target], row_start(at.line, a.numbers[stride_target])) : 0.0f;  // target
+      const float v2 = at.is_first() ? load_element<Element::f32>(a.pointers[at_counts], row_start(at.line, a.numbers[stride_counts])) : 0.0f;  // counts
+      const float v4 = at.is_first() ? load_element<Element::f32>(a.pointers[at_target], row_start(at.line, a.numbers[stride_target])) : 0.0f;  // target
       const auto p0_log_sum_exp = combine_in_lanes<Reduction::log_sum_exp, true>({.tensor = a.pointers[at_p], .pitch = a.numbers[stride_p], .lines = lines, .count = a.numbers[partials_0], .reduced = a.numbers[reduced_0]}, at);  // p
       const float v0 = p0_log_sum_exp.lane(0);
       const float v1 = logarithm(p0_log_sum_exp.lane(1));
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
       const float v5 = v3 - v4;
       const float v7 = select(v2, v5, (0.0f));
       if (at.is_first()) {
-        store_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]), v7);  // rows
+        store_element<Element::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]), v7);  // rows
       }
     }
   }
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
   __shared__ float scratch[kFinalizerScratch];
   launch_dependents();
   wait_for_predecessor();
-  const float v10 = load_element<Stored::f32>(a.pointers[at_factor], 0);  // factor
+  const float v10 = load_element<Element::f32>(a.pointers[at_factor], 0);  // factor
   float sum9 = 0.0f;
   {  // M lines
     const u32 lines = a.numbers[lines_0];
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
       const u32 first = batch + i * own;
       LinePlace at = place_in_lanes(thread_index(), first, lines, members);
       at.line = smaller(at.line, lines - 1);
-      const float v7 = load_element<Stored::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]));  // rows
+      const float v7 = load_element<Element::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]));  // rows
       if (at.is_first()) {
         sum9 += v7;
       }
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(kSingleThreads, 1) loss_vectors_sum
   const float v11 = v9 * v10;
   synchronize_block();
   if (block_index() == 0 && thread_index() == 0) {
-    store_element<Stored::f32>(a.pointers[at_mean], 0, v11);  // mean
+    store_element<Element::f32>(a.pointers[at_mean], 0, v11);  // mean
   }
 }
 

@@ -7,14 +7,14 @@
 //   column_partial(d_norm, sum(x * acc))
 // }
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/epilogue/column_partial.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
 constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 128, .cluster_m = 1, .cluster_n = 2, .stages = 5, 
-                             .schedule = Schedule::ping_pong, .layout = Layout::nn, .element = Element::bf16};
+                             .schedule = Schedule::ping_pong, .layout = OperandLayout::nn, .element = Element::bf16};
 
 // Descriptors.
 enum : u32 {
@@ -82,41 +82,41 @@ struct Space0 {
     float s[kConfig.blocks_m()][2];
   };
 
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[rows_0];
-        const float s = is_inside ? load_element<Stored::f32>(a.pointers[at_s], row) : 0.0f;
+        const float s = is_inside ? load_element<Element::f32>(a.pointers[at_s], row) : 0.0f;
         rows.s[block][side] = s;
       }
     }
   }
 
   struct SubTile {
-    ColumnValues<Stored::bf16> norm_at;
+    ColumnValues<Element::bf16> norm_at;
     ColumnReduction<Reduction::sum> d_norm;
   };
 
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                      const Position& at) {
+                                      const FragmentPosition& at) {
     sub.norm_at.load(a.pointers[at_norm], at, [&](u32 column) { return column; });
   }
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments& a, const Rows& rows, SubTile& sub,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments& a, const Rows& rows, SubTile& sub,
                              const float (&accumulators)[1][8],
                              const u32 (&loaded)[2][4],
-                             u32 (&stored)[1][4], const Position& at) {
+                             u32 (&stored)[1][4], const FragmentPosition& at) {
     Elements<2> d_norm_values[kPairs];
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const auto acc = pair_of(accumulators[0], pair);
       const auto x = unpack<Element::bf16>(loaded[0][pair]);
-      const auto v3 = acc * sub.norm_at.at(kChunk, pair);
+      const auto v3 = acc * sub.norm_at.at(kFragment, pair);
       const auto v5 = x * rows.s[kBlock][pair % 2];
       const auto dx = unpack<Element::bf16>(loaded[1][pair]);
       const auto v7 = dx + v3;
@@ -125,12 +125,12 @@ struct Space0 {
       const auto v10 = x * acc;
       d_norm_values[pair] = v10;
     }
-    sub.d_norm.template add<kChunk>(d_norm_values, at);
+    sub.d_norm.template add<kFragment>(d_norm_values, at);
   }
 
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                    const Position& at, u32 scratch) {
+                                    const FragmentPosition& at, u32 scratch) {
     sub.d_norm.stage(scratch + 0 * kColumnScratchBytes, at);
     synchronize_warpgroup();
     store_column_partial<Reduction::sum>(a.pointers[at_d_norm], a.numbers[stride_d_norm], scratch + 0 * kColumnScratchBytes, at, [&](u32 column) { return column; });

@@ -6,13 +6,13 @@
 //   row_partial(squares, sum(x * x))
 // }
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
 constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 128, .cluster_m = 1, .cluster_n = 2, .stages = 6, 
-                             .schedule = Schedule::ping_pong, .layout = Layout::tn, .element = Element::bf16};
+                             .schedule = Schedule::ping_pong, .layout = OperandLayout::tn, .element = Element::bf16};
 
 // Descriptors.
 enum : u32 {
@@ -79,24 +79,24 @@ struct Space0 {
   struct Rows {
   };
 
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {}
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {}
 
   struct SubTile {
-    ColumnValues<Stored::bf16> norm_at;
+    ColumnValues<Element::bf16> norm_at;
     Reduced<Reduction::sum> squares[2];
   };
 
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                      const Position& at) {
+                                      const FragmentPosition& at) {
     sub.norm_at.load(a.pointers[at_norm], at, [&](u32 column) { return column; });
   }
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments& a, const Rows& rows, SubTile& sub,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments& a, const Rows& rows, SubTile& sub,
                              const float (&accumulators)[1][8],
                              const u32 (&loaded)[1][4],
-                             u32 (&stored)[2][4], const Position& at) {
+                             u32 (&stored)[2][4], const FragmentPosition& at) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const auto acc = pair_of(accumulators[0], pair);
@@ -105,7 +105,7 @@ struct Space0 {
       const u32 x_bits = pack<Element::bf16>(v2);
       const auto x = unpack<Element::bf16>(x_bits);
       stored[0][pair] = x_bits;
-      const auto h = x * sub.norm_at.at(kChunk, pair);
+      const auto h = x * sub.norm_at.at(kFragment, pair);
       stored[1][pair] = pack<Element::bf16>(h);
       const auto v8 = x * x;
       add_to_row(sub.squares[pair % 2], v8, 2);
@@ -114,7 +114,7 @@ struct Space0 {
 
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                    const Position& at, u32 scratch) {
+                                    const FragmentPosition& at, u32 scratch) {
     store_row_partial(a.pointers[at_squares], a.numbers[stride_squares], sub.squares, at);
   }
 };

@@ -87,12 +87,12 @@ struct Space0 {
     for (u32 first = 0; first < kThreadRows; first += kThreadRows) {
       u32 valid[kThreadRows];
       u32 i1[kThreadRows];
-      typename LoadedEight<kVector, Stored::f32>::Type t0[kThreadRows];
-      typename LoadedEight<kVector, Stored::f32>::Type t1[kThreadRows];
-      typename LoadedEight<kVector, Stored::bf16>::Type t2_0[kThreadRows];
-      typename LoadedEight<kVector, Stored::bf16>::Type t2_1[kThreadRows];
-      typename LoadedEight<kVector, Stored::bf16>::Type t13_0[kThreadRows];
-      typename LoadedEight<kVector, Stored::bf16>::Type t13_1[kThreadRows];
+      typename LoadedEight<kVector, Element::f32>::Type t0[kThreadRows];
+      typename LoadedEight<kVector, Element::f32>::Type t1[kThreadRows];
+      typename LoadedEight<kVector, Element::bf16>::Type t2_0[kThreadRows];
+      typename LoadedEight<kVector, Element::bf16>::Type t2_1[kThreadRows];
+      typename LoadedEight<kVector, Element::bf16>::Type t13_0[kThreadRows];
+      typename LoadedEight<kVector, Element::bf16>::Type t13_1[kThreadRows];
       RowPartial<Reduction::sum> p15[kThreadRows];
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
@@ -104,12 +104,12 @@ struct Space0 {
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
         const u32 row = at.row + first + r;
-        t2_0[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0);  // dq
-        t2_1[r] = load_eight<Stored::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1);  // dq
-        t13_0[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_0);  // q
-        t13_1[r] = load_eight<Stored::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_1);  // q
-        t0[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_cos], row_start(table_row(i1[r], a.numbers[rows_of_cos]), a.numbers[stride_cos]), valid[r], table0);  // cos
-        t1[r] = load_eight<Stored::f32, Access::cached, kVector>(a.pointers[at_sin], row_start(table_row(i1[r], a.numbers[rows_of_sin]), a.numbers[stride_sin]), valid[r], table1);  // sin
+        t2_0[r] = load_eight<Element::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0);  // dq
+        t2_1[r] = load_eight<Element::bf16, Access::in_place, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1);  // dq
+        t13_0[r] = load_eight<Element::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_0);  // q
+        t13_1[r] = load_eight<Element::bf16, Access::streamed, kVector>(a.pointers[at_q], row_start(row, a.numbers[stride_q]), valid[r], pair0_1);  // q
+        t0[r] = load_eight<Element::f32, Access::cached, kVector>(a.pointers[at_cos], row_start(table_row(i1[r], a.numbers[rows_of_cos]), a.numbers[stride_cos]), valid[r], table0);  // cos
+        t1[r] = load_eight<Element::f32, Access::cached, kVector>(a.pointers[at_sin], row_start(table_row(i1[r], a.numbers[rows_of_sin]), a.numbers[stride_sin]), valid[r], table1);  // sin
       }
 #pragma unroll
       for (u32 r = 0; r < kThreadRows; ++r) {
@@ -124,8 +124,8 @@ struct Space0 {
         const auto v8 = v0 * v2_1;
         const auto v9 = v1 * v2_0;
         const auto v10 = v8 - v9;
-        store_eight<Stored::bf16, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0, v7);  // dq
-        store_eight<Stored::bf16, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1, v10);  // dq
+        store_eight<Element::bf16, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_0, v7);  // dq
+        store_eight<Element::bf16, kVector>(a.pointers[at_dq], row_start(row, a.numbers[stride_dq]), valid[r], pair0_1, v10);  // dq
         const auto v13_0 = values(t13_0[r]);  // q
         const auto v13_1 = values(t13_1[r]);  // q
         const auto v14_0 = v2_0 * v13_0;

@@ -9,13 +9,13 @@
 //   store(a:bf16, gate * sigmoid(gate) * up)
 // }
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
 
 constexpr GemmConfig kConfig{.tile_m = 128, .tile_n = 128, .cluster_m = 1, .cluster_n = 2, .stages = 6, 
-                             .schedule = Schedule::ping_pong, .layout = Layout::tn, .element = Element::bf16};
+                             .schedule = Schedule::ping_pong, .layout = OperandLayout::tn, .element = Element::bf16};
 
 // Descriptors.
 enum : u32 {
@@ -79,14 +79,14 @@ struct Space0 {
     float r[kConfig.blocks_m()][2];
   };
 
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[rows_0];
-        const float r = is_inside ? load_element<Stored::f32>(a.pointers[at_r], row) : 0.0f;
+        const float r = is_inside ? load_element<Element::f32>(a.pointers[at_r], row) : 0.0f;
         rows.r[block][side] = r;
       }
     }
@@ -97,13 +97,13 @@ struct Space0 {
 
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                      const Position& at) {}
+                                      const FragmentPosition& at) {}
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments& a, const Rows& rows, SubTile& sub,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments& a, const Rows& rows, SubTile& sub,
                              const float (&accumulators)[2][8],
                              const u32 (&loaded)[1][4],
-                             u32 (&stored)[3][4], const Position& at) {
+                             u32 (&stored)[3][4], const FragmentPosition& at) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const auto acc = pair_of(accumulators[0], pair);
@@ -121,7 +121,7 @@ struct Space0 {
 
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                    const Position& at, u32 scratch) {}
+                                    const FragmentPosition& at, u32 scratch) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

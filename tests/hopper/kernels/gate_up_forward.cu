@@ -11,7 +11,7 @@
 //   store(up:bf16, up)
 //   store(a:bf16, gate * sigmoid(gate) * up)
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
@@ -21,7 +21,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .cluster_m = 2,
                              .stages = 3,
                              .schedule = Schedule::cooperative,
-                             .layout = Layout::tn};
+                             .layout = OperandLayout::tn};
 
 using Arguments = KernelArguments<6, 1, 6>;
 
@@ -53,14 +53,14 @@ struct Space0 {
   struct Rows {
     float r[kConfig.blocks_m()][2];
   };
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[0];
-        rows.r[block][side] = is_inside ? load_element<Stored::f32>(a.pointers[0], row) : 0.0f;
+        rows.r[block][side] = is_inside ? load_element<Element::f32>(a.pointers[0], row) : 0.0f;
       }
     }
   }
@@ -68,12 +68,12 @@ struct Space0 {
   struct SubTile {};
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                        const Position&) {}
+                                                        const FragmentPosition&) {}
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments&, const Rows& rows, SubTile&,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments&, const Rows& rows, SubTile&,
                                                const float (&acc)[2][8], const u32 (&)[1][4],
-                                               u32 (&stored)[3][4], const Position&) {
+                                               u32 (&stored)[3][4], const FragmentPosition&) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const float r = rows.r[kBlock][pair % 2];
@@ -86,7 +86,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const Position&, u32) {}
+                                                      const FragmentPosition&, u32) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

@@ -12,7 +12,7 @@
 //   store(dx:bf16, v * per_column(norm[N]:bf16) + (tile(dx[M, N]:bf16) + x * per_row(s[M])))
 //   column_partial(d_norm, sum(x * v))
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/epilogue/column_partial.cuh"
 #include "device/kernels/program_kernel.cuh"
 
@@ -23,7 +23,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .cluster_m = 2,
                              .stages = 5,
                              .schedule = Schedule::ping_pong,
-                             .layout = Layout::nn};
+                             .layout = OperandLayout::nn};
 
 using Arguments = KernelArguments<9, 4, 9>;
 
@@ -67,33 +67,33 @@ struct Space0 {
     float r[kConfig.blocks_m()][2];
     float s[kConfig.blocks_m()][2];
   };
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[0];
-        rows.r[block][side] = is_inside ? load_element<Stored::f32>(a.pointers[0], row) : 0.0f;
-        rows.s[block][side] = is_inside ? load_element<Stored::f32>(a.pointers[1], row) : 0.0f;
+        rows.r[block][side] = is_inside ? load_element<Element::f32>(a.pointers[0], row) : 0.0f;
+        rows.s[block][side] = is_inside ? load_element<Element::f32>(a.pointers[1], row) : 0.0f;
       }
     }
   }
 
   struct SubTile {
-    ColumnValues<Stored::bf16> norm;
+    ColumnValues<Element::bf16> norm;
     ColumnReduction<Reduction::sum> d_norm;
   };
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows&,
-                                                        SubTile& sub, const Position& at) {
+                                                        SubTile& sub, const FragmentPosition& at) {
     sub.norm.load(a.pointers[2], at, [](u32 column) { return column; });
   }
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments&, const Rows& rows, SubTile& sub,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments&, const Rows& rows, SubTile& sub,
                                                const float (&acc)[1][8], const u32 (&loaded)[2][4],
-                                               u32 (&stored)[2][4], const Position& at) {
+                                               u32 (&stored)[2][4], const FragmentPosition& at) {
     Elements<2> d_norm[kPairs];
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
@@ -102,15 +102,15 @@ struct Space0 {
       const auto dx = unpack<Element::bf16>(loaded[1][pair]);
       stored[0][pair] = pack<Element::bf16>(x * r);
       const auto v = pair_of(acc[0], pair) * r;
-      const auto norm = sub.norm.at(kChunk, pair);
+      const auto norm = sub.norm.at(kFragment, pair);
       stored[1][pair] = pack<Element::bf16>(v * norm + (dx + x * rows.s[kBlock][pair % 2]));
       d_norm[pair] = x * v;
     }
-    sub.d_norm.add<kChunk>(d_norm, at);
+    sub.d_norm.add<kFragment>(d_norm, at);
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows&, SubTile& sub,
-                                                      const Position& at, u32 scratch) {
+                                                      const FragmentPosition& at, u32 scratch) {
     sub.d_norm.stage(scratch, at);
     synchronize_warpgroup();
     store_column_partial<Reduction::sum>(a.pointers[3], a.numbers[8], scratch, at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Written by hand, in the form that the emitter gives every kernel. Three tile spaces in one
 // kernel: q and k with half-split RoPE of heads of 128, B loaded in natural order, cos and sin
-// gathered by position and loaded a chunk ahead of their use; v narrow. All scaled by the norm's
+// gathered by position and loaded a fragment ahead of their use; v narrow. All scaled by the norm's
 // row scale.
 //
 //   r = per_row(r[M])
@@ -13,7 +13,7 @@
 //   (k likewise)
 //   store(v:bf16, gemm(h, wv[L, K]:bf16) * r)
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
@@ -23,7 +23,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .cluster_m = 2,
                              .stages = 3,
                              .schedule = Schedule::cooperative,
-                             .layout = Layout::tn};
+                             .layout = OperandLayout::tn};
 
 using Arguments = KernelArguments<7, 4, 16>;
 
@@ -61,14 +61,14 @@ struct Rotated {
     float r[kConfig.blocks_m()][2];
     u32 position[kConfig.blocks_m()][2];
   };
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[0];
-        rows.r[block][side] = is_inside ? load_element<Stored::f32>(a.pointers[0], row) : 0.0f;
+        rows.r[block][side] = is_inside ? load_element<Element::f32>(a.pointers[0], row) : 0.0f;
         rows.position[block][side] =
             is_inside ? reinterpret_cast<const u32*>(a.pointers[1])[row] : 0;
       }
@@ -76,35 +76,35 @@ struct Rotated {
   }
 
   struct SubTile {
-    Elements<2> cos[kPairs];  // of the next chunk
+    Elements<2> cos[kPairs];  // of the next fragment
     Elements<2> sin[kPairs];
   };
   template <u32 kBlock>
   __device__ __forceinline__ static void load_tables(const Arguments& a, const Rows& rows,
-                                                     SubTile& sub, const Position& at,
+                                                     SubTile& sub, const FragmentPosition& at,
                                                      u32 first_column) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const u32 column = first_column + 8 * (pair / 2);
       const u32 inside = at.row + 8 * (pair % 2) < at.rows && column < at.columns ? 2 : 0;
       const u64 index = static_cast<u64>(rows.position[kBlock][pair % 2]) * 64 + column % 64;
-      sub.cos[pair] = load_pair<Stored::f32, true>(a.pointers[2], index, inside);
-      sub.sin[pair] = load_pair<Stored::f32, true>(a.pointers[3], index, inside);
+      sub.cos[pair] = load_pair<Element::f32, true>(a.pointers[2], index, inside);
+      sub.sin[pair] = load_pair<Element::f32, true>(a.pointers[3], index, inside);
     }
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments& a, const Rows& rows,
-                                                        SubTile& sub, const Position& at) {
+                                                        SubTile& sub, const FragmentPosition& at) {
     load_tables<kBlock>(a, rows, sub, at, at.column);
   }
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments& a, const Rows& rows, SubTile& sub,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments& a, const Rows& rows, SubTile& sub,
                                                const float (&acc)[2][8], const u32 (&)[1][4],
-                                               u32 (&stored)[2][4], const Position& at) {
+                                               u32 (&stored)[2][4], const FragmentPosition& at) {
     const SubTile now = sub;
-    if constexpr (kChunk + 1 < kChunks) {
-      load_tables<kBlock>(a, rows, sub, at, at.column + kChunkColumns);
+    if constexpr (kFragment + 1 < kFragments) {
+      load_tables<kBlock>(a, rows, sub, at, at.column + kFragmentColumns);
     }
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
@@ -117,7 +117,7 @@ struct Rotated {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const Position&, u32) {}
+                                                      const FragmentPosition&, u32) {}
 };
 
 struct Space2 {
@@ -145,14 +145,14 @@ struct Space2 {
   struct Rows {
     float r[kConfig.blocks_m()][2];
   };
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[0];
-        rows.r[block][side] = is_inside ? load_element<Stored::f32>(a.pointers[0], row) : 0.0f;
+        rows.r[block][side] = is_inside ? load_element<Element::f32>(a.pointers[0], row) : 0.0f;
       }
     }
   }
@@ -160,12 +160,12 @@ struct Space2 {
   struct SubTile {};
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                        const Position&) {}
+                                                        const FragmentPosition&) {}
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments&, const Rows& rows, SubTile&,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments&, const Rows& rows, SubTile&,
                                                const float (&acc)[1][8], const u32 (&)[1][4],
-                                               u32 (&stored)[1][4], const Position&) {
+                                               u32 (&stored)[1][4], const FragmentPosition&) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       stored[0][pair] = pack<Element::bf16>(pair_of(acc[0], pair) * rows.r[kBlock][pair % 2]);
@@ -173,7 +173,7 @@ struct Space2 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const Position&, u32) {}
+                                                      const FragmentPosition&, u32) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

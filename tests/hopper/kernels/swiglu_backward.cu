@@ -17,7 +17,7 @@
 //   row_partial(s_up, sum(up * dup))
 //   row_partial(s_gate, sum(gate * dgate))
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
@@ -27,7 +27,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .cluster_m = 2,
                              .stages = 5,
                              .schedule = Schedule::ping_pong,
-                             .layout = Layout::nn};
+                             .layout = OperandLayout::nn};
 
 using Arguments = KernelArguments<7, 3, 7>;
 
@@ -63,14 +63,14 @@ struct Space0 {
   struct Rows {
     float r[kConfig.blocks_m()][2];
   };
-  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const Position& at) {
+  __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
 #pragma unroll
     for (u32 block = 0; block < kConfig.blocks_m(); ++block) {
 #pragma unroll
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[0];
-        rows.r[block][side] = is_inside ? load_element<Stored::f32>(a.pointers[0], row) : 0.0f;
+        rows.r[block][side] = is_inside ? load_element<Element::f32>(a.pointers[0], row) : 0.0f;
       }
     }
   }
@@ -81,12 +81,12 @@ struct Space0 {
   };
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                        const Position&) {}
+                                                        const FragmentPosition&) {}
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments&, const Rows& rows, SubTile& sub,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments&, const Rows& rows, SubTile& sub,
                                                const float (&acc)[1][8], const u32 (&loaded)[2][4],
-                                               u32 (&stored)[3][4], const Position& at) {
+                                               u32 (&stored)[3][4], const FragmentPosition& at) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const u32 column = at.column + 8 * (pair / 2);
@@ -109,7 +109,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows&, SubTile& sub,
-                                                      const Position& at, u32) {
+                                                      const FragmentPosition& at, u32) {
     store_row_partial(a.pointers[1], a.numbers[6], sub.s_up, at);
     store_row_partial(a.pointers[2], a.numbers[6], sub.s_gate, at);
   }

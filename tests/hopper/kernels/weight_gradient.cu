@@ -5,7 +5,7 @@
 //   acc = gemm(dy[K, M]:bf16, x[K, N]:bf16, tn)
 //   store(dw, tile(dw[M, N]) + acc)
 #include "device/arguments.cuh"
-#include "device/epilogue/chunk_values.cuh"
+#include "device/epilogue/fragment_values.cuh"
 #include "device/kernels/program_kernel.cuh"
 
 namespace coda::device {
@@ -15,7 +15,7 @@ constexpr GemmConfig kConfig{.tile_m = 128,
                              .cluster_m = 2,
                              .stages = 4,
                              .schedule = Schedule::cooperative,
-                             .layout = Layout::nt};
+                             .layout = OperandLayout::nt};
 
 using Arguments = KernelArguments<2, 1, 7>;
 
@@ -37,17 +37,17 @@ struct Space0 {
   __device__ __forceinline__ static u32 k_blocks(const Arguments& a, u32) { return a.numbers[5]; }
 
   struct Rows {};
-  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, const Position&) {}
+  __device__ __forceinline__ static void begin_tile(const Arguments&, Rows&, const FragmentPosition&) {}
 
   struct SubTile {};
   template <u32 kBlock>
   __device__ __forceinline__ static void begin_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                        const Position&) {}
+                                                        const FragmentPosition&) {}
 
-  template <u32 kBlock, u32 kChunk>
-  __device__ __forceinline__ static void chunk(const Arguments& a, const Rows&, SubTile&,
+  template <u32 kBlock, u32 kFragment>
+  __device__ __forceinline__ static void fragment(const Arguments& a, const Rows&, SubTile&,
                                                const float (&acc)[1][8], const u32 (&)[1][4],
-                                               u32 (&)[1][4], const Position& at) {
+                                               u32 (&)[1][4], const FragmentPosition& at) {
 #pragma unroll
     for (u32 pair = 0; pair < kPairs; ++pair) {
       const u32 row = at.row + 8 * (pair % 2);
@@ -59,7 +59,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const Position&, u32) {}
+                                                      const FragmentPosition&, u32) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

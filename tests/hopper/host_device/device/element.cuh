@@ -15,31 +15,29 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 
 namespace coda::device {
 
-enum class Stored { f32, bf16, f16, f64, i32 };
-
-template <Stored kStored>
+template <Element kStored>
 float load_element(u64 tensor, u64 index) {
-  if constexpr (kStored == Stored::f32) return reinterpret_cast<const float*>(tensor)[index];
-  if constexpr (kStored == Stored::f64) {
+  if constexpr (kStored == Element::f32) return reinterpret_cast<const float*>(tensor)[index];
+  if constexpr (kStored == Element::f64) {
     return static_cast<float>(reinterpret_cast<const double*>(tensor)[index]);
   }
-  if constexpr (kStored == Stored::i32) {
+  if constexpr (kStored == Element::i32) {
     return static_cast<float>(reinterpret_cast<const int*>(tensor)[index]);
   }
   const u16 bits = reinterpret_cast<const u16*>(tensor)[index];
-  return kStored == Stored::bf16 ? float_from_bf16(bits) : float_from_f16(bits);
+  return kStored == Element::bf16 ? float_from_bf16(bits) : float_from_f16(bits);
 }
 
-template <Stored kStored>
+template <Element kStored>
 void store_element(u64 tensor, u64 index, float value) {
-  static_assert(kStored != Stored::i32);
-  if constexpr (kStored == Stored::f32) {
+  static_assert(kStored != Element::i32);
+  if constexpr (kStored == Element::f32) {
     reinterpret_cast<float*>(tensor)[index] = value;
-  } else if constexpr (kStored == Stored::f64) {
+  } else if constexpr (kStored == Element::f64) {
     reinterpret_cast<double*>(tensor)[index] = static_cast<double>(value);
   } else {
     reinterpret_cast<u16*>(tensor)[index] =
-        kStored == Stored::bf16 ? bf16_from_float(value) : f16_from_float(value);
+        kStored == Element::bf16 ? bf16_from_float(value) : f16_from_float(value);
   }
 }
 

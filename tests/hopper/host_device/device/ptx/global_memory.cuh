@@ -22,22 +22,10 @@ inline void store_piece(u64 address, const u32 (&word)[4]) {
   std::memcpy(reinterpret_cast<void*>(address), word, 16);
 }
 
-template <Stored kStored>
-float half_word_value(u32 word, u32 half) {
-  const u16 bits = static_cast<u16>(word >> (16 * half));
-  return kStored == Stored::bf16 ? float_from_bf16(bits) : float_from_f16(bits);
-}
-template <Stored kStored>
-u32 half_words(float low, float high) {
-  const auto bits = [](float x) -> u32 {
-    return kStored == Stored::bf16 ? bf16_from_float(x) : f16_from_float(x);
-  };
-  return bits(high) << 16 | bits(low);
-}
-template <Stored kStored>
+template <Element kStored>
 float word_value(u32 word) {
-  return kStored == Stored::f32 ? std::bit_cast<float>(word)
-                                : static_cast<float>(static_cast<int>(word));
+  return kStored == Element::f32 ? std::bit_cast<float>(word)
+                                 : static_cast<float>(static_cast<int>(word));
 }
 inline u32 float_word(float value) { return std::bit_cast<u32>(value); }
 inline float double_value(u32 low, u32 high) {

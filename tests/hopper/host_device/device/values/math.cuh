@@ -24,7 +24,7 @@ inline float negative(float x) { return -x; }
 inline float exponential(float x) { return expf(x); }
 inline float logarithm(float x) { return logf(x); }
 inline float reciprocal(float x) { return 1.0f / x; }
-inline float reciprocal_root(float x) { return 1.0f / sqrtf(x); }
+inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 inline float square_root(float x) { return sqrtf(x); }
 inline float quotient(float a, float b) { return a / b; }
 inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
