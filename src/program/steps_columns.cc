@@ -140,7 +140,7 @@ Matrix evaluate_select_column(const Evaluation& e) {
           }};
 }
 
-constexpr StepInfo kRows[] = {
+constexpr StepInfo kColumnRows[] = {
     {.kind = StepKind::split_pair,
      .name = "split_pair",
      .group = StepGroup::columns,
@@ -195,6 +195,6 @@ constexpr StepInfo kRows[] = {
 
 }  // namespace
 
-std::span<const StepInfo> column_steps() { return kRows; }
+std::span<const StepInfo> column_steps() { return kColumnRows; }
 
 }  // namespace coda::program

@@ -90,7 +90,7 @@ constexpr StepInfo partial(StepKind kind, std::string_view name,
           .evaluate = evaluate};
 }
 
-constexpr StepInfo kRows[] = {
+constexpr StepInfo kEffectRows[] = {
     store(StepKind::store_tile, "store_tile"),
     store(StepKind::store_vector, "store_vector"),
     partial(StepKind::row_partial, "row_partial", evaluate_row_partial),
@@ -99,6 +99,6 @@ constexpr StepInfo kRows[] = {
 
 }  // namespace
 
-std::span<const StepInfo> effect_steps() { return kRows; }
+std::span<const StepInfo> effect_steps() { return kEffectRows; }
 
 }  // namespace coda::program

@@ -45,7 +45,7 @@ Value lift_elementwise(const Lifting& l) {
   return elementwise(l.step.op, std::move(operands));
 }
 
-constexpr StepInfo kRows[] = {
+constexpr StepInfo kElementwiseRows[] = {
     {.kind = StepKind::elementwise,
      .name = "elementwise",
      .group = StepGroup::elementwise,
@@ -72,6 +72,6 @@ constexpr StepInfo kRows[] = {
 
 }  // namespace
 
-std::span<const StepInfo> elementwise_steps() { return kRows; }
+std::span<const StepInfo> elementwise_steps() { return kElementwiseRows; }
 
 }  // namespace coda::program

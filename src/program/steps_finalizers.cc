@@ -86,7 +86,7 @@ void check_is_vector(const StepCheck& c) {
 
 std::string its_value() { return "its value has shape "; }
 
-constexpr StepInfo kRows[] = {
+constexpr StepInfo kFinalizerRows[] = {
     {.kind = StepKind::combine,
      .name = "combine",
      .group = StepGroup::finalizer,
@@ -138,6 +138,6 @@ constexpr StepInfo kRows[] = {
 
 }  // namespace
 
-std::span<const StepInfo> finalizer_steps() { return kRows; }
+std::span<const StepInfo> finalizer_steps() { return kFinalizerRows; }
 
 }  // namespace coda::program

@@ -165,7 +165,7 @@ Value lift_load_tile(const Lifting& l) {
   return l.step.repeat == 1 ? tile : repeat_columns(tile, l.step.repeat);
 }
 
-constexpr StepInfo kRows[] = {
+constexpr StepInfo kSourceRows[] = {
     {.kind = StepKind::gemm,
      .name = "gemm",
      .group = StepGroup::source,
@@ -192,6 +192,6 @@ constexpr StepInfo kRows[] = {
 
 }  // namespace
 
-std::span<const StepInfo> source_steps() { return kRows; }
+std::span<const StepInfo> source_steps() { return kSourceRows; }
 
 }  // namespace coda::program

@@ -44,7 +44,7 @@ constexpr StepInfo load(StepKind kind, std::string_view name, std::string_view w
           .lift = lift_load_vector};
 }
 
-constexpr StepInfo kRows[] = {
+constexpr StepInfo kVectorRows[] = {
     load(StepKind::load_per_row, "load_per_row", "per_row", Argument::per_row),
     load(StepKind::load_per_column, "load_per_column", "per_column", Argument::per_column),
     load(StepKind::load_scalar, "load_scalar", "scalar", Argument::scalar),
@@ -99,6 +99,6 @@ constexpr StepInfo kRows[] = {
 
 }  // namespace
 
-std::span<const StepInfo> vector_steps() { return kRows; }
+std::span<const StepInfo> vector_steps() { return kVectorRows; }
 
 }  // namespace coda::program
