@@ -39,11 +39,12 @@ struct SyntheticSpace {
   }
 
   __device__ __forceinline__ static void load(const Arguments& arguments, u32 plane,
-                                              u32 destination, u32 row, u32 column, u32 barrier) {
+                                              SharedAddress destination, u32 row, u32 column,
+                                              SharedAddress barrier) {
     tma_load_once(destination, &arguments.loads[plane], column, row, barrier);
   }
   __device__ __forceinline__ static void store(const Arguments& arguments, u32 plane, u32 row,
-                                               u32 column, u32 source) {
+                                               u32 column, SharedAddress source) {
     tma_store_once(&arguments.stores[plane], column, row, source);
   }
 
@@ -54,7 +55,7 @@ struct SyntheticSpace {
                                                         const FragmentPosition&) {}
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const FragmentPosition&, u32) {}
+                                                      const FragmentPosition&, SharedAddress) {}
 
   template <u32 kBlock, u32 kFragment>
   __device__ __forceinline__ static void fragment(const Arguments&, const Rows&, SubTile&,

@@ -53,10 +53,10 @@ struct ColumnReduction {
     fragment[kFragment] = fold<kKind>(one, exchange(one, kColumnExchange[2]));
   }
 
-  __device__ __forceinline__ void stage(u32 scratch, const FragmentPosition& at) const {
+  __device__ __forceinline__ void stage(SharedAddress scratch, const FragmentPosition& at) const {
     const u32 lane = at.thread % kWarpSize;
     const bool odd = lane / 4 % 2 != 0;
-    const u32 warp = scratch + at.thread / kWarpSize * (kSubTileColumns * 4);
+    const SharedAddress warp = scratch + at.thread / kWarpSize * (kSubTileColumns * 4);
 #pragma unroll
     for (u32 i = 0; i < 2; ++i) {
       const u32 column = fragment_of_lane(lane, i) * kFragmentColumns + column_of_lane(lane);
@@ -80,7 +80,7 @@ struct ColumnReduction {
 // The first 64 threads: warps in order. `at` is the sub-tile's first fragment; `stride`: elements
 // between rows of the partial; `place(column)`: where a base column stands in it.
 template <Reduction kKind, class Place>
-__device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u32 scratch,
+__device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, SharedAddress scratch,
                                                      const FragmentPosition& at, Place place) {
   const u32 column = at.partial_column() * kSubTileColumns + at.thread;
   const u32 first_row = at.partial_row() * kWgmmaM;
@@ -96,7 +96,7 @@ __device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u3
 }
 
 template <Reduction kKind>
-__device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, u32 scratch,
+__device__ __forceinline__ void store_column_partial(u64 partial, u32 stride, SharedAddress scratch,
                                                      const FragmentPosition& at) {
   store_column_partial<kKind>(partial, stride, scratch, at, [](u32 column) { return column; });
 }

@@ -56,10 +56,10 @@ struct EpilogueRing {
   };
   using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
 
-  u32 groups;  // shared-memory addresses
-  u32 slots;
-  u32 barriers;
-  u32 scratch;
+  SharedAddress groups;
+  SharedAddress slots;
+  SharedAddress barriers;
+  SharedAddress scratch;
 
   static constexpr u32 kBarriers = 3 * kRings.groups + kRings.slots;
 
@@ -78,7 +78,7 @@ struct EpilogueRing {
                                        State& state) const {
     constexpr EpilogueTraits kTraits = Space::kTraits;
     for (u32 index = 0; index < sub_tiles(kConfig, kTraits); ++index) {
-      const u32 barrier = full(state.group.stage);
+      const SharedAddress barrier = full(state.group.stage);
       barrier_wait(free(state.group.stage), state.group.phase ^ 1);
       if constexpr (kTraits.loads == 0) {
         barrier_arrive(barrier);
@@ -111,7 +111,7 @@ struct EpilogueRing {
                                         Unreleased& unreleased) const {
     constexpr EpilogueTraits kTraits = Space::kTraits;
     for (u32 index = 0; index < sub_tiles(kConfig, kTraits); ++index) {
-      const u32 barrier = staged(state.group.stage);
+      const SharedAddress barrier = staged(state.group.stage);
       if (!barrier_test(barrier, state.group.phase)) drain(unreleased);
       barrier_wait(barrier, state.group.phase);
       const TileCoord origin = sub_tile_origin(kConfig, kTraits, tile, index);
@@ -139,11 +139,11 @@ struct EpilogueRing {
 
   // What a consumer warpgroup carries from tile to tile.
   struct Consumer {
-    State state;      // the tile's first sub-tile of this warpgroup
-    u32 scratch = 0;  // this warpgroup's scratch: the buffer of its next sub-tile
+    State state;            // the tile's first sub-tile of this warpgroup
+    SharedAddress scratch;  // this warpgroup's: the buffer of its next sub-tile
   };
 
-  __device__ __forceinline__ u32 scratch_of(u32 consumer) const {
+  __device__ __forceinline__ SharedAddress scratch_of(u32 consumer) const {
     return scratch + consumer * kScratchBuffers * kScratchBytes;
   }
 
@@ -216,13 +216,13 @@ struct EpilogueRing {
     if constexpr (Space::kTraits.staged()) receive(consumer.state);
     waited();
     const u32 own_fragment = fragment_offset(tile.thread, 0, kWidth);
-    const u32 first_fragment = group_address(consumer.state) + own_fragment;
+    const SharedAddress first_fragment = group_address(consumer.state) + own_fragment;
     // So that plane kRings.planes is the first of the slot.
-    const u32 first_of_slot = slot_address(consumer.state) + own_fragment;
+    const SharedAddress first_of_slot = slot_address(consumer.state) + own_fragment;
     // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
     const auto address = [&](u32 wide, u32 plane, u32 fragment) {
       const PlanePlace place = plane_place(Space::kTraits.natural_half, wide, plane, fragment);
-      const u32 first = is_in_slot(place.plane) ? first_of_slot : first_fragment;
+      const SharedAddress first = is_in_slot(place.plane) ? first_of_slot : first_fragment;
       return (first ^ fragment_step(place.fragment)) + place.plane * kRing.plane_bytes;
     };
     if constexpr (kSpan != 0) {
@@ -312,7 +312,7 @@ struct EpilogueRing {
 
   // Sub-tiles use two buffers in turn.
   __device__ __forceinline__ void next_scratch(Consumer& consumer) const {
-    const u32 first = scratch_of(threadIdx.x / kWarpgroupSize - 1);
+    const SharedAddress first = scratch_of(threadIdx.x / kWarpgroupSize - 1);
     consumer.scratch = consumer.scratch == first ? first + kScratchBytes : first;
   }
 
@@ -333,22 +333,28 @@ struct EpilogueRing {
     if constexpr (kHasSlots) barrier_wait(free_slot(state.slot.stage), state.slot.phase ^ 1);
   }
 
-  __device__ __forceinline__ u32 full(u32 group) const { return barriers + group * kBarrierBytes; }
-  __device__ __forceinline__ u32 staged(u32 group) const { return full(kRings.groups + group); }
-  __device__ __forceinline__ u32 free(u32 group) const { return full(2 * kRings.groups + group); }
-  __device__ __forceinline__ u32 free_slot(u32 slot) const {
+  __device__ __forceinline__ SharedAddress full(u32 group) const {
+    return barriers + group * kBarrierBytes;
+  }
+  __device__ __forceinline__ SharedAddress staged(u32 group) const {
+    return full(kRings.groups + group);
+  }
+  __device__ __forceinline__ SharedAddress free(u32 group) const {
+    return full(2 * kRings.groups + group);
+  }
+  __device__ __forceinline__ SharedAddress free_slot(u32 slot) const {
     return full(3 * kRings.groups + slot);
   }
 
   static constexpr bool is_in_slot(u32 plane) { return kHasSlots && plane >= kRings.planes; }
-  __device__ __forceinline__ u32 group_address(const State& state) const {
+  __device__ __forceinline__ SharedAddress group_address(const State& state) const {
     return groups + state.group.stage * kGroupBytes;
   }
   // Less the planes of a group, whose numbers come first.
-  __device__ __forceinline__ u32 slot_address(const State& state) const {
+  __device__ __forceinline__ SharedAddress slot_address(const State& state) const {
     return slots + state.slot.stage * kSlotBytes - kGroupBytes;
   }
-  __device__ __forceinline__ u32 plane_address(const State& state, u32 plane) const {
+  __device__ __forceinline__ SharedAddress plane_address(const State& state, u32 plane) const {
     return (is_in_slot(plane) ? slot_address(state) : group_address(state)) +
            plane * kRing.plane_bytes;
   }

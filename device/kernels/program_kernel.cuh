@@ -92,9 +92,9 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
   using EpilogueTurn = Turn<NamedBarrier::epilogue_order>;
 
   extern __shared__ __align__(kSharedAlignment) u8 shared_memory[];
-  const u32 shared = shared_address(shared_memory);
-  const u32 barriers = shared + kShared.barriers;
-  const u32 ring_barriers = barriers + 2 * kConfig.stages * kBarrierBytes;
+  const SharedAddress shared = shared_address(shared_memory);
+  const SharedAddress barriers = shared + kShared.barriers;
+  const SharedAddress ring_barriers = barriers + 2 * kConfig.stages * kBarrierBytes;
   const Main mainloop{.stages_a = shared + kShared.a,
                       .stages_b = shared + kShared.b,
                       .full = barriers,

@@ -31,9 +31,9 @@
 //     // elements by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first
 //     // row and base column (a wide tensor's box then starts at plane_column). Not needed where
 //     // there are no planes.
-//     static void load(const Arguments&, u32 plane, u32 destination, u32 row, u32 column,
-//                      u32 barrier);
-//     static void store(const Arguments&, u32 plane, u32 row, u32 column, u32 source);
+//     static void load(const Arguments&, u32 plane, SharedAddress destination, u32 row,
+//                      u32 column, SharedAddress barrier);
+//     static void store(const Arguments&, u32 plane, u32 row, u32 column, SharedAddress source);
 //
 //     // All 128 threads of a consumer warpgroup, inlined, every index into registers compile-time.
 //     struct Rows {};     // per-row values of a thread for one tile
@@ -83,7 +83,7 @@
 //     // warpgroup's shared memory for column partials (device/epilogue/column_partial.cuh).
 //     template <u32 kBlock>
 //     static void end_sub_tile(const Arguments&, const Rows&, SubTile&, const FragmentPosition&,
-//                              u32 scratch);
+//                              SharedAddress scratch);
 //   };
 //
 // Spaces are walked one after another, all with the same configuration. Every function is called by

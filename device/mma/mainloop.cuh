@@ -31,10 +31,10 @@ struct Mainloop {
   static constexpr u32 kConsumersOfStage =
       kConsumerWarps * (kConfig.schedule == Schedule::cooperative ? kConsumerWarpgroups : 1);
 
-  u32 stages_a;  // shared-memory addresses
-  u32 stages_b;
-  u32 full;
-  u32 empty;
+  SharedAddress stages_a;
+  SharedAddress stages_b;
+  SharedAddress full;
+  SharedAddress empty;
 
   __device__ __forceinline__ void init_barriers() const {
     for (u32 stage = 0; stage < kConfig.stages; ++stage) {
@@ -54,7 +54,7 @@ struct Mainloop {
     for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
       const u32 k_blocks = Space::k_blocks(arguments, segment);
       for (u32 block = 0; block < k_blocks; ++block) {
-        const u32 full_barrier = full + state.stage * kBarrierBytes;
+        const SharedAddress full_barrier = full + state.stage * kBarrierBytes;
         barrier_wait(empty + state.stage * kBarrierBytes, state.phase ^ 1);
         barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
         load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
@@ -99,11 +99,12 @@ struct Mainloop {
     // Only a descriptor's low half has the address, and no step leaves it. The shuffles keep the
     // assembler from making both anew for each K block.
     const u32 base_a = __shfl_sync(~0u,
-                                   static_cast<u32>(wgmma_descriptor(kMajorA, stages_a)) +
+                                   static_cast<u32>(wgmma_descriptor(kMajorA, stages_a.byte)) +
                                        descriptor_step(kMajorA, warpgroup_row, 0),
                                    0);
-    const u32 base_b = __shfl_sync(~0u, static_cast<u32>(wgmma_descriptor(kMajorB, stages_b)), 0);
-    const Release release = release_of(rank);
+    const u32 base_b =
+        __shfl_sync(~0u, static_cast<u32>(wgmma_descriptor(kMajorB, stages_b.byte)), 0);
+    const auto release = release_of(rank);
     // The position is the same in all lanes; a shuffle tells the assembler so, which then computes
     // descriptors in uniform registers.
     state.stage = __shfl_sync(~0u, state.stage, 0);
@@ -158,8 +159,9 @@ struct Mainloop {
 
  private:
   template <Major kMajor, u32 kTileOuter, u32 kSlices>
-  __device__ __forceinline__ static void load_operand(u32 stage, const TensorMap* map, u32 outer,
-                                                      u32 k, u32 barrier, u32 slice, u16 mask) {
+  __device__ __forceinline__ static void load_operand(SharedAddress stage, const TensorMap* map,
+                                                      u32 outer, u32 k, SharedAddress barrier,
+                                                      u32 slice, u16 mask) {
 #pragma unroll
     for (u32 index = 0; index < box_count(kMajor, kTileOuter); ++index) {
       const BoxPlace box = box_place(kMajor, kTileOuter, kSlices, slice, index);
@@ -170,8 +172,9 @@ struct Mainloop {
   }
 
   template <u32 kSlices>
-  __device__ __forceinline__ static void issue(u32 destination, const TensorMap* map, u32 inner,
-                                               u32 outer, u32 barrier, u16 mask) {
+  __device__ __forceinline__ static void issue(SharedAddress destination, const TensorMap* map,
+                                               u32 inner, u32 outer, SharedAddress barrier,
+                                               u16 mask) {
     if constexpr (kSlices == 1) {
       tma_load(destination, map, inner, outer, barrier);
     } else {
@@ -181,25 +184,26 @@ struct Mainloop {
 
   // Each warp's first lanes speak to one writer each. Every warp arrives for itself: wgmma_wait
   // speaks for the executing warp alone.
+  template <class Address>
   struct Release {
     bool speaks;
-    u32 barriers;  // the writer's first stage's, in the cluster's shared memory
+    Address barriers;  // the writer's first stage's
 
     __device__ __forceinline__ void stage(u32 index) const {
-      const u32 barrier = barriers + index * kBarrierBytes;
+      const Address barrier = barriers + index * kBarrierBytes;
       if (!speaks) return;
-      if constexpr (kConfig.cluster_size() == 1) {
-        barrier_arrive(barrier);
-      } else {
-        barrier_arrive_cluster(barrier);
-      }
+      barrier_arrive(barrier);
     }
   };
-  __device__ __forceinline__ Release release_of(u32 rank) const {
+  __device__ __forceinline__ auto release_of(u32 rank) const {
     const u32 lane = threadIdx.x % kWarpSize;
     const bool speaks = lane < stage_writers(kConfig);
-    if constexpr (kConfig.cluster_size() == 1) return {speaks, empty};
-    return {speaks, cluster_address(empty, speaks ? stage_writer(kConfig, rank, lane) : rank)};
+    if constexpr (kConfig.cluster_size() == 1) {
+      return Release<SharedAddress>{speaks, empty};
+    } else {
+      const u32 writer = speaks ? stage_writer(kConfig, rank, lane) : rank;
+      return Release<ClusterAddress>{speaks, cluster_address(empty, writer)};
+    }
   }
 };
 

@@ -5,16 +5,17 @@
 // phase behind its barrier.
 #pragma once
 
-#include "device/types.cuh"
+#include "device/layout/shared_address.cuh"
 
 namespace coda::device {
 
-__device__ __forceinline__ u32 shared_address(const void* pointer) {
-  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+__device__ __forceinline__ SharedAddress shared_address(const void* pointer) {
+  return {static_cast<u32>(__cvta_generic_to_shared(pointer))};
 }
 
-__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+__device__ __forceinline__ void barrier_init(SharedAddress barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier.byte), "r"(arrivals)
+               : "memory");
 }
 
 // Makes initialised barriers visible to the other CTAs of the cluster and to TMA.
@@ -23,31 +24,34 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-__device__ __forceinline__ void barrier_arrive(u32 barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+__device__ __forceinline__ void barrier_arrive(SharedAddress barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier.byte) : "memory");
 }
 
 // Where an address of this CTA's shared memory lies in another CTA of the cluster.
-__device__ __forceinline__ u32 cluster_address(u32 address, u32 cta_rank) {
-  u32 remote;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(cta_rank));
+__device__ __forceinline__ ClusterAddress cluster_address(SharedAddress address, u32 cta_rank) {
+  ClusterAddress remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(remote.byte)
+      : "r"(address.byte), "r"(cta_rank));
   return remote;
 }
 
 // Arrives at a barrier of any CTA of the cluster. The scope stays the CTA: what it reports is that
 // the tensor cores have read a stage, no memory access of this thread, and a wider scope would cost
 // a device-wide fence (MEMBAR.ALL.GPU) for each stage.
-__device__ __forceinline__ void barrier_arrive_cluster(u32 barrier) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+__device__ __forceinline__ void barrier_arrive(ClusterAddress barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier.byte) : "memory");
 }
 
 // Arrives, and adds `bytes` to what TMA must deliver before the phase completes.
-__device__ __forceinline__ void barrier_arrive_expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+__device__ __forceinline__ void barrier_arrive_expect(SharedAddress barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier.byte),
+               "r"(bytes)
                : "memory");
 }
 
-__device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
+__device__ __forceinline__ bool barrier_test(SharedAddress barrier, u32 parity) {
   u32 complete;
   asm volatile(
       "{\n"
@@ -56,12 +60,12 @@ __device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
       "selp.u32 %0, 1, 0, complete;\n"
       "}\n"
       : "=r"(complete)
-      : "r"(barrier), "r"(parity)
+      : "r"(barrier.byte), "r"(parity)
       : "memory");
   return complete != 0;
 }
 
-__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+__device__ __forceinline__ void barrier_wait(SharedAddress barrier, u32 parity) {
   u32 complete = 0;
   while (complete == 0) {
     asm volatile(
@@ -71,7 +75,7 @@ __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
         "selp.u32 %0, 1, 0, complete;\n"
         "}\n"
         : "=r"(complete)
-        : "r"(barrier), "r"(parity)
+        : "r"(barrier.byte), "r"(parity)
         : "memory");
   }
 }

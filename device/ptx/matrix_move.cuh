@@ -4,19 +4,20 @@
 #pragma once
 
 #include "device/config.cuh"
+#include "device/layout/shared_address.cuh"
 
 namespace coda::device {
 
-__device__ __forceinline__ void load_matrices(u32 (&fragment)[4], u32 address) {
+__device__ __forceinline__ void load_matrices(u32 (&fragment)[4], SharedAddress address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
-               : "r"(address)
+               : "r"(address.byte)
                : "memory");
 }
 
-__device__ __forceinline__ void store_matrices(u32 address, const u32 (&fragment)[4]) {
+__device__ __forceinline__ void store_matrices(SharedAddress address, const u32 (&fragment)[4]) {
   asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(address.byte),
       "r"(fragment[0]), "r"(fragment[1]), "r"(fragment[2]), "r"(fragment[3])
       : "memory");
 }

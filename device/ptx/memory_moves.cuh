@@ -3,7 +3,7 @@
 // instructions. Tests replace this one file to run epilogues on a CPU.
 #pragma once
 
-#include "device/types.cuh"
+#include "device/layout/shared_address.cuh"
 
 namespace coda::device {
 
@@ -108,12 +108,12 @@ __device__ __forceinline__ void add_four_floats(u64 address, const float (&x)[4]
 }
 
 // One float of shared memory.
-__device__ __forceinline__ void store_shared(u32 address, float x) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+__device__ __forceinline__ void store_shared(SharedAddress address, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address.byte), "f"(x) : "memory");
 }
-__device__ __forceinline__ float load_shared(u32 address) {
+__device__ __forceinline__ float load_shared(SharedAddress address) {
   float x;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address.byte) : "memory");
   return x;
 }
 

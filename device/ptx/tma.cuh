@@ -9,7 +9,7 @@
 // reads it.
 #pragma once
 
-#include "device/types.cuh"
+#include "device/layout/shared_address.cuh"
 
 namespace coda::device {
 
@@ -17,29 +17,31 @@ __device__ __forceinline__ void tma_prefetch_descriptor(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-__device__ __forceinline__ void tma_load(u32 destination, const TensorMap* map, u32 inner,
-                                         u32 outer, u32 barrier) {
+__device__ __forceinline__ void tma_load(SharedAddress destination, const TensorMap* map, u32 inner,
+                                         u32 outer, SharedAddress barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%2, %3}], [%4];" ::"r"(destination),
-      "l"(map), "r"(inner), "r"(outer), "r"(barrier)
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(destination.byte),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier.byte)
       : "memory");
 }
 
 // The same box to the same offset of every CTA in `mask`, completing on each one's own barrier.
-__device__ __forceinline__ void tma_load_multicast(u32 destination, const TensorMap* map, u32 inner,
-                                                   u32 outer, u32 barrier, u16 mask) {
+__device__ __forceinline__ void tma_load_multicast(SharedAddress destination, const TensorMap* map,
+                                                   u32 inner, u32 outer, SharedAddress barrier,
+                                                   u16 mask) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
-      "l"(map), "r"(inner), "r"(outer), "r"(barrier), "h"(mask)
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination.byte),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier.byte), "h"(mask)
       : "memory");
 }
 
-__device__ __forceinline__ void tma_store(const TensorMap* map, u32 inner, u32 outer, u32 source) {
+__device__ __forceinline__ void tma_store(const TensorMap* map, u32 inner, u32 outer,
+                                          SharedAddress source) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
-      "r"(inner), "r"(outer), "r"(source)
+      "r"(inner), "r"(outer), "r"(source.byte)
       : "memory");
 }
 
@@ -52,31 +54,31 @@ __device__ __forceinline__ u64 evict_first_policy() {
   return policy;
 }
 
-__device__ __forceinline__ void tma_load_once(u32 destination, const TensorMap* map, u32 inner,
-                                              u32 outer, u32 barrier) {
+__device__ __forceinline__ void tma_load_once(SharedAddress destination, const TensorMap* map,
+                                              u32 inner, u32 outer, SharedAddress barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
-      "l"(map), "r"(inner), "r"(outer), "r"(barrier), "l"(evict_first_policy())
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination.byte),
+      "l"(map), "r"(inner), "r"(outer), "r"(barrier.byte), "l"(evict_first_policy())
       : "memory");
 }
 
 __device__ __forceinline__ void tma_store_once(const TensorMap* map, u32 inner, u32 outer,
-                                               u32 source) {
+                                               SharedAddress source) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
       " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
-      "r"(inner), "r"(outer), "r"(source), "l"(evict_first_policy())
+      "r"(inner), "r"(outer), "r"(source.byte), "l"(evict_first_policy())
       : "memory");
 }
 
 // Adds the box to memory instead of overwriting it; each element is added once.
 __device__ __forceinline__ void tma_store_add(const TensorMap* map, u32 inner, u32 outer,
-                                              u32 source) {
+                                              SharedAddress source) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
       " [%0, {%1, %2}], [%3];" ::"l"(map),
-      "r"(inner), "r"(outer), "r"(source)
+      "r"(inner), "r"(outer), "r"(source.byte)
       : "memory");
 }
 

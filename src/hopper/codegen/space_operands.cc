@@ -191,16 +191,17 @@ std::string SpaceOperands::planes() {
                 map + ", " + column + ", row, source);\n";
     }
   }
-  return (loads.empty() ? ""
-                        : function("void",
-                                   "load(const Arguments& a, u32 plane, u32 destination, u32 row, "
-                                   "u32 column,\n                              u32 barrier)",
-                                   loads)) +
-         (stores.empty()
+  return (loads.empty()
               ? ""
               : function("void",
-                         "store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source)",
-                         stores));
+                         "load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, "
+                         "u32 column,\n                              SharedAddress barrier)",
+                         loads)) +
+         (stores.empty() ? ""
+                         : function("void",
+                                    "store(const Arguments& a, u32 plane, u32 row, u32 column, "
+                                    "SharedAddress source)",
+                                    stores));
 }
 
 }  // namespace coda::hopper

@@ -521,7 +521,7 @@ class SpaceWriter {
     return function(
         "void",
         "end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,\n"
-        "                                    const FragmentPosition& at, u32 scratch)",
+        "                                    const FragmentPosition& at, SharedAddress scratch)",
         staged_.text() + (staged_.empty() ? "" : "    synchronize_warpgroup();\n") + end_.text(),
         "  template <u32 kBlock>\n");
   }

@@ -68,13 +68,13 @@ struct Space0 {
     return a.numbers[k_blocks_0_0];
   }
 
-  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, u32 destination, u32 row, u32 column,
-                              u32 barrier) {
+  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, u32 column,
+                              SharedAddress barrier) {
     if (plane == 0) tma_load_once(destination, &a.maps[map_x_tile], column, row, barrier);
     if (plane == 1) tma_load_once(destination, &a.maps[map_dx_tile], column, row, barrier);
   }
 
-  __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source) {
+  __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source) {
     if (plane == 0) tma_store_once(&a.maps[map_dx_tile], column, row, source);
   }
 
@@ -130,7 +130,7 @@ struct Space0 {
 
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                    const FragmentPosition& at, u32 scratch) {
+                                    const FragmentPosition& at, SharedAddress scratch) {
     sub.d_norm.stage(scratch + 0 * kColumnScratchBytes, at);
     synchronize_warpgroup();
     store_column_partial<Reduction::sum>(a.pointers[at_d_norm], a.numbers[stride_d_norm], scratch + 0 * kColumnScratchBytes, at, [&](u32 column) { return column; });

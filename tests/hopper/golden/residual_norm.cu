@@ -66,12 +66,12 @@ struct Space0 {
     return a.numbers[k_blocks_0_0];
   }
 
-  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, u32 destination, u32 row, u32 column,
-                              u32 barrier) {
+  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, u32 column,
+                              SharedAddress barrier) {
     if (plane == 0) tma_load_once(destination, &a.maps[map_x1_tile], column, row, barrier);
   }
 
-  __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source) {
+  __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source) {
     if (plane == 0) tma_store_once(&a.maps[map_x_tile], column, row, source);
     if (plane == 1) tma_store_once(&a.maps[map_h_tile], column, row, source);
   }
@@ -114,7 +114,7 @@ struct Space0 {
 
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                    const FragmentPosition& at, u32 scratch) {
+                                    const FragmentPosition& at, SharedAddress scratch) {
     store_row_partial(a.pointers[at_squares], a.numbers[stride_squares], sub.squares, at);
   }
 };

@@ -69,7 +69,7 @@ struct Space0 {
     return a.numbers[k_blocks_0_0];
   }
 
-  __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column, u32 source) {
+  __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source) {
     if (plane == 0) tma_store_once(&a.maps[map_gate_tile], column, row, source);
     if (plane == 1) tma_store_once(&a.maps[map_up_tile], column, row, source);
     if (plane == 2) tma_store_once(&a.maps[map_a_tile], column, row, source);
@@ -121,7 +121,7 @@ struct Space0 {
 
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows& rows, SubTile& sub,
-                                    const FragmentPosition& at, u32 scratch) {}
+                                    const FragmentPosition& at, SharedAddress scratch) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

@@ -44,7 +44,7 @@ struct Space0 {
   __device__ __forceinline__ static u32 k_blocks(const Arguments& a, u32) { return a.numbers[5]; }
 
   __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column,
-                                               u32 source) {
+                                               SharedAddress source) {
     if (plane == 0) tma_store_once(&a.maps[3], column, row, source);
     if (plane == 1) tma_store_once(&a.maps[4], column, row, source);
     if (plane == 2) tma_store_once(&a.maps[5], column, row, source);
@@ -86,7 +86,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const FragmentPosition&, u32) {}
+                                                      const FragmentPosition&, SharedAddress) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

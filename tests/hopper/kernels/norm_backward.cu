@@ -52,13 +52,13 @@ struct Space0 {
     return a.numbers[7];
   }
 
-  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, u32 destination,
-                                              u32 row, u32 column, u32 barrier) {
+  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, SharedAddress destination,
+                                              u32 row, u32 column, SharedAddress barrier) {
     if (plane == 0) tma_load_once(destination, &a.maps[6], column, row, barrier);
     if (plane == 1) tma_load_once(destination, &a.maps[7], column, row, barrier);
   }
   __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column,
-                                               u32 source) {
+                                               SharedAddress source) {
     if (plane == 0) tma_store_once(&a.maps[8], column, row, source);
     if (plane == 1) tma_store_once(&a.maps[7], column, row, source);
   }
@@ -110,7 +110,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows&, SubTile& sub,
-                                                      const FragmentPosition& at, u32 scratch) {
+                                                      const FragmentPosition& at, SharedAddress scratch) {
     sub.d_norm.stage(scratch, at);
     synchronize_warpgroup();
     store_column_partial<Reduction::sum>(a.pointers[3], a.numbers[8], scratch, at);

@@ -51,7 +51,7 @@ struct Rotated {
   __device__ __forceinline__ static u32 k_blocks(const Arguments& a, u32) { return a.numbers[15]; }
 
   __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column,
-                                               u32 source) {
+                                               SharedAddress source) {
     const TensorMap* map = &a.maps[4 + kSpace];
     if (plane == 0) tma_store_once(map, plane_column(64, 0, column), row, source);
     if (plane == 1) tma_store_once(map, plane_column(64, 1, column), row, source);
@@ -117,7 +117,7 @@ struct Rotated {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const FragmentPosition&, u32) {}
+                                                      const FragmentPosition&, SharedAddress) {}
 };
 
 struct Space2 {
@@ -138,7 +138,7 @@ struct Space2 {
   __device__ __forceinline__ static u32 k_blocks(const Arguments& a, u32) { return a.numbers[15]; }
 
   __device__ __forceinline__ static void store(const Arguments& a, u32, u32 row, u32 column,
-                                               u32 source) {
+                                               SharedAddress source) {
     tma_store_once(&a.maps[6], column, row, source);
   }
 
@@ -173,7 +173,7 @@ struct Space2 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const FragmentPosition&, u32) {}
+                                                      const FragmentPosition&, SharedAddress) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

@@ -48,13 +48,13 @@ struct Space0 {
   }
   __device__ __forceinline__ static u32 k_blocks(const Arguments& a, u32) { return a.numbers[5]; }
 
-  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, u32 destination,
-                                              u32 row, u32 column, u32 barrier) {
+  __device__ __forceinline__ static void load(const Arguments& a, u32 plane, SharedAddress destination,
+                                              u32 row, u32 column, SharedAddress barrier) {
     if (plane == 0) tma_load_once(destination, &a.maps[2], column, row, barrier);
     if (plane == 1) tma_load_once(destination, &a.maps[3], column, row, barrier);
   }
   __device__ __forceinline__ static void store(const Arguments& a, u32 plane, u32 row, u32 column,
-                                               u32 source) {
+                                               SharedAddress source) {
     if (plane == 0) tma_store_once(&a.maps[4], column, row, source);
     if (plane == 1) tma_store_once(&a.maps[5], column, row, source);
     if (plane == 2) tma_store_once(&a.maps[6], column, row, source);
@@ -109,7 +109,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments& a, const Rows&, SubTile& sub,
-                                                      const FragmentPosition& at, u32) {
+                                                      const FragmentPosition& at, SharedAddress) {
     store_row_partial(a.pointers[1], a.numbers[6], sub.s_up, at);
     store_row_partial(a.pointers[2], a.numbers[6], sub.s_gate, at);
   }

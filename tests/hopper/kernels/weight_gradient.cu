@@ -59,7 +59,7 @@ struct Space0 {
   }
   template <u32 kBlock>
   __device__ __forceinline__ static void end_sub_tile(const Arguments&, const Rows&, SubTile&,
-                                                      const FragmentPosition&, u32) {}
+                                                      const FragmentPosition&, SharedAddress) {}
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)

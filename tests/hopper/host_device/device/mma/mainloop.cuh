@@ -23,10 +23,10 @@ struct Mainloop {
   };
   using Accumulators = float[kConfig.blocks_m()][kConfig.tile_n / 2];
 
-  u32 stages_a;
-  u32 stages_b;
-  u32 full;
-  u32 empty;
+  SharedAddress stages_a;
+  SharedAddress stages_b;
+  SharedAddress full;
+  SharedAddress empty;
 
   void init_barriers() const { host_tiles.clear(); }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "device/layout/shared_address.cuh"
 #include "device/ptx/lanes.cuh"
 
 namespace coda::device {
@@ -15,12 +16,12 @@ namespace coda::device {
 inline constexpr u32 kHostSharedBytes = 232448;
 alignas(1024) inline u8 shared_memory[kHostSharedBytes];
 
-inline u8* shared_byte(u32 address) {
-  if (address >= kHostSharedBytes) std::abort();
-  return shared_memory + address;
+inline u8* shared_byte(SharedAddress address) {
+  if (address.byte >= kHostSharedBytes) std::abort();
+  return shared_memory + address.byte;
 }
-inline u32 shared_address(const void* pointer) {
-  return static_cast<u32>(static_cast<const u8*>(pointer) - shared_memory);
+inline SharedAddress shared_address(const void* pointer) {
+  return {static_cast<u32>(static_cast<const u8*>(pointer) - shared_memory)};
 }
 
 struct HostMBarrier {
@@ -37,33 +38,33 @@ struct HostMBarrier {
   }
 };
 static_assert(sizeof(HostMBarrier) == 8);
-inline HostMBarrier& host_barrier(u32 address) {
+inline HostMBarrier& host_barrier(SharedAddress address) {
   return *reinterpret_cast<HostMBarrier*>(shared_byte(address));
 }
 
 struct HostLoad {
-  u32 barrier;
+  SharedAddress barrier;
   std::function<u32()> move;  // returns its bytes
 };
 inline std::vector<HostLoad> host_loads;
 
-inline void barrier_init(u32 barrier, u32 arrivals) {
+inline void barrier_init(SharedAddress barrier, u32 arrivals) {
   host_barrier(barrier) = {0, static_cast<u8>(arrivals), static_cast<short>(arrivals), 0};
 }
 inline void fence_barrier_init() {}
-inline void barrier_arrive(u32 barrier) {
+inline void barrier_arrive(SharedAddress barrier) {
   if (--host_barrier(barrier).pending < 0) std::abort();
   host_barrier(barrier).look();
 }
-inline u32 cluster_address(u32 address, u32) { return address; }
-inline void barrier_arrive_cluster(u32) {}
-inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
+inline void barrier_arrive_expect(SharedAddress barrier, u32 bytes) {
   host_barrier(barrier).bytes += static_cast<int>(bytes);
   barrier_arrive(barrier);
 }
 // Whether the phase of this parity is over.
-inline bool barrier_test(u32 barrier, u32 parity) { return host_barrier(barrier).phase != parity; }
-inline void barrier_wait(u32 barrier, u32 parity) {
+inline bool barrier_test(SharedAddress barrier, u32 parity) {
+  return host_barrier(barrier).phase != parity;
+}
+inline void barrier_wait(SharedAddress barrier, u32 parity) {
   while (!barrier_test(barrier, parity)) {
     for (size_t i = 0; i < host_loads.size(); ++i) {
       if (host_loads[i].barrier != barrier) continue;

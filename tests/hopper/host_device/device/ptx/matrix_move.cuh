@@ -13,20 +13,20 @@ namespace coda::device {
 // Lane l gives the address of row l % 8 of matrix l / 8, and has elements 2 (l % 4) and the next of
 // row l / 4 of each.
 template <class Move>
-void move_matrices(u32 address, Move move) {
+void move_matrices(SharedAddress address, Move move) {
   const u32 lane = thread_index() % 32;
-  with_lanes(address, [&](auto of_lane) {
+  with_lanes(address.byte, [&](auto of_lane) {
     for (u32 matrix = 0; matrix < 4; ++matrix) {
-      move(matrix, shared_byte(of_lane(8 * matrix + lane / 4) + 4 * (lane % 4)));
+      move(matrix, shared_byte({of_lane(8 * matrix + lane / 4) + 4 * (lane % 4)}));
     }
     return 0;
   });
 }
-inline void load_matrices(u32 (&fragment)[4], u32 address) {
+inline void load_matrices(u32 (&fragment)[4], SharedAddress address) {
   move_matrices(address,
                 [&](u32 matrix, const u8* from) { std::memcpy(&fragment[matrix], from, 4); });
 }
-inline void store_matrices(u32 address, const u32 (&fragment)[4]) {
+inline void store_matrices(SharedAddress address, const u32 (&fragment)[4]) {
   move_matrices(address, [&](u32 matrix, u8* to) { std::memcpy(to, &fragment[matrix], 4); });
 }
 

@@ -60,8 +60,10 @@ inline void add_four_floats(u64 address, const float (&x)[4]) {
   for (u32 i = 0; i < 4; ++i) add_float(address + 4 * i, x[i]);
 }
 
-inline void store_shared(u32 address, float x) { std::memcpy(shared_byte(address), &x, 4); }
-inline float load_shared(u32 address) {
+inline void store_shared(SharedAddress address, float x) {
+  std::memcpy(shared_byte(address), &x, 4);
+}
+inline float load_shared(SharedAddress address) {
   float x;
   std::memcpy(&x, shared_byte(address), 4);
   return x;

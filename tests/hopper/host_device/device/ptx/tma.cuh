@@ -18,10 +18,10 @@ inline const HostMap& host_map(const TensorMap* map) {
 
 // visit(place in memory or null where that is outside, place in shared memory)
 template <class Visit>
-void visit_box(const HostMap& map, u32 inner, u32 outer, u32 shared, Visit visit) {
+void visit_box(const HostMap& map, u32 inner, u32 outer, SharedAddress shared, Visit visit) {
   const u32 row_bytes = map.box_columns * 2;
   if (row_bytes != 128 && row_bytes != 64) std::abort();
-  if (shared % (8 * row_bytes) != 0) std::abort();  // the swizzle's period
+  if (shared.byte % (8 * row_bytes) != 0) std::abort();  // the swizzle's period
   for (u32 r = 0; r < map.box_rows; ++r) {
     for (u32 c = 0; c < map.box_columns; ++c) {
       const long long row = static_cast<long long>(outer) + r;
@@ -35,8 +35,8 @@ void visit_box(const HostMap& map, u32 inner, u32 outer, u32 shared, Visit visit
 }
 
 inline void tma_prefetch_descriptor(const TensorMap*) {}
-inline void tma_load_once(u32 destination, const TensorMap* map, u32 inner, u32 outer,
-                          u32 barrier) {
+inline void tma_load_once(SharedAddress destination, const TensorMap* map, u32 inner, u32 outer,
+                          SharedAddress barrier) {
   host_loads.push_back({barrier, [=] {
                           visit_box(host_map(map), inner, outer, destination,
                                     [](const u8* memory, u8* shared) {
@@ -51,7 +51,7 @@ inline void tma_load_once(u32 destination, const TensorMap* map, u32 inner, u32 
 // Of the one thread that stores: groups that are not yet read, the last one open.
 inline std::vector<std::vector<std::function<void()>>> host_stores;
 
-inline void tma_store_once(const TensorMap* map, u32 inner, u32 outer, u32 source) {
+inline void tma_store_once(const TensorMap* map, u32 inner, u32 outer, SharedAddress source) {
   if (host_stores.empty()) host_stores.emplace_back();
   std::vector<u16> sent;
   visit_box(host_map(map), inner, outer, source,
