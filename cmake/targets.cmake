@@ -75,6 +75,20 @@ function(coda_library folder)
   set(CODA_FOLDERS ${CODA_FOLDERS} ${folder} PARENT_SCOPE)
 endfunction()
 
+# The files that match `pattern` as text in a folder's library: what the function
+# std::span<const EmbeddedText> coda::hopper::<function>() returns.
+function(coda_embed folder function pattern)
+  coda_target(target ${folder})
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${pattern})
+  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_texts.cmake)
+  set(output ${PROJECT_BINARY_DIR}/embedded/${function}.cc)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DPATTERN=${pattern}
+            -DFUNCTION=${function} -DOUTPUT=${output} -P ${script}
+    DEPENDS ${files} ${script} COMMENT "Embedding ${pattern}" VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()
+
 # A build in which a folder includes what it may not fails. The check takes a tenth of a second, and
 # runs only when a source or CMakeLists.txt has changed.
 function(coda_check_layers)

@@ -9,7 +9,7 @@ build=$1
 filter=${2:-}
 mkdir -p out/bench
 
-for program in "$build"/bench/*/*_benchmark; do
+for program in "$build"/lab/*/*_benchmark; do
   name=$(basename "$program")
   case $name in *"$filter"*) ;; *) continue ;; esac
   [ -x "$program" ] || continue

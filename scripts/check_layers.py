@@ -4,9 +4,10 @@
 
 A folder under src/, or in one of these, may include itself, coda/, and the folders that its
 coda_library line in CMakeLists.txt names, transitively. coda/ may include only coda/ and the
-standard library, and so may examples, which are programs of users. The command (tools/) is one too:
-it may include coda/, its own files and other libraries; only what measures and tunes kernels
-(tools/lab/) looks into src/. Paths are written from src/ or include/, never with "..".
+standard library, and so may examples, which are programs of users. The command (tools/) and the
+benchmarks of the product (bench/) are such programs too: they may include coda/, their own files,
+one another's and other libraries. What looks into src/ is under lab/, or is a test. Paths are
+written from src/ or include/, never with "..".
 """
 
 import re
@@ -19,7 +20,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTI
 # Names of the standard library's headers; those of other libraries end in .h or have a folder.
 _PUBLIC_SYSTEM = re.compile(r"[a-z_]+")
 _PUBLIC = "a public header or an example may include only coda/ and the standard library"
-_COMMAND = "a file of the command may include coda/ and its own folder, not src/ (see tools/lab)"
+_PROGRAM = "the command and the benchmarks may include coda/ and their own, not src/ (see lab/)"
 
 
 def allowed_folders() -> dict[str, set[str]]:
@@ -54,9 +55,11 @@ def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) ->
         return None if exists else f"there is no include/{included}"
     if area in ("include", "examples"):
         return _PUBLIC
-    if area == "tools":
-        own = (path.parent / included).exists() or (sources.ROOT / "tools" / included).exists()
-        return None if own else _COMMAND
+    if area in ("tools", "bench"):
+        own = [path.parent / included, sources.ROOT / area / included]
+        if included.startswith("bench/"):
+            own.append(sources.ROOT / included)
+        return None if any(file.exists() for file in own) else _PROGRAM
     if target not in allowed:
         own = path.parent / included
         return "write the path from src/ or include/" if own.exists() else None
@@ -73,7 +76,7 @@ def main() -> int:
     problems, checked = [], 0
     for path in sources.all_files():
         name = sources.name_of(path)
-        areas = ("include/", "src/", "examples/", "tools/")
+        areas = ("include/", "src/", "examples/", "tools/", "bench/")
         if not sources.is_cpp(path) or not name.startswith(areas) or name.startswith("tools/lab/"):
             continue
         checked += 1

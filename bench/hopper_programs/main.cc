@@ -15,14 +15,14 @@
 #include "bench/llama_block/block_graph.h"
 #include "cases.h"
 #include "coda/compile.h"
+#include "coda/device.h"
 #include "coda/error.h"
-#include "measure/measure_program.h"
+#include "coda/measure.h"
 
 namespace coda::hopper_programs {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using measure::Candidate;
 
 struct Options {
   std::string folder = "bench/hopper_programs/programs";
@@ -40,12 +40,15 @@ struct Options {
   int repetitions = 2;
   double heat = 1.0;
 
-  measure::Regimes regimes() const {
-    return {.seconds = seconds,
-            .repetitions = repetitions,
-            .heat_seconds = heat,
-            .cool_rounds = no_cool ? 0 : 15,
-            .interleaved_rounds = interleaved ? 9 : 0};
+  MeasureOptions measured() const {
+    return {.backend = "hopper",
+            .gpu = {.seconds = seconds,
+                    .repetitions = repetitions,
+                    .heat_seconds = heat,
+                    .cool_rounds = no_cool ? 0 : 15,
+                    .interleaved_rounds = interleaved ? 9 : 0,
+                    .tuned = tune || all ? most : 0,
+                    .times_all = all}};
   }
 };
 
@@ -61,57 +64,46 @@ class Table {
  public:
   explicit Table(const Options& options) : options_(options) {
     if (!options.json.empty()) json_.open(options.json);
-    std::printf("%s\n", gpu_.text().c_str());
   }
 
   void measure_case(const Case& one) {
     const Program program = read_program(options_.folder + "/" + one.file + ".coda");
-    const measure::MeasuredProgram result =
-        measure::measure_program(gpu_, program, one.sizes,
-                                 {.regimes = options_.regimes(),
-                                  .tuned = options_.tune || options_.all ? options_.most : 0,
-                                  .times_all = options_.all});
-    print_peer(one.row, one.tokens, one.hidden, result.peer, result.product->flops());
-    if (result.first_heuristic) print(*result.first_heuristic, result.peer);
-    for (const Candidate& candidate : result.ours) print(candidate, result.peer);
+    const Measured result = measure_program(program, one.sizes, options_.measured());
+    print(one.row, one.tokens, one.hidden, result);
     end_line();
-    const auto write = [&](const Candidate& candidate, bool screened) {
-      Json line{{"row", one.row},
-                {"hidden", one.hidden},
-                {"tokens", one.tokens},
-                {"product", result.product->text()}};
-      line.update(measure::to_json(candidate));
-      if (screened) line["screened"] = true;
-      json_ << line.dump() << "\n";
-    };
-    write(result.peer, false);
-    if (result.first_heuristic) write(*result.first_heuristic, false);
-    for (const Candidate& candidate : result.ours) write(candidate, false);
-    for (const Candidate& candidate : result.screened) write(candidate, true);
+    for (const auto* group : {&result.candidates, &result.screened}) {
+      for (const Timed& timed : *group) {
+        Json line{{"row", one.row},
+                  {"hidden", one.hidden},
+                  {"tokens", one.tokens},
+                  {"product", result.product}};
+        line.update(Json::parse(json_text(timed)));
+        if (group == &result.screened) line["screened"] = true;
+        json_ << line.dump() << "\n";
+      }
+    }
   }
 
   void measure_block(int64_t tokens, const Width& width, bool backward) {
     const Plan plan = bench::block_plan(bench::wide_headed(tokens, width.hidden, width.mlp),
                                         DType::bf16, h200_rates(), backward);
-    const measure::MeasuredPlan result =
-        measure::measure_plan(gpu_, plan, {{"M", tokens}}, options_.regimes());
+    const Measured result = measure_plan(plan, {{"M", tokens}}, options_.measured());
+    const Timed& ours = result.candidates.back();
     const std::string row = std::string("block, ") + (backward ? "forward + backward" : "forward");
-    print_peer(row, tokens, width.hidden, result.peer, result.flops);
-    print(result.ours, result.peer);
+    print(row, tokens, width.hidden, result);
     const int64_t bytes = result.session_bytes + result.bound_bytes;
-    const auto joules_a_token = [&](const Candidate& candidate) {
-      return candidate.watts * candidate.sustained.median_ms * 1e-3 / static_cast<double>(tokens);
+    const auto joules_a_token = [&](const Timed& timed) {
+      return timed.watts * timed.sustained.median_ms * 1e-3 / static_cast<double>(tokens);
     };
-    std::printf(", %.0f W, %.3f mJ a token, %.0f MB (%.0f of them the session's)",
-                result.ours.watts, joules_a_token(result.ours) * 1e3,
-                static_cast<double>(bytes) * 1e-6,
+    std::printf(", %.0f W, %.3f mJ a token, %.0f MB (%.0f of them the session's)", ours.watts,
+                joules_a_token(ours) * 1e3, static_cast<double>(bytes) * 1e-6,
                 static_cast<double>(result.session_bytes) * 1e-6);
     end_line();
-    for (const Candidate* candidate : {&result.peer, &result.ours}) {
+    for (const Timed& timed : result.candidates) {
       Json line{{"row", row}, {"hidden", width.hidden}, {"tokens", tokens}};
-      line.update(measure::to_json(*candidate));
-      line["joules_a_token"] = joules_a_token(*candidate);
-      if (candidate == &result.ours) {
+      line.update(Json::parse(json_text(timed)));
+      line["joules_a_token"] = joules_a_token(timed);
+      if (&timed == &ours) {
         line["peak_bytes"] = bytes;
         line["session_bytes"] = result.session_bytes;
       }
@@ -137,13 +129,16 @@ class Table {
   int attempts() const { return attempts_; }
 
  private:
-  static void print_peer(const std::string& row, int64_t tokens, int64_t hidden,
-                         const Candidate& peer, double flops) {
+  // The peer, which is the first, and the others beside it.
+  void print(const std::string& row, int64_t tokens, int64_t hidden, const Measured& result) {
+    if (device_ != result.device) std::printf("%s\n", (device_ = result.device).c_str());
+    const Timed& peer = result.candidates.front();
     std::printf("%-34s M %5ld D %5ld  cuBLAS %9.4f ms %4.0f TF %4.0f MHz", row.c_str(), tokens,
-                hidden, peer.sustained.median_ms, flops / peer.sustained.median_ms * 1e-9,
+                hidden, peer.sustained.median_ms, result.flops / peer.sustained.median_ms * 1e-9,
                 peer.sustained.mhz);
+    for (size_t i = 1; i < result.candidates.size(); ++i) print(result.candidates[i], peer);
   }
-  void print(const Candidate& candidate, const Candidate& peer) const {
+  void print(const Timed& candidate, const Timed& peer) const {
     std::printf("  |  %s %.3f", candidate.name.c_str(),
                 candidate.sustained.median_ms / peer.sustained.median_ms);
     if (!options_.no_cool)
@@ -160,7 +155,8 @@ class Table {
   }
 
   const Options& options_;
-  measure::Gpu gpu_;
+  const Stream stream_ = Stream::make();  // keeps the GPU's context between the cases
+  std::string device_;                    // what was printed
   std::ofstream json_;
   int attempts_ = 0;
 };

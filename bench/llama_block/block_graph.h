@@ -37,7 +37,4 @@ CompileRequest add_block(Graph& graph, const BlockSize& size, DType storage, boo
 // The block compiled for speed at the rates of a machine; its only size is M, the tokens.
 Plan block_plan(const BlockSize& size, DType storage, const Rates& rates, bool backward);
 
-// Only the products of a plan: each GEMM program without its epilogue, its accumulators stored.
-Plan products_alone(const Plan& plan);
-
 }  // namespace coda::bench

@@ -6,21 +6,21 @@
 // alone, and PyTorch eager and compiled. Prints medians and ratios; writes JSON.
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 
-#include "CLI/CLI.hpp"
-#include "base/aligned_buffer.h"
 #include "block_graph.h"
+#include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/float16.h"
+#include "coda/measure.h"
 #include "coda/session.h"
-#include "cpu/cpu_backend.h"
-#include "nlohmann/json.hpp"
 #include "op_by_op.h"
 #include "peer_process.h"
 
@@ -57,9 +57,9 @@ class Runner {
         continue;
       const int64_t rows = t.decl.shape.rows.evaluate(sizes);
       const int64_t cols = t.decl.shape.cols.evaluate(sizes);
-      memory_.emplace_back(static_cast<size_t>(rows * cols * size_of(t.decl.dtype)));
-      fill(memory_.back().data(), t.decl, rows * cols, random);
-      session_.bind(t.decl.name, dense_view(memory_.back().data(), t.decl.dtype, rows, cols));
+      const Tensor tensor(t.decl.dtype, rows, cols);
+      fill(tensor.view().data, t.decl, tensor.size(), random);
+      session_.bind(t.decl.name, tensor);
     }
   }
 
@@ -93,19 +93,17 @@ class Runner {
   int64_t bytes() const { return session_.arena_bytes() + session_.saved_bytes(); }
 
  private:
-  static void fill(std::byte* memory, const TensorDecl& decl, int64_t count,
-                   std::mt19937_64& random) {
+  static void fill(void* memory, const TensorDecl& decl, int64_t count, std::mt19937_64& random) {
     std::normal_distribution<float> normal;
     const float scale = decl.shape.is_tensor() && !decl.shape.rows.is_constant() ? 1.0F : 0.03F;
     for (int64_t i = 0; i < count; ++i) {
       const float x = scale * normal(random);
-      if (decl.dtype == DType::f32) reinterpret_cast<float*>(memory)[i] = x;
-      if (decl.dtype == DType::bf16) reinterpret_cast<uint16_t*>(memory)[i] = bf16_from_float(x);
-      if (decl.dtype == DType::i32) reinterpret_cast<int32_t*>(memory)[i] = static_cast<int32_t>(i);
+      if (decl.dtype == DType::f32) static_cast<float*>(memory)[i] = x;
+      if (decl.dtype == DType::bf16) static_cast<uint16_t*>(memory)[i] = bf16_from_float(x);
+      if (decl.dtype == DType::i32) static_cast<int32_t*>(memory)[i] = static_cast<int32_t>(i);
     }
   }
 
-  std::vector<AlignedBuffer> memory_;
   Session session_;
 };
 
@@ -242,10 +240,10 @@ Json measure(const BlockSize& size, DType type, bool backward, Backend& backend,
     const std::string answer = peer->ask("peak " + phase + " eager " + shape);
     if (std::sscanf(answer.c_str(), "bytes %ld", &run) == 1) result["torch_eager_bytes"] = run;
     std::printf("  memory %.1f MB, torch eager %.1f MB",
-                static_cast<double>(fused.bytes() + cpu::scratch_bytes(backend)) / 1e6,
+                static_cast<double>(fused.bytes() + backend.scratch_bytes()) / 1e6,
                 static_cast<double>(run) / 1e6);
   }
-  result["fused_bytes"] = fused.bytes() + cpu::scratch_bytes(backend);
+  result["fused_bytes"] = fused.bytes() + backend.scratch_bytes();
   std::printf("\n");
   if (settings.steps) {
     print_steps("fused", fused, settings.rounds);
@@ -267,7 +265,7 @@ int run(const Options& options) {
     report["peer"] = version;
     std::printf("peer: PyTorch %s\n", version.c_str());
   }
-  const auto backend = cpu::make_cpu_backend();
+  const auto backend = make_backend("cpu");
   for (const std::string& size : options.sizes) {
     for (const std::string& type : options.types) {
       require(type == "f32" || type == "bf16", "a type is f32 or bf16, not \"" + type + "\"");

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 
 namespace coda::bench {
 namespace {

@@ -57,6 +57,9 @@ class Backend {
 
   // What the cost model should know of the machine: CompileOptions::rates.
   virtual Rates rates() const;
+  // Bytes of its own that its kernels use while they run, beside Kernel::scratch_bytes: the CPU's
+  // packed operands.
+  virtual int64_t scratch_bytes() const { return 0; }
 
   // What follows is for backends whose memory, or time, is not the caller's; the defaults are the
   // host's.

@@ -83,6 +83,16 @@ struct Plan {
   const PlanTensor& tensor(std::string_view name) const;  // throws Error if there is none
 };
 
+// What a step does with a tensor; of one that is added to, both.
+struct StepTensor {
+  std::string name;
+  bool read = false;
+  bool written = false;
+};
+// In the order in which a Kernel takes them: a program's tensors, or a call's inputs and then its
+// outputs (where one name may stand in both).
+std::vector<StepTensor> step_tensors(const PlanStep& step);
+
 // A program as a plan of one step, whose tensors are all the caller's: what it stores is an output,
 // the others are inputs.
 Plan one_step_plan(const Program& program);

@@ -100,7 +100,7 @@ class CpuBackend : public Backend {
     return prepare_opaque(call, tensors, sizes, threads_);
   }
 
-  int64_t scratch_bytes() const { return workspace_->bytes(); }
+  int64_t scratch_bytes() const override { return workspace_->bytes(); }
 
  private:
   CpuOptions options_;
@@ -112,12 +112,6 @@ class CpuBackend : public Backend {
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
   return std::make_unique<CpuBackend>(options);
-}
-
-int64_t scratch_bytes(const Backend& backend) {
-  const auto* cpu = dynamic_cast<const CpuBackend*>(&backend);
-  require(cpu != nullptr, "scratch_bytes needs the CPU backend");
-  return cpu->scratch_bytes();
 }
 
 }  // namespace coda::cpu

@@ -22,7 +22,4 @@ struct CpuOptions {
 // Throws Error if an option cannot be met.
 std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options = {});
 
-// Bytes of scratch memory that a backend made by make_cpu_backend holds; its kernels share them.
-int64_t scratch_bytes(const Backend& backend);
-
 }  // namespace coda::cpu

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "coda/rates.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/launched_kernel.h"
 #include "hopper/launch/operation_launches.h"
 #include "hopper/lower.h"
 #include "hopper/tuned_file.h"
-#include "plan/after/step_tensors.h"
 #include "runtime/operation_call.h"
 
 namespace coda::hopper {

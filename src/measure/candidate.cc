@@ -5,18 +5,24 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-namespace coda::measure {
-namespace {
+namespace coda {
 
-struct Regime {
-  const char* name;
-  Spread Candidate::* times;
-};
-constexpr Regime kRegimes[] = {{"sustained", &Candidate::sustained},
-                               {"cool", &Candidate::cool},
-                               {"interleaved", &Candidate::interleaved}};
+std::string json_text(const Timed& timed) {
+  nlohmann::ordered_json json{{"candidate", timed.name}};
+  for (const TimingRegime& regime : kTimingRegimes) {
+    const Spread& times = timed.*regime.times;
+    if (times.median_ms == 0) continue;
+    const std::string name = regime.name;
+    json[name + "_ms"] = times.median_ms;
+    json[name + "_low_ms"] = times.low_ms;
+    json[name + "_high_ms"] = times.high_ms;
+    if (times.mhz > 0) json[name + "_mhz"] = times.mhz;
+  }
+  if (timed.watts > 0) json["watts"] = timed.watts;
+  return json.dump();
+}
 
-}  // namespace
+namespace measure {
 
 Spread spread(std::vector<double> samples) {
   if (samples.empty()) return {};
@@ -27,25 +33,10 @@ Spread spread(std::vector<double> samples) {
   return {.median_ms = at(0.5), .low_ms = at(0.1), .high_ms = at(0.9)};
 }
 
-nlohmann::ordered_json to_json(const Candidate& candidate) {
-  nlohmann::ordered_json json{{"candidate", candidate.name}};
-  for (const Regime& regime : kRegimes) {
-    const Spread& times = candidate.*regime.times;
-    if (times.median_ms == 0) continue;
-    const std::string name = regime.name;
-    json[name + "_ms"] = times.median_ms;
-    json[name + "_low_ms"] = times.low_ms;
-    json[name + "_high_ms"] = times.high_ms;
-    if (times.mhz > 0) json[name + "_mhz"] = times.mhz;
-  }
-  if (candidate.watts > 0) json["watts"] = candidate.watts;
-  return json;
-}
-
-std::string ratios(const Candidate& candidate, const Candidate& to) {
+std::string ratios(const Timed& timed, const Timed& to) {
   std::string text;
-  for (const Regime& regime : kRegimes) {
-    const double time = (candidate.*regime.times).median_ms;
+  for (const TimingRegime& regime : kTimingRegimes) {
+    const double time = (timed.*regime.times).median_ms;
     const double other = (to.*regime.times).median_ms;
     if (time == 0 || other == 0) continue;
     char field[64];
@@ -56,4 +47,5 @@ std::string ratios(const Candidate& candidate, const Candidate& to) {
   return text;
 }
 
-}  // namespace coda::measure
+}  // namespace measure
+}  // namespace coda

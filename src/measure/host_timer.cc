@@ -20,7 +20,7 @@ double run_ms(const Candidate& candidate, int calls) {
 
 }  // namespace
 
-void time_on_host(const std::vector<Candidate*>& candidates, const HostRounds& options) {
+void time_on_host(const std::vector<Candidate*>& candidates, const CpuTiming& options) {
   constexpr int kFewestRounds = 3;
   const auto start = std::chrono::steady_clock::now();
   const auto has_time = [&] {

@@ -9,14 +9,8 @@
 
 namespace coda::measure {
 
-struct HostRounds {
-  int rounds = 15;
-  double round_ms = 20;      // of each candidate, which runs at least once
-  double most_seconds = 30;  // then no further round begins, but for the first three
-};
-
 // Fills Candidate::interleaved. Each runs twice before; `launch` must return when the work is done.
-void time_on_host(const std::vector<Candidate*>& candidates, const HostRounds& options);
+void time_on_host(const std::vector<Candidate*>& candidates, const CpuTiming& options);
 
 // "AMD EPYC 9355, 2 threads": the model that the system names.
 std::string processor_text(int threads);

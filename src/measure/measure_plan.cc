@@ -5,7 +5,7 @@
 #include <string>
 
 #include "hopper/hopper_backend.h"
-#include "measure/measure_program.h"
+#include "measure/measure_on_gpu.h"
 #include "measure/plan_run.h"
 #include "measure/program_run.h"
 #include "measure/random_fill.h"
@@ -20,7 +20,7 @@ constexpr size_t kFinalists = 4;
 // shapes share their tensors, which together are far larger than the L2 cache.
 class ProductsAlone {
  public:
-  ProductsAlone(Gpu& gpu, const Plan& plan, const DimValues& sizes, const Regimes& regimes) {
+  ProductsAlone(Gpu& gpu, const Plan& plan, const DimValues& sizes, const MeasureOptions& options) {
     std::map<std::string, const std::function<void(unsigned)>*> fastest;
     for (const auto* steps : {&plan.forward, &plan.backward}) {
       for (const PlanStep& step : *steps) {
@@ -30,7 +30,7 @@ class ProductsAlone {
           flops_ += shape.flops();
           const auto [entry, is_new] = fastest.try_emplace(shape.text(), nullptr);
           if (is_new) {
-            regimes.says("cuBLAS, " + shape.text());
+            options.says("cuBLAS, " + shape.text());
             entry->second = fastest_of(gpu, peers_.emplace_back(*gpu.state(), shape, 1));
           }
           products_.push_back(entry->second);
@@ -49,7 +49,7 @@ class ProductsAlone {
     std::list<Candidate> candidates;
     std::vector<Candidate*> all;
     for (const auto& launch : peer.algorithms()) {
-      candidates.push_back({.name = "", .launch = launch, .sets = 1});
+      candidates.push_back({"", launch, 1});
       all.push_back(&candidates.back());
     }
     // All briefly, then those that may be the fastest alone: a plan has a dozen products.
@@ -75,28 +75,25 @@ class ProductsAlone {
 
 }  // namespace
 
-MeasuredPlan measure_plan(Gpu& gpu, const Plan& plan, const DimValues& sizes,
-                          const Regimes& regimes) {
-  MeasuredPlan result;
-  regimes.says("compiling the plan's kernels");
+Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
+                             const MeasureOptions& options) {
+  Gpu gpu;
+  options.says("compiling the plan's kernels");
   const auto backend = hopper::make_hopper_backend();
   backend->use_stream(Stream::of(gpu.state()->stream));
   PlanRun plan_run(plan, *backend, sizes,
                    [&](const TensorView& view, uint64_t seed, uint32_t limit) {
                      fill_random(*gpu.state(), view, seed, 1.0F, limit);
                    });
-  const ProductsAlone products(gpu, plan, sizes, regimes);
-  result.flops = products.flops();
-  result.session_bytes = plan_run.session_bytes();
-  result.bound_bytes = plan_run.bound_bytes();
-  result.peer.name = "products alone, cuBLAS";
-  result.peer.launch = [&](unsigned) { products.run(); };
-  result.ours.name = "plan";
-  result.ours.launch = [&](unsigned) { plan_run.run(); };
-  result.peer.sets = result.ours.sets = 1;
-  measure(gpu.timer(), {&result.peer, &result.ours}, regimes);
-  result.peer.launch = result.ours.launch = nullptr;
-  return result;
+  const ProductsAlone products(gpu, plan, sizes, options);
+  Candidate peer{"products alone, cuBLAS", [&](unsigned) { products.run(); }, 1};
+  Candidate ours{"plan", [&](unsigned) { plan_run.run(); }, 1};
+  time_on_gpu(gpu.timer(), {&peer, &ours}, options);
+  return {.device = gpu.text(),
+          .candidates = {peer, ours},
+          .flops = products.flops(),
+          .session_bytes = plan_run.session_bytes(),
+          .bound_bytes = plan_run.bound_bytes()};
 }
 
 }  // namespace coda::measure

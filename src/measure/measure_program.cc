@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure/measure_program.h"
+#include "measure/measure_on_gpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -49,32 +49,24 @@ void compile(hopper::HopperState& state, const Program& program, const DimValues
 
 }  // namespace
 
-double moved_bytes(const Program& program, const DimValues& sizes) {
-  double bytes = 0;
-  for (const TensorDecl& decl : program.tensors) {
-    const PhysicalShape shape = physical_shape(decl, sizes);
-    bytes += static_cast<double>(shape.rows * shape.cols * size_of(decl.dtype));
-  }
-  return bytes;
+void time_on_gpu(Timer& timer, const std::vector<Candidate*>& candidates,
+                 const MeasureOptions& options) {
+  const GpuTiming& timing = options.gpu;
+  const double seconds =
+      timing.heat_seconds + static_cast<double>(candidates.size()) *
+                                (timing.seconds * timing.repetitions + 0.05 * timing.cool_rounds);
+  options.says("timing for some " + std::to_string(std::lround(seconds)) + " s");
+  if (timing.seconds > 0)
+    timer.sustained(candidates, timing.seconds, timing.repetitions, timing.heat_seconds);
+  if (timing.cool_rounds > 0) timer.cool(candidates, timing.cool_rounds);
+  if (timing.interleaved_rounds > 0) timer.interleaved(candidates, timing.interleaved_rounds, 10.0);
 }
 
-void measure(Timer& timer, const std::vector<Candidate*>& candidates, const Regimes& regimes) {
-  const double seconds = regimes.heat_seconds +
-                         static_cast<double>(candidates.size()) *
-                             (regimes.seconds * regimes.repetitions + 0.05 * regimes.cool_rounds);
-  regimes.says("timing for some " + std::to_string(std::lround(seconds)) + " s");
-  if (regimes.seconds > 0)
-    timer.sustained(candidates, regimes.seconds, regimes.repetitions, regimes.heat_seconds);
-  if (regimes.cool_rounds > 0) timer.cool(candidates, regimes.cool_rounds);
-  if (regimes.interleaved_rounds > 0)
-    timer.interleaved(candidates, regimes.interleaved_rounds, 10.0);
-}
-
-MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValues& sizes,
+Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
                                 const MeasureOptions& options) {
-  MeasuredProgram result;
-  result.moved_bytes = moved_bytes(program, sizes);
-  const unsigned sets = options.sets > 0 ? options.sets : sets_for(result.moved_bytes);
+  Gpu gpu;
+  Measured result{.device = gpu.text(), .moved_bytes = moved_bytes(program, sizes)};
+  const unsigned sets = sets_for(result.moved_bytes);
   Timer& timer = gpu.timer();
   const auto screen = [&](std::vector<Candidate>& group) -> Candidate& {
     timer.sustained(all_of(group), kScreenSeconds, 1, 0.1);
@@ -83,60 +75,52 @@ MeasuredProgram measure_program(Gpu& gpu, const Program& program, const DimValue
 
   std::vector<Candidate*> last;
   std::vector<Candidate> peers;
+  std::optional<ProductShape> product;
   std::optional<ProductPeer> peer;
   for (const ProductShape& shape : products_of(program, sizes)) {
-    if (!result.product || shape.flops() > result.product->flops()) result.product = shape;
+    if (!product || shape.flops() > product->flops()) product = shape;
   }
-  if (result.product) {
-    options.regimes.says("cuBLAS, " + result.product->text());
-    peer.emplace(*gpu.state(), *result.product, sets);
-    for (const auto& launch : peer->algorithms()) {
-      peers.push_back({.name = "cuBLAS heuristic " + std::to_string(peers.size()),
-                       .launch = launch,
-                       .sets = sets});
-    }
+  if (product) {
+    result.product = product->text();
+    result.flops = product->flops();
+    options.says("cuBLAS, " + result.product);
+    peer.emplace(*gpu.state(), *product, sets);
+    for (const auto& launch : peer->algorithms())
+      peers.push_back({"cuBLAS heuristic " + std::to_string(peers.size()), launch, sets});
     last.push_back(&screen(peers));
     if (last.front() != &peers.front()) last.push_back(&peers.front());
   }
-  const size_t timed_peers = last.size();
 
   const ProgramTensors tensors(*gpu.state(), program, sizes, sets);
   std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
-  if (options.tuned > 0 && result.product) {
+  if (options.gpu.tuned > 0 && product) {
     for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
-      if (choices.size() <= options.tuned) choices.emplace_back(choice);
+      if (choices.size() <= options.gpu.tuned) choices.emplace_back(choice);
     }
   }
-  options.regimes.says("compiling " + program.name);
+  options.says("compiling " + program.name);
   compile(*gpu.state(), program, sizes, choices);
   std::vector<std::unique_ptr<hopper::LaunchedKernel>> kernels;
   std::vector<Candidate> ours;
   for (const auto& choice : choices) {
     kernels.push_back(prepare(gpu.state(), program, sizes, choice));
-    ours.push_back({.name = choice ? hopper::text(*choice) : "chosen",
-                    .launch = [kernel = kernels.back().get(),
-                               &tensors](unsigned set) { kernel->run(tensors.views(set)); },
-                    .sets = sets});
+    ours.push_back({choice ? hopper::text(*choice) : "chosen",
+                    [kernel = kernels.back().get(), &tensors](unsigned set) {
+                      kernel->run(tensors.views(set));
+                    },
+                    sets});
   }
   std::vector<Candidate*> timed{&ours.front()};
-  if (options.times_all) {
+  if (options.gpu.times_all) {
     timed = all_of(ours);
-  } else if (options.tuned > 0) {
+  } else if (options.gpu.tuned > 0) {
     Candidate& winner = screen(ours);
-    result.screened = ours;
+    result.screened.assign(ours.begin(), ours.end());
     if (&winner != &ours.front()) timed.push_back(&winner);
   }
   last.insert(last.end(), timed.begin(), timed.end());
-  measure(timer, last, options.regimes);
-
-  if (timed_peers > 0) result.peer = *last[0];
-  if (timed_peers > 1) result.first_heuristic = *last[1];
-  for (const Candidate* candidate : timed) result.ours.push_back(*candidate);
-  result.peer.launch = nullptr;
-  if (result.first_heuristic) result.first_heuristic->launch = nullptr;
-  for (auto* group : {&result.ours, &result.screened}) {
-    for (Candidate& candidate : *group) candidate.launch = nullptr;
-  }
+  time_on_gpu(timer, last, options);
+  for (const Candidate* candidate : last) result.candidates.push_back(*candidate);
   return result;
 }
 

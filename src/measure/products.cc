@@ -62,4 +62,13 @@ std::vector<ProductShape> products_of(const Program& program, const DimValues& s
   return shapes;
 }
 
+double moved_bytes(const Program& program, const DimValues& sizes) {
+  double bytes = 0;
+  for (const TensorDecl& decl : program.tensors) {
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    bytes += static_cast<double>(shape.rows * shape.cols * size_of(decl.dtype));
+  }
+  return bytes;
+}
+
 }  // namespace coda::measure

@@ -32,4 +32,7 @@ struct ProductShape {
 // weights.
 std::vector<ProductShape> products_of(const Program& program, const DimValues& sizes);
 
+// Of a program's tensors, each read or written once.
+double moved_bytes(const Program& program, const DimValues& sizes);
+
 }  // namespace coda::measure

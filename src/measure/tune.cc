@@ -11,12 +11,12 @@
 #include <tuple>
 
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/lower.h"
 #include "hopper/lower_parts.h"
 #include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
-#include "plan/after/step_tensors.h"
 
 namespace coda::measure {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "coda/plan.h"
 #include "measure/program_run.h"
 #include "measure/random_fill.h"
-#include "plan/after/step_tensors.h"
 
 namespace coda::measure {
 namespace {

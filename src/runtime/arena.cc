@@ -13,8 +13,8 @@
 #include "base/aligned_buffer.h"
 #include "coda/backend.h"
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "plan/after/row_chunks.h"
-#include "plan/after/step_tensors.h"
 
 namespace coda {
 namespace {

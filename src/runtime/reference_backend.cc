@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 #include "program/evaluate.h"
 #include "runtime/operation_call.h"
 #include "runtime/values.h"

@@ -9,8 +9,8 @@
 
 #include "base/aligned_buffer.h"
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "plan/after/row_chunks.h"
-#include "plan/after/step_tensors.h"
 #include "runtime/arena.h"
 #include "runtime/overlap.h"
 #include "runtime/plan_programs.h"

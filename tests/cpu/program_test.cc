@@ -270,7 +270,7 @@ TEST(CpuProgram, PrepareOnceRunManyAndCountScratch) {
   const DimValues dims = {{"M", 100}, {"N", 90}, {"K", 80}};
   const auto backend = make_cpu_backend({.threads = 2});
   const auto kernel = backend->prepare(program, dims);
-  const int64_t bytes = scratch_bytes(*backend);
+  const int64_t bytes = backend->scratch_bytes();
   EXPECT_GE(bytes, 128 * 80 * 4);  // packed B at least
   for (uint64_t seed : {1, 2, 3}) {
     const Values inputs = random_inputs(program, dims, seed);
@@ -287,7 +287,7 @@ TEST(CpuProgram, PrepareOnceRunManyAndCountScratch) {
       if (program.tensors[i].name != "out") continue;
       EXPECT_LE(relative_error(tensors[i].values(), reference.at("out")), 1e-6);
     }
-    EXPECT_EQ(scratch_bytes(*backend), bytes);
+    EXPECT_EQ(backend->scratch_bytes(), bytes);
   }
 }
 

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 TEST(DeviceTexts, AreTheFilesOfTheSourceTree) {
   ASSERT_FALSE(device_texts().empty());
   std::string previous;
-  for (const DeviceText& text : device_texts()) {
+  for (const EmbeddedText& text : device_texts()) {
     std::ifstream file(std::string(CODA_SOURCE_DIR) + "/" + std::string(text.name));
     EXPECT_EQ(text.text, std::string(std::istreambuf_iterator<char>(file), {})) << text.name;
     EXPECT_LT(previous, text.name);

@@ -3,9 +3,9 @@
 // itself, so that none leans on what another happens to include: they compile without a defect.
 #include <gtest/gtest.h>
 
-#include "bench/hopper_table/nvrtc_compiler.h"
-#include "bench/hopper_table/variants.h"
 #include "hopper/clean_kernels.h"
+#include "lab/hopper_table/nvrtc_compiler.h"
+#include "lab/hopper_table/variants.h"
 
 namespace coda::hopper {
 namespace {

@@ -9,11 +9,10 @@ namespace coda::measure {
 namespace {
 
 // Calls of each of two candidates that take no time.
-std::vector<int> calls_with(const HostRounds& options) {
+std::vector<int> calls_with(const CpuTiming& options) {
   std::vector<int> calls(2);
   std::vector<Candidate> candidates;
-  for (int& count : calls)
-    candidates.push_back({.name = "", .launch = [&count](unsigned) { ++count; }});
+  for (int& count : calls) candidates.push_back({"", [&count](unsigned) { ++count; }});
   time_on_host({&candidates[0], &candidates[1]}, options);
   for (const Candidate& candidate : candidates)
     EXPECT_LE(candidate.interleaved.low_ms, candidate.interleaved.median_ms);

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "coda/error.h"
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 #include "plan/blocks.h"
 
 namespace coda {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/golden.h"
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 #include "plan/llama_cases.h"
 #include "plan/search/search.h"
 

@@ -11,7 +11,7 @@
 #include <random>
 
 #include "coda/error.h"
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 
 namespace coda {
 namespace {

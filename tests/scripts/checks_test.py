@@ -68,13 +68,15 @@ class Checks(unittest.TestCase):
         self.assert_finds("check_layers.py", "include/coda/graph.h:2", "include/coda/plan.h:2",
                           "examples/net.cc:2")
 
-    def test_layers_finds_what_the_command_may_not_include(self):
-        self.write("tools/lab/tune.cc", _LICENCE + '#include "ir/node.h"\n')
-        self.write("tools/lab/tune.h", _LICENCE + "#pragma once\n")
+    def test_layers_finds_what_the_command_and_the_benchmarks_may_not_include(self):
+        self.write("lab/cpu/tune.cc", _LICENCE + '#include "ir/node.h"\n')
         self.write("tools/flags.h", _LICENCE + "#pragma once\n")
+        self.write("bench/block/block.h", _LICENCE + "#pragma once\n")
+        self.write("bench/block/main.cc", _LICENCE + '#include "block.h"\n#include "flags.h"\n')
         self.write("tools/emit.cc", _LICENCE + '#include <fmt/format.h>\n#include "coda/dim.h"\n'
-                   '#include "flags.h"\n#include "lab/tune.h"\n#include "base/size.h"\n')
-        self.assert_finds("check_layers.py", "tools/emit.cc:6: includes base/size.h", "1 problem")
+                   '#include "flags.h"\n#include "bench/block/block.h"\n#include "base/size.h"\n')
+        self.assert_finds("check_layers.py", "bench/block/main.cc:3: includes flags.h",
+                          "tools/emit.cc:6: includes base/size.h", "2 problems")
 
     def test_layers_finds_relative_paths_and_unlisted_folders(self):
         self.write("src/ir/node.cc", _LICENCE + '#include "../base/size.h"\n#include "node.h"\n')

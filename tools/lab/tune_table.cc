@@ -82,7 +82,9 @@ void make_table(const TableFlags& flags, measure::TuneOptions options) {
     ++done;
   }
   write_file_atomically(flags.file,
-                        hopper::tuned_table_source(rows, "Measured on " + log.measured_on() + "."));
+                        "# Made by `table_maker`: it is not edited. tuned_rows.h says what a row "
+                        "is.\n# Measured on " +
+                            log.measured_on() + ".\n" + rows.text());
   fmt::print("{} of {} kernels in {:.0f} s; the model's choice is {:.2f}% slower on average\n",
              done, jobs.size(), seconds(),
              done == 0 ? 0 : 100 * regret / static_cast<double>(done));

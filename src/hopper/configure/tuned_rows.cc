@@ -73,7 +73,8 @@ std::optional<std::vector<SpaceExtents>> parse_extents(std::string_view text) {
   return extents;
 }
 
-std::vector<TimedChoice> parse_choices(std::string_view text) {
+// `is_whole`: each word is part of a choice, and there is one.
+std::vector<TimedChoice> parse_choices(std::string_view text, bool& is_whole) {
   std::vector<std::string_view> words = split(text, ' ');
   std::erase_if(words, [](std::string_view word) { return word.empty(); });
   std::vector<TimedChoice> choices;
@@ -85,6 +86,7 @@ std::vector<TimedChoice> parse_choices(std::string_view text) {
     const std::optional<GemmConfig> parsed = parse_choice(std::string(words[i]));
     if (parsed && microseconds > 0) choices.push_back({*parsed, microseconds});
   }
+  is_whole = !choices.empty() && 2 * choices.size() == words.size();
   return choices;
 }
 
@@ -146,20 +148,19 @@ std::string text(const std::vector<SpaceExtents>& extents) {
   return result;
 }
 
-TunedRows::TunedRows(std::string_view text) {
-  // What starts with a blank goes on with the line before.
-  std::string joined(text);
-  for (size_t at = joined.find("\n "); at != std::string::npos; at = joined.find("\n ", at))
-    joined[at] = ' ';
-  for (std::string_view line : split(joined, '\n')) {
+TunedRows::TunedRows(std::string_view text, std::vector<std::string>* left_out) {
+  for (std::string_view line : split(text, '\n')) {
     line = trimmed(line);
     if (line.empty() || line.front() == '#') continue;
     const std::vector<std::string_view> fields = split(line, '|');
-    if (fields.size() != 3) continue;
-    auto extents = parse_extents(trimmed(fields[1]));
-    std::vector<TimedChoice> choices = parse_choices(fields[2]);
-    if (extents && !choices.empty())
-      set({std::string(trimmed(fields[0])), *std::move(extents)}, std::move(choices));
+    auto extents = fields.size() == 3 ? parse_extents(trimmed(fields[1])) : std::nullopt;
+    bool is_whole = false;
+    if (extents) {
+      std::vector<TimedChoice> choices = parse_choices(fields[2], is_whole);
+      if (!choices.empty())
+        set({std::string(trimmed(fields[0])), *std::move(extents)}, std::move(choices));
+    }
+    if (!is_whole && left_out != nullptr) left_out->emplace_back(line);
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measured times of configurations, as text: one row a kernel at one size. The table that is
-// shipped and the file that `coda tune` writes have this one format.
+// shipped (tuned_rows.txt) and the file that `coda tune` writes have this one format.
 //   class | extents of its spaces | configuration microseconds, fastest first
 //   tn p1 l1 s2 w1 rs | 16384x4096x4096 | 128x128p12s6 831.2 192x128p12s5 840.0
-// Invariant: a row that cannot be read is left out, and never makes a wrong kernel: what a
-// configuration is taken for is checked again.
+// Invariant: what cannot be read is left out, and never makes a wrong kernel: what a configuration
+// is taken for is checked again.
 #pragma once
 
 #include <map>
@@ -38,9 +38,9 @@ struct TunedRow {
 class TunedRows {
  public:
   TunedRows() = default;
-  // Lines that are empty or start with '#' are skipped; one that starts with a blank goes on with
-  // the line before.
-  explicit TunedRows(std::string_view text);
+  // Lines that are empty or start with '#' are skipped. `left_out` gets the lines of which not all
+  // could be read.
+  explicit TunedRows(std::string_view text, std::vector<std::string>* left_out = nullptr);
 
   // Replaces the row of the same class and extents.
   void set(const KernelClass& kernel, std::vector<TimedChoice> choices);

@@ -93,7 +93,7 @@ struct ProgramHandle {
 
 NvrtcCompiler::Headers embedded_headers() {
   NvrtcCompiler::Headers headers;
-  for (const DeviceText& text : device_texts())
+  for (const EmbeddedText& text : device_texts())
     headers.emplace(std::string(text.name), std::string(text.text));
   return headers;
 }

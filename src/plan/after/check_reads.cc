@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coda/error.h"
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 
 namespace coda {
 namespace {

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "coda/plan_cost.h"
 #include "plan/after/row_chunks.h"
-#include "plan/after/step_tensors.h"
 #include "program/step_table.h"
 
 namespace coda {

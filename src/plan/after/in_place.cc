@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "coda/plan.h"
 #include "plan/after/row_chunks.h"
-#include "plan/after/step_tensors.h"
 #include "program/tile_map.h"
 
 namespace coda {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "plan/after/step_tensors.h"
-
 namespace coda {
 
 Plan one_step_plan(const Program& program) {

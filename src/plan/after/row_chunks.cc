@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "plan/after/split_finalizer.h"
-#include "plan/after/step_tensors.h"
 #include "program/step_table.h"
 
 namespace coda {

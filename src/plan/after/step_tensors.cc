@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Effects write their tensor, everything else that names one reads it.
-#include "plan/after/step_tensors.h"
+#include "coda/plan.h"
 
 #include "program/step_table.h"
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "coda/error.h"
+#include "coda/plan.h"
 #include "ir/calls.h"
 #include "plan/after/row_chunks.h"
-#include "plan/after/step_tensors.h"
 #include "plan/partition/through_memory.h"
 #include "plan/write/program_writer.h"
 

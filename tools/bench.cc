@@ -38,19 +38,16 @@ struct BenchFlags {
     require(backend.empty() || why.empty(), "--backend gpu: " + why);
     return why.empty();
   }
-  measure::Regimes measured() const {
+  MeasureOptions options() const {
     const auto has = [&](const char* name) {
       return std::find(regimes.begin(), regimes.end(), name) != regimes.end();
     };
-    return {.seconds = has("sustained") ? seconds : 0,
-            .repetitions = 2,
-            .heat_seconds = 1.0,
-            .cool_rounds = has("cool") ? rounds : 0,
-            .interleaved_rounds = has("interleaved") ? rounds : 0,
+    return {.backend = on_gpu() ? "hopper" : "cpu",
+            .gpu = {.seconds = has("sustained") ? seconds : 0,
+                    .cool_rounds = has("cool") ? rounds : 0,
+                    .interleaved_rounds = has("interleaved") ? rounds : 0},
+            .cpu = {.rounds = rounds, .most_seconds = limit},
             .says = say};
-  }
-  measure::HostRounds on_cpu() const {
-    return {.rounds = rounds, .round_ms = 20, .most_seconds = limit};
   }
   void add_to(CLI::App& command) {
     command.add_option("--backend", backend, "cpu or gpu [the GPU where there is one]")
@@ -95,11 +92,11 @@ struct BlockFlags {
   std::string phase = "both";
 };
 
-void show(const Measured& measured, bool json) {
+void show(const Benched& benched, bool json) {
   if (json) {
-    print_json(measured);
+    print_json(benched);
   } else {
-    print_table(measured);
+    print_table(benched);
   }
 }
 
@@ -108,15 +105,12 @@ void bench_program(const ProgramBenchFlags& flags) {
   const Program program = read_program(flags.file);
   require_sizes(program, sizes);
   refuse_other_sizes({&program, 1}, sizes);
-  Measured measured =
-      flags.bench.on_gpu()
-          ? bench_program_on_gpu(program, sizes,
-                                 {.regimes = flags.bench.measured(), .tuned = flags.tune})
-          : bench_program_on_cpu(program, sizes, flags.bench.on_cpu());
-  measured.title = program.name + text_of(sizes);
-  measured.about["program"] = program.name;
-  measured.about["sizes"] = sizes;
-  show(measured, flags.bench.json);
+  MeasureOptions options = flags.bench.options();
+  options.gpu.tuned = flags.tune;
+  show({.measured = measure_program(program, sizes, options),
+        .title = program.name + text_of(sizes),
+        .about = {{"program", program.name}, {"sizes", sizes}}},
+       flags.bench.json);
 }
 
 void bench_block(const BlockFlags& flags) {
@@ -147,22 +141,23 @@ void bench_block(const BlockFlags& flags) {
     const CompileRequest request = bench::add_block(graph, size, storage, backward);
     return compile(graph, request, options).plan;
   };
-  Measured measured =
-      on_gpu ? bench_plan_on_gpu(plan(true), options.sizes, flags.bench.measured())
-             : bench_plan_on_cpu(plan(true), plan(false), options.sizes, flags.bench.on_cpu());
-  measured.tokens = size.tokens;
-  measured.title = fmt::format(
-      "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads "
-      "of {}, {} of keys and values",
-      backward ? "forward + backward" : "forward", flags.dtype, size.tokens, size.width, size.mlp,
-      size.heads, size.head_dim(), size.kv_heads);
-  measured.about.update({{"phase", backward ? "forward + backward" : "forward"},
-                         {"dtype", flags.dtype},
-                         {"hidden", size.width},
-                         {"mlp", size.mlp},
-                         {"heads", size.heads},
-                         {"kv_heads", size.kv_heads}});
-  show(measured, flags.bench.json);
+  const std::string phase = backward ? "forward + backward" : "forward";
+  const Plan fused = plan(true);
+  const Plan unfused = on_gpu ? Plan() : plan(false);
+  show({.measured = measure_plan(fused, options.sizes, flags.bench.options(), &unfused),
+        .title = fmt::format(
+            "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads of "
+            "{}, {} of keys and values",
+            phase, flags.dtype, size.tokens, size.width, size.mlp, size.heads, size.head_dim(),
+            size.kv_heads),
+        .about = {{"phase", phase},
+                  {"dtype", flags.dtype},
+                  {"hidden", size.width},
+                  {"mlp", size.mlp},
+                  {"heads", size.heads},
+                  {"kv_heads", size.kv_heads}},
+        .tokens = size.tokens},
+       flags.bench.json);
 }
 
 void add_program(CLI::App& bench) {

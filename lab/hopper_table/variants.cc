@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/variants.h"
+#include "lab/hopper_table/variants.h"
 
 #include <algorithm>
 #include <array>
@@ -172,7 +172,7 @@ std::string kernel_source(const Variant& variant) {
   return "// " + variant.name() +
          "\n"
          "#include \"device/kernels/program_kernel.cuh\"\n"
-         "#include \"bench/hopper_table/synthetic_space.cuh\"\n"
+         "#include \"lab/hopper_table/synthetic_space.cuh\"\n"
          "namespace coda::device {\n"
          "constexpr GemmConfig kConfig{" +
          field("tile_m", c.tile_m) + field("tile_n", c.tile_n) + field("cluster_m", c.cluster_m) +

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/hopper_table/driver.h"
-#include "bench/hopper_table/nvrtc_compiler.h"
-#include "bench/hopper_table/synthetic_arguments.cuh"
-#include "bench/hopper_table/variants.h"
+#include "lab/hopper_table/driver.h"
+#include "lab/hopper_table/nvrtc_compiler.h"
+#include "lab/hopper_table/synthetic_arguments.cuh"
+#include "lab/hopper_table/variants.h"
 
 namespace coda::hopper_table {
 

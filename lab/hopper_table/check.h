@@ -3,7 +3,7 @@
 // outputs with guards, against a naive product; and the same bits from every configuration.
 #pragma once
 
-#include "bench/hopper_table/problem.h"
+#include "lab/hopper_table/problem.h"
 
 namespace coda::hopper_table {
 

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/hopper_table/check.h"
-#include "bench/hopper_table/problem.h"
-#include "bench/hopper_table/report.h"
+#include "lab/hopper_table/check.h"
+#include "lab/hopper_table/problem.h"
+#include "lab/hopper_table/report.h"
 #include "measure/cublas.h"
 #include "measure/gpu.h"
 
@@ -27,7 +27,6 @@ namespace coda::hopper_table {
 namespace {
 
 using measure::Candidate;
-using measure::Spread;
 using measure::Timer;
 
 struct Options {

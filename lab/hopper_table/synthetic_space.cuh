@@ -5,9 +5,9 @@
 // % loads].
 #pragma once
 
-#include "bench/hopper_table/synthetic_arguments.cuh"
 #include "device/ptx/matrix_move.cuh"
 #include "device/ptx/tma.cuh"
+#include "lab/hopper_table/synthetic_arguments.cuh"
 
 namespace coda::device {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/nvrtc_compiler.h"
+#include "lab/hopper_table/nvrtc_compiler.h"
 
 #include <filesystem>
 #include <fstream>
@@ -12,7 +12,7 @@ namespace coda::hopper_table {
 NvrtcCompiler::Headers read_headers(const std::string& root) {
   NvrtcCompiler::Headers headers;
   std::error_code error;
-  for (const char* folder : {"device", "bench/hopper_table"}) {
+  for (const char* folder : {"device", "lab/hopper_table"}) {
     const std::filesystem::recursive_directory_iterator files(root + "/" + folder, error);
     for (const auto& entry : files) {
       if (entry.path().extension() != ".cuh") continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/driver.h"
+#include "lab/hopper_table/driver.h"
 
 #include "hopper/launch/tensor_map.h"
 

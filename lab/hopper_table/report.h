@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/hopper_table/problem.h"
+#include "lab/hopper_table/problem.h"
 #include "measure/gpu_timer.h"
 
 namespace coda::hopper_table {
 
 using measure::Candidate;
-using measure::Spread;
 
 class Report {
  public:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/check.h"
+#include "lab/hopper_table/check.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
-#include "bench/hopper_table/support_kernels.h"
+#include "lab/hopper_table/support_kernels.h"
 
 namespace coda::hopper_table {
 namespace {

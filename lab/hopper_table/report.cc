@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/report.h"
+#include "lab/hopper_table/report.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -6,17 +6,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
 
 #include "bench.h"
 #include "bench/llama_block/block_graph.h"
+#include "coda/compile.h"
+#include "coda/device.h"
 #include "coda/error.h"
-#include "hopper/hopper_backend.h"
-#include "hopper/lower.h"
-#include "measure/plan_run.h"
+#include "coda/session.h"
 
 namespace coda::tools {
 namespace {
@@ -48,8 +50,8 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// What `part` returns, from a process of its own.
-Json in_its_own_process(const std::function<Json()>& part) {
+// What `part` returns, from a process of its own with this cache.
+Json in_its_own_process(const std::string& cache, const std::function<Json()>& part) {
   int ends[2];
   require(pipe(ends) == 0, "cannot make a pipe for a process of its own");
   std::fflush(stdout);
@@ -57,6 +59,7 @@ Json in_its_own_process(const std::function<Json()>& part) {
   require(child >= 0, "cannot start a process of its own");
   if (child == 0) {
     close(ends[0]);
+    setenv("CODA_CACHE_DIR", cache.c_str(), 1);
     Json result;
     try {
       result = part();
@@ -87,12 +90,8 @@ Json in_its_own_process(const std::function<Json()>& part) {
 
 class Part {
  public:
-  explicit Part(const std::string& cache) : cache_(cache), stream_(Stream::make()) {}
-
   std::unique_ptr<Backend> backend() const {
-    hopper::HopperOptions options;
-    options.cache.folder = cache_;
-    auto made = hopper::make_hopper_backend(options);
+    auto made = make_backend("hopper");
     made->use_stream(stream_);
     return made;
   }
@@ -124,13 +123,17 @@ class Part {
   }
 
  private:
-  std::string cache_;
-  Stream stream_;
+  Stream stream_ = Stream::make();
   std::vector<BackendMemory> memory_;
 };
 
+void run(Session& session) {
+  session.forward();
+  session.backward();
+}
+
 // A block's plan, backend and session, and its first run.
-Json block_start(Part& part) {
+Json block_start(const Part& part) {
   Json times;
   auto start = Clock::now();
   const Plan plan = bench::block_plan(bench::wide_headed(kTokens, kHidden, kMlp), DType::bf16,
@@ -138,24 +141,19 @@ Json block_start(Part& part) {
   times["plan_ms"] = ms_since(start);
   start = Clock::now();
   const auto backend = part.backend();
-  const auto zero = [&](const TensorView& view, uint64_t, uint32_t) {
-    backend->fill(view, std::byte{0});
-  };
-  {
-    const Session session(plan, *backend, {{"M", kTokens}});
-  }
+  Session session(plan, *backend, {{"M", kTokens}}, {.own_results = true});
   times["ready_ms"] = ms_since(start);
-  measure::PlanRun run(plan, *backend, {{"M", kTokens}}, zero);
+  session.allocate();
   backend->synchronize();
   start = Clock::now();
-  run.run();
+  run(session);
   times["first_run_enqueued_ms"] = ms_since(start);
   backend->synchronize();
   return times;
 }
 
-Json cold(const std::string& cache) {
-  Part part(cache);
+Json cold() {
+  Part part;
   Json times;
   const auto start = Clock::now();
   const auto backend = part.backend();
@@ -179,11 +177,12 @@ double host_us(Backend& backend, int calls, const std::function<void()>& call) {
     rounds.push_back(ms_since(start) * 1e3 / calls);
   }
   backend.synchronize();
-  return measure::spread(rounds).median_ms;  // it only sorts
+  std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
+  return rounds[kRounds / 2];
 }
 
-Json warm(const std::string& cache) {
-  Part part(cache);
+Json warm() {
+  Part part;
   Json times;
   times["block"] = block_start(part);
   const auto backend = part.backend();
@@ -198,17 +197,12 @@ Json warm(const std::string& cache) {
   times["gemm_launch_us"] = launch_us(kFirst);
   const Plan plan =
       bench::block_plan(bench::wide_headed(128, 256, 512), DType::bf16, h200_rates(), true);
-  measure::PlanRun run(
-      plan, *backend, {{"M", 128}},
-      [&](const TensorView& view, uint64_t, uint32_t) { backend->fill(view, std::byte{0}); });
-  int launches = 0;
-  for (const auto* steps : {&plan.forward, &plan.backward}) {
-    for (const PlanStep& step : *steps)
-      launches +=
-          static_cast<int>(hopper::lower(std::get<Program>(step.work), {{"M", 128}}, {}).size());
-  }
-  times["block_launches"] = launches;
-  times["block_launch_us"] = host_us(*backend, 20, [&] { run.run(); }) / launches;
+  Session session(plan, *backend, {{"M", 128}}, {.own_results = true});
+  session.allocate();
+  const size_t steps = plan.forward.size() + plan.backward.size();
+  times["block_steps"] = steps;
+  times["block_step_us"] =
+      host_us(*backend, 20, [&] { run(session); }) / static_cast<double>(steps);
   return times;
 }
 
@@ -221,11 +215,12 @@ void bench_start(bool as_json) {
   Json result;
   try {
     const auto say = [](const char* what) { fmt::print(stderr, "coda: {}\n", what); };
-    result["device"] = in_its_own_process([] { return Json{{"gpu", describe_gpu()}}; })["gpu"];
+    result["device"] =
+        in_its_own_process(folder, [] { return Json{{"gpu", describe_gpu()}}; })["gpu"];
     say("a process with nothing in its cache: some 10 s");
-    result["cold"] = in_its_own_process([&] { return cold(folder); });
+    result["cold"] = in_its_own_process(folder, cold);
     say("a process that finds all kernels");
-    result["warm"] = in_its_own_process([&] { return warm(folder); });
+    result["warm"] = in_its_own_process(folder, warm);
   } catch (...) {
     fs::remove_all(folder);
     throw;
@@ -250,10 +245,10 @@ void bench_start(bool as_json) {
   row("the host's time for its first run", warm["block"]["first_run_enqueued_ms"], "ms");
   row("the host's time for a launch without a product", warm["launch_us"], "us");
   row("the host's time for a launch with a product", warm["gemm_launch_us"], "us");
-  row(fmt::format("the host's time for a launch of a block ({} of them)",
-                  warm["block_launches"].get<int>())
+  row(fmt::format("the host's time for a step of a block ({} of them)",
+                  warm["block_steps"].get<int>())
           .c_str(),
-      warm["block_launch_us"], "us");
+      warm["block_step_us"], "us");
 }
 
 }  // namespace coda::tools

@@ -6,29 +6,18 @@
 namespace coda::tools {
 namespace {
 
-using measure::Candidate;
-using measure::Spread;
-
-struct Regime {
-  const char* name;
-  Spread Candidate::* times;
-};
-constexpr Regime kRegimes[] = {{"sustained", &Candidate::sustained},
-                               {"cool", &Candidate::cool},
-                               {"interleaved", &Candidate::interleaved}};
-
 // In the regime that comes first of those that were measured.
-double first_ms(const Candidate& candidate) {
-  for (const Regime& regime : kRegimes) {
+double first_ms(const Timed& candidate) {
+  for (const TimingRegime& regime : kTimingRegimes) {
     if ((candidate.*regime.times).median_ms > 0) return (candidate.*regime.times).median_ms;
   }
   return 0;
 }
 
-double joules_a_token(const Measured& measured, const Candidate& candidate) {
-  if (measured.tokens == 0) return 0;
+double joules_a_token(const Benched& benched, const Timed& candidate) {
+  if (benched.tokens == 0) return 0;
   return candidate.watts * candidate.sustained.median_ms * 1e-3 /
-         static_cast<double>(measured.tokens);
+         static_cast<double>(benched.tokens);
 }
 
 std::string times_text(const Spread& times) {
@@ -37,17 +26,18 @@ std::string times_text(const Spread& times) {
 
 }  // namespace
 
-void print_table(const Measured& measured) {
-  fmt::print("{}\n{}\n", measured.device, measured.title);
-  const Candidate& peer = measured.candidates.front();
-  for (const Regime& regime : kRegimes) {
+void print_table(const Benched& benched) {
+  const Measured& measured = benched.measured;
+  fmt::print("{}\n{}\n", measured.device, benched.title);
+  const Timed& peer = measured.candidates.front();
+  for (const TimingRegime& regime : kTimingRegimes) {
     if ((peer.*regime.times).median_ms == 0) continue;
     const bool has_clock = (peer.*regime.times).mhz > 0;  // not on a CPU
-    const bool has_watts = regime.times == &Candidate::sustained;
+    const bool has_watts = regime.times == &Timed::sustained;
     fmt::print("\n{:28} {:>30} {:>8} {:>12}{}{}\n", regime.name, "ms (10 % to 90 %)", "ratio",
                measured.flops > 0 ? "TFLOP/s" : "GB/s", has_clock ? "   MHz" : "",
                has_watts ? "     W" : "");
-    for (const Candidate& candidate : measured.candidates) {
+    for (const Timed& candidate : measured.candidates) {
       const Spread& times = candidate.*regime.times;
       const double rate = measured.flops > 0 ? measured.flops * 1e-9 : measured.moved_bytes * 1e-6;
       fmt::print("{:28} {:>30} {:8.3f} {:12.{}f}", candidate.name, times_text(times),
@@ -58,34 +48,36 @@ void print_table(const Measured& measured) {
       fmt::print("\n");
     }
   }
-  if (measured.session_bytes + measured.bound_bytes > 0 && measured.tokens > 0) {
+  if (measured.session_bytes + measured.bound_bytes > 0 && benched.tokens > 0) {
     fmt::print(
         "\nmemory: {:.1f} MB of weights and inputs, {:.1f} MB of the plan's own, results among "
         "them\n",
         static_cast<double>(measured.bound_bytes) * 1e-6,
         static_cast<double>(measured.session_bytes) * 1e-6);
   }
-  for (const Candidate& candidate : measured.candidates) {
-    const double joules = joules_a_token(measured, candidate);
+  for (const Timed& candidate : measured.candidates) {
+    const double joules = joules_a_token(benched, candidate);
     if (joules > 0) fmt::print("energy, {}: {:.3f} mJ a token\n", candidate.name, joules * 1e3);
   }
 }
 
-void print_json(const Measured& measured) {
+void print_json(const Benched& benched) {
+  const Measured& measured = benched.measured;
   nlohmann::ordered_json json{{"device", measured.device}};
-  json.update(measured.about);
+  json.update(benched.about);
+  if (!measured.product.empty()) json["product"] = measured.product;
   if (measured.flops > 0) json["flops"] = measured.flops;
   if (measured.moved_bytes > 0) json["bytes"] = measured.moved_bytes;
-  if (measured.tokens > 0) {
-    json["tokens"] = measured.tokens;
+  if (benched.tokens > 0) {
+    json["tokens"] = benched.tokens;
     json["session_bytes"] = measured.session_bytes;
     json["peak_bytes"] = measured.session_bytes + measured.bound_bytes;
   }
   const double of_peer = first_ms(measured.candidates.front());
-  for (const Candidate& candidate : measured.candidates) {
-    nlohmann::ordered_json one = measure::to_json(candidate);
+  for (const Timed& candidate : measured.candidates) {
+    auto one = nlohmann::ordered_json::parse(json_text(candidate));
     one["ratio"] = first_ms(candidate) / of_peer;
-    if (const double joules = joules_a_token(measured, candidate); joules > 0)
+    if (const double joules = joules_a_token(benched, candidate); joules > 0)
       one["joules_a_token"] = joules;
     json["candidates"].push_back(std::move(one));
   }

@@ -5,9 +5,9 @@
 
 #include "coda/backend.h"
 #include "coda/compile.h"
+#include "coda/plan.h"
 #include "hopper/codegen/kernel_names.h"
 #include "models/llama.h"
-#include "plan/after/step_tensors.h"
 
 namespace coda::hopper_memory {
 namespace {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "check_run.h"
+#include "measure/guarded_run.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 
 #include "coda/float16.h"
 #include "measure/program_run.h"
-#include "plan/after/step_tensors.h"
 
-namespace coda::tools {
+namespace coda::measure {
 namespace {
 
 constexpr int64_t kGuard = 64;  // elements before and behind a tensor
@@ -120,7 +118,7 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
     std::vector<double>& values = inputs[decl.name];
     values.resize(static_cast<size_t>(shape.rows * shape.cols));
     const int64_t outside = is_selected(program, t) ? 1 : 0;
-    const int64_t limit = measure::index_limit(program, sizes, static_cast<int>(t));
+    const int64_t limit = index_limit(program, sizes, static_cast<int>(t));
     for (size_t i = 0; i < values.size(); ++i) {
       if (decl.dtype == DType::i32) {
         values[i] = static_cast<double>(
@@ -136,45 +134,41 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
   return inputs;
 }
 
-Runner runner_on_host(Backend& backend) {
-  return {.backend = &backend,
-          .upload =
-              [&backend](const std::vector<std::byte>& image) {
-                BackendMemory memory = backend.allocate(image.size(), "a tensor");
-                std::memcpy(memory.get(), image.data(), image.size());
-                return memory;
-              },
-          .download =
-              [](const BackendMemory& memory, std::vector<std::byte>& image) {
-                std::memcpy(image.data(), memory.get(), image.size());
-              }};
-}
-
-CheckedRun run_between_guards(const Runner& runner, const Program& program, const DimValues& sizes,
-                              const TensorValues& inputs, int64_t row_multiple) {
+GuardedRun run_between_guards(Backend& backend, const Program& program, const DimValues& sizes,
+                              const TensorValues& inputs) {
+  const int64_t row_multiple = backend.is_on_host() ? 1 : 8;
+  // An image as it is copied.
+  const auto words = [](std::byte* data, const std::vector<std::byte>& image) {
+    return dense_view(data, DType::i32, 1, std::ssize(image) / 4);
+  };
   std::vector<Image> images;
   std::vector<BackendMemory> memory;
   std::vector<TensorView> views;
   for (const TensorDecl& decl : program.tensors) {
     const auto given = inputs.find(decl.name);
-    images.emplace_back(decl, sizes, given == inputs.end() ? nullptr : &given->second,
-                        row_multiple);
-    memory.push_back(runner.upload(images.back().bytes()));
+    std::vector<std::byte>& bytes =
+        images
+            .emplace_back(decl, sizes, given == inputs.end() ? nullptr : &given->second,
+                          row_multiple)
+            .bytes();
+    memory.push_back(backend.allocate(bytes.size(), decl.name));
+    backend.copy_in(words(bytes.data(), bytes), words(memory.back().get(), bytes));
     views.push_back(images.back().view_at(memory.back().get()));
   }
-  runner.backend->prepare(program, sizes)->run(views);
-  runner.backend->synchronize();
-  CheckedRun run;
+  backend.prepare(program, sizes)->run(views);
+  backend.synchronize();
+  GuardedRun run;
   const std::vector<StepTensor> uses = step_tensors({program.name, {}, program, {}});
   for (size_t t = 0; t < images.size(); ++t) {
-    runner.download(memory[t], images[t].bytes());
+    std::vector<std::byte>& bytes = images[t].bytes();
+    backend.copy_out(words(memory[t].get(), bytes), words(bytes.data(), bytes));
     const std::string& name = program.tensors[t].name;
-    if (!images[t].guards_are_whole()) run.outside += (run.outside.empty() ? "" : ", ") + name;
+    if (!images[t].guards_are_whole()) run.overrun.push_back(name);
     if (!uses[t].written) continue;
     run.results[name] = images[t].values();
-    run.bits[name] = images[t].bytes();
+    run.bits[name] = bytes;
   }
   return run;
 }
 
-}  // namespace coda::tools
+}  // namespace coda::measure

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/hopper_table/problem.h"
+#include "lab/hopper_table/problem.h"
 
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
 
-#include "bench/hopper_table/support_kernels.h"
+#include "lab/hopper_table/support_kernels.h"
 
 namespace coda::hopper_table {
 namespace {

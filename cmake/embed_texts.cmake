@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes OUTPUT, a C++ source that holds all files that match PATTERN under ROOT as text, as the
+# function coda::hopper::FUNCTION, so that the library needs no file at run time. coda_embed runs it.
+file(GLOB_RECURSE names RELATIVE ${ROOT} ${ROOT}/${PATTERN})
+list(SORT names)
+set(entries "")
+foreach(name IN LISTS names)
+  file(READ ${ROOT}/${name} text)
+  string(APPEND entries "    {\"${name}\", R\"embedded(${text})embedded\"},\n")
+endforeach()
+file(WRITE ${OUTPUT} "// Made by cmake/embed_texts.cmake.
+#include \"base/embedded_text.h\"
+
+namespace coda::hopper {
+
+std::span<const EmbeddedText> ${FUNCTION}() {
+  static constexpr EmbeddedText kTexts[] = {
+${entries}};
+  return kTexts;
+}
+
+}  // namespace coda::hopper
+")

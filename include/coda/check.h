@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the backends compute what a program says: random inputs against float64, everything that
+// is not an input poisoned, guards around every tensor, and the same bits in two runs and in
+// several configurations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "coda/api.h"
+#include "coda/program.h"
+
+namespace CODA_API coda {
+
+struct CheckOptions {
+  std::string backend{};      // "cpu" or "hopper"; empty: all that there are
+  size_t configurations = 4;  // ways to cut the program into tiles whose bits are compared
+  uint64_t seed = 1;          // of the inputs
+  // Told what comes next, as far as it takes seconds.
+  std::function<void(const std::string&)> says = [](const std::string&) {};
+};
+
+// What a backend stored. `bound` is the error that rounding to the stored types makes, plus 1e-5
+// for arithmetic in single precision, or what evaluations with random errors of that size predict.
+struct CheckedTensor {
+  TensorDecl decl;
+  double error = 0;  // |computed - exact| / |exact|, norms over all elements; exact is float64
+  double bound = 0;
+  int64_t not_finite = 0;  // elements that are not, in the exact result
+  bool is_right() const { return error <= bound; }
+};
+
+struct CheckedBackend {
+  std::string name;       // "cpu", "hopper"
+  std::string refused{};  // why it does not take the program; empty: it does
+  std::vector<CheckedTensor> tensors{};
+  std::vector<std::string> overrun{};    // tensors beside which memory was written
+  size_t configurations = 0;             // that ran
+  std::vector<std::string> different{};  // those of them that gave other bits
+  std::vector<std::string> left_out{};   // configurations that do not take the program, and why
+  bool is_right() const;                 // what is refused is not wrong
+};
+
+struct CheckReport {
+  bool has_positive_inputs = false;  // of negative ones not all results would be finite
+  std::vector<CheckedBackend> backends{};
+  bool is_right() const;
+};
+std::string text(const CheckReport& report);  // lines, for people
+
+// Throws Error if a size is missing, if the float64 reference would take more than ten minutes, and
+// if the machine lacks the backend that is asked for.
+CheckReport check_program(const Program& program, const DimValues& sizes,
+                          const CheckOptions& options = {});
+
+}  // namespace CODA_API coda

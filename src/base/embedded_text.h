@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of the source tree that is in the library as text, so that none is needed at run time:
+// coda_embed of cmake/targets.cmake makes the functions that return them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace coda {
+
+struct EmbeddedText {
+  std::string_view name;  // its path in the source tree: "device/ptx/tma.cuh"
+  std::string_view text;
+};
+
+}  // namespace coda

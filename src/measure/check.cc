@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coda/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "coda/backend.h"
+#include "coda/device.h"
+#include "coda/error.h"
+#include "cpu/cpu_backend.h"
+#include "hopper/hopper_backend.h"
+#include "hopper/jit/parallel_for.h"
+#include "hopper/lower.h"
+#include "measure/guarded_run.h"
+#include "measure/products.h"
+#include "program/judge.h"
+
+namespace coda {
+namespace {
+
+// A backend with one way to cut a program into tiles.
+struct Configuration {
+  std::string name;
+  std::unique_ptr<Backend> backend;
+};
+
+std::vector<Configuration> cpu_configurations(size_t count) {
+  std::vector<Configuration> made;
+  const auto add = [&](const char* name, const cpu::CpuOptions& options) {
+    if (made.size() >= std::max<size_t>(count, 1)) return;
+    made.push_back({name, cpu::make_cpu_backend(options)});
+  };
+  add("as chosen", {});
+  add("one thread", {.threads = 1});
+  add("tiles of 64 x 64", {.tile_rows = 64, .tile_cols = 64});
+  add("tiles of 128 x 256", {.tile_rows = 128, .tile_cols = 256});
+  return made;
+}
+
+std::vector<Configuration> gpu_configurations(const Program& program, const DimValues& sizes,
+                                              size_t count) {
+  std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
+  for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
+    if (choices.size() < count) choices.emplace_back(choice);
+  }
+  std::vector<Configuration> made;
+  for (const auto& choice : choices) {
+    hopper::HopperOptions options;
+    options.lowering = [choice](const Program& lowered, const DimValues& of,
+                                const hopper::LowerOptions& asked) {
+      hopper::LowerOptions with = asked;
+      if (choice) with.choice = choice;
+      return hopper::lower(lowered, of, with);
+    };
+    made.push_back(
+        {choice ? hopper::text(*choice) : "as chosen", hopper::make_hopper_backend(options)});
+  }
+  // At once; what cannot be compiled says so when it is run.
+  hopper::parallel_for(made.size(), 0, [&](size_t i) {
+    const AnnouncedProgram announced{&program, sizes};
+    try {
+      made[i].backend->announce({&announced, 1});
+    } catch (const Error&) {
+    }
+  });
+  return made;
+}
+
+// The reference multiplies on one core: says how long that will take, before it does.
+void announce_reference(const Program& program, const DimValues& sizes,
+                        const CheckOptions& options) {
+  constexpr double kMultiplyAdds = 8e8;  // a second
+  constexpr double kEvaluations = 3;     // whether the inputs serve, exact, rounded as stored
+  constexpr double kWorthALine = 3;
+  constexpr double kMost = 600;
+  double seconds = 0;
+  for (const measure::ProductShape& product : measure::products_of(program, sizes))
+    seconds += kEvaluations * product.flops() / 2 / kMultiplyAdds;
+  std::string at;
+  for (const auto& [name, value] : sizes) at += " " + name + "=" + std::to_string(value);
+  require(seconds <= kMost, "program '" + program.name + "' at" + at +
+                                ": the reference in float64 would take about " +
+                                std::to_string(std::lround(seconds / 60)) +
+                                " minutes; check it at smaller sizes");
+  if (seconds > kWorthALine)
+    options.says("the reference in float64 takes about " + std::to_string(std::lround(seconds)) +
+                 " s");
+}
+
+bool is_finite(const measure::TensorValues& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return std::all_of(tensor.second.begin(), tensor.second.end(),
+                       [](double x) { return std::isfinite(x); });
+  });
+}
+
+// What the configurations compute; the first is as chosen, and is compared with the reference.
+void check_on(const std::vector<Configuration>& configurations, const Program& program,
+              const DimValues& sizes, const measure::TensorValues& inputs, program::Judge& judge,
+              CheckedBackend& result) {
+  const auto run = [&](const Configuration& configuration) {
+    return measure::run_between_guards(*configuration.backend, program, sizes, inputs);
+  };
+  const measure::GuardedRun first = run(configurations.front());
+  result.overrun = first.overrun;
+  for (const TensorDecl& decl : program.tensors) {
+    const auto expected = judge.exact().find(decl.name);
+    if (expected == judge.exact().end()) continue;
+    const program::Judge::Verdict verdict = judge.of(decl.name, first.results.at(decl.name));
+    result.tensors.push_back({decl, verdict.error, verdict.bound,
+                              std::count_if(expected->second.begin(), expected->second.end(),
+                                            [](double x) { return !std::isfinite(x); })});
+  }
+  if (run(configurations.front()).bits != first.bits) result.different.emplace_back("a second run");
+  result.configurations = 1;
+  for (size_t i = 1; i < configurations.size(); ++i) {
+    const std::string& name = configurations[i].name;
+    try {
+      if (run(configurations[i]).bits != first.bits) result.different.push_back(name);
+      ++result.configurations;
+    } catch (const Error& error) {
+      result.left_out.push_back(name + ": refused: " + error.what());
+    }
+  }
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string text(const CheckedTensor& tensor) {
+  const TensorDecl& decl = tensor.decl;
+  const char* partials = decl.kind == TensorKind::row_partial      ? " partials by rows"
+                         : decl.kind == TensorKind::column_partial ? " partials by columns"
+                                                                   : "";
+  char line[256];
+  std::snprintf(line, sizeof line, "%-20.80s %-4s %-24.80s error %.2e, bound %.2e  %s",
+                decl.name.c_str(), std::string(name_of(decl.dtype)).c_str(),
+                (decl.shape.text() + partials).c_str(), tensor.error, tensor.bound,
+                tensor.is_right() ? "ok" : "WRONG");
+  return line + (tensor.not_finite == 0
+                     ? ""
+                     : " (" + std::to_string(tensor.not_finite) + " elements are not finite)");
+}
+
+}  // namespace
+
+bool CheckedBackend::is_right() const {
+  return overrun.empty() && different.empty() &&
+         std::all_of(tensors.begin(), tensors.end(),
+                     [](const CheckedTensor& tensor) { return tensor.is_right(); });
+}
+
+bool CheckReport::is_right() const {
+  return std::all_of(backends.begin(), backends.end(),
+                     [](const CheckedBackend& backend) { return backend.is_right(); });
+}
+
+std::string text(const CheckReport& report) {
+  std::string lines;
+  if (report.has_positive_inputs)
+    lines += "  inputs are positive: of negative ones not all results are finite\n";
+  for (const CheckedBackend& backend : report.backends) {
+    const auto add = [&](const std::string& line) {
+      lines += "  " + backend.name + ": " + line + "\n";
+    };
+    if (!backend.refused.empty()) {
+      add("refused: " + backend.refused);
+      continue;
+    }
+    if (!backend.overrun.empty())
+      add("WRONG: memory outside was written, beside " + joined(backend.overrun));
+    for (const CheckedTensor& tensor : backend.tensors) add(text(tensor));
+    for (const std::string& one : backend.left_out) add(one);
+    add(backend.different.empty()
+            ? "the same bits in two runs and " + std::to_string(backend.configurations) +
+                  " configuration" + (backend.configurations == 1 ? "" : "s")
+            : "WRONG: other bits in: " + joined(backend.different));
+  }
+  return lines;
+}
+
+CheckReport check_program(const Program& program, const DimValues& sizes,
+                          const CheckOptions& options) {
+  require(options.backend.empty() || options.backend == "cpu" || options.backend == "hopper",
+          "a program is checked on \"cpu\", \"hopper\" or all that there are, not on '" +
+              options.backend + "'");
+  const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
+  require(options.backend != "hopper" || why.empty(), why);
+  announce_reference(program, sizes, options);
+  CheckReport report;
+  measure::TensorValues inputs = measure::random_inputs(program, sizes, options.seed);
+  if (!is_finite(program::evaluate(program, sizes, inputs))) {
+    // A root of a sum of squares, say, which negative numbers are not.
+    report.has_positive_inputs = true;
+    for (auto& [name, values] : inputs) {
+      for (double& x : values) x = std::abs(x);
+    }
+  }
+  program::Judge judge(program, sizes, inputs);
+  if (options.backend != "hopper") {
+    check_on(cpu_configurations(options.configurations), program, sizes, inputs, judge,
+             report.backends.emplace_back(CheckedBackend{.name = "cpu"}));
+  }
+  if (options.backend == "cpu" || !why.empty()) return report;
+  CheckedBackend& gpu = report.backends.emplace_back(CheckedBackend{.name = "hopper"});
+  std::vector<Configuration> configurations;
+  try {
+    configurations = gpu_configurations(program, sizes, options.configurations);
+    hopper::lower(program, sizes, {});
+  } catch (const Error& error) {
+    gpu.refused = error.what();
+    return report;
+  }
+  check_on(configurations, program, sizes, inputs, judge, gpu);
+  return report;
+}
+
+}  // namespace coda

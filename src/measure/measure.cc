@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda/measure.h: on a GPU measure_on_gpu.h, on the CPU here: plans in turns on one backend.
+#include "coda/measure.h"
+
+#include <omp.h>
+
+#include <memory>
+
+#include "coda/device.h"
+#include "coda/error.h"
+#include "measure/host_timer.h"
+#include "measure/measure_on_gpu.h"
+#include "measure/plan_run.h"
+#include "measure/products.h"
+#include "measure/random_fill.h"
+
+namespace coda {
+namespace {
+
+using measure::Candidate;
+using measure::PlanRun;
+
+bool is_on_gpu(const MeasureOptions& options) {
+  require(options.backend == "cpu" || options.backend == "hopper" || options.backend == "best",
+          "times are taken on \"cpu\", \"hopper\" or \"best\", not on '" + options.backend + "'");
+  if (options.backend == "cpu") return false;
+  const std::string why = why_no_gpu();
+  require(options.backend == "best" || why.empty(), why);
+  return why.empty();
+}
+
+// Weights and the like are small, as a model's are: then activations keep their size.
+void fill(const TensorView& view, uint64_t seed, uint32_t limit) {
+  measure::fill_random_on_host(view, seed, view.rows > 1 && view.cols > 1 ? 0.1F : 1.0F, limit);
+}
+
+double flops_of(const Plan& plan, const DimValues& sizes) {
+  double flops = 0;
+  for (const auto* steps : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *steps) {
+      const auto* program = std::get_if<Program>(&step.work);
+      if (program == nullptr) continue;
+      for (const measure::ProductShape& shape : measure::products_of(*program, sizes))
+        flops += shape.flops();
+    }
+  }
+  return flops;
+}
+
+struct NamedPlan {
+  const char* name;
+  const Plan* plan;
+};
+
+// The first is what is measured; its products alone stand before it, if there are any.
+Measured measure_on_cpu(std::vector<NamedPlan> plans, const DimValues& sizes,
+                        const CpuTiming& timing) {
+  const Plan& ours = *plans.front().plan;
+  const Plan products = products_alone(ours);
+  if (!products.forward.empty() || !products.backward.empty())
+    plans.insert(plans.begin(), {"products alone", &products});
+  const auto backend = make_backend("cpu");
+  std::vector<std::unique_ptr<PlanRun>> runs;
+  std::vector<Candidate> candidates;
+  Measured result{.device = measure::processor_text(omp_get_max_threads()),
+                  .flops = flops_of(ours, sizes)};
+  for (const NamedPlan& one : plans) {
+    runs.push_back(std::make_unique<PlanRun>(*one.plan, *backend, sizes, fill));
+    candidates.push_back({one.name, [run = runs.back().get()](unsigned) { run->run(); }});
+    if (one.plan != &ours) continue;
+    result.session_bytes = runs.back()->session_bytes();
+    result.bound_bytes = runs.back()->bound_bytes();
+  }
+  std::vector<Candidate*> all;
+  for (Candidate& candidate : candidates) all.push_back(&candidate);
+  measure::time_on_host(all, timing);
+  result.candidates.assign(candidates.begin(), candidates.end());
+  return result;
+}
+
+}  // namespace
+
+Measured measure_program(const Program& program, const DimValues& sizes,
+                         const MeasureOptions& options) {
+  if (is_on_gpu(options)) return measure::measure_program_on_gpu(program, sizes, options);
+  const Plan plan = one_step_plan(program);
+  Measured result = measure_on_cpu({{"program", &plan}}, sizes, options.cpu);
+  result.moved_bytes = measure::moved_bytes(program, sizes);
+  return result;
+}
+
+Measured measure_plan(const Plan& plan, const DimValues& sizes, const MeasureOptions& options,
+                      const Plan* unfused) {
+  if (is_on_gpu(options)) return measure::measure_plan_on_gpu(plan, sizes, options);
+  std::vector<NamedPlan> plans{{"fused", &plan}};
+  if (unfused != nullptr) plans.push_back({"unfused", unfused});
+  return measure_on_cpu(std::move(plans), sizes, options.cpu);
+}
+
+}  // namespace coda

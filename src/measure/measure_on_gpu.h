@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda/measure.h on a GPU: a program, or a whole plan, beside the products inside it alone on
+// cuBLAS (the fastest of its heuristics' first 16 for each), in the regimes of gpu_timer.h.
+#pragma once
+
+#include <vector>
+
+#include "coda/measure.h"
+#include "measure/gpu.h"
+
+namespace coda::measure {
+
+// Sustained, of each candidate; the fastest of them are then timed as GpuTiming says.
+constexpr double kScreenSeconds = 0.12;
+
+// Times all candidates; the first is what the chip is heated with.
+void time_on_gpu(Timer& timer, const std::vector<Candidate*>& candidates,
+                 const MeasureOptions& options);
+
+Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
+                                const MeasureOptions& options);
+Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
+                             const MeasureOptions& options);
+
+}  // namespace coda::measure

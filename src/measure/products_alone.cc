@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "coda/measure.h"
+
+namespace coda {
+
+Plan products_alone(const Plan& plan) {
+  Plan products;
+  std::map<std::string, bool> declared;
+  auto declare = [&](TensorDecl decl, TensorRole role) {
+    if (declared.emplace(decl.name, true).second)
+      products.tensors.push_back({.decl = std::move(decl), .role = role});
+  };
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      if (step.role != StepRole::gemm) continue;
+      const auto& program = std::get<Program>(step.work);
+      Program bare;
+      bare.name = step.name;
+      std::map<int, int> tensors;
+      DType type = DType::f32;
+      auto use = [&](int index) {
+        auto [entry, is_new] = tensors.try_emplace(index, static_cast<int>(bare.tensors.size()));
+        if (is_new) {
+          bare.tensors.push_back(program.tensors[static_cast<size_t>(index)]);
+          declare(bare.tensors.back(), TensorRole::input);
+        }
+        type = program.tensors[static_cast<size_t>(index)].dtype;
+        return entry->second;
+      };
+      for (const Step& s : program.steps) {
+        if (s.kind != StepKind::gemm) continue;
+        Step product = s;
+        for (GemmSegment& segment : product.segments) {
+          segment.a = use(segment.a);
+          segment.b = use(segment.b);
+        }
+        bare.steps.push_back(product);
+        const TensorDecl out{step.name + ".out" + std::to_string(bare.steps.size()), s.shape, type,
+                             TensorKind::dense, 1};
+        declare(out, TensorRole::temporary);
+        bare.tensors.push_back(out);
+        Step store;
+        store.kind = StepKind::store_tile;
+        store.shape = s.shape;
+        store.operands = {static_cast<int>(bare.steps.size()) - 1};
+        store.tensor = static_cast<int>(bare.tensors.size()) - 1;
+        bare.steps.push_back(store);
+      }
+      PlanStep alone{step.name, StepRole::gemm, std::move(bare), {}};
+      (phase == &plan.forward ? products.forward : products.backward).push_back(std::move(alone));
+    }
+  }
+  return products;
+}
+
+}  // namespace coda
