@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT, a C++ source that holds all files that match PATTERN under ROOT as text, as the
-# function coda::hopper::FUNCTION, so that the library needs no file at run time. coda_embed runs it.
+# function coda::hopper::FUNCTION, so that the library needs no file at run time. For coda_embed.
 file(GLOB_RECURSE names RELATIVE ${ROOT} ${ROOT}/${PATTERN})
 list(SORT names)
 set(entries "")
