@@ -57,10 +57,11 @@ test-gpu: configure
 # after a change of device code. Without it every run of the tests compiles what changed.
 CLEAN := tests/hopper/clean_kernels.txt
 clean-kernels: configure
-	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_test
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_test table_test
 	@rm -f $(BUILD)/clean_kernels.txt
 	CODA_REQUIRE_NVRTC=1 CODA_RECORD_KERNELS=$(abspath $(BUILD))/clean_kernels.txt \
-		VIRTUAL_ENV=$(CURDIR)/.venv $(BUILD)/hopper_test --gtest_brief=1
+		VIRTUAL_ENV=$(CURDIR)/.venv sh -c \
+		'$(BUILD)/hopper_test --gtest_brief=1 && $(BUILD)/lab/table/table_test --gtest_brief=1'
 	sort -u $(BUILD)/clean_kernels.txt > $(CLEAN)
 
 # Plants the bugs of tests/mutants/ and says which no test notices: hours for all of them.

@@ -21,9 +21,6 @@
 namespace coda::tools {
 namespace {
 
-// What is being done, for whoever waits: a minute and more on a GPU.
-void say(const std::string& what) { fmt::print(stderr, "coda: {}\n", what); }
-
 struct BenchFlags {
   std::string backend;  // empty: the GPU where there is one
   double seconds = 1.0;
@@ -47,7 +44,8 @@ struct BenchFlags {
                     .cool_rounds = has("cool") ? rounds : 0,
                     .interleaved_rounds = has("interleaved") ? rounds : 0},
             .cpu = {.rounds = rounds, .most_seconds = limit},
-            .says = say};
+            // For whoever waits: a minute and more on a GPU.
+            .says = [](const std::string& what) { fmt::print(stderr, "coda: {}\n", what); }};
   }
   void add_to(CLI::App& command) {
     command.add_option("--backend", backend, "cpu or gpu [the GPU where there is one]")

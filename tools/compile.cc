@@ -9,7 +9,6 @@
 
 #include "coda/kernels.h"
 #include "commands.h"
-#include "lab/table_kernels.h"
 #include "plan_flags.h"
 
 namespace coda::tools {
@@ -19,12 +18,10 @@ struct CompileFlags {
   ProgramFlags programs;
   unsigned threads = 0;
   uint32_t multiprocessors = 132;
-  bool checks_table = false;
   bool as_json = false;
 };
 
 void run(const CompileFlags& flags) {
-  if (flags.checks_table) return check_table(flags.threads);
   const auto begin = std::chrono::steady_clock::now();
   Precompiled all;
   for (const SizedPlan& one : flags.programs.plans()) {
@@ -70,10 +67,6 @@ void add_compile(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command.add_flag("--json", flags->as_json, "Print one JSON object");
-  command
-      .add_flag("--table", flags->checks_table,
-                "All kernels that the shipped table leads to, which must have no defect")
-      ->group("For the project");
   command.callback([flags] { run(*flags); });
 }
 

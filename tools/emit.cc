@@ -9,7 +9,6 @@
 
 #include "coda/kernels.h"
 #include "commands.h"
-#include "lab/choices.h"
 #include "plan_flags.h"
 
 namespace coda::tools {
@@ -19,6 +18,17 @@ struct EmitFlags {
   ProgramFlags programs;
   bool choices = false;
 };
+
+// The choice of each kernel with products and why, then all others, as the model ranks them.
+void print_choices(const ProgramFlags& flags) {
+  for (const SizedPlan& one : flags.plans()) {
+    for (const KernelChoice& kernel : kernel_choices(one.plan, one.sizes)) {
+      fmt::print("{}: {}, from {}\n  class {}, extents {}\n", kernel.program, kernel.chosen,
+                 kernel.chosen_by, kernel.kernel_class, kernel.extents);
+      for (const std::string& ranked : kernel.ranked) fmt::print("  {}\n", ranked);
+    }
+  }
+}
 
 void run(const EmitFlags& flags) {
   if (flags.choices) return print_choices(flags.programs);

@@ -43,5 +43,6 @@
 #include "coda/tensor.h"
 #include "coda/text_data.h"
 #include "coda/trainer.h"
+#include "coda/tune.h"
 #include "coda/version.h"
 #include "coda/weights.h"

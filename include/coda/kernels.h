@@ -33,6 +33,20 @@ struct KernelText {
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options = {});
 
+// How a kernel with products is made: all choices give the same bits.
+struct KernelChoice {
+  std::string program;       // whose kernel it is, or of which part of one that is split
+  std::string chosen;        // "128x256 cooperative, cluster 2x1, 3 stages"
+  std::string chosen_by;     // "tuned at 512x256x128", "the shipped table at ...", "the model"
+  std::string kernel_class;  // docs/configurations.md: with the extents what times are kept under
+  std::string extents;       // "512x256x128"
+  std::vector<std::string> ranked;  // all choices, the best by the model first
+};
+
+// Of the programs that kernels can be made of, in the plan's order.
+std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
+                                         const KernelOptions& options = {});
+
 struct Precompiled {
   int64_t kernels = 0;
   int64_t compiled = 0;              // the others were in the cache

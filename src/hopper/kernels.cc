@@ -5,22 +5,57 @@
 #include <set>
 #include <utility>
 
+#include "hopper/codegen/gemm_program.h"
 #include "hopper/codegen/kernel_launch.h"
 #include "hopper/jit/kernel_builder.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/operation_launches.h"
 #include "hopper/lower.h"
+#include "hopper/lower_parts.h"
 #include "hopper/tuned_file.h"
 #include "runtime/plan_programs.h"
 
 namespace coda {
 
-std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
-                                     const KernelOptions& options) {
+namespace {
+
+hopper::LowerOptions lowering_of(const KernelOptions& options) {
   hopper::LowerOptions lowering;
   lowering.multiprocessors = options.multiprocessors;
   lowering.tuned =
       hopper::load_tuned_rows(hopper::latest_tuned_file(hopper::default_cache_folder()));
+  return lowering;
+}
+
+}  // namespace
+
+std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
+                                         const KernelOptions& options) {
+  const hopper::LowerOptions lowering = lowering_of(options);
+  std::vector<KernelChoice> choices;
+  for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
+    for (const hopper::LoweredPart& part : hopper::parts_of(*one.program, one.sizes, lowering)) {
+      const hopper::GemmProgram program(part.part.program, one.sizes, part.options);
+      for (size_t kernel = 0; kernel < program.kernels(); ++kernel) {
+        const hopper::ChosenConfig chosen = program.chosen(kernel);
+        const hopper::KernelClass own = program.class_of(kernel);
+        choices.push_back({part.part.program.name,
+                           hopper::text(chosen.choice),
+                           hopper::text(chosen),
+                           own.name,
+                           hopper::text(own.extents),
+                           {}});
+        for (const hopper::RankedChoice& ranked : program.ranked(kernel))
+          choices.back().ranked.push_back(hopper::text(ranked.choice));
+      }
+    }
+  }
+  return choices;
+}
+
+std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
+                                     const KernelOptions& options) {
+  const hopper::LowerOptions lowering = lowering_of(options);
   std::vector<KernelText> kernels;
   std::set<std::string> seen;
   const auto add = [&](const std::string& program, std::vector<hopper::KernelLaunch> launches) {

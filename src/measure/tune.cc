@@ -15,6 +15,7 @@
 #include "hopper/jit/parallel_for.h"
 #include "hopper/lower.h"
 #include "hopper/lower_parts.h"
+#include "hopper/tuned_file.h"
 #include "measure/gpu_timer.h"
 #include "measure/tune_tensors.h"
 
@@ -42,7 +43,7 @@ hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel
 
 // The model's best, and what would be taken without tuning; best first.
 std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t kernel,
-                                   const TuneOptions& options) {
+                                   const TuneEffort& options) {
   // Of one tile and schedule's configurations so many are timed: clusters and stages differ by
   // little.
   constexpr int kOfBestShapes = 2;
@@ -119,12 +120,17 @@ hopper::KernelClass class_of(const TuneJob& job) {
   return hopper::GemmProgram(job.program, job.sizes, job.options).class_of(job.kernel);
 }
 
-std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options) {
+std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options) {
   const hopper::GemmProgram program(job.program, job.sizes, job.options);
   std::vector<hopper::KernelLaunch> launches;
   for (const GemmConfig& choice : candidates(program, job.kernel, options))
     launches.push_back(launch_of(program, job.kernel, choice));
   return launches;
+}
+
+std::string measured_on(hopper::HopperState& state) {
+  return state.context->info().name + ", driver " + hopper::driver_version_text() + ", NVRTC " +
+         state.kernels->builder().compiler().version().text();
 }
 
 struct Tuner::Work {
@@ -221,7 +227,7 @@ Tuner::Tuner(std::shared_ptr<hopper::HopperState> state)
     : work_(std::make_unique<Work>(std::move(state))) {}
 Tuner::~Tuner() = default;
 
-void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& options) {
+void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& options) {
   invariant(!work_->ahead.joinable(), "kernels are compiled ahead once");
   work_->ahead = std::thread([jobs, options, state = work_->state, &stops = work_->stops] {
     std::set<std::string> sources;
@@ -246,9 +252,9 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& o
   });
 }
 
-TunedKernel Tuner::tune(const TuneJob& job, const TuneOptions& options) {
+TimedKernel Tuner::tune(const TuneJob& job, const TuneEffort& options) {
   const hopper::GemmProgram program(job.program, job.sizes, job.options);
-  TunedKernel result{
+  TimedKernel result{
       program.class_of(job.kernel), program.work_of(job.kernel), program.chosen(job.kernel), 0, {}};
   const std::vector<GemmConfig> choices = candidates(program, job.kernel, options);
   std::vector<std::string> defects(choices.size());

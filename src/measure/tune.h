@@ -15,7 +15,8 @@
 
 namespace coda::measure {
 
-struct TuneOptions {
+// How long, and among how many: coda/tune.h for those of a user.
+struct TuneEffort {
   size_t most = 24;             // configurations: the best by the model
   bool is_diverse = false;      // of these: the best few of each tile shape
   double screen_seconds = 0.1;  // each
@@ -23,7 +24,7 @@ struct TuneOptions {
   double seconds = 0.6;  // each finalist, twice
 };
 
-struct TunedKernel {
+struct TimedKernel {
   hopper::KernelClass kernel;
   std::vector<hopper::SpaceWork> work;       // what the model is told of it
   hopper::ChosenConfig chosen;               // without tuning
@@ -52,7 +53,10 @@ std::vector<TuneJob> tune_jobs(const Program& program, const DimValues& sizes,
 hopper::KernelClass class_of(const TuneJob& job);
 
 // What is compiled to tune it: a launch for each configuration that is timed.
-std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneOptions& options);
+std::vector<hopper::KernelLaunch> tuned_launches(const TuneJob& job, const TuneEffort& options);
+
+// "NVIDIA H200, driver 580.159.04, NVRTC 13.0": what times depend on beside the kernel.
+std::string measured_on(hopper::HopperState& state);
 
 class Tuner {
  public:
@@ -63,10 +67,10 @@ class Tuner {
   Tuner& operator=(const Tuner&) = delete;
 
   // Compiles in parallel what is timed.
-  TunedKernel tune(const TuneJob& job, const TuneOptions& options);
+  TimedKernel tune(const TuneJob& job, const TuneEffort& options);
 
   // Starts to compile what the jobs will need, in their order, on all cores but one.
-  void compile_ahead(const std::vector<TuneJob>& jobs, const TuneOptions& options);
+  void compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& options);
 
  private:
   struct Work;

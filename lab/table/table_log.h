@@ -12,7 +12,7 @@
 
 #include "hopper/configure/tuned_rows.h"
 
-namespace coda::tools {
+namespace coda::table {
 
 class TableLog {
  public:
@@ -39,4 +39,4 @@ class TableLog {
   std::map<std::string, std::string> long_runs_;
 };
 
-}  // namespace coda::tools
+}  // namespace coda::table

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sustained_kernel.h"
+#include "lab/table/sustained_kernel.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 
-namespace coda::tools {
+namespace coda::table {
 namespace {
 
 // What takes more cycles for the same work does less a cycle, draws less power, and runs at a
@@ -106,4 +106,4 @@ SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::strin
   return result;
 }
 
-}  // namespace coda::tools
+}  // namespace coda::table

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table_log.h"
+#include "lab/table/table_log.h"
 
 #include <algorithm>
 
 #include "coda/error.h"
 
-namespace coda::tools {
+namespace coda::table {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -72,4 +72,4 @@ void TableLog::keep(const Json& one) {
     long_runs_[key_of(one["class"], one["extents"])] = one["long_run"];
 }
 
-}  // namespace coda::tools
+}  // namespace coda::table

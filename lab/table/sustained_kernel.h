@@ -8,7 +8,7 @@
 
 #include "hopper/configure/tuned_rows.h"
 
-namespace coda::tools {
+namespace coda::table {
 
 // A kernel's configurations by the time that they take when they run for long.
 struct SustainedKernel {
@@ -20,4 +20,4 @@ struct SustainedKernel {
 // it comes first; empty if there was none.
 SustainedKernel sustained(const nlohmann::ordered_json& kernel, const std::string& long_run);
 
-}  // namespace coda::tools
+}  // namespace coda::table
