@@ -25,12 +25,12 @@ void DataFlags::add_to(CLI::App& command) {
       ->group("Data");
 }
 
-Tokens DataFlags::load(int64_t vocab) const {
+Tokens DataFlags::load(int64_t vocab, bool is_trained) const {
   require(!data.empty() || !ids.empty(),
           "no data: give a text with --data or token ids with --ids");
   require(data.empty() || ids.empty(), "--data and --ids are both given: give one of them");
   if (!ids.empty()) return load_token_ids(ids, id_bytes, vocab);
-  require(vocab >= kBytes || vocab == 0,
+  require(is_trained ? vocab == kBytes : vocab >= kBytes || vocab == 0,
           "a text has 256 tokens, its bytes, but the model's vocabulary has " +
               std::to_string(vocab) + ": give --ids made with the model's tokenizer");
   return load_text(data);

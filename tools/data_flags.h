@@ -20,8 +20,9 @@ struct DataFlags {
 
   void add_to(CLI::App& command);
   bool is_text() const { return ids.empty(); }
-  // Throws Error unless exactly one is given, it is readable, and all its ids are below `vocab`.
-  Tokens load(int64_t vocab) const;
+  // Throws Error unless exactly one is given, it is readable, and all its ids are below `vocab` (0:
+  // of any size). A model that is trained reads bytes only if its tokens are bytes: 256 of them.
+  Tokens load(int64_t vocab, bool is_trained) const;
 };
 
 }  // namespace coda::tools

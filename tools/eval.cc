@@ -56,16 +56,25 @@ void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, doub
              static_cast<double>(result.predicted) / seconds);
 }
 
+// 2048 tokens' worth of sequences, or as many fewer as make the last batch full: a row without
+// tokens takes as long as another.
+int64_t batch_of(const EvalFlags& flags, int64_t predicted) {
+  const int64_t most = std::max<int64_t>(1, 2048 / flags.sequence);
+  const auto times = [](int64_t count, int64_t of) { return (count + of - 1) / of; };
+  const int64_t windows = 1 + times(std::max<int64_t>(0, predicted - flags.sequence), flags.stride);
+  return times(windows, times(windows, most));
+}
+
 void run(EvalFlags flags) {
   const ModelConfig config = load_model_config(flags.folder);
   const int64_t longest = longest_sequence_of(config);
-  Tokens tokens = flags.data.load(vocabulary_of(config));
+  Tokens tokens = flags.data.load(vocabulary_of(config), true);
   if (flags.limit > 0) tokens = tokens.slice(0, std::min(tokens.size(), flags.limit + 1));
   if (flags.sequence == 0) {
     flags.sequence = std::min({longest, int64_t{1024}, std::max<int64_t>(tokens.size() - 1, 1)});
   }
   if (flags.stride == 0) flags.stride = flags.sequence;
-  if (flags.batch == 0) flags.batch = std::max<int64_t>(1, 2048 / flags.sequence);
+  if (flags.batch == 0) flags.batch = batch_of(flags, tokens.size() - 1);
   if (!flags.json) {
     fmt::print("{}: {}\n", flags.folder, text(config));
     fmt::print("{}: {} tokens, sequences of {}, stride {}\n", tokens.source, tokens.size(),
@@ -109,7 +118,7 @@ void add_eval(CLI::App& app) {
                   "Tokens between the starts of two sequences; smaller than --sequence gives "
                   "each token more context, and takes longer [--sequence]")
       ->check(at_least_1);
-  command.add_option("--batch", flags->batch, "Sequences at once [2048 tokens' worth]")
+  command.add_option("--batch", flags->batch, "Sequences at once [at most 2048 tokens' worth]")
       ->check(at_least_1);
   command.add_option("--limit", flags->limit, "Predict only this many tokens")->check(at_least_1);
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")

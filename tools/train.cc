@@ -46,7 +46,7 @@ struct TrainFlags {
   int64_t loss_rows = kAutomaticChunkRows;
   std::string dtype = "fp32";
   uint64_t seed = 1;
-  double rate = 4e-3;
+  double rate = -1;  // 0.004, or 5e-5 where the weights are a checkpoint's
   double final_rate = 0.1;
   int64_t warmup = -1;  // a tenth of the steps, at most 100
   AdamWOptions adamw{.beta2 = 0.98};
@@ -59,6 +59,12 @@ struct TrainFlags {
 
 int64_t warmup_of(const TrainFlags& f) {
   return f.warmup >= 0 ? f.warmup : std::min<int64_t>(100, f.steps / 10);
+}
+
+// Of random weights, and of trained ones, as transformers has it: a large step would undo them.
+double rate_of(const TrainFlags& f) {
+  if (f.rate >= 0) return f.rate;
+  return f.init.empty() ? 4e-3 : 5e-5;
 }
 
 int64_t eval_every_of(const TrainFlags& f) {
@@ -113,7 +119,9 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   option("--seed", f.seed, "Of initial weights and of the order of the data")
       ->check(whole_number());
-  option("--lr", f.rate, "Peak learning rate")->check(not_negative);
+  command.add_option("--lr", f.rate, "Peak learning rate [0.004, with --init 5e-5]")
+      ->check(not_negative)
+      ->group("Training");
   option("--final-lr", f.final_rate, "Share of it that is left at the last step")
       ->check(number_within(0, 1));
   command
@@ -161,6 +169,7 @@ std::map<std::string, std::string> all_settings(const CLI::App& command, const T
     if (option->get_group() == "Training" && !option->get_default_str().empty())
       given.emplace(option->get_single_name(), option->get_default_str());
   }
+  given.emplace("lr", fmt::format("{}", rate_of(flags)));
   given.emplace("warmup", std::to_string(warmup_of(flags)));
   given.emplace("eval-every", std::to_string(eval_every_of(flags)));
   return given;
@@ -243,8 +252,8 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.sequence = f.sequence;
   s.loss_rows = f.loss_rows;
   s.seed = f.seed;
-  s.schedule = {.peak = f.rate,
-                .floor = f.rate * f.final_rate,
+  s.schedule = {.peak = rate_of(f),
+                .floor = rate_of(f) * f.final_rate,
                 .warmup_steps = warmup_of(f),
                 .total_steps = f.steps};
   s.adamw = f.adamw;
@@ -310,7 +319,7 @@ int run(const CLI::App& command, TrainFlags flags) {
     require_weights(plan.resumed ? *plan.resumed : plan.init, model);
   }
   require_memory(model);
-  const Tokens tokens = flags.data.load(vocabulary_of(model));
+  const Tokens tokens = flags.data.load(vocabulary_of(model), !plan.init.empty());
   plan.data = split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);
   const auto [found, is_new] = plan.state.options.emplace(kFingerprint, now);

@@ -87,6 +87,7 @@ class Run {
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
+    fmt::print("learning rate up to {}, {} steps\n", s.schedule.peak, s.schedule.total_steps);
     fmt::print("{}: {} tokens to train on, {} held out; {} a step ({} sequences of {})\n",
                plan_.data.train.source, plan_.data.train.size(), plan_.data.held_out.size(),
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);

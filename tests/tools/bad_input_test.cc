@@ -172,6 +172,18 @@ TEST_F(BadInput, AVocabularyTooSmallForTheData) {
   expect_train_refuses({"--ids", cut}, 1, {"cut.bin", "3 bytes"});
 }
 
+// Whose tokens are no bytes: its losses on bytes would mean nothing, and training would undo it.
+TEST_F(BadInput, ATextForAModelThatWasTrainedOnOtherTokens) {
+  const CommandResult trained = train({"--data", text(), "--steps", "1", "--vocab", "300"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string model = folder / "run/step-000001";
+  const Words refusal{"256", "300", "--ids made with the model's tokenizer"};
+  expect_one_line(run_coda({"eval", model, "--data", text()}), 1, refusal);
+  expect_one_line(run_coda({"train", "--out", folder / "other", "--init", model, "--data", text()}),
+                  1, refusal);
+  EXPECT_EQ(names_in(folder / "other"), Words{});
+}
+
 TEST_F(BadInput, DamagedCheckpoints) {
   const std::string good = checkpoint();
   const std::string data = folder / "text.txt";

@@ -72,6 +72,22 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   EXPECT_GT(unfused, fused);
 }
 
+// A step that random weights need would undo what trained ones know.
+TEST_F(TrainOutput, TheRateDependsOnWhereTheWeightsComeFrom) {
+  EXPECT_EQ(number(train({"--sample", "0", "--steps", "1"}).out, "learning rate up to ([0-9.e-]+)"),
+            0.004);
+  const auto from = [&](const Words& flags) {
+    return number(run_coda(Words{"train", "--data", folder / "text.txt", "--out", folder / "next",
+                                 "--overwrite", "--init", run(), "--sequence", "16", "--sample",
+                                 "0", "--steps", "1"} +
+                           flags)
+                      .out,
+                  "learning rate up to ([0-9.e-]+)");
+  };
+  EXPECT_EQ(from({}), 5e-5);
+  EXPECT_EQ(from({"--lr", "0.01"}), 0.01);
+}
+
 // --config takes what --init, eval and sample take: a model's folder, or that of a run.
 TEST_F(TrainOutput, SizesComeFromARunOrACheckpoint) {
   const CommandResult first = train({"--sample", "0"});
