@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "cpu/chain_machine.h"
 #include "cpu/epilogue.h"
@@ -28,9 +29,6 @@ constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a ro
 constexpr int64_t kRowsAtOnce = 32;        // of B, packed by one task
 constexpr int64_t kStripBytes = 64 << 10;  // of the planes between phases: near, and few calls
 
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-int64_t blocks_of(int64_t n, int64_t step) { return (n + step - 1) / step; }
-
 int64_t bytes_of_a(const AOperand& a, int64_t rows) {
   return rows * packed_depth(a.packed, a.k) * size_of(a.packed);
 }
@@ -43,23 +41,23 @@ struct PackedAtOnce {
 };
 PackedAtOnce packed_at_once(const BOperand& b, int64_t panels) {
   if (b.transposed) return {1, block_depth(b.packed, b.k)};
-  return {blocks_of(panels, blocks_of(panels, kPanelsAtOnce)), kRowsAtOnce};
+  return {ceil_div(panels, ceil_div(panels, kPanelsAtOnce)), kRowsAtOnce};
 }
 
 // A few row blocks are shared out evenly, so that no thread waits for another's last block or packs
 // one that another has packed. Sums over columns want whole spans.
 int64_t tile_rows(const TileProgram& p, int threads) {
   if (p.accumulators == 0 || p.needs_all_columns) return kPartialSpan;
-  const int64_t blocks = round_up(blocks_of(p.rows, kTileRows), threads);
+  const int64_t blocks = round_up(ceil_div(p.rows, kTileRows), threads);
   if (p.states > 0 || blocks > 4 * threads || p.rows < blocks * kPartialSpan) return kTileRows;
-  return round_up(blocks_of(p.rows, blocks), 16);
+  return round_up(ceil_div(p.rows, blocks), 16);
 }
 
 int64_t tile_columns(const TileProgram& p, int threads) {
   if (p.accumulators > 0) return kTileColumns;
   int64_t cols = kCopiedColumns;
-  const int64_t row_blocks = blocks_of(p.rows, kPartialSpan);
-  while (cols > kFewestCopied && row_blocks * blocks_of(p.cols, cols) < 4 * threads) cols /= 2;
+  const int64_t row_blocks = ceil_div(p.rows, kPartialSpan);
+  while (cols > kFewestCopied && row_blocks * ceil_div(p.cols, cols) < 4 * threads) cols /= 2;
   return cols;
 }
 
@@ -93,12 +91,12 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
       library_(options.gemm) {
   b_items_.push_back(0);
   for (const BOperand& b : program_.b) {
-    const int64_t panels = blocks_of(program_.cols, kPanelColumns);
+    const int64_t panels = ceil_div(program_.cols, kPanelColumns);
     b_offsets_.push_back(
         layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
     const PackedAtOnce at_once = packed_at_once(b, panels);
     b_items_.push_back(b_items_.back() +
-                       blocks_of(panels, at_once.panels) * blocks_of(b.k, at_once.k));
+                       ceil_div(panels, at_once.panels) * ceil_div(b.k, at_once.k));
   }
   vectors_.place(layout_);  // behind B, which the next space may share
   for (const AOperand& a : program_.a) {
@@ -139,7 +137,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   for (const PlaneGemm& gemm : program_.gemms) {
     for (const PlaneGemm::Segment& segment : gemm.segments) {
       const AOperand& a = program_.a[segment.a];
-      kernel_calls_ += blocks_of(a.k, block_depth(a.packed, a.k)) * (shape_.cols / kPanelColumns);
+      kernel_calls_ += ceil_div(a.k, block_depth(a.packed, a.k)) * (shape_.cols / kPanelColumns);
     }
   }
   find_streams();
@@ -229,10 +227,10 @@ void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
   size_t which = 0;
   while (item >= b_items_[which + 1]) ++which;
   const BOperand& b = program_.b[which];
-  const PackedAtOnce at_once = packed_at_once(b, blocks_of(program_.cols, kPanelColumns));
-  const int64_t k_blocks = blocks_of(b.k, at_once.k);
+  const PackedAtOnce at_once = packed_at_once(b, ceil_div(program_.cols, kPanelColumns));
+  const int64_t k_blocks = ceil_div(b.k, at_once.k);
   const int64_t panel = (item - b_items_[which]) / k_blocks * at_once.panels;
-  const int64_t panels = std::min(at_once.panels, blocks_of(program_.cols, kPanelColumns) - panel);
+  const int64_t panels = std::min(at_once.panels, ceil_div(program_.cols, kPanelColumns) - panel);
   const int64_t k0 = (item - b_items_[which]) % k_blocks * at_once.k;
   int64_t columns[kPanelsAtOnce * kPanelColumns];
   for (int64_t j = 0; j < panels * kPanelColumns; ++j) {
@@ -285,7 +283,7 @@ const char* TileSpaceKernel::panels_of(const char* scratch, int b, int64_t panel
 void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) const {
   const bool is_last_rows = tile.rows != std::min(shape_.rows, program_.rows);
   const int64_t first_panel = tile.n0 / kPanelColumns;
-  const int64_t panels = blocks_of(tile.cols, kPanelColumns);
+  const int64_t panels = ceil_div(tile.cols, kPanelColumns);
   // While one call computes, the next one's panel comes, and the next block of A.
   struct Call {
     TileKernel kernel;

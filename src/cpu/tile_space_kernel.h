@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/rounding.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/epilogue.h"
 #include "cpu/spread_lines.h"
@@ -62,8 +63,8 @@ class TileSpaceKernel {
     TileKernel kernel[2][2][2];
   };
 
-  int64_t row_blocks() const { return (program_.rows + shape_.rows - 1) / shape_.rows; }
-  int64_t column_blocks() const { return (program_.cols + shape_.cols - 1) / shape_.cols; }
+  int64_t row_blocks() const { return ceil_div(program_.rows, shape_.rows); }
+  int64_t column_blocks() const { return ceil_div(program_.cols, shape_.cols); }
 
   void find_streams();
   // Panels of the tile's columns from `panel` on, of one B operand and one block of k.

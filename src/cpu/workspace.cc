@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/rounding.h"
+
 namespace coda::cpu {
 namespace {
 
@@ -47,8 +49,7 @@ Workspace::Lease::Block Workspace::take(int64_t bytes) {
     }
   }
   const int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const int64_t size =
-      std::max<int64_t>((bytes + alignment - 1) / alignment * alignment, alignment);
+  const int64_t size = std::max(round_up(bytes, alignment), alignment);
   Lease::Block block{{static_cast<char*>(std::aligned_alloc(static_cast<size_t>(alignment),
                                                             static_cast<size_t>(size))),
                       std::free},

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace coda::cpu {
 
 class Workspace {
@@ -50,7 +52,7 @@ class ScratchLayout {
  public:
   int64_t add(int64_t bytes) {
     const int64_t at = size_;
-    size_ += (bytes + 63) / 64 * 64;
+    size_ += round_up(bytes, 64);
     return at;
   }
   int64_t add_floats(int64_t count) { return add(count * 4); }

@@ -2,6 +2,7 @@
 // Attention on the CPU: a call is divided among threads. A task is one sequence and key-value head,
 // or, if those are too few for the threads, some of its blocks; attention_blocks.h promises that
 // the division does not show in the result.
+#include "base/rounding.h"
 #include "operations/attention.h"
 
 #include <omp.h>
@@ -47,7 +48,7 @@ class Scratch {
 // Parts into which to divide each of `tasks` so that every thread has about four.
 int64_t parts_of(int64_t tasks, int64_t blocks, int threads) {
   if (threads == 1 || tasks >= 4 * threads) return 1;
-  return std::min(blocks, (4 * threads + tasks - 1) / tasks);
+  return std::min(blocks, ceil_div(4 * threads, tasks));
 }
 
 class ForwardKernel {
@@ -84,7 +85,7 @@ class BackwardKernel {
     // One pass over a head's scores (5 products a block) needs a head a thread; two passes, one for
     // dq and one for dk and dv (7 products), can divide it.
     const int64_t heads = shape.sequences * shape.kv_heads;
-    const int64_t rounds = (heads + threads - 1) / threads;
+    const int64_t rounds = ceil_div(heads, threads);
     const bool one_pass = blocks_of(shape) == 1 || 7 * heads >= 5 * rounds * threads;
     const int64_t parts = one_pass ? 1 : parts_of(heads, blocks_of(shape), threads);
     for (int64_t head = 0; head < heads; ++head) {

@@ -34,7 +34,7 @@ struct Call {
             .code = "#include \"device/kernels/attention.cuh\"\n\nusing namespace coda::device;\n",
             .body = kSizesText + body,
             .numbers = numbers,
-            .grid = ceil_div(rows * heads, kThreads / kWarpSize),
+            .grid = launch_blocks(rows * heads, kThreads / kWarpSize),
             .threads = kThreads};
   }
 };

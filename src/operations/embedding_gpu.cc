@@ -41,7 +41,7 @@ std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
                    ">(n(0), n(1), n(2), MatrixRows{p(0), n(3)}, p(1), MatrixRows{p(2), n(4)});\n",
            .numbers = {static_cast<uint32_t>(out.cols), static_cast<uint32_t>(table.rows),
                        static_cast<uint32_t>(out.rows), row_stride(call, 0), row_stride(call, 2)},
-           .grid = ceil_div(pieces, kRowThreads * kPieces),
+           .grid = launch_blocks(pieces, kRowThreads * kPieces),
            .threads = kRowThreads}};
 }
 
@@ -51,7 +51,7 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
   const size_t out = call.tensors.size() - 1;
   const size_t added = adds ? 2 : out;
   const OperationTensor &rows = call.tensors[0], &table = call.tensors[out];
-  const uint32_t column_blocks = ceil_div(table.cols, kGradientColumns);
+  const uint32_t column_blocks = launch_blocks(table.cols, kGradientColumns);
   call.check(rows.rows <= kMostTokens,
              std::to_string(rows.rows) + " tokens are more than a kernel counts to (" +
                  std::to_string(kMostTokens) + "); run it on fewer and add up");
@@ -67,7 +67,7 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
            .numbers = {static_cast<uint32_t>(table.cols), static_cast<uint32_t>(table.rows),
                        static_cast<uint32_t>(rows.rows), column_blocks, row_stride(call, 0),
                        row_stride(call, added), row_stride(call, out)},
-           .grid = ceil_div(table.rows, kGradientRows) * column_blocks,
+           .grid = launch_blocks(table.rows, kGradientRows) * column_blocks,
            .threads = kRowThreads}};
 }
 

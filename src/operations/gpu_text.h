@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/rounding.h"
 #include "coda/operation.h"
 
 namespace coda {
@@ -19,6 +20,9 @@ inline uint32_t row_stride(const OperationCall& call, size_t tensor) {
   return static_cast<uint32_t>(call.tensors[tensor].row_stride);
 }
 
-inline uint32_t ceil_div(int64_t a, int64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+// Of a launch.
+inline uint32_t launch_blocks(int64_t size, int64_t block) {
+  return static_cast<uint32_t>(ceil_div(size, block));
+}
 
 }  // namespace coda

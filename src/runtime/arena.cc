@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/rounding.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/plan.h"
@@ -19,10 +20,7 @@
 namespace coda {
 namespace {
 
-int64_t aligned(int64_t bytes) {
-  const int64_t line = kCacheLine;
-  return (bytes + line - 1) / line * line;
-}
+int64_t aligned(int64_t bytes) { return round_up(bytes, kCacheLine); }
 
 int64_t bytes_of(const TensorDecl& decl, const DimValues& sizes) {
   const PhysicalShape shape = physical_shape(decl, sizes);

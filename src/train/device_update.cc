@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/program.h"
 
@@ -78,8 +79,6 @@ program adamw {
 )" + (has_copy ? "  store(copy:bf16, w)\n}" : "}");
 }
 
-int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
 // Elements of a dense matrix from one on.
 TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t cols) {
   return dense_view(static_cast<std::byte*>(whole.data) + first * size_of(whole.dtype), whole.dtype,
@@ -95,10 +94,10 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   std::vector<float> decays;
   for (const WeightTensor& w : weights) {
     parts_.push_back({rows, w.rows, w.cols});
-    rows += rounded_up(w.rows * w.cols, kRowElements) / kRowElements;
+    rows += ceil_div(w.rows * w.cols, kRowElements);
     decays.resize(static_cast<size_t>(rows), w.decays ? 1.0F : 0.0F);
   }
-  rows = rounded_up(std::max<int64_t>(rows, 1), kGroup);
+  rows = round_up(std::max<int64_t>(rows, 1), kGroup);
   decays.resize(static_cast<size_t>(rows));
   const bool has_copy = std::any_of(weights.begin(), weights.end(),
                                     [](const WeightTensor& w) { return !w.bf16.empty(); });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "hopper/configure/register_estimate.h"
 
@@ -231,8 +232,8 @@ uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const K
   for (const SpaceWork& space : work_of(sizes, map, kernel))
     tiles += cluster_tiles(space, with_kernel(choice, kernel));
   const int64_t clusters = clusters_of(choice, sizes.options().multiprocessors);
-  const int64_t waves = std::max<int64_t>(1, (tiles + clusters - 1) / clusters);
-  return choice.cluster_size() * static_cast<uint32_t>((tiles + waves - 1) / waves);
+  const int64_t waves = std::max<int64_t>(1, ceil_div(tiles, clusters));
+  return choice.cluster_size() * static_cast<uint32_t>(ceil_div(tiles, waves));
 }
 
 std::string code(const GemmConfig& choice) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "device/layout/tile_order.cuh"
 
 namespace coda::hopper {
@@ -98,7 +99,7 @@ double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& config, c
   int64_t tiles = 0;
   for (const SpaceWork& space : spaces) tiles += cluster_tiles(space, config);
   const int64_t clusters = clusters_of(config, multiprocessors);
-  const int64_t waves = (tiles + clusters - 1) / clusters;
+  const int64_t waves = ceil_div(tiles, clusters);
   double cycles = 0;
   double longest = 0;
   for (const SpaceWork& space : spaces) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "hopper/launch/device_pointer.h"
 #include "runtime/why_unfit.h"
@@ -21,10 +22,6 @@ bool same_places(std::span<const TensorView> places, std::span<const TensorView>
       return false;
   }
   return true;
-}
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
 }
 
 // Where each starts in memory that they share, and the end.

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "plan/after/split_finalizer.h"
@@ -296,7 +297,7 @@ int64_t rows_of_chunk(const RowChunks& loop, const DimValues& sizes) {
 
 int64_t chunks_of(const RowChunks& loop, const DimValues& sizes) {
   const int64_t rows = rows_of_chunk(loop, sizes);
-  return (Dim(loop.symbol).evaluate(sizes) + rows - 1) / rows;
+  return ceil_div(Dim(loop.symbol).evaluate(sizes), rows);
 }
 
 DimValues sizes_of_chunk(const RowChunks& loop, const DimValues& sizes, int64_t chunk) {

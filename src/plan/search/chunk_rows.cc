@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/rounding.h"
 #include "coda/program.h"
 
 namespace coda {
@@ -34,7 +35,7 @@ ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& optio
   if (all * row <= kWholeUpTo) {
     return {0, shape.text() + " takes " + mb(all * row) + ", chunks begin above " + mb(kWholeUpTo)};
   }
-  const int64_t rows = in_spans(std::max((kBlock + row - 1) / row, all / kMostBlocks));
+  const int64_t rows = in_spans(std::max(ceil_div(kBlock, row), all / kMostBlocks));
   int64_t sums = 0;
   for (int id : joint.chunked.sums) {
     const Shape& sum = joint.graph->node(id).shape;
