@@ -179,7 +179,7 @@ std::string kernel_source(const Variant& variant) {
          field("cluster_n", c.cluster_n) + field("stages", c.stages) + ".schedule = Schedule::" +
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
          ", .layout = " + layouts[static_cast<int>(c.layout)] +
-         ", .element = Element::" + (c.element == Element::bf16 ? "bf16, " : "fp16, ") +
+         ", .element = Element::" + (c.element == Element::bf16 ? "bf16, " : "f16, ") +
          field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"
