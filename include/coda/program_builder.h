@@ -134,8 +134,9 @@ class ProgramBuilder {
   struct State;
   int step_of(TileValue value) const;
   TileValue guarded(Where where, auto&& action);
-  TileValue make(Where where, StepKind kind, std::vector<TileValue> operands, auto&& complete);
-  TileValue make(Where where, StepKind kind, std::vector<TileValue> operands);
+  TileValue make(Where where, StepKind kind, const std::vector<TileValue>& operands,
+                 auto&& complete);
+  TileValue make(Where where, StepKind kind, const std::vector<TileValue>& operands);
   TileValue read(Where where, StepKind kind, std::string_view tensor);
   std::unique_ptr<State> state_;
 };

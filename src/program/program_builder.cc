@@ -65,7 +65,7 @@ TileValue ProgramBuilder::guarded(Where where, auto&& action) {
 }
 
 // A step of these operands, with what `complete` adds to it.
-TileValue ProgramBuilder::make(Where where, StepKind kind, std::vector<TileValue> operands,
+TileValue ProgramBuilder::make(Where where, StepKind kind, const std::vector<TileValue>& operands,
                                auto&& complete) {
   return guarded(where, [&] {
     StepMention step{.step = {.kind = kind}};
@@ -75,8 +75,8 @@ TileValue ProgramBuilder::make(Where where, StepKind kind, std::vector<TileValue
   });
 }
 
-TileValue ProgramBuilder::make(Where where, StepKind kind, std::vector<TileValue> operands) {
-  return make(where, kind, std::move(operands), [](StepMention&) {});
+TileValue ProgramBuilder::make(Where where, StepKind kind, const std::vector<TileValue>& operands) {
+  return make(where, kind, operands, [](StepMention&) {});
 }
 
 TileValue ProgramBuilder::read(Where where, StepKind kind, std::string_view tensor) {
