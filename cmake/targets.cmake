@@ -12,8 +12,10 @@ if(CODA_SANITIZE)
   set(CODA_WARNINGS -w)  # see sanitize.cmake
 endif()
 # For tests and the command, which reads flags and prints: what runs long is in the libraries. -O3
-# takes almost twice as long to compile.
+# takes almost twice as long to compile. So it is with the libraries that make kernels' texts (in
+# milliseconds, before the compiler takes a second) or measure.
 set(CODA_QUICK_COMPILE -Og)
+set(CODA_QUICK_FOLDERS hopper/legalise hopper/configure hopper/codegen measure)
 # Headers are half of the time to compile a source, so several sources are compiled as one where all
 # are compiled once: on a fresh machine, and in CI. Where ccache is, a developer compiles again and
 # again what changed, and each source stays by itself.
@@ -59,6 +61,9 @@ function(coda_library folder)
       PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_compile_features(${target} PUBLIC cxx_std_20)
     target_compile_options(${target} PRIVATE ${CODA_WARNINGS})
+    if(folder IN_LIST CODA_QUICK_FOLDERS)
+      target_compile_options(${target} PRIVATE ${CODA_QUICK_COMPILE})
+    endif()
     target_link_libraries(${target} PUBLIC ${deps})
     set_target_properties(${target} PROPERTIES
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)  # see coda/api.h
