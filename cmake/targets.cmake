@@ -91,6 +91,8 @@ function(coda_embed folder function pattern)
     COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DPATTERN=${pattern}
             -DFUNCTION=${function} -DOUTPUT=${output} -P ${script}
     DEPENDS ${files} ${script} COMMENT "Embedding ${pattern}" VERBATIM)
+  # By itself: clang-tidy reads what is compiled together before anything is built.
+  set_source_files_properties(${output} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE ${output})
 endfunction()
 
