@@ -105,6 +105,7 @@ void run(const CheckFlags& flags) {
       fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
       CheckReport report = check_program(program, sizes, options);
       for (CheckedBackend& backend : report.backends) {
+        if (backend.name == "hopper") backend.name = "gpu";  // as --backend has it
         is_refused = is_refused || !backend.refused.empty();
         if (flags.storage.empty() && backend.refused.find("tensor cores") != std::string::npos)
           backend.refused += "; --storage bf16 checks it with matrices in bf16";

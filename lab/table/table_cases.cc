@@ -2,10 +2,8 @@
 #include "lab/table/table_cases.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "coda/compile.h"
-#include "coda/error.h"
 #include "coda/model_runner.h"
 #include "coda/program_file.h"
 
@@ -169,12 +167,8 @@ std::vector<measure::TuneJob> jobs_of(const std::vector<TableCase>& cases, const
       hopper::LowerOptions options;
       options.row_strides = sized.row_strides;
       options.uses_table = uses_table;
-      try {
-        for (measure::TuneJob& job : measure::tune_jobs(sized.program, sized.sizes, options))
-          jobs.push_back(std::move(job));
-      } catch (const Error& error) {
-        std::fprintf(stderr, "table_maker: not tuned: %s\n", error.what());
-      }
+      for (measure::TuneJob& job : measure::tune_jobs(sized.program, sized.sizes, options))
+        jobs.push_back(std::move(job));
     }
   }
   return jobs;

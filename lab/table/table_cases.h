@@ -31,7 +31,8 @@ std::vector<TableCase> model_cases(int64_t tokens);
 // benchmarks' programs are read from `benchmarks`, a folder.
 std::vector<TableCase> table_cases(const std::string& benchmarks);
 
-// The kernels of the cases with `text` in their name; says on stderr what cannot be made.
+// The kernels of the cases with `text` in their name. Throws Error if one of their programs cannot
+// be made: they are ours.
 std::vector<measure::TuneJob> jobs_of(const std::vector<TableCase>& cases, const std::string& text,
                                       bool uses_table);
 

@@ -119,7 +119,7 @@ TEST_F(KernelCommands, CheckOnAGpuSaysWhatIsWrong) {
       run_coda(Words{"check", program_, "--backend", "gpu", "--configurations", "1"} + kSizes);
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, HasSubstr("Fake GPU"));
-  EXPECT_THAT(result.out, HasSubstr("hopper: y"));
+  EXPECT_THAT(result.out, HasSubstr("gpu: y"));
   EXPECT_THAT(result.out, HasSubstr("error inf"));
   EXPECT_THAT(result.err, HasSubstr("a backend does not compute what the program says"));
 }
