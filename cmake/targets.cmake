@@ -134,6 +134,7 @@ function(coda_test_program target)
   if(TARGET test_headers)
     target_precompile_headers(${target} REUSE_FROM test_headers)
   endif()
+  coda_unity(${target})
 endfunction()
 
 function(coda_tests)

@@ -14,7 +14,7 @@
 
 #include "coda/error.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 inline std::vector<uint64_t> seeds(uint64_t first, uint64_t last) {
   std::vector<uint64_t> all(last - first + 1);
@@ -44,4 +44,4 @@ inline void expect_no_problems(const std::vector<uint64_t>& seeds,
   }
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

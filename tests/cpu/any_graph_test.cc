@@ -9,7 +9,7 @@ namespace coda {
 namespace {
 
 TEST(AnyGraph, CompilesAndRunsAsItWasWritten) {
-  testing::expect_no_problems(seeds_of_any_graphs(), problem_of_any_graph);
+  tests::expect_no_problems(seeds_of_any_graphs(), problem_of_any_graph);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 namespace coda {
 namespace {
 
-struct Case {
+struct AttentionCase {
   int64_t sequences = 1, tokens = 1, heads = 1, kv_heads = 1, head_dim = 8;
   bool causal = true;
   DType dtype = DType::f32;
@@ -62,10 +62,10 @@ struct Case {
   }
 };
 
-using Tensors = std::map<std::string, OwnedTensor>;
+using NamedTensors = std::map<std::string, OwnedTensor>;
 
-Tensors make_tensors(const Case& c, DType dtype, uint64_t seed, int64_t gap = 0) {
-  Tensors t;
+NamedTensors make_tensors(const AttentionCase& c, DType dtype, uint64_t seed, int64_t gap = 0) {
+  NamedTensors t;
   const auto add = [&](std::initializer_list<const char*> names, int64_t cols) {
     for (const char* name : names) t.emplace(name, OwnedTensor(dtype, c.rows(), cols, gap));
   };
@@ -81,7 +81,7 @@ Tensors make_tensors(const Case& c, DType dtype, uint64_t seed, int64_t gap = 0)
 using Prepare =
     std::function<std::unique_ptr<Kernel>(const OpaqueCall&, std::span<const TensorDecl>)>;
 
-void run(const OpaqueCall& call, Tensors& t, const Prepare& prepare) {
+void run(const OpaqueCall& call, NamedTensors& t, const Prepare& prepare) {
   std::vector<TensorDecl> decls;
   std::vector<TensorView> views;
   for (const auto* names : {&call.inputs, &call.outputs}) {
@@ -93,7 +93,7 @@ void run(const OpaqueCall& call, Tensors& t, const Prepare& prepare) {
   prepare(call, decls)->run(views);
 }
 
-void run_cpu(const Case& c, Tensors& t, int threads = 1) {
+void run_cpu(const AttentionCase& c, NamedTensors& t, int threads = 1) {
   for (const char* function : {"attention", "attention_backward"})
     run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
       return cpu::prepare_opaque(call, decls, {}, threads);
@@ -101,8 +101,8 @@ void run_cpu(const Case& c, Tensors& t, int threads = 1) {
 }
 
 // From the same, already rounded inputs, in float64.
-Tensors run_reference(const Case& c, Tensors& inputs) {
-  Tensors t = make_tensors(c, DType::f64, 0);
+NamedTensors run_reference(const AttentionCase& c, NamedTensors& inputs) {
+  NamedTensors t = make_tensors(c, DType::f64, 0);
   for (const char* name : {"q", "k", "v", "dy"}) t.at(name).set(inputs.at(name).values());
   for (const char* function : {"attention", "attention_backward"})
     run(c.call(function), t, [&](const OpaqueCall& call, std::span<const TensorDecl> decls) {
@@ -113,7 +113,7 @@ Tensors run_reference(const Case& c, Tensors& inputs) {
 
 // As a framework without a fused attention computes it: sums in fp32, the result of every op
 // stored.
-void run_op_by_op(const Case& c, Tensors& t) {
+void run_op_by_op(const AttentionCase& c, NamedTensors& t) {
   auto stored = [&](float x) {
     return c.dtype == DType::bf16  ? float_from_bf16(bf16_from_float(x))
            : c.dtype == DType::f16 ? float_from_f16(f16_from_float(x))
@@ -182,15 +182,15 @@ void run_op_by_op(const Case& c, Tensors& t) {
 const char* const kResults[] = {"y", "lse", "dq", "dk", "dv"};
 
 // Root mean square over seeds of each result's error, against that of op by op.
-void expect_accurate(const Case& c, int seeds) {
+void expect_accurate(const AttentionCase& c, int seeds) {
   SCOPED_TRACE(c.text());
   std::map<std::string, double> ours, theirs;
   for (int seed = 0; seed < seeds; ++seed) {
-    Tensors t = make_tensors(c, c.dtype, 100 * seed),
-            op_by_op = make_tensors(c, c.dtype, 100 * seed);
+    NamedTensors t = make_tensors(c, c.dtype, 100 * seed),
+                 op_by_op = make_tensors(c, c.dtype, 100 * seed);
     run_cpu(c, t);
     run_op_by_op(c, op_by_op);
-    Tensors truth = run_reference(c, t);
+    NamedTensors truth = run_reference(c, t);
     for (const char* name : kResults) {
       const std::vector<double> expected = truth.at(name).values();
       ours[name] += std::pow(relative_error(t.at(name).values(), expected), 2);
@@ -236,7 +236,7 @@ TEST(Attention, IsAsAccurateWithWindowsCapsAndValueWidths) {
   for (int64_t head_dim : {16, 64, 128})
     for (int64_t tokens : {5, 96, 230, 301})
       for (bool windowed : {true, false}) {
-        Case c{tokens < 100 ? 3 : 1, tokens, 2, 2 - turn % 2, head_dim};
+        AttentionCase c{tokens < 100 ? 3 : 1, tokens, 2, 2 - turn % 2, head_dim};
         c.dtype = dtypes[turn % 3];
         c.value_dim = value_dims[turn % 4];
         c.soft_cap = caps[turn / 2 % 3];
@@ -246,7 +246,7 @@ TEST(Attention, IsAsAccurateWithWindowsCapsAndValueWidths) {
         ++turn;
       }
   for (int64_t window : windows) {  // each of them over several blocks, in fp32
-    Case c{1, 301, 2, 1, 16};
+    AttentionCase c{1, 301, 2, 1, 16};
     c.window = window;
     expect_accurate(c, 2);
   }
@@ -255,19 +255,19 @@ TEST(Attention, IsAsAccurateWithWindowsCapsAndValueWidths) {
 // Two bits-for-bit properties: a window as long as the sequence hides nothing, and what a window
 // hides does not matter.
 TEST(Attention, AWindowHidesWhatLiesBeforeItAndNothingElse) {
-  const Case whole{2, 230, 2, 1, 24};
-  Tensors t = make_tensors(whole, DType::f32, 9);
+  const AttentionCase whole{2, 230, 2, 1, 24};
+  NamedTensors t = make_tensors(whole, DType::f32, 9);
   run_cpu(whole, t);
   for (int64_t window : {230, 231, 5000}) {
-    Case c = whole;
+    AttentionCase c = whole;
     c.window = window;
-    Tensors u = make_tensors(c, DType::f32, 9);
+    NamedTensors u = make_tensors(c, DType::f32, 9);
     run_cpu(c, u);
     for (const char* name : kResults) EXPECT_EQ(t.at(name).values(), u.at(name).values()) << name;
   }
-  Case c{1, 230, 2, 1, 24};
+  AttentionCase c{1, 230, 2, 1, 24};
   c.window = 40;
-  Tensors one = make_tensors(c, DType::f32, 9), other = make_tensors(c, DType::f32, 9);
+  NamedTensors one = make_tensors(c, DType::f32, 9), other = make_tensors(c, DType::f32, 9);
   for (const char* name : {"k", "v"}) {
     std::vector<double> values = other.at(name).values();
     std::fill_n(values.begin(), 100 * 24, 3.0);  // tokens 0 to 99
@@ -302,14 +302,15 @@ TEST(Attention, IsAsAccurateOnEveryInstructionSet) {
 }
 
 TEST(Attention, SameBitsForAnyNumberOfThreads) {
-  for (const Case& c : {Case{1, 300, 3, 1, 64}, Case{1, 700, 2, 2, 24, false},
-                        Case{3, 200, 4, 2, 40}, Case{2, 290, 2, 1, 16, true, DType::bf16},
-                        Case{1, 500, 2, 1, 24, true, DType::f16, 40, 130, 20}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 300, 3, 1, 64}, AttentionCase{1, 700, 2, 2, 24, false},
+        AttentionCase{3, 200, 4, 2, 40}, AttentionCase{2, 290, 2, 1, 16, true, DType::bf16},
+        AttentionCase{1, 500, 2, 1, 24, true, DType::f16, 40, 130, 20}}) {
     SCOPED_TRACE(c.text());
-    Tensors one = make_tensors(c, c.dtype, 5);
+    NamedTensors one = make_tensors(c, c.dtype, 5);
     run_cpu(c, one, 1);
     for (int threads : {2, 3, 8}) {
-      Tensors many = make_tensors(c, c.dtype, 5);
+      NamedTensors many = make_tensors(c, c.dtype, 5);
       run_cpu(c, many, threads);
       for (const char* name : kResults)
         EXPECT_EQ(one.at(name).bytes(), many.at(name).bytes()) << name << " " << threads;
@@ -325,18 +326,18 @@ std::vector<double> first_rows(OwnedTensor& whole, int64_t rows) {
 }
 
 TEST(Attention, ACausalRowDependsOnNoLaterRow) {
-  const Case whole{1, 300, 4, 2, 40};
-  Tensors t = make_tensors(whole, DType::f32, 11);
+  const AttentionCase whole{1, 300, 4, 2, 40};
+  NamedTensors t = make_tensors(whole, DType::f32, 11);
   run_cpu(whole, t);
   for (int64_t rows : {1, 5, 64, 95, 96, 97, 200}) {
-    const Case part{1, rows, 4, 2, 40};
-    Tensors u = make_tensors(part, DType::f32, 0);
+    const AttentionCase part{1, rows, 4, 2, 40};
+    NamedTensors u = make_tensors(part, DType::f32, 0);
     for (const char* name : {"q", "k", "v", "dy"}) u.at(name).set(first_rows(t.at(name), rows));
     run_cpu(part, u);
     EXPECT_EQ(u.at("y").values(), first_rows(t.at("y"), rows)) << rows;
     EXPECT_EQ(u.at("lse").values(), first_rows(t.at("lse"), rows)) << rows;
 
-    Tensors poisoned = make_tensors(whole, DType::f32, 11);  // NaN from row `rows` on
+    NamedTensors poisoned = make_tensors(whole, DType::f32, 11);  // NaN from row `rows` on
     for (const char* name : {"q", "k", "v"}) {
       std::vector<double> values = poisoned.at(name).values();
       std::fill(values.begin() + static_cast<int64_t>(first_rows(poisoned.at(name), rows).size()),
@@ -350,8 +351,8 @@ TEST(Attention, ACausalRowDependsOnNoLaterRow) {
 }
 
 TEST(Attention, SequencesDoNotSeeOneAnother) {
-  const Case both{2, 130, 2, 1, 32, false}, single{1, 130, 2, 1, 32, false};
-  Tensors t = make_tensors(both, DType::f32, 3), u = make_tensors(single, DType::f32, 0);
+  const AttentionCase both{2, 130, 2, 1, 32, false}, single{1, 130, 2, 1, 32, false};
+  NamedTensors t = make_tensors(both, DType::f32, 3), u = make_tensors(single, DType::f32, 0);
   for (const char* name : {"q", "k", "v", "dy"}) u.at(name).set(first_rows(t.at(name), 130));
   run_cpu(both, t);
   run_cpu(single, u);
@@ -361,8 +362,8 @@ TEST(Attention, SequencesDoNotSeeOneAnother) {
 
 TEST(Attention, RowsMayLieApartAndGapsAreNotTouched) {
   for (DType dtype : {DType::f32, DType::bf16}) {
-    const Case c{2, 70, 3, 1, 24, true, dtype};
-    Tensors dense = make_tensors(c, dtype, 7), apart = make_tensors(c, dtype, 7, 13);
+    const AttentionCase c{2, 70, 3, 1, 24, true, dtype};
+    NamedTensors dense = make_tensors(c, dtype, 7), apart = make_tensors(c, dtype, 7, 13);
     run_cpu(c, dense);
     run_cpu(c, apart);
     for (const char* name : kResults) {
@@ -379,12 +380,12 @@ TEST(Attention, RowsMayLieApartAndGapsAreNotTouched) {
 
 // Scores from -30000 to 30000: the largest decides, nothing overflows.
 TEST(Attention, LargeScoresGiveFiniteResults) {
-  const Case c{1, 200, 2, 1, 16};
-  Tensors t = make_tensors(c, DType::f32, 21);
+  const AttentionCase c{1, 200, 2, 1, 16};
+  NamedTensors t = make_tensors(c, DType::f32, 21);
   t.at("q").randomise(1, 100);
   t.at("k").randomise(2, 100);
   run_cpu(c, t);
-  Tensors truth = run_reference(c, t);
+  NamedTensors truth = run_reference(c, t);
   for (const char* name : {"dq", "dk"})
     for (double value : t.at(name).values()) ASSERT_TRUE(std::isfinite(value)) << name;
   EXPECT_LT(relative_error(t.at("y").values(), truth.at("y").values()), 1e-3);
@@ -392,11 +393,11 @@ TEST(Attention, LargeScoresGiveFiniteResults) {
 }
 
 TEST(Attention, BadCallsAreRefusedWithTheReason) {
-  const Case good{2, 8, 4, 2, 16};
+  const AttentionCase good{2, 8, 4, 2, 16};
   auto message =
       [&](const std::function<void(OpaqueCall&, std::vector<TensorDecl>&)>& spoil) -> std::string {
     OpaqueCall call = good.call("attention");
-    Tensors t = make_tensors(good, DType::f32, 0);
+    NamedTensors t = make_tensors(good, DType::f32, 0);
     std::vector<TensorDecl> decls;
     for (const char* name : {"q", "k", "v", "y", "lse"}) decls.push_back(t.at(name).decl(name));
     spoil(call, decls);

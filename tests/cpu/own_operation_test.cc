@@ -28,7 +28,7 @@ std::vector<double> random_values(size_t count, uint64_t seed) {
 // a sum of calls, each of which adds to the one before; the first adds to what the caller has. No
 // program passes over the weight's gradient.
 TEST(OwnOperation, RunsForwardAndBackwardAsItsDefinitionSays) {
-  testing::register_causal_convolution();
+  tests::register_causal_convolution();
   for (bool accumulate : {false, true}) {
     Graph g;
     const Value x = g.input("x", {"M", 12}), dy = g.input("dy", {"M", 20});
@@ -74,7 +74,7 @@ TEST(OwnOperation, RunsForwardAndBackwardAsItsDefinitionSays) {
 }
 
 TEST(OwnOperation, WithoutAKernelOrAnAdjointThePlanIsRefusedWithTheReason) {
-  Operation o = testing::causal_convolution();
+  Operation o = tests::causal_convolution();
   o.name = "reference_only";
   o.cpu = nullptr;
   o.adjoint = nullptr;

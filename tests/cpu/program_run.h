@@ -19,7 +19,7 @@
 #include "coda/float16.h"
 #include "coda/program.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 using Values = std::map<std::string, std::vector<double>>;
 
@@ -146,4 +146,4 @@ inline Values run_program(Backend& backend, const Program& program, const DimVal
   return results;
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -18,9 +18,9 @@
 namespace coda::cpu {
 namespace {
 
-using testing::random_inputs;
-using testing::run_program;
-using testing::Values;
+using tests::random_inputs;
+using tests::run_program;
+using tests::Values;
 
 DType type_of(const Program& program, const std::string& name) {
   for (const TensorDecl& decl : program.tensors) {
@@ -70,7 +70,7 @@ Values run_with(const CpuOptions& options, const Program& program, const DimValu
 TEST(CpuProgram, RandomProgramsAgreeWithFloat64) {
   for (uint64_t seed = 1; seed <= 250; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     const Values inputs = random_inputs(random.program, random.sizes, seed);
     expect_close(random.program, random.sizes, inputs,
                  run_with({.threads = 2}, random.program, random.sizes, inputs));
@@ -84,7 +84,7 @@ TEST(CpuProgram, RandomProgramsAgreeWithFloat64) {
 TEST(CpuProgram, ThreadsAndTileShapesDoNotChangeABit) {
   for (uint64_t seed = 1001; seed <= 1060; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     const Values inputs = random_inputs(random.program, random.sizes, seed);
     const auto run = [&](const CpuOptions& options) {
       return run_with(options, random.program, random.sizes, inputs);
@@ -103,7 +103,7 @@ TEST(CpuProgram, EveryInstructionSetAndThePortableGemmAgreeWithFloat64) {
   for_each_instruction_set([] {
     for (uint64_t seed = 2001; seed <= 2030; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      const testing::RandomProgram random = testing::random_program(seed);
+      const tests::RandomProgram random = tests::random_program(seed);
       const Values inputs = random_inputs(random.program, random.sizes, seed);
       const auto run = [&](const CpuOptions& options) {
         return run_with(options, random.program, random.sizes, inputs);
@@ -275,7 +275,7 @@ TEST(CpuProgram, PrepareOnceRunManyAndCountScratch) {
   for (uint64_t seed : {1, 2, 3}) {
     const Values inputs = random_inputs(program, dims, seed);
     const Values reference = program::evaluate(program, dims, inputs);
-    std::vector<testing::GuardedTensor> tensors;
+    std::vector<tests::GuardedTensor> tensors;
     std::vector<TensorView> views;
     for (const TensorDecl& decl : program.tensors) {
       const auto found = inputs.find(decl.name);

@@ -12,13 +12,13 @@ namespace coda {
 namespace {
 
 // Ragged on purpose: the last block has 6 rows.
-const LlamaSizes kSizes{.hidden = 36,
-                        .heads = 3,
-                        .kv_heads = 1,
-                        .head_dim = 12,
-                        .mlp = 44,
-                        .vocab = 131,
-                        .sequence = 10};
+const LlamaSizes kChunkSizes{.hidden = 36,
+                             .heads = 3,
+                             .kv_heads = 1,
+                             .head_dim = 12,
+                             .mlp = 44,
+                             .vocab = 131,
+                             .sequence = 10};
 const DimValues kRows{{"M", 70}};
 
 struct Model {
@@ -27,9 +27,9 @@ struct Model {
 };
 const std::vector<Model>& models() {
   static const std::vector<Model> all{
-      {"llama_tied", [](Block& b) { llama_model(b, 1, true, kSizes); }},
-      {"llama_untied", [](Block& b) { llama_model(b, 1, false, kSizes); }},
-      {"gpt2", [](Block& b) { gpt2_model(b, 1, kSizes); }},
+      {"llama_tied", [](Block& b) { llama_model(b, 1, true, kChunkSizes); }},
+      {"llama_untied", [](Block& b) { llama_model(b, 1, false, kChunkSizes); }},
+      {"gpt2", [](Block& b) { gpt2_model(b, 1, kChunkSizes); }},
   };
   return all;
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kFinalizerGaps[] = {4, 3};
 
 void expect_finalized(const Program& program, const DimValues& sizes, uint64_t seed) {
-  const Values inputs = testing::random_inputs(program, sizes, seed);
+  const Values inputs = tests::random_inputs(program, sizes, seed);
   for (const int64_t gap : kFinalizerGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
     expect_close(program, sizes, inputs,
@@ -27,9 +27,9 @@ void expect_finalized(const Program& program, const DimValues& sizes, uint64_t s
 
 // CODA_FINALIZER_SEEDS=FIRST-LAST runs others.
 TEST(FinalizerEmitter, RandomProgramsComputeWhatTheyMean) {
-  for (const uint64_t seed : testing::seeds_of("CODA_FINALIZER_SEEDS", testing::seeds(1, 12))) {
+  for (const uint64_t seed : tests::seeds_of("CODA_FINALIZER_SEEDS", tests::seeds(1, 12))) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     if (random.finalizer) expect_finalized(*random.finalizer, random.sizes, seed);
   }
 }
@@ -109,7 +109,7 @@ TEST(FinalizerEmitter, BitsDoNotDependOnAlignment) {
       "program bits {\n  store(r, combine_rows(sum(p[M, N])))\n"
       "  store(c, combine_columns(sum(q[L, C])))\n}");
   const DimValues sizes{{"M", 7}, {"N", 64 * 148}, {"L", 64 * 77}, {"C", 36}};
-  const Values inputs = testing::random_inputs(program, sizes, 6);
+  const Values inputs = tests::random_inputs(program, sizes, 6);
   EXPECT_EQ(run_on_host(lower_finalizer, program, sizes, inputs, {4}),
             run_on_host(lower_finalizer, program, sizes, inputs, {3}));
 }

@@ -7,8 +7,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "coda/error.h"
@@ -18,17 +16,12 @@
 #include "hopper/gemm_programs.h"
 #include "hopper/golden_text.h"
 #include "hopper/lower.h"
+#include "hopper/measured_program.h"
 
 namespace coda::hopper {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string measured_text(const std::string& name) {
-  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-Program measured_program(const std::string& name) { return parse_program(measured_text(name)); }
 
 const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}};
 
@@ -412,7 +405,7 @@ TEST(GemmEmitter, RandomPrograms) {
   std::set<std::string> texts;
   for (uint64_t seed = 0; seed < kPrograms; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const coda::testing::RandomProgram random = coda::testing::random_program(seed);
+    const coda::tests::RandomProgram random = coda::tests::random_program(seed);
     const Program program = with_products_for_tensor_cores(random.program, seed);
     verify(program);
     LowerOptions options;

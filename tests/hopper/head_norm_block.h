@@ -6,7 +6,7 @@
 
 #include "plan/blocks.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 inline void head_norm_block(Block& b, const LlamaSizes& s) {
   const Value x = b.graph.input("x", {"M", s.hidden}, b.storage);
@@ -30,4 +30,4 @@ inline void head_norm_block(Block& b, const LlamaSizes& s) {
   b.seed(x + linear(y, b.parameter("o", {s.hidden, s.heads * s.head_dim})), "out");
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -18,7 +18,7 @@
 
 namespace coda::hopper {
 
-using testing::Values;
+using tests::Values;
 
 // Rows are `gap` elements further apart than they must be, and begin at multiples of `multiple`.
 struct HostRows {
@@ -36,26 +36,26 @@ class HostTensor {
         cols_ == 1 ? 1 : (cols_ + rows.gap + rows.multiple - 1) / rows.multiple * rows.multiple;
     bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(decl.dtype));
     for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
-      testing::write_element(decl.dtype, bytes_.data(), i, std::nan(""));
+      tests::write_element(decl.dtype, bytes_.data(), i, std::nan(""));
     }
   }
 
   void fill(const std::vector<double>& values) {
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
-      testing::write_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_, values[i]);
+      tests::write_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_, values[i]);
     }
   }
   std::vector<double> values() {
     std::vector<double> result;
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
-      result.push_back(testing::read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
+      result.push_back(tests::read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
     }
     return result;
   }
   void check_guards() {
     for (int64_t i = -kGuard; i < rows_ * stride_ + kGuard; ++i) {
       if (i >= 0 && i < rows_ * stride_ && i % stride_ < cols_) continue;
-      const double value = testing::read_element(decl_.dtype, data(), i);
+      const double value = tests::read_element(decl_.dtype, data(), i);
       ASSERT_TRUE(std::isnan(value) || decl_.dtype == DType::i32)
           << decl_.name << ": memory outside was written, at element " << i;
     }

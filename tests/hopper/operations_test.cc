@@ -154,7 +154,7 @@ TEST(Operations, AttentionsKernelsGiveWhatTheDefinitionGives) {
 }
 
 OpaqueCall convolution() {
-  testing::register_causal_convolution();
+  tests::register_causal_convolution();
   return {"causal_convolution", {{"reversed", 1}}, {{"sequence", 7}}, {"x", "w"}, {"y"}};
 }
 
@@ -183,7 +183,7 @@ TEST(Operations, KernelsCompileForTheGpu) {
 }
 
 TEST(Operations, WorkThatIsAFunctionHasNoText) {
-  testing::register_causal_convolution();
+  tests::register_causal_convolution();
   const OpaqueCall call{
       "causal_convolution_weights", {}, {{"sequence", 7}, {"width", 2}}, {"x", "dy"}, {"dw"}};
   try {

@@ -12,16 +12,16 @@ namespace coda::hopper {
 namespace {
 
 // No size is a multiple of a tile or of a step along K; some rows lie further apart.
-const DimValues kRagged{{"M", 131}, {"N", 70}, {"K", 37}, {"L", 5}};
+const DimValues kOddSizes{{"M", 131}, {"N", 70}, {"K", 37}, {"L", 5}};
 
 void expect_right(const std::string& text) {
   const Program program = parse_program(text);
-  const Values inputs = testing::random_inputs(program, kRagged, 1);
+  const Values inputs = tests::random_inputs(program, kOddSizes, 1);
   for (int64_t gap : {0, 3}) {
     const Values results = run_on_host(
         [](const Program& p, const DimValues& s, const LowerOptions& o) { return lower(p, s, o); },
-        program, kRagged, inputs, {.gap = gap});
-    expect_close(program, kRagged, inputs, results);
+        program, kOddSizes, inputs, {.gap = gap});
+    expect_close(program, kOddSizes, inputs, results);
   }
 }
 

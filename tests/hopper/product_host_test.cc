@@ -6,13 +6,12 @@
 // is not.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "base/seeds.h"
 #include "hopper/configure/choose_config.h"
 #include "hopper/gemm_programs.h"
 #include "hopper/host_run.h"
 #include "hopper/lower.h"
+#include "hopper/measured_program.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {
@@ -34,25 +33,20 @@ Values run(const Program& program, const DimValues& sizes, const Values& inputs,
 
 void expect_right(const Program& program, const DimValues& sizes, const std::string& choice) {
   SCOPED_TRACE(program.name + ", " + choice);
-  const Values inputs = testing::random_inputs(program, sizes, 1);
+  const Values inputs = tests::random_inputs(program, sizes, 1);
   expect_close(program, sizes, inputs, run(program, sizes, inputs, choice));
 }
 
-Program measured_program(const std::string& name) {
-  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
-  return parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
-}
-
 // No size is a multiple of a tile, a sub-tile or a pair of elements.
-const DimValues kRagged{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 50}};
+const DimValues kRaggedSizes{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 50}};
 
 TEST(ProductOnHost, ResidualAndNorm) {
-  expect_right(measured_program("residual_norm"), kRagged, "128x128p12s4");
+  expect_right(measured_program("residual_norm"), kRaggedSizes, "128x128p12s4");
 }
 
 // Loads and stores of one memory, a row and a column vector, partials along columns.
 TEST(ProductOnHost, NormBackward) {
-  expect_right(measured_program("norm_backward"), kRagged, "128x128c11s4");
+  expect_right(measured_program("norm_backward"), kRaggedSizes, "128x128c11s4");
 }
 
 // Rows outside, whose accumulators are 0, would be the largest.
@@ -63,21 +57,23 @@ TEST(ProductOnHost, ColumnMaxima) {
   store(y:bf16, y)
   column_partial(largest, max(y))
 })"),
-               kRagged, "128x128p11s4");
+               kRaggedSizes, "128x128p11s4");
 }
 
 // Two products side by side in a tile; a tile of 96 columns has half sub-tiles.
-TEST(ProductOnHost, SwiGlu) { expect_right(measured_program("swiglu"), kRagged, "128x192c11s3"); }
+TEST(ProductOnHost, SwiGlu) {
+  expect_right(measured_program("swiglu"), kRaggedSizes, "128x192c11s3");
+}
 
 TEST(ProductOnHost, SwiGluBackward) {
-  expect_right(measured_program("swiglu_backward"), kRagged, "128x128p11s3");
+  expect_right(measured_program("swiglu_backward"), kRaggedSizes, "128x128p11s3");
 }
 
 // The target of a row lies in any tile, and outside for some.
-TEST(ProductOnHost, Loss) { expect_right(measured_program("loss"), kRagged, "128x128p21s4"); }
+TEST(ProductOnHost, Loss) { expect_right(measured_program("loss"), kRaggedSizes, "128x128p21s4"); }
 
 TEST(ProductOnHost, WeightGradientsAreAdded) {
-  expect_right(measured_program("weight_gradient"), kRagged, "128x128p11s4");
+  expect_right(measured_program("weight_gradient"), kRaggedSizes, "128x128p11s4");
 }
 
 // Pairs in natural order, tables' rows gathered by position and repeated for each head.
@@ -90,7 +86,7 @@ TEST(ProductOnHost, Rope) {
   first, second = split_pairs(z, 128)
   store(q:bf16, merge_pairs(first * cos - second * sin, second * cos + first * sin, 128))
 })"),
-               kRagged, "128x256c11s3");
+               kRaggedSizes, "128x256c11s3");
 }
 
 // A kernel cannot throw: it reads the table's last row, not what lies before or behind the table.
@@ -99,20 +95,20 @@ TEST(ProductOnHost, AnIndexOutsideReadsTheLastRow) {
   acc = gemm(h[M, K]:bf16, w[64, K]:bf16, nt)
   store(y:bf16, acc + tile(table[S, 64], rows=ids[M]:i32))
 })");
-  const auto rows = static_cast<double>(kRagged.at("S"));
-  Values inputs = testing::random_inputs(program, kRagged, 1);
+  const auto rows = static_cast<double>(kRaggedSizes.at("S"));
+  Values inputs = tests::random_inputs(program, kRaggedSizes, 1);
   std::vector<double>& ids = inputs.at("ids");
   for (size_t i = 0; i < ids.size(); i += 3) ids[i] = rows - 1;
-  const Values inside = run(program, kRagged, inputs, "128x64p11s4");
+  const Values inside = run(program, kRaggedSizes, inputs, "128x64p11s4");
   for (size_t i = 0; i < ids.size(); i += 3) ids[i] = i % 2 == 0 ? rows : -1;
-  EXPECT_EQ(run(program, kRagged, inputs, "128x64p11s4"), inside);
+  EXPECT_EQ(run(program, kRaggedSizes, inputs, "128x64p11s4"), inside);
 }
 
 // CODA_PRODUCT_SEEDS=FIRST-LAST runs others; one takes seconds to compile.
 TEST(ProductOnHost, RandomPrograms) {
-  for (const uint64_t seed : testing::seeds_of("CODA_PRODUCT_SEEDS", testing::seeds(1, 3))) {
+  for (const uint64_t seed : tests::seeds_of("CODA_PRODUCT_SEEDS", tests::seeds(1, 3))) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     expect_right(with_products_for_tensor_cores(random.program, seed), random.sizes, "");
   }
 }

@@ -135,11 +135,11 @@ TEST(ReassociateFma, RandomProgramsAreTheSameInFloat64) {
   int changed = 0;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     const Program program = reassociate_fma(random.program);
     changed += program == random.program ? 0 : 1;
     verify(program);
-    const auto inputs = testing::random_inputs(random.program, random.sizes, seed);
+    const auto inputs = tests::random_inputs(random.program, random.sizes, seed);
     const auto expected = program::evaluate(random.program, random.sizes, inputs);
     const auto made = program::evaluate(program, random.sizes, inputs);
     for (const auto& [name, values] : expected) {

@@ -5,13 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "hopper/codegen/gemm_program.h"
 #include "hopper/legalise/clone_shared_loads.h"
 #include "hopper/legalise/space_analysis.h"
 #include "hopper/lower.h"
+#include "hopper/measured_program.h"
 
 namespace coda::hopper {
 namespace {
@@ -112,9 +111,7 @@ TEST(SpaceAnalysis, ProductsThatShareOnlyLoadsAreSeparated) {
 }
 
 std::string chosen_for(const std::string& name, const DimValues& sizes) {
-  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
-  const std::string program_text(std::istreambuf_iterator<char>(file), {});
-  return text(legal_choices(parse_program(program_text), sizes, {}).front());
+  return text(legal_choices(measured_program(name), sizes, {}).front());
 }
 
 // lab/notebook/hopper.md, "What it decides".
@@ -129,8 +126,7 @@ TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
 }
 
 bool is_legal_for(const std::string& name, const std::string& tile) {
-  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" + name + ".coda");
-  const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  const Program program = measured_program(name);
   for (const GemmConfig& one : legal_choices(program, {{"M", 16384}, {"N", 4096}, {"K", 2048}}, {}))
     if (code(one) == tile) return true;
   return false;
@@ -177,8 +173,7 @@ TEST(ChooseConfig, HalfSubTilesServeWhatSpansNoColumns) {
 
 // What has little room is ranked, so that it is tuned, but taken only where it was timed.
 TEST(ChooseConfig, AnEpilogueThatFillsTheRegistersIsTimedFirst) {
-  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/swiglu.coda");
-  const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  const Program program = measured_program("swiglu");
   for (const int64_t tokens : {256, 1024, 4096, 16384, 65536}) {
     const DimValues sizes{{"M", tokens}, {"N", 5632}, {"K", 2048}};
     LowerOptions options;
@@ -214,9 +209,7 @@ TEST(ChooseConfig, OneWaveOfTilesIsSharedByBothWarpgroups) {
       {"product_tn", {{"N", 2048}, {"K", 2048}}, "128x128 ping-pong, cluster 1x2, 6 stages"},
   };
   for (const Case& one : cases) {
-    std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/" +
-                       std::string(one.program) + ".coda");
-    const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+    const Program program = measured_program(one.program);
     const auto chosen = [&](int64_t tokens, uint32_t multiprocessors) {
       DimValues sizes = one.sizes;
       sizes["M"] = tokens;
@@ -235,8 +228,7 @@ TEST(ChooseConfig, OneWaveOfTilesIsSharedByBothWarpgroups) {
 
 // A small output is cut into tiles enough for the processors.
 TEST(ChooseConfig, SmallOutputsHaveSmallTiles) {
-  std::ifstream file(CODA_SOURCE_DIR "/bench/hopper_programs/programs/product_tn.coda");
-  const Program program = parse_program(std::string(std::istreambuf_iterator<char>(file), {}));
+  const Program program = measured_program("product_tn");
   for (const int64_t size : {256, 512, 1024}) {
     const DimValues sizes{{"M", size}, {"N", size}, {"K", 2048}};
     const KernelLaunch launch = lower(program, sizes, {}).front();

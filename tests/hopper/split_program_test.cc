@@ -43,7 +43,7 @@ TensorValues evaluate_parts(const std::vector<Program>& parts, const DimValues& 
 
 void expect_equal(const Program& program, const std::vector<Program>& parts, const DimValues& sizes,
                   uint64_t seed) {
-  const TensorValues inputs = testing::random_inputs(program, sizes, seed);
+  const TensorValues inputs = tests::random_inputs(program, sizes, seed);
   const TensorValues expected = program::evaluate(program, sizes, inputs);
   const TensorValues stored = evaluate_parts(parts, sizes, inputs);
   for (const auto& [name, values] : expected) {
@@ -178,13 +178,13 @@ TEST(SplitProgram, PlansWithNormsOfHeadsRun) {
   for (const DType storage : {DType::bf16, DType::f16}) {
     Block b;
     b.storage = storage;
-    testing::head_norm_block(b, {.hidden = 256,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .head_dim = 64,
-                                 .mlp = 344,
-                                 .vocab = 504,
-                                 .sequence = 20});
+    tests::head_norm_block(b, {.hidden = 256,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 64,
+                               .mlp = 344,
+                               .vocab = 504,
+                               .sequence = 20});
     CompileOptions options;
     options.sizes = {{"M", 160}};
     options.storage = storage;
@@ -201,7 +201,7 @@ TEST(SplitProgram, PlansWithNormsOfHeadsRun) {
   }
 }
 
-Program random_16_bit_program(const testing::RandomProgram& random, uint64_t seed) {
+Program random_16_bit_program(const tests::RandomProgram& random, uint64_t seed) {
   return with_16_bit_operands(random.program, seed % 2 == 0 ? DType::bf16 : DType::f16);
 }
 
@@ -243,8 +243,8 @@ TEST(SplitProgram, AnEpilogueOfTooManyValuesSaysSoAndIsSplit) {
 // had loaded for all pairs of a sub-tile before it worked on the first.
 TEST(SplitProgram, KernelsThatMoveManyTensorsDoNotSpill) {
   std::set<std::string> texts;
-  for (const uint64_t seed : testing::seeds_of("CODA_SPLIT_SEEDS", {4, 77, 268})) {
-    const testing::RandomProgram random = testing::random_program(seed);
+  for (const uint64_t seed : tests::seeds_of("CODA_SPLIT_SEEDS", {4, 77, 268})) {
+    const tests::RandomProgram random = tests::random_program(seed);
     for (const KernelLaunch& launch :
          lower(random_16_bit_program(random, seed), random.sizes, {})) {
       if (!launch.maps.empty()) texts.insert(launch.source);
@@ -259,9 +259,9 @@ TEST(SplitProgram, RandomProgramsAllRun) {
   std::vector<uint64_t> usual(300);
   std::iota(usual.begin(), usual.end(), 0);
   int count = 0;
-  for (const uint64_t seed : testing::seeds_of("CODA_SPLIT_SEEDS", usual)) {
+  for (const uint64_t seed : tests::seeds_of("CODA_SPLIT_SEEDS", usual)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     const Program program = random_16_bit_program(random, seed);
     std::vector<KernelLaunch> launches;
     try {
@@ -285,9 +285,9 @@ TEST(SplitProgram, RandomProgramsAllRun) {
 TEST(SplitProgram, RandomProgramsOfAnyTypesAllRun) {
   std::vector<uint64_t> usual(100);
   std::iota(usual.begin(), usual.end(), 0);
-  for (const uint64_t seed : testing::seeds_of("CODA_SPLIT_SEEDS", usual)) {
+  for (const uint64_t seed : tests::seeds_of("CODA_SPLIT_SEEDS", usual)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     try {
       if (lower(random.program, random.sizes, {}).front().note.empty()) continue;
       const LoweredParts parts = split_to_fit(random.program, random.sizes, {});

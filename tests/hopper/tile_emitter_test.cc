@@ -36,7 +36,7 @@ constexpr const char* kRotation = R"(program rotation_backward {
 constexpr int64_t kGaps[] = {8, 3};
 
 void expect_right(const Program& program, const DimValues& sizes, uint64_t seed) {
-  const Values inputs = testing::random_inputs(program, sizes, seed);
+  const Values inputs = tests::random_inputs(program, sizes, seed);
   for (const int64_t gap : kGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
     expect_close(program, sizes, inputs, run_on_host(lower_tiles, program, sizes, inputs, {gap}));
@@ -45,9 +45,9 @@ void expect_right(const Program& program, const DimValues& sizes, uint64_t seed)
 
 // CODA_TILE_SEEDS=FIRST-LAST runs others.
 TEST(TileEmitter, RandomProgramsComputeWhatTheyMean) {
-  for (const uint64_t seed : testing::seeds_of("CODA_TILE_SEEDS", testing::seeds(1, 10))) {
+  for (const uint64_t seed : tests::seeds_of("CODA_TILE_SEEDS", tests::seeds(1, 10))) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     const Program program = without_products(random.program);
     try {
       expect_right(program, random.sizes, seed);
@@ -117,7 +117,7 @@ TEST(TileEmitter, EveryColumnIsSelected) {
     const Program program = parse_program(
         "program select { store(chosen, select_column(tile(x[M, N]), per_row(target[M]:i32))) }");
     const DimValues sizes{{"M", columns + 1}, {"N", columns}};
-    Values inputs = testing::random_inputs(program, sizes, 10);
+    Values inputs = tests::random_inputs(program, sizes, 10);
     std::iota(inputs.at("target").begin(), inputs.at("target").end(), 0.0);
     for (const int64_t gap : kGaps) {
       const Values results = run_on_host(lower_tiles, program, sizes, inputs, {gap});

@@ -13,7 +13,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/program_check.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using ::testing::AllOf;
@@ -168,4 +168,4 @@ TEST_F(BadInput, AKernelThatFailsEndsTheContextAndEveryCallSaysSo) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

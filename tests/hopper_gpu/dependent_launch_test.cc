@@ -14,7 +14,7 @@
 #include "hopper_gpu/plan_cases.h"
 #include "measure/captured_graph.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using ::testing::IsEmpty;
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(Models, DependentLaunch, ::testing::Range<size_t>(0, 3)
                          [](const auto& info) { return plan_cases()[info.param].name; });
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

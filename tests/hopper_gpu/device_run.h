@@ -15,7 +15,7 @@
 #include "hopper/launch/launched_kernel.h"
 #include "hopper/lower.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 inline std::shared_ptr<hopper::HopperState> gpu() {
   static const std::shared_ptr<hopper::HopperState> state = [] {
@@ -115,4 +115,4 @@ inline Values run_on_gpu(const Program& program, const DimValues& sizes, const V
   return results;
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

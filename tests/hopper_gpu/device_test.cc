@@ -6,7 +6,7 @@
 #include "hopper/launch/driver_api.h"
 #include "hopper_gpu/on_gpu.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using Device = OnGpu;
@@ -19,4 +19,4 @@ TEST_F(Device, IsNamed) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

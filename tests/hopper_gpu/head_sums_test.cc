@@ -10,7 +10,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/program_check.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
@@ -86,4 +86,4 @@ TEST_F(HeadSums, AreRightWithTheSameBitsForEveryTile) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

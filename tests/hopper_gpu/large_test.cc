@@ -9,7 +9,7 @@
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 constexpr const char* kJudges = R"cuda(
@@ -126,4 +126,4 @@ TEST_F(LargeTensors, ProductsAndElementwiseProgramsBeyond32BitsOfElements) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -6,7 +6,7 @@
 
 #include "coda/device.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 #define CODA_SKIP_WITHOUT_GPU() \
   if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << "skipped, no GPU: " << why
@@ -24,4 +24,4 @@ class OnGpuWith : public ::testing::TestWithParam<Parameter> {
 
 #undef CODA_SKIP_WITHOUT_GPU
 
-}  // namespace coda::testing
+}  // namespace coda::tests

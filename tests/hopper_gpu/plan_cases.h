@@ -15,7 +15,7 @@
 #include "cpu/plan_run.h"
 #include "plan/blocks.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 struct PlanCase {
   const char* name;
@@ -175,4 +175,4 @@ inline std::vector<std::string> different(const Tensors& a, const Tensors& b) {
   return names;
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

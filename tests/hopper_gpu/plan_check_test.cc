@@ -11,7 +11,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 Backend& backend() {
@@ -62,4 +62,4 @@ INSTANTIATE_TEST_SUITE_P(Blocks, PlansOnGpu,
                          });
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

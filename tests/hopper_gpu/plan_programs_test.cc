@@ -5,7 +5,7 @@
 #include "hopper_gpu/plan_cases.h"
 #include "hopper_gpu/program_check.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using PlanPrograms = OnGpuWith<std::tuple<size_t, DType, bool>>;
@@ -52,4 +52,4 @@ INSTANTIATE_TEST_SUITE_P(Models, PlanPrograms,
                          });
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

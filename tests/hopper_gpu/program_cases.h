@@ -14,7 +14,7 @@
 #include "plan/blocks.h"
 #include "program/random_program.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 inline Program read_program(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -66,4 +66,4 @@ inline std::vector<Program> programs_of(const Plan& plan) {
   return programs;
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -14,7 +14,7 @@
 #include "hopper_gpu/program_cases.h"
 #include "program/judge.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 // Sums of a few hundred products of numbers around 1 in fp32, and elementary functions of about
 // 1e-6: what a result may be off beside its rounding.
@@ -112,4 +112,4 @@ inline void check_all(const std::vector<Program>& programs, const DimValues& siz
     check(program, bind(program, sizes), seed++, gaps, single_precision);
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -4,7 +4,7 @@
 #include "hopper_gpu/program_check.h"
 #include "hopper_gpu/on_gpu.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using WrittenPrograms = OnGpu;
@@ -91,4 +91,4 @@ TEST_F(RandomPrograms, AgreeWithFloat64) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

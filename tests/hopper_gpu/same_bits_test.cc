@@ -10,7 +10,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/program_check.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 // One number of stages for each tile, cluster and schedule: the one that ranks first.
@@ -68,4 +68,4 @@ TEST_P(SameBits, ForEveryTile) {
 INSTANTIATE_TEST_SUITE_P(Parts, SameBits, ::testing::Range<size_t>(0, kParts));
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -16,7 +16,7 @@
 #include "hopper_gpu/plan_cases.h"
 #include "measure/captured_graph.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using ::testing::IsEmpty;
@@ -161,4 +161,4 @@ INSTANTIATE_TEST_SUITE_P(Models, SessionOnGpu, ::testing::Range<size_t>(0, 3),
                          [](const auto& info) { return plan_cases()[info.param].name; });
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -5,7 +5,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "measure/gpu.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using SmClock = OnGpu;
@@ -41,4 +41,4 @@ TEST_F(SmClock, HoldsTheStreamAsLongAsItIsAskedAndReadsAClock) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

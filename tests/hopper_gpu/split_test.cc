@@ -16,7 +16,7 @@
 #include "hopper_gpu/program_check.h"
 #include "measure/captured_graph.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 constexpr const char* kSplitPrograms[] = {
@@ -108,4 +108,4 @@ TEST_F(SplitPrograms, ShareTheScratchOfASession) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

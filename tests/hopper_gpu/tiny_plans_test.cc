@@ -7,7 +7,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 using TinyPlans = OnGpu;
@@ -48,4 +48,4 @@ TEST_F(TinyPlans, Gpt2OfOneBlock) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

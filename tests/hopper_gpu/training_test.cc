@@ -13,7 +13,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "train/tiny_model.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 class TrainingOnGpu : public OnGpuWith<DType> {
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, ::testing::Values(DType::f32, DTy
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -13,7 +13,7 @@
 #include "coda/error.h"
 #include "coda/operation.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 // The rows t - j, or t + j, that row t of a sequence has.
 struct ConvolutionSpan {
@@ -171,4 +171,4 @@ inline void register_causal_convolution() {
   }();
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -28,7 +28,7 @@ std::string message_of(const std::function<void()>& call) {
 
 class Operations : public ::testing::Test {
  protected:
-  void SetUp() override { testing::register_causal_convolution(); }
+  void SetUp() override { tests::register_causal_convolution(); }
 
   Graph g;
   Value x = g.input("x", {"M", 8});
@@ -96,7 +96,7 @@ TEST_F(Operations, CallsThatMeanTheSameAreOneNode) {
 
 TEST_F(Operations, AnIncompleteOrSecondEntryIsRefused) {
   const auto with = [](const std::function<void(Operation&)>& change) {
-    Operation o = testing::causal_convolution();
+    Operation o = tests::causal_convolution();
     o.name = "another";
     change(o);
     return message_of([&] { register_operation(std::move(o)); });

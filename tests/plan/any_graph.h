@@ -20,9 +20,9 @@ namespace coda {
 // CODA_GRAPH_SEEDS=FIRST-LAST (docs/numerics.md), or the first 200 and those that have been wrong:
 // in these the backward reads columns of pairs that it makes again.
 inline std::vector<uint64_t> seeds_of_any_graphs() {
-  std::vector<uint64_t> usual = testing::seeds(0, 199);
+  std::vector<uint64_t> usual = tests::seeds(0, 199);
   usual.insert(usual.end(), {1384, 7180, 16451, 19946});
-  return testing::seeds_of("CODA_GRAPH_SEEDS", usual);
+  return tests::seeds_of("CODA_GRAPH_SEEDS", usual);
 }
 
 class AnyGraph {

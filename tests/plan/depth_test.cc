@@ -17,7 +17,7 @@
 namespace coda {
 namespace {
 
-struct Case {
+struct DepthCase {
   std::string name;
   Residual kind;
   Objective objective;
@@ -25,13 +25,13 @@ struct Case {
   int few = 3;  // layers from which on each further one is planned as the one before
 };
 
-std::vector<Case> cases() {
+std::vector<DepthCase> depth_cases() {
   const std::vector<std::pair<std::string, Residual>> kinds{{"pre_norm", Residual::pre_norm},
                                                             {"sandwich", Residual::sandwich},
                                                             {"post_norm", Residual::post_norm},
                                                             {"parallel", Residual::parallel},
                                                             {"gpt2", Residual::gpt2}};
-  std::vector<Case> all;
+  std::vector<DepthCase> all;
   for (const auto& [name, kind] : kinds) {
     all.push_back({name + "_memory", kind, Objective::memory, true});
     // Of three sandwiched layers the loss's costs still outweigh the layers' own.
@@ -42,13 +42,13 @@ std::vector<Case> cases() {
   return all;
 }
 
-const LlamaSizes kSizes{.hidden = 1024,
-                        .heads = 16,
-                        .kv_heads = 4,
-                        .head_dim = 64,
-                        .mlp = 2816,
-                        .vocab = 32768,
-                        .sequence = 1024};
+const LlamaSizes kDeepSizes{.hidden = 1024,
+                            .heads = 16,
+                            .kv_heads = 4,
+                            .head_dim = 64,
+                            .mlp = 2816,
+                            .vocab = 32768,
+                            .sequence = 1024};
 
 struct Deep {
   DimValues sizes{{"M", 8192}};
@@ -57,11 +57,11 @@ struct Deep {
   SearchWork work;
 };
 
-Deep deep(const Case& c, int layers) {
+Deep deep(const DepthCase& c, int layers) {
   Deep made;
   Block b;
   b.storage = DType::bf16;
-  deep_model(b, c.kind, layers, kSizes);
+  deep_model(b, c.kind, layers, kDeepSizes);
   if (!c.trains) {
     b.request.seeds.clear();
     b.request.gradients.clear();
@@ -133,7 +133,7 @@ double moved_bytes(const Deep& deep) {
   return bytes;
 }
 
-class Depth : public testing::TestWithParam<Case> {};
+class Depth : public testing::TestWithParam<DepthCase> {};
 
 // The first two are searched as a whole.
 TEST_P(Depth, EveryLayerIsPlannedAlike) {
@@ -164,7 +164,7 @@ TEST_P(Depth, EveryLayerIsPlannedAlike) {
 
 // Counted for the forward, whose plans are made sooner.
 TEST(DepthOfForward, TheSearchsWorkDoesNotGrow) {
-  for (const Case& c : cases()) {
+  for (const DepthCase& c : depth_cases()) {
     if (c.trains) continue;
     SCOPED_TRACE(c.name);
     const Deep of_12 = deep(c, 12);
@@ -175,7 +175,7 @@ TEST(DepthOfForward, TheSearchsWorkDoesNotGrow) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Depth, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Models, Depth, testing::ValuesIn(depth_cases()),
                          [](const auto& info) { return info.param.name; });
 
 // In float64, with what each program may see and nothing else.

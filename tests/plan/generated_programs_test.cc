@@ -18,7 +18,7 @@ namespace {
 
 // "" or what went wrong.
 std::string problem_of(uint64_t seed) {
-  const testing::RandomProgram random = testing::random_program(seed);
+  const tests::RandomProgram random = tests::random_program(seed);
   try {
     for (const bool gradients : {false, true}) {
       Graph graph;
@@ -43,9 +43,9 @@ std::string problem_of(uint64_t seed) {
 }
 
 TEST(GeneratedPrograms, HavePlansWithAndWithoutGradients) {
-  std::vector<uint64_t> usual = testing::seeds(0, 299);
+  std::vector<uint64_t> usual = tests::seeds(0, 299);
   usual.insert(usual.end(), {2900, 7804, 8729, 10234, 14698});
-  testing::expect_no_problems(testing::seeds_of("CODA_PROGRAM_SEEDS", usual), problem_of);
+  tests::expect_no_problems(tests::seeds_of("CODA_PROGRAM_SEEDS", usual), problem_of);
 }
 
 }  // namespace

@@ -102,14 +102,13 @@ TEST(RoundTrip, RandomProgramsComeBackAsPlansThatComputeTheSame) {
   int same = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
-    Values inputs = testing::random_inputs(random.program, random.sizes, seed);
+    const tests::RandomProgram random = tests::random_program(seed);
+    Values inputs = tests::random_inputs(random.program, random.sizes, seed);
     Values expected = program::evaluate(random.program, random.sizes, inputs);
     const bool finalized = random.finalizer && has_graph(*random.finalizer);
     if (finalized) {
       Values known = expected;
-      for (const auto& [name, data] :
-           testing::random_inputs(*random.finalizer, random.sizes, seed)) {
+      for (const auto& [name, data] : tests::random_inputs(*random.finalizer, random.sizes, seed)) {
         if (known.try_emplace(name, data).second) inputs[name] = data;
       }
       for (auto& [name, data] : program::evaluate(*random.finalizer, random.sizes, known))

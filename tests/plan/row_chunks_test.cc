@@ -54,13 +54,13 @@ void head_with(Block& b, const LlamaSizes& s, const CrossEntropyOptions& options
   b.request.seeds.push_back({loss.mean, b.graph.input("scale", {1, 1})});
 }
 
-struct Case {
+struct ChunkCase {
   std::string name;
   std::function<void(Block&)> build;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all{
+const std::vector<ChunkCase>& chunk_cases() {
+  static const std::vector<ChunkCase> all{
       {"llama_tied", [](Block& b) { llama_model(b, 1, true, sizes_of_model()); }},
       {"llama_untied", [](Block& b) { llama_model(b, 1, false, sizes_of_model()); }},
       {"gpt2", [](Block& b) { gpt2_model(b, 1, sizes_of_model()); }},
@@ -80,7 +80,8 @@ const std::vector<Case>& cases() {
 // One sequence of all rows.
 DimValues rows(int64_t count) { return {{"M", count}, {"T", count}}; }
 
-void expect_equal(const Block& b, const Plan& plan, const DimValues& sizes, uint64_t seed) {
+void expect_equal_in_chunks(const Block& b, const Plan& plan, const DimValues& sizes,
+                            uint64_t seed) {
   auto inputs = random_inputs(b.graph, sizes, seed);
   if (inputs.contains("targets")) inputs.at("targets")[0] = 1;  // some row counts
   PlanEvaluator evaluator(plan, sizes);
@@ -114,7 +115,7 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     const int64_t counts[] = {1, block - 1, block, block + 1, 2 * block + 1, 3 * block - 5};
     const DimValues sizes = rows(counts[trial]);
     Block b;
-    cases()[GetParam()].build(b);
+    chunk_cases()[GetParam()].build(b);
     const bool adds = random() % 2 == 0;
     for (GradientRequest& g : b.request.gradients) g.accumulate = adds;
     CompileOptions options;
@@ -122,20 +123,20 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     options.chunk_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
     options.overwrite_saved = random() % 2 == 0;
     options.objective = random() % 2 == 0 ? Objective::memory : Objective::speed;
-    SCOPED_TRACE(cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
+    SCOPED_TRACE(chunk_cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
                  std::to_string(options.chunk_rows) + " a block, adds " + std::to_string(adds) +
                  ", overwrites " + std::to_string(options.overwrite_saved));
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
     EXPECT_EQ(plan.loops[0].rows, block);
-    expect_equal(b, plan, sizes, 10 + static_cast<uint64_t>(trial));
+    expect_equal_in_chunks(b, plan, sizes, 10 + static_cast<uint64_t>(trial));
   }
 }
 
 TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
   for (int choice = 0; choice < 4; ++choice) {
     Block b;
-    cases()[GetParam()].build(b);
+    chunk_cases()[GetParam()].build(b);
     CompileOptions options;
     options.sizes = rows(130);
     options.chunk_rows = 64;
@@ -144,14 +145,14 @@ TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
     SCOPED_TRACE("fold " + std::to_string(choice / 2) + " pin " + std::to_string(choice % 2));
     const Plan plan = compile(b.graph, b.request, options, forced).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
-    expect_equal(b, plan, options.sizes, 3);
+    expect_equal_in_chunks(b, plan, options.sizes, 3);
   }
 }
 
 // Outside of the loop nothing of the plan's own is as wide as the vocabulary.
 TEST_P(InBlocks, NothingWideIsStoredWhole) {
   Block b;
-  cases()[GetParam()].build(b);
+  chunk_cases()[GetParam()].build(b);
   CompileOptions options;
   options.sizes = rows(130);
   options.chunk_rows = 64;
@@ -163,8 +164,8 @@ TEST_P(InBlocks, NothingWideIsStoredWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(RowChunks, InBlocks, testing::Range<size_t>(0, cases().size()),
-                         [](const auto& info) { return cases()[info.param].name; });
+INSTANTIATE_TEST_SUITE_P(RowChunks, InBlocks, testing::Range<size_t>(0, chunk_cases().size()),
+                         [](const auto& info) { return chunk_cases()[info.param].name; });
 
 // Whole, too: as much as with the plain loss.
 TEST(RowChunks, TheLogitsGradientIsStoredOnceWhateverTheLossAdds) {
@@ -294,7 +295,7 @@ std::string why_whole(const Block& b, CompileOptions options) {
   options.sizes = rows(129);  // sequences of 3 in the blocks that have them
   const Plan plan = compile(b.graph, b.request, options).plan;
   EXPECT_TRUE(plan.loops.empty());
-  expect_equal(b, plan, options.sizes, 6);
+  expect_equal_in_chunks(b, plan, options.sizes, 6);
   return plan.notes.size() == 1 ? plan.notes[0] : testing::PrintToString(plan.notes);
 }
 

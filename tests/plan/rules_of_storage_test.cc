@@ -43,7 +43,7 @@ Letters letters_of(const std::function<void(Block&)>& build, DType storage, Obje
   return letters;
 }
 
-const std::vector<std::function<void(Block&)>>& blocks() {
+const std::vector<std::function<void(Block&)>>& stored_blocks() {
   static const std::vector<std::function<void(Block&)>> all{
       [](Block& b) { llama_block(b); },    [](Block& b) { llama_model(b, 2, true); },
       [](Block& b) { gpt2_model(b, 2); },  [](Block& b) { parallel_block(b); },
@@ -53,7 +53,7 @@ const std::vector<std::function<void(Block&)>>& blocks() {
 }
 
 TEST(RulesOfStorage, Fp16HasNeitherScaledGradientsNorWeightedActivations) {
-  for (const auto& build : blocks()) {
+  for (const auto& build : stored_blocks()) {
     for (const Objective objective : {Objective::memory, Objective::speed}) {
       const Letters letters = letters_of(build, DType::f16, objective);
       EXPECT_EQ(letters.norms.find('h'), std::string::npos) << letters.norms;
@@ -111,21 +111,21 @@ TEST(RulesOfStorage, NormsOfHeadsNormAgainAndNormsOfSumsDoNot) {
 // ---- graphs whose reductions need more than a partial
 // -----------------------------------------------
 
-const DimValues kSizes{{"M", 5}, {"N", 6}};
+const DimValues kStoredSizes{{"M", 5}, {"N", 6}};
 
 void expect_planned(Block& b) {
   for (const bool fuse : {true, false}) {
     CompileOptions options;
-    options.sizes = kSizes;
+    options.sizes = kStoredSizes;
     options.fuse = fuse;
     const Plan plan = compile(b.graph, b.request, options).plan;
-    const Values inputs = random_inputs(b.graph, kSizes, 4);
-    PlanEvaluator evaluator(plan, kSizes);
+    const Values inputs = random_inputs(b.graph, kStoredSizes, 4);
+    PlanEvaluator evaluator(plan, kStoredSizes);
     evaluator.values = inputs;
     evaluator.run(plan.forward);
     evaluator.forget_temporaries();
     evaluator.run(plan.backward);
-    for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, kSizes)) {
+    for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, kStoredSizes)) {
       EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-11) << name;
     }
   }

@@ -15,18 +15,18 @@
 namespace coda {
 namespace {
 
-const DimValues kSizes{{"M", 6}};
+const DimValues kBranchSizes{{"M", 6}};
 
 Plan plan_of(const Block& b, bool fuse = true) {
   CompileOptions options;
-  options.sizes = kSizes;
+  options.sizes = kBranchSizes;
   options.fuse = fuse;
   return compile(b.graph, b.request, options).plan;
 }
 
 void expect_as_written(const Block& b) {
-  Values inputs = random_inputs(b.graph, kSizes, 3, 6);
-  Values all = plain_values(b.graph, b.request, inputs, kSizes);
+  Values inputs = random_inputs(b.graph, kBranchSizes, 3, 6);
+  Values all = plain_values(b.graph, b.request, inputs, kBranchSizes);
   for (const GradientRequest& g : b.request.gradients) {
     if (!g.accumulate) continue;
     inputs[g.name].assign(all.at(g.name).size(), 0.25);
@@ -34,7 +34,7 @@ void expect_as_written(const Block& b) {
   }
   for (const bool fuse : {true, false}) {
     const Plan plan = plan_of(b, fuse);
-    PlanEvaluator evaluator(plan, kSizes);
+    PlanEvaluator evaluator(plan, kBranchSizes);
     evaluator.values = inputs;
     evaluator.run(plan.forward);
     evaluator.forget_temporaries();

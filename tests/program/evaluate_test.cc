@@ -177,11 +177,11 @@ TEST(Evaluate, FinalizersReduceAndTransposeVectors) {
 TEST(Evaluate, RandomProgramsAreFinite) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const coda::testing::RandomProgram random = coda::testing::random_program(seed);
-    TensorValues inputs = coda::testing::random_inputs(random.program, random.sizes, seed);
+    const coda::tests::RandomProgram random = coda::tests::random_program(seed);
+    TensorValues inputs = coda::tests::random_inputs(random.program, random.sizes, seed);
     TensorValues outputs = evaluate(random.program, random.sizes, inputs);
     if (random.finalizer) {
-      TensorValues more = coda::testing::random_inputs(*random.finalizer, random.sizes, seed);
+      TensorValues more = coda::tests::random_inputs(*random.finalizer, random.sizes, seed);
       for (const auto& [name, values] : more) outputs.try_emplace(name, values);
       for (const auto& [name, values] : evaluate(*random.finalizer, random.sizes, outputs))
         outputs[name] = values;

@@ -72,7 +72,7 @@ class Mutator {
 TEST(ProgramTextFuzz, BrokenTextIsParsedOrRefused) {
   std::vector<std::string> texts;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     texts.push_back(text(random.program));
     if (random.finalizer) texts.push_back(text(*random.finalizer));
   }

@@ -81,9 +81,7 @@ class JudgeOfPartials : public ::testing::Test {
   const Program program_ = parse_program(kProgram);
   const DimValues sizes_{{"M", kRows}, {"N", kColumns}, {"K", kDepth}};
 
-  TensorValues inputs(uint64_t seed) const {
-    return testing::random_inputs(program_, sizes_, seed);
-  }
+  TensorValues inputs(uint64_t seed) const { return tests::random_inputs(program_, sizes_, seed); }
 };
 
 TEST_F(JudgeOfPartials, ValuesThatFallToTheOtherSideOfATieAreRight) {

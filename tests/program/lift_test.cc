@@ -53,10 +53,10 @@ TEST(Lift, RandomProgramsAreTheSameFunctionAsTheirGraph) {
   int tensors = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const coda::testing::RandomProgram random = coda::testing::random_program(seed);
+    const coda::tests::RandomProgram random = coda::tests::random_program(seed);
     if (!has_graph(random.program)) continue;
     ++programs;
-    TensorValues inputs = coda::testing::random_inputs(random.program, random.sizes, seed);
+    TensorValues inputs = coda::tests::random_inputs(random.program, random.sizes, seed);
     TensorValues outputs = evaluate(random.program, random.sizes, inputs);
     Graph graph;
     LiftedTensors lifted;
@@ -64,7 +64,7 @@ TEST(Lift, RandomProgramsAreTheSameFunctionAsTheirGraph) {
     if (random.finalizer && has_graph(*random.finalizer)) {
       TensorValues known = outputs;
       for (const auto& [name, values] :
-           coda::testing::random_inputs(*random.finalizer, random.sizes, seed)) {
+           coda::tests::random_inputs(*random.finalizer, random.sizes, seed)) {
         if (known.try_emplace(name, values).second) inputs[name] = values;
       }
       for (auto& [name, values] : evaluate(*random.finalizer, random.sizes, known))

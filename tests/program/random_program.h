@@ -15,7 +15,7 @@
 #include "coda/float16.h"
 #include "coda/program_builder.h"
 
-namespace coda::testing {
+namespace coda::tests {
 
 struct RandomProgram {
   Program program;
@@ -462,4 +462,4 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
   return inputs;
 }
 
-}  // namespace coda::testing
+}  // namespace coda::tests

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 TEST(ProgramText, PrintingAndParsingLoseNothing) {
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     const std::string printed = text(random.program);
     ASSERT_EQ(parse_program(printed), random.program) << printed;
     if (random.finalizer) {

@@ -88,7 +88,7 @@ TEST(TileSpaces, FinalizersAreOrderedByWhatTheyReduce) {
 TEST(TileSpaces, EveryStepStandsInASpaceAndUsesOnlyItsOwnOrEarlierOnes) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const testing::RandomProgram random = testing::random_program(seed);
+    const tests::RandomProgram random = tests::random_program(seed);
     std::vector<const Program*> programs = {&random.program};
     if (random.finalizer) programs.push_back(&*random.finalizer);
     for (const Program* program : programs) {

@@ -185,7 +185,7 @@ TEST(Verify, ARandomChangeIsRefusedOrPrintsWithoutLoss) {
   int refused = 0;
   for (uint64_t seed = 0; seed < 4000; ++seed) {
     std::mt19937_64 random(seed);
-    Program program = testing::random_program(seed % 100).program;
+    Program program = tests::random_program(seed % 100).program;
     Step& step = program.steps[random() % program.steps.size()];
     TensorDecl& tensor = program.tensors[random() % program.tensors.size()];
     const int other = static_cast<int>(random() % (program.steps.size() + 2)) - 1;
