@@ -10,6 +10,7 @@
 #pragma once
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "coda/api.h"
@@ -54,36 +55,6 @@ struct PhysicalShape {
 };
 PhysicalShape physical_shape(const TensorDecl& decl, const DimValues& sizes);
 
-enum class StepKind : uint8_t {
-  // Values.
-  gemm,       // [M, N] accumulator, fp32: the sum over segments of op(A)·op(B)
-  load_tile,  // [M, N]; may repeat along columns (a RoPE table for each head) and gather rows by an
-              // index vector
-  load_per_row,     // [M, 1]
-  load_per_column,  // [1, N]
-  load_scalar,      // [1, 1]
-  constant,         // [1, 1]
-  column_index,     // [1, N]: 0, 1, ..., N - 1
-  elementwise,      // operands broadcast along unit dimensions
-  split_pair,       // [M, N] -> [M, N/2]: member `which` of every pair; see `group`
-  merge_pairs,      // two [M, N/2] -> [M, N]: the inverse of split_pair
-  as_stored,  // the value rounded to `dtype`: what a later program will read (see docs/numerics.md)
-  reduce_group,   // [M, N] -> [M, N/group]: sums over groups of columns that a tile holds whole (a
-                  // head)
-  repeat_group,   // [M, N/group] -> [M, N]: the adjoint of reduce_group
-  select_column,  // [M, 1]: x[i, index[i]]; operands (x, index vector). Only storable
-                  // (store_vector). 0 where the
-                  // index lies outside [0, N)
-  combine,  // finalizer: a partial tensor -> [M, 1] or [1, N]; `lane`: which result of the kind
-  reduce_vector,     // finalizer: [M, 1] or [1, N] -> [1, 1], sum in a fixed order
-  transpose_vector,  // finalizer: [M, 1] <-> [1, M]
-  // Effects; they have no value.
-  store_tile,      // operand -> tensor, rounded to nearest even
-  store_vector,    // a per-row, per-column or scalar value -> tensor
-  row_partial,     // operand reduced along columns, one partial for 64 base columns
-  column_partial,  // operand reduced along rows, one partial for 64 rows
-};
-
 // One K segment of a GEMM: op(A)[M, K] · op(B)[K, N]. Tensor indices into Program::tensors.
 struct GemmSegment {
   int a = -1;
@@ -94,23 +65,164 @@ struct GemmSegment {
   friend bool operator==(const GemmSegment&, const GemmSegment&) = default;
 };
 
-struct Step {
-  StepKind kind = StepKind::gemm;
-  Shape shape{};                        // of the value; of an effect: of its operand
-  std::vector<int> operands{};          // earlier steps
-  std::vector<GemmSegment> segments{};  // gemm
-  int tensor = -1;     // loads, stores, partials, combine: index into Program::tensors
-  int row_index = -1;  // load_tile: an i32 [M, 1] tensor; row i of the tile is row row_index[i]
-  int64_t repeat = 1;  // load_tile: the stored columns are repeated this many times, side by side
-  Elementwise op = Elementwise::add;  // elementwise
-  Dim group = 0;  // pairs: within each `group` columns the first half are members 0, the second
-                  // half members 1 (2: interleaved; N: concatenated; head size: half-split RoPE).
-                  // reduce_group, repeat_group: columns of a group
-  int which = 0;  // split_pair: 0 or 1
-  int lane = 0;   // combine
-  double number = 0;  // constant
+// What steps do: one struct a kind, with what is its own. Tensors are indices into
+// Program::tensors.
+namespace steps {
+
+// ---- Values ----
+
+// [M, N] accumulator, fp32: the sum over segments of op(A)·op(B).
+struct Gemm {
+  std::vector<GemmSegment> segments{};
+  bool operator==(const Gemm&) const = default;
+};
+// [M, N]; may repeat along columns (a RoPE table for each head) and gather rows by an index vector.
+struct LoadTile {
+  int tensor = -1;
+  int row_index = -1;  // an i32 [M, 1] tensor; row i of the tile is row row_index[i]
+  int64_t repeat = 1;  // the stored columns are repeated this many times, side by side
+  bool operator==(const LoadTile&) const = default;
+};
+struct LoadPerRow {  // [M, 1]
+  int tensor = -1;
+  bool operator==(const LoadPerRow&) const = default;
+};
+struct LoadPerColumn {  // [1, N]
+  int tensor = -1;
+  bool operator==(const LoadPerColumn&) const = default;
+};
+struct LoadScalar {  // [1, 1]
+  int tensor = -1;
+  bool operator==(const LoadScalar&) const = default;
+};
+struct Constant {  // [1, 1]
+  double number = 0;
+  bool operator==(const Constant&) const = default;
+};
+struct ColumnIndex {  // [1, N]: 0, 1, ..., N - 1
+  bool operator==(const ColumnIndex&) const = default;
+};
+struct Apply {  // an elementwise operation; operands broadcast along unit dimensions
+  Elementwise op = Elementwise::add;
+  bool operator==(const Apply&) const = default;
+};
+// [M, N] -> [M, N/2]: one member of every pair. Within each `group` columns the first half are
+// members 0, the second half members 1 (2: interleaved; N: concatenated; head size: half-split
+// RoPE).
+struct SplitPair {
+  Dim group = 0;
+  int which = 0;  // 0 or 1
+  bool operator==(const SplitPair&) const = default;
+};
+struct MergePairs {  // two [M, N/2] -> [M, N]: the inverse of SplitPair
+  Dim group = 0;
+  bool operator==(const MergePairs&) const = default;
+};
+// The value rounded to a type: what a later program will read (see docs/numerics.md).
+struct AsStored {
+  DType dtype = DType::f32;
+  bool operator==(const AsStored&) const = default;
+};
+// [M, N] -> [M, N/group]: sums over groups of columns that a tile holds whole (a head).
+struct ReduceGroup {
+  Dim group = 0;
+  bool operator==(const ReduceGroup&) const = default;
+};
+struct RepeatGroup {  // [M, N/group] -> [M, N]: the adjoint of ReduceGroup
+  Dim group = 0;
+  bool operator==(const RepeatGroup&) const = default;
+};
+// [M, 1]: x[i, index[i]]; operands (x, index vector). Only storable (StoreVector). 0 where the
+// index lies outside [0, N).
+struct SelectColumn {
+  bool operator==(const SelectColumn&) const = default;
+};
+struct Combine {  // finalizer: a partial tensor -> [M, 1] or [1, N]
+  int tensor = -1;
   PartialKind partial = PartialKind::sum;
-  DType dtype = DType::f32;  // as_stored
+  int lane = 0;  // which result of the kind
+  bool operator==(const Combine&) const = default;
+};
+struct ReduceVector {  // finalizer: [M, 1] or [1, N] -> [1, 1], sum in a fixed order
+  bool operator==(const ReduceVector&) const = default;
+};
+struct TransposeVector {  // finalizer: [M, 1] <-> [1, M]
+  bool operator==(const TransposeVector&) const = default;
+};
+
+// ---- Effects; they have no value ----
+
+struct StoreTile {  // operand -> tensor, rounded to nearest even
+  int tensor = -1;
+  bool operator==(const StoreTile&) const = default;
+};
+struct StoreVector {  // a per-row, per-column or scalar value -> tensor
+  int tensor = -1;
+  bool operator==(const StoreVector&) const = default;
+};
+struct RowPartial {  // operand reduced along columns, one partial for 64 base columns
+  int tensor = -1;
+  PartialKind partial = PartialKind::sum;
+  bool operator==(const RowPartial&) const = default;
+};
+struct ColumnPartial {  // operand reduced along rows, one partial for 64 rows
+  int tensor = -1;
+  PartialKind partial = PartialKind::sum;
+  bool operator==(const ColumnPartial&) const = default;
+};
+
+}  // namespace steps
+
+// A step's kind, and the names of the kinds in the same order.
+using StepWork =
+    std::variant<steps::Gemm, steps::LoadTile, steps::LoadPerRow, steps::LoadPerColumn,
+                 steps::LoadScalar, steps::Constant, steps::ColumnIndex, steps::Apply,
+                 steps::SplitPair, steps::MergePairs, steps::AsStored, steps::ReduceGroup,
+                 steps::RepeatGroup, steps::SelectColumn, steps::Combine, steps::ReduceVector,
+                 steps::TransposeVector, steps::StoreTile, steps::StoreVector, steps::RowPartial,
+                 steps::ColumnPartial>;
+enum class StepKind : uint8_t {
+  gemm,
+  load_tile,
+  load_per_row,
+  load_per_column,
+  load_scalar,
+  constant,
+  column_index,
+  elementwise,
+  split_pair,
+  merge_pairs,
+  as_stored,
+  reduce_group,
+  repeat_group,
+  select_column,
+  combine,
+  reduce_vector,
+  transpose_vector,
+  store_tile,
+  store_vector,
+  row_partial,
+  column_partial,
+};
+
+struct Step {
+  StepWork work{};
+  Shape shape{};                // of the value; of an effect: of its operand
+  std::vector<int> operands{};  // earlier steps
+
+  StepKind kind() const { return static_cast<StepKind>(work.index()); }
+  // Fields of its kind, for who asks of any step; of a kind without one, the struct's default.
+  const std::vector<GemmSegment>& segments() const;
+  int tensor() const;  // an effect writes it, others read it
+  int row_index() const;
+  int64_t repeat() const;
+  double number() const;
+  Elementwise op() const;
+  const Dim& group() const;
+  int which() const;
+  DType dtype() const;
+  PartialKind partial() const;
+  int lane() const;
 
   friend bool operator==(const Step&, const Step&) = default;
 };

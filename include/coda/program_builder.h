@@ -112,7 +112,7 @@ class ProgramBuilder {
   TileValue repeat_group(TileValue value, Dim group, Where where = Where::current());
   TileValue select_column(TileValue value, TileValue index, Where where = Where::current());
 
-  // Finalizers. `lane` picks the result of a two-lane kind, see StepKind::combine.
+  // Finalizers. `lane` picks the result of a two-lane kind, see steps::Combine.
   TileValue combine_rows(std::string_view tensor, PartialKind kind, int lane = 0,
                          Where where = Where::current());
   TileValue combine_columns(std::string_view tensor, PartialKind kind, int lane = 0,
@@ -134,10 +134,13 @@ class ProgramBuilder {
   struct State;
   int step_of(TileValue value) const;
   TileValue guarded(Where where, auto&& action);
-  TileValue make(Where where, StepKind kind, const std::vector<TileValue>& operands,
+  TileValue make(Where where, StepWork work, const std::vector<TileValue>& operands,
                  auto&& complete);
-  TileValue make(Where where, StepKind kind, const std::vector<TileValue>& operands);
-  TileValue read(Where where, StepKind kind, std::string_view tensor);
+  TileValue make(Where where, StepWork work, const std::vector<TileValue>& operands);
+  TileValue make(Where where, StepWork work, const std::vector<TileValue>& operands,
+                 std::string_view tensor);
+  TileValue combine(TensorKind of, std::string_view tensor, PartialKind kind, int lane,
+                    Where where);
   std::unique_ptr<State> state_;
 };
 

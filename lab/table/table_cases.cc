@@ -89,7 +89,7 @@ std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t toke
   const Plan plan = compile(task.model->graph, task.request, task.options).plan;
   std::vector<SizedProgram> programs;
   const auto add = [&](const Program& program, const DimValues& sizes) {
-    const auto is_product = [](const Step& step) { return step.kind == StepKind::gemm; };
+    const auto is_product = [](const Step& step) { return step.kind() == StepKind::gemm; };
     if (std::any_of(program.steps.begin(), program.steps.end(), is_product))
       programs.push_back(sized_program(program, sizes));
   };

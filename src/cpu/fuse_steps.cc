@@ -25,8 +25,9 @@ class Fusion {
       const Step& s = program.steps[i];
       for (int operand : s.operands) {
         ++uses_[operand];
-        const bool rounds_alike = s.kind == StepKind::store_tile &&
-                                  program.tensors[s.tensor].dtype == program.steps[operand].dtype;
+        const bool rounds_alike =
+            s.kind() == StepKind::store_tile &&
+            program.tensors[s.tensor()].dtype == program.steps[operand].dtype();
         if (!rounds_alike) is_stored_only_[operand] = 0;
       }
     }
@@ -41,7 +42,7 @@ class Fusion {
   const Step& step(int i) const { return program_.steps[i]; }
 
   bool is_elementwise(int i, Elementwise op) const {
-    return map_.on_tile[i] && step(i).kind == StepKind::elementwise && step(i).op == op;
+    return map_.on_tile[i] && step(i).kind() == StepKind::elementwise && step(i).op() == op;
   }
 
   // What the value of i is computed from, if it is another step's value.
@@ -52,8 +53,8 @@ class Fusion {
 
   void fuse(int i) {
     const Step& s = step(i);
-    if (s.kind == StepKind::as_stored) {
-      const bool is_identity = s.dtype == DType::f32 || s.dtype == DType::f64;
+    if (s.kind() == StepKind::as_stored) {
+      const bool is_identity = s.dtype() == DType::f32 || s.dtype() == DType::f64;
       if (!is_identity && !is_stored_only_[i]) return;
       const int operand = s.operands[0];
       forms_[i] = {StepForm::Kind::operand, Arithmetic::add, {operand}};
@@ -69,7 +70,7 @@ class Fusion {
     for (int k = 0; k < 2; ++k) {
       const Step& factor = step(step(i).operands[k]);
       const int other = step(i).operands[1 - k];
-      if (factor.kind == StepKind::constant && factor.number == -1 && map_.on_tile[other]) {
+      if (factor.kind() == StepKind::constant && factor.number() == -1 && map_.on_tile[other]) {
         return resolve(other);
       }
     }
@@ -84,7 +85,8 @@ class Fusion {
   void fuse_sum(int i) {
     const Step& s = step(i);
     if (s.operands[0] == s.operands[1]) return;
-    Term terms[2] = {{resolve(s.operands[0])}, {resolve(s.operands[1]), s.op == Elementwise::sub}};
+    Term terms[2] = {{resolve(s.operands[0])},
+                     {resolve(s.operands[1]), s.op() == Elementwise::sub}};
     if (terms[0].step == terms[1].step) return;
     for (Term& term : terms) {
       // At most one term is negative.

@@ -59,9 +59,9 @@ class Lowering {
   // blocks, is a run of base columns; other groups of paired values need the whole row.
   void find_groups(int i) {
     const Step& s = step(i);
-    if (s.kind != StepKind::reduce_group && s.kind != StepKind::repeat_group) return;
-    const int wide = s.kind == StepKind::reduce_group ? s.operands[0] : i;
-    const int64_t group = s.group.evaluate(sizes_);
+    if (s.kind() != StepKind::reduce_group && s.kind() != StepKind::repeat_group) return;
+    const int wide = s.kind() == StepKind::reduce_group ? s.operands[0] : i;
+    const int64_t group = s.group().evaluate(sizes_);
     if (half(wide) == 0) {
       tile_.column_step = std::lcm(tile_.column_step, group);
     } else if (group % (2 * half(wide)) == 0) {
@@ -98,14 +98,14 @@ class Lowering {
 
   void lower(int i) {
     const Step& s = step(i);
-    switch (s.kind) {
+    switch (s.kind()) {
       case StepKind::gemm: return lower_gemm(i);
       case StepKind::load_tile: return lower_load(i);
       case StepKind::elementwise:
       case StepKind::as_stored: return lower_elementwise(i);
       case StepKind::split_pair: {
         values_[i].planes = 1;
-        values_[i].plane[0] = values_[s.operands[0]].plane[s.which];
+        values_[i].plane[0] = values_[s.operands[0]].plane[s.which()];
         return;
       }
       case StepKind::merge_pairs: {
@@ -144,7 +144,7 @@ class Lowering {
     values_[i].planes = planes(i);
     for (int w = 0; w < planes(i); ++w) {
       PlaneGemm gemm;
-      for (const GemmSegment& segment : s.segments) {
+      for (const GemmSegment& segment : s.segments()) {
         const TensorDecl& a = program_.tensors[segment.a];
         const TensorDecl& b = program_.tensors[segment.b];
         const int64_t k = (segment.transpose_a ? a.shape.rows : a.shape.cols).evaluate(sizes_);
@@ -167,10 +167,10 @@ class Lowering {
     value.planes = planes(i);
     for (int w = 0; w < value.planes; ++w) value.plane[w] = new_plane();
     TileOp op;
-    op.tensor = s.tensor;
-    op.dtype = program_.tensors[s.tensor].dtype;
-    op.index_tensor = s.row_index;
-    op.map = memory_map(i, s.repeat);
+    op.tensor = s.tensor();
+    op.dtype = program_.tensors[s.tensor()].dtype;
+    op.index_tensor = s.row_index();
+    op.map = memory_map(i, s.repeat());
     set_narrow(op, i);
     if (op.map.is_interleaved()) {
       op.kind = TileOpKind::load_pairs;
@@ -190,8 +190,8 @@ class Lowering {
     const Step& s = step(i);
     const Value& value = values_[s.operands[0]];
     TileOp op;
-    op.tensor = s.tensor;
-    op.dtype = program_.tensors[s.tensor].dtype;
+    op.tensor = s.tensor();
+    op.dtype = program_.tensors[s.tensor()].dtype;
     op.map = memory_map(i, 1);
     set_narrow(op, i);
     if (op.map.is_interleaved()) {
@@ -217,9 +217,9 @@ class Lowering {
       return;
     }
     TileOp op;
-    op.kind = s.kind == StepKind::as_stored ? TileOpKind::round : TileOpKind::elementwise;
-    op.op = s.op;
-    op.dtype = s.dtype;
+    op.kind = s.kind() == StepKind::as_stored ? TileOpKind::round : TileOpKind::elementwise;
+    op.op = s.op();
+    op.dtype = s.dtype();
     set_narrow(op, i);
     std::vector<int> operands = s.operands;
     if (form.kind == StepForm::Kind::sum) {
@@ -237,12 +237,12 @@ class Lowering {
 
   void lower_group(int i) {
     const Step& s = step(i);
-    const bool reduce = s.kind == StepKind::reduce_group;
+    const bool reduce = s.kind() == StepKind::reduce_group;
     const int wide = reduce ? s.operands[0] : i;
     const int narrow = reduce ? i : s.operands[0];
     TileOp op;
     op.kind = reduce ? TileOpKind::reduce_group : TileOpKind::repeat_group;
-    op.group = s.group.evaluate(sizes_);
+    op.group = s.group().evaluate(sizes_);
     op.map = {half(wide), columns(wide)};
     op.groups = columns(narrow);
     op.span = tile_.needs_all_columns ? 0 : tile_.cols / op.groups;
@@ -263,13 +263,13 @@ class Lowering {
 
   void lower_selection(int i) {
     const Step& select = step(step(i).operands[0]);
-    invariant(select.kind == StepKind::select_column,
+    invariant(select.kind() == StepKind::select_column,
               "a tile space stores a vector that is no selection");
     const int source = select.operands[0];
     TileOp op;
     op.kind = TileOpKind::select_column;
-    op.tensor = step(i).tensor;
-    op.index_tensor = step(select.operands[1]).tensor;
+    op.tensor = step(i).tensor();
+    op.index_tensor = step(select.operands[1]).tensor();
     op.map = {half(source), columns(source)};
     for (int w = 0; w < planes(source); ++w) op.in[w] = values_[source].plane[w];
     tile_.ops.push_back(op);
@@ -279,10 +279,10 @@ class Lowering {
     const Step& s = step(i);
     const int source = s.operands[0];
     TileOp op;
-    op.partial = s.partial;
-    op.tensor = s.tensor;
+    op.partial = s.partial();
+    op.tensor = s.tensor();
     op.map = {half(source), columns(source)};
-    if (s.kind == StepKind::row_partial) {
+    if (s.kind() == StepKind::row_partial) {
       op.kind = TileOpKind::row_partial;
       for (int w = 0; w < planes(source); ++w) op.in[w] = values_[source].plane[w];
       tile_.ops.push_back(op);

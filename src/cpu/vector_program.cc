@@ -97,21 +97,21 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
     const Item& source = items_[item.operands[i]];
     return {vector(item.operands[i], scratch), source.length == 1 && item.length > 1};
   };
-  switch (s.kind) {
+  switch (s.kind()) {
     case StepKind::load_per_row:
     case StepKind::load_per_column:
-    case StepKind::load_scalar: return load_vector(tensors[s.tensor], out);
-    case StepKind::constant: *out = static_cast<float>(s.number); return;
+    case StepKind::load_scalar: return load_vector(tensors[s.tensor()], out);
+    case StepKind::constant: *out = static_cast<float>(s.number()); return;
     case StepKind::column_index:
       for (int64_t j = 0; j < item.length; ++j) out[j] = static_cast<float>(j);
       return;
     case StepKind::elementwise: {
       Source operands[3];
       for (size_t i = 0; i < item.operands.size(); ++i) operands[i] = operand(static_cast<int>(i));
-      return elementwise(s.op, operands, out, item.length);
+      return elementwise(s.op(), operands, out, item.length);
     }
     case StepKind::as_stored:
-      return round_to(s.dtype, vector(item.operands[0], scratch), out, item.length);
+      return round_to(s.dtype(), vector(item.operands[0], scratch), out, item.length);
     case StepKind::transpose_vector:
       std::copy_n(vector(item.operands[0], scratch), item.length, out);
       return;
@@ -122,16 +122,16 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
       *out = static_cast<float>(total);
       return;
     }
-    case StepKind::combine: return run_combine(s, tensors[s.tensor], item.length, out, threads);
+    case StepKind::combine: return run_combine(s, tensors[s.tensor()], item.length, out, threads);
     case StepKind::store_vector:
-      return store_vector(tensors[s.tensor], vector(item.operands[0], scratch));
+      return store_vector(tensors[s.tensor()], vector(item.operands[0], scratch));
     default: throw InternalError("a tile step in a vector program");
   }
 }
 
 void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_t length,
                                 float* out, int threads) const {
-  const TensorDecl& decl = program_.tensors[s.tensor];
+  const TensorDecl& decl = program_.tensors[s.tensor()];
   const bool by_row = decl.kind == TensorKind::row_partial;
   const int64_t reduced =
       by_row ? decl.shape.cols.evaluate(sizes_) : decl.shape.rows.evaluate(sizes_);
@@ -144,8 +144,8 @@ void VectorProgram::run_combine(const Step& s, const TensorView& partial, int64_
 #pragma omp parallel for num_threads(threads) if (length * count > 16384) schedule(static)
   for (int64_t i = 0; i < length; ++i) {
     const float* first = by_row ? data + i * stride : data + i;
-    out[i] = combine(s.partial, first, count, by_row ? 1 : stride, lane_stride, kPartialSpan, last,
-                     s.lane);
+    out[i] = combine(s.partial(), first, count, by_row ? 1 : stride, lane_stride, kPartialSpan,
+                     last, s.lane());
   }
 }
 

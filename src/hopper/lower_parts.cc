@@ -41,7 +41,7 @@ LoweredParts split_to_fit(const Program& given, const DimValues& sizes,
   const Program program = with_uniform_products(given);
   LoweredParts result;
   const auto is_refused = [&](const ProgramPart& part) {
-    const auto is_product = [](const Step& step) { return step.kind == StepKind::gemm; };
+    const auto is_product = [](const Step& step) { return step.kind() == StepKind::gemm; };
     const std::vector<Step>& steps = part.program.steps;
     const std::optional<Refusal> why =
         why_not_whole(part.program, sizes, options_of(part, program, sizes, options));

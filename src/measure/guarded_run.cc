@@ -98,8 +98,8 @@ class Image {
 
 bool is_selected(const Program& program, size_t tensor) {
   for (const Step& step : program.steps) {
-    if (step.kind == StepKind::select_column &&
-        program.steps[step.operands[1]].tensor == static_cast<int>(tensor))
+    if (step.kind() == StepKind::select_column &&
+        program.steps[step.operands[1]].tensor() == static_cast<int>(tensor))
       return true;
   }
   return false;

@@ -12,7 +12,7 @@ device::OperandLayout layout_of(const GemmSegment& segment) {
 
 std::vector<int> operands(const Step& gemm, int GemmSegment::* which) {
   std::vector<int> tensors;
-  for (const GemmSegment& segment : gemm.segments) tensors.push_back(segment.*which);
+  for (const GemmSegment& segment : gemm.segments()) tensors.push_back(segment.*which);
   return tensors;
 }
 
@@ -33,13 +33,13 @@ std::vector<ProductShape> products_of(const Program& program, const DimValues& s
   };
   std::vector<Product> products;
   for (const Step& step : program.steps) {
-    if (step.kind != StepKind::gemm) continue;
+    if (step.kind() != StepKind::gemm) continue;
     ProductShape shape{.m = step.shape.rows.evaluate(sizes),
                        .n = step.shape.cols.evaluate(sizes),
                        .k = 0,
-                       .layout = layout_of(step.segments.front()),
-                       .type = program.tensors[step.segments.front().a].dtype};
-    for (const GemmSegment& segment : step.segments) {
+                       .layout = layout_of(step.segments().front()),
+                       .type = program.tensors[step.segments().front().a].dtype};
+    for (const GemmSegment& segment : step.segments()) {
       const Shape& a = program.tensors[segment.a].shape;
       shape.k += (segment.transpose_a ? a.rows : a.cols).evaluate(sizes);
     }

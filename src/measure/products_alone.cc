@@ -30,23 +30,20 @@ Plan products_alone(const Plan& plan) {
         return entry->second;
       };
       for (const Step& s : program.steps) {
-        if (s.kind != StepKind::gemm) continue;
-        Step product = s;
+        if (s.kind() != StepKind::gemm) continue;
+        auto product = std::get<steps::Gemm>(s.work);
         for (GemmSegment& segment : product.segments) {
           segment.a = use(segment.a);
           segment.b = use(segment.b);
         }
-        bare.steps.push_back(product);
+        bare.steps.push_back({product, s.shape});
         const TensorDecl out{step.name + ".out" + std::to_string(bare.steps.size()), s.shape, type,
                              TensorKind::dense, 1};
         declare(out, TensorRole::temporary);
         bare.tensors.push_back(out);
-        Step store;
-        store.kind = StepKind::store_tile;
-        store.shape = s.shape;
-        store.operands = {static_cast<int>(bare.steps.size()) - 1};
-        store.tensor = static_cast<int>(bare.tensors.size()) - 1;
-        bare.steps.push_back(store);
+        bare.steps.push_back({steps::StoreTile{static_cast<int>(bare.tensors.size()) - 1},
+                              s.shape,
+                              {static_cast<int>(bare.steps.size()) - 1}});
       }
       PlanStep alone{step.name, StepRole::gemm, std::move(bare), {}};
       (phase == &plan.forward ? products.forward : products.backward).push_back(std::move(alone));

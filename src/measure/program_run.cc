@@ -27,10 +27,11 @@ TensorView allocate(hopper::HopperState& state, DType type, int64_t rows, int64_
 uint32_t index_limit(const Program& program, const DimValues& sizes, int tensor) {
   int64_t limit = 1;
   for (const Step& step : program.steps) {
-    if (step.row_index == tensor) {
-      limit = program.tensors[step.tensor].shape.rows.evaluate(sizes);
+    if (step.row_index() == tensor) {
+      limit = program.tensors[step.tensor()].shape.rows.evaluate(sizes);
     }
-    if (step.kind == StepKind::select_column && program.steps[step.operands[1]].tensor == tensor) {
+    if (step.kind() == StepKind::select_column &&
+        program.steps[step.operands[1]].tensor() == tensor) {
       limit = program.steps[step.operands[0]].shape.cols.evaluate(sizes);
     }
   }

@@ -150,30 +150,31 @@ GemmSegment Assembler::segment(const SegmentMention& s) {
 
 // The tensors that a step reads, by how its text names them.
 void Assembler::name_tensors(StepMention& m) {
-  for (const SegmentMention& s : m.segments) m.step.segments.push_back(segment(s));
+  const StepFields fields = fields_of(m.step);
+  for (const SegmentMention& s : m.segments) fields.segments->push_back(segment(s));
   if (!m.tensor) return;
-  const Argument as = info(m.step.kind).arguments[0];
+  const Argument as = info(m.step.kind()).arguments[0];
   const bool is_scalar = as == Argument::scalar && m.tensor->dims.empty();
   const Sizes sizes =
       is_scalar ? sizes_.known(Shape{})
                 : mentioned_sizes(*m.tensor, as == Argument::per_row, as == Argument::per_column);
-  m.step.tensor = as == Argument::partial
-                      ? mention(*m.tensor, sizes, m.partial, info(m.step.partial).lanes)
-                      : mention(*m.tensor, sizes);
-  if (m.step.repeat > 1) need_sizes(*m.tensor, m.step.tensor, "[M, N]");
+  *fields.tensor = as == Argument::partial
+                       ? mention(*m.tensor, sizes, m.partial, info(m.step.partial()).lanes)
+                       : mention(*m.tensor, sizes);
+  if (m.step.repeat() > 1) need_sizes(*m.tensor, m.step.tensor(), "[M, N]");
   if (!m.row_index) return;
   TensorMention index = *m.row_index;
   const bool is_first =
       !tensor_index_.contains(index.name) || !mentioned_[tensor_index_.at(index.name)];
   if (is_first && !index.dtype) index.dtype = DType::i32;
-  m.step.row_index = mention(index, mentioned_sizes(index, true, false));
+  *fields.row_index = mention(index, mentioned_sizes(index, true, false));
 }
 
 // The tensor that an effect writes: its shape is the operand's, but that the columns of a row
 // partial are base columns, known when the tile spaces are.
 int Assembler::name_target(const StepMention& m) {
-  const bool is_partial = info(m.step.kind).fields & kPartial;
-  const bool rows = m.step.kind == StepKind::row_partial;
+  const bool is_partial = info(m.step.kind()).takes(Argument::reduction);
+  const bool rows = m.step.kind() == StepKind::row_partial;
   const Sizes value = step_sizes_[m.step.operands[0]];
   const Sizes sizes{value.rows, rows ? sizes_.unknown() : value.cols};
   if (!m.tensor->dims.empty()) {
@@ -186,19 +187,19 @@ int Assembler::name_target(const StepMention& m) {
   }
   if (!is_partial) return mention(*m.tensor, sizes);
   return mention(*m.tensor, sizes, rows ? TensorKind::row_partial : TensorKind::column_partial,
-                 info(m.step.partial).lanes);
+                 info(m.step.partial()).lanes);
 }
 
 int Assembler::make(StepMention m) {
   Step& step = m.step;
-  if (step.kind == StepKind::store_tile) {
+  if (step.kind() == StepKind::store_tile) {
     const int of = step.operands[0];
-    if (!on_tile_[of] || program_.steps[of].kind == StepKind::select_column)
-      step.kind = StepKind::store_vector;
+    if (!on_tile_[of] || program_.steps[of].kind() == StepKind::select_column)
+      step.work = steps::StoreVector{};
   }
-  const StepInfo& kind = info(step.kind);
+  const StepInfo& kind = info(step.kind());
   if (kind.group == StepGroup::effect) {
-    step.tensor = name_target(m);
+    *fields_of(step).tensor = name_target(m);
   } else {
     name_tensors(m);
   }
@@ -210,7 +211,7 @@ int Assembler::make(StepMention m) {
                        .columns = m.columns};
   const Sizes sizes = kind.shape(rule);
   if (kind.takes(Argument::pair_group))
-    step.group = m.group ? *m.group : kind.operands() * rule.columns_of_operand();
+    *fields_of(step).group = m.group ? *m.group : kind.operands() * rule.columns_of_operand();
   bool on_tile = kind.group == StepGroup::source ||
                  (kind.group == StepGroup::elementwise && !sizes_.is_unit(sizes.rows) &&
                   !sizes_.is_unit(sizes.cols));
@@ -221,16 +222,14 @@ int Assembler::make(StepMention m) {
   return step_count() - 1;
 }
 
-int Assembler::constant(double number) {
-  return make({.step = {.kind = StepKind::constant, .number = number}});
-}
+int Assembler::constant(double number) { return make({.step = {.work = steps::Constant{number}}}); }
 
 int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
   if (static_cast<int>(operands.size()) != info(op).arity) {
     wrong(std::string(info(op).name) + " takes " + std::to_string(info(op).arity) +
           " operands, not " + std::to_string(operands.size()));
   }
-  return make({.step = {.kind = StepKind::elementwise, .operands = std::move(operands), .op = op}});
+  return make({.step = {.work = steps::Apply{op}, .operands = std::move(operands)}});
 }
 
 // Effects in their order, each behind what it needs. Loads of a tensor that is stored in place stay
@@ -247,7 +246,7 @@ std::vector<int> Assembler::order_of_use() const {
   // piece.
   const std::function<void(int)> place_named = [&](int i) {
     for (int operand : program_.steps[i].operands) {
-      const StepKind kind = program_.steps[operand].kind;
+      const StepKind kind = program_.steps[operand].kind();
       if (placed[operand]) continue;
       if (uses[operand] > 1 || kind == StepKind::gemm || kind == StepKind::split_pair) {
         place(operand);
@@ -263,26 +262,27 @@ std::vector<int> Assembler::order_of_use() const {
     place_named(i);
     for (int operand : step.operands) place(operand);
     // Members of a pair stand side by side.
-    const int other = step.which == 0 ? i + 1 : i - 1;
-    const bool is_pair = step.kind == StepKind::split_pair && other >= 0 && other < step_count() &&
-                         program_.steps[other].kind == StepKind::split_pair && uses[other] > 0 &&
-                         !placed[other] && program_.steps[other].which != step.which &&
+    const int other = step.which() == 0 ? i + 1 : i - 1;
+    const bool is_pair = step.kind() == StepKind::split_pair && other >= 0 &&
+                         other < step_count() &&
+                         program_.steps[other].kind() == StepKind::split_pair && uses[other] > 0 &&
+                         !placed[other] && program_.steps[other].which() != step.which() &&
                          program_.steps[other].operands == step.operands &&
-                         program_.steps[other].group == step.group;
-    if (is_pair && step.which == 1) place(other);
+                         program_.steps[other].group() == step.group();
+    if (is_pair && step.which() == 1) place(other);
     order.push_back(i);
-    if (is_pair && step.which == 0) place(other);
+    if (is_pair && step.which() == 0) place(other);
   };
   for (int i = 0; i < step_count(); ++i) {
-    if (!is_effect(program_.steps[i].kind)) continue;
+    if (!is_effect(program_.steps[i].kind())) continue;
     for (int j = 0; j < i; ++j) {
       const Step& load = program_.steps[j];
-      if (load.operands.empty() && load.tensor == program_.steps[i].tensor) place(j);
+      if (load.operands.empty() && load.tensor() == program_.steps[i].tensor()) place(j);
     }
     place(i);
   }
   for (int i = 0; i < step_count(); ++i) {
-    if (placed[i] || program_.steps[i].kind == StepKind::split_pair) continue;
+    if (placed[i] || program_.steps[i].kind() == StepKind::split_pair) continue;
     fail(i, "its value is never used; store it or remove the step");
   }
   return order;
@@ -301,9 +301,9 @@ Program Assembler::finish(bool reorder) {
     const auto& rows = sizes_.at(sizes.rows);
     const auto& cols = sizes_.at(sizes.cols);
     if (!rows || !cols) {
-      fail(i, step.tensor >= 0 ? "the shape of '" + program_.tensors[step.tensor].name +
-                                     "' cannot be inferred; write it"
-                               : std::string("the shape of this value cannot be inferred"));
+      fail(i, step.tensor() >= 0 ? "the shape of '" + program_.tensors[step.tensor()].name +
+                                       "' cannot be inferred; write it"
+                                 : std::string("the shape of this value cannot be inferred"));
     }
     step.shape = {*rows, *cols};
     for (int& operand : step.operands) operand = renumbered[operand];
@@ -326,8 +326,8 @@ Program Assembler::finish(bool reorder) {
 void Assembler::resolve_tensors(Program& program) const {
   std::vector<int> reduced(program.tensors.size(), -1);
   for (size_t i = 0; i < program.steps.size(); ++i) {
-    if (program.steps[i].kind != StepKind::row_partial) continue;
-    reduced[program.steps[i].tensor] = static_cast<int>(i);
+    if (program.steps[i].kind() != StepKind::row_partial) continue;
+    reduced[program.steps[i].tensor()] = static_cast<int>(i);
   }
   std::optional<TileMap> tiles;
   for (size_t t = 0; t < program.tensors.size(); ++t) {

@@ -16,18 +16,18 @@ std::string describe_step(const Program& program, int index) {
   const auto add = [&](const std::string& argument) {
     arguments += (arguments.empty() ? "" : ", ") + argument;
   };
-  for (const GemmSegment& segment : s.segments) {
+  for (const GemmSegment& segment : s.segments()) {
     add(tensor_name(segment.a) + (segment.transpose_a ? "'" : ""));
     add(tensor_name(segment.b) + (segment.transpose_b ? "'" : ""));
   }
-  if (s.tensor != -1) add(tensor_name(s.tensor));
-  if (s.kind == StepKind::constant) add(std::to_string(s.number));
+  if (s.tensor() != -1) add(tensor_name(s.tensor()));
+  if (s.kind() == StepKind::constant) add(std::to_string(s.number()));
   for (int operand : s.operands) add("v" + std::to_string(operand));
   const bool known_op =
-      s.kind == StepKind::elementwise && static_cast<int>(s.op) < kElementwiseCount;
-  const std::string_view name = known_op ? info(s.op).name : name_of(s.kind);
-  return (is_effect(s.kind) ? "" : "v" + std::to_string(index) + " = ") + std::string(name) + "(" +
-         arguments + ")";
+      s.kind() == StepKind::elementwise && static_cast<int>(s.op()) < kElementwiseCount;
+  const std::string_view name = known_op ? info(s.op()).name : name_of(s.kind());
+  return (is_effect(s.kind()) ? "" : "v" + std::to_string(index) + " = ") + std::string(name) +
+         "(" + arguments + ")";
 }
 
 }  // namespace coda::program

@@ -23,7 +23,7 @@ double round_to(double value, DType type) {
 
 }  // namespace
 
-Matrix Evaluation::input(int tensor) const {
+StepValue Evaluation::input(int tensor) const {
   const TensorDecl& decl = program.tensors[tensor];
   const auto [rows, cols] = physical_shape(decl, sizes);
   const auto found = inputs.find(decl.name);
@@ -33,12 +33,12 @@ Matrix Evaluation::input(int tensor) const {
           "tensor '" + decl.name + "' has " + std::to_string(found->second.size()) +
               " elements; program '" + program.name + "' needs " + std::to_string(rows) + " x " +
               std::to_string(cols));
-  Matrix result(rows, cols);
+  StepValue result(rows, cols);
   result.values = found->second;
   return result;
 }
 
-Matrix Evaluation::stored(Matrix value, DType type) const {
+StepValue Evaluation::stored(StepValue value, DType type) const {
   if (options.round_stored) {
     for (double& x : value.values) x = round_to(x, type);
   }
@@ -49,22 +49,22 @@ TensorValues evaluate(const Program& program, const DimValues& sizes, const Tens
                       const EvaluateOptions& options) {
   verify(program);
   const TileMap map = map_tiles(program);
-  std::vector<Matrix> values;
+  std::vector<StepValue> values;
   TensorValues outputs;
   constexpr double kErrors = 16 * 0x1p-24;
   std::mt19937_64 random(options.fp32_errors);
   for (const Step& step : program.steps) {
-    const StepInfo& kind = info(step.kind);
+    const StepInfo& kind = info(step.kind());
     const Evaluation at{
         program, sizes, inputs, options, map, values, static_cast<int>(values.size())};
-    Matrix value = kind.evaluate(at);
+    StepValue value = kind.evaluate(at);
     if (options.fp32_errors != 0 && kind.error_scale != nullptr) {
       std::uniform_real_distribution<double> error(-kErrors, kErrors);
-      const Matrix scale = kind.error_scale(at, value);
+      const StepValue scale = kind.error_scale(at, value);
       for (size_t i = 0; i < value.values.size(); ++i)
         value.values[i] += error(random) * scale.values[i];
     }
-    if (is_effect(step.kind)) outputs[at.tensor().name] = std::move(value.values);
+    if (is_effect(step.kind())) outputs[at.tensor().name] = std::move(value.values);
     values.push_back(std::move(value));
   }
   return outputs;

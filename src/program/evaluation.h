@@ -9,14 +9,14 @@
 
 namespace coda::program {
 
-struct Matrix {
+struct StepValue {
   int64_t rows = 0;
   int64_t cols = 0;
   std::vector<double> values;
 
-  Matrix() = default;
-  Matrix(int64_t rows, int64_t cols) : rows(rows), cols(cols), values(rows * cols) {}
-  Matrix(int64_t rows, int64_t cols, const auto& value_at) : Matrix(rows, cols) {
+  StepValue() = default;
+  StepValue(int64_t rows, int64_t cols) : rows(rows), cols(cols), values(rows * cols) {}
+  StepValue(int64_t rows, int64_t cols, const auto& value_at) : StepValue(rows, cols) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < cols; ++j) at(i, j) = value_at(i, j);
   }
@@ -30,20 +30,20 @@ struct Evaluation {
   const TensorValues& inputs;
   const EvaluateOptions& options;
   const TileMap& map;
-  const std::vector<Matrix>& values;  // of the steps before
+  const std::vector<StepValue>& values;  // of the steps before
   int at;
 
   const Step& step() const { return program.steps[at]; }
-  const TensorDecl& tensor() const { return program.tensors[step().tensor]; }
-  const Matrix& operand(size_t index) const { return values[step().operands[index]]; }
+  const TensorDecl& tensor() const { return program.tensors[step().tensor()]; }
+  const StepValue& operand(size_t index) const { return values[step().operands[index]]; }
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes); }
   // What the caller gives as a tensor. Throws Error.
-  Matrix input(int tensor) const;
+  StepValue input(int tensor) const;
   // As it is stored, if the options ask for that.
-  Matrix stored(Matrix value, DType type) const;
+  StepValue stored(StepValue value, DType type) const;
 };
 
 // The scale of errors of what is computed in a few operations: the value itself.
-inline Matrix errors_of_value(const Evaluation&, const Matrix& value) { return value; }
+inline StepValue errors_of_value(const Evaluation&, const StepValue& value) { return value; }
 
 }  // namespace coda::program

@@ -25,11 +25,11 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
   verify(program);
   std::vector<Value> values;
   for (const Step& step : program.steps) {
-    if (!program::is_effect(step.kind)) {
-      values.push_back(program::info(step.kind).lift({program, step, graph, tensors, values}));
+    if (!program::is_effect(step.kind())) {
+      values.push_back(program::info(step.kind()).lift({program, step, graph, tensors, values}));
       continue;
     }
-    const TensorDecl& stored = program.tensors[step.tensor];
+    const TensorDecl& stored = program.tensors[step.tensor()];
     (stored.kind == TensorKind::dense ? tensors.values : tensors.reduced)[stored.name] =
         values[step.operands[0]];
     values.emplace_back();  // an effect has no value

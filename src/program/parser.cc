@@ -216,9 +216,10 @@ class Parser {
     expect("(");
     StepMention step = arguments(StepKind::split_pair, function.text);
     expect(")");
-    for (step.step.which = 0; step.step.which < 2; ++step.step.which) {
-      const Token& target = targets[step.step.which];
+    for (int which = 0; which < 2; ++which) {
+      const Token& target = targets[which];
       if (target.text == "_") continue;
+      std::get<steps::SplitPair>(step.step.work).which = which;
       values_.emplace(target.text, make(function.offset, [&] { return assembler_->make(step); }));
     }
   }
@@ -344,7 +345,7 @@ class Parser {
 
   // What stands between the brackets, as the kind's row says.
   StepMention arguments(StepKind kind, std::string_view function) {
-    StepMention step{.step = {.kind = kind}};
+    StepMention step{.step = {.work = work_of(kind)}};
     bool is_first = true;
     for (const Argument argument : info(kind).arguments) {
       const bool has_own_comma = argument == Argument::tile_options || argument == Argument::result;
@@ -358,6 +359,7 @@ class Parser {
 
   void read(Argument argument, std::string_view function, StepMention& m) {
     Step& step = m.step;
+    const StepFields fields = fields_of(step);
     switch (argument) {
       case Argument::none: break;
       case Argument::value: step.operands.push_back(expression()); break;
@@ -384,19 +386,19 @@ class Parser {
           m.group = dim();
         }
         break;
-      case Argument::group: step.group = dim(); break;
-      case Argument::dtype: step.dtype = dtype(); break;
+      case Argument::group: *fields.group = dim(); break;
+      case Argument::dtype: *fields.dtype = dtype(); break;
       case Argument::partial:
         m.partial =
             function == "combine_rows" ? TensorKind::row_partial : TensorKind::column_partial;
-        step.partial = partial_kind();
+        *fields.partial = partial_kind();
         expect("(");
         m.tensor = mention();
         expect(")");
         break;
-      case Argument::result: step.lane = lane(info(step.partial)); break;
+      case Argument::result: *fields.lane = lane(info(*fields.partial)); break;
       case Argument::reduction:
-        step.partial = partial_kind();
+        *fields.partial = partial_kind();
         expect("(");
         step.operands.push_back(expression());
         expect(")");
@@ -421,7 +423,7 @@ class Parser {
       if (option == "rows" && !m.row_index) {
         m.row_index = mention();
       } else if (option == "repeat") {
-        m.step.repeat = integer();
+        std::get<steps::LoadTile>(m.step.work).repeat = integer();
       } else {
         throw error_at(text_, at,
                        "a tile takes rows= (an index of rows) and repeat= (of columns), each once");

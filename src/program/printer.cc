@@ -69,13 +69,14 @@ class Printer {
 
   // Both members of a pair, one after the other, are one statement; it stands at the second.
   bool is_second_member(int i) const {
-    return i > 0 && step(i).kind == StepKind::split_pair && step(i).which == 1 &&
-           step(i - 1).kind == StepKind::split_pair && step(i - 1).which == 0 &&
-           step(i).operands == step(i - 1).operands && step(i).group == step(i - 1).group;
+    return i > 0 && step(i).kind() == StepKind::split_pair && step(i).which() == 1 &&
+           step(i - 1).kind() == StepKind::split_pair && step(i - 1).which() == 0 &&
+           step(i).operands == step(i - 1).operands && step(i).group() == step(i - 1).group();
   }
 
   bool may_be_inlined(int i) const {
-    return uses_[i] == 1 && step(i).kind != StepKind::gemm && step(i).kind != StepKind::split_pair;
+    return uses_[i] == 1 && step(i).kind() != StepKind::gemm &&
+           step(i).kind() != StepKind::split_pair;
   }
 
   // From the last step to the first: each statement takes the operands that directly precede it.
@@ -119,28 +120,29 @@ class Printer {
 
   std::string statement(int i) {
     const Step& s = step(i);
-    if (s.kind == StepKind::split_pair) {
+    if (s.kind() == StepKind::split_pair) {
       const std::string text = call(i);
       std::array<std::string, 2> members = {"_", "_"};
       if (is_second_member(i)) members[0] = name(i - 1, "first");
-      members[static_cast<size_t>(s.which)] = name(i, s.which == 0 ? "first" : "second");
+      members[static_cast<size_t>(s.which())] = name(i, s.which() == 0 ? "first" : "second");
       return "  " + members[0] + ", " + members[1] + " = " + text + "\n";
     }
     const std::string text = expression(i).text;
-    return is_effect(s.kind) ? "  " + text + "\n"
-                             : "  " + name(i, base_name(s)) + " = " + text + "\n";
+    return is_effect(s.kind()) ? "  " + text + "\n"
+                               : "  " + name(i, base_name(s)) + " = " + text + "\n";
   }
 
   // A name for a step's value: of the tensor that it is stored in, or of what it is.
   std::string base_name(const Step& s) const {
-    return s.tensor >= 0 ? program_.tensors[s.tensor].name : std::string(info(s.kind).value_name);
+    return s.tensor() >= 0 ? program_.tensors[s.tensor()].name
+                           : std::string(info(s.kind()).value_name);
   }
   const std::string& name(int i, std::string wanted) {
     for (int j = i + 1; j < count_; ++j) {
       const Step& s = step(j);
-      if ((s.kind == StepKind::store_tile || s.kind == StepKind::store_vector) &&
+      if ((s.kind() == StepKind::store_tile || s.kind() == StepKind::store_vector) &&
           s.operands[0] == i) {
-        wanted = program_.tensors[s.tensor].name;
+        wanted = program_.tensors[s.tensor()].name;
       }
     }
     wanted = wanted.substr(wanted.rfind('.') + 1);
@@ -177,19 +179,20 @@ class Printer {
 
   Expression expression(int i) {
     const Step& s = step(i);
-    if (s.kind == StepKind::elementwise) return elementwise(i);
-    if (s.kind != StepKind::constant) return {call(i)};
-    return {number_text(s.number), std::signbit(s.number) ? Level::unary : Level::primary, true};
+    if (s.kind() == StepKind::elementwise) return elementwise(i);
+    if (s.kind() != StepKind::constant) return {call(i)};
+    return {number_text(s.number()), std::signbit(s.number()) ? Level::unary : Level::primary,
+            true};
   }
 
   // As the kind's row says. Operands first: an expression may be the first to name a tensor.
   std::string call(int i) {
     const Step& s = step(i);
-    const StepInfo& kind = info(s.kind);
+    const StepInfo& kind = info(s.kind());
     std::vector<std::string> operands;
     for (size_t o = 0; o < s.operands.size(); ++o) operands.push_back(operand(i, o).text);
-    const bool is_second =
-        s.kind == StepKind::combine && program_.tensors[s.tensor].kind != TensorKind::row_partial;
+    const bool is_second = s.kind() == StepKind::combine &&
+                           program_.tensors[s.tensor()].kind != TensorKind::row_partial;
     std::string text(kind.words[is_second ? 1 : 0]);
     text += "(";
     size_t next = 0;
@@ -204,28 +207,28 @@ class Printer {
 
   std::string argument_text(Argument argument, const Step& s, const std::string& operand) {
     const auto of_kind = [&](const std::string& what) {
-      return std::string(info(s.partial).name) + "(" + what + ")";
+      return std::string(info(s.partial()).name) + "(" + what + ")";
     };
     switch (argument) {
       case Argument::none: return "";
       case Argument::value: return operand;
       case Argument::segments: return segments(s);
-      case Argument::tile: return tensor(s.tensor, shape_of(s.tensor));
+      case Argument::tile: return tensor(s.tensor(), shape_of(s.tensor()));
       case Argument::tile_options: return tile_options(s);
-      case Argument::per_row: return tensor(s.tensor, "[" + s.shape.rows.text() + "]");
-      case Argument::per_column: return tensor(s.tensor, "[" + s.shape.cols.text() + "]");
+      case Argument::per_row: return tensor(s.tensor(), "[" + s.shape.rows.text() + "]");
+      case Argument::per_column: return tensor(s.tensor(), "[" + s.shape.cols.text() + "]");
       case Argument::scalar:
-      case Argument::target: return tensor(s.tensor, "");
+      case Argument::target: return tensor(s.tensor(), "");
       case Argument::columns: return s.shape.cols.text();
       case Argument::pair_group: {
         const Dim& columns = step(s.operands[0]).shape.cols;
-        return group_text(s.group, static_cast<int64_t>(s.operands.size()) * columns);
+        return group_text(s.group(), static_cast<int64_t>(s.operands.size()) * columns);
       }
-      case Argument::group: return s.group.text();
-      case Argument::dtype: return std::string(coda::name_of(s.dtype));
-      case Argument::partial: return of_kind(tensor(s.tensor, shape_of(s.tensor)));
+      case Argument::group: return s.group().text();
+      case Argument::dtype: return std::string(coda::name_of(s.dtype()));
+      case Argument::partial: return of_kind(tensor(s.tensor(), shape_of(s.tensor())));
       case Argument::result:
-        return std::string(info(s.partial).results[static_cast<size_t>(s.lane)]);
+        return std::string(info(s.partial()).results[static_cast<size_t>(s.lane())]);
       case Argument::reduction: return of_kind(operand);
     }
     throw InternalError("a step has no text");
@@ -233,7 +236,7 @@ class Printer {
 
   std::string segments(const Step& s) {
     std::string text;
-    for (const GemmSegment& segment : s.segments) {
+    for (const GemmSegment& segment : s.segments()) {
       if (!text.empty()) text += "; ";
       const Shape& a = program_.tensors[segment.a].shape;
       const Shape& b = program_.tensors[segment.b].shape;
@@ -252,10 +255,10 @@ class Printer {
 
   std::string tile_options(const Step& s) {
     std::string text;
-    if (s.row_index >= 0)
-      text = "rows=" + tensor(s.row_index, "[" + s.shape.rows.text() + "]", DType::i32);
-    if (s.repeat == 1) return text;
-    return text + (text.empty() ? "" : ", ") + "repeat=" + std::to_string(s.repeat);
+    if (s.row_index() >= 0)
+      text = "rows=" + tensor(s.row_index(), "[" + s.shape.rows.text() + "]", DType::i32);
+    if (s.repeat() == 1) return text;
+    return text + (text.empty() ? "" : ", ") + "repeat=" + std::to_string(s.repeat());
   }
 
   Expression elementwise(int i) {
@@ -263,7 +266,7 @@ class Printer {
       const std::string left_text = operand_text(i, 0, level);
       return Expression{left_text + sign + operand_text(i, 1, right), level};
     };
-    switch (step(i).op) {
+    switch (step(i).op()) {
       case Elementwise::add: return binary(" + ", Level::sum, Level::product);
       case Elementwise::sub: return binary(" - ", Level::sum, Level::product);
       case Elementwise::mul: return binary(" * ", Level::product, Level::unary);
@@ -277,7 +280,7 @@ class Printer {
         std::string text;
         for (size_t o = 0; o < step(i).operands.size(); ++o)
           text += (text.empty() ? "" : ", ") + operand(i, o).text;
-        return {std::string(info(step(i).op).name) + "(" + text + ")"};
+        return {std::string(info(step(i).op()).name) + "(" + text + ")"};
       }
     }
   }

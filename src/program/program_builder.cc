@@ -23,17 +23,6 @@ Error error_at(const std::source_location& where, const std::string& message) {
                ": " + message);
 }
 
-void reduce(StepMention& m, std::string_view tensor, PartialKind kind) {
-  m.tensor = parse_mention(tensor);
-  m.step.partial = kind;
-}
-
-void combine(StepMention& m, TensorKind of, std::string_view tensor, PartialKind kind, int lane) {
-  reduce(m, tensor, kind);
-  m.partial = of;
-  m.step.lane = lane;
-}
-
 }  // namespace
 
 struct ProgramBuilder::State {
@@ -65,22 +54,24 @@ TileValue ProgramBuilder::guarded(Where where, auto&& action) {
 }
 
 // A step of these operands, with what `complete` adds to it.
-TileValue ProgramBuilder::make(Where where, StepKind kind, const std::vector<TileValue>& operands,
+TileValue ProgramBuilder::make(Where where, StepWork work, const std::vector<TileValue>& operands,
                                auto&& complete) {
   return guarded(where, [&] {
-    StepMention step{.step = {.kind = kind}};
+    StepMention step{.step = {.work = std::move(work)}};
     for (const TileValue& operand : operands) step.step.operands.push_back(step_of(operand));
     complete(step);
     return state_->assembler.make(step);
   });
 }
 
-TileValue ProgramBuilder::make(Where where, StepKind kind, const std::vector<TileValue>& operands) {
-  return make(where, kind, operands, [](StepMention&) {});
+TileValue ProgramBuilder::make(Where where, StepWork work, const std::vector<TileValue>& operands) {
+  return make(where, std::move(work), operands, [](StepMention&) {});
 }
 
-TileValue ProgramBuilder::read(Where where, StepKind kind, std::string_view tensor) {
-  return make(where, kind, {}, [&](StepMention& m) { m.tensor = parse_mention(tensor); });
+TileValue ProgramBuilder::make(Where where, StepWork work, const std::vector<TileValue>& operands,
+                               std::string_view tensor) {
+  return make(where, std::move(work), operands,
+              [&](StepMention& m) { m.tensor = parse_mention(tensor); });
 }
 
 TileValue ProgramBuilder::gemm(std::string_view a, std::string_view b, std::string_view layout,
@@ -89,7 +80,7 @@ TileValue ProgramBuilder::gemm(std::string_view a, std::string_view b, std::stri
 }
 
 TileValue ProgramBuilder::gemm(std::initializer_list<Segment> segments, Where where) {
-  return make(where, StepKind::gemm, {}, [&](StepMention& m) {
+  return make(where, steps::Gemm{}, {}, [&](StepMention& m) {
     for (const Segment& segment : segments) {
       m.segments.push_back({parse_mention(segment.a), parse_mention(segment.b), std::nullopt});
       if (!segment.layout.empty()) m.segments.back().layout = std::string(segment.layout);
@@ -108,27 +99,26 @@ TileValue ProgramBuilder::load_tile(std::string_view tensor, Where where) {
 }
 
 TileValue ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Where where) {
-  return make(where, StepKind::load_tile, {}, [&](StepMention& m) {
+  return make(where, steps::LoadTile{.repeat = options.repeat}, {}, [&](StepMention& m) {
     if (!options.rows.empty()) m.row_index = parse_mention(options.rows);
     m.tensor = parse_mention(tensor);
-    m.step.repeat = options.repeat;
   });
 }
 
 TileValue ProgramBuilder::load_per_row(std::string_view tensor, Where where) {
-  return read(where, StepKind::load_per_row, tensor);
+  return make(where, steps::LoadPerRow{}, {}, tensor);
 }
 TileValue ProgramBuilder::load_per_column(std::string_view tensor, Where where) {
-  return read(where, StepKind::load_per_column, tensor);
+  return make(where, steps::LoadPerColumn{}, {}, tensor);
 }
 TileValue ProgramBuilder::load_scalar(std::string_view tensor, Where where) {
-  return read(where, StepKind::load_scalar, tensor);
+  return make(where, steps::LoadScalar{}, {}, tensor);
 }
 TileValue ProgramBuilder::constant(double number, Where where) {
-  return make(where, StepKind::constant, {}, [&](StepMention& m) { m.step.number = number; });
+  return make(where, steps::Constant{number}, {});
 }
 TileValue ProgramBuilder::column_index(std::optional<Dim> columns, Where where) {
-  return make(where, StepKind::column_index, {}, [&](StepMention& m) { m.columns = columns; });
+  return make(where, steps::ColumnIndex{}, {}, [&](StepMention& m) { m.columns = columns; });
 }
 
 TileValue ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Operand> operands) {
@@ -149,62 +139,62 @@ TileValue ProgramBuilder::elementwise(Elementwise op, std::initializer_list<Oper
 std::pair<TileValue, TileValue> ProgramBuilder::split_pairs(TileValue value, const Pairs& pairs,
                                                             Where where) {
   const auto member = [&](int which) {
-    return make(where, StepKind::split_pair, {value}, [&](StepMention& m) {
-      m.group = pairs.group;
-      m.step.which = which;
-    });
+    return make(where, steps::SplitPair{.which = which}, {value},
+                [&](StepMention& m) { m.group = pairs.group; });
   };
   const TileValue first = member(0);
   return {first, member(1)};
 }
 TileValue ProgramBuilder::merge_pairs(TileValue first, TileValue second, const Pairs& pairs,
                                       Where where) {
-  return make(where, StepKind::merge_pairs, {first, second},
+  return make(where, steps::MergePairs{}, {first, second},
               [&](StepMention& m) { m.group = pairs.group; });
 }
 TileValue ProgramBuilder::as_stored(TileValue value, DType dtype, Where where) {
-  return make(where, StepKind::as_stored, {value}, [&](StepMention& m) { m.step.dtype = dtype; });
+  return make(where, steps::AsStored{dtype}, {value});
 }
 TileValue ProgramBuilder::reduce_group(TileValue value, Dim group, Where where) {
-  return make(where, StepKind::reduce_group, {value},
-              [&](StepMention& m) { m.step.group = group; });
+  return make(where, steps::ReduceGroup{std::move(group)}, {value});
 }
 TileValue ProgramBuilder::repeat_group(TileValue value, Dim group, Where where) {
-  return make(where, StepKind::repeat_group, {value},
-              [&](StepMention& m) { m.step.group = group; });
+  return make(where, steps::RepeatGroup{std::move(group)}, {value});
 }
 TileValue ProgramBuilder::select_column(TileValue value, TileValue index, Where where) {
-  return make(where, StepKind::select_column, {value, index});
+  return make(where, steps::SelectColumn{}, {value, index});
 }
 
 TileValue ProgramBuilder::combine_rows(std::string_view tensor, PartialKind kind, int lane,
                                        Where where) {
-  return make(where, StepKind::combine, {},
-              [&](StepMention& m) { combine(m, TensorKind::row_partial, tensor, kind, lane); });
+  return combine(TensorKind::row_partial, tensor, kind, lane, where);
 }
 TileValue ProgramBuilder::combine_columns(std::string_view tensor, PartialKind kind, int lane,
                                           Where where) {
-  return make(where, StepKind::combine, {},
-              [&](StepMention& m) { combine(m, TensorKind::column_partial, tensor, kind, lane); });
+  return combine(TensorKind::column_partial, tensor, kind, lane, where);
+}
+TileValue ProgramBuilder::combine(TensorKind of, std::string_view tensor, PartialKind kind,
+                                  int lane, Where where) {
+  return make(where, steps::Combine{.partial = kind, .lane = lane}, {}, [&](StepMention& m) {
+    m.tensor = parse_mention(tensor);
+    m.partial = of;
+  });
 }
 TileValue ProgramBuilder::reduce_vector(TileValue value, Where where) {
-  return make(where, StepKind::reduce_vector, {value});
+  return make(where, steps::ReduceVector{}, {value});
 }
 TileValue ProgramBuilder::transpose_vector(TileValue value, Where where) {
-  return make(where, StepKind::transpose_vector, {value});
+  return make(where, steps::TransposeVector{}, {value});
 }
 
 void ProgramBuilder::store(std::string_view tensor, TileValue value, Where where) {
-  make(where, StepKind::store_tile, {value},
-       [&](StepMention& m) { m.tensor = parse_mention(tensor); });
+  make(where, steps::StoreTile{}, {value}, tensor);
 }
 void ProgramBuilder::row_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                  Where where) {
-  make(where, StepKind::row_partial, {value}, [&](StepMention& m) { reduce(m, tensor, kind); });
+  make(where, steps::RowPartial{.partial = kind}, {value}, tensor);
 }
 void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                     Where where) {
-  make(where, StepKind::column_partial, {value}, [&](StepMention& m) { reduce(m, tensor, kind); });
+  make(where, steps::ColumnPartial{.partial = kind}, {value}, tensor);
 }
 
 Program ProgramBuilder::build() {

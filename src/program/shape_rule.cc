@@ -46,7 +46,7 @@ std::string SizeSet::text(Sizes sizes) const {
 Dim ShapeRule::columns_of_operand() const {
   const std::optional<Dim>& size = sizes.at(operand(0).cols);
   if (!size) {
-    wrong(std::string(info(step.kind).words[0]) +
+    wrong(std::string(info(step.kind()).words[0]) +
           " needs to know the columns of its operand here; write the shape where the tensor is "
           "loaded");
   }
@@ -71,7 +71,7 @@ void StepCheck::check_partial_tensor(TensorKind kind) const {
     return "tensor '" + t.name + "' is not declared as a " +
            (kind == TensorKind::row_partial ? "row" : "column") + " partial";
   });
-  const PartialInfo& partial = info(step.partial);
+  const PartialInfo& partial = info(step.partial());
   check(t.lanes == partial.lanes, [&] {
     return "a " + std::string(partial.name) + " partial has " + std::to_string(partial.lanes) +
            " lanes, '" + t.name + "' has " + std::to_string(t.lanes);

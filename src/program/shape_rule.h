@@ -52,8 +52,8 @@ struct ShapeRule {
 
   [[noreturn]] void wrong(std::string message) const { fail(at, std::move(message)); }
   Sizes operand(size_t index) const { return values[step.operands[index]]; }
-  Sizes tensor() const { return tensors[step.tensor]; }
-  const std::string& name() const { return program.tensors[step.tensor].name; }
+  Sizes tensor() const { return tensors[step.tensor()]; }
+  const std::string& name() const { return program.tensors[step.tensor()].name; }
   // Columns of the first operand, which must be known.
   Dim columns_of_operand() const;
   // "[M, N] and [M, 1]"
@@ -85,7 +85,7 @@ struct StepCheck {
 
   void check(bool condition, const auto& message) const { program::check(condition, at, message); }
   const Step& operand(size_t index) const { return program.steps[step.operands[index]]; }
-  const TensorDecl& tensor() const { return program.tensors[step.tensor]; }
+  const TensorDecl& tensor() const { return program.tensors[step.tensor()]; }
   // Its tensor holds partials of its kind along rows or columns.
   void check_partial_tensor(TensorKind kind) const;
 };

@@ -2,12 +2,18 @@
 #include "program/step_table.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace coda::program {
 namespace {
 
-constexpr auto kKinds = static_cast<size_t>(StepKind::column_partial) + 1;
-constexpr StepInfo kUnknown;
+constexpr size_t kKinds = std::variant_size_v<StepWork>;
+static_assert(kKinds == static_cast<size_t>(StepKind::column_partial) + 1);
+
+template <size_t... kind>
+std::array<StepWork, kKinds> all_kinds(std::index_sequence<kind...>) {
+  return {StepWork(std::in_place_index<kind>)...};
+}
 
 // In the order of the enumeration.
 const std::array<StepInfo, kKinds>& table() {
@@ -24,11 +30,7 @@ const std::array<StepInfo, kKinds>& table() {
 
 }  // namespace
 
-bool is_known(StepKind kind) { return static_cast<size_t>(kind) < kKinds; }
-
-const StepInfo& info(StepKind kind) {
-  return is_known(kind) ? table()[static_cast<size_t>(kind)] : kUnknown;
-}
+const StepInfo& info(StepKind kind) { return table()[static_cast<size_t>(kind)]; }
 
 std::optional<StepKind> step_by_word(std::string_view word) {
   const auto* const found = std::find_if(table().begin(), table().end(), [&](const StepInfo& row) {
@@ -43,15 +45,47 @@ StepKind load_kind(const Shape& shape) {
                                  : StepKind::load_scalar;
 }
 
-std::vector<int*> tensor_fields(Step& step) {
-  std::vector<int*> fields;
-  for (GemmSegment& segment : step.segments) {
-    fields.push_back(&segment.a);
-    fields.push_back(&segment.b);
-  }
-  if (info(step.kind).fields & kTensor) fields.push_back(&step.tensor);
-  if (step.row_index != -1) fields.push_back(&step.row_index);
+Step load_of(int tensor, const Shape& shape) {
+  Step load{work_of(load_kind(shape)), shape};
+  *fields_of(load).tensor = tensor;
+  return load;
+}
+
+StepWork work_of(StepKind kind) {
+  return all_kinds(std::make_index_sequence<kKinds>())[static_cast<size_t>(kind)];
+}
+
+StepFields fields_of(Step& step) {
+  StepFields fields;
+  const auto point_at = [&](auto& work) {
+    if constexpr (requires { work.segments; }) fields.segments = &work.segments;
+    if constexpr (requires { work.tensor; }) fields.tensor = &work.tensor;
+    if constexpr (requires { work.row_index; }) fields.row_index = &work.row_index;
+    if constexpr (requires { work.repeat; }) fields.repeat = &work.repeat;
+    if constexpr (requires { work.number; }) fields.number = &work.number;
+    if constexpr (requires { work.op; }) fields.op = &work.op;
+    if constexpr (requires { work.group; }) fields.group = &work.group;
+    if constexpr (requires { work.which; }) fields.which = &work.which;
+    if constexpr (requires { work.dtype; }) fields.dtype = &work.dtype;
+    if constexpr (requires { work.partial; }) fields.partial = &work.partial;
+    if constexpr (requires { work.lane; }) fields.lane = &work.lane;
+  };
+  std::visit(point_at, step.work);
   return fields;
+}
+
+std::vector<int*> tensor_fields(Step& step) {
+  std::vector<int*> tensors;
+  const StepFields fields = fields_of(step);
+  if (fields.segments != nullptr) {
+    for (GemmSegment& segment : *fields.segments) {
+      tensors.push_back(&segment.a);
+      tensors.push_back(&segment.b);
+    }
+  }
+  if (fields.tensor != nullptr) tensors.push_back(fields.tensor);
+  if (fields.row_index != nullptr && *fields.row_index != -1) tensors.push_back(fields.row_index);
+  return tensors;
 }
 
 std::vector<int> tensors_of(const Step& step) {
@@ -60,21 +94,44 @@ std::vector<int> tensors_of(const Step& step) {
   return tensors;
 }
 
-Step with_own_fields(const Step& step) {
-  const int fields = info(step.kind).fields;
-  Step own{step.kind, step.shape, step.operands};
-  if (fields & kTensor) own.tensor = step.tensor;
-  if (fields & kSegments) own.segments = step.segments;
-  if (fields & kRowIndex) own.row_index = step.row_index;
-  if (fields & kRepeat) own.repeat = step.repeat;
-  if (fields & kOp) own.op = step.op;
-  if (fields & kGroup) own.group = step.group;
-  if (fields & kWhich) own.which = step.which;
-  if (fields & kLane) own.lane = step.lane;
-  if (fields & kNumber) own.number = step.number;
-  if (fields & kPartial) own.partial = step.partial;
-  if (fields & kDType) own.dtype = step.dtype;
-  return own;
+}  // namespace coda::program
+
+namespace coda {
+namespace {
+
+program::StepFields fields_of(const Step& step) {
+  return program::fields_of(const_cast<Step&>(step));
 }
 
-}  // namespace coda::program
+// The field that a member of StepFields points at, or the default.
+template <typename T>
+T field(const Step& step, T* program::StepFields::* member, T otherwise) {
+  const T* found = fields_of(step).*member;
+  return found != nullptr ? *found : otherwise;
+}
+
+const std::vector<GemmSegment> kNoSegments;
+const Dim kNoGroup = 0;
+
+}  // namespace
+
+using F = program::StepFields;
+const std::vector<GemmSegment>& Step::segments() const {
+  const auto* found = fields_of(*this).segments;
+  return found != nullptr ? *found : kNoSegments;
+}
+const Dim& Step::group() const {
+  const Dim* found = fields_of(*this).group;
+  return found != nullptr ? *found : kNoGroup;
+}
+int Step::tensor() const { return field(*this, &F::tensor, -1); }
+int Step::row_index() const { return field(*this, &F::row_index, -1); }
+int64_t Step::repeat() const { return field(*this, &F::repeat, int64_t{1}); }
+double Step::number() const { return field(*this, &F::number, 0.0); }
+Elementwise Step::op() const { return field(*this, &F::op, Elementwise::add); }
+int Step::which() const { return field(*this, &F::which, 0); }
+DType Step::dtype() const { return field(*this, &F::dtype, DType::f32); }
+PartialKind Step::partial() const { return field(*this, &F::partial, PartialKind::sum); }
+int Step::lane() const { return field(*this, &F::lane, 0); }
+
+}  // namespace coda

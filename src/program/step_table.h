@@ -19,7 +19,7 @@ namespace coda::program {
 struct Sizes;
 struct ShapeRule;
 struct StepCheck;
-struct Matrix;
+struct StepValue;
 struct Evaluation;
 struct Lifting;
 
@@ -33,20 +33,6 @@ enum class StepGroup : uint8_t {
   effect,     // no value
 };
 
-// Fields of Step that not every kind uses. An effect writes its tensor, all others read it.
-enum StepField : uint16_t {
-  kTensor = 1,
-  kSegments = 2,
-  kRowIndex = 4,
-  kRepeat = 8,
-  kOp = 16,
-  kGroup = 32,
-  kWhich = 64,
-  kLane = 128,
-  kNumber = 256,
-  kPartial = 512,
-  kDType = 1024,
-};
 // What stands between the brackets of a step's text, in its order.
 enum class Argument : uint8_t {
   none,
@@ -71,15 +57,14 @@ struct StepInfo {
   StepKind kind{};
   std::string_view name = "?";
   StepGroup group{};
-  int fields = 0;                                   // of StepField
-  std::array<std::string_view, 2> words{};          // functions of program text
-  std::array<Argument, 3> arguments{};              // none: the text is no function
-  std::string_view value_name = "v";                // in printed text, if it names no tensor
-  Sizes (*shape)(const ShapeRule&) = nullptr;       // of its value, from its operands and tensors
-  void (*check)(const StepCheck&) = nullptr;        // what else holds, if anything
-  Matrix (*evaluate)(const Evaluation&) = nullptr;  // in float64; of an effect: what it stores
+  std::array<std::string_view, 2> words{};     // functions of program text
+  std::array<Argument, 3> arguments{};         // none: the text is no function
+  std::string_view value_name = "v";           // in printed text, if it names no tensor
+  Sizes (*shape)(const ShapeRule&) = nullptr;  // of its value, from its operands and tensors
+  void (*check)(const StepCheck&) = nullptr;   // what else holds, if anything
+  StepValue (*evaluate)(const Evaluation&) = nullptr;  // in float64; of an effect: what it stores
   // How large an error of fp32 is, relative to one unit; none: it moves values as they are.
-  Matrix (*error_scale)(const Evaluation&, const Matrix& value) = nullptr;
+  StepValue (*error_scale)(const Evaluation&, const StepValue& value) = nullptr;
   Value (*lift)(const Lifting&) = nullptr;  // of an effect: none
 
   int operands() const {
@@ -102,16 +87,33 @@ std::span<const StepInfo> finalizer_steps();
 std::span<const StepInfo> effect_steps();
 
 const StepInfo& info(StepKind kind);
-bool is_known(StepKind kind);
 std::optional<StepKind> step_by_word(std::string_view word);
 inline std::string_view name_of(StepKind kind) { return info(kind).name; }
 inline bool is_effect(StepKind kind) { return info(kind).group == StepGroup::effect; }
-// The load of a vector of that shape.
+// Of a vector of that shape: the kind of its load, and its load.
 StepKind load_kind(const Shape& shape);
+Step load_of(int tensor, const Shape& shape);
+// The step of a kind with its struct's defaults.
+StepWork work_of(StepKind kind);
+
+// Where the fields of its kind stand; of those that it lacks, null.
+struct StepFields {
+  std::vector<GemmSegment>* segments = nullptr;
+  int* tensor = nullptr;
+  int* row_index = nullptr;
+  int64_t* repeat = nullptr;
+  double* number = nullptr;
+  Elementwise* op = nullptr;
+  Dim* group = nullptr;
+  int* which = nullptr;
+  DType* dtype = nullptr;
+  PartialKind* partial = nullptr;
+  int* lane = nullptr;
+};
+StepFields fields_of(Step& step);
+
 // Indices of all tensors that it names, in the order of its text; and where they stand in it.
 std::vector<int> tensors_of(const Step& step);
 std::vector<int*> tensor_fields(Step& step);
-// The step with nothing but what its kind uses.
-Step with_own_fields(const Step& step);
 
 }  // namespace coda::program

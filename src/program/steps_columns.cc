@@ -33,8 +33,8 @@ Sizes shape_of_merge_pairs(const ShapeRule& r) {
 }
 
 void check_pairs(const StepCheck& c, const Dim& wide) {
-  c.check(c.step.group != Dim(0) && has_pairs(wide, c.step.group), [&] {
-    return "pairs within groups of " + c.step.group.text() + " columns do not divide " +
+  c.check(c.step.group() != Dim(0) && has_pairs(wide, c.step.group()), [&] {
+    return "pairs within groups of " + c.step.group().text() + " columns do not divide " +
            wide.text() +
            " columns for all sizes; the group must be even and divide the width (write the width "
            "as a multiple, such as 2*I)";
@@ -43,22 +43,22 @@ void check_pairs(const StepCheck& c, const Dim& wide) {
 
 void check_split_pair(const StepCheck& c) {
   check_pairs(c, c.operand(0).shape.cols);
-  c.check(c.step.which == 0 || c.step.which == 1,
-          [&] { return "a pair has members 0 and 1, not " + std::to_string(c.step.which); });
+  c.check(c.step.which() == 0 || c.step.which() == 1,
+          [&] { return "a pair has members 0 and 1, not " + std::to_string(c.step.which()); });
 }
 
-Matrix evaluate_split_pair(const Evaluation& e) {
-  const Matrix& x = e.operand(0);
-  const int64_t group = e.size(e.step().group);
+StepValue evaluate_split_pair(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
+  const int64_t group = e.size(e.step().group());
   return {x.rows, x.cols / 2,
-          [&](int64_t i, int64_t j) { return x.at(i, pair_column(j, e.step().which, group)); }};
+          [&](int64_t i, int64_t j) { return x.at(i, pair_column(j, e.step().which(), group)); }};
 }
 
-Matrix evaluate_merge_pairs(const Evaluation& e) {
-  const int64_t group = e.size(e.step().group);
-  Matrix result(e.operand(0).rows, 2 * e.operand(0).cols);
+StepValue evaluate_merge_pairs(const Evaluation& e) {
+  const int64_t group = e.size(e.step().group());
+  StepValue result(e.operand(0).rows, 2 * e.operand(0).cols);
   for (int which = 0; which < 2; ++which) {
-    const Matrix& x = e.operand(which);
+    const StepValue& x = e.operand(which);
     for (int64_t i = 0; i < x.rows; ++i) {
       for (int64_t j = 0; j < x.cols; ++j) result.at(i, pair_column(j, which, group)) = x.at(i, j);
     }
@@ -70,7 +70,7 @@ Matrix evaluate_merge_pairs(const Evaluation& e) {
 
 Sizes shape_of_reduce_group(const ShapeRule& r) {
   const Dim columns = r.columns_of_operand();
-  const Dim& group = r.step.group;
+  const Dim& group = r.step.group();
   const std::optional<Dim> groups = group == Dim(0) ? std::nullopt : quotient(columns, group);
   if (!groups) {
     r.wrong("groups of " + group.text() + " columns do not divide " + columns.text() +
@@ -82,7 +82,7 @@ Sizes shape_of_reduce_group(const ShapeRule& r) {
 
 Sizes shape_of_repeat_group(const ShapeRule& r) {
   const Dim groups = r.columns_of_operand();
-  const Dim& group = r.step.group;
+  const Dim& group = r.step.group();
   if (!groups.is_constant() && !group.is_constant()) {
     r.wrong(groups.text() + " groups of " + group.text() +
             " columns have no linear size; one of the two must be a number");
@@ -92,19 +92,19 @@ Sizes shape_of_repeat_group(const ShapeRule& r) {
                    [] { return std::string("its groups' columns repeated have shape "); });
 }
 
-Matrix evaluate_reduce_group(const Evaluation& e) {
-  const Matrix& x = e.operand(0);
-  const int64_t group = e.size(e.step().group);
-  Matrix result(x.rows, x.cols / group);
+StepValue evaluate_reduce_group(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
+  const int64_t group = e.size(e.step().group());
+  StepValue result(x.rows, x.cols / group);
   for (int64_t i = 0; i < x.rows; ++i) {
     for (int64_t j = 0; j < x.cols; ++j) result.at(i, j / group) += x.at(i, j);
   }
   return result;
 }
 
-Matrix evaluate_repeat_group(const Evaluation& e) {
-  const Matrix& x = e.operand(0);
-  const int64_t group = e.size(e.step().group);
+StepValue evaluate_repeat_group(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
+  const int64_t group = e.size(e.step().group());
   return {x.rows, x.cols * group, [&](int64_t i, int64_t j) { return x.at(i, j / group); }};
 }
 
@@ -123,16 +123,16 @@ Sizes shape_of_select_column(const ShapeRule& r) {
 
 void check_select_column(const StepCheck& c) {
   const Step& index = c.operand(1);
-  c.check(
-      index.kind == StepKind::load_per_row && c.program.tensors[index.tensor].dtype == DType::i32,
-      [&] {
-        return "the column to select, v" + std::to_string(c.step.operands[1]) +
-               ", must be a per-row load of an i32 tensor";
-      });
+  c.check(index.kind() == StepKind::load_per_row &&
+              c.program.tensors[index.tensor()].dtype == DType::i32,
+          [&] {
+            return "the column to select, v" + std::to_string(c.step.operands[1]) +
+                   ", must be a per-row load of an i32 tensor";
+          });
 }
 
-Matrix evaluate_select_column(const Evaluation& e) {
-  const Matrix& x = e.operand(0);
+StepValue evaluate_select_column(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
   return {x.rows, 1, [&](int64_t i, int64_t) {
             const double j = e.operand(1).at(i, 0);
             const bool is_inside = j >= 0 && j < static_cast<double>(x.cols);
@@ -144,17 +144,16 @@ constexpr StepInfo kColumnRows[] = {
     {.kind = StepKind::split_pair,
      .name = "split_pair",
      .group = StepGroup::columns,
-     .fields = kGroup | kWhich,
      .words = {"split_pairs"},
      .arguments = {Argument::value, Argument::pair_group},
      .shape = shape_of_split_pair,
      .check = check_split_pair,
      .evaluate = evaluate_split_pair,
-     .lift = [](const Lifting& l) { return split_pair(l.operand(0), l.step.group, l.step.which); }},
+     .lift =
+         [](const Lifting& l) { return split_pair(l.operand(0), l.step.group(), l.step.which()); }},
     {.kind = StepKind::merge_pairs,
      .name = "merge_pairs",
      .group = StepGroup::columns,
-     .fields = kGroup,
      .words = {"merge_pairs"},
      .arguments = {Argument::value, Argument::value, Argument::pair_group},
      .value_name = "merged",
@@ -162,26 +161,24 @@ constexpr StepInfo kColumnRows[] = {
      .check = [](const StepCheck& c) { check_pairs(c, c.step.shape.cols); },
      .evaluate = evaluate_merge_pairs,
      .lift =
-         [](const Lifting& l) { return merge_pairs(l.operand(0), l.operand(1), l.step.group); }},
+         [](const Lifting& l) { return merge_pairs(l.operand(0), l.operand(1), l.step.group()); }},
     {.kind = StepKind::reduce_group,
      .name = "reduce_group",
      .group = StepGroup::columns,
-     .fields = kGroup,
      .words = {"reduce_group"},
      .arguments = {Argument::value, Argument::group},
      .shape = shape_of_reduce_group,
      .evaluate = evaluate_reduce_group,
      .error_scale = errors_of_value,
-     .lift = [](const Lifting& l) { return group_sum(l.operand(0), l.step.group); }},
+     .lift = [](const Lifting& l) { return group_sum(l.operand(0), l.step.group()); }},
     {.kind = StepKind::repeat_group,
      .name = "repeat_group",
      .group = StepGroup::columns,
-     .fields = kGroup,
      .words = {"repeat_group"},
      .arguments = {Argument::value, Argument::group},
      .shape = shape_of_repeat_group,
      .evaluate = evaluate_repeat_group,
-     .lift = [](const Lifting& l) { return group_repeat(l.operand(0), l.step.group); }},
+     .lift = [](const Lifting& l) { return group_repeat(l.operand(0), l.step.group()); }},
     {.kind = StepKind::select_column,
      .name = "select_column",
      .group = StepGroup::selection,

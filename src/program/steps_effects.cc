@@ -21,11 +21,11 @@ void check_store(const StepCheck& c) {
           [&] { return "'" + t.name + "' is i32; values are stored as floats"; });
 }
 
-Matrix evaluate_store(const Evaluation& e) { return e.stored(e.operand(0), e.tensor().dtype); }
+StepValue evaluate_store(const Evaluation& e) { return e.stored(e.operand(0), e.tensor().dtype); }
 
 void check_partial(const StepCheck& c) {
   const TensorDecl& t = c.tensor();
-  const bool rows = c.step.kind == StepKind::row_partial;
+  const bool rows = c.step.kind() == StepKind::row_partial;
   c.check_partial_tensor(rows ? TensorKind::row_partial : TensorKind::column_partial);
   // The columns of a row partial are base columns: checked when the tile spaces are known.
   c.check(t.shape.rows == c.step.shape.rows && (rows || t.shape.cols == c.step.shape.cols), [&] {
@@ -34,34 +34,34 @@ void check_partial(const StepCheck& c) {
   });
 }
 
-Matrix evaluate_row_partial(const Evaluation& e) {
-  const Matrix& x = e.operand(0);
+StepValue evaluate_row_partial(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
   const int64_t base = e.size(e.map.spaces[e.map.space[e.at]].shape.cols);
   // A value of twice the base width: a partial covers both members of its base columns' pairs.
   const Dim& pairing = e.map.pairing[e.at];
   const int64_t group = pairing.is(0) ? 0 : e.size(pairing);
-  return {info(e.step().partial).lanes * x.rows, partial_spans(base), [&](int64_t i, int64_t span) {
-            const int64_t row = i % x.rows;
-            std::vector<double> covered;
-            for (int64_t j = span * kPartialSpan; j < std::min(base, (span + 1) * kPartialSpan);
-                 ++j) {
-              covered.push_back(x.at(row, group == 0 ? j : pair_column(j, 0, group)));
-              if (group != 0) covered.push_back(x.at(row, pair_column(j, 1, group)));
-            }
-            return reduce(e.step().partial, covered)[static_cast<size_t>(i / x.rows)];
-          }};
+  return {
+      info(e.step().partial()).lanes * x.rows, partial_spans(base), [&](int64_t i, int64_t span) {
+        const int64_t row = i % x.rows;
+        std::vector<double> covered;
+        for (int64_t j = span * kPartialSpan; j < std::min(base, (span + 1) * kPartialSpan); ++j) {
+          covered.push_back(x.at(row, group == 0 ? j : pair_column(j, 0, group)));
+          if (group != 0) covered.push_back(x.at(row, pair_column(j, 1, group)));
+        }
+        return reduce(e.step().partial(), covered)[static_cast<size_t>(i / x.rows)];
+      }};
 }
 
-Matrix evaluate_column_partial(const Evaluation& e) {
-  const Matrix& x = e.operand(0);
+StepValue evaluate_column_partial(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
   const int64_t count = partial_spans(x.rows);
-  return {info(e.step().partial).lanes * count, x.cols, [&](int64_t i, int64_t col) {
+  return {info(e.step().partial()).lanes * count, x.cols, [&](int64_t i, int64_t col) {
             const int64_t span = i % count;
             std::vector<double> covered;
             for (int64_t j = span * kPartialSpan; j < std::min(x.rows, (span + 1) * kPartialSpan);
                  ++j)
               covered.push_back(x.at(j, col));
-            return reduce(e.step().partial, covered)[static_cast<size_t>(i / count)];
+            return reduce(e.step().partial(), covered)[static_cast<size_t>(i / count)];
           }};
 }
 
@@ -69,7 +69,6 @@ constexpr StepInfo store(StepKind kind, std::string_view name) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::effect,
-          .fields = kTensor,
           .words = {"store"},
           .arguments = {Argument::target, Argument::value},
           .shape = shape_of_effect,
@@ -78,11 +77,10 @@ constexpr StepInfo store(StepKind kind, std::string_view name) {
 }
 
 constexpr StepInfo partial(StepKind kind, std::string_view name,
-                           Matrix (*evaluate)(const Evaluation&)) {
+                           StepValue (*evaluate)(const Evaluation&)) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::effect,
-          .fields = kTensor | kPartial,
           .words = {name},
           .arguments = {Argument::target, Argument::reduction},
           .shape = shape_of_effect,

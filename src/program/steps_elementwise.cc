@@ -19,7 +19,7 @@ Sizes shape_of_elementwise(const ShapeRule& r) {
   for (size_t o = 0; o < r.step.operands.size(); ++o) {
     if (!broadcast(result.rows, r.operand(o).rows) || !broadcast(result.cols, r.operand(o).cols)) {
       r.wrong("shapes " + r.operand_texts() + " do not broadcast in " +
-              std::string(info(r.step.op).name));
+              std::string(info(r.step.op()).name));
     }
   }
   return r.is_said(result, [] { return std::string("its operands broadcast to "); });
@@ -27,7 +27,7 @@ Sizes shape_of_elementwise(const ShapeRule& r) {
 
 // Operands broadcast along the dimensions that are 1 in the program, not along those that happen
 // to be 1 in this run.
-Matrix evaluate_elementwise(const Evaluation& e) {
+StepValue evaluate_elementwise(const Evaluation& e) {
   const Step& s = e.step();
   return {e.size(s.shape.rows), e.size(s.shape.cols), [&](int64_t i, int64_t j) {
             double x[3] = {0, 0, 0};
@@ -35,21 +35,20 @@ Matrix evaluate_elementwise(const Evaluation& e) {
               const Shape& shape = e.program.steps[s.operands[o]].shape;
               x[o] = e.operand(o).at(shape.rows.is(1) ? 0 : i, shape.cols.is(1) ? 0 : j);
             }
-            return info(s.op).evaluate(x[0], x[1], x[2]);
+            return info(s.op()).evaluate(x[0], x[1], x[2]);
           }};
 }
 
 Value lift_elementwise(const Lifting& l) {
   std::vector<Value> operands;
   for (size_t o = 0; o < l.step.operands.size(); ++o) operands.push_back(l.operand(o));
-  return elementwise(l.step.op, std::move(operands));
+  return elementwise(l.step.op(), std::move(operands));
 }
 
 constexpr StepInfo kElementwiseRows[] = {
     {.kind = StepKind::elementwise,
      .name = "elementwise",
      .group = StepGroup::elementwise,
-     .fields = kOp,
      .shape = shape_of_elementwise,
      .evaluate = evaluate_elementwise,
      .error_scale = errors_of_value,
@@ -57,16 +56,15 @@ constexpr StepInfo kElementwiseRows[] = {
     {.kind = StepKind::as_stored,
      .name = "as_stored",
      .group = StepGroup::elementwise,
-     .fields = kDType,
      .words = {"as_stored"},
      .arguments = {Argument::value, Argument::dtype},
      .shape = [](const ShapeRule& r) { return r.as_operand(); },
      .check =
          [](const StepCheck& c) {
-           c.check(c.step.dtype != DType::i32,
+           c.check(c.step.dtype() != DType::i32,
                    [] { return std::string("values are not stored as i32"); });
          },
-     .evaluate = [](const Evaluation& e) { return e.stored(e.operand(0), e.step().dtype); },
+     .evaluate = [](const Evaluation& e) { return e.stored(e.operand(0), e.step().dtype()); },
      .lift = [](const Lifting& l) { return l.operand(0); }},
 };
 

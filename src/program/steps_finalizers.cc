@@ -15,7 +15,7 @@ namespace {
 // ---- combine ----
 
 Sizes shape_of_combine(const ShapeRule& r) {
-  const bool columns = r.program.tensors[r.step.tensor].kind == TensorKind::column_partial;
+  const bool columns = r.program.tensors[r.step.tensor()].kind == TensorKind::column_partial;
   const int one = r.sizes.known(1);
   return r.is_said(columns ? Sizes{one, r.tensor().cols} : Sizes{r.tensor().rows, one},
                    [&] { return "combining '" + r.name() + "' gives "; });
@@ -24,21 +24,21 @@ Sizes shape_of_combine(const ShapeRule& r) {
 void check_combine(const StepCheck& c) {
   c.check_partial_tensor(c.tensor().kind == TensorKind::dense ? TensorKind::row_partial
                                                               : c.tensor().kind);
-  c.check(c.step.lane >= 0 && c.step.lane < info(c.step.partial).lanes, [&] {
-    return "a " + std::string(info(c.step.partial).name) + " partial has no result " +
-           std::to_string(c.step.lane);
+  c.check(c.step.lane() >= 0 && c.step.lane() < info(c.step.partial()).lanes, [&] {
+    return "a " + std::string(info(c.step.partial()).name) + " partial has no result " +
+           std::to_string(c.step.lane());
   });
 }
 
-Matrix evaluate_combine(const Evaluation& e) {
+StepValue evaluate_combine(const Evaluation& e) {
   const Step& s = e.step();
   const TensorDecl& decl = e.tensor();
-  const Matrix partials = e.input(s.tensor);
+  const StepValue partials = e.input(s.tensor());
   const bool rows = decl.kind == TensorKind::row_partial;
   const int64_t reduced = e.size(rows ? decl.shape.cols : decl.shape.rows);
   const int64_t lines = e.size(rows ? decl.shape.rows : decl.shape.cols);
   const int64_t count = partial_spans(reduced);
-  Matrix result(rows ? lines : 1, rows ? 1 : lines);
+  StepValue result(rows ? lines : 1, rows ? 1 : lines);
   for (int64_t line = 0; line < lines; ++line) {
     PartialLanes merged;
     for (int64_t p = 0; p < count; ++p) {
@@ -50,25 +50,25 @@ Matrix evaluate_combine(const Evaluation& e) {
       const int64_t before = p * kPartialSpan;
       const auto own = static_cast<double>(std::min(kPartialSpan, reduced - before));
       merged = p == 0 ? partial
-                      : info(s.partial).merge(merged, static_cast<double>(before), partial, own);
+                      : info(s.partial()).merge(merged, static_cast<double>(before), partial, own);
     }
-    result.values[static_cast<size_t>(line)] = result_of(s.partial, merged, s.lane);
+    result.values[static_cast<size_t>(line)] = result_of(s.partial(), merged, s.lane());
   }
   return result;
 }
 
 Value lift_combine(const Lifting& l) {
-  const TensorDecl& t = l.program.tensors[l.step.tensor];
+  const TensorDecl& t = l.program.tensors[l.step.tensor()];
   const auto found = l.tensors.reduced.find(t.name);
   require(found != l.tensors.reduced.end(),
           "program '" + l.program.name + "': partial '" + t.name +
               "' can be lifted only after the program that makes it");
   const Value x = found->second;
   const bool rows = t.kind == TensorKind::row_partial;
-  const PartialInfo& kind = info(l.step.partial);
+  const PartialInfo& kind = info(l.step.partial());
   const auto reduced = [&](PartialKind k) { return rows ? row_reduce(x, k) : col_reduce(x, k); };
-  if (l.step.lane == kind.value) return reduced(l.step.partial);
-  require(kind.needs_count && l.step.lane == 0,
+  if (l.step.lane() == kind.value) return reduced(l.step.partial());
+  require(kind.needs_count && l.step.lane() == 0,
           "program '" + l.program.name + "': the " + std::string(kind.name) + " of '" + t.name +
               "' has no operation in a graph for each of its results alone");
   return mul(reduced(PartialKind::sum),
@@ -90,7 +90,6 @@ constexpr StepInfo kFinalizerRows[] = {
     {.kind = StepKind::combine,
      .name = "combine",
      .group = StepGroup::finalizer,
-     .fields = kTensor | kPartial | kLane,
      .words = {"combine_rows", "combine_columns"},
      .arguments = {Argument::partial, Argument::result},
      .shape = shape_of_combine,
@@ -107,7 +106,7 @@ constexpr StepInfo kFinalizerRows[] = {
      .check = check_is_vector,
      .evaluate =
          [](const Evaluation& e) {
-           Matrix result(1, 1);
+           StepValue result(1, 1);
            for (double x : e.operand(0).values) result.at(0, 0) += x;
            return result;
          },
@@ -129,7 +128,7 @@ constexpr StepInfo kFinalizerRows[] = {
      .check = check_is_vector,
      .evaluate =
          [](const Evaluation& e) {
-           Matrix result = e.operand(0);
+           StepValue result = e.operand(0);
            std::swap(result.rows, result.cols);
            return result;
          },

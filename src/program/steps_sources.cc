@@ -15,9 +15,9 @@ namespace {
 // ---- gemm ----
 
 Sizes shape_of_gemm(const ShapeRule& r) {
-  if (r.step.segments.empty()) r.wrong("a gemm has at least one segment");
+  if (r.step.segments().empty()) r.wrong("a gemm has at least one segment");
   std::optional<Sizes> result;
-  for (const GemmSegment& segment : r.step.segments) {
+  for (const GemmSegment& segment : r.step.segments()) {
     const Sizes a = r.tensors[segment.a];
     const Sizes b = r.tensors[segment.b];
     const TensorDecl& a_decl = r.program.tensors[segment.a];
@@ -53,7 +53,7 @@ void check_tile(const StepCheck& c) {
 
 void check_gemm(const StepCheck& c) {
   check_tile(c);
-  for (const GemmSegment& segment : c.step.segments) {
+  for (const GemmSegment& segment : c.step.segments()) {
     for (int t : {segment.a, segment.b}) {
       const TensorDecl& decl = c.program.tensors[t];
       c.check(decl.dtype != DType::i32, [&] { return "gemm operand '" + decl.name + "' is i32"; });
@@ -67,13 +67,13 @@ int64_t depth_of(const Evaluation& e, const GemmSegment& segment) {
 }
 
 // Of the terms' squares: the sums of those.
-Matrix product(const Evaluation& e, bool squared) {
-  Matrix result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
-  for (const GemmSegment& segment : e.step().segments) {
-    Matrix a = e.input(segment.a);
-    Matrix b = e.input(segment.b);
+StepValue product(const Evaluation& e, bool squared) {
+  StepValue result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
+  for (const GemmSegment& segment : e.step().segments()) {
+    StepValue a = e.input(segment.a);
+    StepValue b = e.input(segment.b);
     if (squared) {
-      for (Matrix* m : {&a, &b})
+      for (StepValue* m : {&a, &b})
         for (double& x : m->values) x *= x;
     }
     const int64_t depth = depth_of(e, segment);
@@ -89,14 +89,14 @@ Matrix product(const Evaluation& e, bool squared) {
   return result;
 }
 
-Matrix evaluate_gemm(const Evaluation& e) { return product(e, false); }
+StepValue evaluate_gemm(const Evaluation& e) { return product(e, false); }
 
 // The errors of a sum of K terms whose signs are random are those of K partial sums, of which the
 // last is as large as the result: one unit of |terms| sqrt(K / 2) together.
-Matrix error_scale_of_gemm(const Evaluation& e, const Matrix&) {
-  Matrix scale = product(e, true);
+StepValue error_scale_of_gemm(const Evaluation& e, const StepValue&) {
+  StepValue scale = product(e, true);
   int64_t depth = 0;
-  for (const GemmSegment& segment : e.step().segments) depth += depth_of(e, segment);
+  for (const GemmSegment& segment : e.step().segments()) depth += depth_of(e, segment);
   const double steps = std::sqrt(static_cast<double>(depth) / 2);
   for (double& x : scale.values) x = steps * std::sqrt(x);
   return scale;
@@ -104,7 +104,7 @@ Matrix error_scale_of_gemm(const Evaluation& e, const Matrix&) {
 
 Value lift_gemm(const Lifting& l) {
   std::vector<MatmulOperands> segments;
-  for (const GemmSegment& segment : l.step.segments) {
+  for (const GemmSegment& segment : l.step.segments()) {
     segments.push_back(
         {l.read(segment.a), l.read(segment.b), {segment.transpose_a, segment.transpose_b}});
   }
@@ -114,34 +114,34 @@ Value lift_gemm(const Lifting& l) {
 // ---- load_tile ----
 
 Sizes shape_of_load_tile(const ShapeRule& r) {
-  const int64_t repeat = r.step.repeat;
+  const int64_t repeat = r.step.repeat();
   if (repeat < 1) r.wrong("columns are repeated at least once");
   Sizes result = r.tensor();
   if (repeat != 1) result.cols = r.sizes.known(repeat * *r.sizes.at(result.cols));
-  if (r.step.row_index >= 0) result.rows = r.tensors[r.step.row_index].rows;
+  if (r.step.row_index() >= 0) result.rows = r.tensors[r.step.row_index()].rows;
   return r.is_said(result, [&] { return "the tile of '" + r.name() + "' has shape "; });
 }
 
 void check_load_tile(const StepCheck& c) {
   check_tile(c);
-  if (c.step.row_index >= 0) {
-    const TensorDecl& index = c.program.tensors[c.step.row_index];
+  if (c.step.row_index() >= 0) {
+    const TensorDecl& index = c.program.tensors[c.step.row_index()];
     c.check(index.dtype == DType::i32 && index.shape.cols.is(1), [&] {
       return "row index '" + index.name + "' must be i32 of shape [M, 1], it is " +
              std::string(coda::name_of(index.dtype)) + " of shape " + index.shape.text();
     });
   }
   constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a tile lifts to
-  c.check(c.step.repeat <= kMostRepeats, [&] {
-    return "columns repeated " + std::to_string(c.step.repeat) + " times, where 1 to " +
+  c.check(c.step.repeat() <= kMostRepeats, [&] {
+    return "columns repeated " + std::to_string(c.step.repeat()) + " times, where 1 to " +
            std::to_string(kMostRepeats) + " are supported";
   });
 }
 
-Matrix evaluate_load_tile(const Evaluation& e) {
-  const int row_index = e.step().row_index;
-  const Matrix stored = e.input(e.step().tensor);
-  const Matrix index = row_index >= 0 ? e.input(row_index) : Matrix();
+StepValue evaluate_load_tile(const Evaluation& e) {
+  const int row_index = e.step().row_index();
+  const StepValue stored = e.input(e.step().tensor());
+  const StepValue index = row_index >= 0 ? e.input(row_index) : StepValue();
   const auto row_of = [&](int64_t i) {
     if (row_index < 0) return i;
     const auto row = static_cast<int64_t>(index.at(i, 0));
@@ -151,7 +151,7 @@ Matrix evaluate_load_tile(const Evaluation& e) {
                 e.program.tensors[row_index].name + "'");
     return row;
   };
-  Matrix result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
+  StepValue result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
   for (int64_t i = 0; i < result.rows; ++i) {
     const int64_t row = row_of(i);
     for (int64_t j = 0; j < result.cols; ++j) result.at(i, j) = stored.at(row, j % stored.cols);
@@ -160,16 +160,15 @@ Matrix evaluate_load_tile(const Evaluation& e) {
 }
 
 Value lift_load_tile(const Lifting& l) {
-  Value tile = l.read(l.step.tensor);
-  if (l.step.row_index >= 0) tile = gather_rows(tile, l.read(l.step.row_index));
-  return l.step.repeat == 1 ? tile : repeat_columns(tile, l.step.repeat);
+  Value tile = l.read(l.step.tensor());
+  if (l.step.row_index() >= 0) tile = gather_rows(tile, l.read(l.step.row_index()));
+  return l.step.repeat() == 1 ? tile : repeat_columns(tile, l.step.repeat());
 }
 
 constexpr StepInfo kSourceRows[] = {
     {.kind = StepKind::gemm,
      .name = "gemm",
      .group = StepGroup::source,
-     .fields = kSegments,
      .words = {"gemm"},
      .arguments = {Argument::segments},
      .value_name = "acc",
@@ -181,7 +180,6 @@ constexpr StepInfo kSourceRows[] = {
     {.kind = StepKind::load_tile,
      .name = "load_tile",
      .group = StepGroup::source,
-     .fields = kTensor | kRowIndex | kRepeat,
      .words = {"tile"},
      .arguments = {Argument::tile, Argument::tile_options},
      .shape = shape_of_load_tile,

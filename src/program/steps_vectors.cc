@@ -18,24 +18,23 @@ Sizes shape_of_load_vector(const ShapeRule& r) {
 
 void check_load_vector(const StepCheck& c) {
   const TensorDecl& t = c.tensor();
-  const char* need = c.step.kind == StepKind::load_per_row      ? "[M, 1]"
-                     : c.step.kind == StepKind::load_per_column ? "[1, N]"
-                                                                : "[1, 1]";
-  c.check(t.shape.is_vector() && c.step.kind == load_kind(t.shape), [&] {
+  const char* need = c.step.kind() == StepKind::load_per_row      ? "[M, 1]"
+                     : c.step.kind() == StepKind::load_per_column ? "[1, N]"
+                                                                  : "[1, 1]";
+  c.check(t.shape.is_vector() && c.step.kind() == load_kind(t.shape), [&] {
     return "'" + t.name + "' has shape " + t.shape.text() + "; " +
-           std::string(name_of(c.step.kind)) + " needs " + need;
+           std::string(name_of(c.step.kind())) + " needs " + need;
   });
 }
 
-Matrix evaluate_load_vector(const Evaluation& e) { return e.input(e.step().tensor); }
-Value lift_load_vector(const Lifting& l) { return l.read(l.step.tensor); }
+StepValue evaluate_load_vector(const Evaluation& e) { return e.input(e.step().tensor()); }
+Value lift_load_vector(const Lifting& l) { return l.read(l.step.tensor()); }
 
 constexpr StepInfo load(StepKind kind, std::string_view name, std::string_view word,
                         Argument tensor) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::vector,
-          .fields = kTensor,
           .words = {word},
           .arguments = {tensor},
           .shape = shape_of_load_vector,
@@ -51,7 +50,6 @@ constexpr StepInfo kVectorRows[] = {
     {.kind = StepKind::constant,
      .name = "constant",
      .group = StepGroup::vector,
-     .fields = kNumber,
      .value_name = "c",
      .shape =
          [](const ShapeRule& r) {
@@ -61,13 +59,14 @@ constexpr StepInfo kVectorRows[] = {
          },
      .check =
          [](const StepCheck& c) {
-           c.check(!std::isnan(c.step.number), [] { return std::string("a constant is not NaN"); });
+           c.check(!std::isnan(c.step.number()),
+                   [] { return std::string("a constant is not NaN"); });
          },
      .evaluate =
          [](const Evaluation& e) {
-           return Matrix(1, 1, [&](int64_t, int64_t) { return e.step().number; });
+           return StepValue(1, 1, [&](int64_t, int64_t) { return e.step().number(); });
          },
-     .lift = [](const Lifting& l) { return l.graph.constant(l.step.number); }},
+     .lift = [](const Lifting& l) { return l.graph.constant(l.step.number()); }},
     {.kind = StepKind::column_index,
      .name = "column_index",
      .group = StepGroup::vector,
@@ -91,8 +90,8 @@ constexpr StepInfo kVectorRows[] = {
          },
      .evaluate =
          [](const Evaluation& e) {
-           return Matrix(1, e.size(e.step().shape.cols),
-                         [](int64_t, int64_t j) { return static_cast<double>(j); });
+           return StepValue(1, e.size(e.step().shape.cols),
+                            [](int64_t, int64_t j) { return static_cast<double>(j); });
          },
      .lift = [](const Lifting& l) { return l.graph.column_index(l.step.shape.cols); }},
 };

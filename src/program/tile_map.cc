@@ -74,8 +74,8 @@ class TileMapper {
     map_.on_tile.assign(count_, 0);
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      bool on_tile = info(s.kind).group == StepGroup::source ||
-                     (s.kind == StepKind::elementwise && s.shape.is_tensor());
+      bool on_tile = info(s.kind()).group == StepGroup::source ||
+                     (s.kind() == StepKind::elementwise && s.shape.is_tensor());
       for (int operand : s.operands) on_tile = on_tile || map_.on_tile[operand];
       map_.on_tile[i] = on_tile;
     }
@@ -86,11 +86,11 @@ class TileMapper {
       for (int operand : step(i).operands) {
         if (!map_.on_tile[operand]) continue;
         components_.join(i, operand);
-        if (changes_columns(step(i).kind)) continue;
+        if (changes_columns(step(i).kind())) continue;
         classes_.join(i, operand);
         const Shape& mine = step(i).shape;
         const Shape& theirs = step(operand).shape;
-        check(step(i).kind != StepKind::elementwise || mine == theirs, i, [&] {
+        check(step(i).kind() != StepKind::elementwise || mine == theirs, i, [&] {
           return "operand v" + std::to_string(operand) + " is a part of the tile with shape " +
                  theirs.text() + " and does not broadcast to " + mine.text() +
                  "; use repeat_group or split_pairs";
@@ -102,15 +102,15 @@ class TileMapper {
   void collect_facts() {
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      if (!changes_columns(s.kind)) continue;
+      if (!changes_columns(s.kind())) continue;
       ClassFacts& result = facts_[classes_.find(i)];
       for (int operand : s.operands) {
         check(map_.on_tile[operand], i, [&] {
-          return std::string(name_of(s.kind)) + " needs a tile, v" + std::to_string(operand) +
+          return std::string(name_of(s.kind())) + " needs a tile, v" + std::to_string(operand) +
                  " is a vector";
         });
         ClassFacts& source = facts_[classes_.find(operand)];
-        switch (s.kind) {
+        switch (s.kind()) {
           case StepKind::split_pair: result.half = i, set_group(source, i); break;
           case StepKind::merge_pairs: source.half = i, set_group(result, i); break;
           case StepKind::reduce_group: result.narrow = i, source.wide = i; break;
@@ -132,7 +132,7 @@ class TileMapper {
   }
 
   void set_group(ClassFacts& facts, int i) {
-    const Dim& group = step(i).group;
+    const Dim& group = step(i).group();
     check(facts.full < 0 || facts.group == group, i, [&] {
       return "columns that are pairs within " + facts.group.text() + " columns (step " +
              std::to_string(facts.full) + ") are also pairs within " + group.text() +
@@ -183,13 +183,14 @@ class TileMapper {
                space.shape.rows.text();
       });
       if (facts.narrow >= 0) {
-        check(step(i).kind != StepKind::gemm, i, [] {
+        check(step(i).kind() != StepKind::gemm, i, [] {
           return std::string(
               "a product with one column a group of its tile: store it and load it in another "
               "program");
         });
-        check(step(i).kind != StepKind::row_partial && step(i).kind != StepKind::column_partial &&
-                  step(i).kind != StepKind::select_column,
+        check(step(i).kind() != StepKind::row_partial &&
+                  step(i).kind() != StepKind::column_partial &&
+                  step(i).kind() != StepKind::select_column,
               i,
               [] { return std::string("a value with one column a group is not reduced further"); });
         continue;
@@ -206,7 +207,7 @@ class TileMapper {
   // The width of a step's class: select_column's result and its store have the class of what is
   // selected from.
   Dim columns(int i) const {
-    while (step(i).kind == StepKind::select_column || step(i).kind == StepKind::store_vector) {
+    while (step(i).kind() == StepKind::select_column || step(i).kind() == StepKind::store_vector) {
       i = step(i).operands[0];
     }
     return step(i).shape.cols;
@@ -245,14 +246,14 @@ class TileMapper {
     std::vector<Key> key(count_);
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      const bool crosses = info(s.kind).group == StepGroup::finalizer;
+      const bool crosses = info(s.kind()).group == StepGroup::finalizer;
       for (int operand : s.operands)
         stage[i] = std::max(stage[i], stage[operand] + (crosses ? 1 : 0));
-      if (is_leaf_vector(s.kind)) continue;
+      if (is_leaf_vector(s.kind())) continue;
       key[i] = {stage[i], !s.shape.is_scalar(), s.shape};
       groups[key[i]].push_back(i);
       for (int operand : s.operands) {
-        if (!is_leaf_vector(step(operand).kind)) continue;
+        if (!is_leaf_vector(step(operand).kind())) continue;
         const Shape& shape = step(operand).shape;
         groups[crosses ? Key{0, !shape.is_scalar(), shape} : key[i]].push_back(operand);
       }
@@ -265,7 +266,7 @@ class TileMapper {
       map_.spaces.push_back({group_key.shape, std::move(steps)});
     }
     for (int i = 0; i < count_; ++i) {
-      if (!is_leaf_vector(step(i).kind)) map_.space[i] = index.at(key[i]);
+      if (!is_leaf_vector(step(i).kind())) map_.space[i] = index.at(key[i]);
     }
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a well-formed program: each step on its own (what it names exists, no field is set
-// that its kind does not use, its kind's own rules), then all of them together (tile spaces, names,
+// The rules of a well-formed program: each step on its own (what it names exists, its kind's own
+// rules), then all of them together (tile spaces, names,
 // stores). A backend trusts all of this.
 #include <set>
 
@@ -71,24 +71,18 @@ class Verifier {
     for (int operand : s.operands) {
       check(operand >= 0 && operand < i, i,
             [&] { return "operand " + v(operand) + " is used before it is made"; });
-      check(!is_effect(step(operand).kind), i,
+      check(!is_effect(step(operand).kind()), i,
             [&] { return "operand " + v(operand) + " is an effect and has no value"; });
-      check(step(operand).kind != StepKind::select_column || s.kind == StepKind::store_vector, i,
-            [&] {
+      check(step(operand).kind() != StepKind::select_column || s.kind() == StepKind::store_vector,
+            i, [&] {
               return "operand " + v(operand) + " is a selected column, which can only be stored";
             });
     }
-    check(is_known(s.kind), i,
-          [&] { return "unknown kind of step " + std::to_string(static_cast<int>(s.kind)); });
-    const StepInfo& kind = info(s.kind);
-    check(with_own_fields(s) == s, i, [&] {
-      return "a field is set that a " + std::string(kind.name) +
-             " does not use; leave it at its default";
-    });
-    check(static_cast<int>(s.op) < kElementwiseCount, i,
+    const StepInfo& kind = info(s.kind());
+    check(static_cast<int>(s.op()) < kElementwiseCount, i,
           [] { return std::string("unknown operation"); });
-    const auto count =
-        static_cast<size_t>(s.kind == StepKind::elementwise ? info(s.op).arity : kind.operands());
+    const auto count = static_cast<size_t>(s.kind() == StepKind::elementwise ? info(s.op()).arity
+                                                                             : kind.operands());
     check(s.operands.size() == count, i, [&] {
       return "it takes " + std::to_string(count) + " operands and has " +
              std::to_string(s.operands.size());
@@ -96,9 +90,11 @@ class Verifier {
     for (int t : tensors_of(s)) {
       check(t >= 0 && t < static_cast<int>(program_.tensors.size()), i,
             [&] { return "tensor index " + std::to_string(t) + " is out of range"; });
-      check((kind.fields & kPartial) != 0 || tensor(t).kind == TensorKind::dense, i, [&] {
-        return "tensor '" + tensor(t).name + "' holds partials; only combine reads them";
-      });
+      check(kind.takes(Argument::partial) || kind.takes(Argument::reduction) ||
+                tensor(t).kind == TensorKind::dense,
+            i, [&] {
+              return "tensor '" + tensor(t).name + "' holds partials; only combine reads them";
+            });
     }
     kind.shape({program_, s, sizes_, tensor_sizes_, step_sizes_, &s.shape, i});
     step_sizes_.push_back(sizes_.known(s.shape));
@@ -113,7 +109,7 @@ class Verifier {
       for (int t : tensors_of(s)) named[t] = 1;
     }
     for (int i = 0; i < count_; ++i) {
-      check(used[i] || is_effect(step(i).kind), i,
+      check(used[i] || is_effect(step(i).kind()), i,
             [] { return std::string("its value is never used; store it or remove the step"); });
     }
     for (size_t t = 0; t < named.size(); ++t) {
@@ -126,7 +122,7 @@ class Verifier {
     bool has_tiles = false;
     for (int i = 0; i < count_; ++i) has_tiles = has_tiles || map_.on_tile[i];
     for (int i = 0; i < count_; ++i) {
-      const StepKind kind = step(i).kind;
+      const StepKind kind = step(i).kind();
       if (info(kind).group == StepGroup::finalizer) {
         check(!has_tiles, i, [&] {
           return "a " + std::string(name_of(kind)) +
@@ -140,7 +136,7 @@ class Verifier {
       }
       const int operand = step(i).operands[0];
       const bool stores_vector =
-          !map_.on_tile[operand] || step(operand).kind == StepKind::select_column;
+          !map_.on_tile[operand] || step(operand).kind() == StepKind::select_column;
       if (kind == StepKind::store_vector) {
         check(stores_vector, i, [] { return std::string("a tile is stored by store_tile"); });
         check(map_.on_tile[operand] || !has_tiles, i, [] {
@@ -158,15 +154,15 @@ class Verifier {
   void check_row_partials() {
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      if (s.kind != StepKind::row_partial) continue;
+      if (s.kind() != StepKind::row_partial) continue;
       const Dim& base = map_.spaces[map_.space[i]].shape.cols;
-      const TensorDecl& t = tensor(s.tensor);
+      const TensorDecl& t = tensor(s.tensor());
       check(t.shape.cols == base, i, [&] {
         return "row partial '" + t.name + "' is declared for " + t.shape.cols.text() +
                " columns, its tile space has " + base.text() + " base columns";
       });
-      check(!info(s.partial).needs_count || s.shape.cols == base, i, [&] {
-        return "a " + std::string(info(s.partial).name) +
+      check(!info(s.partial()).needs_count || s.shape.cols == base, i, [&] {
+        return "a " + std::string(info(s.partial()).name) +
                " row partial needs a value of the base width (how many values one covers would be "
                "unknown); reduce the members of the pairs one by one";
       });
@@ -179,10 +175,10 @@ class Verifier {
   void check_stores() {
     std::vector<int> stored(program_.tensors.size(), -1);
     for (int i = 0; i < count_; ++i) {
-      if (!is_effect(step(i).kind)) continue;
-      int& by = stored[step(i).tensor];
+      if (!is_effect(step(i).kind())) continue;
+      int& by = stored[step(i).tensor()];
       check(by < 0, i, [&] {
-        return "tensor '" + tensor(step(i).tensor).name + "' is stored twice, also by step " +
+        return "tensor '" + tensor(step(i).tensor()).name + "' is stored twice, also by step " +
                std::to_string(by);
       });
       by = i;
@@ -195,25 +191,27 @@ class Verifier {
                  " and cannot be read as a whole";
         });
       };
-      for (const GemmSegment& segment : s.segments)
+      for (const GemmSegment& segment : s.segments())
         refuse_stored(segment.a), refuse_stored(segment.b);
-      refuse_stored(s.row_index);
-      if (is_effect(s.kind) || s.tensor < 0 || stored[s.tensor] < 0) continue;
-      const int store = stored[s.tensor];
+      refuse_stored(s.row_index());
+      if (is_effect(s.kind()) || s.tensor() < 0 || stored[s.tensor()] < 0) continue;
+      const int store = stored[s.tensor()];
       const Step& by = step(store);
-      bool in_place = i < store && by.shape == s.shape && s.repeat == 1 && s.row_index < 0 &&
-                      (map_.on_tile[i] ? by.kind == StepKind::store_tile &&
-                                             map_.space[i] == map_.space[store] &&
-                                             map_.pairing[i] == map_.pairing[store] &&
-                                             map_.grouped[i] == map_.grouped[store]
-                                       : by.kind == StepKind::store_vector && !map_.on_tile[store]);
+      bool in_place =
+          i < store && by.shape == s.shape && s.repeat() == 1 && s.row_index() < 0 &&
+          (map_.on_tile[i]
+               ? by.kind() == StepKind::store_tile && map_.space[i] == map_.space[store] &&
+                     map_.pairing[i] == map_.pairing[store] &&
+                     map_.grouped[i] == map_.grouped[store]
+               : by.kind() == StepKind::store_vector && !map_.on_tile[store]);
       for (int j = 0; j < count_ && in_place && !map_.on_tile[i]; ++j) {
         for (int operand : step(j).operands) {
           if (operand == i) in_place = map_.space[j] == map_.space[store];
         }
       }
       check(in_place, i, [&] {
-        return "tensor '" + tensor(s.tensor).name + "' is stored by step " + std::to_string(store) +
+        return "tensor '" + tensor(s.tensor()).name + "' is stored by step " +
+               std::to_string(store) +
                "; it may only be read before, at the same place of the same tile";
       });
     }

@@ -23,10 +23,9 @@ constexpr int kPlanes = 24;  // room for what a random chain makes
 class Tile {
  public:
   Tile(int64_t cols, uint32_t seed) : random_(seed), stride_((cols + 63) / 64 * 64) {
-    program_.steps = {step(StepKind::constant, {1, 1}, -1),
-                      step(StepKind::load_per_row, {kRows, 1}, 0),
-                      step(StepKind::load_per_column, {1, cols}, 1)};
-    program_.steps[0].number = 0.75;
+    program_.steps = {{steps::Constant{0.75}},
+                      {steps::LoadPerRow{0}, {kRows, 1}},
+                      {steps::LoadPerColumn{1}, {1, cols}}};
     program_.tensors.resize(2);
     add_tensor(DType::f32, kRows, 1);
     add_tensor(DType::f32, 1, cols);
@@ -88,13 +87,6 @@ class Tile {
   }
 
  private:
-  static Step step(StepKind kind, const Shape& shape, int tensor) {
-    Step s{};
-    s.kind = kind;
-    s.shape = shape;
-    s.tensor = tensor;
-    return s;
-  }
   char* scratch() { return scratch_.data(); }
 
   std::mt19937 random_;

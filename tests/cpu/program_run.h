@@ -133,9 +133,9 @@ inline Values run_program(Backend& backend, const Program& program, const DimVal
   std::set<int> stored;
   for (const Step& step : program.steps) {
     const bool is_effect =
-        step.kind == StepKind::store_tile || step.kind == StepKind::store_vector ||
-        step.kind == StepKind::row_partial || step.kind == StepKind::column_partial;
-    if (is_effect) stored.insert(step.tensor);
+        step.kind() == StepKind::store_tile || step.kind() == StepKind::store_vector ||
+        step.kind() == StepKind::row_partial || step.kind() == StepKind::column_partial;
+    if (is_effect) stored.insert(step.tensor());
   }
   Values results;
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -83,11 +83,13 @@ inline Program with_products_for_tensor_cores(Program program, uint64_t seed) {
   const bool transpose_a = random() % 2 == 0;
   const bool transpose_b = random() % 2 == 0;
   const auto products = std::count_if(program.steps.begin(), program.steps.end(),
-                                      [](const Step& s) { return s.kind == StepKind::gemm; });
+                                      [](const Step& s) { return s.kind() == StepKind::gemm; });
   int a_of_all = -1;
   for (Step& step : program.steps) {
-    if (step.kind == StepKind::gemm && products > 1) step.segments.resize(1);
-    for (GemmSegment& segment : step.segments) {
+    auto* product = std::get_if<steps::Gemm>(&step.work);
+    if (product == nullptr) continue;
+    if (products > 1) product->segments.resize(1);
+    for (GemmSegment& segment : product->segments) {
       const TensorDecl& own = program.tensors[segment.a];
       const Dim k = segment.transpose_a ? own.shape.rows : own.shape.cols;
       if (products == 1 || a_of_all < 0) {
@@ -109,15 +111,12 @@ inline Program with_products_for_tensor_cores(Program program, uint64_t seed) {
   std::vector<TensorDecl> tensors;
   std::map<int, int> moved;
   const auto move = [&](int& tensor) {
-    if (tensor < 0) return;
     const auto [found, is_new] = moved.try_emplace(tensor, static_cast<int>(tensors.size()));
     if (is_new) tensors.push_back(program.tensors[tensor]);
     tensor = found->second;
   };
   for (Step& step : program.steps) {
-    for (GemmSegment& segment : step.segments) move(segment.a), move(segment.b);
-    move(step.tensor);
-    move(step.row_index);
+    for (int* tensor : program::tensor_fields(step)) move(*tensor);
   }
   program.tensors = std::move(tensors);
   return program;

@@ -99,7 +99,7 @@ Values run_on_host(const Lower& lower, const Program& program, const DimValues& 
   for (const KernelLaunch& launch : launches) HostKernel(launch).run(addresses, strides);
   std::set<int> stored;
   for (const Step& step : program.steps) {
-    if (program::is_effect(step.kind)) stored.insert(step.tensor);
+    if (program::is_effect(step.kind())) stored.insert(step.tensor());
   }
   Values results;
   for (size_t i = 0; i < tensors.size(); ++i) {

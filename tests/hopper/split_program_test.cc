@@ -69,7 +69,7 @@ std::vector<Program> programs_of(const LoweredParts& parts) {
 
 Program with_16_bit_operands(Program program, DType type) {
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments) {
+    for (const GemmSegment& segment : step.segments()) {
       program.tensors[segment.a].dtype = type;
       program.tensors[segment.b].dtype = type;
     }

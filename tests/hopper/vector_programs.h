@@ -17,21 +17,17 @@ inline Program without_products(Program program) {
   std::vector<TensorDecl> tensors;
   std::map<int, int> moved;
   const auto move = [&](int& tensor) {
-    if (tensor < 0) return;
     const auto [found, is_new] = moved.try_emplace(tensor, static_cast<int>(tensors.size()));
     if (is_new) tensors.push_back(program.tensors[tensor]);
     tensor = found->second;
   };
   for (size_t i = 0; i < program.steps.size(); ++i) {
     Step& step = program.steps[i];
-    if (step.kind == StepKind::gemm) {
-      step.kind = StepKind::load_tile;
-      step.segments.clear();
-      step.tensor = static_cast<int>(tensors.size());
+    if (step.kind() == StepKind::gemm) {
+      step.work = steps::LoadTile{static_cast<int>(tensors.size())};
       tensors.push_back({"product_" + std::to_string(i), step.shape});
     } else {
-      move(step.tensor);
-      move(step.row_index);
+      for (int* tensor : program::tensor_fields(step)) move(*tensor);
     }
   }
   program.tensors = std::move(tensors);

@@ -41,12 +41,12 @@ inline std::vector<hopper::KernelTensor> kernel_tensors(const Program& program) 
   std::vector<hopper::KernelTensor> tensors;
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, false, false});
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments) {
+    for (const GemmSegment& segment : step.segments()) {
       tensors[segment.a].read = tensors[segment.b].read = true;
     }
-    if (step.row_index >= 0) tensors[step.row_index].read = true;
-    if (step.tensor < 0) continue;
-    (step.operands.empty() ? tensors[step.tensor].read : tensors[step.tensor].written) = true;
+    if (step.row_index() >= 0) tensors[step.row_index()].read = true;
+    if (step.tensor() < 0) continue;
+    (step.operands.empty() ? tensors[step.tensor()].read : tensors[step.tensor()].written) = true;
   }
   return tensors;
 }

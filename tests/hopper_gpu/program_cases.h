@@ -38,7 +38,7 @@ inline std::vector<Program> written_programs(const std::string& folder) {
 // other steps with them.
 inline Program with_operands(Program program, DType type) {
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments) {
+    for (const GemmSegment& segment : step.segments()) {
       program.tensors[segment.a].dtype = type;
       program.tensors[segment.b].dtype = type;
     }

@@ -55,8 +55,8 @@ inline Values inputs_of(const Program& program, const DimValues& sizes, uint64_t
   Values inputs = random_inputs(program, sizes, seed);
   const bool has_roots =
       std::any_of(program.steps.begin(), program.steps.end(), [](const Step& step) {
-        return step.kind == StepKind::elementwise &&
-               (step.op == Elementwise::rsqrt || step.op == Elementwise::sqrt);
+        return step.kind() == StepKind::elementwise &&
+               (step.op() == Elementwise::rsqrt || step.op() == Elementwise::sqrt);
       });
   if (!has_roots) return inputs;
   for (const TensorDecl& decl : program.tensors) {

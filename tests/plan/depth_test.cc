@@ -116,8 +116,9 @@ size_t most_loads(const Plan& plan) {
     for (const PlanStep& step : *phase) {
       const auto* program = std::get_if<Program>(&step.work);
       if (program == nullptr) continue;
-      const auto loads = std::count_if(program->steps.begin(), program->steps.end(),
-                                       [](const Step& s) { return s.kind == StepKind::load_tile; });
+      const auto loads =
+          std::count_if(program->steps.begin(), program->steps.end(),
+                        [](const Step& s) { return s.kind() == StepKind::load_tile; });
       most = std::max(most, static_cast<size_t>(loads));
     }
   }

@@ -45,15 +45,15 @@ Names names_of(const PlanStep& step) {
   const auto& program = std::get<Program>(step.work);
   const auto name = [&](int tensor) { return program.tensors[static_cast<size_t>(tensor)].name; };
   for (const Step& s : program.steps) {
-    for (const GemmSegment& segment : s.segments) {
+    for (const GemmSegment& segment : s.segments()) {
       names.read.insert(name(segment.a));
       names.read.insert(name(segment.b));
     }
-    if (s.row_index >= 0) names.read.insert(name(s.row_index));
-    if (s.tensor < 0) continue;
-    const bool effect = s.kind == StepKind::store_tile || s.kind == StepKind::store_vector ||
-                        s.kind == StepKind::row_partial || s.kind == StepKind::column_partial;
-    (effect ? names.written : names.read).insert(name(s.tensor));
+    if (s.row_index() >= 0) names.read.insert(name(s.row_index()));
+    if (s.tensor() < 0) continue;
+    const bool effect = s.kind() == StepKind::store_tile || s.kind() == StepKind::store_vector ||
+                        s.kind() == StepKind::row_partial || s.kind() == StepKind::column_partial;
+    (effect ? names.written : names.read).insert(name(s.tensor()));
   }
   return names;
 }

@@ -41,8 +41,8 @@ void compile_lifted(const std::string& name, RoundTrip& trip, const DimValues& s
   LiftedTensors tensors;
   lift(trip.program, trip.graph, tensors);
   for (const Step& step : trip.program.steps) {
-    if (step.kind != StepKind::store_tile && step.kind != StepKind::store_vector) continue;
-    const std::string& stored = trip.program.tensors[static_cast<size_t>(step.tensor)].name;
+    if (step.kind() != StepKind::store_tile && step.kind() != StepKind::store_vector) continue;
+    const std::string& stored = trip.program.tensors[static_cast<size_t>(step.tensor())].name;
     trip.request.outputs.push_back({stored, tensors.values.at(stored)});
   }
   CompileOptions options;
@@ -90,7 +90,8 @@ TEST(RoundTrip, EachProductProgramComesBackAsOneProductProgram) {
 // Graphs do not know the two results of log_sum_exp one by one.
 bool has_graph(const Program& program) {
   for (const Step& step : program.steps) {
-    if (step.kind == StepKind::combine && step.partial == PartialKind::log_sum_exp) return false;
+    if (step.kind() == StepKind::combine && step.partial() == PartialKind::log_sum_exp)
+      return false;
   }
   return true;
 }

@@ -18,8 +18,9 @@ namespace {
 // Graphs have groups of constant sizes only, and not the results of log_sum_exp one by one.
 bool has_graph(const Program& program) {
   for (const Step& step : program.steps) {
-    if (step.kind == StepKind::reduce_group && !step.shape.cols.is_constant()) return false;
-    if (step.kind == StepKind::combine && step.partial == PartialKind::log_sum_exp) return false;
+    if (step.kind() == StepKind::reduce_group && !step.shape.cols.is_constant()) return false;
+    if (step.kind() == StepKind::combine && step.partial() == PartialKind::log_sum_exp)
+      return false;
   }
   return true;
 }

@@ -14,6 +14,7 @@
 
 #include "coda/float16.h"
 #include "coda/program_builder.h"
+#include "program/step_table.h"
 
 namespace coda::tests {
 
@@ -312,8 +313,8 @@ class RandomProgramGenerator {
       for (int operand : step.operands) {
         if (place[operand] < 0) return false;
       }
-      for (int j = 0; j < i && !step.operands.empty() && step.tensor >= 0; ++j) {
-        if (program.steps[j].tensor == step.tensor && place[j] < 0) return false;
+      for (int j = 0; j < i && !step.operands.empty() && step.tensor() >= 0; ++j) {
+        if (program.steps[j].tensor() == step.tensor() && place[j] < 0) return false;
       }
       return true;
     };
@@ -338,10 +339,7 @@ class RandomProgramGenerator {
     for (size_t i = 0; i < place.size(); ++i) tensors[place[i]] = program.tensors[i];
     program.tensors = std::move(tensors);
     for (Step& step : program.steps) {
-      if (step.tensor >= 0) step.tensor = place[step.tensor];
-      if (step.row_index >= 0) step.row_index = place[step.row_index];
-      for (GemmSegment& segment : step.segments)
-        segment.a = place[segment.a], segment.b = place[segment.b];
+      for (int* tensor : program::tensor_fields(step)) *tensor = place[*tensor];
     }
   }
 
@@ -349,15 +347,15 @@ class RandomProgramGenerator {
     ProgramBuilder builder(program.name + "_finalizer");
     bool any = false;
     for (const Step& step : program.steps) {
-      if (step.kind != StepKind::row_partial && step.kind != StepKind::column_partial) continue;
-      const TensorDecl& decl = program.tensors[step.tensor];
+      if (step.kind() != StepKind::row_partial && step.kind() != StepKind::column_partial) continue;
+      const TensorDecl& decl = program.tensors[step.tensor()];
       any = true;
       const std::string name = "\"" + decl.name + "\"";
-      const bool rows = step.kind == StepKind::row_partial;
-      const int lane = static_cast<int>(random_() % info(step.partial).lanes);
+      const bool rows = step.kind() == StepKind::row_partial;
+      const int lane = static_cast<int>(random_() % info(step.partial()).lanes);
       const std::string partial = name + decl.shape.text();
-      const TileValue total = rows ? builder.combine_rows(partial, step.partial, lane)
-                                   : builder.combine_columns(partial, step.partial, lane);
+      const TileValue total = rows ? builder.combine_rows(partial, step.partial(), lane)
+                                   : builder.combine_columns(partial, step.partial(), lane);
       const std::string result = new_name();
       switch (random_() % 5) {
         case 0: builder.store(result, rsqrt(total * total + 1.0)); break;
@@ -421,16 +419,16 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
   std::set<int> read;
   int64_t widest = 0;
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments) {
+    for (const GemmSegment& segment : step.segments()) {
       read.insert(segment.a), read.insert(segment.b);
       widest = std::max(widest, program.tensors[segment.b].shape.rows.evaluate(sizes));
     }
-    const bool is_load = step.operands.empty() && step.tensor >= 0;
-    if (is_load) read.insert(step.tensor);
-    if (step.row_index >= 0) {
-      read.insert(step.row_index);
-      const int64_t rows = program.tensors[step.tensor].shape.rows.evaluate(sizes);
-      const auto [found, is_new] = last.try_emplace(step.row_index, rows - 1);
+    const bool is_load = step.operands.empty() && step.tensor() >= 0;
+    if (is_load) read.insert(step.tensor());
+    if (step.row_index() >= 0) {
+      read.insert(step.row_index());
+      const int64_t rows = program.tensors[step.tensor()].shape.rows.evaluate(sizes);
+      const auto [found, is_new] = last.try_emplace(step.row_index(), rows - 1);
       if (!is_new) found->second = std::min(found->second, rows - 1);
     }
   }

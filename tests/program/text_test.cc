@@ -67,9 +67,9 @@ TEST(ProgramText, SegmentsAndSeveralGemms) {
   store(da, da)
   store(dw, tile(dw) + dw)
 })");
-  ASSERT_EQ(program.steps[0].segments.size(), 2u);
-  EXPECT_FALSE(program.steps[0].segments[1].transpose_a);
-  EXPECT_TRUE(program.steps[1].segments[0].transpose_a);
+  ASSERT_EQ(program.steps[0].segments().size(), 2u);
+  EXPECT_FALSE(program.steps[0].segments()[1].transpose_a);
+  EXPECT_TRUE(program.steps[1].segments()[0].transpose_a);
   EXPECT_EQ(program.steps[1].shape, (Shape{"I", "D"}));
   EXPECT_EQ(tile_spaces(program).size(), 2u);
   EXPECT_EQ(parse_program(text(program)), program);

@@ -26,6 +26,8 @@ Program good() {
   })");
 }
 
+steps::Gemm& gemm(Program& p) { return std::get<steps::Gemm>(p.steps[0].work); }
+
 std::string problem_of(const Program& program) {
   try {
     verify(program);
@@ -51,15 +53,15 @@ TEST(Verify, StepsOnTheirOwn) {
   const auto expect = [](const std::function<void(Program&)>& change, const char* message) {
     EXPECT_THAT(problem_after(change), HasSubstr(message));
   };
-  expect([](Program& p) { p.steps[0].segments.clear(); }, "a gemm has at least one segment");
-  expect([](Program& p) { p.steps[0].segments[0].a = 9; }, "tensor index 9 is out of range");
-  expect([](Program& p) { p.steps[0].segments[0].transpose_b = false; },
+  expect([](Program& p) { gemm(p).segments.clear(); }, "a gemm has at least one segment");
+  expect([](Program& p) { gemm(p).segments[0].a = 9; }, "tensor index 9 is out of range");
+  expect([](Program& p) { gemm(p).segments[0].transpose_b = false; },
          "do not agree along the contraction: K and 2*I");
   expect([](Program& p) { p.steps[0].shape.rows = "L"; }, "give [M, 2*I], not [L, 2*I]");
-  expect([](Program& p) { p.steps[0].segments.push_back({1, 0, false, true}); },
+  expect([](Program& p) { gemm(p).segments.push_back({1, 0, false, true}); },
          "give [2*I, M], not [M, 2*I]");
   expect([](Program& p) { p.tensors[0].dtype = DType::i32; }, "gemm operand 'x' is i32");
-  expect([](Program& p) { p.steps[1].kind = StepKind::load_per_column; },
+  expect([](Program& p) { p.steps[1].work = steps::LoadPerColumn{2}; },
          "load_per_column needs [1, N]");
   expect([](Program& p) { p.steps[1].shape.rows = 3; },
          "its shape [3, 1] is not that of 'r', [M, 1]");
@@ -68,22 +70,21 @@ TEST(Verify, StepsOnTheirOwn) {
          "its operands broadcast to [M, 2*I], not [M, I]");
   expect([](Program& p) { p.steps[5].operands = {3, 2}; },
          "shapes [M, I] and [M, 2*I] do not broadcast");
-  expect([](Program& p) { p.steps[3].group = 6; },
+  expect([](Program& p) { p.steps[3].work = steps::SplitPair{6, 0}; },
          "pairs within groups of 6 columns do not divide 2*I columns");
-  expect([](Program& p) { p.steps[3].group = 0; }, "pairs within groups of 0 columns");
-  expect([](Program& p) { p.steps[3].which = 2; }, "a pair has members 0 and 1, not 2");
+  expect([](Program& p) { p.steps[3].work = steps::SplitPair{0, 0}; },
+         "pairs within groups of 0 columns");
+  expect([](Program& p) { p.steps[3].work = steps::SplitPair{2 * Dim("I"), 2}; },
+         "a pair has members 0 and 1, not 2");
   expect([](Program& p) { p.steps[3].shape.cols = 7; },
          "a member of its pairs has shape [M, I], not [M, 7]");
-  expect([](Program& p) { p.steps[2].which = 1; },
-         "a field is set that a elementwise does not use");
-  expect([](Program& p) { p.steps[7].lane = 1; }, "a field is set that a row_partial does not use");
   expect([](Program& p) { p.steps[6].operands = {6}; }, "operand v6 is used before it is made");
   expect([](Program& p) { p.steps[7].operands = {6}; }, "operand v6 is an effect and has no value");
   expect([](Program& p) { p.steps[5].shape.rows = -3; }, "sizes are positive");
-  expect([](Program& p) { p.steps[6].kind = StepKind::store_vector; },
+  expect([](Program& p) { p.steps[6].work = steps::StoreVector{p.steps[6].tensor()}; },
          "a tile is stored by store_tile");
-  expect([](Program& p) { p.steps[2].op = static_cast<Elementwise>(99); }, "unknown operation");
-  expect([](Program& p) { p.steps[2].kind = static_cast<StepKind>(99); }, "unknown kind of step");
+  expect([](Program& p) { p.steps[2].work = steps::Apply{static_cast<Elementwise>(99)}; },
+         "unknown operation");
 }
 
 TEST(Verify, Tensors) {
@@ -106,8 +107,11 @@ TEST(Verify, Tensors) {
   expect([](Program& p) { p.tensors[4].dtype = DType::bf16; }, "partial 'ss' must be f32");
   expect([](Program& p) { p.tensors[4].shape.cols = 2 * Dim("I"); },
          "row partial 'ss' is declared for 2*I columns, its tile space has I base columns");
-  expect([](Program& p) { p.tensors[4].lanes = 2, p.steps[7].partial = PartialKind::mean_m2; },
-         "a mean_m2 row partial needs a value of the base width");
+  expect(
+      [](Program& p) {
+        p.tensors[4].lanes = 2, p.steps[7].work = steps::RowPartial{4, PartialKind::mean_m2};
+      },
+      "a mean_m2 row partial needs a value of the base width");
 }
 
 struct Case {
@@ -189,20 +193,24 @@ TEST(Verify, ARandomChangeIsRefusedOrPrintsWithoutLoss) {
     Step& step = program.steps[random() % program.steps.size()];
     TensorDecl& tensor = program.tensors[random() % program.tensors.size()];
     const int other = static_cast<int>(random() % (program.steps.size() + 2)) - 1;
+    const program::StepFields fields = program::fields_of(step);
+    const auto set = [](auto* field, auto value) {
+      if (field != nullptr) *field = value;
+    };
     switch (random() % 14) {
-      case 0: step.kind = static_cast<StepKind>(random() % 22); break;
+      case 0: step.work = program::work_of(static_cast<StepKind>(random() % 21)); break;
       case 1: step.shape.rows = Dim(static_cast<int>(random() % 5)); break;
       case 2: step.shape.cols = 2 * step.shape.cols; break;
       case 3: step.operands.push_back(other); break;
       case 4:
         if (!step.operands.empty()) step.operands[0] = other;
         break;
-      case 5: step.tensor = static_cast<int>(random() % 40) - 2; break;
-      case 6: step.row_index = static_cast<int>(random() % 40) - 2; break;
-      case 7: step.repeat = static_cast<int64_t>(random() % 4) - 1; break;
-      case 8: step.op = static_cast<Elementwise>(random() % 25); break;
-      case 9: step.group = Dim(static_cast<int>(random() % 10) - 1); break;
-      case 10: step.which = static_cast<int>(random() % 4) - 1; break;
+      case 5: set(fields.tensor, static_cast<int>(random() % 40) - 2); break;
+      case 6: set(fields.row_index, static_cast<int>(random() % 40) - 2); break;
+      case 7: set(fields.repeat, static_cast<int64_t>(random() % 4) - 1); break;
+      case 8: set(fields.op, static_cast<Elementwise>(random() % 25)); break;
+      case 9: set(fields.group, Dim(static_cast<int>(random() % 10) - 1)); break;
+      case 10: set(fields.which, static_cast<int>(random() % 4) - 1); break;
       case 11: tensor.dtype = static_cast<DType>(random() % 5); break;
       case 12: tensor.shape.cols = tensor.shape.cols + 1; break;
       default: tensor.lanes = static_cast<int>(random() % 4); break;

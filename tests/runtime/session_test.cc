@@ -397,17 +397,8 @@ TEST(Session, APlanThatContradictsItselfIsRefused) {
   Program program;
   program.name = "copy";
   program.tensors = {TensorDecl{"x", Shape{Dim("M"), 3}}, TensorDecl{"s", Shape{Dim("M"), 3}}};
-  Step load{.kind = StepKind::load_tile,
-            .shape = Shape{Dim("M"), 3},
-            .operands = {},
-            .segments = {},
-            .tensor = 0};
-  Step store{.kind = StepKind::store_tile,
-             .shape = Shape{Dim("M"), 3},
-             .operands = {0},
-             .segments = {},
-             .tensor = 1};
-  program.steps = {load, store};
+  const Shape shape{Dim("M"), 3};
+  program.steps = {{steps::LoadTile{0}, shape}, {steps::StoreTile{1}, shape, {0}}};
   plan = toy_plan();
   plan.forward[0] = {"copy", StepRole::tile, program, {}};
   EXPECT_EQ(refuse(plan), "accepted");

@@ -16,7 +16,7 @@ struct LoadText {
 };
 LoadText text_of(const DirectLoad& load, const ProgramSizes& sizes, SpacePlaces& places,
                  LaunchArguments& arguments) {
-  const int t = sizes.step(load.step).tensor;
+  const int t = sizes.step(load.step).tensor();
   LoadText text;
   text.type = element_text(sizes.tensor(t).dtype);
   text.pointer = arguments.pointer(t);

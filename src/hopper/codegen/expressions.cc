@@ -71,9 +71,9 @@ std::string expression(Elementwise op, const std::vector<std::string>& operands)
 }
 
 std::string expression(const Step& step, const std::vector<std::string>& operands) {
-  if (step.kind == StepKind::elementwise) return expression(step.op, operands);
-  invariant(step.kind == StepKind::as_stored, "a step that is no expression");
-  return "as_stored<" + element_text(step.dtype) + ">(" + operands[0] + ")";
+  if (step.kind() == StepKind::elementwise) return expression(step.op(), operands);
+  invariant(step.kind() == StepKind::as_stored, "a step that is no expression");
+  return "as_stored<" + element_text(step.dtype()) + ">(" + operands[0] + ")";
 }
 
 std::string number_text(double number) {

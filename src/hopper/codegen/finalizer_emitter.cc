@@ -40,17 +40,17 @@ struct Analysis {
     for (size_t i = 0; i < p.steps.size(); ++i) {
       const Step& step = p.steps[i];
       for (int o : step.operands) levels[i] = std::max(levels[i], levels[o]);
-      if (step.kind == StepKind::reduce_vector) ++levels[i];
+      if (step.kind() == StepKind::reduce_vector) ++levels[i];
       top = std::max(top, levels[i]);
-      if (step.kind == StepKind::combine) combines = true;
-      if (step.kind != StepKind::store_vector) continue;
+      if (step.kind() == StepKind::combine) combines = true;
+      if (step.kind() != StepKind::store_vector) continue;
       if (is_line(step)) {
         line_stores.push_back(static_cast<int>(i));
         line_level = std::max(line_level, levels[i]);
       } else {
         scalar_stores.push_back(static_cast<int>(i));
       }
-      stored.insert(step.tensor);
+      stored.insert(step.tensor());
     }
   }
 
@@ -64,7 +64,7 @@ struct Analysis {
   // The store of the value itself in fp32, from which it can be read back as it was.
   int exact_store(int value) const {
     for (int i : line_stores) {
-      if (step(i).operands[0] == value && program.tensors[step(i).tensor].dtype == DType::f32) {
+      if (step(i).operands[0] == value && program.tensors[step(i).tensor()].dtype == DType::f32) {
         return i;
       }
     }
@@ -75,7 +75,7 @@ struct Analysis {
   bool reads_stored(int value, bool stops_at_exact_stores) const {
     if (stops_at_exact_stores && exact_store(value) >= 0) return false;
     const Step& s = step(value);
-    if (s.operands.empty() && s.tensor >= 0 && stored.contains(s.tensor)) return true;
+    if (s.operands.empty() && s.tensor() >= 0 && stored.contains(s.tensor())) return true;
     return std::any_of(s.operands.begin(), s.operands.end(),
                        [&](int o) { return reads_stored(o, stops_at_exact_stores); });
   }
@@ -83,10 +83,10 @@ struct Analysis {
   // A scalar that is stored in place must not be read by one block after another has stored it.
   bool scalars_are_private() const {
     std::set<int> scalar_tensors;
-    for (int i : scalar_stores) scalar_tensors.insert(step(i).tensor);
+    for (int i : scalar_stores) scalar_tensors.insert(step(i).tensor());
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step& s = program.steps[i];
-      if (s.kind == StepKind::load_scalar && scalar_tensors.contains(s.tensor)) return false;
+      if (s.kind() == StepKind::load_scalar && scalar_tensors.contains(s.tensor())) return false;
     }
     return true;
   }
@@ -97,7 +97,7 @@ struct Analysis {
     int64_t most_lines = 0;
     for (const Step& s : program.steps) {
       if (is_line(s)) most_lines = std::max(most_lines, size(length(s)));
-      if (s.kind == StepKind::reduce_vector && reads_stored(s.operands[0], true)) return false;
+      if (s.kind() == StepKind::reduce_vector && reads_stored(s.operands[0], true)) return false;
     }
     return combines || most_lines > kLinesOfOneBlock;
   }
@@ -184,28 +184,28 @@ class KernelWriter {
     }
   }
   bool reads_back(int i) const {
-    return reads_stored_back_ && !program::is_effect(step(i).kind) && Analysis::is_line(step(i)) &&
-           analysis_.exact_store(i) >= 0;
+    return reads_stored_back_ && !program::is_effect(step(i).kind()) &&
+           Analysis::is_line(step(i)) && analysis_.exact_store(i) >= 0;
   }
 
   void choose_threads() {
     for (int i : needed_) {
       const Step& s = step(i);
-      if (s.kind != StepKind::combine || reads_back(i)) continue;
+      if (s.kind() != StepKind::combine || reads_back(i)) continue;
       const bool is_long =
-          tensor(s.tensor).kind == TensorKind::column_partial && partials_of(s) > kManyRows;
+          tensor(s.tensor()).kind == TensorKind::column_partial && partials_of(s) > kManyRows;
       if (is_long) block_threads_ = kMostBlockThreads;
     }
   }
 
   // An operand: a literal or a name.
   std::string operand(int o) const {
-    if (step(o).kind == StepKind::constant) return "(" + number_text(step(o).number) + ")";
+    if (step(o).kind() == StepKind::constant) return "(" + number_text(step(o).number()) + ")";
     return name(o);
   }
 
   std::string made(const Step& s) const {
-    if (s.kind == StepKind::transpose_vector) return operand(s.operands[0]);
+    if (s.kind() == StepKind::transpose_vector) return operand(s.operands[0]);
     std::vector<std::string> operands;
     for (int o : s.operands) operands.push_back(operand(o));
     return expression(s, operands);
@@ -214,14 +214,14 @@ class KernelWriter {
   void write_scalars(int level) {
     for (int i : needed_) {
       const Step& s = step(i);
-      if (program::is_effect(s.kind) || Analysis::is_line(s) || analysis_.levels[i] != level ||
-          s.kind == StepKind::constant || s.kind == StepKind::reduce_vector) {
+      if (program::is_effect(s.kind()) || Analysis::is_line(s) || analysis_.levels[i] != level ||
+          s.kind() == StepKind::constant || s.kind() == StepKind::reduce_vector) {
         continue;
       }
       body_ += "  const float " + name(i) + " = ";
-      if (s.kind == StepKind::load_scalar) {
-        body_ += "load_element<" + arguments_.stored_type(s.tensor) + ">(" +
-                 arguments_.pointer(s.tensor) + ", 0);" + arguments_.comment(s.tensor);
+      if (s.kind() == StepKind::load_scalar) {
+        body_ += "load_element<" + arguments_.stored_type(s.tensor()) + ">(" +
+                 arguments_.pointer(s.tensor()) + ", 0);" + arguments_.comment(s.tensor());
       } else {
         body_ += made(s) + ";\n";
       }
@@ -232,7 +232,7 @@ class KernelWriter {
   void write_sums(int level) {
     std::map<Dim, std::vector<int>> sums;
     for (int i : needed_) {
-      if (step(i).kind == StepKind::reduce_vector && analysis_.levels[i] == level) {
+      if (step(i).kind() == StepKind::reduce_vector && analysis_.levels[i] == level) {
         sums[Analysis::length(step(step(i).operands[0]))].push_back(i);
       }
     }
@@ -258,9 +258,9 @@ class KernelWriter {
     for (int i : stores) {
       const Step& s = step(i);
       roots.push_back(s.operands[0]);
-      ends += "        store_element<" + arguments_.stored_type(s.tensor) + ">(" +
-              arguments_.pointer(s.tensor) + ", " + line_index(s) + ", " + operand(s.operands[0]) +
-              ");" + arguments_.comment(s.tensor);
+      ends += "        store_element<" + arguments_.stored_type(s.tensor()) + ">(" +
+              arguments_.pointer(s.tensor()) + ", " + line_index(s) + ", " +
+              operand(s.operands[0]) + ");" + arguments_.comment(s.tensor());
     }
     if (is_single_) return write_lines(length, roots, ends, "0", "1");
     const std::string id = length_id(length);
@@ -281,15 +281,15 @@ class KernelWriter {
     bool rows = false;
     bool columns = false;
     for (int i : lines_needed(roots)) {
-      if (step(i).kind != StepKind::combine || reads_back(i)) continue;
-      (tensor(step(i).tensor).kind == TensorKind::row_partial ? rows : columns) = true;
+      if (step(i).kind() != StepKind::combine || reads_back(i)) continue;
+      (tensor(step(i).tensor()).kind == TensorKind::row_partial ? rows : columns) = true;
     }
     return rows ? Work::lanes : columns ? Work::slots : Work::alone;
   }
   int64_t lanes_of_line(const std::vector<int>& roots) const {
     int64_t most = 0;
     for (int i : lines_needed(roots)) {
-      if (step(i).kind == StepKind::combine && !reads_back(i)) {
+      if (step(i).kind() == StepKind::combine && !reads_back(i)) {
         most = std::max(most, partials_of(step(i)));
       }
     }
@@ -298,7 +298,7 @@ class KernelWriter {
     return lanes;
   }
   int64_t partials_of(const Step& s) const {
-    const TensorDecl& decl = tensor(s.tensor);
+    const TensorDecl& decl = tensor(s.tensor());
     const bool rows = decl.kind == TensorKind::row_partial;
     return partial_spans(analysis_.size(rows ? decl.shape.cols : decl.shape.rows));
   }
@@ -329,7 +329,7 @@ class KernelWriter {
     return std::to_string(found->second);
   }
   std::string line_index(const Step& s) {
-    return s.shape.is_per_row() ? arguments_.row_start("at.line", s.tensor)
+    return s.shape.is_per_row() ? arguments_.row_start("at.line", s.tensor())
                                 : std::string("at.line");
   }
 
@@ -383,7 +383,7 @@ class KernelWriter {
   }
 
   bool is_loaded(int i) const {
-    const StepKind kind = step(i).kind;
+    const StepKind kind = step(i).kind();
     return reads_back(i) || kind == StepKind::load_per_row || kind == StepKind::load_per_column;
   }
 
@@ -396,22 +396,22 @@ class KernelWriter {
 
   void write_line(int i, Work work) {
     const Step& s = step(i);
-    if (program::is_effect(s.kind)) return;
+    if (program::is_effect(s.kind())) return;
     std::string value;
     int from = -1;
     if (reads_back(i)) {
       const Step& store = step(analysis_.exact_store(i));
-      from = store.tensor;
+      from = store.tensor();
       value = loaded(from, store);
-    } else if (s.kind == StepKind::load_per_row || s.kind == StepKind::load_per_column) {
-      from = s.tensor;
+    } else if (s.kind() == StepKind::load_per_row || s.kind() == StepKind::load_per_column) {
+      from = s.tensor();
       value = loaded(from, s);
-    } else if (s.kind == StepKind::column_index) {
+    } else if (s.kind() == StepKind::column_index) {
       value = "static_cast<float>(at.line)";
-    } else if (s.kind == StepKind::combine) {
-      value = combined(s, work) + ".lane(" + std::to_string(s.lane) + ")";
-      const PartialInfo& kind = info(s.partial);
-      if (kind.finish && s.lane == kind.lanes - 1) value = expression(*kind.finish, {value});
+    } else if (s.kind() == StepKind::combine) {
+      value = combined(s, work) + ".lane(" + std::to_string(s.lane()) + ")";
+      const PartialInfo& kind = info(s.partial());
+      if (kind.finish && s.lane() == kind.lanes - 1) value = expression(*kind.finish, {value});
     } else {
       value = made(s);
     }
@@ -422,23 +422,23 @@ class KernelWriter {
   // The name of a line's combined partials; both results of one reduction share it.
   std::string combined(const Step& s, Work work) {
     const std::string result =
-        "p" + std::to_string(s.tensor) + "_" + std::string(info(s.partial).name);
+        "p" + std::to_string(s.tensor()) + "_" + std::string(info(s.partial()).name);
     if (!combined_.insert(result).second) return result;
-    const TensorDecl& decl = tensor(s.tensor);
+    const TensorDecl& decl = tensor(s.tensor());
     const bool rows = decl.kind == TensorKind::row_partial;
     const int64_t reduced = analysis_.size(rows ? decl.shape.cols : decl.shape.rows);
-    const std::string id = std::to_string(s.tensor);
+    const std::string id = std::to_string(s.tensor());
     // Lines of rows may be made of column partials too.
     body_ += "      const auto " + result + " = combine_in_" +
-             (work == Work::slots ? "slots" : "lanes") + "<" + reduction_text(s.partial) +
+             (work == Work::slots ? "slots" : "lanes") + "<" + reduction_text(s.partial()) +
              (work == Work::slots ? ""
               : rows              ? ", true"
                                   : ", false") +
-             ">({.tensor = " + arguments_.pointer(s.tensor) +
-             ", .pitch = " + arguments_.stride(s.tensor) + ", .lines = lines, .count = " +
+             ">({.tensor = " + arguments_.pointer(s.tensor()) +
+             ", .pitch = " + arguments_.stride(s.tensor()) + ", .lines = lines, .count = " +
              arguments_.number("partials_" + id, partial_spans(reduced)) +
              ", .reduced = " + arguments_.number("reduced_" + id, reduced) + "}, at" +
-             (work == Work::slots ? ", scratch" : "") + ");" + arguments_.comment(s.tensor);
+             (work == Work::slots ? ", scratch" : "") + ");" + arguments_.comment(s.tensor());
     return result;
   }
 
@@ -449,9 +449,9 @@ class KernelWriter {
     body_ += "  if (block_index() == 0 && thread_index() == 0) {\n";
     for (int i : stores) {
       const Step& s = step(i);
-      body_ += "    store_element<" + arguments_.stored_type(s.tensor) + ">(" +
-               arguments_.pointer(s.tensor) + ", 0, " + operand(s.operands[0]) + ");" +
-               arguments_.comment(s.tensor);
+      body_ += "    store_element<" + arguments_.stored_type(s.tensor()) + ">(" +
+               arguments_.pointer(s.tensor()) + ", 0, " + operand(s.operands[0]) + ");" +
+               arguments_.comment(s.tensor());
     }
     body_ += "  }\n";
   }

@@ -27,7 +27,7 @@ GroupText::GroupText(const ProgramSizes& sizes, const program::TileMap& map,
 void GroupText::find_live() {
   const std::vector<int>& steps = map_.spaces[analysis_.space].steps;
   for (auto i = steps.rbegin(); i != steps.rend(); ++i) {
-    if (program::is_effect(step(*i).kind)) live_.insert(*i);
+    if (program::is_effect(step(*i).kind())) live_.insert(*i);
     if (live_.contains(*i)) live_.insert(step(*i).operands.begin(), step(*i).operands.end());
   }
 }
@@ -41,7 +41,7 @@ std::string GroupText::field(int i, int plane) {
 std::vector<int> GroupText::sums_of(uint32_t walk) const {
   std::vector<int> sums;
   for (const auto& [i, walks] : analysis_.groups.known) {
-    if (step(i).kind == StepKind::reduce_group && walks == walk + 1 && live_.contains(i))
+    if (step(i).kind() == StepKind::reduce_group && walks == walk + 1 && live_.contains(i))
       sums.push_back(i);
   }
   return sums;
@@ -51,7 +51,7 @@ std::vector<int> GroupText::sums_of(uint32_t walk) const {
 int GroupText::step_with(const Dim& pairing) const {
   for (int i : map_.spaces[analysis_.space].steps) {
     if (map_.on_tile[i] && !map_.grouped[i] && map_.pairing[i] == pairing &&
-        step(i).kind != StepKind::select_column && !program::is_effect(step(i).kind))
+        step(i).kind() != StepKind::select_column && !program::is_effect(step(i).kind()))
       return i;
   }
   throw InternalError("groups of columns that no value of their tile space has");
@@ -68,8 +68,9 @@ std::string GroupText::place(int i, int plane, const std::string& row,
                              const std::string& base_column) {
   const Step& s = step(i);
   std::string at = column(plane, analysis_.groups.layouts.at(i), base_column);
-  if (s.repeat != 1) at += " % " + std::to_string(sizes_.size(sizes_.tensor(s.tensor).shape.cols));
-  return "static_cast<u64>(" + row + ") * " + places_.stride(s.tensor) + " + " + at;
+  if (s.repeat() != 1)
+    at += " % " + std::to_string(sizes_.size(sizes_.tensor(s.tensor()).shape.cols));
+  return "static_cast<u64>(" + row + ") * " + places_.stride(s.tensor()) + " + " + at;
 }
 
 // As a line knows it that makes one value for each group: of the group's first `eight`.
@@ -78,10 +79,10 @@ std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
   if (map_.on_tile[i]) return field(i, plane) + ".value[eight][pair]";
   if (s.shape.cols.is(1)) return rows_.value(i);
   const std::string own = column(plane, layout, "(at.column + 8 * eight)");
-  if (s.kind == StepKind::column_index) return "static_cast<float>(" + own + ")";
-  if (s.kind == StepKind::load_per_column) {
+  if (s.kind() == StepKind::column_index) return "static_cast<float>(" + own + ")";
+  if (s.kind() == StepKind::load_per_column) {
     return "(at.column + 8 * eight < at.columns ? load_element<" +
-           element_text(sizes_.tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
+           element_text(sizes_.tensor(s.tensor()).dtype) + ">(" + arguments_.pointer(s.tensor()) +
            ", " + own + ") : 0.0f)";
   }
   std::vector<std::string> operands;
@@ -92,11 +93,11 @@ std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
 void GroupText::write_step(int i, int plane) {
   const Step& s = step(i);
   Body& lines = lines_[analysis_.groups.known.at(i)];
-  if (s.kind == StepKind::store_tile) {
+  if (s.kind() == StepKind::store_tile) {
     lines.line(field(s.operands[0], plane) + ".store<" +
-               element_text(sizes_.tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
-               ", at, [&](u32 row, u32 column) { return " + place(i, plane, "row", "column") +
-               "; });");
+               element_text(sizes_.tensor(s.tensor()).dtype) + ">(" +
+               arguments_.pointer(s.tensor()) + ", at, [&](u32 row, u32 column) { return " +
+               place(i, plane, "row", "column") + "; });");
     return;
   }
   const TileLayout& layout = analysis_.groups.layouts.at(i);
@@ -104,24 +105,24 @@ void GroupText::write_step(int i, int plane) {
   const std::string span = std::to_string(analysis_.groups.span);
   types_.emplace_back("GroupValues<" + std::to_string(layout.base_group()) + ", " + span + ">",
                       name.substr(name.find('.') + 1));
-  if (s.kind == StepKind::reduce_group) {
+  if (s.kind() == StepKind::reduce_group) {
     lines.line(name + ".finish();");
     return;
   }
   const std::string head = name + ".make([&](u32 eight, u32 pair) {";
-  if (s.kind != StepKind::load_tile) {
+  if (s.kind() != StepKind::load_tile) {
     std::vector<std::string> operands;
     for (int o : s.operands) operands.push_back(operand(o, plane, layout));
     lines.line(head + " return " + vector_text(s, operands) + "; });");
     return;
   }
   const std::string row =
-      s.row_index < 0 ? "row" : rows_.table_row(s.row_index, s.tensor, "[kBlock][pair]");
+      s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");
   lines.line(head);
   lines.line("  const u32 row = at.row + 8 * pair;");
   lines.line("  const u32 column = at.column + 8 * eight;");
   lines.line("  return row < at.rows && column < at.columns ? load_element<" +
-             element_text(sizes_.tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
+             element_text(sizes_.tensor(s.tensor()).dtype) + ">(" + arguments_.pointer(s.tensor()) +
              ", " + place(i, plane, row, "column") + ") : 0.0f;");
   lines.line("});");
 }

@@ -55,8 +55,8 @@ class PlainWriter {
         "  __shared__ PlainTiles tiles;\n  float sums[kPlainOwn][kPlainOwn] = {};\n"
         "  const PlainPosition at = plain_position(block_index(), " +
         arguments_.number("rows", rows) + ", " + arguments_.number("columns", columns) + ");\n";
-    for (size_t i = 0; i < gemm.segments.size(); ++i) {
-      const GemmSegment& s = gemm.segments[i];
+    for (size_t i = 0; i < gemm.segments().size(); ++i) {
+      const GemmSegment& s = gemm.segments()[i];
       const Shape& a = arguments_.tensor(s.a).shape;
       const std::string depth = arguments_.number("depth_" + std::to_string(i),
                                                   arguments_.size(s.transpose_a ? a.rows : a.cols));
@@ -66,8 +66,8 @@ class PlainWriter {
     }
     for (int i : space_.steps) {
       const Step& s = program_.steps[i];
-      if (s.kind != StepKind::store_tile) continue;
-      body += "  store_plain<" + arguments_.stored_type(s.tensor) + ">(" + place(s.tensor) +
+      if (s.kind() != StepKind::store_tile) continue;
+      body += "  store_plain<" + arguments_.stored_type(s.tensor()) + ">(" + place(s.tensor()) +
               ", sums, at);\n";
     }
     return assemble(program_, "_product", "plain_product.cuh", body, tiles(rows) * tiles(columns),
@@ -81,15 +81,15 @@ class PlainWriter {
     const int64_t groups = arguments_.size(sum.shape.cols);
     const std::string extents = ", block_index(), " + arguments_.number("rows", rows) + ", " +
                                 arguments_.number("groups", groups) + ", " +
-                                arguments_.number("group", arguments_.size(sum.group)) + ");\n";
+                                arguments_.number("group", arguments_.size(sum.group())) + ");\n";
     std::string body;
     for (int i : space_.steps) {
       const Step& s = program_.steps[i];
-      if (s.kind != StepKind::store_tile) continue;
-      body += "  sum_groups<" + arguments_.stored_type(load.tensor) + ", " +
-              arguments_.stored_type(s.tensor) + ">(" + arguments_.pointer(load.tensor) + ", " +
-              start_of_row(load) + ", " + arguments_.stored_columns(load.tensor) + ", " +
-              place(s.tensor) + extents;
+      if (s.kind() != StepKind::store_tile) continue;
+      body += "  sum_groups<" + arguments_.stored_type(load.tensor()) + ", " +
+              arguments_.stored_type(s.tensor()) + ">(" + arguments_.pointer(load.tensor()) + ", " +
+              start_of_row(load) + ", " + arguments_.stored_columns(load.tensor()) + ", " +
+              place(s.tensor()) + extents;
     }
     const int64_t blocks = (rows * groups + device::kGroupWarps - 1) / device::kGroupWarps;
     return assemble(program_, "_groups", "plain_groups.cuh", body, blocks,
@@ -99,16 +99,16 @@ class PlainWriter {
  private:
   const Step& source(StepKind kind) const {
     return program_.steps[*std::find_if(space_.steps.begin(), space_.steps.end(),
-                                        [&](int i) { return program_.steps[i].kind == kind; })];
+                                        [&](int i) { return program_.steps[i].kind() == kind; })];
   }
   // A function from a row of the tile to the element at which the tensor's row starts.
   std::string start_of_row(const Step& load) {
     std::string row = "row";
-    if (load.row_index >= 0)
-      row = "table_row(load_index(" + arguments_.pointer(load.row_index) + ", " +
-            arguments_.row_start("row", load.row_index) + "), " +
-            arguments_.stored_rows(load.tensor) + ")";
-    return "[&](u32 row) { return " + arguments_.row_start(row, load.tensor) + "; }";
+    if (load.row_index() >= 0)
+      row = "table_row(load_index(" + arguments_.pointer(load.row_index()) + ", " +
+            arguments_.row_start("row", load.row_index()) + "), " +
+            arguments_.stored_rows(load.tensor()) + ")";
+    return "[&](u32 row) { return " + arguments_.row_start(row, load.tensor()) + "; }";
   }
   std::string place(int tensor) {
     return arguments_.pointer(tensor) + ", " + arguments_.stride(tensor);

@@ -88,9 +88,9 @@ std::string SpaceOperands::extents() {
 std::string SpaceOperands::operands() {
   const auto segments = static_cast<size_t>(analysis_.segments);
   const Step& first = step(analysis_.parts.front().gemm);
-  const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments[s]) + ";"; };
+  const auto a_map = [&](size_t s) { return "return &" + operand_a(first.segments()[s]) + ";"; };
   const auto blocks = [&](size_t s) {
-    const GemmSegment& segment = first.segments[s];
+    const GemmSegment& segment = first.segments()[s];
     const Shape& shape = tensor(segment.a).shape;
     const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
     return "return " +
@@ -122,7 +122,7 @@ std::string SpaceOperands::operand_a(const GemmSegment& segment) {
 
 std::string SpaceOperands::operand_b(size_t part, size_t segment) {
   const Part& p = analysis_.parts[part];
-  const GemmSegment& s = step(p.gemm).segments[segment];
+  const GemmSegment& s = step(p.gemm).segments()[segment];
   const device::OperandBox box = device::box_b(config_, shape_);
   int64_t rows = sizes_.stored_rows(s.b);
   int64_t columns = sizes_.stored_columns(s.b);
@@ -153,7 +153,7 @@ std::string SpaceOperands::operand(int t, int64_t row_offset, int64_t column_off
 }
 
 std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& move, int plane) {
-  const int t = step(move.step).tensor;
+  const int t = step(move.step).tensor();
   TensorMapSpec spec{.tensor = t,
                      .rows = sizes_.stored_rows(t),
                      .columns = sizes_.stored_columns(t),

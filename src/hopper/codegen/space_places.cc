@@ -36,8 +36,8 @@ std::string SpacePlaces::stride(int tensor) {
 std::string SpacePlaces::element(int i, int plane, const std::string& row,
                                  const std::string& column) {
   std::string at = natural(i, plane, column);
-  if (sizes_.step(i).repeat != 1) at = "(" + at + ") % " + std::to_string(columns_of(i));
-  return "static_cast<u64>(" + row + ") * " + stride(sizes_.step(i).tensor) + " + " + at;
+  if (sizes_.step(i).repeat() != 1) at = "(" + at + ") % " + std::to_string(columns_of(i));
+  return "static_cast<u64>(" + row + ") * " + stride(sizes_.step(i).tensor()) + " + " + at;
 }
 
 std::string SpacePlaces::pair(int i, int plane, const std::string& row) {
@@ -51,18 +51,18 @@ const char* SpacePlaces::pair_or_two(int i) const { return are_neighbours(i) ? "
 bool SpacePlaces::is_contiguous(int i) const {
   const int64_t h = operands_.half(i);
   const bool in_plane = h == 0 || operands_.is_concatenated(i) || h % kPartialSpan == 0;
-  return in_plane && (sizes_.step(i).repeat == 1 || columns_of(i) % kPartialSpan == 0);
+  return in_plane && (sizes_.step(i).repeat() == 1 || columns_of(i) % kPartialSpan == 0);
 }
 
 int64_t SpacePlaces::columns_of(int i) const {
-  return sizes_.size(sizes_.tensor(sizes_.step(i).tensor).shape.cols);
+  return sizes_.size(sizes_.tensor(sizes_.step(i).tensor()).shape.cols);
 }
 
 // Two base columns from an even one on.
 bool SpacePlaces::are_neighbours(int i) const {
   const int64_t h = operands_.half(i);
   return (h == 0 || operands_.is_concatenated(i) || h % 2 == 0) &&
-         (sizes_.step(i).repeat == 1 || columns_of(i) % 2 == 0);
+         (sizes_.step(i).repeat() == 1 || columns_of(i) % 2 == 0);
 }
 
 }  // namespace coda::hopper

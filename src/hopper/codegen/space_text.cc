@@ -98,30 +98,31 @@ class SpaceWriter {
     const std::string suffix = half(reader) == 0 ? "" : plane == 0 ? "_first" : "_second";
     const std::string made = names_.make(value_name(i) + suffix + (suffix.empty() ? "_at" : ""));
     name = made;
-    if (s.kind == StepKind::column_index) {
+    if (s.kind() == StepKind::column_index) {
       pass_.body.line("const Elements<2> " + made + "{{static_cast<float>(" +
                       places_.natural(reader, plane, "column") + "), static_cast<float>(" +
                       places_.natural(reader, plane, "(column + 1)") + ")}};");
-    } else if (s.kind == StepKind::load_per_column &&
+    } else if (s.kind() == StepKind::load_per_column &&
                (!places_.are_neighbours(reader) || pass_.is_walk)) {
-      pass_.body.line("const Elements<2> " + made + " = load_two<" +
-                      element_text(tensor(s.tensor).dtype) + ">(" + arguments_.pointer(s.tensor) +
-                      ", " + places_.natural(reader, plane, "column") + ", " +
-                      places_.natural(reader, plane, "(column + 1)") +
-                      ", inside_pair(column, at.columns));");
-    } else if (s.kind == StepKind::load_per_column && analysis_.loads_columns_by_fragment &&
-               size_of(tensor(s.tensor).dtype) != 2) {
+      pass_.body.line(
+          "const Elements<2> " + made + " = load_two<" + element_text(tensor(s.tensor()).dtype) +
+          ">(" + arguments_.pointer(s.tensor()) + ", " + places_.natural(reader, plane, "column") +
+          ", " + places_.natural(reader, plane, "(column + 1)") +
+          ", inside_pair(column, at.columns));");
+    } else if (s.kind() == StepKind::load_per_column && analysis_.loads_columns_by_fragment &&
+               size_of(tensor(s.tensor()).dtype) != 2) {
       const auto side = [&](const std::string& column) {
-        return "load_pair<" + element_text(tensor(s.tensor).dtype) + ">(" +
-               arguments_.pointer(s.tensor) + ", " + places_.natural(reader, plane, column) +
+        return "load_pair<" + element_text(tensor(s.tensor()).dtype) + ">(" +
+               arguments_.pointer(s.tensor()) + ", " + places_.natural(reader, plane, column) +
                ", inside_pair(" + column + ", at.columns))";
       };
       pass_.before.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
       pass_.before.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
       name = made + "[pair / 2]";
-    } else if (s.kind == StepKind::load_per_column) {
-      sub_fields_.line("ColumnValues<" + element_text(tensor(s.tensor).dtype) + "> " + made + ";");
-      sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor) +
+    } else if (s.kind() == StepKind::load_per_column) {
+      sub_fields_.line("ColumnValues<" + element_text(tensor(s.tensor()).dtype) + "> " + made +
+                       ";");
+      sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor()) +
                       ", at, [&](u32 column) { return " + places_.natural(reader, plane, "column") +
                       "; });");
       name = "sub." + made + ".at(kFragment, pair)";
@@ -139,8 +140,8 @@ class SpaceWriter {
   std::string tile_value(int i, int plane) {
     i = representative(i);
     const Step& s = step(i);
-    if (s.kind == StepKind::split_pair) return tile_value(s.operands[0], s.which);
-    if (s.kind == StepKind::merge_pairs) return tile_value(s.operands[plane], 0);
+    if (s.kind() == StepKind::split_pair) return tile_value(s.operands[0], s.which());
+    if (s.kind() == StepKind::merge_pairs) return tile_value(s.operands[plane], 0);
     const auto key = std::make_pair(i, plane);
     const auto found = pass_.tile_names.find(key);
     if (found != pass_.tile_names.end()) return found->second;
@@ -152,7 +153,7 @@ class SpaceWriter {
   // Writes the line that makes it, and returns how it is read.
   std::string make_tile_value(int i, int plane, const std::string& name) {
     const Step& s = step(i);
-    switch (s.kind) {
+    switch (s.kind()) {
       case StepKind::gemm: {
         const int member = planes_of(i) == 1 ? -1 : plane;
         const auto part =
@@ -169,17 +170,17 @@ class SpaceWriter {
         return name;
       case StepKind::as_stored: {
         std::string operand = operand_value(i, 0, plane);
-        if (!is_operand(s.dtype)) return operand;
-        pass_.body.line("const auto " + name + " = unpack<" + element_text(s.dtype) + ">(" +
+        if (!is_operand(s.dtype())) return operand;
+        pass_.body.line("const auto " + name + " = unpack<" + element_text(s.dtype()) + ">(" +
                         packed_value(i, plane) + ");");
         return name;
       }
       default: {
-        invariant(s.kind == StepKind::elementwise, "an unknown kind of tile value");
+        invariant(s.kind() == StepKind::elementwise, "an unknown kind of tile value");
         std::vector<std::string> operands;
         for (size_t k = 0; k < s.operands.size(); ++k)
           operands.push_back(operand_value(i, static_cast<int>(k), plane));
-        pass_.body.line("const auto " + name + " = " + expression(s.op, operands) + ";");
+        pass_.body.line("const auto " + name + " = " + expression(s.op(), operands) + ";");
         return name;
       }
     }
@@ -202,7 +203,7 @@ class SpaceWriter {
     if (found != pass_.packed_names.end()) return found->second;
     const std::string operand = operand_value(i, 0, plane);
     const std::string name = names_.make(plane_name(i, plane) + "_bits");
-    pass_.body.line("const u32 " + name + " = pack<" + element_text(step(i).dtype) + ">(" +
+    pass_.body.line("const u32 " + name + " = pack<" + element_text(step(i).dtype()) + ">(" +
                     operand + ");");
     return pass_.packed_names[key] = name;
   }
@@ -210,7 +211,7 @@ class SpaceWriter {
   std::string load(int i, int plane, const std::string& name) {
     const Step& s = step(i);
     const TileMove& move = *analysis_.find_load(i);
-    const DType type = tensor(s.tensor).dtype;
+    const DType type = tensor(s.tensor()).dtype;
     if (move.movement == Movement::staged) {
       std::string bits = "loaded[" + std::to_string(move.plane + plane) + "][pair]";
       if (!pass_.is_walk) {
@@ -225,10 +226,11 @@ class SpaceWriter {
     const bool is_kept =
         !pass_.is_walk && move.is_repeated && keeps_tables(sizes_, analysis_, config_);
     const std::string block = is_kept ? "[0]" : "[kBlock]";
-    const std::string row =
-        s.row_index >= 0 ? rows_.table_row(s.row_index, s.tensor, block + "[pair % 2]") : "row";
+    const std::string row = s.row_index() >= 0
+                                ? rows_.table_row(s.row_index(), s.tensor(), block + "[pair % 2]")
+                                : "row";
     const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
-                              element_text(type) + ">(" + arguments_.pointer(s.tensor) + ", " +
+                              element_text(type) + ">(" + arguments_.pointer(s.tensor()) + ", " +
                               places_.pair(i, plane, row) + ", inside)";
     if (!analysis_.loads_early || pass_.is_walk) {
       pass_.body.line("const auto " + name + " = " + value + ";");
@@ -240,10 +242,10 @@ class SpaceWriter {
                       .name = name,
                       .row = {"at.row", "(at.row + 8)"},
                       .value = value};
-      if (s.row_index >= 0) {
+      if (s.row_index() >= 0) {
         for (const int side : {0, 1})
           load.row[side] =
-              rows_.table_row(s.row_index, s.tensor, block + "[" + std::to_string(side) + "]");
+              rows_.table_row(s.row_index(), s.tensor(), block + "[" + std::to_string(side) + "]");
       }
       return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
     }
@@ -287,7 +289,7 @@ class SpaceWriter {
 
   void write_effect(int i) {
     if (map_.grouped[i]) return;
-    switch (step(i).kind) {
+    switch (step(i).kind()) {
       case StepKind::store_tile: return store(i);
       case StepKind::store_vector: return select(i);
       case StepKind::row_partial: return row_partial(i);
@@ -300,7 +302,7 @@ class SpaceWriter {
     const Step& s = step(i);
     const auto found = std::find_if(analysis_.stores.begin(), analysis_.stores.end(),
                                     [&](const TileMove& move) { return move.step == i; });
-    const DType type = tensor(s.tensor).dtype;
+    const DType type = tensor(s.tensor()).dtype;
     if (found->movement == Movement::added && places_.is_contiguous(i)) return add_sub_tile(i);
     for (int plane = 0; plane < planes_of(i); ++plane) {
       if (found->movement == Movement::staged) {
@@ -313,8 +315,8 @@ class SpaceWriter {
       } else {
         const std::string value = tile_value(s.operands[0], plane);
         pass_.body.line(std::string("store_") + places_.pair_or_two(i) + "<" + element_text(type) +
-                        ">(" + arguments_.pointer(s.tensor) + ", " + places_.pair(i, plane, "row") +
-                        ", inside, " + value + ");");
+                        ">(" + arguments_.pointer(s.tensor()) + ", " +
+                        places_.pair(i, plane, "row") + ", inside, " + value + ");");
         turns_.end_with(value);
       }
     }
@@ -323,20 +325,20 @@ class SpaceWriter {
   // Which operand of the stored sum is added to memory: not the load of what is there.
   int added_operand(int i) const {
     const Step& first = step(step(step(i).operands[0]).operands[0]);
-    return first.kind == StepKind::load_tile && first.tensor == step(i).tensor ? 1 : 0;
+    return first.kind() == StepKind::load_tile && first.tensor() == step(i).tensor() ? 1 : 0;
   }
   void add_in_memory(int i, int plane) {
     const std::string value = operand_value(step(i).operands[0], added_operand(i), plane);
     pass_.body.line(std::string("add_") + places_.pair_or_two(i) + "(" +
-                    arguments_.pointer(step(i).tensor) + ", " + places_.pair(i, plane, "row") +
+                    arguments_.pointer(step(i).tensor()) + ", " + places_.pair(i, plane, "row") +
                     ", inside, Elements<2>(" + value + "));");
     turns_.end_with(value);
   }
   void add_sub_tile(int i) {
     const std::string first = places_.natural(i, 0, "at.column");
     const std::string values = kept_values(step(step(i).operands[0]).operands[added_operand(i)]);
-    end_.line("add_sub_tile(" + arguments_.pointer(step(i).tensor) + ", " + stride(step(i).tensor) +
-              ", " + values + ", at, [&](u32 plane) { return " +
+    end_.line("add_sub_tile(" + arguments_.pointer(step(i).tensor()) + ", " +
+              stride(step(i).tensor()) + ", " + values + ", at, [&](u32 plane) { return " +
               (planes_of(i) == 1
                    ? first
                    : "plane == 0 ? " + first + " : " + places_.natural(i, 1, "at.column")) +
@@ -347,21 +349,21 @@ class SpaceWriter {
   std::string bits_to_store(int operand, int plane, DType type) {
     int i = representative(operand);
     int p = plane;
-    while (step(i).kind == StepKind::merge_pairs || step(i).kind == StepKind::split_pair) {
-      const bool merges = step(i).kind == StepKind::merge_pairs;
+    while (step(i).kind() == StepKind::merge_pairs || step(i).kind() == StepKind::split_pair) {
+      const bool merges = step(i).kind() == StepKind::merge_pairs;
       const int next = merges ? p : 0;
-      p = merges ? 0 : step(i).which;
+      p = merges ? 0 : step(i).which();
       i = representative(step(i).operands[next]);
     }
-    if (step(i).kind == StepKind::as_stored && step(i).dtype == type) return packed_value(i, p);
+    if (step(i).kind() == StepKind::as_stored && step(i).dtype() == type) return packed_value(i, p);
     return "pack<" + element_text(type) + ">(" + tile_value(operand, plane) + ")";
   }
 
   // Of values that are rounded anyway the bits are kept too: two are compared at a time. But where
   // columns are asked for one by one, and in fp16, whose values are converted, registers run out.
   std::string kept_type(int i) const {
-    const bool keeps_bits = step(i).kind == StepKind::as_stored && step(i).dtype == DType::bf16 &&
-                            !analysis_.ragged_columns;
+    const bool keeps_bits = step(i).kind() == StepKind::as_stored &&
+                            step(i).dtype() == DType::bf16 && !analysis_.ragged_columns;
     return keeps_bits ? "StoredPair<Element::bf16>" : "Elements<2>";
   }
 
@@ -388,9 +390,9 @@ class SpaceWriter {
     const int source = selection.operands[0];
     const std::string columns =
         arguments_.number(own("selected_columns"), sizes_.size(step(source).shape.cols));
-    end_.line("store_selected<" + element_text(tensor(s.tensor).dtype) + ">(" +
-              arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
-              rows_.index(step(selection.operands[1]).tensor) + "[kBlock], " + columns + ", " +
+    end_.line("store_selected<" + element_text(tensor(s.tensor()).dtype) + ">(" +
+              arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) + ", " +
+              rows_.index(step(selection.operands[1]).tensor()) + "[kBlock], " + columns + ", " +
               kept_values(source) + ", at, [&](u32 column) { return " +
               places_.plane_column(source) + "; });");
   }
@@ -399,7 +401,7 @@ class SpaceWriter {
   using Terms = std::vector<std::string>;
   Terms terms(int i, int plane) {
     const Step& s = step(i);
-    const bool splits = s.kind == StepKind::elementwise && s.op == Elementwise::add &&
+    const bool splits = s.kind() == StepKind::elementwise && s.op() == Elementwise::add &&
                         uses(i) == 1 && map_.on_tile[s.operands[0]] && map_.on_tile[s.operands[1]];
     if (!splits) return {tile_value(i, plane)};
     Terms all = terms(s.operands[0], plane);
@@ -415,27 +417,27 @@ class SpaceWriter {
 
   void row_partial(int i) {
     const Step& s = step(i);
-    if (info(s.partial).lanes > 1) return row_reduction(i);
-    const std::string name = names_.make(tensor(step(i).tensor).name);
+    if (info(s.partial()).lanes > 1) return row_reduction(i);
+    const std::string name = names_.make(tensor(step(i).tensor()).name);
     const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
-    sub_fields_.line("Reduced<" + reduction_text(s.partial) + "> " + name + "[2];");
+    sub_fields_.line("Reduced<" + reduction_text(s.partial()) + "> " + name + "[2];");
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
-      const bool is_sum = s.partial == PartialKind::sum;
+      const bool is_sum = s.partial() == PartialKind::sum;
       for (const std::string& term :
            is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
         pass_.body.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
         turns_.end_with(term);
       }
     }
-    end_.line("store_row_partial(" + arguments_.pointer(s.tensor) + ", " + stride(s.tensor) +
+    end_.line("store_row_partial(" + arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) +
               ", sub." + name + ", at);");
   }
 
   // Of values that are read twice: when all are made.
   void row_reduction(int i) {
     const Step& s = step(i);
-    end_.line("store_row_reduction<" + reduction_text(s.partial) + ">(" +
-              arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " +
+    end_.line("store_row_reduction<" + reduction_text(s.partial()) + ">(" +
+              arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) + ", " +
               kept_values(s.operands[0]) + ", at, " +
               (analysis_.ragged_columns ? "at.columns" : "~0u") + ");");
   }
@@ -445,9 +447,9 @@ class SpaceWriter {
     const int source = s.operands[0];
     for (int plane = 0; plane < planes_of(source); ++plane) {
       const std::string value = tile_value(source, plane);
-      const std::string name = names_.make(tensor(step(i).tensor).name);
+      const std::string name = names_.make(tensor(step(i).tensor()).name);
       const std::string all = names_.make(name + "_values");
-      sub_fields_.line("ColumnReduction<" + reduction_text(s.partial) + "> " + name + ";");
+      sub_fields_.line("ColumnReduction<" + reduction_text(s.partial()) + "> " + name + ";");
       pass_.before.line("Elements<2> " + all + "[kPairs];");
       pass_.body.line(all + "[pair] = " + value + ";");
       turns_.end_with(value);
@@ -455,8 +457,8 @@ class SpaceWriter {
       const std::string place =
           "scratch + " + std::to_string(column_fields_++) + " * kColumnScratchBytes";
       staged_.line("sub." + name + ".stage(" + place + ", at);");
-      end_.line("store_column_partial<" + reduction_text(s.partial) + ">(" +
-                arguments_.pointer(s.tensor) + ", " + stride(s.tensor) + ", " + place +
+      end_.line("store_column_partial<" + reduction_text(s.partial()) + ">(" +
+                arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) + ", " + place +
                 ", at, [&](u32 column) { return " + places_.natural(source, plane, "column") +
                 "; });");
     }

@@ -31,9 +31,9 @@ class TileSpaceWriter {
         id_(std::to_string(space)),
         sizes_(sizes),
         arguments_(arguments),
-        reduces_columns_(
-            std::any_of(space_.steps.begin(), space_.steps.end(),
-                        [&](int i) { return program.steps[i].kind == StepKind::column_partial; })),
+        reduces_columns_(std::any_of(
+            space_.steps.begin(), space_.steps.end(),
+            [&](int i) { return program.steps[i].kind() == StepKind::column_partial; })),
         columns_(arguments, id_, reduces_columns_),
         vectors_(program, arguments, columns_, text_) {}
 
@@ -93,7 +93,7 @@ class TileSpaceWriter {
 
   void find_stored() {
     for (const Step& s : program_.steps) {
-      if (program::is_effect(s.kind)) stored_.push_back(s.tensor);
+      if (program::is_effect(s.kind())) stored_.push_back(s.tensor());
     }
   }
   bool is_stored(int t) const {
@@ -109,14 +109,14 @@ class TileSpaceWriter {
     constexpr unsigned kAll = 3;
     for (auto at = space_.steps.rbegin(); at != space_.steps.rend(); ++at) {
       const Step& s = step(*at);
-      if (program::is_effect(s.kind)) needed_[*at] = kAll;
+      if (program::is_effect(s.kind())) needed_[*at] = kAll;
       const unsigned own = needed_[*at];
       for (size_t o = 0; o < s.operands.size(); ++o) {
         unsigned planes = own;
-        if (s.kind == StepKind::split_pair) planes = own != 0 ? 1U << s.which : 0;
-        if (s.kind == StepKind::merge_pairs) planes = (own >> o & 1) != 0 ? kAll : 0;
-        if (s.kind == StepKind::reduce_group || s.kind == StepKind::repeat_group ||
-            s.kind == StepKind::select_column) {
+        if (s.kind() == StepKind::split_pair) planes = own != 0 ? 1U << s.which() : 0;
+        if (s.kind() == StepKind::merge_pairs) planes = (own >> o & 1) != 0 ? kAll : 0;
+        if (s.kind() == StepKind::reduce_group || s.kind() == StepKind::repeat_group ||
+            s.kind() == StepKind::select_column) {
           planes = own != 0 ? kAll : 0;
         }
         if (own != 0 && map_.on_tile[s.operands[o]] && layouts_.contains(s.operands[o]) &&
@@ -140,9 +140,9 @@ class TileSpaceWriter {
     bool stores_tiles = false;
     for (int i : space_.steps) {
       const Step& s = step(i);
-      stores_tiles = stores_tiles || s.kind == StepKind::store_tile;
-      if (s.kind != StepKind::load_tile) continue;
-      const int bytes = static_cast<int>(size_of(tensor(s.tensor).dtype));
+      stores_tiles = stores_tiles || s.kind() == StepKind::store_tile;
+      if (s.kind() != StepKind::load_tile) continue;
+      const int bytes = static_cast<int>(size_of(tensor(s.tensor()).dtype));
       is_wide = is_wide || bytes > 2;
       for (int w = 0; w < layout(i).planes(); ++w) {
         if (is_needed(i, w)) pieces += bytes / 2;
@@ -166,12 +166,12 @@ class TileSpaceWriter {
 
   void write(int i) {
     const Step& s = step(i);
-    if (!map_.on_tile[i] && !program::is_effect(s.kind)) return;  // written where it is used
-    switch (s.kind) {
+    if (!map_.on_tile[i] && !program::is_effect(s.kind())) return;  // written where it is used
+    switch (s.kind()) {
       case StepKind::load_tile: return load_tile(i);
       case StepKind::elementwise:
       case StepKind::as_stored: return elementwise(i);
-      case StepKind::split_pair: values_[i] = {values_.at(s.operands[0])[s.which]}; return;
+      case StepKind::split_pair: values_[i] = {values_.at(s.operands[0])[s.which()]}; return;
       case StepKind::merge_pairs:
         values_[i] = {values_.at(s.operands[0])[0], values_.at(s.operands[1])[0]};
         return;
@@ -192,18 +192,18 @@ class TileSpaceWriter {
     const Step& s = step(i);
     const TileLayout lies = layout(i);
     std::string row = reduces_columns_ ? "inside" : "row";
-    if (s.row_index >= 0) {
-      row = "table_row(" + vectors_.index_of_row(s.row_index) + ", " +
-            arguments_.stored_rows(s.tensor) + ")";
+    if (s.row_index() >= 0) {
+      row = "table_row(" + vectors_.index_of_row(s.row_index()) + ", " +
+            arguments_.stored_rows(s.tensor()) + ")";
     }
-    const bool is_table = s.row_index >= 0 || s.repeat > 1;
+    const bool is_table = s.row_index() >= 0 || s.repeat() > 1;
     // A thread reads four bytes an element, or adjacent pairs, in two halves of a sector: the
     // second finds it in L1.
-    const bool is_halved = size_of(tensor(s.tensor).dtype) > 2 || lies.is_adjacent();
-    const std::string access = is_stored(s.tensor)     ? "in_place"
+    const bool is_halved = size_of(tensor(s.tensor()).dtype) > 2 || lies.is_adjacent();
+    const std::string access = is_stored(s.tensor())   ? "in_place"
                                : is_table || is_halved ? "cached"
                                                        : "streamed";
-    if (lies.kind != TileLayout::grouped) columns_.align_tensor(s.tensor, true);
+    if (lies.kind != TileLayout::grouped) columns_.align_tensor(s.tensor(), true);
     if (lies.is_adjacent()) return load_pairs(i, row, access);
     Planes planes;
     for (int w = 0; w < lies.planes(); ++w) {
@@ -211,21 +211,23 @@ class TileSpaceWriter {
       planes.push_back(name('v', i, suffix));
       if (!is_needed(i, w)) continue;
       std::string columns = columns_.of(lies, w);
-      if (s.repeat > 1) {
-        if (lies.is_vector()) columns_.align(arguments_.stored_columns(s.tensor) + " * 2");
-        columns = columns_.in_table("table" + std::to_string(i) + suffix, columns, s.tensor,
+      if (s.repeat() > 1) {
+        if (lies.is_vector()) columns_.align(arguments_.stored_columns(s.tensor()) + " * 2");
+        columns = columns_.in_table("table" + std::to_string(i) + suffix, columns, s.tensor(),
                                     lies.is_vector() ? 1 : 0);
       }
       const std::string raw = name('t', i, suffix);
       text_.row_arrays += "      typename LoadedEight<" + ColumnText::is_vector(lies) + ", " +
-                          arguments_.stored_type(s.tensor) + ">::Type " + raw + "[kThreadRows];\n";
-      std::string& loads = s.row_index >= 0 ? text_.gathers : text_.loads;
-      loads += "        " + raw + "[r] = load_eight<" + arguments_.stored_type(s.tensor) +
+                          arguments_.stored_type(s.tensor()) + ">::Type " + raw +
+                          "[kThreadRows];\n";
+      std::string& loads = s.row_index() >= 0 ? text_.gathers : text_.loads;
+      loads += "        " + raw + "[r] = load_eight<" + arguments_.stored_type(s.tensor()) +
                ", Access::" + access + ", " + ColumnText::is_vector(lies) + ">(" +
-               arguments_.pointer(s.tensor) + ", " + arguments_.row_start(row, s.tensor) + ", " +
-               columns_.loaded("valid[r]") + ", " + columns + ");" + arguments_.comment(s.tensor);
+               arguments_.pointer(s.tensor()) + ", " + arguments_.row_start(row, s.tensor()) +
+               ", " + columns_.loaded("valid[r]") + ", " + columns + ");" +
+               arguments_.comment(s.tensor());
       text_.body += "        const auto " + planes.back() + " = values(" + raw + "[r]);" +
-                    arguments_.comment(s.tensor);
+                    arguments_.comment(s.tensor());
     }
     values_[i] = planes;
   }
@@ -236,22 +238,22 @@ class TileSpaceWriter {
     values_[i] = {name('v', i, "_0"), name('v', i, "_1")};
     if (!is_needed(i, 0) && !is_needed(i, 1)) return;
     std::string columns = columns_.of(layout(i), 0);
-    if (s.repeat > 1) {
-      columns_.align(arguments_.stored_columns(s.tensor));
-      columns = columns_.in_table("table" + std::to_string(i), columns, s.tensor, 2);
+    if (s.repeat() > 1) {
+      columns_.align(arguments_.stored_columns(s.tensor()));
+      columns = columns_.in_table("table" + std::to_string(i), columns, s.tensor(), 2);
     }
     const std::string raw = name('t', i);
-    text_.row_arrays += "      typename LoadedPairs<kVector, " + arguments_.stored_type(s.tensor) +
-                        ">::Type " + raw + "[kThreadRows];\n";
-    std::string& loads = s.row_index >= 0 ? text_.gathers : text_.loads;
-    loads += "        " + raw + "[r] = load_pairs<" + arguments_.stored_type(s.tensor) +
-             ", Access::" + access + ", kVector>(" + arguments_.pointer(s.tensor) + ", " +
-             arguments_.row_start(row, s.tensor) + ", " + columns_.loaded("valid[r]") + ", " +
-             columns + ");" + arguments_.comment(s.tensor);
+    text_.row_arrays += "      typename LoadedPairs<kVector, " +
+                        arguments_.stored_type(s.tensor()) + ">::Type " + raw + "[kThreadRows];\n";
+    std::string& loads = s.row_index() >= 0 ? text_.gathers : text_.loads;
+    loads += "        " + raw + "[r] = load_pairs<" + arguments_.stored_type(s.tensor()) +
+             ", Access::" + access + ", kVector>(" + arguments_.pointer(s.tensor()) + ", " +
+             arguments_.row_start(row, s.tensor()) + ", " + columns_.loaded("valid[r]") + ", " +
+             columns + ");" + arguments_.comment(s.tensor());
     for (int w = 0; w < 2; ++w) {
       if (!is_needed(i, w)) continue;
       text_.body += "        const auto " + values_[i][w] + " = members<" + std::to_string(w) +
-                    ">(" + raw + "[r]);" + arguments_.comment(s.tensor);
+                    ">(" + raw + "[r]);" + arguments_.comment(s.tensor());
     }
   }
 
@@ -291,20 +293,20 @@ class TileSpaceWriter {
   // A value that is rounded and then stored in the same type need not be rounded twice.
   int unrounded(int i, DType stored) const {
     const Step& s = step(i);
-    return s.kind == StepKind::as_stored && s.dtype == stored ? s.operands[0] : i;
+    return s.kind() == StepKind::as_stored && s.dtype() == stored ? s.operands[0] : i;
   }
 
   void store_tile(int i) {
     const Step& s = step(i);
     const TileLayout lies = layout(s.operands[0]);
-    const Planes planes = operand(unrounded(s.operands[0], tensor(s.tensor).dtype), lies);
-    const std::string where = arguments_.pointer(s.tensor) + ", " +
-                              arguments_.row_start("row", s.tensor) + ", valid[r], ";
-    if (lies.kind != TileLayout::grouped) columns_.align_tensor(s.tensor, true);
+    const Planes planes = operand(unrounded(s.operands[0], tensor(s.tensor()).dtype), lies);
+    const std::string where = arguments_.pointer(s.tensor()) + ", " +
+                              arguments_.row_start("row", s.tensor()) + ", valid[r], ";
+    if (lies.kind != TileLayout::grouped) columns_.align_tensor(s.tensor(), true);
     if (lies.is_adjacent()) {
-      text_.body += "        store_pairs<" + arguments_.stored_type(s.tensor) + ", kVector>(" +
+      text_.body += "        store_pairs<" + arguments_.stored_type(s.tensor()) + ", kVector>(" +
                     where + columns_.of(lies, 0) + ", " + join(planes) + ");" +
-                    arguments_.comment(s.tensor);
+                    arguments_.comment(s.tensor());
       return;
     }
     for (int w = 0; w < lies.planes(); ++w) {
@@ -313,13 +315,13 @@ class TileSpaceWriter {
         const TileLayout natural{
             .kind = lies.pairing == Dim(0) ? TileLayout::narrow : TileLayout::wide,
             .pairing = lies.pairing};
-        text_.body += "        store_groups<" + arguments_.stored_type(s.tensor) + ">(" + where +
+        text_.body += "        store_groups<" + arguments_.stored_type(s.tensor()) + ">(" + where +
                       std::to_string(lies.group) + ", " + columns_.of(natural, w) + ", " +
-                      planes[w] + ");" + arguments_.comment(s.tensor);
+                      planes[w] + ");" + arguments_.comment(s.tensor());
       } else {
-        text_.body += "        store_eight<" + arguments_.stored_type(s.tensor) + ", kVector>(" +
+        text_.body += "        store_eight<" + arguments_.stored_type(s.tensor()) + ", kVector>(" +
                       where + columns_.of(lies, w) + ", " + planes[w] + ");" +
-                      arguments_.comment(s.tensor);
+                      arguments_.comment(s.tensor());
       }
     }
   }
@@ -330,27 +332,28 @@ class TileSpaceWriter {
     const int from = selected.operands[0];
     const TileLayout lies = layout(from);
     const Planes planes = operand(from, lies);
-    const std::string index = vectors_.index_of_row(step(selected.operands[1]).tensor);
+    const std::string index = vectors_.index_of_row(step(selected.operands[1]).tensor());
     for (int w = 0; w < lies.planes(); ++w) {
-      text_.body += "        store_selected<" + arguments_.stored_type(s.tensor) + ", " +
+      text_.body += "        store_selected<" + arguments_.stored_type(s.tensor()) + ", " +
                     (lies.is_adjacent() ? "false" : "kVector") + ">(" +
-                    arguments_.pointer(s.tensor) + ", " + arguments_.row_start("row", s.tensor) +
-                    ", valid[r], " + index + ", columns * " + std::to_string(lies.planes()) + ", " +
-                    columns_.of(lies, w) + ", " + planes[w] + ");" + arguments_.comment(s.tensor);
+                    arguments_.pointer(s.tensor()) + ", " +
+                    arguments_.row_start("row", s.tensor()) + ", valid[r], " + index +
+                    ", columns * " + std::to_string(lies.planes()) + ", " + columns_.of(lies, w) +
+                    ", " + planes[w] + ");" + arguments_.comment(s.tensor());
     }
   }
 
   void row_partial(int i) {
     const Step& s = step(i);
-    const std::string kind = reduction_text(s.partial);
+    const std::string kind = reduction_text(s.partial());
     const std::string partials = name('p', i);
     text_.row_arrays += "      RowPartial<" + kind + "> " + partials + "[kThreadRows];\n";
     text_.body +=
         "        " + partials + "[r] = row_partial<" + kind + ", kVector>(columns, at, valid[r], " +
-        join(operand(s.operands[0], layout(s.operands[0]))) + ");" + arguments_.comment(s.tensor);
-    text_.after_rows += "      store_row_partials(" + arguments_.pointer(s.tensor) + ", " +
-                        arguments_.stride(s.tensor) + ", rows, at.row + first, columns, at, " +
-                        partials + ");" + arguments_.comment(s.tensor);
+        join(operand(s.operands[0], layout(s.operands[0]))) + ");" + arguments_.comment(s.tensor());
+    text_.after_rows += "      store_row_partials(" + arguments_.pointer(s.tensor()) + ", " +
+                        arguments_.stride(s.tensor()) + ", rows, at.row + first, columns, at, " +
+                        partials + ");" + arguments_.comment(s.tensor());
   }
 
   void column_partial(int i) {
@@ -359,18 +362,18 @@ class TileSpaceWriter {
     const Planes planes = operand(s.operands[0], lies);
     for (int w = 0; w < lies.planes(); ++w) {
       const std::string reduced = name('s', i, plane_suffix(lies.planes(), w));
-      text_.before += "    ReducedColumns<" + reduction_text(s.partial) + "> " + reduced + ";\n";
+      text_.before += "    ReducedColumns<" + reduction_text(s.partial()) + "> " + reduced + ";\n";
       text_.body += "        add_row<kVector>(" + reduced + ", " + planes[w] + ", valid[r]);\n";
       const std::string natural =
           lies.kind == TileLayout::narrow
               ? "j"
               : "pair_column(j, " + columns_.half(lies.pairing) + ", " + std::to_string(w) + ")";
       text_.after +=
-          "    store_column_partial(scratch, " + reduced + ", " + arguments_.pointer(s.tensor) +
-          ", " + arguments_.stride(s.tensor) +
+          "    store_column_partial(scratch, " + reduced + ", " + arguments_.pointer(s.tensor()) +
+          ", " + arguments_.stride(s.tensor()) +
           ", at.row / kPartialSpan, ceil_div(rows, kPartialSpan), columns, at, [&](u32 j) { "
           "return " +
-          natural + "; });" + arguments_.comment(s.tensor);
+          natural + "; });" + arguments_.comment(s.tensor());
     }
   }
 

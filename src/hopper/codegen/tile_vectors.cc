@@ -10,7 +10,7 @@ namespace coda::hopper {
 
 Planes TileVectors::value(int i, const TileLayout& layout) {
   const Step& s = program_.steps[i];
-  if (s.kind == StepKind::constant) return {"(" + number_text(s.number) + ")"};
+  if (s.kind() == StepKind::constant) return {"(" + number_text(s.number()) + ")"};
   const bool is_per_column = s.shape.is_per_column();
   std::string key;
   if (is_per_column) {
@@ -32,8 +32,8 @@ Planes TileVectors::value(int i, const TileLayout& layout) {
 
 void TileVectors::make(int i, const TileLayout& layout, int w, const std::string& value) {
   const Step& s = program_.steps[i];
-  const int t = s.tensor;
-  switch (s.kind) {
+  const int t = s.tensor();
+  switch (s.kind()) {
     case StepKind::load_scalar:
       text_.before += "    const float " + value + " = load_element<" + arguments_.stored_type(t) +
                       ">(" + arguments_.pointer(t) + ", 0);" + arguments_.comment(t);

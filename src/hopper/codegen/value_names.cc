@@ -36,13 +36,13 @@ const std::string& ValueNames::of_step(int i) {
   std::string& name = of_steps_[i];
   if (!name.empty()) return name;
   const Step& s = sizes_.step(i);
-  std::string wanted = s.tensor >= 0                      ? sizes_.tensor(s.tensor).name
-                       : s.kind == StepKind::gemm         ? "acc"
-                       : s.kind == StepKind::column_index ? "column_index"
-                                                          : "v" + std::to_string(i);
+  std::string wanted = s.tensor() >= 0                      ? sizes_.tensor(s.tensor()).name
+                       : s.kind() == StepKind::gemm         ? "acc"
+                       : s.kind() == StepKind::column_index ? "column_index"
+                                                            : "v" + std::to_string(i);
   for (const Step& other : sizes_.program().steps) {
-    if (other.kind == StepKind::store_tile && other.operands[0] == i && s.tensor < 0)
-      wanted = sizes_.tensor(other.tensor).name;
+    if (other.kind() == StepKind::store_tile && other.operands[0] == i && s.tensor() < 0)
+      wanted = sizes_.tensor(other.tensor()).name;
   }
   const bool hides = std::any_of(std::begin(kEnumerators), std::end(kEnumerators),
                                  [&](const char* begin) { return wanted.starts_with(begin); });

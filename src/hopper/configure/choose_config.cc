@@ -43,10 +43,10 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   const auto add = [&](const TileMove& move) {
     const double width = move.is_wide ? 2 : 1;
     const Step& step = sizes.step(move.step);
-    const double bytes = static_cast<double>(size_of(sizes.tensor(step.tensor).dtype));
+    const double bytes = static_cast<double>(size_of(sizes.tensor(step.tensor()).dtype));
     switch (move.movement) {
       case Movement::staged: planes += width; break;
-      case Movement::direct: planes += step.repeat == 1 ? width * bytes / 2 : 0.5; break;
+      case Movement::direct: planes += step.repeat() == 1 ? width * bytes / 2 : 0.5; break;
       case Movement::added: planes += 2 * width * bytes / 2; break;
       case Movement::nothing: break;
     }
@@ -63,12 +63,12 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
   for (int i : map.spaces[space.space].steps) {
     const Step& step = sizes.step(i);
-    if (step.kind != StepKind::elementwise || !map.on_tile[i]) continue;
+    if (step.kind() != StepKind::elementwise || !map.on_tile[i]) continue;
     const bool is_wide = !map.pairing[i].is(0);
     work += (step.operands.size() == 1 ? 4 : 1) * (is_wide ? 2 : 1);
   }
   for (int i : space.row_partials) {
-    work += info(sizes.step(i).partial).lanes == 1 ? 2 : 20;
+    work += info(sizes.step(i).partial()).lanes == 1 ? 2 : 20;
   }
   for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
   return work;
@@ -149,7 +149,7 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
                    .extents = {.rows = sizes.size(shape.rows), .columns = sizes.size(shape.cols)},
                    .planes = planes_of(sizes, space),
                    .operations = operations_of(sizes, map, space)};
-    for (const GemmSegment& s : sizes.step(space.parts.front().gemm).segments) {
+    for (const GemmSegment& s : sizes.step(space.parts.front().gemm).segments()) {
       const Shape& a = sizes.tensor(s.a).shape;
       work.extents.k += sizes.size(s.transpose_a ? a.rows : a.cols);
     }

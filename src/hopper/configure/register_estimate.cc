@@ -20,7 +20,7 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                        space.column_registers + space.direct_registers + 10 * space.column_fields +
                        space.groups.registers;
   for (int i : space.row_partials) {
-    registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial).lanes);
+    registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
   }
   return registers;
 }
@@ -43,7 +43,7 @@ uint32_t registers_beside_192(const ProgramSizes& sizes, const SpaceAnalysis& sp
   registers += 18 * static_cast<uint32_t>(space.parts.size() - 1);
   registers += 15 * space.column_fields + 8 * static_cast<uint32_t>(space.selections.size());
   for (int i : space.row_partials) {
-    const PartialKind kind = sizes.step(i).partial;
+    const PartialKind kind = sizes.step(i).partial();
     const auto lanes = static_cast<uint32_t>(info(kind).lanes);
     registers += kind == PartialKind::log_sum_exp ? 16 : 2 * lanes;
   }

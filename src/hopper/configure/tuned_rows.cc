@@ -35,7 +35,7 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
   add("w", step_of(work.operations));
   std::string partials;
-  for (int i : space.row_partials) partials += info(sizes.step(i).partial).letter;
+  for (int i : space.row_partials) partials += info(sizes.step(i).partial()).letter;
   if (!partials.empty()) name += " r" + partials;
   add("c", static_cast<int64_t>(space.column_partials.size()));
   add("t", static_cast<int64_t>(space.selections.size()));

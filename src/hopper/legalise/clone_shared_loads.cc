@@ -23,7 +23,7 @@ class Components {
       }
     }
     for (size_t i = 0; i < parent_.size(); ++i) {
-      if (program.steps[i].kind == StepKind::gemm) with_product_.insert(of(static_cast<int>(i)));
+      if (program.steps[i].kind() == StepKind::gemm) with_product_.insert(of(static_cast<int>(i)));
     }
     // What has no product stays with those that load the same, at most one of which has one.
     std::map<int, std::set<int>> readers;
@@ -54,9 +54,9 @@ class Components {
   // belongs to its store.
   bool is_copied(int i) const {
     const Step& step = program_.steps[i];
-    if (step.kind != StepKind::load_tile) return false;
+    if (step.kind() != StepKind::load_tile) return false;
     return std::none_of(program_.steps.begin(), program_.steps.end(), [&](const Step& other) {
-      return !other.operands.empty() && other.tensor == step.tensor;
+      return !other.operands.empty() && other.tensor() == step.tensor();
     });
   }
 

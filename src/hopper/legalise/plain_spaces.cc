@@ -12,14 +12,14 @@ namespace {
 
 int count(const Program& program, const TileSpace& space, StepKind kind) {
   return static_cast<int>(std::count_if(space.steps.begin(), space.steps.end(),
-                                        [&](int i) { return program.steps[i].kind == kind; }));
+                                        [&](int i) { return program.steps[i].kind() == kind; }));
 }
 
 // All stores of the space are of the one step of that kind.
 bool stores_only(const Program& program, const TileSpace& space, StepKind kind) {
   return std::all_of(space.steps.begin(), space.steps.end(), [&](int i) {
     const Step& s = program.steps[i];
-    return s.kind != StepKind::store_tile || program.steps[s.operands[0]].kind == kind;
+    return s.kind() != StepKind::store_tile || program.steps[s.operands[0]].kind() == kind;
   });
 }
 
@@ -30,12 +30,13 @@ bool has_gemm(const Program& program, const TileSpace& space) {
 }
 
 bool is_plain_product(const Program& program, const Step& product) {
-  if (product.kind != StepKind::gemm) return false;
-  const DType type = program.tensors[product.segments.front().a].dtype;
+  if (product.kind() != StepKind::gemm) return false;
+  const DType type = program.tensors[product.segments().front().a].dtype;
   if (!is_operand(type)) return true;
-  return std::any_of(product.segments.begin(), product.segments.end(), [&](const GemmSegment& s) {
-    return program.tensors[s.a].dtype != type || program.tensors[s.b].dtype != type;
-  });
+  return std::any_of(
+      product.segments().begin(), product.segments().end(), [&](const GemmSegment& s) {
+        return program.tensors[s.a].dtype != type || program.tensors[s.b].dtype != type;
+      });
 }
 
 bool is_group_of_warp(int64_t base_columns) {
@@ -53,7 +54,7 @@ bool is_plain(const Program& program, const TileSpace& space, const DimValues& s
   }
   const auto is_odd_sum = [&](int i) {
     const Step& s = program.steps[i];
-    return s.kind == StepKind::reduce_group && !is_group_of_warp(s.group.evaluate(sizes));
+    return s.kind() == StepKind::reduce_group && !is_group_of_warp(s.group().evaluate(sizes));
   };
   if (std::none_of(space.steps.begin(), space.steps.end(), is_odd_sum)) return false;
   return has(StepKind::load_tile) == 1 && has(StepKind::reduce_group) == 1 && all == 2 + stores &&

@@ -13,7 +13,7 @@ struct Words {
 
 std::string product_text(const ProgramSizes& sizes, int gemm) {
   std::string text;
-  for (const GemmSegment& s : sizes.step(gemm).segments) {
+  for (const GemmSegment& s : sizes.step(gemm).segments()) {
     text += (text.empty() ? "'" : " + '") + sizes.tensor(s.a).name + "' x '" +
             sizes.tensor(s.b).name + "'";
   }
@@ -62,7 +62,7 @@ Words words_of(const Refusal& r, const ProgramSizes& sizes) {
       return {"no tile holds groups of " + value + " columns whole",
               "store the product and reduce its groups in a program without one"};
     case RefusalReason::column_reduction:
-      return {"column partial '" + name(sizes.step(r.step).tensor) +
+      return {"column partial '" + name(sizes.step(r.step).tensor()) +
                   "': of a product only sums and maxima are reduced along columns on a GPU",
               "store the product and reduce it in a program without one"};
     case RefusalReason::registers:
@@ -74,7 +74,7 @@ Words words_of(const Refusal& r, const ProgramSizes& sizes) {
       return {"its columns stand for different groups of the tile",
               "store it, and load it in another program"};
     case RefusalReason::groups_cut_pairs:
-      return {"its groups of " + sizes.step(r.step).group.text() +
+      return {"its groups of " + sizes.step(r.step).group().text() +
                   " columns and the pairs within " + value + " columns cut each other",
               "store the value and group it in another program"};
     case RefusalReason::group_in_warp:

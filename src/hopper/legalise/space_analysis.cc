@@ -67,7 +67,7 @@ class Analyser {
 
   bool find_parts() {
     for (int i : tile_space_.steps) {
-      if (step(i).kind == StepKind::gemm && is_first(i) && !add_gemm(i)) return false;
+      if (step(i).kind() == StepKind::gemm && is_first(i) && !add_gemm(i)) return false;
     }
     const int parts = static_cast<int>(result_.parts.size());
     if (parts > kMostParts) {
@@ -92,7 +92,7 @@ class Analyser {
   bool find_groups() {
     SpaceAnalysis::Groups& groups = result_.groups;
     const auto is_of_groups = [&](int i) {
-      return map_.grouped[i] || step(i).kind == StepKind::repeat_group;
+      return map_.grouped[i] || step(i).kind() == StepKind::repeat_group;
     };
     const std::vector<int>& steps = tile_space_.steps;
     if (std::none_of(steps.begin(), steps.end(), is_of_groups)) return true;
@@ -115,7 +115,7 @@ class Analyser {
     constexpr uint32_t kWalk = 4;
     groups.registers = kWalk;
     for (int i : steps) {
-      if (step(i).kind != StepKind::repeat_group || !is_first(i)) continue;
+      if (step(i).kind() != StepKind::repeat_group || !is_first(i)) continue;
       const TileLayout& layout = groups.layouts.at(step(i).operands[0]);
       groups.registers += 2 * static_cast<uint32_t>(layout.planes()) * groups.span /
                           static_cast<uint32_t>(std::max<int64_t>(8, layout.base_group()));
@@ -133,7 +133,7 @@ class Analyser {
       uint32_t walks = 0;
       for (int operand : step(i).operands)
         walks = std::max(walks, map_.on_tile[operand] ? after.at(operand) : 0);
-      if (step(i).kind == StepKind::reduce_group) {
+      if (step(i).kind() == StepKind::reduce_group) {
         groups.walks = std::max(groups.walks, ++walks);
         read.insert(step(i).operands[0]);
       }
@@ -142,10 +142,10 @@ class Analyser {
     }
     for (auto i = tile_space_.steps.rbegin(); i != tile_space_.steps.rend(); ++i) {
       if (!read.contains(*i)) continue;
-      if (step(*i).kind == StepKind::load_tile && !map_.grouped[*i])
+      if (step(*i).kind() == StepKind::load_tile && !map_.grouped[*i])
         groups.loads.push_back(result_.representative[*i]);
       // What repeated groups are made of is known before the walk, or read by another.
-      if (map_.grouped[*i] && step(*i).kind != StepKind::reduce_group) continue;
+      if (map_.grouped[*i] && step(*i).kind() != StepKind::reduce_group) continue;
       read.insert(step(*i).operands.begin(), step(*i).operands.end());
     }
   }
@@ -155,7 +155,7 @@ class Analyser {
   }
 
   bool add_gemm(int i) {
-    const std::vector<GemmSegment>& segments = step(i).segments;
+    const std::vector<GemmSegment>& segments = step(i).segments();
     for (const GemmSegment& segment : segments) {
       if (!check_segment(segment)) return false;
     }
@@ -163,7 +163,7 @@ class Analyser {
       result_.segments = static_cast<int>(segments.size());
       set_layout(segments.front());
     } else {
-      const std::vector<GemmSegment>& first = step(result_.parts.front().gemm).segments;
+      const std::vector<GemmSegment>& first = step(result_.parts.front().gemm).segments();
       bool same = first.size() == segments.size();
       for (size_t s = 0; same && s < segments.size(); ++s) {
         same = first[s].a == segments[s].a && first[s].transpose_a == segments[s].transpose_a;
@@ -204,7 +204,7 @@ class Analyser {
 
   bool check_layout(int gemm, const GemmSegment& s) {
     const GemmSegment& first =
-        step(result_.parts.empty() ? gemm : result_.parts.front().gemm).segments.front();
+        step(result_.parts.empty() ? gemm : result_.parts.front().gemm).segments().front();
     if (s.transpose_a != first.transpose_a || s.transpose_b != first.transpose_b) {
       return refuse({.reason = RefusalReason::mixed_layouts, .step = gemm});
     }
@@ -215,13 +215,13 @@ class Analyser {
 
   bool find_effects() {
     for (int i : tile_space_.steps) {
-      switch (step(i).kind) {
+      switch (step(i).kind()) {
         case StepKind::store_tile:
           if (!map_.grouped[i]) result_.stores.push_back({i});
           break;
         case StepKind::row_partial: result_.row_partials.push_back(i); break;
         case StepKind::column_partial:
-          if (info(step(i).partial).lanes > 1) {
+          if (info(step(i).partial()).lanes > 1) {
             return refuse({.reason = RefusalReason::column_reduction, .step = i});
           }
           result_.column_partials.push_back(i);
@@ -245,14 +245,14 @@ class Analyser {
   // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
   bool adds_in_memory(int store) const { return added_load(store) >= 0; }
   int added_load(int store) const {
-    const int t = step(store).tensor;
+    const int t = step(store).tensor();
     if (sizes_.tensor(t).dtype != DType::f32) return -1;
     const int sum = step(store).operands[0];
-    if (step(sum).kind != StepKind::elementwise || step(sum).op != Elementwise::add) return -1;
+    if (step(sum).kind() != StepKind::elementwise || step(sum).op() != Elementwise::add) return -1;
     for (int k = 0; k < 2; ++k) {
       const int load = step(sum).operands[k];
       const int other = step(sum).operands[1 - k];
-      if (step(load).kind != StepKind::load_tile || step(load).tensor != t || other == load)
+      if (step(load).kind() != StepKind::load_tile || step(load).tensor() != t || other == load)
         continue;
       const bool neighbours = half(store) == 0 || is_concatenated(store) || half(store) % 2 == 0;
       if (!map_.on_tile[other] || !neighbours) continue;
@@ -272,7 +272,7 @@ class Analyser {
 
   void find_loads() {
     for (int i : tile_space_.steps) {
-      if (step(i).kind != StepKind::load_tile || !is_first(i) || map_.grouped[i]) continue;
+      if (step(i).kind() != StepKind::load_tile || !is_first(i) || map_.grouped[i]) continue;
       TileMove load{i};
       load.is_wide = half(i) != 0;
       if (can_stage(i, false)) load.movement = Movement::staged;
@@ -291,10 +291,10 @@ class Analyser {
     uint32_t wide = 0;
     for (int i : tile_space_.steps) {
       if (!is_first(i)) continue;
-      if (step(i).kind == StepKind::load_per_row) ++result_.row_values;
-      if (step(i).kind != StepKind::load_per_column) continue;
+      if (step(i).kind() == StepKind::load_per_row) ++result_.row_values;
+      if (step(i).kind() != StepKind::load_per_column) continue;
       const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
-      (size_of(sizes_.tensor(step(i).tensor).dtype) == 2 ? packed : wide) += planes;
+      (size_of(sizes_.tensor(step(i).tensor()).dtype) == 2 ? packed : wide) += planes;
     }
     result_.loads_columns_by_fragment = 8 * packed + 16 * wide > kMostRegisters;
     result_.column_registers = 8 * packed + (result_.loads_columns_by_fragment ? 4 : 16) * wide;
@@ -302,8 +302,8 @@ class Analyser {
 
   void find_error_functions() {
     for (int i : tile_space_.steps) {
-      const bool is_one = step(i).kind == StepKind::elementwise &&
-                          (step(i).op == Elementwise::erf || step(i).op == Elementwise::gelu);
+      const bool is_one = step(i).kind() == StepKind::elementwise &&
+                          (step(i).op() == Elementwise::erf || step(i).op() == Elementwise::gelu);
       result_.has_error_function = result_.has_error_function || (is_one && map_.on_tile[i]);
     }
   }
@@ -315,8 +315,8 @@ class Analyser {
       if (load.movement != Movement::direct) continue;
       planes += load.is_wide ? 2 : 1;
       const Step& s = step(load.step);
-      load.is_repeated = s.repeat != 1 && !load.is_wide &&
-                         sizes_.size(sizes_.tensor(s.tensor).shape.cols) == kPartialSpan;
+      load.is_repeated = s.repeat() != 1 && !load.is_wide &&
+                         sizes_.size(sizes_.tensor(s.tensor()).shape.cols) == kPartialSpan;
       if (load.is_repeated) ++result_.repeated_planes;
     }
     result_.loads_early = 8 * planes <= kMostRegisters;
@@ -329,13 +329,13 @@ class Analyser {
   // Whether TMA can move the sub-tiles of a tensor as boxes of 64 columns.
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
-    const DType type = sizes_.tensor(s.tensor).dtype;
+    const DType type = sizes_.tensor(s.tensor()).dtype;
     if (!is_operand(type)) return false;
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
-    if (s.repeat != 1 || s.row_index >= 0) return false;
+    if (s.repeat() != 1 || s.row_index() >= 0) return false;
     // The ring holds one sub-tile at a time.
     if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
-    if (sizes_.stride(s.tensor) % granule != 0) return false;
+    if (sizes_.stride(s.tensor()) % granule != 0) return false;
     const int64_t columns = sizes_.size(s.shape.cols);
     const int64_t h = half(i);
     // What TMA stores is clipped to whole 16 bytes.
@@ -457,7 +457,7 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
     if (part.member >= 0) text += " member " + std::to_string(part.member);
     text += ":";
     const char* separator = " ";
-    for (const GemmSegment& segment : program.steps[part.gemm].segments) {
+    for (const GemmSegment& segment : program.steps[part.gemm].segments()) {
       text += separator + tensor(segment.a) + " x " + tensor(segment.b);
       separator = ", ";
     }
@@ -467,7 +467,7 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
     text += "in natural order, half " + std::to_string(analysis.natural_half) + "\n";
   const auto list = [&](const char* what, const std::vector<TileMove>& moves) {
     for (const TileMove& move : moves) {
-      text += what + tensor(program.steps[move.step].tensor) + ": " +
+      text += what + tensor(program.steps[move.step].tensor()) + ": " +
               kMovements[static_cast<int>(move.movement)];
       if (move.movement == Movement::staged) {
         text += " in plane " + std::to_string(move.plane);
@@ -482,13 +482,13 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
   list("load ", analysis.loads);
   list("store ", analysis.stores);
   for (int i : analysis.row_partials) {
-    text += "row partial " + tensor(program.steps[i].tensor) + "\n";
+    text += "row partial " + tensor(program.steps[i].tensor()) + "\n";
   }
   for (int i : analysis.column_partials) {
-    text += "column partial " + tensor(program.steps[i].tensor) + "\n";
+    text += "column partial " + tensor(program.steps[i].tensor()) + "\n";
   }
   for (int i : analysis.selections) {
-    text += "selection " + tensor(program.steps[i].tensor) + "\n";
+    text += "selection " + tensor(program.steps[i].tensor()) + "\n";
   }
   return text;
 }

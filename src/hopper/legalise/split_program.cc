@@ -7,6 +7,7 @@
 
 #include "coda/error.h"
 #include "program/problem.h"
+#include "program/step_table.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
 
@@ -63,12 +64,12 @@ class Splitter {
     for (size_t q = 0; q <= p; ++q) {
       for (int i : plans_[q].effects) {
         const Step& store = step(i);
-        if (store.kind != StepKind::store_tile) continue;
-        const DType type = program_.tensors[store.tensor].dtype;
+        if (store.kind() != StepKind::store_tile) continue;
+        const DType type = program_.tensors[store.tensor()].dtype;
         const int operand = store.operands[0];
-        const bool is_rounded = v.kind == StepKind::as_stored && v.dtype == type &&
+        const bool is_rounded = v.kind() == StepKind::as_stored && v.dtype() == type &&
                                 (operand == value || operand == v.operands[0]);
-        if (is_rounded || (type == DType::f32 && operand == value)) return store.tensor;
+        if (is_rounded || (type == DType::f32 && operand == value)) return store.tensor();
       }
     }
     return -1;
@@ -78,9 +79,9 @@ class Splitter {
     const Step& v = step(value);
     std::string name = "kept" + std::to_string(result_.scratch.size() + 1);
     while (!names_.insert(name).second) name += "_";
-    const bool is_rounded = v.kind == StepKind::as_stored && size_of(v.dtype) == 2;
+    const bool is_rounded = v.kind() == StepKind::as_stored && size_of(v.dtype()) == 2;
     result_.scratch.push_back(
-        {.name = name, .shape = v.shape, .dtype = is_rounded ? v.dtype : DType::f32});
+        {.name = name, .shape = v.shape, .dtype = is_rounded ? v.dtype() : DType::f32});
     return static_cast<int>(program_.tensors.size() + result_.scratch.size()) - 1;
   }
 
@@ -90,7 +91,7 @@ class Splitter {
     std::set<int> lost;
     for (size_t i = 0; i < part.origin.size(); ++i) {
       const int origin = part.origin[i];
-      if (origin < 0 || step(origin).kind != StepKind::row_partial) continue;
+      if (origin < 0 || step(origin).kind() != StepKind::row_partial) continue;
       if (!map_.pairing[origin].is(0) && map.pairing[i].is(0)) lost.insert(origin);
     }
     return lost;
@@ -103,7 +104,6 @@ class Splitter {
     if (plans_.size() > 1) part.program.name += "_part" + std::to_string(p + 1);
     std::map<int, int> tensors;  // of all -> of the part
     const auto move = [&](int& t) {
-      if (t < 0) return;
       const auto [found, is_new] = tensors.try_emplace(t, static_cast<int>(part.tensors.size()));
       if (is_new) {
         part.tensors.push_back(t);
@@ -112,9 +112,7 @@ class Splitter {
       t = found->second;
     };
     const auto add = [&](Step made, int origin) {
-      move(made.tensor);
-      move(made.row_index);
-      for (GemmSegment& segment : made.segments) move(segment.a), move(segment.b);
+      for (int* t : program::tensor_fields(made)) move(*t);
       part.program.steps.push_back(std::move(made));
       part.origin.push_back(origin);
       return static_cast<int>(part.program.steps.size()) - 1;
@@ -123,30 +121,24 @@ class Splitter {
     for (int i : needed) {
       const auto place = places_.find(i);
       if (place != places_.end()) {
-        Step load{StepKind::load_tile, step(i).shape};
-        load.tensor = place->second;
-        made[i] = add(std::move(load), -1);
+        made[i] = add({steps::LoadTile{place->second}, step(i).shape}, -1);
         continue;
       }
       Step copy = step(i);
       for (int& operand : copy.operands) operand = made.at(operand);
       if (unpaired.contains(i)) {
         const Shape wide = copy.shape;
-        Step pairs{StepKind::split_pair, {wide.rows, *wide.cols.half()}, copy.operands};
-        pairs.group = map_.pairing[i];
-        Step merged{StepKind::merge_pairs, wide};
-        merged.group = pairs.group;
+        const Shape half{wide.rows, *wide.cols.half()};
+        Step merged{steps::MergePairs{map_.pairing[i]}, wide};
         for (int which = 0; which < 2; ++which) {
-          pairs.which = which;
-          merged.operands.push_back(add(pairs, -1));
+          merged.operands.push_back(
+              add({steps::SplitPair{map_.pairing[i], which}, half, copy.operands}, -1));
         }
         copy.operands = {add(std::move(merged), -1)};
       }
       made[i] = add(std::move(copy), i);
       if (const auto kept = stored.find(i); kept != stored.end()) {
-        Step store{StepKind::store_tile, step(i).shape, {made[i]}};
-        store.tensor = kept->second;
-        add(std::move(store), -1);
+        add({steps::StoreTile{kept->second}, step(i).shape, {made[i]}}, -1);
       }
     }
     return part;
@@ -174,31 +166,32 @@ Program with_uniform_products(const Program& program) {
   Program result = program;
   result.steps.clear();
   std::vector<int> place;
+  const auto push = [&](Step step) {
+    result.steps.push_back(std::move(step));
+    return static_cast<int>(result.steps.size()) - 1;
+  };
   for (Step step : program.steps) {
     for (int& operand : step.operands) operand = place[operand];
+    std::vector<GemmSegment> rest = step.segments();
+    if (rest.empty()) {
+      place.push_back(push(std::move(step)));
+      continue;
+    }
     const auto alike = [&](const GemmSegment& a, const GemmSegment& b) {
       return a.transpose_a == b.transpose_a && a.transpose_b == b.transpose_b &&
              program.tensors[a.a].dtype == program.tensors[b.a].dtype &&
              program.tensors[a.b].dtype == program.tensors[b.b].dtype;
     };
     int sum = -1;
-    std::vector<GemmSegment> rest = std::move(step.segments);
-    do {
-      Step part = step;
-      part.segments.clear();
+    while (!rest.empty()) {
+      steps::Gemm part;
       std::vector<GemmSegment> others;
       for (const GemmSegment& segment : rest)
         (alike(segment, rest.front()) ? part.segments : others).push_back(segment);
       rest = std::move(others);
-      result.steps.push_back(std::move(part));
-      const int product = static_cast<int>(result.steps.size()) - 1;
-      if (sum >= 0) {
-        Step add{StepKind::elementwise, step.shape, {sum, product}};
-        add.op = Elementwise::add;
-        result.steps.push_back(std::move(add));
-      }
-      sum = static_cast<int>(result.steps.size()) - 1;
-    } while (!rest.empty());
+      const int product = push({std::move(part), step.shape});
+      sum = sum < 0 ? product : push({steps::Apply{Elementwise::add}, step.shape, {sum, product}});
+    }
     place.push_back(sum);
   }
   return result;

@@ -38,10 +38,10 @@ class LayoutFinder {
     bool changed = false;
     for (int i : space_.steps) {
       const Step& s = program_.steps[i];
-      if (s.kind == StepKind::reduce_group) {
-        changed |= learn(i, group_layout(i, known_.at(s.operands[0]), s.group));
-      } else if (s.kind == StepKind::repeat_group) {
-        changed |= learn(s.operands[0], group_layout(i, known_.at(i), s.group));
+      if (s.kind() == StepKind::reduce_group) {
+        changed |= learn(i, group_layout(i, known_.at(s.operands[0]), s.group()));
+      } else if (s.kind() == StepKind::repeat_group) {
+        changed |= learn(s.operands[0], group_layout(i, known_.at(i), s.group()));
       } else if (map_.on_tile[i] && map_.grouped[i]) {
         for (int operand : s.operands) {
           if (!map_.on_tile[operand]) continue;
@@ -99,7 +99,7 @@ std::variant<TileLayouts, Refusal> layouts_of_warp(const Program& program,
   const auto* layouts = std::get_if<TileLayouts>(&found);
   if (layouts == nullptr) return found;
   for (int i : space.steps) {
-    if (program.steps[i].kind != StepKind::reduce_group) continue;
+    if (program.steps[i].kind() != StepKind::reduce_group) continue;
     const int64_t base = layouts->at(i).base_group();
     if (!is_group_of_warp(base)) {
       return Refusal{.reason = RefusalReason::group_in_warp,

@@ -29,14 +29,15 @@ StepCost program_cost(const Program& program, const DimValues& sizes) {
   std::set<int> read;
   std::set<int> written;
   for (const Step& step : program.steps) {
-    for (const GemmSegment& s : step.segments) {
+    for (const GemmSegment& s : step.segments()) {
       read.insert({s.a, s.b});
       const Shape& a = program.tensors[static_cast<size_t>(s.a)].shape;
       const Dim& depth = s.transpose_a ? a.rows : a.cols;
       cost.flops += 2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
     }
-    if (step.tensor >= 0) (program::is_effect(step.kind) ? written : read).insert(step.tensor);
-    if (step.row_index >= 0) read.insert(step.row_index);
+    if (step.tensor() >= 0)
+      (program::is_effect(step.kind()) ? written : read).insert(step.tensor());
+    if (step.row_index() >= 0) read.insert(step.row_index());
   }
   for (int t : read) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);
   for (int t : written) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);

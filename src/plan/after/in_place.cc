@@ -10,6 +10,7 @@
 
 #include "coda/plan.h"
 #include "plan/after/row_chunks.h"
+#include "program/step_table.h"
 #include "program/tile_map.h"
 
 namespace coda {
@@ -60,15 +61,15 @@ class Reuse {
     for (const TileSpace& space : map.spaces) {
       for (int store : space.steps) {
         const Step& s = program.steps[static_cast<size_t>(store)];
-        if (s.kind != StepKind::store_tile) continue;
-        const TensorDecl& result = program.tensors[static_cast<size_t>(s.tensor)];
-        const bool replaceable = is_replaceable(program, s.tensor);
-        const bool is_output = !plan_.loops.empty() && is_output_of_one_step(program, s.tensor);
+        if (s.kind() != StepKind::store_tile) continue;
+        const TensorDecl& result = program.tensors[static_cast<size_t>(s.tensor())];
+        const bool replaceable = is_replaceable(program, s.tensor());
+        const bool is_output = !plan_.loops.empty() && is_output_of_one_step(program, s.tensor());
         if (!replaceable && !is_output) continue;
         for (int load : space.steps) {
           const Step& l = program.steps[static_cast<size_t>(load)];
-          if (load > store || l.kind != StepKind::load_tile) continue;
-          const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor)];
+          if (load > store || l.kind() != StepKind::load_tile) continue;
+          const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor())];
           // Other pairs would have a tile write what another has yet to read.
           const bool same = operand.shape == result.shape && operand.dtype == result.dtype &&
                             map.pairing[load] == map.pairing[store] &&
@@ -80,7 +81,7 @@ class Reuse {
           if (of_step >= 0 && loop != of_step &&
               !is_sliced(operand, plan_.loops[static_cast<size_t>(of_step)]))
             continue;
-          if (dies_here(program, l.tensor, load, space, phase, at)) {
+          if (dies_here(program, l.tensor(), load, space, phase, at)) {
             if (replaceable) return Pair{operand.name, result.name};
             if (is_sum(operand.name)) return Pair{result.name, operand.name};
           }
@@ -95,7 +96,7 @@ class Reuse {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
     if (fixed_.contains(name) || tensors_.at(name)->role != TensorRole::temporary) return false;
     int uses = 0;
-    for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
+    for (const Step& s : program.steps) uses += s.tensor() == tensor ? 1 : 0;
     return uses == 1;
   }
 
@@ -104,7 +105,7 @@ class Reuse {
     const std::string& name = program.tensors[static_cast<size_t>(tensor)].name;
     if (fixed_.contains(name) || tensors_.at(name)->role != TensorRole::output) return false;
     int uses = 0;
-    for (const Step& s : program.steps) uses += s.tensor == tensor ? 1 : 0;
+    for (const Step& s : program.steps) uses += s.tensor() == tensor ? 1 : 0;
     return uses == 1 && users_.at(name).size() == 1;
   }
 
@@ -123,14 +124,14 @@ class Reuse {
     if (!owned || fixed_.contains(name)) return false;
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step& s = program.steps[i];
-      for (const GemmSegment& segment : s.segments) {
+      for (const GemmSegment& segment : s.segments()) {
         if (segment.a == tensor || segment.b == tensor) return false;
       }
-      const bool other_use = s.tensor == tensor && static_cast<int>(i) != load;
-      if (other_use || s.row_index == tensor) return false;
+      const bool other_use = s.tensor() == tensor && static_cast<int>(i) != load;
+      if (other_use || s.row_index() == tensor) return false;
     }
     const Step& l = program.steps[static_cast<size_t>(load)];
-    if (l.repeat != 1 || l.row_index >= 0) return false;
+    if (l.repeat() != 1 || l.row_index() >= 0) return false;
     const bool in_space =
         std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
     const std::vector<PlanStep*>& users = users_.at(name);
@@ -176,12 +177,7 @@ class Reuse {
       if (index > old_index) --index;  // the erased entry stood before it
     };
     for (Step& s : program.steps) {
-      moved(s.tensor);
-      moved(s.row_index);
-      for (GemmSegment& segment : s.segments) {
-        moved(segment.a);
-        moved(segment.b);
-      }
+      for (int* tensor : program::tensor_fields(s)) moved(*tensor);
     }
     program.tensors.erase(program.tensors.begin() + old_index);
   }

@@ -7,8 +7,9 @@
 namespace coda {
 
 Plan one_step_plan(const Program& program) {
-  const bool multiplies = std::any_of(program.steps.begin(), program.steps.end(),
-                                      [](const Step& step) { return step.kind == StepKind::gemm; });
+  const bool multiplies =
+      std::any_of(program.steps.begin(), program.steps.end(),
+                  [](const Step& step) { return step.kind() == StepKind::gemm; });
   Plan plan;
   plan.forward.push_back({.name = program.name,
                           .role = multiplies ? StepRole::gemm : StepRole::tile,

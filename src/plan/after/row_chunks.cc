@@ -156,25 +156,25 @@ class LoopMaker {
     };
     for (const Step& s : program.steps) {
       if (mentions_rows(s.shape.cols)) return false;
-      switch (s.kind) {
+      switch (s.kind()) {
         case StepKind::gemm:
-          for (const GemmSegment& segment : s.segments) {
+          for (const GemmSegment& segment : s.segments()) {
             if (segment.transpose_a || !of_rows(segment.a) || of_rows(segment.b)) return false;
           }
           break;
         case StepKind::load_tile:
-          if (s.row_index >= 0 ? of_rows(s.tensor) : !of_rows(s.tensor)) return false;
+          if (s.row_index() >= 0 ? of_rows(s.tensor()) : !of_rows(s.tensor())) return false;
           break;
         case StepKind::combine:
-          if (program.tensors[static_cast<size_t>(s.tensor)].kind != TensorKind::row_partial ||
-              !of_rows(s.tensor)) {
+          if (program.tensors[static_cast<size_t>(s.tensor())].kind != TensorKind::row_partial ||
+              !of_rows(s.tensor())) {
             return false;
           }
           break;
         case StepKind::reduce_vector:
         case StepKind::transpose_vector: return false;
         default:
-          if (program::is_effect(s.kind) && !of_rows(s.tensor)) return false;
+          if (program::is_effect(s.kind()) && !of_rows(s.tensor())) return false;
       }
     }
     return true;
@@ -191,25 +191,20 @@ class LoopMaker {
     };
     for (size_t i = 0; i < program.steps.size(); ++i) {
       Step s = program.steps[i];
-      if (s.kind == StepKind::gemm) {
-        for (const GemmSegment& segment : s.segments) {
+      if (s.kind() == StepKind::gemm) {
+        for (const GemmSegment& segment : s.segments()) {
           const Shape& a = program.tensors[static_cast<size_t>(segment.a)].shape;
           if (!segment.transpose_a || segment.transpose_b || a.rows != rows_) return std::nullopt;
         }
         place[i] = push(s);
         continue;
       }
-      if (s.kind != StepKind::store_tile) return std::nullopt;
-      const TensorDecl& sum = program.tensors[static_cast<size_t>(s.tensor)];
+      if (s.kind() != StepKind::store_tile) return std::nullopt;
+      const TensorDecl& sum = program.tensors[static_cast<size_t>(s.tensor())];
       if (!request_.sums.contains(sum.name)) return std::nullopt;
       const int product = place[static_cast<size_t>(s.operands[0])];
-      Step load{StepKind::load_tile, s.shape};
-      load.tensor = s.tensor;
-      Step add{StepKind::elementwise};
-      add.op = Elementwise::add;
-      add.shape = s.shape;
-      add.operands = {push(load), product};
-      s.operands = {push(add)};
+      const int before = push({steps::LoadTile{s.tensor()}, s.shape});
+      s.operands = {push({steps::Apply{Elementwise::add}, s.shape, {before, product}})};
       push(s);
     }
     return later;

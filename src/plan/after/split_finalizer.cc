@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/after/split_finalizer.h"
+#include "program/step_table.h"
 
 #include <map>
 
@@ -16,20 +17,18 @@ class Extract {
     if (known != steps_.end()) return known->second;
     Step copy = from_.steps[static_cast<size_t>(step)];
     for (int& operand : copy.operands) operand = add(operand);
-    if (copy.tensor >= 0) copy.tensor = tensor(from_.tensors[static_cast<size_t>(copy.tensor)]);
+    for (int* of : program::tensor_fields(copy))
+      *of = tensor(from_.tensors[static_cast<size_t>(*of)]);
     return steps_[step] = push(copy);
   }
   // From now on `step` is loaded from there.
   void load_instead(int step, const TensorDecl& decl) {
     if (steps_.contains(step)) return;
-    Step load{StepKind::load_per_row, decl.shape};
-    load.tensor = tensor(decl);
-    steps_[step] = push(load);
+    steps_[step] = push({steps::LoadPerRow{tensor(decl)}, decl.shape});
   }
   void store(int step, const TensorDecl& decl) {
-    Step store{StepKind::store_vector, decl.shape, {add(step)}};
-    store.tensor = tensor(decl);
-    push(store);
+    const int value = add(step);
+    push({steps::StoreVector{tensor(decl)}, decl.shape, {value}});
   }
   Program take() { return std::move(program_); }
 
@@ -61,10 +60,10 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   std::vector<bool> row(static_cast<size_t>(count), false);
   for (int i = 0; i < count; ++i) {
     const Step& s = step(i);
-    bool is_row = s.kind == StepKind::constant || s.kind == StepKind::load_scalar;
-    is_row = is_row || (s.kind == StepKind::load_per_row && s.shape == of_rows);
-    is_row = is_row || (s.kind == StepKind::combine && s.shape == of_rows);
-    if (s.kind == StepKind::elementwise) {
+    bool is_row = s.kind() == StepKind::constant || s.kind() == StepKind::load_scalar;
+    is_row = is_row || (s.kind() == StepKind::load_per_row && s.shape == of_rows);
+    is_row = is_row || (s.kind() == StepKind::combine && s.shape == of_rows);
+    if (s.kind() == StepKind::elementwise) {
       is_row = true;
       for (int o : s.operands) is_row = is_row && row[static_cast<size_t>(o)];
     }
@@ -77,11 +76,11 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   std::map<int, TensorDecl> stored;  // row values that lie in memory behind the first part
   std::vector<int> rest;
   for (int i = 0; i < count; ++i) {
-    if (step(i).kind != StepKind::store_vector) continue;
+    if (step(i).kind() != StepKind::store_vector) continue;
     const int value = step(i).operands[0];
     if (row[static_cast<size_t>(value)] && step(i).shape == of_rows) {
       first.add(i);
-      stored.emplace(value, finalizer.tensors[static_cast<size_t>(step(i).tensor)]);
+      stored.emplace(value, finalizer.tensors[static_cast<size_t>(step(i).tensor())]);
     } else {
       rest.push_back(i);
     }
@@ -92,7 +91,7 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
     bool is_needed = needed[static_cast<size_t>(i)];
     for (int effect : rest) is_needed = is_needed || effect == i;
     const bool crosses = is_needed && row[static_cast<size_t>(i)] && step(i).shape == of_rows &&
-                         step(i).kind != StepKind::load_per_row;
+                         step(i).kind() != StepKind::load_per_row;
     if (!is_needed) continue;
     if (!crosses) {
       for (int o : step(i).operands) needed[static_cast<size_t>(o)] = true;

@@ -12,12 +12,12 @@ std::vector<StepTensor> of_program(const Program& program) {
   tensors.reserve(program.tensors.size());
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name});
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments)
+    for (const GemmSegment& segment : step.segments())
       tensors[segment.a].read = tensors[segment.b].read = true;
-    if (step.row_index >= 0) tensors[step.row_index].read = true;
-    if (step.tensor < 0) continue;
-    (program::is_effect(step.kind) ? tensors[step.tensor].written : tensors[step.tensor].read) =
-        true;
+    if (step.row_index() >= 0) tensors[step.row_index()].read = true;
+    if (step.tensor() < 0) continue;
+    (program::is_effect(step.kind()) ? tensors[step.tensor()].written
+                                     : tensors[step.tensor()].read) = true;
   }
   return tensors;
 }

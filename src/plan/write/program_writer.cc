@@ -44,17 +44,11 @@ int ProgramWriter::tensor(const std::string& name) {
 int ProgramWriter::constant(double number) {
   auto known = constants_.find(number);
   if (known != constants_.end()) return known->second;
-  Step step{StepKind::constant};
-  step.number = number;
-  return constants_[number] = push(step);
+  return constants_[number] = push({steps::Constant{number}});
 }
 
 int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, const Shape& shape) {
-  Step step{StepKind::elementwise};
-  step.op = fn;
-  step.operands = std::move(operands);
-  step.shape = shape;
-  return push(step);
+  return push({steps::Apply{fn}, shape, std::move(operands)});
 }
 
 // ---- values of tiles ----
@@ -88,29 +82,29 @@ int ProgramWriter::compute(int id) {
   const bool view = n.op == Op::slice_columns && !is_source(graph_, id);
   if (view || is_in_memory(id)) return load(id);
   if (backward_ && partition_.stand_in.contains(id)) return through_inverse(id);
-  Step step;
-  step.shape = n.shape;
-  step.group = n.dim;
+  if (n.op == Op::elementwise) return elementwise_value(n, [this](int o) { return value(o); });
+  Step step{columns_work(id), n.shape};
+  for (int operand : n.operands) step.operands.push_back(value(operand));
+  return push(step);
+}
+
+// What changes the columns of a value.
+StepWork ProgramWriter::columns_work(int id) const {
+  const Node& n = graph_.node(id);
   switch (n.op) {
-    case Op::elementwise: return elementwise_value(n, [this](int o) { return value(o); });
-    case Op::split_pair:
-      step.kind = StepKind::split_pair;
-      step.which = n.which;
-      break;
-    case Op::merge_pairs: step.kind = StepKind::merge_pairs; break;
-    case Op::group_sum: step.kind = StepKind::reduce_group; break;
-    case Op::group_repeat: step.kind = StepKind::repeat_group; break;
+    case Op::split_pair: return steps::SplitPair{n.dim, n.which};
+    case Op::merge_pairs: return steps::MergePairs{n.dim};
+    case Op::group_sum: return steps::ReduceGroup{n.dim};
+    case Op::group_repeat: return steps::RepeatGroup{n.dim};
     default:
       throw InternalError(
           "a program needs a value that is neither in memory nor tile-local: node " +
           std::to_string(id) + " of program " + program_.name);
   }
-  for (int operand : n.operands) step.operands.push_back(value(operand));
-  return push(step);
 }
 
 int ProgramWriter::gemm(const Node& n) {
-  Step step{StepKind::gemm, n.shape};
+  steps::Gemm product;
   for (size_t s = 0; s < n.transposes.size(); ++s) {
     auto operand = [&](size_t i) {
       const TensorRef ref = names_.read(n.operands[2 * s + i], backward_);
@@ -123,18 +117,16 @@ int ProgramWriter::gemm(const Node& n) {
     segment.b = operand(1);
     segment.transpose_a = n.transposes[s].a;
     segment.transpose_b = n.transposes[s].b;
-    step.segments.push_back(segment);
+    product.segments.push_back(segment);
   }
-  return push(step);
+  return push({std::move(product), n.shape});
 }
 
 int ProgramWriter::load(int id) {
   const TensorRef ref = names_.read(id, backward_);
-  Step step{StepKind::load_tile, graph_.node(id).shape};
-  step.tensor = tensor(ref.name);
-  step.repeat = ref.repeat;
-  if (ref.row_index >= 0) step.row_index = tensor(names_.vector(ref.row_index));
-  return push(step);
+  steps::LoadTile load{.tensor = tensor(ref.name), .repeat = ref.repeat};
+  if (ref.row_index >= 0) load.row_index = tensor(names_.vector(ref.row_index));
+  return push({load, graph_.node(id).shape});
 }
 
 // x from a saved y = x + v or x ⊙ v, or y from a saved x; chains of links meet at their common
@@ -238,17 +230,15 @@ int ProgramWriter::load_vector(int id, int result) {
   const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
   if (!given) loaded_vectors_.insert(id);
-  Step step{program::load_kind(n.shape), n.shape};
-  step.tensor = tensor(names_.vector(id, result));
-  return vectors_[{id, result}] = push(step);
+  return vectors_[{id, result}] =
+             push(program::load_of(tensor(names_.vector(id, result)), n.shape));
 }
 
 int ProgramWriter::vector_value(int id) {
   const Node& n = graph_.node(id);
   if (n.op == Op::constant) return constant(n.number);
   if (n.op == Op::column_index || n.op == Op::ones) {
-    Step step{StepKind::column_index, n.shape};
-    const int index = push(step);
+    const int index = push({steps::ColumnIndex{}, n.shape});
     if (n.op == Op::column_index) return index;
     const int zero = elementwise_step(Elementwise::mul, {index, constant(0)}, n.shape);
     return elementwise_step(Elementwise::add, {zero, constant(1)}, n.shape);
@@ -261,23 +251,18 @@ int ProgramWriter::vector_value(int id) {
 
 Step ProgramWriter::combine(int id, int result) {
   const Node& n = graph_.node(id);
-  Step step{StepKind::combine, n.shape};
-  step.partial = n.reduction;
-  step.lane = result;
-  step.tensor = tensor(names_.partial(id, n.reduction, {}, partial_kind(n)));
-  return step;
+  const int of = tensor(names_.partial(id, n.reduction, {}, partial_kind(n)));
+  return {steps::Combine{of, n.reduction, result}, n.shape};
 }
 
 int ProgramWriter::finalizer_value(int id) {
   const Node& n = graph_.node(id);
   if (!is_made_here_(id)) return load_vector(id, -1);
   auto operand = [this](int o) { return value(o); };
-  Step step;
-  step.shape = n.shape;
   const bool of_tensor = !n.operands.empty() && graph_.node(n.operands[0]).shape.is_tensor();
   if (of_tensor && n.op != Op::select_column) {
-    step = combine(id, info(n.reduction).value);
-    const std::string second = names_.second_members(names_.partial(id, step.partial, {}, {}));
+    const Step step = combine(id, info(n.reduction).value);
+    const std::string second = names_.second_members(names_.partial(id, n.reduction, {}, {}));
     if (!second.empty()) return merged_squares(step, tensor(second), n);
     return push(step);
   }
@@ -285,36 +270,31 @@ int ProgramWriter::finalizer_value(int id) {
     case Op::reciprocal_dim:
       return elementwise_step(Elementwise::recip, {size_value(n.dim)}, {1, 1});
     case Op::elementwise: return elementwise_value(n, operand);
-    case Op::transpose: step.kind = StepKind::transpose_vector; break;
+    case Op::transpose: return push({steps::TransposeVector{}, n.shape, {operand(n.operands[0])}});
     case Op::row_sum:
-    case Op::col_sum: step.kind = StepKind::reduce_vector; break;
+    case Op::col_sum: return push({steps::ReduceVector{}, n.shape, {operand(n.operands[0])}});
     default: throw InternalError("a finalizer lacks an operation for node " + std::to_string(id));
   }
-  step.operands = {operand(n.operands[0])};
-  return push(step);
 }
 
 // A size that has no number yet: the sum of as many ones.
 int ProgramWriter::size_value(const Dim& dim) {
   if (dim.is_constant()) return constant(static_cast<double>(dim.constant()));
-  Step index{StepKind::column_index, {1, dim}};
-  const int zeros = elementwise_step(Elementwise::mul, {push(index), constant(0)}, index.shape);
-  Step sum{StepKind::reduce_vector,
-           {1, 1},
-           {elementwise_step(Elementwise::add, {zeros, constant(1)}, index.shape)}};
-  return push(sum);
+  const Shape shape{1, dim};
+  const int index = push({steps::ColumnIndex{}, shape});
+  const int zeros = elementwise_step(Elementwise::mul, {index, constant(0)}, shape);
+  const int ones = elementwise_step(Elementwise::add, {zeros, constant(1)}, shape);
+  return push({steps::ReduceVector{}, {1, 1}, {ones}});
 }
 
 // Squares about the mean of rows whose pairs' members were reduced apart, N/2 values each: those of
 // both, and N/4 (difference of their means)².
-int ProgramWriter::merged_squares(Step combine, int second, const Node& n) {
+int ProgramWriter::merged_squares(const Step& combine, int second, const Node& n) {
   auto lane = [&](int tensor, int which) {
-    combine.tensor = tensor;
-    combine.lane = which;
-    return push(combine);
+    return push({steps::Combine{tensor, combine.partial(), which}, n.shape});
   };
   auto apply = [&](Elementwise fn, int a, int b) { return elementwise_step(fn, {a, b}, n.shape); };
-  const int first = combine.tensor;
+  const int first = combine.tensor();
   const int difference = apply(Elementwise::sub, lane(first, 0), lane(second, 0));
   const int square = apply(Elementwise::mul, difference, difference);
   const int width = size_value(graph_.node(n.operands[0]).shape.cols);
@@ -328,9 +308,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   is_made_here_ = is_made_here;
   is_read_elsewhere_ = is_read_elsewhere;
   auto store = [this](int step, const std::string& name, const Shape& shape) {
-    Step s{StepKind::store_vector, shape, {step}};
-    s.tensor = tensor(name);
-    push(s);
+    push({steps::StoreVector{tensor(name)}, shape, {step}});
   };
   const Node& n = graph_.node(id);
   if (is_pair(n)) {
@@ -342,9 +320,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   const int step = value(id);
   const std::string sum = names_.added_to(id);
   if (!sum.empty()) {
-    Step old{program::load_kind(n.shape), n.shape};
-    old.tensor = tensor(sum);
-    const int before = push(old);
+    const int before = push(program::load_of(tensor(sum), n.shape));
     store(elementwise_step(Elementwise::add, {before, step}, n.shape),
           names_.accumulates(id) ? sum : names_.vector(id), n.shape);
   }
@@ -371,21 +347,15 @@ void ProgramWriter::store_tile(int id) {
   int step = scales_stored(id) ? rounded(id) : value(id);
   const std::string old_name = backward_ ? names_.added_to(id) : "";
   if (!old_name.empty()) {
-    Step old{StepKind::load_tile, n.shape};
-    old.tensor = tensor(old_name);
-    const int before = push(old);
+    const int before = push({steps::LoadTile{tensor(old_name)}, n.shape});
     step = elementwise_step(Elementwise::add, {before, step}, n.shape);
   }
   const DType type = names_.decl(name).dtype;
   if (type != DType::f32 && names_.gradient_of(id) == nullptr) {
-    Step as_stored{StepKind::as_stored, n.shape, {step}};
-    as_stored.dtype = type;
-    step = push(as_stored);
+    step = push({steps::AsStored{type}, n.shape, {step}});
     as_stored_[id] = step;
   }
-  Step store{StepKind::store_tile, n.shape, {step}};
-  store.tensor = tensor(name);
-  push(store);
+  push({steps::StoreTile{tensor(name)}, n.shape, {step}});
 }
 
 bool ProgramWriter::stores_below(int id) {
@@ -413,13 +383,7 @@ int ProgramWriter::rounded(int id) {
     step = elementwise_value(
         n, [this](int o) { return graph_.node(o).shape.is_tensor() ? rounded(o) : value(o); });
   } else {
-    Step s{n.op == Op::split_pair    ? StepKind::split_pair
-           : n.op == Op::merge_pairs ? StepKind::merge_pairs
-           : n.op == Op::group_sum   ? StepKind::reduce_group
-                                     : StepKind::repeat_group,
-           n.shape};
-    s.group = n.dim;
-    s.which = n.which;
+    Step s{columns_work(id), n.shape};
     for (int operand : n.operands) s.operands.push_back(rounded(operand));
     step = push(s);
   }
@@ -429,24 +393,18 @@ int ProgramWriter::rounded(int id) {
 void ProgramWriter::reduce(int id) {
   const Node& n = graph_.node(id);
   const int operand = rounded(n.operands[0]);
-  Step step;
-  step.shape = graph_.node(n.operands[0]).shape;
-  step.operands = {operand};
   if (n.op == Op::select_column) {
-    step.kind = StepKind::select_column;
-    step.shape = n.shape;
-    step.operands.push_back(value(n.operands[1]));
-    const int selected = push(step);
-    Step store{StepKind::store_vector, n.shape, {selected}};
-    store.tensor = tensor(names_.vector(id));
-    push(store);
+    const int selected = push({steps::SelectColumn{}, n.shape, {operand, value(n.operands[1])}});
+    push({steps::StoreVector{tensor(names_.vector(id))}, n.shape, {selected}});
     return;
   }
-  step.partial = n.reduction;
-  step.kind = partial_kind(n) == TensorKind::column_partial ? StepKind::column_partial
-                                                            : StepKind::row_partial;
-  step.tensor = tensor(names_.partial(id, n.reduction, step.shape, partial_kind(n)));
-  push(step);
+  const Shape& shape = graph_.node(n.operands[0]).shape;
+  const int to = tensor(names_.partial(id, n.reduction, shape, partial_kind(n)));
+  if (partial_kind(n) == TensorKind::column_partial) {
+    push({steps::ColumnPartial{to, n.reduction}, shape, {operand}});
+  } else {
+    push({steps::RowPartial{to, n.reduction}, shape, {operand}});
+  }
 }
 
 // A partial covers a known number of values only if they are one plane of the tile: where that
@@ -457,24 +415,19 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   std::vector<int> now(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     Step& step = steps[i];
-    const bool apart = step.kind == StepKind::row_partial && info(step.partial).needs_count &&
+    const bool apart = step.kind() == StepKind::row_partial && info(step.partial()).needs_count &&
                        !map.pairing[static_cast<size_t>(step.operands[0])].is(0);
     for (int& operand : step.operands) operand = now[static_cast<size_t>(operand)];
     if (!apart) {
       now[i] = push(std::move(step));
       continue;
     }
-    const std::string partial = program_.tensors[static_cast<size_t>(step.tensor)].name;
+    const std::string partial = program_.tensors[static_cast<size_t>(step.tensor())].name;
     for (int which : {0, 1}) {
-      Step member{StepKind::split_pair, map.spaces[static_cast<size_t>(map.space[i])].shape};
-      member.group = map.pairing[i];
-      member.which = which;
-      member.operands = step.operands;
-      Step reduction = step;
-      reduction.shape = member.shape;
-      reduction.operands = {push(std::move(member))};
-      if (which == 1) reduction.tensor = tensor(names_.reduce_members_apart(partial));
-      push(std::move(reduction));
+      const Shape& half = map.spaces[static_cast<size_t>(map.space[i])].shape;
+      const int member = push({steps::SplitPair{map.pairing[i], which}, half, step.operands});
+      const int to = which == 0 ? step.tensor() : tensor(names_.reduce_members_apart(partial));
+      push({steps::RowPartial{to, step.partial()}, half, {member}});
     }
   }
 }
@@ -482,7 +435,7 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
 // The value that a step is made for: the first one known at that step or behind it.
 int ProgramWriter::node_of(int step) const {
   const Step& s = program_.steps[static_cast<size_t>(step)];
-  if (program::is_effect(s.kind)) return node_of(s.operands[0]);
+  if (program::is_effect(s.kind())) return node_of(s.operands[0]);
   int best = -1;
   int best_step = -1;
   for (const auto* known : {&steps_, &rounded_, &as_stored_}) {
@@ -508,7 +461,7 @@ std::optional<Misfit> ProgramWriter::misfit() const {
   const auto computed = [this](int id) {
     auto step = steps_.find(id);
     return graph_.node(id).shape.is_tensor() && step != steps_.end() &&
-           program_.steps[static_cast<size_t>(step->second)].kind != StepKind::load_tile;
+           program_.steps[static_cast<size_t>(step->second)].kind() != StepKind::load_tile;
   };
   const auto list = [&](int id) {
     if (computed(id)) found.apart.push_back(id);
@@ -527,14 +480,14 @@ std::optional<Misfit> ProgramWriter::misfit() const {
 
 bool ProgramWriter::has_product() const {
   return std::any_of(program_.steps.begin(), program_.steps.end(),
-                     [](const Step& step) { return step.kind == StepKind::gemm; });
+                     [](const Step& step) { return step.kind() == StepKind::gemm; });
 }
 
 Program ProgramWriter::finish() {
   program::TileMap map = program::map_tiles(program_);
   const bool counts =
       std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
-        return step.kind == StepKind::row_partial && info(step.partial).needs_count;
+        return step.kind() == StepKind::row_partial && info(step.partial()).needs_count;
       });
   if (counts) {
     reduce_members_apart(map);
@@ -544,8 +497,8 @@ Program ProgramWriter::finish() {
   for (const TileSpace& space : map.spaces) {
     for (int i : space.steps) {
       const Step& step = program_.steps[static_cast<size_t>(i)];
-      if (step.kind != StepKind::row_partial) continue;
-      TensorDecl& decl = program_.tensors[static_cast<size_t>(step.tensor)];
+      if (step.kind() != StepKind::row_partial) continue;
+      TensorDecl& decl = program_.tensors[static_cast<size_t>(step.tensor())];
       decl.shape = space.shape;
       names_.set_partial_shape(decl.name, space.shape);
     }

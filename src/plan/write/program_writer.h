@@ -54,10 +54,11 @@ class ProgramWriter {
   int value(int id);
   int compute(int id);
   int vector_value(int id);
+  StepWork columns_work(int id) const;
   Step combine(int id, int result);  // of the reduction that a node is
   int finalizer_value(int id);
   int size_value(const Dim& dim);
-  int merged_squares(Step combine, int second, const Node& node);
+  int merged_squares(const Step& combine, int second, const Node& node);
   int load_vector(int id, int result);
   int gemm(const Node& node);
   int load(int id);
