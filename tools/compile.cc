@@ -29,6 +29,7 @@ void run(const CompileFlags& flags) {
         one.plan, one.sizes, {.multiprocessors = flags.multiprocessors, .threads = flags.threads});
     made.kernels += all.kernels;
     made.compiled += all.compiled;
+    made.spilled += all.spilled;
     made.defects.insert(made.defects.begin(), all.defects.begin(), all.defects.end());
     all = std::move(made);
   }
@@ -39,6 +40,7 @@ void run(const CompileFlags& flags) {
     const nlohmann::ordered_json result{{"kernels", all.kernels},
                                         {"compiled", all.compiled},
                                         {"cached", all.kernels - all.compiled},
+                                        {"spilled", all.spilled},
                                         {"seconds", seconds},
                                         {"folder", folder},
                                         {"compiler", all.compiler},
@@ -48,6 +50,9 @@ void run(const CompileFlags& flags) {
   }
   fmt::print("{} kernel{} in {:.1f} s: {} compiled, {} were in the cache\n", all.kernels,
              all.kernels == 1 ? "" : "s", seconds, all.compiled, all.kernels - all.compiled);
+  if (all.spilled != 0)
+    fmt::print("{} of them spill{} registers: other configurations took their place\n", all.spilled,
+               all.spilled == 1 ? "s" : "");
   fmt::print("in {}, with {}\n", folder.empty() ? "no folder: they are not kept" : folder,
              all.compiler);
   for (const std::string& defect : all.defects) fmt::print("slow: {}\n", defect);

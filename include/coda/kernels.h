@@ -28,7 +28,9 @@ struct KernelText {
   std::string note;           // that and why a program was split into several kernels, if it was
 };
 
-// In the order in which they first run, each text once, for tensors without gaps between rows.
+// In the order in which they first run, each text once, for tensors without gaps between rows. With
+// the first choice of each that is not known to spill registers: what the compiler says is in the
+// cache once they were compiled.
 // Throws Error, naming the program, where something does not fit a GPU.
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options = {});
@@ -50,13 +52,15 @@ std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& size
 struct Precompiled {
   int64_t kernels = 0;
   int64_t compiled = 0;              // the others were in the cache
+  int64_t spilled = 0;               // of all: registers spill, and another took their place
   std::filesystem::path folder;      // of the cache; empty: none, and nothing was kept
   std::string compiler;              // "NVRTC 12.9 at ..."
   std::vector<std::string> defects;  // what makes a kernel slow (spilled registers), for people
 };
 
-// Compiles the plan's kernels into the cache, where a session finds them. Needs NVRTC, but no GPU.
-// Throws Error naming what is missing, or as emit_kernels does.
+// Compiles the plan's kernels into the cache, where a session finds them; where registers spill,
+// the next choice too. Needs NVRTC, but no GPU. Throws Error naming what is missing, or as
+// emit_kernels does.
 Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOptions& options = {});
 
 }  // namespace CODA_API coda

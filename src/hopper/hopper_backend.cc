@@ -54,9 +54,8 @@ std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const
   return all;
 }
 
-// `compile` is called once for each kernel text, from several threads.
-void compile_all(const std::vector<Lowered>& programs, unsigned threads,
-                 const std::function<void(const std::string&, const KernelLaunch&)>& compile) {
+// Each kernel text once, on several threads.
+void compile_all(const std::vector<Lowered>& programs, unsigned threads, LoadedKernels& loaded) {
   std::set<std::string_view> sources;
   std::vector<std::pair<const Program*, const KernelLaunch*>> kernels;
   for (const Lowered& lowered : programs) {
@@ -65,7 +64,7 @@ void compile_all(const std::vector<Lowered>& programs, unsigned threads,
     }
   }
   parallel_for(kernels.size(), threads,
-               [&](size_t i) { compile(kernels[i].first->name, *kernels[i].second); });
+               [&](size_t i) { loaded.compile(kernels[i].first->name, *kernels[i].second); });
 }
 
 class HopperBackend : public Backend {
@@ -83,6 +82,11 @@ class HopperBackend : public Backend {
     state_->kernels = std::make_unique<LoadedKernels>(context, options.cache);
     lower_options_.tuned =
         tuned_rows_of(options.cache.folder, context->info(), state_->kernels->builder());
+    // Whatever is lowered for this backend holds its state.
+    lower_options_.spilled_bytes = [&builder =
+                                        state_->kernels->builder()](const std::string& source) {
+      return builder.spilled_bytes(source);
+    };
   }
 
   std::string_view name() const override { return "hopper"; }
@@ -96,10 +100,13 @@ class HopperBackend : public Backend {
 
   void announce(std::span<const AnnouncedProgram> programs) override {
     announced_ = lower_all(programs, lowering_, lower_options_, compile_threads_);
-    compile_all(announced_, compile_threads_,
-                [&](const std::string& program, const KernelLaunch& launch) {
-                  state_->kernels->compile(program, launch);
-                });
+    compile_all(announced_, compile_threads_, *state_->kernels);
+    parallel_for(announced_.size(), compile_threads_, [&](size_t i) {
+      Lowered& one = announced_[i];
+      one.launches = state_->kernels->make(one.program.name, std::move(one.launches), [&] {
+        return lowering_(one.program, one.sizes, lower_options_);
+      });
+    });
   }
 
   std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
@@ -188,14 +195,6 @@ class HopperBackend : public Backend {
 
 std::unique_ptr<Backend> make_hopper_backend(const HopperOptions& options) {
   return std::make_unique<HopperBackend>(options);
-}
-
-void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,
-                     const LowerOptions& options, unsigned threads) {
-  compile_all(lower_all(programs, lower, options, threads), threads,
-              [&](const std::string& program, const KernelLaunch& launch) {
-                builder.build(program, launch.source);
-              });
 }
 
 }  // namespace coda::hopper

@@ -35,9 +35,4 @@ struct HopperOptions {
 // Throws Error if there is no GPU of the right kind, or no driver.
 std::unique_ptr<Backend> make_hopper_backend(const HopperOptions& options = {});
 
-// Fills the cache without a GPU: compiles the kernels of the programs for a GPU with as many
-// multiprocessors, several at once. Throws Error naming the first program that fails.
-void compile_kernels(std::span<const AnnouncedProgram> programs, KernelBuilder& builder,
-                     const LowerOptions& options = {}, unsigned threads = 0);
-
 }  // namespace coda::hopper

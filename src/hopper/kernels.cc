@@ -2,6 +2,9 @@
 // The public functions about kernels (coda/kernels.h), of the backend's parts.
 #include "coda/kernels.h"
 
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -27,11 +30,24 @@ hopper::LowerOptions lowering_of(const KernelOptions& options) {
   return lowering;
 }
 
+// What the compiler of this machine has said of kernels so far: nobody is asked anew.
+hopper::LowerOptions with_kept_spills(hopper::LowerOptions lowering) {
+  hopper::CacheOptions cache;
+  std::error_code none;
+  if (!std::filesystem::is_directory(cache.folder / "cubins", none)) return lowering;
+  cache.notice = [](const std::string&) {};
+  lowering.spilled_bytes = [builder = std::make_shared<hopper::KernelBuilder>(std::move(cache))](
+                               const std::string& source) {
+    return builder->kept_spilled_bytes(source);
+  };
+  return lowering;
+}
+
 }  // namespace
 
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options) {
-  const hopper::LowerOptions lowering = lowering_of(options);
+  const hopper::LowerOptions lowering = with_kept_spills(lowering_of(options));
   std::vector<KernelChoice> choices;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
     for (const hopper::LoweredPart& part : hopper::parts_of(*one.program, one.sizes, lowering)) {
@@ -53,9 +69,10 @@ std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& size
   return choices;
 }
 
-std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
-                                     const KernelOptions& options) {
-  const hopper::LowerOptions lowering = lowering_of(options);
+namespace {
+
+std::vector<KernelText> emit(const Plan& plan, const DimValues& sizes,
+                             const hopper::LowerOptions& lowering) {
   std::vector<KernelText> kernels;
   std::set<std::string> seen;
   const auto add = [&](const std::string& program, std::vector<hopper::KernelLaunch> launches) {
@@ -81,23 +98,42 @@ std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
   return kernels;
 }
 
+}  // namespace
+
+std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
+                                     const KernelOptions& options) {
+  return emit(plan, sizes, with_kept_spills(lowering_of(options)));
+}
+
 Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOptions& options) {
-  const std::vector<KernelText> kernels = emit_kernels(plan, sizes, options);
   hopper::KernelBuilder builder;
   Precompiled result;
-  result.kernels = std::ssize(kernels);
   result.compiler =
       "NVRTC " + builder.compiler().version().text() + " at " + builder.compiler().location();
-  std::vector<std::string> defects(kernels.size());
-  hopper::parallel_for(kernels.size(), options.threads, [&](size_t i) {
-    const std::string& program = kernels[i].program;
-    const hopper::CompiledKernel kernel = builder.build(program, kernels[i].source);
-    if (!kernel.defect.empty())
-      defects[i] = "the kernel of program '" + program + "': " + kernel.defect;
-  });
-  std::erase(defects, "");
-  result.defects = std::move(defects);
+  hopper::LowerOptions lowering = lowering_of(options);
+  lowering.spilled_bytes = [&](const std::string& source) { return builder.spilled_bytes(source); };
+  std::map<std::string, std::string> defects;  // of each text that was built
+  std::vector<KernelText> kernels;
+  for (bool spills = true; spills;) {
+    kernels = emit(plan, sizes, lowering);
+    std::vector<const KernelText*> unknown;
+    for (const KernelText& kernel : kernels)
+      if (defects.try_emplace(kernel.source).second) unknown.push_back(&kernel);
+    std::vector<std::string> found(unknown.size());
+    hopper::parallel_for(unknown.size(), options.threads, [&](size_t i) {
+      found[i] = builder.build(unknown[i]->program, unknown[i]->source).defect;
+    });
+    for (size_t i = 0; i < unknown.size(); ++i) defects[unknown[i]->source] = found[i];
+    spills = std::any_of(found.begin(), found.end(), [](const auto& one) { return !one.empty(); });
+  }
+  for (const KernelText& kernel : kernels) {
+    const std::string& defect = defects.at(kernel.source);
+    if (!defect.empty())
+      result.defects.push_back("the kernel of program '" + kernel.program + "': " + defect);
+  }
+  result.kernels = std::ssize(defects);
   result.compiled = builder.cache().misses();
+  result.spilled = std::ssize(defects) - std::ssize(kernels);
   result.folder = builder.cache().folder();
   return result;
 }

@@ -68,7 +68,7 @@ std::variant<WholeProgram, Refusal> lower_whole(const Program& given, const DimV
     result.has_products = true;
     result.takes_choice = products.takes_choice();
     for (size_t i = 0; i < products.kernels(); ++i)
-      result.launches.push_back(products.emit(i, products.chosen(i).choice));
+      result.launches.push_back(products.make(i).launch);
   }
   if (refuse_tiles) return *refuse_tiles;
   if (kinds.tiles.size() == map.spaces.size()) {

@@ -41,7 +41,7 @@ hopper::KernelLaunch launch_of(const hopper::GemmProgram& program, size_t kernel
   return launch;
 }
 
-// The model's best, and what would be taken without tuning; best first.
+// The model's best that are not known to spill, and what would be taken without tuning; best first.
 std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t kernel,
                                    const TuneEffort& options) {
   // Of one tile and schedule's configurations so many are timed: clusters and stages differ by
@@ -59,6 +59,7 @@ std::vector<GemmConfig> candidates(const hopper::GemmProgram& program, size_t ke
     const size_t rank =
         static_cast<size_t>(std::find(shapes.begin(), shapes.end(), shape) - shapes.begin());
     if (options.is_diverse && taken[shape] >= (rank < kBestShapes ? kOfBestShapes : 1)) continue;
+    if (program.spills(kernel, one.choice)) continue;
     ++taken[shape];
     result.push_back(one.choice);
   }
@@ -165,13 +166,23 @@ struct Tuner::Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
+  // With what the compiler has said of the texts that are timed.
+  hopper::LowerOptions options_of(const TuneJob& job) const {
+    hopper::LowerOptions options = job.options;
+    options.spilled_bytes = [&builder = state->kernels->builder()](const std::string& source) {
+      return builder.spilled_bytes(without_comments(source));
+    };
+    return options;
+  }
+
   std::unique_ptr<hopper::LaunchedKernel> prepare(const TuneJob& job, const GemmConfig& choice) {
     std::vector<hopper::KernelTensor> uses;
     for (StepTensor& use : step_tensors({"", {}, job.program, {}}))
       uses.push_back({std::move(use.name), use.read, use.written});
     return std::make_unique<hopper::LaunchedKernel>(
-        state, job.name, std::move(uses), [job, choice](std::span<const int64_t> row_strides) {
-          hopper::LowerOptions options = job.options;
+        state, job.name, std::move(uses),
+        [this, job, choice](std::span<const int64_t> row_strides) {
+          hopper::LowerOptions options = options_of(job);
           if (!row_strides.empty())
             options.row_strides.assign(row_strides.begin(), row_strides.end());
           const hopper::GemmProgram program(job.program, job.sizes, options);
@@ -253,20 +264,30 @@ void Tuner::compile_ahead(const std::vector<TuneJob>& jobs, const TuneEffort& op
 }
 
 TimedKernel Tuner::tune(const TuneJob& job, const TuneEffort& options) {
-  const hopper::GemmProgram program(job.program, job.sizes, job.options);
+  const hopper::GemmProgram program(job.program, job.sizes, work_->options_of(job));
+  hopper::LoadedKernels& kernels = *work_->state->kernels;
+  std::vector<GemmConfig> choices;
+  std::vector<std::string> defects;
+  for (;;) {
+    std::vector<GemmConfig> now = candidates(program, job.kernel, options);
+    const auto same = [](const GemmConfig& a, const GemmConfig& b) {
+      return hopper::code(a) == hopper::code(b);
+    };
+    if (std::equal(now.begin(), now.end(), choices.begin(), choices.end(), same)) break;
+    choices = std::move(now);
+    defects.assign(choices.size(), "");
+    hopper::parallel_for(choices.size(), 0, [&](size_t i) {
+      const auto emit = [&] { return std::vector{launch_of(program, job.kernel, choices[i])}; };
+      try {
+        const std::string source = kernels.make(job.name, emit(), emit).front().source;
+        defects[i] = kernels.builder().build(job.name, source).defect;
+      } catch (const Error& error) {
+        defects[i] = error.what();
+      }
+    });
+  }
   TimedKernel result{
       program.class_of(job.kernel), program.work_of(job.kernel), program.chosen(job.kernel), 0, {}};
-  const std::vector<GemmConfig> choices = candidates(program, job.kernel, options);
-  std::vector<std::string> defects(choices.size());
-  hopper::parallel_for(choices.size(), 0, [&](size_t i) {
-    try {
-      const hopper::KernelLaunch launch = launch_of(program, job.kernel, choices[i]);
-      work_->state->kernels->compile(job.name, launch);
-      defects[i] = work_->state->kernels->builder().build(job.name, launch.source).defect;
-    } catch (const Error& error) {
-      defects[i] = error.what();
-    }
-  });
   const auto is_chosen = [&](const GemmConfig& choice) {
     return hopper::code(choice) == hopper::code(result.chosen.choice);
   };

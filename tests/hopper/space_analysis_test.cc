@@ -125,33 +125,6 @@ TEST(ChooseConfig, TakesWhatWasMeasuredToBeBest) {
             "192x128 ping-pong, cluster 1x2, 4 stages");  // 1.23 of cuBLAS's time; cluster 2x1 1.24
 }
 
-bool is_legal_for(const std::string& name, const std::string& tile) {
-  const Program program = measured_program(name);
-  for (const GemmConfig& one : legal_choices(program, {{"M", 16384}, {"N", 4096}, {"K", 2048}}, {}))
-    if (code(one) == tile) return true;
-  return false;
-}
-
-// Whether the kernel's values have room beside 192 accumulators: all of these were compiled.
-TEST(ChooseConfig, RefusesWhatSpillsBeside192Accumulators) {
-  for (const auto& [program, tile] : {std::pair{"swiglu", "192x128p21s4"},
-                                      {"swiglu", "128x192p21s5"},
-                                      {"residual_norm", "192x128p12s4"},
-                                      {"residual_norm", "256x192c12s3"},
-                                      {"norm_backward", "128x192p12s4"},
-                                      {"loss", "256x192c21s3"},
-                                      {"weight_gradient", "128x192p21s4"}})
-    EXPECT_TRUE(is_legal_for(program, tile)) << program << " " << tile;
-  for (const auto& [program, tile] : {std::pair{"swiglu", "192x128p12s5"},
-                                      {"norm_backward", "192x128p12s4"},
-                                      {"loss", "192x128p12s4"},
-                                      {"rope_2048", "192x128p12s4"},
-                                      // Two products of 96 columns: only ping-pong, in a cluster.
-                                      {"swiglu", "256x192c21s3"},
-                                      {"swiglu", "128x192p11s5"}})
-    EXPECT_FALSE(is_legal_for(program, tile)) << program << " " << tile;
-}
-
 // Two products of 96 columns are walked in sub-tiles of 32, so nothing may span 64 of their
 // columns.
 TEST(ChooseConfig, HalfSubTilesServeWhatSpansNoColumns) {

@@ -42,7 +42,8 @@ std::string config_text(const device::GemmConfig& c) {
 }  // namespace
 
 KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap& map,
-                              const KernelSpaces& kernel, const GemmConfig& choice) {
+                              const KernelSpaces& kernel, const GemmConfig& choice,
+                              bool keeps_tables) {
   device::GemmConfig config = choice;
   config.layout = kernel.spaces.front().layout;
   config.element = kernel.spaces.front().element;
@@ -60,7 +61,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
                                    " rows, and a kernel counts to " + std::to_string(kMostRows) +
                                    "; run it over fewer rows at a time");
     const std::string name = "Space" + std::to_string(i);
-    structs += space_text(sizes, map, space, config, name, arguments) + "\n";
+    structs += space_text(sizes, map, space, config, keeps_tables, name, arguments) + "\n";
     names += ", " + name;
     ring = device::merged(ring, device::ring_shape(config, space.traits()));
     has_column_partials = has_column_partials || !space.column_partials.empty();

@@ -7,8 +7,11 @@
 
 namespace coda::hopper {
 
-// `choice` is legal for the kernel.
+// `choice` is legal for the kernel. Where a cooperative tile's sub-tiles beside each other all read
+// the same tables, `keeps_tables` loads these once, ahead of all of them, and keeps them in
+// registers.
 KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap& map,
-                              const KernelSpaces& kernel, const GemmConfig& choice);
+                              const KernelSpaces& kernel, const GemmConfig& choice,
+                              bool keeps_tables);
 
 }  // namespace coda::hopper

@@ -30,16 +30,36 @@ GemmProgram::GemmProgram(const Program& given, const DimValues& sizes, const Low
 }
 
 bool GemmProgram::takes_choice() const {
-  return options_.choice && !kernels_.empty() &&
-         is_legal(as_given_, kernels_.front(), *options_.choice);
+  return options_.choice && !kernels_.empty() && is_legal(kernels_.front(), *options_.choice);
 }
 
 std::vector<RankedChoice> GemmProgram::ranked(size_t kernel) const {
   return rank_choices(as_given_, map_, kernels_[kernel]);
 }
 
-ChosenConfig GemmProgram::chosen(size_t kernel) const {
-  return choose_config(as_given_, map_, kernels_[kernel]);
+int64_t GemmProgram::spilled_bytes(const KernelLaunch& launch) const {
+  return options_.spilled_bytes ? options_.spilled_bytes(launch.source) : 0;
+}
+
+MadeKernel GemmProgram::make(size_t kernel) const {
+  std::optional<MadeKernel> least;
+  int64_t least_bytes = 0;
+  std::vector<GemmConfig> spilled;
+  const std::vector<ChosenConfig> order = config_order(as_given_, map_, kernels_[kernel]);
+  for (const ChosenConfig& chosen : order) {
+    MadeKernel made{chosen, emit(kernel, chosen.choice)};
+    made.chosen.spilled = spilled;
+    const int64_t bytes = spilled_bytes(made.launch);
+    if (bytes == 0) return made;
+    spilled.push_back(made.chosen.choice);
+    if (least && bytes >= least_bytes) continue;
+    least_bytes = bytes;
+    least = std::move(made);
+  }
+  least->launch.note = "the kernel of program '" + program_.name + "' spills registers with " +
+                       (order.size() == 1 ? "" : "every configuration, least with ") +
+                       hopper::text(least->chosen.choice);
+  return *std::move(least);
 }
 
 KernelClass GemmProgram::class_of(size_t kernel) const {
@@ -51,7 +71,15 @@ std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
 }
 
 KernelLaunch GemmProgram::emit(size_t kernel, const GemmConfig& choice) const {
-  return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice);
+  const auto made = [&](bool keeps_tables) {
+    return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice,
+                            keeps_tables);
+  };
+  KernelLaunch launch = made(true);
+  const int64_t bytes = spilled_bytes(launch);
+  if (bytes == 0) return launch;
+  KernelLaunch other = made(false);
+  return spilled_bytes(other) < bytes ? other : launch;
 }
 
 }  // namespace coda::hopper

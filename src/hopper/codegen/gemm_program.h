@@ -8,6 +8,11 @@
 
 namespace coda::hopper {
 
+struct MadeKernel {
+  ChosenConfig chosen;
+  KernelLaunch launch;
+};
+
 class GemmProgram {
  public:
   GemmProgram(const Program& given, const DimValues& sizes, const LowerOptions& options);
@@ -27,13 +32,21 @@ class GemmProgram {
   bool takes_choice() const;
 
   std::vector<RankedChoice> ranked(size_t kernel) const;
-  ChosenConfig chosen(size_t kernel) const;
   KernelClass class_of(size_t kernel) const;
   std::vector<SpaceWork> work_of(size_t kernel) const;
-  // `choice` is one of ranked().
+  // With the first of config_order() that is not known to spill; if all are, with the one that
+  // spills least, which its note says.
+  MadeKernel make(size_t kernel) const;
+  ChosenConfig chosen(size_t kernel) const { return make(kernel).chosen; }
+  // `choice` is one of ranked(). Tables are kept unless that is known to spill.
   KernelLaunch emit(size_t kernel, const GemmConfig& choice) const;
+  bool spills(size_t kernel, const GemmConfig& choice) const {  // as far as it is known
+    return spilled_bytes(emit(kernel, choice)) != 0;
+  }
 
  private:
+  int64_t spilled_bytes(const KernelLaunch& launch) const;
+
   // What is refused is named as the caller named it, and configurations are chosen for what the
   // caller wrote; text has names that layers share, and no more operations than it needs.
   Program program_;

@@ -60,7 +60,8 @@ struct KernelLaunch {
   // What the launches of a program that was split pass on: the same in all of them. An earlier one
   // writes what a later one reads.
   std::vector<ScratchTensor> scratch;
-  std::string note;  // for people: that and why the program was split, if it was
+  // For people: that and why the program was split, if it was, and that every configuration spills.
+  std::string note;
 };
 
 }  // namespace coda::hopper

@@ -20,15 +20,22 @@
 #include "hopper/codegen/space_operands.h"
 #include "hopper/codegen/space_places.h"
 #include "hopper/codegen/value_names.h"
-#include "hopper/configure/register_estimate.h"
 
 namespace coda::hopper {
 namespace {
 
+// A ping-pong tile's epilogue is hidden, and with several blocks of rows there are as many tables.
+bool can_keep_tables(const SpaceAnalysis& space, const device::GemmConfig& config) {
+  return space.repeated_planes != 0 && space.loads_ahead &&
+         config.schedule == device::Schedule::cooperative && config.blocks_m() == 1 &&
+         device::sub_tile_columns(config, space.traits()) > 1;
+}
+
 class SpaceWriter {
  public:
   SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
-              const device::GemmConfig& config, const std::string& name, LaunchArguments& arguments)
+              const device::GemmConfig& config, bool keeps_tables, const std::string& name,
+              LaunchArguments& arguments)
       : sizes_(sizes),
         map_(map),
         analysis_(analysis),
@@ -36,6 +43,7 @@ class SpaceWriter {
         shape_(analysis.traits()),
         turns_(analysis),
         takes_turns_(!turns_.taken() && device::takes_turns(config, shape_)),
+        keeps_tables_(keeps_tables && can_keep_tables(analysis, config)),
         name_(name),
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments),
@@ -223,8 +231,7 @@ class SpaceWriter {
                       begin_with(bits) + ");");
       return name;
     }
-    const bool is_kept =
-        !pass_.is_walk && move.is_repeated && keeps_tables(sizes_, analysis_, config_);
+    const bool is_kept = !pass_.is_walk && move.is_repeated && keeps_tables_;
     const std::string block = is_kept ? "[0]" : "[kBlock]";
     const std::string row = s.row_index() >= 0
                                 ? rows_.table_row(s.row_index(), s.tensor(), block + "[pair % 2]")
@@ -258,7 +265,7 @@ class SpaceWriter {
   // they are asked for.
   void find_needed() {
     LaunchArguments unused(sizes_);
-    SpaceWriter trial(sizes_, map_, analysis_, config_, name_, unused);
+    SpaceWriter trial(sizes_, map_, analysis_, config_, keeps_tables_, name_, unused);
     for (int i : tile_space().steps) trial.write_effect(i);
     for (const auto& [key, name] : trial.pass_.tile_names) needed_.insert(key);
   }
@@ -535,6 +542,7 @@ class SpaceWriter {
   const device::EpilogueTraits shape_;
   PairTurns turns_;
   bool takes_turns_;  // and no load has been made to wait yet
+  const bool keeps_tables_;
   const std::string name_;
   LaunchArguments& arguments_;
   SpaceOperands operands_;
@@ -562,8 +570,8 @@ class SpaceWriter {
 
 std::string space_text(const ProgramSizes& sizes, const program::TileMap& map,
                        const SpaceAnalysis& analysis, const device::GemmConfig& config,
-                       const std::string& name, LaunchArguments& arguments) {
-  return SpaceWriter(sizes, map, analysis, config, name, arguments).run();
+                       bool keeps_tables, const std::string& name, LaunchArguments& arguments) {
+  return SpaceWriter(sizes, map, analysis, config, keeps_tables, name, arguments).run();
 }
 
 }  // namespace coda::hopper

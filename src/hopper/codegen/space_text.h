@@ -11,9 +11,10 @@
 
 namespace coda::hopper {
 
-// `name` of the struct, "Space0"; what it reads of the kernel's argument is added to `arguments`.
+// `keeps_tables` as gemm_emitter.h has it. `name` of the struct, "Space0"; what it reads of the
+// kernel's argument is added to `arguments`.
 std::string space_text(const ProgramSizes& sizes, const program::TileMap& map,
                        const SpaceAnalysis& analysis, const device::GemmConfig& config,
-                       const std::string& name, LaunchArguments& arguments);
+                       bool keeps_tables, const std::string& name, LaunchArguments& arguments);
 
 }  // namespace coda::hopper

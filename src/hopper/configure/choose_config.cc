@@ -7,7 +7,6 @@
 
 #include "base/rounding.h"
 #include "coda/error.h"
-#include "hopper/configure/register_estimate.h"
 
 namespace coda::hopper {
 namespace {
@@ -74,30 +73,37 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   return work;
 }
 
-// Beside 192 accumulators an epilogue of more values than the first estimate counts leaves the
-// assembler little freedom. Measured 2 % slower than 128x128 (residual + norm and norm backward at
-// D = 4096) to 2 % faster (SwiGLU at D = 2048), where the model says 3 % faster: so such kernels
-// are ranked and tuned, but taken only where they were timed.
-bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& config) {
-  return config.accumulators() > 128 &&
-         std::any_of(kernel.spaces.begin(), kernel.spaces.end(), [&](const SpaceAnalysis& space) {
-           return registers_of(sizes, space, config) > sizes.options().architecture.registers;
-         });
+// What lives at once in a thread, counted: accumulators, addresses and states, the planes of a
+// fragment, direct loads of a fragment, vectors, running reductions (values that wait for a
+// sub-tile's end take the registers of its accumulators).
+uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
+                      const GemmConfig& config) {
+  const device::EpilogueTraits shape = space.traits();
+  const uint32_t fragment = device::takes_turns(config, shape)
+                                ? 16 + 4 * shape.planes()
+                                : 24 + 4 * (shape.loads + shape.stores);
+  uint32_t registers = config.accumulators() + fragment + 2 * config.blocks_m() * space.row_values +
+                       space.column_registers + space.direct_registers + 10 * space.column_fields +
+                       space.groups.registers;
+  for (int i : space.row_partials)
+    registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
+  return registers;
+}
+
+// The count is more than a thread has. The assembler finds room among consumed accumulators and may
+// manage all the same, at 192 accumulators in most cases; so such a configuration is ranked and
+// tuned, but taken only where it was timed.
+bool is_crowded(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& config,
+                uint32_t consumed = 0) {
+  return std::any_of(kernel.spaces.begin(), kernel.spaces.end(), [&](const SpaceAnalysis& space) {
+    return registers_of(sizes, space, config) - consumed > sizes.options().architecture.registers;
+  });
 }
 constexpr double kCrowded = 1.05;
 
-// Several spaces spilled beside 192 accumulators; more planes were never compiled.
-bool may_have_192(const KernelSpaces& kernel) {
-  return kernel.spaces.size() == 1 && kernel.spaces.front().traits().planes() <= 3;
-}
-
-// Two products of 96 columns each (sub_tile_width in device/layout/space.cuh). Of twelve epilogues
-// that were compiled so, some spilled 8 to 32 bytes beside 192 accumulators where the tile is
-// cooperative, alone in its cluster or has a strided A; of what is left only one with an error
-// function did, as at every tile.
-bool may_be_in_halves(const SpaceAnalysis& space, const GemmConfig& config) {
-  return !space.needs_whole_sub_tiles() && config.schedule == Schedule::ping_pong &&
-         config.cluster_size() == 2 && config.major_a() == device::Major::k;
+// Of 192 accumulators those of a sub-tile, consumed first, make room for the values of the others.
+uint32_t consumed_of(const GemmConfig& config) {
+  return config.accumulators() - std::min(config.accumulators(), 128U);
 }
 
 GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
@@ -168,29 +174,25 @@ double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& choice,
   return model_cost(spaces, choice, *kind, multiprocessors);
 }
 
-bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& choice) {
+bool is_legal(const KernelSpaces& kernel, const GemmConfig& choice) {
   const GemmConfig config = with_kernel(choice, kernel);
   const std::vector<device::EpilogueTraits> shapes = shapes_of(kernel);
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!device::is_valid(config, shapes[i])) return false;
     const bool in_halves = device::sub_tile_width(config, shapes[i]) != device::kSubTileColumns;
-    if (in_halves && !may_be_in_halves(kernel.spaces[i], config)) return false;
-    const bool has_many = config.accumulators() > 128;
-    if (has_many && !may_have_192(kernel)) return false;
-    const uint32_t registers = has_many ? registers_beside_192(sizes, kernel.spaces[i], config)
-                                        : registers_of(sizes, kernel.spaces[i], config);
-    if (registers > sizes.options().architecture.registers) return false;
+    if (in_halves && kernel.spaces[i].needs_whole_sub_tiles()) return false;
   }
   return device::shared_layout(config, ring_of(config, shapes)).fits();
 }
 
-bool has_choice(const ProgramSizes& sizes, const KernelSpaces& kernel) {
+bool has_room(const ProgramSizes& sizes, const KernelSpaces& kernel) {
   for (const TileKind& tile : tile_kinds()) {
     for (const Cluster& cluster : kClusters) {
       GemmConfig config = config_of(tile, cluster, kernel);
       for (uint32_t stages = kFewestStages; stages <= tile.most_stages; ++stages) {
         config.stages = stages;
-        if (is_legal(sizes, kernel, config)) return true;
+        if (is_legal(kernel, config) && !is_crowded(sizes, kernel, config, consumed_of(config)))
+          return true;
       }
     }
   }
@@ -213,7 +215,7 @@ std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program:
       const uint32_t usual = usual_stages(config, tile, shapes);
       for (uint32_t stages = kFewestStages; stages <= tile.most_stages; ++stages) {
         config.stages = stages;
-        if (!is_legal(sizes, kernel, config)) continue;
+        if (!is_legal(kernel, config)) continue;
         const double off = 0.02 * std::abs(static_cast<int>(stages) - static_cast<int>(usual));
         const bool crowded = is_crowded(sizes, kernel, config);
         const double cost = model_cost(work, config, tile, multiprocessors) * (1 + off);

@@ -24,16 +24,18 @@ struct KernelSpaces {
 
 struct RankedChoice {
   GemmConfig choice;
-  double cost = 0;          // by the model; only ratios matter
-  bool is_crowded = false;  // taken only where it was timed
+  double cost = 0;  // by the model; only ratios matter
+  // By a count of its values a thread has too few registers: taken only where it was timed.
+  bool is_crowded = false;
 };
 
 // Best first by the model; empty if nothing fits.
 std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,
                                        const KernelSpaces& kernel);
 
-// Whether anything fits: rank_choices() would not be empty.
-bool has_choice(const ProgramSizes& sizes, const KernelSpaces& kernel);
+// Whether the count leaves hope that one of them has registers enough: else the kernel is not
+// tried.
+bool has_room(const ProgramSizes& sizes, const KernelSpaces& kernel);
 
 // What the model is told of the kernel, by space.
 std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
@@ -41,8 +43,9 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
 double model_cost(std::span<const SpaceWork> spaces, const GemmConfig& choice,
                   uint32_t multiprocessors);
 
-// Whether the kernel can be made so: tile shape, shared memory, registers.
-bool is_legal(const ProgramSizes& sizes, const KernelSpaces& kernel, const GemmConfig& choice);
+// Whether the kernel can be made so: tile shape and shared memory. Whether its values have room in
+// registers only the compiler knows.
+bool is_legal(const KernelSpaces& kernel, const GemmConfig& choice);
 
 // CTAs of the launch: persistent, and no more than give each the same number of tiles.
 uint32_t grid_of(const ProgramSizes& sizes, const program::TileMap& map, const KernelSpaces& kernel,

@@ -5,7 +5,6 @@
 #include "hopper/configure/chosen_config.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "coda/error.h"
 #include "hopper/configure/tuned_table.h"
@@ -22,60 +21,63 @@ bool same(const GemmConfig& a, const GemmConfig& b) {
          a.cluster_n == b.cluster_n && a.stages == b.stages && a.schedule == b.schedule;
 }
 
-std::optional<GemmConfig> from_row(const TunedRow& row, const KernelClass& kernel,
-                                   const std::vector<RankedChoice>& ranked,
-                                   std::vector<SpaceWork> work, uint32_t multiprocessors,
-                                   uint32_t measured_multiprocessors) {
-  const auto is_ranked = [&](const GemmConfig& choice) {
-    return std::any_of(ranked.begin(), ranked.end(),
-                       [&](const RankedChoice& r) { return same(r.choice, choice); });
-  };
+std::string source_text(const ChosenConfig& chosen) {
+  switch (chosen.source) {
+    case ChoiceSource::asked: return "asked for";
+    case ChoiceSource::tuned: return "tuned at " + chosen.measured_at;
+    case ChoiceSource::table: return "the shipped table at " + chosen.measured_at;
+    case ChoiceSource::model: return "the model";
+  }
+  return "";
+}
+
+// As the row has it for the sizes of the kernel: best first; none if it timed nothing that the
+// kernel can have.
+std::vector<GemmConfig> order_of(const TunedRow& row, const KernelClass& kernel,
+                                 const std::vector<RankedChoice>& ranked,
+                                 const std::vector<SpaceWork>& work, uint32_t multiprocessors,
+                                 uint32_t measured_multiprocessors) {
+  std::vector<TimedChoice> timed;
+  for (const TimedChoice& one : row.choices) {
+    const auto is_it = [&](const RankedChoice& r) { return same(r.choice, one.choice); };
+    if (std::any_of(ranked.begin(), ranked.end(), is_it)) timed.push_back(one);
+  }
+  std::vector<GemmConfig> order;
+  if (timed.empty()) return order;
   if (row.extents == kernel.extents && multiprocessors == measured_multiprocessors) {
-    for (const TimedChoice& timed : row.choices)
-      if (is_ranked(timed.choice)) return timed.choice;
-    return std::nullopt;
+    for (const TimedChoice& one : timed) order.push_back(one.choice);
+    return order;
   }
   std::vector<SpaceWork> there = work;
   for (size_t i = 0; i < there.size(); ++i) there[i].extents = row.extents[i];
   std::vector<double> corrections;
-  for (const TimedChoice& timed : row.choices) {
-    if (!is_ranked(timed.choice)) continue;
-    corrections.push_back(timed.microseconds /
-                          model_cost(there, timed.choice, measured_multiprocessors));
+  std::vector<RankedChoice> here;
+  for (const TimedChoice& one : timed) {
+    corrections.push_back(one.microseconds /
+                          model_cost(there, one.choice, measured_multiprocessors));
+    here.push_back(
+        {one.choice, corrections.back() * model_cost(work, one.choice, multiprocessors)});
   }
-  if (corrections.empty()) return std::nullopt;
-  std::vector<double> sorted = corrections;
-  std::sort(sorted.begin(), sorted.end());
-  const double median = sorted[sorted.size() / 2];
-
-  std::optional<GemmConfig> best;
-  double least = 0;
-  size_t next_correction = 0;
-  const auto offer = [&](const GemmConfig& choice, double cost) {
-    if (best && cost >= least) return;
-    best = choice;
-    least = cost;
-  };
-  for (const TimedChoice& timed : row.choices) {
-    if (!is_ranked(timed.choice)) continue;
-    offer(timed.choice,
-          corrections[next_correction++] * model_cost(work, timed.choice, multiprocessors));
-  }
+  std::sort(corrections.begin(), corrections.end());
+  const double median = corrections[corrections.size() / 2];
   for (const RankedChoice& one : ranked) {
-    const bool is_timed = std::any_of(row.choices.begin(), row.choices.end(),
+    const bool is_timed = std::any_of(timed.begin(), timed.end(),
                                       [&](const auto& t) { return same(t.choice, one.choice); });
-    if (!is_timed && !one.is_crowded) offer(one.choice, kUntimed * median * one.cost);
+    if (!is_timed && !one.is_crowded) here.push_back({one.choice, kUntimed * median * one.cost});
   }
-  return best;
+  std::stable_sort(here.begin(), here.end(),
+                   [](const RankedChoice& a, const RankedChoice& b) { return a.cost < b.cost; });
+  for (const RankedChoice& one : here) order.push_back(one.choice);
+  return order;
 }
 
 }  // namespace
 
-ChosenConfig choose_config(const ProgramSizes& sizes, const program::TileMap& map,
-                           const KernelSpaces& kernel) {
+std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program::TileMap& map,
+                                       const KernelSpaces& kernel) {
   const LowerOptions& options = sizes.options();
-  if (options.choice && is_legal(sizes, kernel, *options.choice))
-    return {*options.choice, ChoiceSource::asked};
+  if (options.choice && is_legal(kernel, *options.choice))
+    return {{*options.choice, ChoiceSource::asked}};
   const std::vector<RankedChoice> ranked = rank_choices(sizes, map, kernel);
   invariant(!ranked.empty(), "a kernel that some configuration can serve");
   const KernelClass own = class_of(sizes, map, kernel);
@@ -88,28 +90,38 @@ ChosenConfig choose_config(const ProgramSizes& sizes, const program::TileMap& ma
                      ChoiceSource::tuned, options.multiprocessors};
   const Source shipped{options.uses_table ? tuned_table().nearest(own) : nullptr,
                        ChoiceSource::table, options.architecture.multiprocessors};
+  std::vector<ChosenConfig> order;
+  const auto add = [&](ChosenConfig one) {
+    const bool is_there = std::any_of(order.begin(), order.end(), [&](const ChosenConfig& other) {
+      return other.choice.tile_m == one.choice.tile_m && other.choice.tile_n == one.choice.tile_n &&
+             other.choice.schedule == one.choice.schedule;
+    });
+    if (!is_there) order.push_back(std::move(one));
+  };
   // What was tuned at other sizes says less than the table does at these.
   for (const bool exactly : {true, false}) {
     for (const Source& source : {tuned, shipped}) {
-      if (source.row == nullptr || (source.row->extents == own.extents) != exactly) continue;
-      const auto choice = from_row(*source.row, own, ranked, work_of(sizes, map, kernel),
-                                   options.multiprocessors, source.multiprocessors);
-      if (choice) return {*choice, source.source, text(source.row->extents)};
+      if (!order.empty() || source.row == nullptr ||
+          (source.row->extents == own.extents) != exactly)
+        continue;
+      for (const GemmConfig& choice :
+           order_of(*source.row, own, ranked, work_of(sizes, map, kernel), options.multiprocessors,
+                    source.multiprocessors))
+        add({choice, source.source, text(source.row->extents)});
     }
   }
-  const auto first = std::find_if(ranked.begin(), ranked.end(),
-                                  [](const RankedChoice& one) { return !one.is_crowded; });
-  return {(first == ranked.end() ? ranked.begin() : first)->choice, ChoiceSource::model};
+  for (const RankedChoice& one : ranked)
+    if (!one.is_crowded) add({one.choice, ChoiceSource::model});
+  if (order.empty())
+    for (const RankedChoice& one : ranked) add({one.choice, ChoiceSource::model});
+  return order;
 }
 
 std::string text(const ChosenConfig& chosen) {
-  switch (chosen.source) {
-    case ChoiceSource::asked: return "asked for";
-    case ChoiceSource::tuned: return "tuned at " + chosen.measured_at;
-    case ChoiceSource::table: return "the shipped table at " + chosen.measured_at;
-    case ChoiceSource::model: return "the model";
-  }
-  return "";
+  std::string result = source_text(chosen);
+  for (size_t i = 0; i < chosen.spilled.size(); ++i)
+    result += (i == 0 ? "; registers spill with " : ", ") + code(chosen.spilled[i]);
+  return result;
 }
 
 }  // namespace coda::hopper

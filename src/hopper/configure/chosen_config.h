@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which configuration a kernel gets, and why: what was asked for, what `coda tune` measured on this
-// machine, what the shipped table has measured, or what the model ranks first. Whoever makes
-// kernels asks here, so all agree.
+// Which configurations a kernel is made with, in what order, and why: what was asked for, what
+// `coda tune` measured on this machine, what the shipped table has measured, or what the model
+// ranks first. Whoever makes kernels asks here, so all agree. The first is taken unless the
+// compiler spills registers there; then the next is.
 #pragma once
 
 #include "hopper/configure/tuned_rows.h"
@@ -13,14 +14,17 @@ enum class ChoiceSource : uint8_t { asked, tuned, table, model };
 struct ChosenConfig {
   GemmConfig choice;
   ChoiceSource source = ChoiceSource::model;
-  std::string measured_at{};  // extents of the row that it comes from
+  std::string measured_at{};          // extents of the row that it comes from
+  std::vector<GemmConfig> spilled{};  // that come before it, if the compiler was asked
 };
 
-// Of the configurations that are legal for the kernel. Throws nothing: there is one.
-ChosenConfig choose_config(const ProgramSizes& sizes, const program::TileMap& map,
-                           const KernelSpaces& kernel);
+// Of the configurations that are legal for the kernel, the best first; one that was asked for is
+// alone. Never empty. Of each tile and schedule there is one, because registers spill by these:
+// clusters and stages add two or three.
+std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program::TileMap& map,
+                                       const KernelSpaces& kernel);
 
-// "tuned at 16384x4096x4096", "the shipped table at ...", "the model".
+// "tuned at 16384x4096x4096", "the shipped table at ...; registers spill with 128x256c21s3".
 std::string text(const ChosenConfig& chosen);
 
 }  // namespace coda::hopper

@@ -18,7 +18,7 @@ std::variant<KernelSpaces, Refusal> alone(const ProgramSizes& sizes, const progr
     auto analysis = analyse_space(sizes, map, space, {planes});
     if (const auto* refusal = std::get_if<Refusal>(&analysis)) return *refusal;
     KernelSpaces kernel{{std::get<SpaceAnalysis>(std::move(analysis))}};
-    if (has_choice(sizes, kernel)) return kernel;
+    if (has_room(sizes, kernel)) return kernel;
   }
   return Refusal{.reason = RefusalReason::registers,
                  .value = space,
@@ -42,7 +42,7 @@ std::variant<std::vector<KernelSpaces>, Refusal> gemm_kernels(const ProgramSizes
         return false;
       KernelSpaces together = other;
       together.spaces.push_back(own);
-      return has_choice(sizes, together);
+      return has_room(sizes, together);
     };
     const auto joined = std::find_if(kernels.begin(), kernels.end(), can_join);
     if (joined != kernels.end()) {

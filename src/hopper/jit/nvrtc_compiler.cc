@@ -91,6 +91,14 @@ struct ProgramHandle {
 
 }  // namespace
 
+int64_t CompiledKernel::spilled_bytes() const {
+  if (defect.empty()) return 0;
+  constexpr int64_t kSerialized = int64_t{1} << 32;
+  const int64_t bytes = std::max(
+      {1, number_before(log, "bytes spill stores"), number_before(log, "bytes stack frame")});
+  return bytes + (log.find("serialized") == std::string::npos ? 0 : kSerialized);
+}
+
 NvrtcCompiler::Headers embedded_headers() {
   NvrtcCompiler::Headers headers;
   for (const EmbeddedText& text : device_texts())

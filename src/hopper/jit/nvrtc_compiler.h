@@ -4,6 +4,7 @@
 // wgmma is a defect of the kernel, because each costs more than any choice of tiles.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -28,6 +29,10 @@ struct CompiledKernel {
   std::string log;
   int registers = 0;   // a thread
   std::string defect;  // empty: none
+
+  // How bad the defect is, 0 if there is none: a thread's bytes in local memory. Serialised wgmma
+  // counts for more than any.
+  int64_t spilled_bytes() const;
 };
 
 class NvrtcCompiler {

@@ -137,7 +137,8 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const Tenso
   for (const auto& variant : variants_)
     if (variant->row_strides == row_strides) return *variant;
   auto variant = std::make_unique<Variant>();
-  variant->launches = lowering_(row_strides);
+  variant->launches =
+      state_->kernels->make(name_, lowering_(row_strides), [&] { return lowering_(row_strides); });
   variant->row_strides = std::move(row_strides);
   for (const KernelLaunch& launch : variant->launches)
     variant->functions.push_back(state_->kernels->load(name_, launch));

@@ -37,7 +37,8 @@ struct KernelTensor {
 
 class LaunchedKernel : public Kernel {
  public:
-  // For the strides of rows of each tensor; empty: dense.
+  // For the strides of rows of each tensor; empty: dense. It is called again where registers of one
+  // of its kernels were found to spill.
   using Lowering = std::function<std::vector<KernelLaunch>(std::span<const int64_t> row_strides)>;
 
   // Compiles and loads the launches for dense tensors.

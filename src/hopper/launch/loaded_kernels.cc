@@ -22,14 +22,31 @@ LoadedKernels::~LoadedKernels() {
   }
 }
 
-void LoadedKernels::compile(const std::string& program, const KernelLaunch& launch) {
+bool LoadedKernels::compile(const std::string& program, const KernelLaunch& launch) {
   {
     const std::lock_guard lock(mutex_);
-    if (entries_.contains(launch.source)) return;
+    const auto found = entries_.find(launch.source);
+    if (found != entries_.end()) return found->second.spills;
   }
   CompiledKernel kernel = builder_.build(program, launch.source);
   const std::lock_guard lock(mutex_);
-  entries_.try_emplace(launch.source, Entry{.cubin = std::move(kernel.cubin)});
+  const bool spills = !kernel.defect.empty();
+  entries_.try_emplace(launch.source, Entry{.cubin = std::move(kernel.cubin), .spills = spills});
+  return spills;
+}
+
+std::vector<KernelLaunch> LoadedKernels::make(
+    const std::string& program, std::vector<KernelLaunch> launches,
+    const std::function<std::vector<KernelLaunch>()>& lowering) {
+  for (;;) {
+    bool spills = false;
+    for (const KernelLaunch& launch : launches) spills = compile(program, launch) || spills;
+    if (!spills) return launches;
+    std::vector<KernelLaunch> next = lowering();
+    const auto same = [](const auto& a, const auto& b) { return a.source == b.source; };
+    if (std::equal(next.begin(), next.end(), launches.begin(), launches.end(), same)) return next;
+    launches = std::move(next);
+  }
 }
 
 DriverHandle LoadedKernels::load(const std::string& program, const KernelLaunch& launch) {

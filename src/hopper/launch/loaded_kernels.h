@@ -3,6 +3,7 @@
 // once.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,8 +24,12 @@ class LoadedKernels {
   LoadedKernels(const LoadedKernels&) = delete;
   LoadedKernels& operator=(const LoadedKernels&) = delete;
 
-  // Compiles what has not been. May be called by several threads at once.
-  void compile(const std::string& program, const KernelLaunch& launch);
+  // Compiles what has not been. Whether registers spill. May be called by several threads at once.
+  bool compile(const std::string& program, const KernelLaunch& launch);
+  // Compiles `launches`, and where registers spill what `lowering` makes of the program now that
+  // this is known, until it makes the same again. Likewise.
+  std::vector<KernelLaunch> make(const std::string& program, std::vector<KernelLaunch> launches,
+                                 const std::function<std::vector<KernelLaunch>()>& lowering);
   // The function to launch, ready for the launch's shared memory. Throws Error naming the program.
   DriverHandle load(const std::string& program, const KernelLaunch& launch);
 
@@ -33,6 +38,7 @@ class LoadedKernels {
  private:
   struct Entry {
     std::vector<char> cubin;  // until it is loaded
+    bool spills = false;
     DriverHandle module = nullptr;
     DriverHandle function = nullptr;
     uint32_t shared_bytes = 0;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "device/config.cuh"
@@ -24,6 +26,10 @@ struct LowerOptions {
   std::optional<device::GemmConfig> choice;
   std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
   bool uses_table = true;                  // the table that is shipped
+  // What is known of a kernel's text: the bytes that the compiler spills, 0 if none or if it was
+  // not asked. What spills is made with the next configuration. Called from several threads at
+  // once. Empty: nothing is known.
+  std::function<int64_t(const std::string& source)> spilled_bytes;
 };
 
 }  // namespace coda::hopper
