@@ -6,6 +6,7 @@
 #include "coda/compile.h"
 #include "coda/model_runner.h"
 #include "coda/program_file.h"
+#include "program/step_table.h"
 
 namespace coda::table {
 namespace {
@@ -89,9 +90,7 @@ std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t toke
   const Plan plan = compile(task.model->graph, task.request, task.options).plan;
   std::vector<SizedProgram> programs;
   const auto add = [&](const Program& program, const DimValues& sizes) {
-    const auto is_product = [](const Step& step) { return step.kind() == StepKind::gemm; };
-    if (std::any_of(program.steps.begin(), program.steps.end(), is_product))
-      programs.push_back(sized_program(program, sizes));
+    if (program::has_product(program)) programs.push_back(sized_program(program, sizes));
   };
   for (const auto* phase : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *phase) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over the steps, in order: operands have their form when their reader gets its own.
 #include "cpu/fuse_steps.h"
+#include "program/step_table.h"
 
 #include <optional>
 
@@ -25,9 +26,8 @@ class Fusion {
       const Step& s = program.steps[i];
       for (int operand : s.operands) {
         ++uses_[operand];
-        const bool rounds_alike =
-            s.kind() == StepKind::store_tile &&
-            program.tensors[s.tensor()].dtype == program.steps[operand].dtype();
+        const bool rounds_alike = program::is_tile_store(s) && program.tensors[s.tensor()].dtype ==
+                                                                   program.steps[operand].dtype();
         if (!rounds_alike) is_stored_only_[operand] = 0;
       }
     }
@@ -42,7 +42,7 @@ class Fusion {
   const Step& step(int i) const { return program_.steps[i]; }
 
   bool is_elementwise(int i, Elementwise op) const {
-    return map_.on_tile[i] && step(i).kind() == StepKind::elementwise && step(i).op() == op;
+    return map_.on_tile[i] && program::applies(step(i), op);
   }
 
   // What the value of i is computed from, if it is another step's value.
@@ -53,7 +53,7 @@ class Fusion {
 
   void fuse(int i) {
     const Step& s = step(i);
-    if (s.kind() == StepKind::as_stored) {
+    if (program::is_rounding(s)) {
       const bool is_identity = s.dtype() == DType::f32 || s.dtype() == DType::f64;
       if (!is_identity && !is_stored_only_[i]) return;
       const int operand = s.operands[0];
@@ -70,7 +70,7 @@ class Fusion {
     for (int k = 0; k < 2; ++k) {
       const Step& factor = step(step(i).operands[k]);
       const int other = step(i).operands[1 - k];
-      if (factor.kind() == StepKind::constant && factor.number() == -1 && map_.on_tile[other]) {
+      if (program::is_constant(factor) && factor.number() == -1 && map_.on_tile[other]) {
         return resolve(other);
       }
     }

@@ -7,6 +7,7 @@
 
 #include "coda/error.h"
 #include "cpu/fuse_steps.h"
+#include "program/step_table.h"
 
 namespace coda::cpu {
 namespace {
@@ -59,8 +60,8 @@ class Lowering {
   // blocks, is a run of base columns; other groups of paired values need the whole row.
   void find_groups(int i) {
     const Step& s = step(i);
-    if (s.kind() != StepKind::reduce_group && s.kind() != StepKind::repeat_group) return;
-    const int wide = s.kind() == StepKind::reduce_group ? s.operands[0] : i;
+    if (!program::sums_groups(s) && !program::repeats_groups(s)) return;
+    const int wide = program::sums_groups(s) ? s.operands[0] : i;
     const int64_t group = s.group().evaluate(sizes_);
     if (half(wide) == 0) {
       tile_.column_step = std::lcm(tile_.column_step, group);
@@ -217,7 +218,7 @@ class Lowering {
       return;
     }
     TileOp op;
-    op.kind = s.kind() == StepKind::as_stored ? TileOpKind::round : TileOpKind::elementwise;
+    op.kind = program::is_rounding(s) ? TileOpKind::round : TileOpKind::elementwise;
     op.op = s.op();
     op.dtype = s.dtype();
     set_narrow(op, i);
@@ -237,7 +238,7 @@ class Lowering {
 
   void lower_group(int i) {
     const Step& s = step(i);
-    const bool reduce = s.kind() == StepKind::reduce_group;
+    const bool reduce = program::sums_groups(s);
     const int wide = reduce ? s.operands[0] : i;
     const int narrow = reduce ? i : s.operands[0];
     TileOp op;
@@ -263,8 +264,7 @@ class Lowering {
 
   void lower_selection(int i) {
     const Step& select = step(step(i).operands[0]);
-    invariant(select.kind() == StepKind::select_column,
-              "a tile space stores a vector that is no selection");
+    invariant(program::is_selection(select), "a tile space stores a vector that is no selection");
     const int source = select.operands[0];
     TileOp op;
     op.kind = TileOpKind::select_column;
@@ -282,7 +282,7 @@ class Lowering {
     op.partial = s.partial();
     op.tensor = s.tensor();
     op.map = {half(source), columns(source)};
-    if (s.kind() == StepKind::row_partial) {
+    if (program::is_row_partial(s)) {
       op.kind = TileOpKind::row_partial;
       for (int w = 0; w < planes(source); ++w) op.in[w] = values_[source].plane[w];
       tile_.ops.push_back(op);

@@ -6,6 +6,7 @@
 #include "hopper/legalise/legalise.h"
 #include "hopper/legalise/program_sizes.h"
 #include "hopper/lower_whole.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -41,11 +42,9 @@ LoweredParts split_to_fit(const Program& given, const DimValues& sizes,
   const Program program = with_uniform_products(given);
   LoweredParts result;
   const auto is_refused = [&](const ProgramPart& part) {
-    const auto is_product = [](const Step& step) { return step.kind() == StepKind::gemm; };
-    const std::vector<Step>& steps = part.program.steps;
     const std::optional<Refusal> why =
         why_not_whole(part.program, sizes, options_of(part, program, sizes, options));
-    if (why && std::none_of(steps.begin(), steps.end(), is_product))
+    if (why && !program::has_product(part.program))
       result.refused = RefusedPart{part.program, *why};
     return why.has_value();
   };

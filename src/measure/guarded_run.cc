@@ -7,6 +7,7 @@
 
 #include "coda/float16.h"
 #include "measure/program_run.h"
+#include "program/step_table.h"
 
 namespace coda::measure {
 namespace {
@@ -98,7 +99,7 @@ class Image {
 
 bool is_selected(const Program& program, size_t tensor) {
   for (const Step& step : program.steps) {
-    if (step.kind() == StepKind::select_column &&
+    if (program::is_selection(step) &&
         program.steps[step.operands[1]].tensor() == static_cast<int>(tensor))
       return true;
   }

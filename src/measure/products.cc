@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/products.h"
+#include "program/step_table.h"
 
 namespace coda::measure {
 namespace {
@@ -33,7 +34,7 @@ std::vector<ProductShape> products_of(const Program& program, const DimValues& s
   };
   std::vector<Product> products;
   for (const Step& step : program.steps) {
-    if (step.kind() != StepKind::gemm) continue;
+    if (!program::is_product(step)) continue;
     ProductShape shape{.m = step.shape.rows.evaluate(sizes),
                        .n = step.shape.cols.evaluate(sizes),
                        .k = 0,

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "coda/measure.h"
+#include "program/step_table.h"
 
 namespace coda {
 
@@ -30,20 +31,16 @@ Plan products_alone(const Plan& plan) {
         return entry->second;
       };
       for (const Step& s : program.steps) {
-        if (s.kind() != StepKind::gemm) continue;
-        auto product = std::get<steps::Gemm>(s.work);
-        for (GemmSegment& segment : product.segments) {
-          segment.a = use(segment.a);
-          segment.b = use(segment.b);
-        }
-        bare.steps.push_back({product, s.shape});
+        if (!program::is_product(s)) continue;
+        Step product = s;
+        for (int* tensor : program::tensor_fields(product)) *tensor = use(*tensor);
+        bare.steps.push_back(std::move(product));
         const TensorDecl out{step.name + ".out" + std::to_string(bare.steps.size()), s.shape, type,
                              TensorKind::dense, 1};
         declare(out, TensorRole::temporary);
         bare.tensors.push_back(out);
-        bare.steps.push_back({steps::StoreTile{static_cast<int>(bare.tensors.size()) - 1},
-                              s.shape,
-                              {static_cast<int>(bare.steps.size()) - 1}});
+        bare.steps.push_back(program::tile_store(static_cast<int>(bare.tensors.size()) - 1,
+                                                 static_cast<int>(bare.steps.size()) - 1, s.shape));
       }
       PlanStep alone{step.name, StepRole::gemm, std::move(bare), {}};
       (phase == &plan.forward ? products.forward : products.backward).push_back(std::move(alone));

@@ -5,6 +5,7 @@
 
 #include "hopper/lower.h"
 #include "measure/random_fill.h"
+#include "program/step_table.h"
 
 namespace coda::measure {
 namespace {
@@ -30,8 +31,7 @@ uint32_t index_limit(const Program& program, const DimValues& sizes, int tensor)
     if (step.row_index() == tensor) {
       limit = program.tensors[step.tensor()].shape.rows.evaluate(sizes);
     }
-    if (step.kind() == StepKind::select_column &&
-        program.steps[step.operands[1]].tensor() == tensor) {
+    if (program::is_selection(step) && program.steps[step.operands[1]].tensor() == tensor) {
       limit = program.steps[step.operands[0]].shape.cols.evaluate(sizes);
     }
   }

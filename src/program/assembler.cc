@@ -174,7 +174,7 @@ void Assembler::name_tensors(StepMention& m) {
 // partial are base columns, known when the tile spaces are.
 int Assembler::name_target(const StepMention& m) {
   const bool is_partial = info(m.step.kind()).takes(Argument::reduction);
-  const bool rows = m.step.kind() == StepKind::row_partial;
+  const bool rows = is_row_partial(m.step);
   const Sizes value = step_sizes_[m.step.operands[0]];
   const Sizes sizes{value.rows, rows ? sizes_.unknown() : value.cols};
   if (!m.tensor->dims.empty()) {
@@ -192,10 +192,9 @@ int Assembler::name_target(const StepMention& m) {
 
 int Assembler::make(StepMention m) {
   Step& step = m.step;
-  if (step.kind() == StepKind::store_tile) {
+  if (is_tile_store(step)) {
     const int of = step.operands[0];
-    if (!on_tile_[of] || program_.steps[of].kind() == StepKind::select_column)
-      step.work = steps::StoreVector{};
+    if (!on_tile_[of] || is_selection(program_.steps[of])) step = vector_store(-1, of, {});
   }
   const StepInfo& kind = info(step.kind());
   if (kind.group == StepGroup::effect) {
@@ -222,14 +221,14 @@ int Assembler::make(StepMention m) {
   return step_count() - 1;
 }
 
-int Assembler::constant(double number) { return make({.step = {.work = steps::Constant{number}}}); }
+int Assembler::constant(double number) { return make({.step = program::constant(number)}); }
 
 int Assembler::elementwise(Elementwise op, std::vector<int> operands) {
   if (static_cast<int>(operands.size()) != info(op).arity) {
     wrong(std::string(info(op).name) + " takes " + std::to_string(info(op).arity) +
           " operands, not " + std::to_string(operands.size()));
   }
-  return make({.step = {.work = steps::Apply{op}, .operands = std::move(operands)}});
+  return make({.step = applied(op, std::move(operands), {})});
 }
 
 // Effects in their order, each behind what it needs. Loads of a tensor that is stored in place stay
@@ -246,9 +245,8 @@ std::vector<int> Assembler::order_of_use() const {
   // piece.
   const std::function<void(int)> place_named = [&](int i) {
     for (int operand : program_.steps[i].operands) {
-      const StepKind kind = program_.steps[operand].kind();
       if (placed[operand]) continue;
-      if (uses[operand] > 1 || kind == StepKind::gemm || kind == StepKind::split_pair) {
+      if (uses[operand] > 1 || is_statement(program_.steps[operand])) {
         place(operand);
       } else {
         place_named(operand);
@@ -263,10 +261,9 @@ std::vector<int> Assembler::order_of_use() const {
     for (int operand : step.operands) place(operand);
     // Members of a pair stand side by side.
     const int other = step.which() == 0 ? i + 1 : i - 1;
-    const bool is_pair = step.kind() == StepKind::split_pair && other >= 0 &&
-                         other < step_count() &&
-                         program_.steps[other].kind() == StepKind::split_pair && uses[other] > 0 &&
-                         !placed[other] && program_.steps[other].which() != step.which() &&
+    const bool is_pair = splits_pairs(step) && other >= 0 && other < step_count() &&
+                         splits_pairs(program_.steps[other]) && uses[other] > 0 && !placed[other] &&
+                         program_.steps[other].which() != step.which() &&
                          program_.steps[other].operands == step.operands &&
                          program_.steps[other].group() == step.group();
     if (is_pair && step.which() == 1) place(other);
@@ -274,7 +271,7 @@ std::vector<int> Assembler::order_of_use() const {
     if (is_pair && step.which() == 0) place(other);
   };
   for (int i = 0; i < step_count(); ++i) {
-    if (!is_effect(program_.steps[i].kind())) continue;
+    if (!is_effect(program_.steps[i])) continue;
     for (int j = 0; j < i; ++j) {
       const Step& load = program_.steps[j];
       if (load.operands.empty() && load.tensor() == program_.steps[i].tensor()) place(j);
@@ -282,7 +279,7 @@ std::vector<int> Assembler::order_of_use() const {
     place(i);
   }
   for (int i = 0; i < step_count(); ++i) {
-    if (placed[i] || program_.steps[i].kind() == StepKind::split_pair) continue;
+    if (placed[i] || splits_pairs(program_.steps[i])) continue;
     fail(i, "its value is never used; store it or remove the step");
   }
   return order;
@@ -326,7 +323,7 @@ Program Assembler::finish(bool reorder) {
 void Assembler::resolve_tensors(Program& program) const {
   std::vector<int> reduced(program.tensors.size(), -1);
   for (size_t i = 0; i < program.steps.size(); ++i) {
-    if (program.steps[i].kind() != StepKind::row_partial) continue;
+    if (!is_row_partial(program.steps[i])) continue;
     reduced[program.steps[i].tensor()] = static_cast<int>(i);
   }
   std::optional<TileMap> tiles;

@@ -21,13 +21,12 @@ std::string describe_step(const Program& program, int index) {
     add(tensor_name(segment.b) + (segment.transpose_b ? "'" : ""));
   }
   if (s.tensor() != -1) add(tensor_name(s.tensor()));
-  if (s.kind() == StepKind::constant) add(std::to_string(s.number()));
+  if (is_constant(s)) add(std::to_string(s.number()));
   for (int operand : s.operands) add("v" + std::to_string(operand));
-  const bool known_op =
-      s.kind() == StepKind::elementwise && static_cast<int>(s.op()) < kElementwiseCount;
+  const bool known_op = is_elementwise(s) && static_cast<int>(s.op()) < kElementwiseCount;
   const std::string_view name = known_op ? info(s.op()).name : name_of(s.kind());
-  return (is_effect(s.kind()) ? "" : "v" + std::to_string(index) + " = ") + std::string(name) +
-         "(" + arguments + ")";
+  return (is_effect(s) ? "" : "v" + std::to_string(index) + " = ") + std::string(name) + "(" +
+         arguments + ")";
 }
 
 }  // namespace coda::program

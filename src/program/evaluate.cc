@@ -64,7 +64,7 @@ TensorValues evaluate(const Program& program, const DimValues& sizes, const Tens
       for (size_t i = 0; i < value.values.size(); ++i)
         value.values[i] += error(random) * scale.values[i];
     }
-    if (is_effect(step.kind())) outputs[at.tensor().name] = std::move(value.values);
+    if (is_effect(step)) outputs[at.tensor().name] = std::move(value.values);
     values.push_back(std::move(value));
   }
   return outputs;

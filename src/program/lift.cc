@@ -25,7 +25,7 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
   verify(program);
   std::vector<Value> values;
   for (const Step& step : program.steps) {
-    if (!program::is_effect(step.kind())) {
+    if (!program::is_effect(step)) {
       values.push_back(program::info(step.kind()).lift({program, step, graph, tensors, values}));
       continue;
     }

@@ -214,12 +214,12 @@ class Parser {
       throw error_at(text_, targets[1].offset, "the members of a pair need two names");
     const Token function = next();
     expect("(");
-    StepMention step = arguments(StepKind::split_pair, function.text);
+    StepMention step = arguments(*step_by_word(function.text), function.text);
     expect(")");
     for (int which = 0; which < 2; ++which) {
       const Token& target = targets[which];
       if (target.text == "_") continue;
-      std::get<steps::SplitPair>(step.step.work).which = which;
+      *fields_of(step.step).which = which;
       values_.emplace(target.text, make(function.offset, [&] { return assembler_->make(step); }));
     }
   }
@@ -336,7 +336,7 @@ class Parser {
     const auto kind = step_by_word(function);
     if (!kind || is_effect(*kind))
       throw error_at(text_, offset, "there is no function '" + function + "'");
-    if (*kind == StepKind::split_pair) {
+    if (info(*kind).columns == ColumnChange::split) {
       throw error_at(text_, offset, "split_pairs gives two values: write  a, b = split_pairs(...)");
     }
     const StepMention step = arguments(*kind, function);
@@ -423,7 +423,7 @@ class Parser {
       if (option == "rows" && !m.row_index) {
         m.row_index = mention();
       } else if (option == "repeat") {
-        std::get<steps::LoadTile>(m.step.work).repeat = integer();
+        *fields_of(m.step).repeat = integer();
       } else {
         throw error_at(text_, at,
                        "a tile takes rows= (an index of rows) and repeat= (of columns), each once");

@@ -69,15 +69,12 @@ class Printer {
 
   // Both members of a pair, one after the other, are one statement; it stands at the second.
   bool is_second_member(int i) const {
-    return i > 0 && step(i).kind() == StepKind::split_pair && step(i).which() == 1 &&
-           step(i - 1).kind() == StepKind::split_pair && step(i - 1).which() == 0 &&
-           step(i).operands == step(i - 1).operands && step(i).group() == step(i - 1).group();
+    return i > 0 && splits_pairs(step(i)) && step(i).which() == 1 && splits_pairs(step(i - 1)) &&
+           step(i - 1).which() == 0 && step(i).operands == step(i - 1).operands &&
+           step(i).group() == step(i - 1).group();
   }
 
-  bool may_be_inlined(int i) const {
-    return uses_[i] == 1 && step(i).kind() != StepKind::gemm &&
-           step(i).kind() != StepKind::split_pair;
-  }
+  bool may_be_inlined(int i) const { return uses_[i] == 1 && !is_statement(step(i)); }
 
   // From the last step to the first: each statement takes the operands that directly precede it.
   void find_statements() {
@@ -120,7 +117,7 @@ class Printer {
 
   std::string statement(int i) {
     const Step& s = step(i);
-    if (s.kind() == StepKind::split_pair) {
+    if (splits_pairs(s)) {
       const std::string text = call(i);
       std::array<std::string, 2> members = {"_", "_"};
       if (is_second_member(i)) members[0] = name(i - 1, "first");
@@ -128,8 +125,7 @@ class Printer {
       return "  " + members[0] + ", " + members[1] + " = " + text + "\n";
     }
     const std::string text = expression(i).text;
-    return is_effect(s.kind()) ? "  " + text + "\n"
-                               : "  " + name(i, base_name(s)) + " = " + text + "\n";
+    return is_effect(s) ? "  " + text + "\n" : "  " + name(i, base_name(s)) + " = " + text + "\n";
   }
 
   // A name for a step's value: of the tensor that it is stored in, or of what it is.
@@ -140,8 +136,7 @@ class Printer {
   const std::string& name(int i, std::string wanted) {
     for (int j = i + 1; j < count_; ++j) {
       const Step& s = step(j);
-      if ((s.kind() == StepKind::store_tile || s.kind() == StepKind::store_vector) &&
-          s.operands[0] == i) {
+      if ((is_tile_store(s) || is_vector_store(s)) && s.operands[0] == i) {
         wanted = program_.tensors[s.tensor()].name;
       }
     }
@@ -179,8 +174,8 @@ class Printer {
 
   Expression expression(int i) {
     const Step& s = step(i);
-    if (s.kind() == StepKind::elementwise) return elementwise(i);
-    if (s.kind() != StepKind::constant) return {call(i)};
+    if (is_elementwise(s)) return elementwise(i);
+    if (!is_constant(s)) return {call(i)};
     return {number_text(s.number()), std::signbit(s.number()) ? Level::unary : Level::primary,
             true};
   }
@@ -191,8 +186,8 @@ class Printer {
     const StepInfo& kind = info(s.kind());
     std::vector<std::string> operands;
     for (size_t o = 0; o < s.operands.size(); ++o) operands.push_back(operand(i, o).text);
-    const bool is_second = s.kind() == StepKind::combine &&
-                           program_.tensors[s.tensor()].kind != TensorKind::row_partial;
+    const bool is_second =
+        is_combination(s) && program_.tensors[s.tensor()].kind != TensorKind::row_partial;
     std::string text(kind.words[is_second ? 1 : 0]);
     text += "(";
     size_t next = 0;

@@ -45,10 +45,28 @@ StepKind load_kind(const Shape& shape) {
                                  : StepKind::load_scalar;
 }
 
-Step load_of(int tensor, const Shape& shape) {
+Step vector_load(int tensor, const Shape& shape) {
   Step load{work_of(load_kind(shape)), shape};
   *fields_of(load).tensor = tensor;
   return load;
+}
+Step tile_load(int tensor, const Shape& shape) { return {steps::LoadTile{tensor}, shape}; }
+Step constant(double number) { return {steps::Constant{number}}; }
+Step vector_store(int tensor, int value, const Shape& shape) {
+  return {steps::StoreVector{tensor}, shape, {value}};
+}
+Step tile_store(int tensor, int value, const Shape& shape) {
+  return {steps::StoreTile{tensor}, shape, {value}};
+}
+Step applied(Elementwise op, std::vector<int> operands, const Shape& shape) {
+  return {steps::Apply{op}, shape, std::move(operands)};
+}
+
+bool is_constant(const Step& step) { return step.kind() == StepKind::constant; }
+bool is_elementwise(const Step& step) { return step.kind() == StepKind::elementwise; }
+bool applies(const Step& step, Elementwise op) { return is_elementwise(step) && step.op() == op; }
+bool has_product(const Program& program) {
+  return std::any_of(program.steps.begin(), program.steps.end(), is_product);
 }
 
 StepWork work_of(StepKind kind) {

@@ -53,13 +53,27 @@ enum class Argument : uint8_t {
   reduction,  // sum(the next operand)
 };
 
+// What columns its value has, where they are not its operand's.
+enum class ColumnChange : uint8_t {
+  none,
+  split,     // one member of every pair
+  merged,    // pairs, of both members
+  summed,    // one for each group
+  repeated,  // a group for each
+};
+
+// What an effect leaves in its tensor.
+enum class Leaves : uint8_t { nothing, tile, vector, row_partial, column_partial };
+
 struct StepInfo {
   StepKind kind{};
   std::string_view name = "?";
   StepGroup group{};
-  std::array<std::string_view, 2> words{};     // functions of program text
-  std::array<Argument, 3> arguments{};         // none: the text is no function
-  std::string_view value_name = "v";           // in printed text, if it names no tensor
+  std::array<std::string_view, 2> words{};  // functions of program text
+  std::array<Argument, 3> arguments{};      // none: the text is no function
+  std::string_view value_name = "v";        // in printed text, if it names no tensor
+  ColumnChange columns{};
+  Leaves leaves{};
   Sizes (*shape)(const ShapeRule&) = nullptr;  // of its value, from its operands and tensors
   void (*check)(const StepCheck&) = nullptr;   // what else holds, if anything
   StepValue (*evaluate)(const Evaluation&) = nullptr;  // in float64; of an effect: what it stores
@@ -89,10 +103,53 @@ std::span<const StepInfo> effect_steps();
 const StepInfo& info(StepKind kind);
 std::optional<StepKind> step_by_word(std::string_view word);
 inline std::string_view name_of(StepKind kind) { return info(kind).name; }
-inline bool is_effect(StepKind kind) { return info(kind).group == StepGroup::effect; }
-// Of a vector of that shape: the kind of its load, and its load.
-StepKind load_kind(const Shape& shape);
-Step load_of(int tensor, const Shape& shape);
+inline bool is_effect(StepKind kind) { return info(kind).leaves != Leaves::nothing; }
+
+// ---- What passes and backends ask of a step. Rows answer, so that a new kind is asked too.
+
+inline const StepInfo& info(const Step& step) { return info(step.kind()); }
+inline bool is_effect(const Step& step) { return is_effect(step.kind()); }
+inline bool is_product(const Step& step) { return info(step).takes(Argument::segments); }
+inline bool is_tile_load(const Step& step) { return info(step).takes(Argument::tile); }
+// Of a vector or scalar; its shape says along what.
+inline bool is_vector_load(const Step& step) {
+  const StepInfo& row = info(step);
+  return row.takes(Argument::per_row) || row.takes(Argument::per_column) ||
+         row.takes(Argument::scalar);
+}
+inline bool is_column_index(const Step& step) { return info(step).takes(Argument::columns); }
+inline bool is_combination(const Step& step) { return info(step).takes(Argument::partial); }
+inline bool is_rounding(const Step& step) { return info(step).takes(Argument::dtype); }
+inline bool is_selection(const Step& step) { return info(step).group == StepGroup::selection; }
+inline bool splits_pairs(const Step& step) { return info(step).columns == ColumnChange::split; }
+inline bool merges_pairs(const Step& step) { return info(step).columns == ColumnChange::merged; }
+inline bool sums_groups(const Step& step) { return info(step).columns == ColumnChange::summed; }
+inline bool repeats_groups(const Step& step) {
+  return info(step).columns == ColumnChange::repeated;
+}
+inline bool is_tile_store(const Step& step) { return info(step).leaves == Leaves::tile; }
+inline bool is_vector_store(const Step& step) { return info(step).leaves == Leaves::vector; }
+inline bool is_row_partial(const Step& step) { return info(step).leaves == Leaves::row_partial; }
+inline bool is_column_partial(const Step& step) {
+  return info(step).leaves == Leaves::column_partial;
+}
+// In text: not a part of an expression.
+inline bool is_statement(const Step& step) { return is_product(step) || splits_pairs(step); }
+bool is_constant(const Step& step);
+bool is_elementwise(const Step& step);
+bool applies(const Step& step, Elementwise op);
+bool has_product(const Program& program);
+
+// ---- Steps that passes add.
+
+StepKind load_kind(const Shape& shape);            // of a vector of that shape
+Step vector_load(int tensor, const Shape& shape);  // or of a scalar
+Step tile_load(int tensor, const Shape& shape);
+Step constant(double number);
+Step vector_store(int tensor, int value, const Shape& shape);
+Step tile_store(int tensor, int value, const Shape& shape);
+Step applied(Elementwise op, std::vector<int> operands, const Shape& shape);
+
 // The step of a kind with its struct's defaults.
 StepWork work_of(StepKind kind);
 

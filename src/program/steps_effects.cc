@@ -25,7 +25,7 @@ StepValue evaluate_store(const Evaluation& e) { return e.stored(e.operand(0), e.
 
 void check_partial(const StepCheck& c) {
   const TensorDecl& t = c.tensor();
-  const bool rows = c.step.kind() == StepKind::row_partial;
+  const bool rows = is_row_partial(c.step);
   c.check_partial_tensor(rows ? TensorKind::row_partial : TensorKind::column_partial);
   // The columns of a row partial are base columns: checked when the tile spaces are known.
   c.check(t.shape.rows == c.step.shape.rows && (rows || t.shape.cols == c.step.shape.cols), [&] {
@@ -65,34 +65,37 @@ StepValue evaluate_column_partial(const Evaluation& e) {
           }};
 }
 
-constexpr StepInfo store(StepKind kind, std::string_view name) {
+constexpr StepInfo store(StepKind kind, std::string_view name, Leaves leaves) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::effect,
           .words = {"store"},
           .arguments = {Argument::target, Argument::value},
+          .leaves = leaves,
           .shape = shape_of_effect,
           .check = check_store,
           .evaluate = evaluate_store};
 }
 
-constexpr StepInfo partial(StepKind kind, std::string_view name,
+constexpr StepInfo partial(StepKind kind, std::string_view name, Leaves leaves,
                            StepValue (*evaluate)(const Evaluation&)) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::effect,
           .words = {name},
           .arguments = {Argument::target, Argument::reduction},
+          .leaves = leaves,
           .shape = shape_of_effect,
           .check = check_partial,
           .evaluate = evaluate};
 }
 
 constexpr StepInfo kEffectRows[] = {
-    store(StepKind::store_tile, "store_tile"),
-    store(StepKind::store_vector, "store_vector"),
-    partial(StepKind::row_partial, "row_partial", evaluate_row_partial),
-    partial(StepKind::column_partial, "column_partial", evaluate_column_partial),
+    store(StepKind::store_tile, "store_tile", Leaves::tile),
+    store(StepKind::store_vector, "store_vector", Leaves::vector),
+    partial(StepKind::row_partial, "row_partial", Leaves::row_partial, evaluate_row_partial),
+    partial(StepKind::column_partial, "column_partial", Leaves::column_partial,
+            evaluate_column_partial),
 };
 
 }  // namespace

@@ -32,8 +32,8 @@ class DisjointSets {
   std::vector<int> parent_;
 };
 
-bool is_leaf_vector(StepKind kind) { return info(kind).group == StepGroup::vector; }
-bool changes_columns(StepKind kind) { return info(kind).group == StepGroup::columns; }
+bool is_leaf_vector(const Step& step) { return info(step).group == StepGroup::vector; }
+bool changes_columns(const Step& step) { return info(step).columns != ColumnChange::none; }
 
 // What links say of a class; the step that said so, for messages.
 struct ClassFacts {
@@ -74,8 +74,8 @@ class TileMapper {
     map_.on_tile.assign(count_, 0);
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      bool on_tile = info(s.kind()).group == StepGroup::source ||
-                     (s.kind() == StepKind::elementwise && s.shape.is_tensor());
+      bool on_tile =
+          info(s).group == StepGroup::source || (is_elementwise(s) && s.shape.is_tensor());
       for (int operand : s.operands) on_tile = on_tile || map_.on_tile[operand];
       map_.on_tile[i] = on_tile;
     }
@@ -86,11 +86,11 @@ class TileMapper {
       for (int operand : step(i).operands) {
         if (!map_.on_tile[operand]) continue;
         components_.join(i, operand);
-        if (changes_columns(step(i).kind())) continue;
+        if (changes_columns(step(i))) continue;
         classes_.join(i, operand);
         const Shape& mine = step(i).shape;
         const Shape& theirs = step(operand).shape;
-        check(step(i).kind() != StepKind::elementwise || mine == theirs, i, [&] {
+        check(!is_elementwise(step(i)) || mine == theirs, i, [&] {
           return "operand v" + std::to_string(operand) + " is a part of the tile with shape " +
                  theirs.text() + " and does not broadcast to " + mine.text() +
                  "; use repeat_group or split_pairs";
@@ -102,7 +102,7 @@ class TileMapper {
   void collect_facts() {
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      if (!changes_columns(s.kind())) continue;
+      if (!changes_columns(s)) continue;
       ClassFacts& result = facts_[classes_.find(i)];
       for (int operand : s.operands) {
         check(map_.on_tile[operand], i, [&] {
@@ -110,11 +110,12 @@ class TileMapper {
                  " is a vector";
         });
         ClassFacts& source = facts_[classes_.find(operand)];
-        switch (s.kind()) {
-          case StepKind::split_pair: result.half = i, set_group(source, i); break;
-          case StepKind::merge_pairs: source.half = i, set_group(result, i); break;
-          case StepKind::reduce_group: result.narrow = i, source.wide = i; break;
-          default: source.narrow = i, result.wide = i; break;
+        switch (info(s).columns) {
+          case ColumnChange::none: break;
+          case ColumnChange::split: result.half = i, set_group(source, i); break;
+          case ColumnChange::merged: source.half = i, set_group(result, i); break;
+          case ColumnChange::summed: result.narrow = i, source.wide = i; break;
+          case ColumnChange::repeated: source.narrow = i, result.wide = i; break;
         }
       }
     }
@@ -183,15 +184,12 @@ class TileMapper {
                space.shape.rows.text();
       });
       if (facts.narrow >= 0) {
-        check(step(i).kind() != StepKind::gemm, i, [] {
+        check(!is_product(step(i)), i, [] {
           return std::string(
               "a product with one column a group of its tile: store it and load it in another "
               "program");
         });
-        check(step(i).kind() != StepKind::row_partial &&
-                  step(i).kind() != StepKind::column_partial &&
-                  step(i).kind() != StepKind::select_column,
-              i,
+        check(!is_row_partial(step(i)) && !is_column_partial(step(i)) && !is_selection(step(i)), i,
               [] { return std::string("a value with one column a group is not reduced further"); });
         continue;
       }
@@ -207,7 +205,7 @@ class TileMapper {
   // The width of a step's class: select_column's result and its store have the class of what is
   // selected from.
   Dim columns(int i) const {
-    while (step(i).kind() == StepKind::select_column || step(i).kind() == StepKind::store_vector) {
+    while (is_selection(step(i)) || is_vector_store(step(i))) {
       i = step(i).operands[0];
     }
     return step(i).shape.cols;
@@ -246,14 +244,14 @@ class TileMapper {
     std::vector<Key> key(count_);
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      const bool crosses = info(s.kind()).group == StepGroup::finalizer;
+      const bool crosses = info(s).group == StepGroup::finalizer;
       for (int operand : s.operands)
         stage[i] = std::max(stage[i], stage[operand] + (crosses ? 1 : 0));
-      if (is_leaf_vector(s.kind())) continue;
+      if (is_leaf_vector(s)) continue;
       key[i] = {stage[i], !s.shape.is_scalar(), s.shape};
       groups[key[i]].push_back(i);
       for (int operand : s.operands) {
-        if (!is_leaf_vector(step(operand).kind())) continue;
+        if (!is_leaf_vector(step(operand))) continue;
         const Shape& shape = step(operand).shape;
         groups[crosses ? Key{0, !shape.is_scalar(), shape} : key[i]].push_back(operand);
       }
@@ -266,7 +264,7 @@ class TileMapper {
       map_.spaces.push_back({group_key.shape, std::move(steps)});
     }
     for (int i = 0; i < count_; ++i) {
-      if (!is_leaf_vector(step(i).kind())) map_.space[i] = index.at(key[i]);
+      if (!is_leaf_vector(step(i))) map_.space[i] = index.at(key[i]);
     }
   }
 

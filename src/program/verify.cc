@@ -71,18 +71,17 @@ class Verifier {
     for (int operand : s.operands) {
       check(operand >= 0 && operand < i, i,
             [&] { return "operand " + v(operand) + " is used before it is made"; });
-      check(!is_effect(step(operand).kind()), i,
+      check(!is_effect(step(operand)), i,
             [&] { return "operand " + v(operand) + " is an effect and has no value"; });
-      check(step(operand).kind() != StepKind::select_column || s.kind() == StepKind::store_vector,
-            i, [&] {
-              return "operand " + v(operand) + " is a selected column, which can only be stored";
-            });
+      check(!is_selection(step(operand)) || is_vector_store(s), i, [&] {
+        return "operand " + v(operand) + " is a selected column, which can only be stored";
+      });
     }
     const StepInfo& kind = info(s.kind());
     check(static_cast<int>(s.op()) < kElementwiseCount, i,
           [] { return std::string("unknown operation"); });
-    const auto count = static_cast<size_t>(s.kind() == StepKind::elementwise ? info(s.op()).arity
-                                                                             : kind.operands());
+    const auto count =
+        static_cast<size_t>(is_elementwise(s) ? info(s.op()).arity : kind.operands());
     check(s.operands.size() == count, i, [&] {
       return "it takes " + std::to_string(count) + " operands and has " +
              std::to_string(s.operands.size());
@@ -109,7 +108,7 @@ class Verifier {
       for (int t : tensors_of(s)) named[t] = 1;
     }
     for (int i = 0; i < count_; ++i) {
-      check(used[i] || is_effect(step(i).kind()), i,
+      check(used[i] || is_effect(step(i)), i,
             [] { return std::string("its value is never used; store it or remove the step"); });
     }
     for (size_t t = 0; t < named.size(); ++t) {
@@ -122,31 +121,29 @@ class Verifier {
     bool has_tiles = false;
     for (int i = 0; i < count_; ++i) has_tiles = has_tiles || map_.on_tile[i];
     for (int i = 0; i < count_; ++i) {
-      const StepKind kind = step(i).kind();
-      if (info(kind).group == StepGroup::finalizer) {
+      const Step& s = step(i);
+      if (info(s).group == StepGroup::finalizer) {
         check(!has_tiles, i, [&] {
-          return "a " + std::string(name_of(kind)) +
+          return "a " + std::string(info(s).name) +
                  " belongs to a finalizer, this program has tiles; make two programs";
         });
       }
-      if (!is_effect(kind)) {
-        check(kind != StepKind::select_column || map_.on_tile[step(i).operands[0]], i,
+      if (!is_effect(s)) {
+        check(!is_selection(s) || map_.on_tile[s.operands[0]], i,
               [] { return std::string("columns are selected from a tile, not from a vector"); });
         continue;
       }
-      const int operand = step(i).operands[0];
-      const bool stores_vector =
-          !map_.on_tile[operand] || step(operand).kind() == StepKind::select_column;
-      if (kind == StepKind::store_vector) {
+      const int operand = s.operands[0];
+      const bool stores_vector = !map_.on_tile[operand] || is_selection(step(operand));
+      if (is_vector_store(s)) {
         check(stores_vector, i, [] { return std::string("a tile is stored by store_tile"); });
         check(map_.on_tile[operand] || !has_tiles, i, [] {
           return std::string(
               "a vector that comes from no tile is stored by a program of its own, a finalizer");
         });
       } else {
-        check(!stores_vector, i, [&] {
-          return std::string(name_of(kind)) + " needs a tile, its operand is a vector";
-        });
+        check(!stores_vector, i,
+              [&] { return std::string(info(s).name) + " needs a tile, its operand is a vector"; });
       }
     }
   }
@@ -154,7 +151,7 @@ class Verifier {
   void check_row_partials() {
     for (int i = 0; i < count_; ++i) {
       const Step& s = step(i);
-      if (s.kind() != StepKind::row_partial) continue;
+      if (!is_row_partial(s)) continue;
       const Dim& base = map_.spaces[map_.space[i]].shape.cols;
       const TensorDecl& t = tensor(s.tensor());
       check(t.shape.cols == base, i, [&] {
@@ -175,7 +172,7 @@ class Verifier {
   void check_stores() {
     std::vector<int> stored(program_.tensors.size(), -1);
     for (int i = 0; i < count_; ++i) {
-      if (!is_effect(step(i).kind())) continue;
+      if (!is_effect(step(i))) continue;
       int& by = stored[step(i).tensor()];
       check(by < 0, i, [&] {
         return "tensor '" + tensor(step(i).tensor()).name + "' is stored twice, also by step " +
@@ -194,16 +191,14 @@ class Verifier {
       for (const GemmSegment& segment : s.segments())
         refuse_stored(segment.a), refuse_stored(segment.b);
       refuse_stored(s.row_index());
-      if (is_effect(s.kind()) || s.tensor() < 0 || stored[s.tensor()] < 0) continue;
+      if (is_effect(s) || s.tensor() < 0 || stored[s.tensor()] < 0) continue;
       const int store = stored[s.tensor()];
       const Step& by = step(store);
-      bool in_place =
-          i < store && by.shape == s.shape && s.repeat() == 1 && s.row_index() < 0 &&
-          (map_.on_tile[i]
-               ? by.kind() == StepKind::store_tile && map_.space[i] == map_.space[store] &&
-                     map_.pairing[i] == map_.pairing[store] &&
-                     map_.grouped[i] == map_.grouped[store]
-               : by.kind() == StepKind::store_vector && !map_.on_tile[store]);
+      bool in_place = i < store && by.shape == s.shape && s.repeat() == 1 && s.row_index() < 0 &&
+                      (map_.on_tile[i] ? is_tile_store(by) && map_.space[i] == map_.space[store] &&
+                                             map_.pairing[i] == map_.pairing[store] &&
+                                             map_.grouped[i] == map_.grouped[store]
+                                       : is_vector_store(by) && !map_.on_tile[store]);
       for (int j = 0; j < count_ && in_place && !map_.on_tile[i]; ++j) {
         for (int operand : step(j).operands) {
           if (operand == i) in_place = map_.space[j] == map_.space[store];

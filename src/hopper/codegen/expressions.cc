@@ -9,6 +9,7 @@
 #include <set>
 
 #include "coda/error.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -71,8 +72,8 @@ std::string expression(Elementwise op, const std::vector<std::string>& operands)
 }
 
 std::string expression(const Step& step, const std::vector<std::string>& operands) {
-  if (step.kind() == StepKind::elementwise) return expression(step.op(), operands);
-  invariant(step.kind() == StepKind::as_stored, "a step that is no expression");
+  if (program::is_elementwise(step)) return expression(step.op(), operands);
+  invariant(program::is_rounding(step), "a step that is no expression");
   return "as_stored<" + element_text(step.dtype()) + ">(" + operands[0] + ")";
 }
 

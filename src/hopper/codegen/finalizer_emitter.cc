@@ -42,8 +42,8 @@ struct Analysis {
       for (int o : step.operands) levels[i] = std::max(levels[i], levels[o]);
       if (step.kind() == StepKind::reduce_vector) ++levels[i];
       top = std::max(top, levels[i]);
-      if (step.kind() == StepKind::combine) combines = true;
-      if (step.kind() != StepKind::store_vector) continue;
+      if (program::is_combination(step)) combines = true;
+      if (!program::is_vector_store(step)) continue;
       if (is_line(step)) {
         line_stores.push_back(static_cast<int>(i));
         line_level = std::max(line_level, levels[i]);
@@ -86,7 +86,7 @@ struct Analysis {
     for (int i : scalar_stores) scalar_tensors.insert(step(i).tensor());
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step& s = program.steps[i];
-      if (s.kind() == StepKind::load_scalar && scalar_tensors.contains(s.tensor())) return false;
+      if (program::is_vector_load(s) && scalar_tensors.contains(s.tensor())) return false;
     }
     return true;
   }
@@ -184,14 +184,14 @@ class KernelWriter {
     }
   }
   bool reads_back(int i) const {
-    return reads_stored_back_ && !program::is_effect(step(i).kind()) &&
-           Analysis::is_line(step(i)) && analysis_.exact_store(i) >= 0;
+    return reads_stored_back_ && !program::is_effect(step(i)) && Analysis::is_line(step(i)) &&
+           analysis_.exact_store(i) >= 0;
   }
 
   void choose_threads() {
     for (int i : needed_) {
       const Step& s = step(i);
-      if (s.kind() != StepKind::combine || reads_back(i)) continue;
+      if (!program::is_combination(s) || reads_back(i)) continue;
       const bool is_long =
           tensor(s.tensor()).kind == TensorKind::column_partial && partials_of(s) > kManyRows;
       if (is_long) block_threads_ = kMostBlockThreads;
@@ -200,7 +200,7 @@ class KernelWriter {
 
   // An operand: a literal or a name.
   std::string operand(int o) const {
-    if (step(o).kind() == StepKind::constant) return "(" + number_text(step(o).number()) + ")";
+    if (program::is_constant(step(o))) return "(" + number_text(step(o).number()) + ")";
     return name(o);
   }
 
@@ -214,12 +214,12 @@ class KernelWriter {
   void write_scalars(int level) {
     for (int i : needed_) {
       const Step& s = step(i);
-      if (program::is_effect(s.kind()) || Analysis::is_line(s) || analysis_.levels[i] != level ||
-          s.kind() == StepKind::constant || s.kind() == StepKind::reduce_vector) {
+      if (program::is_effect(s) || Analysis::is_line(s) || analysis_.levels[i] != level ||
+          program::is_constant(s) || s.kind() == StepKind::reduce_vector) {
         continue;
       }
       body_ += "  const float " + name(i) + " = ";
-      if (s.kind() == StepKind::load_scalar) {
+      if (program::is_vector_load(s)) {
         body_ += "load_element<" + arguments_.stored_type(s.tensor()) + ">(" +
                  arguments_.pointer(s.tensor()) + ", 0);" + arguments_.comment(s.tensor());
       } else {
@@ -281,7 +281,7 @@ class KernelWriter {
     bool rows = false;
     bool columns = false;
     for (int i : lines_needed(roots)) {
-      if (step(i).kind() != StepKind::combine || reads_back(i)) continue;
+      if (!program::is_combination(step(i)) || reads_back(i)) continue;
       (tensor(step(i).tensor()).kind == TensorKind::row_partial ? rows : columns) = true;
     }
     return rows ? Work::lanes : columns ? Work::slots : Work::alone;
@@ -289,7 +289,7 @@ class KernelWriter {
   int64_t lanes_of_line(const std::vector<int>& roots) const {
     int64_t most = 0;
     for (int i : lines_needed(roots)) {
-      if (step(i).kind() == StepKind::combine && !reads_back(i)) {
+      if (program::is_combination(step(i)) && !reads_back(i)) {
         most = std::max(most, partials_of(step(i)));
       }
     }
@@ -382,10 +382,7 @@ class KernelWriter {
              (is_batched_ ? "    }\n" : "") + "  }\n";
   }
 
-  bool is_loaded(int i) const {
-    const StepKind kind = step(i).kind();
-    return reads_back(i) || kind == StepKind::load_per_row || kind == StepKind::load_per_column;
-  }
+  bool is_loaded(int i) const { return reads_back(i) || program::is_vector_load(step(i)); }
 
   // An element of a vector, for the line's first thread.
   std::string loaded(int t, const Step& s) {
@@ -396,19 +393,19 @@ class KernelWriter {
 
   void write_line(int i, Work work) {
     const Step& s = step(i);
-    if (program::is_effect(s.kind())) return;
+    if (program::is_effect(s)) return;
     std::string value;
     int from = -1;
     if (reads_back(i)) {
       const Step& store = step(analysis_.exact_store(i));
       from = store.tensor();
       value = loaded(from, store);
-    } else if (s.kind() == StepKind::load_per_row || s.kind() == StepKind::load_per_column) {
+    } else if (program::is_vector_load(s)) {
       from = s.tensor();
       value = loaded(from, s);
-    } else if (s.kind() == StepKind::column_index) {
+    } else if (program::is_column_index(s)) {
       value = "static_cast<float>(at.line)";
-    } else if (s.kind() == StepKind::combine) {
+    } else if (program::is_combination(s)) {
       value = combined(s, work) + ".lane(" + std::to_string(s.lane()) + ")";
       const PartialInfo& kind = info(s.partial());
       if (kind.finish && s.lane() == kind.lanes - 1) value = expression(*kind.finish, {value});

@@ -27,7 +27,7 @@ GroupText::GroupText(const ProgramSizes& sizes, const program::TileMap& map,
 void GroupText::find_live() {
   const std::vector<int>& steps = map_.spaces[analysis_.space].steps;
   for (auto i = steps.rbegin(); i != steps.rend(); ++i) {
-    if (program::is_effect(step(*i).kind())) live_.insert(*i);
+    if (program::is_effect(step(*i))) live_.insert(*i);
     if (live_.contains(*i)) live_.insert(step(*i).operands.begin(), step(*i).operands.end());
   }
 }
@@ -41,8 +41,7 @@ std::string GroupText::field(int i, int plane) {
 std::vector<int> GroupText::sums_of(uint32_t walk) const {
   std::vector<int> sums;
   for (const auto& [i, walks] : analysis_.groups.known) {
-    if (step(i).kind() == StepKind::reduce_group && walks == walk + 1 && live_.contains(i))
-      sums.push_back(i);
+    if (program::sums_groups(step(i)) && walks == walk + 1 && live_.contains(i)) sums.push_back(i);
   }
   return sums;
 }
@@ -51,7 +50,7 @@ std::vector<int> GroupText::sums_of(uint32_t walk) const {
 int GroupText::step_with(const Dim& pairing) const {
   for (int i : map_.spaces[analysis_.space].steps) {
     if (map_.on_tile[i] && !map_.grouped[i] && map_.pairing[i] == pairing &&
-        step(i).kind() != StepKind::select_column && !program::is_effect(step(i).kind()))
+        !program::is_selection(step(i)) && !program::is_effect(step(i)))
       return i;
   }
   throw InternalError("groups of columns that no value of their tile space has");
@@ -79,8 +78,8 @@ std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
   if (map_.on_tile[i]) return field(i, plane) + ".value[eight][pair]";
   if (s.shape.cols.is(1)) return rows_.value(i);
   const std::string own = column(plane, layout, "(at.column + 8 * eight)");
-  if (s.kind() == StepKind::column_index) return "static_cast<float>(" + own + ")";
-  if (s.kind() == StepKind::load_per_column) {
+  if (program::is_column_index(s)) return "static_cast<float>(" + own + ")";
+  if (program::is_vector_load(s)) {
     return "(at.column + 8 * eight < at.columns ? load_element<" +
            element_text(sizes_.tensor(s.tensor()).dtype) + ">(" + arguments_.pointer(s.tensor()) +
            ", " + own + ") : 0.0f)";
@@ -93,7 +92,7 @@ std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
 void GroupText::write_step(int i, int plane) {
   const Step& s = step(i);
   Body& lines = lines_[analysis_.groups.known.at(i)];
-  if (s.kind() == StepKind::store_tile) {
+  if (program::is_tile_store(s)) {
     lines.line(field(s.operands[0], plane) + ".store<" +
                element_text(sizes_.tensor(s.tensor()).dtype) + ">(" +
                arguments_.pointer(s.tensor()) + ", at, [&](u32 row, u32 column) { return " +
@@ -105,12 +104,12 @@ void GroupText::write_step(int i, int plane) {
   const std::string span = std::to_string(analysis_.groups.span);
   types_.emplace_back("GroupValues<" + std::to_string(layout.base_group()) + ", " + span + ">",
                       name.substr(name.find('.') + 1));
-  if (s.kind() == StepKind::reduce_group) {
+  if (program::sums_groups(s)) {
     lines.line(name + ".finish();");
     return;
   }
   const std::string head = name + ".make([&](u32 eight, u32 pair) {";
-  if (s.kind() != StepKind::load_tile) {
+  if (!program::is_tile_load(s)) {
     std::vector<std::string> operands;
     for (int o : s.operands) operands.push_back(operand(o, plane, layout));
     lines.line(head + " return " + vector_text(s, operands) + "; });");

@@ -8,6 +8,7 @@
 #include "hopper/codegen/argument_text.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/legalise/plain_spaces.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -48,7 +49,7 @@ class PlainWriter {
       : program_(program), space_(space), arguments_(program, sizes, options) {}
 
   KernelLaunch product() {
-    const Step& gemm = source(StepKind::gemm);
+    const Step& gemm = source(program::is_product);
     const int64_t rows = arguments_.size(gemm.shape.rows);
     const int64_t columns = arguments_.size(gemm.shape.cols);
     std::string body =
@@ -66,7 +67,7 @@ class PlainWriter {
     }
     for (int i : space_.steps) {
       const Step& s = program_.steps[i];
-      if (s.kind() != StepKind::store_tile) continue;
+      if (!program::is_tile_store(s)) continue;
       body += "  store_plain<" + arguments_.stored_type(s.tensor()) + ">(" + place(s.tensor()) +
               ", sums, at);\n";
     }
@@ -75,8 +76,8 @@ class PlainWriter {
   }
 
   KernelLaunch group_sums() {
-    const Step& load = source(StepKind::load_tile);
-    const Step& sum = source(StepKind::reduce_group);
+    const Step& load = source(program::is_tile_load);
+    const Step& sum = source(program::sums_groups);
     const int64_t rows = arguments_.size(sum.shape.rows);
     const int64_t groups = arguments_.size(sum.shape.cols);
     const std::string extents = ", block_index(), " + arguments_.number("rows", rows) + ", " +
@@ -85,7 +86,7 @@ class PlainWriter {
     std::string body;
     for (int i : space_.steps) {
       const Step& s = program_.steps[i];
-      if (s.kind() != StepKind::store_tile) continue;
+      if (!program::is_tile_store(s)) continue;
       body += "  sum_groups<" + arguments_.stored_type(load.tensor()) + ", " +
               arguments_.stored_type(s.tensor()) + ">(" + arguments_.pointer(load.tensor()) + ", " +
               start_of_row(load) + ", " + arguments_.stored_columns(load.tensor()) + ", " +
@@ -97,9 +98,9 @@ class PlainWriter {
   }
 
  private:
-  const Step& source(StepKind kind) const {
+  const Step& source(bool (*is_one)(const Step&)) const {
     return program_.steps[*std::find_if(space_.steps.begin(), space_.steps.end(),
-                                        [&](int i) { return program_.steps[i].kind() == kind; })];
+                                        [&](int i) { return is_one(program_.steps[i]); })];
   }
   // A function from a row of the tile to the element at which the tensor's row starts.
   std::string start_of_row(const Step& load) {

@@ -63,12 +63,12 @@ class Rewriter {
   }
   bool is_product(int i) const { return is_elementwise(i, Elementwise::mul); }
   bool is_elementwise(int i, Elementwise op) const {
-    return map_.on_tile[i] && step(i).kind() == StepKind::elementwise && step(i).op() == op;
+    return map_.on_tile[i] && program::applies(step(i), op);
   }
   bool has_gemm(int space) const {
     return space >= 0 &&
            std::any_of(map_.spaces[space].steps.begin(), map_.spaces[space].steps.end(),
-                       [&](int i) { return step(i).kind() == StepKind::gemm; });
+                       [&](int i) { return program::is_product(step(i)); });
   }
 
   // ---- What two terms have in common.
@@ -96,7 +96,7 @@ class Rewriter {
   std::vector<Made> made_anyway(int i) const {
     std::vector<char> live(program_.steps.size(), 0);
     for (int k = static_cast<int>(live.size()) - 1; k >= 0; --k) {
-      if (program::is_effect(step(k).kind())) live[k] = 1;
+      if (program::is_effect(step(k))) live[k] = 1;
       if (!live[k] || k == i) continue;
       for (int operand : step(k).operands) live[operand] = 1;
     }
@@ -205,7 +205,7 @@ class Rewriter {
   }
 
   bool reads_a_gemm(int i) const {
-    return step(i).kind() == StepKind::gemm ||
+    return program::is_product(step(i)) ||
            std::any_of(step(i).operands.begin(), step(i).operands.end(),
                        [&](int operand) { return reads_a_gemm(operand); });
   }
@@ -213,9 +213,8 @@ class Rewriter {
   bool is_only_stored_to_16_bits(int i) const {
     return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Step& s) {
       if (std::find(s.operands.begin(), s.operands.end(), i) == s.operands.end()) return true;
-      return (s.kind() == StepKind::store_tile &&
-              size_of(program_.tensors[s.tensor()].dtype) == 2) ||
-             (s.kind() == StepKind::as_stored && size_of(s.dtype()) == 2);
+      return (program::is_tile_store(s) && size_of(program_.tensors[s.tensor()].dtype) == 2) ||
+             (program::is_rounding(s) && size_of(s.dtype()) == 2);
     });
   }
 
@@ -243,7 +242,7 @@ class Rewriter {
 
   // A step among those that stand in place of step i; its index.
   int append(std::vector<Step>& steps, int i, Elementwise op, int first, int second) const {
-    steps.push_back({steps::Apply{op}, step(i).shape, {first, second}});
+    steps.push_back(program::applied(op, {first, second}, step(i).shape));
     return i + static_cast<int>(steps.size()) - 1;
   }
 
@@ -260,7 +259,7 @@ class Rewriter {
   Program without_unused() const {
     std::vector<char> live(program_.steps.size(), 0);
     for (int k = static_cast<int>(live.size()) - 1; k >= 0; --k) {
-      if (program::is_effect(step(k).kind())) live[k] = 1;
+      if (program::is_effect(step(k))) live[k] = 1;
       if (!live[k]) continue;
       for (int operand : step(k).operands) live[operand] = 1;
     }
@@ -286,10 +285,7 @@ class Rewriter {
 }  // namespace
 
 Program reassociate_fma(const Program& program) {
-  const bool has_products =
-      std::any_of(program.steps.begin(), program.steps.end(),
-                  [](const Step& step) { return step.kind() == StepKind::gemm; });
-  return has_products ? Rewriter(program).run() : program;
+  return program::has_product(program) ? Rewriter(program).run() : program;
 }
 
 }  // namespace coda::hopper

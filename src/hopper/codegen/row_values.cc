@@ -5,6 +5,7 @@
 #include "coda/error.h"
 #include "hopper/arch/element.h"
 #include "hopper/codegen/expressions.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -14,8 +15,8 @@ std::string load_element(DType type) { return "load_element<" + element_text(typ
 }  // namespace
 
 std::string vector_text(const Step& step, const std::vector<std::string>& operands) {
-  if (step.kind() == StepKind::elementwise) return expression(step.op(), operands);
-  invariant(step.kind() == StepKind::as_stored, "a vector step that no tile uses");
+  if (program::is_elementwise(step)) return expression(step.op(), operands);
+  invariant(program::is_rounding(step), "a vector step that no tile uses");
   if (!is_operand(step.dtype())) return operands[0];
   return "rounded<" + element_text(step.dtype()) + ">(" + operands[0] + ")";
 }
@@ -27,15 +28,15 @@ std::string RowValues::place(int tensor) {
 std::string RowValues::made(int i) {
   i = analysis_.representative[i];
   const Step& s = step(i);
-  if (s.kind() == StepKind::constant) return number_text(s.number());
+  if (program::is_constant(s)) return number_text(s.number());
   if (made_.contains(i)) return names_.of_step(i);
   made_.insert(i);
   Body& body = s.shape.is_scalar() ? scalar_lines_ : row_lines_;
   std::string value;
-  if (s.kind() == StepKind::load_scalar) {
+  if (program::is_vector_load(s) && s.shape.is_scalar()) {
     value = load_element(sizes_.tensor(s.tensor()).dtype) + "(" + arguments_.pointer(s.tensor()) +
             ", 0)";
-  } else if (s.kind() == StepKind::load_per_row) {
+  } else if (program::is_vector_load(s)) {
     value = "is_inside ? " + load_element(sizes_.tensor(s.tensor()).dtype) + "(" +
             arguments_.pointer(s.tensor()) + ", " + place(s.tensor()) + ") : 0.0f";
   } else {
@@ -49,7 +50,7 @@ std::string RowValues::made(int i) {
 
 std::string RowValues::value(int i) {
   i = analysis_.representative[i];
-  if (step(i).kind() == StepKind::constant) return number_text(step(i).number());
+  if (program::is_constant(step(i))) return number_text(step(i).number());
   const std::string name = made(i);
   const bool scalar = step(i).shape.is_scalar();
   if (kept_.insert(i).second) {

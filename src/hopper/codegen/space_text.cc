@@ -20,6 +20,7 @@
 #include "hopper/codegen/space_operands.h"
 #include "hopper/codegen/space_places.h"
 #include "hopper/codegen/value_names.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -106,18 +107,17 @@ class SpaceWriter {
     const std::string suffix = half(reader) == 0 ? "" : plane == 0 ? "_first" : "_second";
     const std::string made = names_.make(value_name(i) + suffix + (suffix.empty() ? "_at" : ""));
     name = made;
-    if (s.kind() == StepKind::column_index) {
+    if (program::is_column_index(s)) {
       pass_.body.line("const Elements<2> " + made + "{{static_cast<float>(" +
                       places_.natural(reader, plane, "column") + "), static_cast<float>(" +
                       places_.natural(reader, plane, "(column + 1)") + ")}};");
-    } else if (s.kind() == StepKind::load_per_column &&
-               (!places_.are_neighbours(reader) || pass_.is_walk)) {
+    } else if (program::is_vector_load(s) && (!places_.are_neighbours(reader) || pass_.is_walk)) {
       pass_.body.line(
           "const Elements<2> " + made + " = load_two<" + element_text(tensor(s.tensor()).dtype) +
           ">(" + arguments_.pointer(s.tensor()) + ", " + places_.natural(reader, plane, "column") +
           ", " + places_.natural(reader, plane, "(column + 1)") +
           ", inside_pair(column, at.columns));");
-    } else if (s.kind() == StepKind::load_per_column && analysis_.loads_columns_by_fragment &&
+    } else if (program::is_vector_load(s) && analysis_.loads_columns_by_fragment &&
                size_of(tensor(s.tensor()).dtype) != 2) {
       const auto side = [&](const std::string& column) {
         return "load_pair<" + element_text(tensor(s.tensor()).dtype) + ">(" +
@@ -127,7 +127,7 @@ class SpaceWriter {
       pass_.before.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
       pass_.before.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
       name = made + "[pair / 2]";
-    } else if (s.kind() == StepKind::load_per_column) {
+    } else if (program::is_vector_load(s)) {
       sub_fields_.line("ColumnValues<" + element_text(tensor(s.tensor()).dtype) + "> " + made +
                        ";");
       sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor()) +
@@ -148,8 +148,8 @@ class SpaceWriter {
   std::string tile_value(int i, int plane) {
     i = representative(i);
     const Step& s = step(i);
-    if (s.kind() == StepKind::split_pair) return tile_value(s.operands[0], s.which());
-    if (s.kind() == StepKind::merge_pairs) return tile_value(s.operands[plane], 0);
+    if (program::splits_pairs(s)) return tile_value(s.operands[0], s.which());
+    if (program::merges_pairs(s)) return tile_value(s.operands[plane], 0);
     const auto key = std::make_pair(i, plane);
     const auto found = pass_.tile_names.find(key);
     if (found != pass_.tile_names.end()) return found->second;
@@ -184,7 +184,7 @@ class SpaceWriter {
         return name;
       }
       default: {
-        invariant(s.kind() == StepKind::elementwise, "an unknown kind of tile value");
+        invariant(program::is_elementwise(s), "an unknown kind of tile value");
         std::vector<std::string> operands;
         for (size_t k = 0; k < s.operands.size(); ++k)
           operands.push_back(operand_value(i, static_cast<int>(k), plane));
@@ -332,7 +332,7 @@ class SpaceWriter {
   // Which operand of the stored sum is added to memory: not the load of what is there.
   int added_operand(int i) const {
     const Step& first = step(step(step(i).operands[0]).operands[0]);
-    return first.kind() == StepKind::load_tile && first.tensor() == step(i).tensor() ? 1 : 0;
+    return program::is_tile_load(first) && first.tensor() == step(i).tensor() ? 1 : 0;
   }
   void add_in_memory(int i, int plane) {
     const std::string value = operand_value(step(i).operands[0], added_operand(i), plane);
@@ -356,21 +356,21 @@ class SpaceWriter {
   std::string bits_to_store(int operand, int plane, DType type) {
     int i = representative(operand);
     int p = plane;
-    while (step(i).kind() == StepKind::merge_pairs || step(i).kind() == StepKind::split_pair) {
-      const bool merges = step(i).kind() == StepKind::merge_pairs;
+    while (program::merges_pairs(step(i)) || program::splits_pairs(step(i))) {
+      const bool merges = program::merges_pairs(step(i));
       const int next = merges ? p : 0;
       p = merges ? 0 : step(i).which();
       i = representative(step(i).operands[next]);
     }
-    if (step(i).kind() == StepKind::as_stored && step(i).dtype() == type) return packed_value(i, p);
+    if (program::is_rounding(step(i)) && step(i).dtype() == type) return packed_value(i, p);
     return "pack<" + element_text(type) + ">(" + tile_value(operand, plane) + ")";
   }
 
   // Of values that are rounded anyway the bits are kept too: two are compared at a time. But where
   // columns are asked for one by one, and in fp16, whose values are converted, registers run out.
   std::string kept_type(int i) const {
-    const bool keeps_bits = step(i).kind() == StepKind::as_stored &&
-                            step(i).dtype() == DType::bf16 && !analysis_.ragged_columns;
+    const bool keeps_bits = program::is_rounding(step(i)) && step(i).dtype() == DType::bf16 &&
+                            !analysis_.ragged_columns;
     return keeps_bits ? "StoredPair<Element::bf16>" : "Elements<2>";
   }
 
@@ -408,8 +408,8 @@ class SpaceWriter {
   using Terms = std::vector<std::string>;
   Terms terms(int i, int plane) {
     const Step& s = step(i);
-    const bool splits = s.kind() == StepKind::elementwise && s.op() == Elementwise::add &&
-                        uses(i) == 1 && map_.on_tile[s.operands[0]] && map_.on_tile[s.operands[1]];
+    const bool splits = program::applies(s, Elementwise::add) && uses(i) == 1 &&
+                        map_.on_tile[s.operands[0]] && map_.on_tile[s.operands[1]];
     if (!splits) return {tile_value(i, plane)};
     Terms all = terms(s.operands[0], plane);
     for (std::string& term : terms(s.operands[1], plane)) all.push_back(std::move(term));

@@ -31,9 +31,9 @@ class TileSpaceWriter {
         id_(std::to_string(space)),
         sizes_(sizes),
         arguments_(arguments),
-        reduces_columns_(std::any_of(
-            space_.steps.begin(), space_.steps.end(),
-            [&](int i) { return program.steps[i].kind() == StepKind::column_partial; })),
+        reduces_columns_(
+            std::any_of(space_.steps.begin(), space_.steps.end(),
+                        [&](int i) { return program::is_column_partial(program.steps[i]); })),
         columns_(arguments, id_, reduces_columns_),
         vectors_(program, arguments, columns_, text_) {}
 
@@ -93,7 +93,7 @@ class TileSpaceWriter {
 
   void find_stored() {
     for (const Step& s : program_.steps) {
-      if (program::is_effect(s.kind())) stored_.push_back(s.tensor());
+      if (program::is_effect(s)) stored_.push_back(s.tensor());
     }
   }
   bool is_stored(int t) const {
@@ -109,14 +109,13 @@ class TileSpaceWriter {
     constexpr unsigned kAll = 3;
     for (auto at = space_.steps.rbegin(); at != space_.steps.rend(); ++at) {
       const Step& s = step(*at);
-      if (program::is_effect(s.kind())) needed_[*at] = kAll;
+      if (program::is_effect(s)) needed_[*at] = kAll;
       const unsigned own = needed_[*at];
       for (size_t o = 0; o < s.operands.size(); ++o) {
         unsigned planes = own;
-        if (s.kind() == StepKind::split_pair) planes = own != 0 ? 1U << s.which() : 0;
-        if (s.kind() == StepKind::merge_pairs) planes = (own >> o & 1) != 0 ? kAll : 0;
-        if (s.kind() == StepKind::reduce_group || s.kind() == StepKind::repeat_group ||
-            s.kind() == StepKind::select_column) {
+        if (program::splits_pairs(s)) planes = own != 0 ? 1U << s.which() : 0;
+        if (program::merges_pairs(s)) planes = (own >> o & 1) != 0 ? kAll : 0;
+        if (program::sums_groups(s) || program::repeats_groups(s) || program::is_selection(s)) {
           planes = own != 0 ? kAll : 0;
         }
         if (own != 0 && map_.on_tile[s.operands[o]] && layouts_.contains(s.operands[o]) &&
@@ -140,8 +139,8 @@ class TileSpaceWriter {
     bool stores_tiles = false;
     for (int i : space_.steps) {
       const Step& s = step(i);
-      stores_tiles = stores_tiles || s.kind() == StepKind::store_tile;
-      if (s.kind() != StepKind::load_tile) continue;
+      stores_tiles = stores_tiles || program::is_tile_store(s);
+      if (!program::is_tile_load(s)) continue;
       const int bytes = static_cast<int>(size_of(tensor(s.tensor()).dtype));
       is_wide = is_wide || bytes > 2;
       for (int w = 0; w < layout(i).planes(); ++w) {
@@ -166,7 +165,7 @@ class TileSpaceWriter {
 
   void write(int i) {
     const Step& s = step(i);
-    if (!map_.on_tile[i] && !program::is_effect(s.kind())) return;  // written where it is used
+    if (!map_.on_tile[i] && !program::is_effect(s)) return;  // written where it is used
     switch (s.kind()) {
       case StepKind::load_tile: return load_tile(i);
       case StepKind::elementwise:
@@ -293,7 +292,7 @@ class TileSpaceWriter {
   // A value that is rounded and then stored in the same type need not be rounded twice.
   int unrounded(int i, DType stored) const {
     const Step& s = step(i);
-    return s.kind() == StepKind::as_stored && s.dtype() == stored ? s.operands[0] : i;
+    return program::is_rounding(s) && s.dtype() == stored ? s.operands[0] : i;
   }
 
   void store_tile(int i) {

@@ -5,12 +5,13 @@
 
 #include "coda/error.h"
 #include "hopper/codegen/expressions.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 
 Planes TileVectors::value(int i, const TileLayout& layout) {
   const Step& s = program_.steps[i];
-  if (s.kind() == StepKind::constant) return {"(" + number_text(s.number()) + ")"};
+  if (program::is_constant(s)) return {"(" + number_text(s.number()) + ")"};
   const bool is_per_column = s.shape.is_per_column();
   std::string key;
   if (is_per_column) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/codegen/value_names.h"
+#include "program/step_table.h"
 
 #include <algorithm>
 #include <iterator>
@@ -36,12 +37,12 @@ const std::string& ValueNames::of_step(int i) {
   std::string& name = of_steps_[i];
   if (!name.empty()) return name;
   const Step& s = sizes_.step(i);
-  std::string wanted = s.tensor() >= 0                      ? sizes_.tensor(s.tensor()).name
-                       : s.kind() == StepKind::gemm         ? "acc"
-                       : s.kind() == StepKind::column_index ? "column_index"
-                                                            : "v" + std::to_string(i);
+  std::string wanted = s.tensor() >= 0               ? sizes_.tensor(s.tensor()).name
+                       : program::is_product(s)      ? "acc"
+                       : program::is_column_index(s) ? "column_index"
+                                                     : "v" + std::to_string(i);
   for (const Step& other : sizes_.program().steps) {
-    if (other.kind() == StepKind::store_tile && other.operands[0] == i && s.tensor() < 0)
+    if (program::is_tile_store(other) && other.operands[0] == i && s.tensor() < 0)
       wanted = sizes_.tensor(other.tensor()).name;
   }
   const bool hides = std::any_of(std::begin(kEnumerators), std::end(kEnumerators),

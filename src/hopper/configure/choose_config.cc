@@ -7,6 +7,7 @@
 
 #include "base/rounding.h"
 #include "coda/error.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -62,7 +63,7 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
   for (int i : map.spaces[space.space].steps) {
     const Step& step = sizes.step(i);
-    if (step.kind() != StepKind::elementwise || !map.on_tile[i]) continue;
+    if (!program::is_elementwise(step) || !map.on_tile[i]) continue;
     const bool is_wide = !map.pairing[i].is(0);
     work += (step.operands.size() == 1 ? 4 : 1) * (is_wide ? 2 : 1);
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "program/step_table.h"
 #include "program/tile_map.h"
 
 namespace coda::hopper {
@@ -15,7 +16,7 @@ namespace {
 class Components {
  public:
   Components(const Program& program, const program::TileMap& map)
-      : program_(program), map_(map), parent_(program.steps.size()) {
+      : program_(program), parent_(program.steps.size()) {
     std::iota(parent_.begin(), parent_.end(), 0);
     for (size_t i = 0; i < parent_.size(); ++i) {
       for (int operand : program.steps[i].operands) {
@@ -23,7 +24,7 @@ class Components {
       }
     }
     for (size_t i = 0; i < parent_.size(); ++i) {
-      if (program.steps[i].kind() == StepKind::gemm) with_product_.insert(of(static_cast<int>(i)));
+      if (program::is_product(program.steps[i])) with_product_.insert(of(static_cast<int>(i)));
     }
     // What has no product stays with those that load the same, at most one of which has one.
     std::map<int, std::set<int>> readers;
@@ -54,7 +55,7 @@ class Components {
   // belongs to its store.
   bool is_copied(int i) const {
     const Step& step = program_.steps[i];
-    if (step.kind() != StepKind::load_tile) return false;
+    if (!program::is_tile_load(step)) return false;
     return std::none_of(program_.steps.begin(), program_.steps.end(), [&](const Step& other) {
       return !other.operands.empty() && other.tensor() == step.tensor();
     });
@@ -65,7 +66,6 @@ class Components {
   void join(int i, int j) { parent_[std::max(of(i), of(j))] = std::min(of(i), of(j)); }
 
   const Program& program_;
-  const program::TileMap& map_;
   std::vector<int> parent_;
   std::set<int> with_product_;
 };

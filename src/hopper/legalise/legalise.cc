@@ -46,7 +46,7 @@ class Legaliser {
   Plans run() {
     std::map<int, PartPlan> spaces;
     for (int i = 0; i < count(); ++i) {
-      if (program::is_effect(step(i).kind())) spaces[map_.space[i]].effects.push_back(i);
+      if (program::is_effect(step(i))) spaces[map_.space[i]].effects.push_back(i);
     }
     Plans result;
     for (const auto& [space, whole] : spaces) {
@@ -128,7 +128,7 @@ class Legaliser {
     const Steps made(part.origin.begin(), part.origin.end());
     Steps products;
     for (int i : made) {
-      if (i >= 0 && step(i).kind() == StepKind::gemm) products.insert(i);
+      if (i >= 0 && program::is_product(step(i))) products.insert(i);
     }
     std::vector<Cut> cuts;
     const auto attempt = [&](const Steps& trouble, bool keeps_all) {
@@ -146,21 +146,18 @@ class Legaliser {
     for (int i : made) {
       if (i < 0) continue;
       const Step& s = step(i);
-      const bool reduces = s.kind() == StepKind::column_partial && info(s.partial()).lanes > 1;
-      const bool is_group =
-          s.kind() == StepKind::reduce_group || s.kind() == StepKind::repeat_group;
+      const bool reduces = program::is_column_partial(s) && info(s.partial()).lanes > 1;
+      const bool is_group = program::sums_groups(s) || program::repeats_groups(s);
       if (reduces || is_group) groups.insert(i);
-      if (s.kind() == StepKind::split_pair || s.kind() == StepKind::merge_pairs ||
-          (s.kind() == StepKind::row_partial && !map_.pairing[i].is(0))) {
+      if (program::splits_pairs(s) || program::merges_pairs(s) ||
+          (program::is_row_partial(s) && !map_.pairing[i].is(0))) {
         pairs.insert(i);
       }
-      if (s.kind() == StepKind::reduce_group) sums.insert(i);
+      if (program::sums_groups(s)) sums.insert(i);
       if (is_plain_product(program_, s)) plain.insert(i);
       for (int operand : s.operands) {
-        if (made.contains(operand) && step(operand).kind() == StepKind::repeat_group)
-          repetitions.insert(i);
-        if (made.contains(operand) && step(operand).kind() == StepKind::reduce_group)
-          totals.insert(i);
+        if (made.contains(operand) && program::repeats_groups(step(operand))) repetitions.insert(i);
+        if (made.contains(operand) && program::sums_groups(step(operand))) totals.insert(i);
         if (epilogue.contains(operand) || products.contains(operand)) epilogue.insert(i);
       }
     }
@@ -285,7 +282,7 @@ class Legaliser {
     for (int i : made) {
       if (i < 0 || later.contains(i)) continue;
       if (can_keep(i)) problem.capacity[i] = kept_bytes(before, first, i);
-      if (step(i).kind() == StepKind::gemm) problem.sources.push_back(i);
+      if (program::is_product(step(i))) problem.sources.push_back(i);
       for (int operand : step(i).operands) {
         if (made.contains(operand)) problem.edges.emplace_back(operand, i);
       }
@@ -296,9 +293,9 @@ class Legaliser {
   }
 
   bool can_keep(int i) const {
-    const StepKind kind = step(i).kind();
-    return map_.on_tile[i] && kind != StepKind::load_tile && kind != StepKind::select_column &&
-           !program::is_effect(kind);
+    const Step& s = step(i);
+    return map_.on_tile[i] && !program::is_tile_load(s) && !program::is_selection(s) &&
+           !program::is_effect(s);
   }
 
   // ---- What is moved, in bytes of a row.
@@ -309,15 +306,15 @@ class Legaliser {
 
   double kept_bytes(const Plans& before, const PartPlan& first, int value) const {
     const Step& v = step(value);
-    const bool is_rounded = v.kind() == StepKind::as_stored && v.dtype() != DType::f32;
+    const bool is_rounded = program::is_rounding(v) && v.dtype() != DType::f32;
     const double bytes = is_rounded ? kKeptBytes / 2 : kKeptBytes;
     const auto stores = [&](const PartPlan& plan) {
       return std::any_of(plan.effects.begin(), plan.effects.end(), [&](int i) {
         const Step& store = step(i);
-        if (store.kind() != StepKind::store_tile) return false;
+        if (!program::is_tile_store(store)) return false;
         const int operand = store.operands[0];
         const DType type = program_.tensors[store.tensor()].dtype;
-        return v.kind() == StepKind::as_stored
+        return program::is_rounding(v)
                    ? type == v.dtype() && (operand == value || operand == v.operands[0])
                    : type == DType::f32 && operand == value;
       });
@@ -334,8 +331,8 @@ class Legaliser {
       double products = 0;
       bytes += kLaunchBytes;
       for (const Step& s : part.program.steps) {
-        if (s.kind() == StepKind::gemm) products += kKeptBytes * width(s.shape) + kLaunchBytes;
-        if (s.kind() != StepKind::load_tile && s.kind() != StepKind::store_tile) continue;
+        if (program::is_product(s)) products += kKeptBytes * width(s.shape) + kLaunchBytes;
+        if (!program::is_tile_load(s) && !program::is_tile_store(s)) continue;
         bytes += width(s.shape) / static_cast<double>(s.repeat()) *
                  static_cast<double>(size_of(part.program.tensors[s.tensor()].dtype));
       }

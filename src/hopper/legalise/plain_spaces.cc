@@ -6,31 +6,34 @@
 
 #include "device/tiles/tile_position.cuh"
 #include "hopper/arch/element.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
 
-int count(const Program& program, const TileSpace& space, StepKind kind) {
+using IsOne = bool (*)(const Step&);
+
+int count(const Program& program, const TileSpace& space, IsOne is_one) {
   return static_cast<int>(std::count_if(space.steps.begin(), space.steps.end(),
-                                        [&](int i) { return program.steps[i].kind() == kind; }));
+                                        [&](int i) { return is_one(program.steps[i]); }));
 }
 
-// All stores of the space are of the one step of that kind.
-bool stores_only(const Program& program, const TileSpace& space, StepKind kind) {
+// All stores of the space are of sums of groups.
+bool stores_only_sums(const Program& program, const TileSpace& space) {
   return std::all_of(space.steps.begin(), space.steps.end(), [&](int i) {
     const Step& s = program.steps[i];
-    return s.kind() != StepKind::store_tile || program.steps[s.operands[0]].kind() == kind;
+    return !program::is_tile_store(s) || program::sums_groups(program.steps[s.operands[0]]);
   });
 }
 
 }  // namespace
 
 bool has_gemm(const Program& program, const TileSpace& space) {
-  return count(program, space, StepKind::gemm) != 0;
+  return count(program, space, program::is_product) != 0;
 }
 
 bool is_plain_product(const Program& program, const Step& product) {
-  if (product.kind() != StepKind::gemm) return false;
+  if (!program::is_product(product)) return false;
   const DType type = program.tensors[product.segments().front().a].dtype;
   if (!is_operand(type)) return true;
   return std::any_of(
@@ -45,20 +48,20 @@ bool is_group_of_warp(int64_t base_columns) {
 }
 
 bool is_plain(const Program& program, const TileSpace& space, const DimValues& sizes) {
-  const auto has = [&](StepKind kind) { return count(program, space, kind); };
-  const int stores = has(StepKind::store_tile);
+  const auto has = [&](IsOne is_one) { return count(program, space, is_one); };
+  const int stores = has(program::is_tile_store);
   const int all = static_cast<int>(space.steps.size());
-  if (has(StepKind::gemm) == 1 && all == 1 + stores) {
+  if (has(program::is_product) == 1 && all == 1 + stores) {
     return std::any_of(space.steps.begin(), space.steps.end(),
                        [&](int i) { return is_plain_product(program, program.steps[i]); });
   }
   const auto is_odd_sum = [&](int i) {
     const Step& s = program.steps[i];
-    return s.kind() == StepKind::reduce_group && !is_group_of_warp(s.group().evaluate(sizes));
+    return program::sums_groups(s) && !is_group_of_warp(s.group().evaluate(sizes));
   };
   if (std::none_of(space.steps.begin(), space.steps.end(), is_odd_sum)) return false;
-  return has(StepKind::load_tile) == 1 && has(StepKind::reduce_group) == 1 && all == 2 + stores &&
-         stores_only(program, space, StepKind::reduce_group);
+  return has(program::is_tile_load) == 1 && has(program::sums_groups) == 1 && all == 2 + stores &&
+         stores_only_sums(program, space);
 }
 
 }  // namespace coda::hopper

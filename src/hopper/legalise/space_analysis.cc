@@ -8,6 +8,7 @@
 
 #include "coda/error.h"
 #include "hopper/arch/element.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -67,7 +68,7 @@ class Analyser {
 
   bool find_parts() {
     for (int i : tile_space_.steps) {
-      if (step(i).kind() == StepKind::gemm && is_first(i) && !add_gemm(i)) return false;
+      if (program::is_product(step(i)) && is_first(i) && !add_gemm(i)) return false;
     }
     const int parts = static_cast<int>(result_.parts.size());
     if (parts > kMostParts) {
@@ -92,7 +93,7 @@ class Analyser {
   bool find_groups() {
     SpaceAnalysis::Groups& groups = result_.groups;
     const auto is_of_groups = [&](int i) {
-      return map_.grouped[i] || step(i).kind() == StepKind::repeat_group;
+      return map_.grouped[i] || program::repeats_groups(step(i));
     };
     const std::vector<int>& steps = tile_space_.steps;
     if (std::none_of(steps.begin(), steps.end(), is_of_groups)) return true;
@@ -115,7 +116,7 @@ class Analyser {
     constexpr uint32_t kWalk = 4;
     groups.registers = kWalk;
     for (int i : steps) {
-      if (step(i).kind() != StepKind::repeat_group || !is_first(i)) continue;
+      if (!program::repeats_groups(step(i)) || !is_first(i)) continue;
       const TileLayout& layout = groups.layouts.at(step(i).operands[0]);
       groups.registers += 2 * static_cast<uint32_t>(layout.planes()) * groups.span /
                           static_cast<uint32_t>(std::max<int64_t>(8, layout.base_group()));
@@ -133,7 +134,7 @@ class Analyser {
       uint32_t walks = 0;
       for (int operand : step(i).operands)
         walks = std::max(walks, map_.on_tile[operand] ? after.at(operand) : 0);
-      if (step(i).kind() == StepKind::reduce_group) {
+      if (program::sums_groups(step(i))) {
         groups.walks = std::max(groups.walks, ++walks);
         read.insert(step(i).operands[0]);
       }
@@ -142,10 +143,10 @@ class Analyser {
     }
     for (auto i = tile_space_.steps.rbegin(); i != tile_space_.steps.rend(); ++i) {
       if (!read.contains(*i)) continue;
-      if (step(*i).kind() == StepKind::load_tile && !map_.grouped[*i])
+      if (program::is_tile_load(step(*i)) && !map_.grouped[*i])
         groups.loads.push_back(result_.representative[*i]);
       // What repeated groups are made of is known before the walk, or read by another.
-      if (map_.grouped[*i] && step(*i).kind() != StepKind::reduce_group) continue;
+      if (map_.grouped[*i] && !program::sums_groups(step(*i))) continue;
       read.insert(step(*i).operands.begin(), step(*i).operands.end());
     }
   }
@@ -215,21 +216,15 @@ class Analyser {
 
   bool find_effects() {
     for (int i : tile_space_.steps) {
-      switch (step(i).kind()) {
-        case StepKind::store_tile:
-          if (!map_.grouped[i]) result_.stores.push_back({i});
-          break;
-        case StepKind::row_partial: result_.row_partials.push_back(i); break;
-        case StepKind::column_partial:
-          if (info(step(i).partial()).lanes > 1) {
-            return refuse({.reason = RefusalReason::column_reduction, .step = i});
-          }
-          result_.column_partials.push_back(i);
-          result_.column_fields += half(i) == 0 ? 1 : 2;
-          break;
-        case StepKind::store_vector: result_.selections.push_back(i); break;
-        default: break;
-      }
+      const Step& s = step(i);
+      if (program::is_tile_store(s) && !map_.grouped[i]) result_.stores.push_back({i});
+      if (program::is_vector_store(s)) result_.selections.push_back(i);
+      if (program::is_row_partial(s)) result_.row_partials.push_back(i);
+      if (!program::is_column_partial(s)) continue;
+      if (info(s.partial()).lanes > 1)
+        return refuse({.reason = RefusalReason::column_reduction, .step = i});
+      result_.column_partials.push_back(i);
+      result_.column_fields += half(i) == 0 ? 1 : 2;
     }
     for (TileMove& store : result_.stores) {
       store.is_wide = half(store.step) != 0;
@@ -248,12 +243,11 @@ class Analyser {
     const int t = step(store).tensor();
     if (sizes_.tensor(t).dtype != DType::f32) return -1;
     const int sum = step(store).operands[0];
-    if (step(sum).kind() != StepKind::elementwise || step(sum).op() != Elementwise::add) return -1;
+    if (!program::applies(step(sum), Elementwise::add)) return -1;
     for (int k = 0; k < 2; ++k) {
       const int load = step(sum).operands[k];
       const int other = step(sum).operands[1 - k];
-      if (step(load).kind() != StepKind::load_tile || step(load).tensor() != t || other == load)
-        continue;
+      if (!program::is_tile_load(step(load)) || step(load).tensor() != t || other == load) continue;
       const bool neighbours = half(store) == 0 || is_concatenated(store) || half(store) % 2 == 0;
       if (!map_.on_tile[other] || !neighbours) continue;
       if (uses(load) == 1 && uses(sum) == 1) return load;
@@ -272,7 +266,7 @@ class Analyser {
 
   void find_loads() {
     for (int i : tile_space_.steps) {
-      if (step(i).kind() != StepKind::load_tile || !is_first(i) || map_.grouped[i]) continue;
+      if (!program::is_tile_load(step(i)) || !is_first(i) || map_.grouped[i]) continue;
       TileMove load{i};
       load.is_wide = half(i) != 0;
       if (can_stage(i, false)) load.movement = Movement::staged;
@@ -291,8 +285,9 @@ class Analyser {
     uint32_t wide = 0;
     for (int i : tile_space_.steps) {
       if (!is_first(i)) continue;
-      if (step(i).kind() == StepKind::load_per_row) ++result_.row_values;
-      if (step(i).kind() != StepKind::load_per_column) continue;
+      if (!program::is_vector_load(step(i))) continue;
+      if (step(i).shape.is_per_row()) ++result_.row_values;
+      if (!step(i).shape.is_per_column()) continue;
       const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
       (size_of(sizes_.tensor(step(i).tensor()).dtype) == 2 ? packed : wide) += planes;
     }
@@ -302,8 +297,8 @@ class Analyser {
 
   void find_error_functions() {
     for (int i : tile_space_.steps) {
-      const bool is_one = step(i).kind() == StepKind::elementwise &&
-                          (step(i).op() == Elementwise::erf || step(i).op() == Elementwise::gelu);
+      const bool is_one = program::applies(step(i), Elementwise::erf) ||
+                          program::applies(step(i), Elementwise::gelu);
       result_.has_error_function = result_.has_error_function || (is_one && map_.on_tile[i]);
     }
   }

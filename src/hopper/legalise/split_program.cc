@@ -64,10 +64,10 @@ class Splitter {
     for (size_t q = 0; q <= p; ++q) {
       for (int i : plans_[q].effects) {
         const Step& store = step(i);
-        if (store.kind() != StepKind::store_tile) continue;
+        if (!program::is_tile_store(store)) continue;
         const DType type = program_.tensors[store.tensor()].dtype;
         const int operand = store.operands[0];
-        const bool is_rounded = v.kind() == StepKind::as_stored && v.dtype() == type &&
+        const bool is_rounded = program::is_rounding(v) && v.dtype() == type &&
                                 (operand == value || operand == v.operands[0]);
         if (is_rounded || (type == DType::f32 && operand == value)) return store.tensor();
       }
@@ -79,7 +79,7 @@ class Splitter {
     const Step& v = step(value);
     std::string name = "kept" + std::to_string(result_.scratch.size() + 1);
     while (!names_.insert(name).second) name += "_";
-    const bool is_rounded = v.kind() == StepKind::as_stored && size_of(v.dtype()) == 2;
+    const bool is_rounded = program::is_rounding(v) && size_of(v.dtype()) == 2;
     result_.scratch.push_back(
         {.name = name, .shape = v.shape, .dtype = is_rounded ? v.dtype() : DType::f32});
     return static_cast<int>(program_.tensors.size() + result_.scratch.size()) - 1;
@@ -91,7 +91,7 @@ class Splitter {
     std::set<int> lost;
     for (size_t i = 0; i < part.origin.size(); ++i) {
       const int origin = part.origin[i];
-      if (origin < 0 || step(origin).kind() != StepKind::row_partial) continue;
+      if (origin < 0 || !program::is_row_partial(step(origin))) continue;
       if (!map_.pairing[origin].is(0) && map.pairing[i].is(0)) lost.insert(origin);
     }
     return lost;
@@ -121,7 +121,7 @@ class Splitter {
     for (int i : needed) {
       const auto place = places_.find(i);
       if (place != places_.end()) {
-        made[i] = add({steps::LoadTile{place->second}, step(i).shape}, -1);
+        made[i] = add(program::tile_load(place->second, step(i).shape), -1);
         continue;
       }
       Step copy = step(i);
@@ -138,7 +138,7 @@ class Splitter {
       }
       made[i] = add(std::move(copy), i);
       if (const auto kept = stored.find(i); kept != stored.end()) {
-        add({steps::StoreTile{kept->second}, step(i).shape, {made[i]}}, -1);
+        add(program::tile_store(kept->second, made[i], step(i).shape), -1);
       }
     }
     return part;
@@ -190,7 +190,8 @@ Program with_uniform_products(const Program& program) {
         (alike(segment, rest.front()) ? part.segments : others).push_back(segment);
       rest = std::move(others);
       const int product = push({std::move(part), step.shape});
-      sum = sum < 0 ? product : push({steps::Apply{Elementwise::add}, step.shape, {sum, product}});
+      sum =
+          sum < 0 ? product : push(program::applied(Elementwise::add, {sum, product}, step.shape));
     }
     place.push_back(sum);
   }

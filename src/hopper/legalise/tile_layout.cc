@@ -7,6 +7,7 @@
 #include "coda/error.h"
 #include "device/tiles/tile_position.cuh"
 #include "hopper/legalise/plain_spaces.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -38,9 +39,9 @@ class LayoutFinder {
     bool changed = false;
     for (int i : space_.steps) {
       const Step& s = program_.steps[i];
-      if (s.kind() == StepKind::reduce_group) {
+      if (program::sums_groups(s)) {
         changed |= learn(i, group_layout(i, known_.at(s.operands[0]), s.group()));
-      } else if (s.kind() == StepKind::repeat_group) {
+      } else if (program::repeats_groups(s)) {
         changed |= learn(s.operands[0], group_layout(i, known_.at(i), s.group()));
       } else if (map_.on_tile[i] && map_.grouped[i]) {
         for (int operand : s.operands) {
@@ -99,7 +100,7 @@ std::variant<TileLayouts, Refusal> layouts_of_warp(const Program& program,
   const auto* layouts = std::get_if<TileLayouts>(&found);
   if (layouts == nullptr) return found;
   for (int i : space.steps) {
-    if (program.steps[i].kind() != StepKind::reduce_group) continue;
+    if (!program::sums_groups(program.steps[i])) continue;
     const int64_t base = layouts->at(i).base_group();
     if (!is_group_of_warp(base)) {
       return Refusal{.reason = RefusalReason::group_in_warp,

@@ -35,8 +35,7 @@ StepCost program_cost(const Program& program, const DimValues& sizes) {
       const Dim& depth = s.transpose_a ? a.rows : a.cols;
       cost.flops += 2 * elements(step.shape, sizes) * static_cast<double>(depth.evaluate(sizes));
     }
-    if (step.tensor() >= 0)
-      (program::is_effect(step.kind()) ? written : read).insert(step.tensor());
+    if (step.tensor() >= 0) (program::is_effect(step) ? written : read).insert(step.tensor());
     if (step.row_index() >= 0) read.insert(step.row_index());
   }
   for (int t : read) cost.bytes += bytes_of(program.tensors[static_cast<size_t>(t)], sizes);

@@ -61,14 +61,14 @@ class Reuse {
     for (const TileSpace& space : map.spaces) {
       for (int store : space.steps) {
         const Step& s = program.steps[static_cast<size_t>(store)];
-        if (s.kind() != StepKind::store_tile) continue;
+        if (!program::is_tile_store(s)) continue;
         const TensorDecl& result = program.tensors[static_cast<size_t>(s.tensor())];
         const bool replaceable = is_replaceable(program, s.tensor());
         const bool is_output = !plan_.loops.empty() && is_output_of_one_step(program, s.tensor());
         if (!replaceable && !is_output) continue;
         for (int load : space.steps) {
           const Step& l = program.steps[static_cast<size_t>(load)];
-          if (load > store || l.kind() != StepKind::load_tile) continue;
+          if (load > store || !program::is_tile_load(l)) continue;
           const TensorDecl& operand = program.tensors[static_cast<size_t>(l.tensor())];
           // Other pairs would have a tile write what another has yet to read.
           const bool same = operand.shape == result.shape && operand.dtype == result.dtype &&

@@ -2,17 +2,14 @@
 // A program that a person wrote runs as compiled ones do: as a plan, though of one step.
 #include "coda/plan.h"
 
-#include <algorithm>
+#include "program/step_table.h"
 
 namespace coda {
 
 Plan one_step_plan(const Program& program) {
-  const bool multiplies =
-      std::any_of(program.steps.begin(), program.steps.end(),
-                  [](const Step& step) { return step.kind() == StepKind::gemm; });
   Plan plan;
   plan.forward.push_back({.name = program.name,
-                          .role = multiplies ? StepRole::gemm : StepRole::tile,
+                          .role = program::has_product(program) ? StepRole::gemm : StepRole::tile,
                           .work = program,
                           .reasons = {}});
   const std::vector<StepTensor> uses = step_tensors(plan.forward.front());

@@ -156,26 +156,16 @@ class LoopMaker {
     };
     for (const Step& s : program.steps) {
       if (mentions_rows(s.shape.cols)) return false;
-      switch (s.kind()) {
-        case StepKind::gemm:
-          for (const GemmSegment& segment : s.segments()) {
-            if (segment.transpose_a || !of_rows(segment.a) || of_rows(segment.b)) return false;
-          }
-          break;
-        case StepKind::load_tile:
-          if (s.row_index() >= 0 ? of_rows(s.tensor()) : !of_rows(s.tensor())) return false;
-          break;
-        case StepKind::combine:
-          if (program.tensors[static_cast<size_t>(s.tensor())].kind != TensorKind::row_partial ||
-              !of_rows(s.tensor())) {
-            return false;
-          }
-          break;
-        case StepKind::reduce_vector:
-        case StepKind::transpose_vector: return false;
-        default:
-          if (program::is_effect(s.kind()) && !of_rows(s.tensor())) return false;
+      for (const GemmSegment& segment : s.segments()) {
+        if (segment.transpose_a || !of_rows(segment.a) || of_rows(segment.b)) return false;
       }
+      if (program::is_tile_load(s) && (s.row_index() >= 0) == of_rows(s.tensor())) return false;
+      if (program::is_effect(s) && !of_rows(s.tensor())) return false;
+      if (program::info(s).group != program::StepGroup::finalizer) continue;
+      const bool is_of_row =
+          program::is_combination(s) && of_rows(s.tensor()) &&
+          program.tensors[static_cast<size_t>(s.tensor())].kind == TensorKind::row_partial;
+      if (!is_of_row) return false;
     }
     return true;
   }
@@ -191,7 +181,7 @@ class LoopMaker {
     };
     for (size_t i = 0; i < program.steps.size(); ++i) {
       Step s = program.steps[i];
-      if (s.kind() == StepKind::gemm) {
+      if (program::is_product(s)) {
         for (const GemmSegment& segment : s.segments()) {
           const Shape& a = program.tensors[static_cast<size_t>(segment.a)].shape;
           if (!segment.transpose_a || segment.transpose_b || a.rows != rows_) return std::nullopt;
@@ -199,12 +189,12 @@ class LoopMaker {
         place[i] = push(s);
         continue;
       }
-      if (s.kind() != StepKind::store_tile) return std::nullopt;
+      if (!program::is_tile_store(s)) return std::nullopt;
       const TensorDecl& sum = program.tensors[static_cast<size_t>(s.tensor())];
       if (!request_.sums.contains(sum.name)) return std::nullopt;
       const int product = place[static_cast<size_t>(s.operands[0])];
-      const int before = push({steps::LoadTile{s.tensor()}, s.shape});
-      s.operands = {push({steps::Apply{Elementwise::add}, s.shape, {before, product}})};
+      const int before = push(program::tile_load(s.tensor(), s.shape));
+      s.operands = {push(program::applied(Elementwise::add, {before, product}, s.shape))};
       push(s);
     }
     return later;

@@ -24,11 +24,11 @@ class Extract {
   // From now on `step` is loaded from there.
   void load_instead(int step, const TensorDecl& decl) {
     if (steps_.contains(step)) return;
-    steps_[step] = push({steps::LoadPerRow{tensor(decl)}, decl.shape});
+    steps_[step] = push(program::vector_load(tensor(decl), decl.shape));
   }
   void store(int step, const TensorDecl& decl) {
     const int value = add(step);
-    push({steps::StoreVector{tensor(decl)}, decl.shape, {value}});
+    push(program::vector_store(tensor(decl), value, decl.shape));
   }
   Program take() { return std::move(program_); }
 
@@ -60,10 +60,10 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   std::vector<bool> row(static_cast<size_t>(count), false);
   for (int i = 0; i < count; ++i) {
     const Step& s = step(i);
-    bool is_row = s.kind() == StepKind::constant || s.kind() == StepKind::load_scalar;
-    is_row = is_row || (s.kind() == StepKind::load_per_row && s.shape == of_rows);
-    is_row = is_row || (s.kind() == StepKind::combine && s.shape == of_rows);
-    if (s.kind() == StepKind::elementwise) {
+    const bool is_leaf = program::is_vector_load(s) || program::is_constant(s);
+    bool is_row = is_leaf && (s.shape.is_scalar() || s.shape == of_rows);
+    is_row = is_row || (program::is_combination(s) && s.shape == of_rows);
+    if (program::is_elementwise(s)) {
       is_row = true;
       for (int o : s.operands) is_row = is_row && row[static_cast<size_t>(o)];
     }
@@ -76,7 +76,7 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
   std::map<int, TensorDecl> stored;  // row values that lie in memory behind the first part
   std::vector<int> rest;
   for (int i = 0; i < count; ++i) {
-    if (step(i).kind() != StepKind::store_vector) continue;
+    if (!program::is_effect(step(i))) continue;
     const int value = step(i).operands[0];
     if (row[static_cast<size_t>(value)] && step(i).shape == of_rows) {
       first.add(i);
@@ -91,7 +91,7 @@ FinalizerParts split_finalizer(const Program& finalizer, const std::string& symb
     bool is_needed = needed[static_cast<size_t>(i)];
     for (int effect : rest) is_needed = is_needed || effect == i;
     const bool crosses = is_needed && row[static_cast<size_t>(i)] && step(i).shape == of_rows &&
-                         step(i).kind() != StepKind::load_per_row;
+                         !program::is_vector_load(step(i));
     if (!is_needed) continue;
     if (!crosses) {
       for (int o : step(i).operands) needed[static_cast<size_t>(o)] = true;

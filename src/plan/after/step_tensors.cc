@@ -16,8 +16,8 @@ std::vector<StepTensor> of_program(const Program& program) {
       tensors[segment.a].read = tensors[segment.b].read = true;
     if (step.row_index() >= 0) tensors[step.row_index()].read = true;
     if (step.tensor() < 0) continue;
-    (program::is_effect(step.kind()) ? tensors[step.tensor()].written
-                                     : tensors[step.tensor()].read) = true;
+    (program::is_effect(step) ? tensors[step.tensor()].written : tensors[step.tensor()].read) =
+        true;
   }
   return tensors;
 }

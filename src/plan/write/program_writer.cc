@@ -44,11 +44,11 @@ int ProgramWriter::tensor(const std::string& name) {
 int ProgramWriter::constant(double number) {
   auto known = constants_.find(number);
   if (known != constants_.end()) return known->second;
-  return constants_[number] = push({steps::Constant{number}});
+  return constants_[number] = push(program::constant(number));
 }
 
 int ProgramWriter::elementwise_step(Elementwise fn, std::vector<int> operands, const Shape& shape) {
-  return push({steps::Apply{fn}, shape, std::move(operands)});
+  return push(program::applied(fn, std::move(operands), shape));
 }
 
 // ---- values of tiles ----
@@ -231,7 +231,7 @@ int ProgramWriter::load_vector(int id, int result) {
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
   if (!given) loaded_vectors_.insert(id);
   return vectors_[{id, result}] =
-             push(program::load_of(tensor(names_.vector(id, result)), n.shape));
+             push(program::vector_load(tensor(names_.vector(id, result)), n.shape));
 }
 
 int ProgramWriter::vector_value(int id) {
@@ -308,7 +308,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   is_made_here_ = is_made_here;
   is_read_elsewhere_ = is_read_elsewhere;
   auto store = [this](int step, const std::string& name, const Shape& shape) {
-    push({steps::StoreVector{tensor(name)}, shape, {step}});
+    push(program::vector_store(tensor(name), step, shape));
   };
   const Node& n = graph_.node(id);
   if (is_pair(n)) {
@@ -320,7 +320,7 @@ void ProgramWriter::store_vector(int id, const std::function<bool(int)>& is_made
   const int step = value(id);
   const std::string sum = names_.added_to(id);
   if (!sum.empty()) {
-    const int before = push(program::load_of(tensor(sum), n.shape));
+    const int before = push(program::vector_load(tensor(sum), n.shape));
     store(elementwise_step(Elementwise::add, {before, step}, n.shape),
           names_.accumulates(id) ? sum : names_.vector(id), n.shape);
   }
@@ -347,7 +347,7 @@ void ProgramWriter::store_tile(int id) {
   int step = scales_stored(id) ? rounded(id) : value(id);
   const std::string old_name = backward_ ? names_.added_to(id) : "";
   if (!old_name.empty()) {
-    const int before = push({steps::LoadTile{tensor(old_name)}, n.shape});
+    const int before = push(program::tile_load(tensor(old_name), n.shape));
     step = elementwise_step(Elementwise::add, {before, step}, n.shape);
   }
   const DType type = names_.decl(name).dtype;
@@ -355,7 +355,7 @@ void ProgramWriter::store_tile(int id) {
     step = push({steps::AsStored{type}, n.shape, {step}});
     as_stored_[id] = step;
   }
-  push({steps::StoreTile{tensor(name)}, n.shape, {step}});
+  push(program::tile_store(tensor(name), step, n.shape));
 }
 
 bool ProgramWriter::stores_below(int id) {
@@ -395,7 +395,7 @@ void ProgramWriter::reduce(int id) {
   const int operand = rounded(n.operands[0]);
   if (n.op == Op::select_column) {
     const int selected = push({steps::SelectColumn{}, n.shape, {operand, value(n.operands[1])}});
-    push({steps::StoreVector{tensor(names_.vector(id))}, n.shape, {selected}});
+    push(program::vector_store(tensor(names_.vector(id)), selected, n.shape));
     return;
   }
   const Shape& shape = graph_.node(n.operands[0]).shape;
@@ -415,7 +415,7 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
   std::vector<int> now(steps.size());
   for (size_t i = 0; i < steps.size(); ++i) {
     Step& step = steps[i];
-    const bool apart = step.kind() == StepKind::row_partial && info(step.partial()).needs_count &&
+    const bool apart = program::is_row_partial(step) && info(step.partial()).needs_count &&
                        !map.pairing[static_cast<size_t>(step.operands[0])].is(0);
     for (int& operand : step.operands) operand = now[static_cast<size_t>(operand)];
     if (!apart) {
@@ -435,7 +435,7 @@ void ProgramWriter::reduce_members_apart(const program::TileMap& map) {
 // The value that a step is made for: the first one known at that step or behind it.
 int ProgramWriter::node_of(int step) const {
   const Step& s = program_.steps[static_cast<size_t>(step)];
-  if (program::is_effect(s.kind())) return node_of(s.operands[0]);
+  if (program::is_effect(s)) return node_of(s.operands[0]);
   int best = -1;
   int best_step = -1;
   for (const auto* known : {&steps_, &rounded_, &as_stored_}) {
@@ -461,7 +461,7 @@ std::optional<Misfit> ProgramWriter::misfit() const {
   const auto computed = [this](int id) {
     auto step = steps_.find(id);
     return graph_.node(id).shape.is_tensor() && step != steps_.end() &&
-           program_.steps[static_cast<size_t>(step->second)].kind() != StepKind::load_tile;
+           !program::is_tile_load(program_.steps[static_cast<size_t>(step->second)]);
   };
   const auto list = [&](int id) {
     if (computed(id)) found.apart.push_back(id);
@@ -478,16 +478,13 @@ std::optional<Misfit> ProgramWriter::misfit() const {
   return found;
 }
 
-bool ProgramWriter::has_product() const {
-  return std::any_of(program_.steps.begin(), program_.steps.end(),
-                     [](const Step& step) { return step.kind() == StepKind::gemm; });
-}
+bool ProgramWriter::has_product() const { return program::has_product(program_); }
 
 Program ProgramWriter::finish() {
   program::TileMap map = program::map_tiles(program_);
   const bool counts =
       std::any_of(program_.steps.begin(), program_.steps.end(), [](const Step& step) {
-        return step.kind() == StepKind::row_partial && info(step.partial()).needs_count;
+        return program::is_row_partial(step) && info(step.partial()).needs_count;
       });
   if (counts) {
     reduce_members_apart(map);
@@ -497,7 +494,7 @@ Program ProgramWriter::finish() {
   for (const TileSpace& space : map.spaces) {
     for (int i : space.steps) {
       const Step& step = program_.steps[static_cast<size_t>(i)];
-      if (step.kind() != StepKind::row_partial) continue;
+      if (!program::is_row_partial(step)) continue;
       TensorDecl& decl = program_.tensors[static_cast<size_t>(step.tensor())];
       decl.shape = space.shape;
       names_.set_partial_shape(decl.name, space.shape);
