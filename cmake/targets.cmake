@@ -11,9 +11,9 @@ endif()
 if(CODA_SANITIZE)
   set(CODA_WARNINGS -w)  # see sanitize.cmake
 endif()
-# For tests and the command, which reads flags and prints: what runs long is in the libraries. -O3
-# takes almost twice as long to compile. So it is with the libraries that make kernels' texts (in
-# milliseconds, before the compiler takes a second) or measure.
+# For programs (tests, the command, examples, what measures): what runs long is in the libraries.
+# -O3 takes almost twice as long to compile. So it is with the libraries that make kernels' texts
+# (in milliseconds, before the compiler takes a second) or measure.
 set(CODA_QUICK_COMPILE -Og)
 set(CODA_QUICK_FOLDERS hopper/legalise hopper/configure hopper/codegen measure)
 # Headers are half of the time to compile a source, so several sources are compiled as one where all
@@ -114,7 +114,6 @@ endfunction()
 # What all test programs share.
 function(coda_test_settings target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_options(${target} PRIVATE ${CODA_WARNINGS} ${CODA_QUICK_COMPILE})
   target_link_libraries(${target}
     PRIVATE GTest::gmock GTest::gtest GTest::gtest_main OpenMP::OpenMP_CXX)
 endfunction()
