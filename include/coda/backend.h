@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -84,9 +85,17 @@ class Backend {
   virtual void synchronize() {}
 };
 
+// How attention's backward runs on a GPU.
+enum class GpuAttention : uint8_t {
+  repeatable,  // cuDNN, the same bits each time; where there is no cuDNN, the library's own kernel
+  fast,        // cuDNN, which adds the queries' gradient up in any order
+  plain,       // the library's own kernel: repeatable, and slower by tens of times
+};
+
 struct BackendOptions {
   int threads = 0;  // of the CPU; 0: as many as OpenMP would use
   int device = -1;  // the GPU's number; -1: of the thread's current CUDA context, else 0
+  GpuAttention attention = GpuAttention::repeatable;
 };
 
 // "cpu": x86-64 with AVX2 or AVX-512, elsewhere slow. "hopper": an NVIDIA GPU (H100, H200); see

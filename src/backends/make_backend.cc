@@ -18,6 +18,7 @@ std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOption
   if (name == "hopper") {
     hopper::HopperOptions hopper;
     hopper.device = options.device;
+    hopper.attention = options.attention;
     return hopper::make_hopper_backend(hopper);
   }
   throw Error("there is no backend named '" + std::string(name) +

@@ -2,6 +2,7 @@
 #include "hopper/hopper_backend.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "coda/rates.h"
+#include "hopper/cudnn/attention_kernel.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/launched_kernel.h"
 #include "hopper/launch/operation_launches.h"
@@ -72,6 +74,7 @@ class HopperBackend : public Backend {
   explicit HopperBackend(const HopperOptions& options)
       : lowering_(options.lowering ? options.lowering : Lowering(lower)),
         compile_threads_(options.compile_threads),
+        attention_(options.attention),
         state_(std::make_shared<HopperState>()) {
     const auto context = std::make_shared<const Context>(options.device);
     check_architecture(context->info());
@@ -128,6 +131,7 @@ class HopperBackend : public Backend {
   std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                   const DimValues& sizes) override {
     const Operation& operation = find_operation(call.function);
+    if (auto kernel = cudnn_attention(call, tensors, sizes)) return kernel;
     if (operation.gpu_function != nullptr) {
       const OperationCall prepared = operation_call(call, tensors, sizes);
       return make_function_kernel(state_, prepared, operation.gpu_function(prepared));
@@ -172,6 +176,34 @@ class HopperBackend : public Backend {
   }
 
  private:
+  // Null where the call is not attention, or the library's own kernel runs it: because it was asked
+  // for, there is no cuDNN, or cuDNN does not take the call. Then a notice says so once.
+  std::unique_ptr<Kernel> cudnn_attention(const OpaqueCall& call,
+                                          std::span<const TensorDecl> tensors,
+                                          const DimValues& sizes) {
+    const bool is_backward = call.function == "attention_backward";
+    if (attention_ == GpuAttention::plain || (call.function != "attention" && !is_backward))
+      return nullptr;
+    const OperationCall prepared = operation_call(call, tensors, sizes);
+    if (prepared.tensors[0].dtype == DType::f32) return nullptr;  // as a matter of course
+    std::string why = cudnn::why_not_cudnn(prepared);
+    if (why.empty()) {
+      try {
+        const Context::Scope scope(*state_->context);
+        if (cudnn_ == nullptr) cudnn_ = std::make_shared<cudnn::Library>();
+        return cudnn::make_attention_kernel(state_, cudnn_, prepared,
+                                            attention_ == GpuAttention::repeatable);
+      } catch (const Error& error) {
+        why = error.what();
+      }
+    }
+    if (!std::exchange(noticed_attention_, true)) {
+      std::fprintf(stderr, "coda: attention runs without cuDNN, slower by tens of times: %s\n",
+                   why.c_str());
+    }
+    return nullptr;
+  }
+
   // What was lowered when the program was announced; empty: it was not.
   std::vector<KernelLaunch> take_announced(const Program& program, const DimValues& sizes) {
     const auto found =
@@ -187,7 +219,10 @@ class HopperBackend : public Backend {
   Lowering lowering_;
   LowerOptions lower_options_;
   unsigned compile_threads_;
+  GpuAttention attention_;
+  bool noticed_attention_ = false;
   std::shared_ptr<HopperState> state_;
+  std::shared_ptr<cudnn::Library> cudnn_;
   std::optional<Stream> stream_;  // kept alive
 };
 

@@ -27,6 +27,7 @@ struct HopperOptions {
   CacheOptions cache;
   unsigned compile_threads = 0;  // 0: as many as the machine has
   Lowering lowering;             // called from several threads at once; empty: lower()
+  GpuAttention attention = GpuAttention::repeatable;
   // A kernel may start while the one before it in the stream ends (programmatic dependent launch).
   // Never with a driver that cannot capture that into graphs.
   bool dependent_launch = true;

@@ -104,6 +104,16 @@ LibraryQuery cublas_library() {
               "CODA_CUBLASLT to the file"};
 }
 
+LibraryQuery cudnn_library() {
+  return {.what = "cuDNN",
+          .variable = "CODA_CUDNN",
+          .names = {"libcudnn.so.9"},
+          .packages = {"cudnn/lib"},
+          .remedy =
+              "install it with `pip install nvidia-cudnn-cu13` (PyTorch brings it too), or set "
+              "CODA_CUDNN to the file"};
+}
+
 SearchPlaces search_places() {
   SearchPlaces places;
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {

@@ -26,6 +26,7 @@ LibraryQuery nvrtc_library();
 LibraryQuery driver_library();
 LibraryQuery management_library();  // NVML
 LibraryQuery cublas_library();      // cuBLASLt
+LibraryQuery cudnn_library();
 
 // A variable of the environment; empty where it is not set.
 std::string environment(const char* name);

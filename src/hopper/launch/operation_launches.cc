@@ -12,6 +12,25 @@
 namespace coda::hopper {
 namespace {
 
+class FunctionKernel : public Kernel {
+ public:
+  FunctionKernel(std::shared_ptr<HopperState> state, OperationCall call, GpuFunction function)
+      : state_(std::move(state)), call_(std::move(call)), function_(std::move(function)) {}
+
+  void run(std::span<const TensorView> tensors) override {
+    const Context::Scope scope(*state_->context);
+    check_device_tensors(call_, tensors);
+    function_(state_->stream, tensors);
+  }
+
+ private:
+  std::shared_ptr<HopperState> state_;
+  OperationCall call_;
+  GpuFunction function_;
+};
+
+}  // namespace
+
 KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
   KernelLaunch launch;
   launch.function = kernel.name;
@@ -34,29 +53,14 @@ KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors) {
   return launch;
 }
 
-class FunctionKernel : public Kernel {
- public:
-  FunctionKernel(std::shared_ptr<HopperState> state, OperationCall call, GpuFunction function)
-      : state_(std::move(state)), call_(std::move(call)), function_(std::move(function)) {}
-
-  void run(std::span<const TensorView> tensors) override {
-    const Context::Scope scope(*state_->context);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const OperationTensor& t = call_.tensors[i];
-      std::string why = why_unfit(t.dtype, {t.rows, t.cols}, tensors[i]);
-      if (why.empty()) why = why_not_on_device(tensors[i]);
-      call_.check(why.empty(), "tensor '" + t.name + "' " + why);
-    }
-    function_(state_->stream, tensors);
+void check_device_tensors(const OperationCall& call, std::span<const TensorView> tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const OperationTensor& t = call.tensors[i];
+    std::string why = why_unfit(t.dtype, {t.rows, t.cols}, tensors[i]);
+    if (why.empty()) why = why_not_on_device(tensors[i]);
+    call.check(why.empty(), "tensor '" + t.name + "' " + why);
   }
-
- private:
-  std::shared_ptr<HopperState> state_;
-  OperationCall call_;
-  GpuFunction function_;
-};
-
-}  // namespace
+}
 
 std::vector<KernelLaunch> lower_call(const OpaqueCall& call, std::span<const TensorDecl> tensors,
                                      const DimValues& sizes, const LowerOptions& options) {

@@ -15,6 +15,13 @@
 
 namespace coda::hopper {
 
+// A kernel's text as a launch whose pointers are the call's tensors in their order.
+KernelLaunch launch_of(const GpuKernel& kernel, size_t tensors);
+
+// Throws Error that names the first tensor which is not as the call was prepared for, or lies
+// elsewhere than on the device.
+void check_device_tensors(const OperationCall& call, std::span<const TensorView> tensors);
+
 // `tensors`: declarations of the inputs, then of the outputs; a launch's pointers index them, as
 // LowerOptions::row_strides does. Throws Error for an operation that is not known or has no kernels
 // as text, and for a call that its kernels refuse.

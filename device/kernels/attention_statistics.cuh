@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention's log-sum-exp between two layouts: a row of heads for each token, and, as cuDNN has it,
+// a row of tokens for each head of a sequence. A thread moves one number.
+#pragma once
+
+#include "device/types.cuh"
+
+namespace coda::device {
+
+// to_tokens: `of_tokens` [sequences * tokens, heads] is written, else `of_heads` [sequences * heads,
+// tokens]. Both are fp32 and dense, with at most 2^32 numbers.
+__device__ __forceinline__ void transpose_statistics(u64 of_tokens, u64 of_heads, u32 sequences,
+                                                     u32 heads, u32 tokens, bool to_tokens) {
+  const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= sequences * heads * tokens) return;
+  const u32 token = i % tokens;
+  const u32 head = i / tokens % heads;
+  const u32 sequence = i / tokens / heads;
+  auto* const by_token = reinterpret_cast<float*>(of_tokens) +
+                         (static_cast<u64>(sequence) * tokens + token) * heads + head;
+  auto* const by_head = reinterpret_cast<float*>(of_heads) + i;
+  if (to_tokens) {
+    *by_token = *by_head;
+  } else {
+    *by_head = *by_token;
+  }
+}
+
+}  // namespace coda::device
