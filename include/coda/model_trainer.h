@@ -21,7 +21,8 @@ struct ModelTrainSettings {
   uint64_t seed = 1;                        // of initial weights and of samples
   LearningSchedule schedule;
   AdamWOptions adamw;
-  double clip = 1;  // largest norm of a step's gradients; 0: no clipping
+  double clip = 1;      // largest norm of a step's gradients; 0: no clipping
+  bool timing = false;  // of each step of the plan: see SessionOptions
 
   int64_t tokens_of_step() const { return batch * accumulate * sequence; }
 };

@@ -30,7 +30,8 @@ struct TrainOptions {
   int64_t chunk_rows = kAutomaticChunkRows;  // see CompileOptions
   LearningSchedule schedule;
   AdamWOptions adamw;
-  double clip = 1;  // largest norm of a step's gradients; 0: no clipping
+  double clip = 1;      // largest norm of a step's gradients; 0: no clipping
+  bool timing = false;  // of each step of the plan: see SessionOptions
   // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
   std::vector<NamedValue> outputs = {};
 };

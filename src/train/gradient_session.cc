@@ -74,9 +74,9 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
     request.gradients.push_back({graph.value(graph.find_input(w.name)), gradient_name(w.name),
                                  DType::f32, options.accumulate > 1});
   }
-  session_ =
-      std::make_unique<Session>(compile(graph, request, compiling).plan, backend, options.sizes,
-                                SessionOptions{.own_results = gradients.empty()});
+  session_ = std::make_unique<Session>(
+      compile(graph, request, compiling).plan, backend, options.sizes,
+      SessionOptions{.timing = options.timing, .own_results = gradients.empty()});
   // All that is not an input of the graph lies here.
   for (const std::string& name : session_->missing()) {
     const int id = given.find_input(name);

@@ -14,7 +14,8 @@ TrainOptions options_of(const ModelTrainSettings& s) {
           .chunk_rows = s.loss_rows,
           .schedule = s.schedule,
           .adamw = s.adamw,
-          .clip = s.clip};
+          .clip = s.clip,
+          .timing = s.timing};
 }
 
 }  // namespace

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole optimizer steps of a LLaMA on a GPU, as `coda train` runs them: random ids, fp32 master
+// weights, AdamW. Prints one line of JSON for scripts/bench_gpu.sh, which runs the peer
+// (bench/peers/train_step.py) in turns with this. With --steps-of-plan it prints what each step of
+// the plan takes instead, one after another with the GPU idle between.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+
+#include "coda/backend.h"
+#include "coda/device.h"
+#include "coda/error.h"
+#include "coda/model_trainer.h"
+
+namespace coda::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Flags {
+  std::string model = "1b";
+  int64_t layers = 0;  // 0: the model's
+  int64_t batch = 16;
+  int64_t sequence = 2048;
+  int64_t accumulate = 1;
+  int64_t steps = 9;
+  double heat = 4;  // seconds before what is measured
+  std::string attention = "repeatable";
+  bool steps_of_plan = false;
+};
+
+LlamaConfig config_of(const Flags& f) {
+  LlamaConfig c;
+  c.vocab = 128256;
+  c.heads = 32;
+  c.kv_heads = 8;
+  c.rope_theta = 500000;
+  c.max_positions = f.sequence;
+  if (f.model == "1b") {  // LLaMA 3.2 1B
+    c.layers = 16;
+    c.hidden = 2048;
+    c.head_dim = 64;
+    c.mlp = 8192;
+    c.tied = true;
+  } else {  // blocks of LLaMA 3 8B
+    c.layers = 4;
+    c.hidden = 4096;
+    c.head_dim = 128;
+    c.mlp = 14336;
+    c.tied = false;
+  }
+  if (f.layers > 0) c.layers = f.layers;
+  return c;
+}
+
+Tokens random_tokens(int64_t count, int64_t vocab) {
+  const auto ids = std::make_shared<std::vector<int32_t>>(static_cast<size_t>(count));
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int32_t> any(0, static_cast<int32_t>(vocab) - 1);
+  for (int32_t& id : *ids) id = any(random);
+  return {
+      .source = "random ids", .owner = ids, .bytes = std::as_bytes(std::span(*ids)), .width = 4};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Programs that differ in their layer alone count together.
+std::string kind_of(std::string name) {
+  std::replace_if(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }, '#');
+  return name;
+}
+
+void print_steps_of_plan(const Session& session) {
+  std::map<std::string, std::pair<double, int>> kinds;
+  double total = 0;
+  for (const auto* timings : {&session.forward_timings(), &session.backward_timings()}) {
+    for (const StepTiming& timing : *timings) {
+      auto& [seconds, count] = kinds[kind_of(timing.name)];
+      seconds += timing.seconds;
+      ++count;
+      total += timing.seconds;
+    }
+  }
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, sum] : kinds)
+    sorted.emplace_back(sum.first, fmt::format("{:4} x {}", sum.second, name));
+  std::sort(sorted.rbegin(), sorted.rend());
+  for (const auto& [seconds, line] : sorted)
+    fmt::print("{:9.3f} ms {:5.1f} %  {}\n", 1e3 * seconds, 100 * seconds / total, line);
+  fmt::print("{:9.3f} ms in all\n", 1e3 * total);
+}
+
+int run(const Flags& f) {
+  const auto start = Clock::now();
+  const auto attention = f.attention == "fast"    ? GpuAttention::fast
+                         : f.attention == "plain" ? GpuAttention::plain
+                                                  : GpuAttention::repeatable;
+  const auto backend = make_backend("hopper", {.attention = attention});
+  ModelTrainSettings settings;
+  settings.model = config_of(f);
+  settings.storage = DType::bf16;
+  settings.batch = f.batch;
+  settings.sequence = f.sequence;
+  settings.accumulate = f.accumulate;
+  settings.schedule = {.peak = 1e-4, .floor = 1e-5, .warmup_steps = 10, .total_steps = 1000};
+  settings.timing = f.steps_of_plan;
+  const Tokens tokens = random_tokens(1 << 22, 128256);
+  ModelTrainer trainer(settings, tokens, *backend);
+  const double ready = seconds_since(start);
+  double loss = trainer.step().loss;
+  const double first = seconds_since(start);
+  if (f.steps_of_plan) {
+    trainer.step();
+    print_steps_of_plan(trainer.session());
+    return 0;
+  }
+  const auto hot = Clock::now();
+  while (seconds_since(hot) < f.heat) loss = trainer.step().loss;
+  std::vector<double> times;
+  for (int64_t i = 0; i < f.steps; ++i) {
+    const auto begin = Clock::now();
+    loss = trainer.step().loss;
+    times.push_back(1e3 * seconds_since(begin));
+  }
+  const double ms = median(times);
+  const auto tokens_of_step = static_cast<double>(settings.tokens_of_step());
+  fmt::print(
+      "{{\"who\": \"coda\", \"model\": \"{}\", \"layers\": {}, \"batch\": {}, \"sequence\": {}, "
+      "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
+      "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
+      "\"gpu\": \"{}\"}}\n",
+      f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms, 1e3 * tokens_of_step / ms,
+      ready, first, loss, static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
+      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), describe_gpu());
+  return 0;
+}
+
+}  // namespace
+}  // namespace coda::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("Optimizer steps of a LLaMA on a GPU");
+  coda::bench::Flags f;
+  app.add_option("--model", f.model, "1b, or 8b: blocks of the 8B model")
+      ->check(CLI::IsMember({"1b", "8b"}));
+  app.add_option("--layers", f.layers, "0: the model's, 16 and 4");
+  app.add_option("--batch", f.batch, "Sequences of a pass");
+  app.add_option("--sequence", f.sequence, "Tokens of a sequence");
+  app.add_option("--accumulate", f.accumulate, "Passes of a step");
+  app.add_option("--steps", f.steps, "That are measured");
+  app.add_option("--heat", f.heat, "Seconds of steps before");
+  app.add_option("--attention", f.attention, "repeatable, fast or plain");
+  app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return coda::bench::run(f);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "train_step: {}\n", error.what());
+    return 1;
+  }
+}
