@@ -65,10 +65,11 @@ class Run {
   bool train() {
     const StopRequest stop;
     const int64_t steps = plan_.settings.schedule.total_steps;
-    while (trainer_.step_count < steps) {
-      step();
-      const int64_t done = trainer_.step_count;
+    while (steps_done() < steps) {
+      step(!stop.is_made());
+      const int64_t done = steps_done();
       if (done == steps) break;
+      if (trainer_.started_steps() > 0) continue;  // so nothing is due
       if (is_due(done, plan_.eval_every)) evaluate_quickly();
       if (stop.is_made()) break;
       if (is_due(done, plan_.save_every)) save();
@@ -128,11 +129,22 @@ class Run {
     }
   }
 
-  void step() {
-    naming_the_last_checkpoint([this] {
-      const StepReport report = trainer_.step();
-      plan_.state.train_losses.push_back({trainer_.step_count, report.loss});
-      progress_.step(trainer_.step_count, report.loss);
+  int64_t steps_done() const { return trainer_.step_count - trainer_.started_steps(); }
+
+  // Where a GPU does the steps, the next one is started before this one's report is there, unless
+  // something is due between them.
+  void step(bool may_start_next) {
+    naming_the_last_checkpoint([&] {
+      if (trainer_.started_steps() == 0) trainer_.start_step();
+      const int64_t started = trainer_.step_count;
+      const bool is_last = started == plan_.settings.schedule.total_steps;
+      if (may_start_next && !backend_->is_on_host() && !is_last &&
+          !is_due(started, plan_.eval_every) && !is_due(started, plan_.save_every)) {
+        trainer_.start_step();
+      }
+      const StepReport report = trainer_.finish_step();
+      plan_.state.train_losses.push_back({steps_done(), report.loss});
+      progress_.step(steps_done(), report.loss);
     });
   }
 

@@ -125,14 +125,18 @@ int run(const Flags& f) {
     print_steps_of_plan(trainer.session());
     return 0;
   }
-  const auto hot = Clock::now();
-  while (seconds_since(hot) < f.heat) loss = trainer.step().loss;
-  std::vector<double> times;
-  for (int64_t i = 0; i < f.steps; ++i) {
+  trainer.start_step();
+  const auto step = [&] {  // from one report to the next
     const auto begin = Clock::now();
-    loss = trainer.step().loss;
-    times.push_back(1e3 * seconds_since(begin));
-  }
+    trainer.start_step();
+    loss = trainer.finish_step().loss;
+    return 1e3 * seconds_since(begin);
+  };
+  const auto hot = Clock::now();
+  while (seconds_since(hot) < f.heat) step();
+  std::vector<double> times;
+  for (int64_t i = 0; i < f.steps; ++i) times.push_back(step());
+  trainer.finish_step();
   const double ms = median(times);
   const auto tokens_of_step = static_cast<double>(settings.tokens_of_step());
   fmt::print(

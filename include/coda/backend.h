@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -83,6 +84,21 @@ class Backend {
   virtual void fill(const TensorView& view, std::byte value);
   // Waits until all that was run is done.
   virtual void synchronize() {}
+
+  // What follows lets the host go on while a device works.
+
+  // Memory of the host for the copies below.
+  virtual BackendMemory allocate_on_host(size_t bytes, std::string_view what);
+  // As copy_in and copy_out of dense matrices, in the order of what is run, but they return at
+  // once: `host` lies in memory of allocate_on_host and is left alone until a later mark has been
+  // waited for.
+  virtual void start_copy_in(const TensorView& host, const TensorView& own);
+  virtual void start_copy_out(const TensorView& own, const TensorView& host);
+  // A point in what was run so far: calling it waits until the device has passed it.
+  virtual std::function<void()> mark();
+  // Runs `work` again when it is called, at little cost to the host. `work` runs kernels and fills,
+  // and waits for nothing; it has been run before, with tensors that lie where they lie now.
+  virtual std::function<void()> record(std::function<void()> work);
 };
 
 // How attention's backward runs on a GPU.

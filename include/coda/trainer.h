@@ -36,10 +36,13 @@ struct TrainOptions {
   std::vector<NamedValue> outputs = {};
 };
 
-// What the optimizer knows of a parameter beside its value.
+// What the optimizer knows of a parameter beside its value. Empty: zeros.
 struct Moments {
   std::vector<float> m;
   std::vector<float> v;
+
+  // Zeros for the weight's elements where they are empty. Throws Error if memory is exhausted.
+  void make(const WeightTensor& weight);
 };
 
 struct StepReport {
@@ -71,6 +74,15 @@ class Trainer {
   StepReport step(const Batches& batch);
   StepReport step(const TensorMap& batch);  // Error where a step has several passes
 
+  // step() in two halves, so that the host prepares the next step while a GPU does this one: what
+  // start_step starts, finish_step waits for and reports, the oldest first. step_count counts what
+  // is started. At most kMostStarted steps are started and not finished. Where finish_step throws,
+  // it and the steps started behind it left the state as it was, and are forgotten.
+  static constexpr int kMostStarted = 2;
+  void start_step(const Batches& batch);
+  StepReport finish_step();
+  int started_steps() const;
+
   // The loss of a batch with the weights as they are; nothing changes.
   double loss(const TensorMap& batch);
   // Throws Error, naming the step, unless the weights and the loss that they give on a batch are
@@ -80,7 +92,8 @@ class Trainer {
 
   // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
   // A backend with memory of its own trains a copy there: fetch() brings weights and moments to
-  // these fields, and is to be called before they are read. On the host it does nothing.
+  // these fields, and is to be called before they are read; until then its moments are empty. On
+  // the host it does nothing. restored() and fetch() are not for while a step is started.
   int64_t step_count = 0;
   Weights weights;
   std::vector<Moments> moments;  // as weights
@@ -95,7 +108,9 @@ class Trainer {
   const Session& session() const;
 
  private:
+  void run_on_host(const Batches& batch, StepReport& report);
   double update(double rate);  // on the host; the gradients' norm
+  void require_none_started(const char* what) const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -13,8 +13,10 @@
 #include "coda/rates.h"
 #include "hopper/cudnn/attention_kernel.h"
 #include "hopper/jit/parallel_for.h"
+#include "hopper/launch/captured_graph.h"
 #include "hopper/launch/launched_kernel.h"
 #include "hopper/launch/operation_launches.h"
+#include "hopper/launch/stream_event.h"
 #include "hopper/lower.h"
 #include "hopper/tuned_file.h"
 #include "runtime/operation_call.h"
@@ -173,6 +175,44 @@ class HopperBackend : public Backend {
   void synchronize() override {
     const Context::Scope scope(*state_->context);
     check_driver(driver().stream_synchronize(state_->stream), "waiting for the GPU");
+  }
+
+  BackendMemory allocate_on_host(size_t bytes, std::string_view what) override {
+    return pinned_memory(state_->context, bytes, std::string(what));
+  }
+
+  void start_copy_in(const TensorView& host, const TensorView& own) override {
+    const Context::Scope scope(*state_->context);
+    copy_to_device(host, own, state_->stream);
+  }
+
+  void start_copy_out(const TensorView& own, const TensorView& host) override {
+    const Context::Scope scope(*state_->context);
+    copy_to_host(own, host, state_->stream);
+  }
+
+  std::function<void()> mark() override {
+    return
+        [event = std::make_shared<StreamEvent>(state_->context, state_->stream)] { event->wait(); };
+  }
+
+  std::function<void()> record(std::function<void()> work) override {
+    const Context::Scope scope(*state_->context);
+    const Stream capturing = Stream::make();  // the default stream cannot be captured
+    const auto graph = std::make_shared<CapturedGraph>(capturing.handle(), [&] {
+      const DriverHandle stream = std::exchange(state_->stream, capturing.handle());
+      try {
+        work();
+      } catch (...) {
+        state_->stream = stream;
+        throw;
+      }
+      state_->stream = stream;
+    });
+    return [state = state_, graph] {
+      const Context::Scope running(*state->context);
+      graph->run(state->stream);
+    };
   }
 
  private:

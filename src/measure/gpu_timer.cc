@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
+#include "hopper/launch/captured_graph.h"
 #include "measure/burst_shape.h"
-#include "measure/captured_graph.h"
 
 namespace coda::measure {
 namespace {
@@ -69,8 +69,8 @@ double seconds_since(Clock::time_point start) {
 struct Timer::Burst {
   Candidate* candidate;
   BurstShape shape;
-  double hold_ms = 0;                      // of the stream, before it
-  std::unique_ptr<CapturedGraph> graph{};  // if the shape has one
+  double hold_ms = 0;                              // of the stream, before it
+  std::unique_ptr<hopper::CapturedGraph> graph{};  // if the shape has one
 };
 
 // Of each candidate in one regime.
@@ -105,7 +105,7 @@ Timer::Burst Timer::burst_of(Candidate& candidate, double ms) {
   const double call_ms = run({.candidate = &candidate, .shape = {.calls = 2}});
   Burst burst{.candidate = &candidate, .shape = burst_shape(ms, call_ms, candidate.sets)};
   if (burst.shape.captured == 0) return burst;
-  burst.graph = std::make_unique<CapturedGraph>(stream_, [&] {
+  burst.graph = std::make_unique<hopper::CapturedGraph>(stream_, [&] {
     for (int i = 0; i < burst.shape.captured; ++i) candidate.launch(static_cast<unsigned>(i));
   });
   return burst;
@@ -121,7 +121,7 @@ void Timer::enqueue(const Burst& burst) {
   if (clock_) clock_->mark_start(burst.hold_ms);
   hopper::check_driver(hopper::driver().event_record(start_, stream_), "timing a kernel");
   if (burst.graph) {
-    for (int i = 0; i < burst.shape.calls; i += burst.shape.captured) burst.graph->run();
+    for (int i = 0; i < burst.shape.calls; i += burst.shape.captured) burst.graph->run(stream_);
   } else {
     for (int i = 0; i < burst.shape.calls; ++i) burst.candidate->launch(set_++);
   }

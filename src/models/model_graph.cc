@@ -18,6 +18,7 @@ int64_t ModelGraph::parameter_count() const {
 void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float> values) {
   invariant(static_cast<int64_t>(values.size()) == parameter.count(), "values of a parameter");
   const uint64_t stream = stream_of(parameter.name);
+#pragma omp parallel for schedule(static)
   for (size_t i = 0; i < values.size(); ++i) {
     double normal = 0;
     if (parameter.deviation != 0) {  // Box and Muller; 1 - uniform is never 0

@@ -35,4 +35,19 @@ void Backend::fill(const TensorView& view, std::byte value) {
   }
 }
 
+BackendMemory Backend::allocate_on_host(size_t bytes, std::string_view /*what*/) {
+  const auto buffer = std::make_shared<AlignedBuffer>(bytes);
+  return {buffer, buffer->data()};
+}
+
+void Backend::start_copy_in(const TensorView& host, const TensorView& own) { copy_in(host, own); }
+
+void Backend::start_copy_out(const TensorView& own, const TensorView& host) { copy_out(own, host); }
+
+std::function<void()> Backend::mark() {
+  return [] {};
+}
+
+std::function<void()> Backend::record(std::function<void()> work) { return work; }
+
 }  // namespace coda

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -43,24 +44,29 @@ std::string number_text(double value) {
   return text;
 }
 
-// A norm that is infinite or no number is not less, and `holds` is 0.
+// A loss, or a norm below, that is infinite or no number is not less, and `sound` becomes 0.
+const char* const kLossCheck = R"(
+program loss_check {
+  l = scalar(loss)
+  store(sound, scalar(sound) * less(l * l, inf))
+})";
 std::string norm_text(double clip) {
   return R"(
 program gradient_norm {
   length = sqrt(reduce_vector(combine_rows(sum(of_groups[S, G]))))
   store(norm, length)
-  store(holds, less(length, inf))
+  store(sound, scalar(sound) * less(length, inf))
   store(scale, min(1, )" +
          (clip > 0 ? number_text(clip) : "inf") + R"( / (length + 1e-6)))
 })";
 }
 
-// The formulas of adamw_step in the same order. Where the norm does not hold, all is stored as it
+// The formulas of adamw_step in the same order. Where the state is not sound, all is stored as it
 // was.
 std::string adamw_text(const AdamWOptions& o, bool has_copy) {
   return R"(
 program adamw {
-  kept = scalar(holds)
+  kept = scalar(sound)
   g = tile(gradient[R, C]) * scalar(scale)
   m0 = tile(m[R, C])
   v0 = tile(v[R, C])
@@ -111,7 +117,14 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
     gradients_.emplace_back(part(gradient, i), backend);
   }
   numbers_ = Tensor(DType::f32, kNumbers, kNumberStride, backend);
+  for (BackendMemory& staged : staged_) {
+    constexpr auto kBytes = static_cast<size_t>(kNumbers * kNumberStride) * sizeof(float);
+    staged = backend.allocate_on_host(kBytes, "a step's numbers");
+    std::memset(staged.get(), 0, kBytes);
+  }
   norm_ = Tensor(DType::f32, 1, 1, backend);
+  is_sound_ = Tensor(DType::f32, 1, 1, backend);
+  restore_soundness();
 
   const DimValues sizes{{"R", rows}, {"C", kRowElements}, {"S", rows / kGroup}, {"G", kGroup}};
   std::map<std::string, TensorView, std::less<>> views{
@@ -121,6 +134,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
       {"master", matrices_[master].view()},
       {"copy", matrices_[copy].view()},
       {"norm", norm_.view()},
+      {"sound", is_sound_.view()},
       {"decay", from(numbers_.view(), decay * kNumberStride, 1, 1)},
       {"step_size", from(numbers_.view(), step_size * kNumberStride, 1, 1)},
       {"root_scale", from(numbers_.view(), root_scale * kNumberStride, 1, 1)},
@@ -130,8 +144,8 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
 
   std::vector<Program> programs;
   for (const std::string& text :
-       {std::string(kSquares), std::string(kOfRows), std::string(kOfGroups), norm_text(clip),
-        adamw_text(options, has_copy)}) {
+       {std::string(kLossCheck), std::string(kSquares), std::string(kOfRows),
+        std::string(kOfGroups), norm_text(clip), adamw_text(options, has_copy)}) {
     programs.push_back(parse_program(text));
     verify(programs.back());
   }
@@ -141,6 +155,11 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   for (const Program& program : programs) {
     Launch launch{backend.prepare(program, sizes), {}};
     for (const TensorDecl& decl : program.tensors) {
+      if (decl.name == "loss") {  // check_loss says where it lies
+        loss_place_ = launch.tensors.size();
+        launch.tensors.push_back({});
+        continue;
+      }
       const PhysicalShape shape = physical_shape(decl, sizes);
       if (!views.contains(decl.name)) {
         kept_.emplace_back(decl.dtype, shape.rows, shape.cols, backend);
@@ -151,6 +170,8 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
     }
     launches_.push_back(std::move(launch));
   }
+  loss_check_ = std::move(launches_.front());
+  launches_.erase(launches_.begin());
 }
 
 TensorView DeviceUpdate::part(Matrix matrix, size_t weight) const {
@@ -165,8 +186,13 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
       backend_.copy_in(dense_view(data, dtype, w.rows, w.cols), part(matrix, i));
     };
     put(master, w.values.data(), DType::f32);
-    put(m, moments[i].m.data(), DType::f32);
-    put(v, moments[i].v.data(), DType::f32);
+    if (moments[i].m.empty()) {
+      backend_.fill(part(m, i), std::byte{0});
+      backend_.fill(part(v, i), std::byte{0});
+    } else {
+      put(m, moments[i].m.data(), DType::f32);
+      put(v, moments[i].v.data(), DType::f32);
+    }
     if (!w.bf16.empty()) put(copy, w.bf16.data(), DType::bf16);
   }
 }
@@ -178,6 +204,7 @@ void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) con
       backend_.copy_out(part(matrix, i), dense_view(data, dtype, w.rows, w.cols));
     };
     get(master, w.values.data(), DType::f32);
+    moments[i].make(w);
     get(m, moments[i].m.data(), DType::f32);
     get(v, moments[i].v.data(), DType::f32);
     if (!w.bf16.empty()) get(copy, w.bf16.data(), DType::bf16);
@@ -186,18 +213,27 @@ void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) con
 
 void DeviceUpdate::clear_gradients() { backend_.fill(matrices_[gradient].view(), std::byte{0}); }
 
-double DeviceUpdate::step(double rate, int64_t step) {
+void DeviceUpdate::check_loss(const Tensor& loss) {
+  loss_check_.tensors[loss_place_] = loss.view();
+  loss_check_.kernel->run(loss_check_.tensors);
+}
+
+void DeviceUpdate::start_step(double rate, int64_t step) {
   const auto steps = static_cast<double>(step);
-  std::vector<float> numbers(static_cast<size_t>(kNumbers * kNumberStride));
+  auto* const numbers = reinterpret_cast<float*>(staged_[steps_++ % 2].get());
   const auto set = [&](Number which, double value) {
-    numbers[static_cast<size_t>(which * kNumberStride)] = static_cast<float>(value);
+    numbers[which * kNumberStride] = static_cast<float>(value);
   };
   set(decay, rate * options_.weight_decay);
   set(step_size, rate / (1 - std::pow(options_.beta1, steps)));
   set(root_scale, 1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
-  numbers_.set(numbers);
-  for (Launch& launch : launches_) launch.kernel->run(launch.tensors);
-  return norm_.floats()[0];
+  backend_.start_copy_in(dense_view(numbers, DType::f32, kNumbers, kNumberStride), numbers_.view());
+  const auto work = [this] {
+    for (Launch& launch : launches_) launch.kernel->run(launch.tensors);
+  };
+  if (steps_ == 1) return work();
+  if (!recorded_) recorded_ = backend_.record(work);
+  recorded_();
 }
 
 }  // namespace coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step's update where a backend has memory of its own: weights, moments and gradients stay there,
-// and the host sees one number of a step. The global norm and AdamW are programs (see
+// and nothing waits for the host, nor the host for it. The global norm and AdamW are programs (see
 // coda/program.h), so whatever backend runs the model runs them too.
 //
 // All parameters are one matrix [R, kRowElements] of rows in the order of the weights, each
@@ -9,6 +9,7 @@
 // and stays 0.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,9 +33,16 @@ class DeviceUpdate {
   const std::vector<Tensor>& gradients() const { return gradients_; }
   void clear_gradients();
 
+  // Behind a pass's forward: if its loss is not finite, no later step changes the state until
+  // restore_soundness().
+  void check_loss(const Tensor& loss);
   // AdamW's step `step` (1, 2, ...) as adamw_step has it, with gradients scaled to the largest
-  // norm. Returns their norm before that; if it is not finite, the state stays as it was.
-  double step(double rate, int64_t step);
+  // norm. Nothing waits for it. If the norm, or a loss since the last step, is not finite, this and
+  // later steps leave the state as it was.
+  void start_step(double rate, int64_t step);
+  // Of the gradients of the last step, before scaling; fp32 [1, 1].
+  const Tensor& norm() const { return norm_; }
+  void restore_soundness() { is_sound_.fill(1); }
 
  private:
   enum Matrix { master, copy, m, v, gradient, kMatrices };
@@ -57,10 +65,16 @@ class DeviceUpdate {
   Tensor matrices_[kMatrices];
   std::vector<Tensor> kept_;  // what the programs hand on
   Tensor numbers_;            // of this step: see kNumbers
+  BackendMemory staged_[2];   // numbers_ of this step and the one before, on the host
+  int64_t steps_ = 0;
   Tensor norm_;
+  Tensor is_sound_;  // 1, or 0 since something was not finite
   TensorMap parameters_;
   std::vector<Tensor> gradients_;
+  Launch loss_check_;
+  size_t loss_place_ = 0;  // among its tensors
   std::vector<Launch> launches_;
+  std::function<void()> recorded_;
 };
 
 }  // namespace coda

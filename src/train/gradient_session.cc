@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "runtime/copy_matrix.h"
 
 namespace coda {
 namespace {
@@ -53,7 +54,7 @@ bool has_tensor(const Plan& plan, std::string_view name) {
 GradientSession::GradientSession(const Graph& given, Value loss, const Weights& weights,
                                  Backend& backend, const TrainOptions& options,
                                  const std::vector<Tensor>& gradients)
-    : backend_(backend) {
+    : backend_(backend), is_timed_(options.timing) {
   require(given.node(loss.id).shape.is_scalar(),
           "the loss to train is " + given.node(loss.id).shape.text() +
               ": it must be one number, [1, 1] (the mean of each row's, for one)");
@@ -102,8 +103,24 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
     session_->bind(output.name, Tensor(decl.dtype, shape.rows, shape.cols, backend));
   }
   scale_ = Tensor(DType::f32, 1, 1, backend);
+  scale_.fill(1.0F / static_cast<float>(options.accumulate));
   session_->bind_known({{kLossScale, scale_}});
   if (!session_->owns(kLoss)) session_->bind(kLoss, Tensor(DType::f32, 1, 1, backend));
+}
+
+void GradientSession::Copy::take(const Tensor& tensor, Backend& backend) {
+  const auto bytes = static_cast<size_t>(tensor.size() * size_of(tensor.dtype()));
+  if (own.dtype() != tensor.dtype() || own.rows() != tensor.rows() || own.cols() != tensor.cols()) {
+    own = Tensor(tensor.dtype(), tensor.rows(), tensor.cols(), backend);
+    for (BackendMemory& memory : staged) memory = backend.allocate_on_host(bytes, "a batch");
+  }
+  if (is_read[next]) is_read[next]();
+  const TensorView host =
+      dense_view(staged[next].get(), tensor.dtype(), tensor.rows(), tensor.cols());
+  copy_matrix(tensor.view(), host);
+  backend.start_copy_in(host, own.view());
+  is_read[next] = backend.mark();
+  next = 1 - next;
 }
 
 TensorMap GradientSession::on_backend(const TensorMap& tensors) {
@@ -114,43 +131,65 @@ TensorMap GradientSession::on_backend(const TensorMap& tensors) {
       moved.emplace(name, tensor);
       continue;
     }
-    Tensor& copy = copies_[name];
-    if (copy.dtype() != tensor.dtype() || copy.rows() != tensor.rows() ||
-        copy.cols() != tensor.cols()) {
-      copy = Tensor(tensor.dtype(), tensor.rows(), tensor.cols(), backend_);
-    }
-    copy.copy_from(tensor.view());
-    moved.emplace(name, copy);
+    Copy& copy = copies_[name];
+    copy.take(tensor, backend_);
+    moved.emplace(name, copy.own);
   }
   return moved;
 }
 
 void GradientSession::bind_constants(const TensorMap& constants) {
+  recorded_ = nullptr;
   for (const auto& [name, tensor] : on_backend(constants)) {
     session_->bind(name, tensor);
     std::erase(inputs_, name);
   }
 }
 
-void GradientSession::bind_weights(const TensorMap& weights) { session_->bind_known(weights); }
+void GradientSession::bind_weights(const TensorMap& weights) {
+  recorded_ = nullptr;
+  session_->bind_known(weights);
+}
 
-float GradientSession::forward(const TensorMap& batch) {
+void GradientSession::bind_batch(const TensorMap& batch) {
   std::string problems;
   for (const std::string& name : inputs_)
     if (!batch.contains(name)) problems += "tensor '" + name + "' is missing; ";
+  std::vector<std::pair<const void*, int64_t>> places;
   try {
-    session_->bind(on_backend(batch));
+    const TensorMap own = on_backend(batch);
+    session_->bind(own);
+    for (const auto& [name, tensor] : own)
+      places.emplace_back(tensor.view().data, tensor.view().row_stride);
   } catch (const Error& error) {
     throw Error("a batch: " + problems + error.what());
   }
   require(problems.empty(), "a batch: " + problems.substr(0, problems.size() - 2));
-  session_->forward();
-  return session_->tensor(kLoss).floats()[0];
+  if (places == places_) return;
+  places_ = places;
+  recorded_ = nullptr;
 }
 
-void GradientSession::backward(float scale) {
-  scale_.fill(scale);
-  session_->backward();
+float GradientSession::forward(const TensorMap& batch) {
+  bind_batch(batch);
+  session_->forward();
+  return loss().floats()[0];
 }
+
+void GradientSession::backward() { session_->backward(); }
+
+void GradientSession::start_pass(const TensorMap& batch, const std::function<void()>& between) {
+  bind_batch(batch);
+  if (recorded_) return recorded_();
+  const auto work = [this, between] {
+    session_->forward();
+    between();
+    session_->backward();
+  };
+  work();
+  if (!is_timed_) recorded_ = backend_.record(work);
+}
+
+Tensor GradientSession::loss() const { return session_->tensor(kLoss); }
 
 }  // namespace coda

@@ -2,9 +2,12 @@
 // A loss and its gradients, compiled for one size and run by a backend.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coda/session.h"
@@ -28,20 +31,41 @@ class GradientSession {
   void bind_weights(const TensorMap& weights);
 
   float forward(const TensorMap& batch);  // the loss
-  // Gradients of scale * loss, into gradients(); added to them where a step has several passes.
-  void backward(float scale);
+  // Gradients of loss / passes, into gradients(); added to them where a step has several passes.
+  void backward();
+  // forward() and backward(), and `between` between them, without waiting for any of it: for a
+  // backend with memory of its own. From the second time on a batch that lies where the one before
+  // did is one recorded launch. `between` must be the same each time.
+  void start_pass(const TensorMap& batch, const std::function<void()>& between);
+  // Of the last pass; fp32 [1, 1].
+  Tensor loss() const;
   // As the weights; they hold until the next forward().
   const std::vector<Tensor>& gradients() const { return gradients_; }
 
   const Session& session() const { return *session_; }
 
  private:
+  // A tensor of the host where the backend has other memory, and the two places from which it is
+  // copied there: the host may fill one while the other is read.
+  struct Copy {
+    Tensor own;
+    BackendMemory staged[2];
+    std::function<void()> is_read[2];  // waits until it may be filled
+    int next = 0;
+
+    void take(const Tensor& tensor, Backend& backend);
+  };
+
   TensorMap on_backend(const TensorMap& tensors);
+  void bind_batch(const TensorMap& batch);
 
   Backend& backend_;
+  bool is_timed_;  // then each step is waited for, and nothing is recorded
   std::unique_ptr<Session> session_;
   std::vector<std::string> inputs_;  // what each batch has
-  TensorMap copies_;                 // of tensors of the host, where the backend has other memory
+  std::map<std::string, Copy> copies_;
+  std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides
+  std::function<void()> recorded_;                       // a pass over a batch there
   Tensor scale_;
   std::vector<Tensor> gradients_;  // as weights; of zeros where the plan has none
 };

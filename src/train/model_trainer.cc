@@ -53,4 +53,8 @@ StepReport ModelTrainer::step() {
   return Trainer::step([this](int64_t pass) { return batch(pass); });
 }
 
+void ModelTrainer::start_step() {
+  Trainer::start_step([this](int64_t pass) { return batch(pass); });
+}
+
 }  // namespace coda

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include "base/memory_error.h"
 #include "coda/error.h"
@@ -28,6 +29,14 @@ struct Trainer::Impl {
   Backend& backend;
   std::unique_ptr<DeviceUpdate> device;  // where the backend has memory of its own
   GradientSession session;
+  struct Started {
+    int64_t step = 0;
+    StepReport report;               // whole on the host, else without what `numbers` will have
+    BackendMemory numbers;           // fp32: the loss of each pass, then the norm
+    std::function<void()> is_there;  // waits for them
+  };
+  std::deque<Started> started;  // the oldest first
+  bool is_fetched = false;      // the trainer's fields are the backend's state
 
   Impl(const Graph& graph, Value loss, const Weights& weights, Backend& backend,
        const TrainOptions& options)
@@ -44,6 +53,33 @@ struct Trainer::Impl {
     if (device) return device->clear_gradients();
     for (Tensor gradient : session.gradients()) gradient.fill(0);
   }
+
+  // Nothing here waits for the backend.
+  void start(Started& now, const Batches& batch) {
+    is_fetched = false;
+    const auto passes = static_cast<size_t>(options.accumulate);
+    now.numbers = backend.allocate_on_host((passes + 1) * sizeof(float), "a step's losses");
+    auto* const numbers = reinterpret_cast<float*>(now.numbers.get());
+    const auto bring = [&](const Tensor& number, size_t place) {
+      backend.start_copy_out(number.view(), dense_view(numbers + place, DType::f32, 1, 1));
+    };
+    clear_gradients();
+    for (int64_t pass = 0; pass < options.accumulate; ++pass) {
+      session.start_pass(batch(pass), [this] { device->check_loss(session.loss()); });
+      bring(session.loss(), static_cast<size_t>(pass));
+    }
+    device->start_step(now.report.rate, now.step);
+    bring(device->norm(), passes);
+    now.is_there = backend.mark();
+  }
+
+  void wait_for(Started& oldest) const {
+    oldest.is_there();
+    const auto* const numbers = reinterpret_cast<const float*>(oldest.numbers.get());
+    for (int64_t pass = 0; pass < options.accumulate; ++pass)
+      oldest.report.loss += numbers[pass] / static_cast<double>(options.accumulate);
+    oldest.report.norm = numbers[options.accumulate];
+  }
 };
 
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
@@ -56,11 +92,9 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
   impl_ = std::make_unique<Impl>(graph, loss, weights, backend, options);
-  for (const WeightTensor& w : weights) {
-    const std::string what = "a moment of AdamW for " + in_quotes(w.name);
-    moments.push_back(
-        {zeros_for<float>(what, w.values.size()), zeros_for<float>(what, w.values.size())});
-  }
+  moments.resize(weights.size());
+  if (backend.is_on_host())
+    for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
   restored();
 }
 
@@ -68,14 +102,30 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
+void Moments::make(const WeightTensor& weight) {
+  const std::string what = "a moment of AdamW for " + in_quotes(weight.name);
+  for (std::vector<float>* moment : {&m, &v})
+    if (moment->empty()) *moment = zeros_for<float>(what, weight.values.size());
+}
+
 void Trainer::restored() {
+  require_none_started("restored()");
+  impl_->is_fetched = false;
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);
   impl_->session.bind_weights(parameters());
 }
 
 void Trainer::fetch() {
-  if (impl_->device) impl_->device->download(weights, moments);
+  require_none_started("fetch()");
+  if (!impl_->device || impl_->is_fetched) return;
+  impl_->device->download(weights, moments);
+  impl_->is_fetched = true;
+}
+
+void Trainer::require_none_started(const char* what) const {
+  require(impl_->started.empty(),
+          std::string(what) + " while a step is started: call finish_step() before");
 }
 
 TensorMap Trainer::parameters() {
@@ -105,20 +155,58 @@ StepReport Trainer::step(const TensorMap& batch) {
 }
 
 StepReport Trainer::step(const Batches& batch) {
-  const TrainOptions& options = impl_->options;
-  const double rate = learning_rate(options.schedule, step_count);
+  require_none_started("step()");
+  start_step(batch);
+  return finish_step();
+}
+
+int Trainer::started_steps() const { return static_cast<int>(impl_->started.size()); }
+
+void Trainer::start_step(const Batches& batch) {
+  require(started_steps() < kMostStarted, "start_step() with " + std::to_string(kMostStarted) +
+                                              " steps started: call finish_step() before");
+  Impl::Started now;
+  now.step = step_count + 1;
+  now.report.rate = learning_rate(impl_->options.schedule, step_count);
+  if (impl_->device) {
+    impl_->start(now, batch);
+  } else {
+    run_on_host(batch, now.report);
+  }
+  impl_->started.push_back(std::move(now));
+  ++step_count;
+}
+
+StepReport Trainer::finish_step() {
+  require(!impl_->started.empty(), "finish_step() where no step is started");
+  Impl::Started oldest = std::move(impl_->started.front());
+  impl_->started.pop_front();
+  if (!impl_->device) return oldest.report;
+  impl_->wait_for(oldest);
+  try {
+    require_finite(oldest.report.loss, "loss", oldest.step);
+    require_finite(oldest.report.norm, "gradients' norm", oldest.step);
+  } catch (const Error&) {
+    impl_->backend.synchronize();
+    impl_->started.clear();
+    impl_->device->restore_soundness();
+    step_count = oldest.step - 1;
+    throw;
+  }
+  return oldest.report;
+}
+
+void Trainer::run_on_host(const Batches& batch, StepReport& report) {
+  const int64_t passes = impl_->options.accumulate;
   impl_->clear_gradients();
-  StepReport report{.rate = rate};
-  for (int64_t pass = 0; pass < options.accumulate; ++pass) {
+  for (int64_t pass = 0; pass < passes; ++pass) {
     const double loss = impl_->session.forward(batch(pass));
     require_finite(loss, "loss", step_count + 1);
-    report.loss += loss / static_cast<double>(options.accumulate);
-    impl_->session.backward(1.0F / static_cast<float>(options.accumulate));
+    report.loss += loss / static_cast<double>(passes);
+    impl_->session.backward();
   }
-  report.norm = impl_->device ? impl_->device->step(rate, step_count + 1) : update(rate);
+  report.norm = update(report.rate);
   require_finite(report.norm, "gradients' norm", step_count + 1);
-  ++step_count;
-  return report;
 }
 
 double Trainer::update(double rate) {

@@ -20,6 +20,7 @@ std::vector<CheckpointTensor> state_of(Trainer& trainer) {
   for (size_t i = 0; i < trainer.weights.size(); ++i) {
     WeightTensor& w = trainer.weights[i];
     Moments& moments = trainer.moments[i];
+    moments.make(w);
     tensors.push_back({w.name, w.shape, w.values, moments.m, moments.v, w.bf16});
   }
   return tensors;

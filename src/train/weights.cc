@@ -55,6 +55,7 @@ TensorView WeightTensor::view() {
 }
 
 void WeightTensor::round() {
+#pragma omp parallel for schedule(static)
   for (size_t i = 0; i < bf16.size(); ++i) bf16[i] = bf16_from_float(values[i]);
 }
 

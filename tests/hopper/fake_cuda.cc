@@ -107,6 +107,14 @@ FAKE(cuStreamDestroy_v2, DriverHandle stream) delete static_cast<int*>(stream); 
 FAKE(cuStreamSynchronize, DriverHandle) END
 FAKE(cuStreamWaitEvent, DriverHandle, DriverHandle, unsigned) END
 FAKE(cuStreamIsCapturing, DriverHandle, int* status) *status = 0; END
+FAKE(cuStreamBeginCapture_v2, DriverHandle, int) END
+FAKE(cuStreamEndCapture, DriverHandle, DriverHandle* graph) *graph = &the_context; END
+FAKE(cuGraphInstantiateWithFlags, DriverHandle* made, DriverHandle graph, unsigned long long)
+  *made = graph;
+END
+FAKE(cuGraphLaunch, DriverHandle, DriverHandle) END
+FAKE(cuGraphDestroy, DriverHandle) END
+FAKE(cuGraphExecDestroy, DriverHandle) END
 FAKE(cuEventCreate, DriverHandle* event, unsigned) *event = new int; END
 FAKE(cuEventDestroy_v2, DriverHandle event) delete static_cast<int*>(event); END
 FAKE(cuEventRecord, DriverHandle, DriverHandle) END
@@ -131,6 +139,8 @@ FAKE(cuPointerGetAttribute, void* value, int attribute, DeviceAddress address)
     default: return 1;
   }
 END
+FAKE(cuMemHostAlloc, void** memory, size_t bytes, unsigned) *memory = std::malloc(bytes); END
+FAKE(cuMemFreeHost, void* memory) std::free(memory); END
 FAKE(cuMemGetInfo_v2, size_t* free, size_t* total) *free = 1000; *total = 2000; END
 FAKE(cuMemsetD8Async, DeviceAddress address, unsigned char value, size_t count, DriverHandle)
   std::memset(bytes_at(address), value, count);

@@ -12,7 +12,7 @@
 #include "hopper/launch/context.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
-#include "measure/captured_graph.h"
+#include "hopper/launch/captured_graph.h"
 
 namespace coda::tests {
 namespace {
@@ -65,10 +65,10 @@ TEST_P(DependentLaunch, IsCapturedIntoAGraph) {
   const Tensors expected = model.tensors->download();
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const measure::CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
+  const hopper::CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
   for (int i = 0; i < 4; ++i) {
     model.tensors->poison_outputs();
-    for (int k = 0; k < 5; ++k) graph.run();
+    for (int k = 0; k < 5; ++k) graph.run(model.stream.handle());
     ASSERT_THAT(different(expected, model.tensors->download()), IsEmpty()) << "in run " << i;
   }
 }

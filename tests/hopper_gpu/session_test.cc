@@ -14,7 +14,7 @@
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
-#include "measure/captured_graph.h"
+#include "hopper/launch/captured_graph.h"
 
 namespace coda::tests {
 namespace {
@@ -72,10 +72,10 @@ TEST_P(SessionOnGpu, EveryRunAndACapturedOneGiveTheSameBits) {
   }
   const hopper::Context context;
   const hopper::Context::Scope scope(context);
-  const measure::CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
+  const hopper::CapturedGraph graph(model.stream.handle(), [&] { model.run(); });
   for (int i = 0; i < 3; ++i) {
     model.tensors->poison_outputs();
-    graph.run();
+    graph.run(model.stream.handle());
     EXPECT_THAT(different(first, model.tensors->download()), IsEmpty()) << "in captured run " << i;
   }
 }

@@ -14,7 +14,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 #include "hopper_gpu/program_check.h"
-#include "measure/captured_graph.h"
+#include "hopper/launch/captured_graph.h"
 
 namespace coda::tests {
 namespace {
@@ -98,10 +98,10 @@ TEST_F(SplitPrograms, ShareTheScratchOfASession) {
 
     const hopper::Context context;
     const hopper::Context::Scope scope(context);
-    const measure::CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
+    const hopper::CapturedGraph graph(stream.handle(), [&] { run_both_phases(session); });
     for (int i = 0; i < 2; ++i) {
       tensors.poison_outputs();
-      graph.run();
+      graph.run(stream.handle());
       EXPECT_THAT(different(first, tensors.download()), ::testing::IsEmpty());
     }
   }

@@ -111,7 +111,8 @@ LibraryQuery cudnn_library() {
           .packages = {"cudnn/lib"},
           .remedy =
               "install it with `pip install nvidia-cudnn-cu13` (PyTorch brings it too), or set "
-              "CODA_CUDNN to the file"};
+              "CODA_CUDNN to the file",
+          .packages_first = true};
 }
 
 SearchPlaces search_places() {
@@ -146,22 +147,26 @@ std::vector<fs::path> candidate_folders(const LibraryQuery& query, const SearchP
     for (const fs::path& folder : places.drivers) add_unique(folders, folder);
     return folders;
   }
+  const auto add_packages = [&] {
+    for (const fs::path& packages : places.site_packages) {
+      for (const std::string& package : query.packages)
+        add_unique(folders, packages / "nvidia" / package);
+    }
+  };
+  if (query.packages_first) add_packages();
   for (const fs::path& toolkit : places.toolkits) {
     add_unique(folders, toolkit / "lib64");
     add_unique(folders, toolkit / "targets/x86_64-linux/lib");
   }
-  for (const fs::path& packages : places.site_packages) {
-    for (const std::string& package : query.packages)
-      add_unique(folders, packages / "nvidia" / package);
-  }
+  add_packages();
   return folders;
 }
 
 DynamicLibrary::DynamicLibrary(const LibraryQuery& query)
     : what_(query.what), remedy_(query.remedy) {
   std::string problems;
-  const auto open = [&](const std::string& file) {
-    handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto open = [&](const std::string& file, int mode = 0) {
+    handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | mode);
     if (handle_ == nullptr) return false;
     location_ = file;
     return true;
@@ -188,13 +193,17 @@ DynamicLibrary::DynamicLibrary(const LibraryQuery& query)
       if (is_folder(named) && open_file(fs::path(named) / name)) return;
   } else {
     tried = "the system's library folders and LD_LIBRARY_PATH";
-    for (const std::string& name : query.names)
-      if (open(name)) return;
+    const auto open_named = [&](int mode) {
+      return std::any_of(query.names.begin(), query.names.end(),
+                         [&](const std::string& name) { return open(name, mode); });
+    };
+    if (open_named(query.packages_first ? RTLD_NOLOAD : 0)) return;  // what the process has
     for (const fs::path& folder : candidate_folders(query, search_places())) {
       for (const std::string& name : query.names)
         if (open_file(folder / name)) return;
       tried += ", " + folder.string();
     }
+    if (query.packages_first && open_named(0)) return;
     if (!query.packages.empty())
       tried +=
           ", CUDA toolkits (CUDA_HOME, /usr/local/cuda*) and Python environments "

@@ -18,8 +18,9 @@ struct LibraryQuery {
   std::vector<std::string> names;     // file names, best first
   std::vector<std::string> packages;  // folders under site-packages/nvidia
   std::string remedy;                 // what to do where there is none
-  std::string
-      companion{};  // how the name starts of a file beside it that it will ask the loader for
+  std::string companion{};  // how the name starts of a file beside it that it will ask for
+  // What Python environments have is usually newer than what the system has.
+  bool packages_first = false;
 };
 
 LibraryQuery nvrtc_library();

@@ -68,6 +68,22 @@ void DeviceMemory::free() noexcept {
   address_ = 0;
 }
 
+std::shared_ptr<std::byte> pinned_memory(std::shared_ptr<const Context> context, size_t bytes,
+                                         const std::string& what) {
+  constexpr unsigned kOfAllContexts = 1;
+  const Context::Scope scope(*context);
+  void* memory = nullptr;
+  check_driver(driver().mem_host_alloc(&memory, bytes, kOfAllContexts),
+               "allocating " + std::to_string(bytes) + " bytes of pinned memory for " + what);
+  return {static_cast<std::byte*>(memory), [context = std::move(context)](std::byte* owned) {
+            try {
+              const Context::Scope freeing(*context);
+              driver().mem_free_host(owned);
+            } catch (const Error&) {  // the context is gone, and the memory with it
+            }
+          }};
+}
+
 void copy_to_device(const TensorView& host, const TensorView& device, DriverHandle stream) {
   check_alike(host, device);
   const bool dense = host.is_contiguous() && device.is_contiguous();

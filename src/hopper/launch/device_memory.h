@@ -47,6 +47,10 @@ class DeviceMemory {
   bool is_pooled_ = false;
 };
 
+// Memory of the host that the copy engines reach, so that copies do not wait. Throws Error.
+std::shared_ptr<std::byte> pinned_memory(std::shared_ptr<const Context> context, size_t bytes,
+                                         const std::string& what);
+
 inline DeviceAddress address_of(const void* data) { return reinterpret_cast<DeviceAddress>(data); }
 
 // Copies of matrices of the same size and type, in the order of the stream. The host's memory must

@@ -100,6 +100,12 @@ DriverApi::DriverApi() {
   library.load(stream_synchronize, "cuStreamSynchronize");
   library.load(stream_wait_event, "cuStreamWaitEvent");
   library.load(stream_is_capturing, "cuStreamIsCapturing");
+  library.load(stream_begin_capture, "cuStreamBeginCapture_v2");
+  library.load(stream_end_capture, "cuStreamEndCapture");
+  library.load(graph_instantiate, "cuGraphInstantiateWithFlags");
+  library.load(graph_launch, "cuGraphLaunch");
+  library.load(graph_destroy, "cuGraphDestroy");
+  library.load(graph_exec_destroy, "cuGraphExecDestroy");
   library.load(event_create, "cuEventCreate");
   library.load(event_destroy, "cuEventDestroy_v2");
   library.load(event_record, "cuEventRecord");
@@ -109,6 +115,8 @@ DriverApi::DriverApi() {
   library.load(mem_free, "cuMemFree_v2");
   library.load(mem_alloc_async, "cuMemAllocAsync");
   library.load(mem_free_async, "cuMemFreeAsync");
+  library.load(mem_host_alloc, "cuMemHostAlloc");
+  library.load(mem_free_host, "cuMemFreeHost");
   library.load(mem_get_info, "cuMemGetInfo_v2");
   library.load(memset_d8_async, "cuMemsetD8Async");
   library.load(memset_d2d8_async, "cuMemsetD2D8Async");

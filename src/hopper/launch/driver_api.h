@@ -27,8 +27,9 @@ inline constexpr int kCapabilityMajor = 75;
 inline constexpr int kCapabilityMinor = 76;
 inline constexpr int kMemoryPools = 115;
 inline constexpr unsigned kDeviceMemory = 2;
-inline constexpr unsigned kNonBlocking = 1;  // streams
-inline constexpr int kOutOfMemory = 2;       // results
+inline constexpr unsigned kNonBlocking = 1;       // streams
+inline constexpr unsigned kSleepingWait = 1 | 2;  // events: no spinning, no timing
+inline constexpr int kOutOfMemory = 2;            // results
 inline constexpr int kNoDevice = 100;
 inline constexpr int kNotReady = 600;
 // The oldest driver that captures dependent launches into graphs.
@@ -106,6 +107,12 @@ struct DriverApi {
   int (*stream_synchronize)(DriverHandle);
   int (*stream_wait_event)(DriverHandle, DriverHandle, unsigned);
   int (*stream_is_capturing)(DriverHandle, int*);
+  int (*stream_begin_capture)(DriverHandle, int);
+  int (*stream_end_capture)(DriverHandle, DriverHandle*);
+  int (*graph_instantiate)(DriverHandle*, DriverHandle, unsigned long long);
+  int (*graph_launch)(DriverHandle, DriverHandle);
+  int (*graph_destroy)(DriverHandle);
+  int (*graph_exec_destroy)(DriverHandle);
   int (*event_create)(DriverHandle*, unsigned);
   int (*event_destroy)(DriverHandle);
   int (*event_record)(DriverHandle, DriverHandle);
@@ -115,6 +122,8 @@ struct DriverApi {
   int (*mem_free)(DeviceAddress);
   int (*mem_alloc_async)(DeviceAddress*, size_t, DriverHandle);
   int (*mem_free_async)(DeviceAddress, DriverHandle);
+  int (*mem_host_alloc)(void**, size_t, unsigned);
+  int (*mem_free_host)(void*);
   int (*mem_get_info)(size_t*, size_t*);
   int (*memset_d8_async)(DeviceAddress, unsigned char, size_t, DriverHandle);
   int (*memset_d2d8_async)(DeviceAddress, size_t, unsigned char, size_t, size_t, DriverHandle);

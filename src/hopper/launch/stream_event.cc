@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hopper/launch/stream_event.h"
+
+#include <utility>
+
+#include "coda/error.h"
+
+namespace coda::hopper {
+
+StreamEvent::StreamEvent(std::shared_ptr<const Context> context, DriverHandle stream)
+    : context_(std::move(context)) {
+  const Context::Scope scope(*context_);
+  check_driver(driver().event_create(&event_, cuda::kSleepingWait), "making an event");
+  check_driver(driver().event_record(event_, stream), "marking a stream");
+}
+
+StreamEvent::~StreamEvent() {
+  try {
+    const Context::Scope scope(*context_);
+    driver().event_destroy(event_);
+  } catch (const Error&) {  // the context is gone, and the event with it
+  }
+}
+
+void StreamEvent::wait() const {
+  const Context::Scope scope(*context_);
+  check_driver(driver().event_synchronize(event_), "waiting for the GPU");
+}
+
+}  // namespace coda::hopper
