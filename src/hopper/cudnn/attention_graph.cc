@@ -50,27 +50,33 @@ struct Builder {
     return graph.pointwise(mode, std::move(inputs), dense(scores()));
   }
 
-  // Scores of what a token does not see become -inf.
-  int masked(int scores_in) {
-    if (!p.causal) return scores_in;
-    const int never = graph.number(-std::numeric_limits<float>::infinity());
+  // Scores of what a token does not see become -inf: of what comes after it, or of what lies
+  // `window` tokens or more before it. Each mask has indices of its own, as cuDNN expects.
+  enum class Mask : uint8_t { after, before };
+  int masked(int scores_in, Mask which) {
     const auto index = [&](int64_t axis) {
       return graph.pointwise(Pointwise::index, {scores_in}, dense(scores(), DataType::i32),
                              DataType::f32, axis);
     };
-    const auto kept = [&](int at, Pointwise holds, int left, int right) {
-      const int mask = graph.pointwise(holds, {left, right}, dense(scores(), DataType::boolean),
-                                       DataType::boolean);
-      return score(Pointwise::select, {at, never, mask});
-    };
     const int row = index(2);
     const int column = index(3);
-    int result = kept(scores_in, Pointwise::greater_equal, row, column);
-    if (p.window > 0) {
-      const int end = score(Pointwise::add, {column, graph.number(static_cast<float>(p.window))});
-      result = kept(result, Pointwise::greater, end, row);
+    const GraphTensor mask = dense(scores(), DataType::boolean);
+    int holds = -1;
+    if (which == Mask::after) {
+      holds = graph.pointwise(Pointwise::greater_equal, {row, column}, mask, DataType::boolean);
+    } else {
+      const int window = graph.number(static_cast<float>(p.window));
+      const int end = score(Pointwise::add, {column, window});
+      holds = graph.pointwise(Pointwise::greater, {end, row}, mask, DataType::boolean);
     }
-    return result;
+    const int never = graph.number(-std::numeric_limits<float>::infinity());
+    return score(Pointwise::select, {scores_in, never, holds});
+  }
+
+  int masked(int scores_in) {
+    if (!p.causal) return scores_in;
+    const int result = masked(scores_in, Mask::after);
+    return p.window == 0 ? result : masked(result, Mask::before);
   }
 
   // A gradient of the key-value heads is the sum over the heads that read them.

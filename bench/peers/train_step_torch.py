@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's side of bench/train_step: whole optimizer steps of a LLaMA on a GPU.
+
+    train_step_torch.py --model 1b --batch 16 --sequence 2048
+
+A plain LLaMA as torchtitan writes it, torch.compile of the whole model with its loss, attention
+through cuDNN (is_causal, grouped heads), fp32 master weights under bf16 autocast, fused AdamW,
+random ids. Unlike ours it does not clip the gradients, which is to its advantage. Prints one line
+of JSON: the median of the steps' milliseconds by CUDA events, after `--heat` seconds of steps.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+SIZES = {
+    "1b": {"layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "mlp": 8192, "tied": True},
+    "8b": {"layers": 4, "hidden": 4096, "heads": 32, "kv_heads": 8, "mlp": 14336, "tied": False},
+}
+VOCABULARY = 128256
+ROPE_BASE = 500000
+
+
+def rotate(x, cos, sin):
+    first, second = x.float().chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).type_as(x)
+
+
+class Attention(nn.Module):
+    def __init__(self, hidden, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.head = heads, kv_heads, hidden // heads
+        self.q = nn.Linear(hidden, heads * self.head, bias=False)
+        self.k = nn.Linear(hidden, kv_heads * self.head, bias=False)
+        self.v = nn.Linear(hidden, kv_heads * self.head, bias=False)
+        self.o = nn.Linear(heads * self.head, hidden, bias=False)
+
+    def forward(self, x, cos, sin):
+        batch, length, _ = x.shape
+        q = self.q(x).view(batch, length, self.heads, self.head).transpose(1, 2)
+        k = self.k(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
+        v = self.v(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.o(y.transpose(1, 2).reshape(batch, length, -1))
+
+
+class Block(nn.Module):
+    def __init__(self, hidden, heads, kv_heads, mlp):
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(hidden, eps=1e-5)
+        self.attention = Attention(hidden, heads, kv_heads)
+        self.mlp_norm = nn.RMSNorm(hidden, eps=1e-5)
+        self.gate = nn.Linear(hidden, mlp, bias=False)
+        self.up = nn.Linear(hidden, mlp, bias=False)
+        self.down = nn.Linear(mlp, hidden, bias=False)
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        h = self.mlp_norm(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, hidden, heads, kv_heads, mlp, tied, sequence):
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, hidden)
+        self.blocks = nn.ModuleList(Block(hidden, heads, kv_heads, mlp) for _ in range(layers))
+        self.norm = nn.RMSNorm(hidden, eps=1e-5)
+        self.head = nn.Linear(hidden, VOCABULARY, bias=False)
+        if tied:
+            self.head.weight = self.embedding.weight
+        half = hidden // heads // 2
+        angles = torch.outer(torch.arange(sequence).float(),
+                             ROPE_BASE ** (-torch.arange(half).float() / half))
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+        for p in self.parameters():
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, ids, targets):
+        x = self.embedding(ids)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=sorted(SIZES), default="1b")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--sequence", type=int, default=2048)
+    parser.add_argument("--steps", type=int, default=9)
+    parser.add_argument("--heat", type=float, default=4)
+    arguments = parser.parse_args()
+
+    started = time.perf_counter()
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        model = Llama(**SIZES[arguments.model], sequence=arguments.sequence)
+        ids = torch.randint(0, VOCABULARY, (arguments.batch, arguments.sequence + 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), fused=True)
+    compiled = torch.compile(model, dynamic=False)
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            loss = compiled(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    step()
+    torch.cuda.synchronize()
+    first = time.perf_counter() - started
+    hot = time.perf_counter()
+    while time.perf_counter() - hot < arguments.heat:
+        step()
+        torch.cuda.synchronize()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(arguments.steps + 1)]
+    events[0].record()
+    for event in events[1:]:
+        loss = step()
+        event.record()
+    torch.cuda.synchronize()
+    ms = statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:]))
+    print(json.dumps({
+        "who": f"torch.compile {torch.__version__}", "model": arguments.model,
+        "batch": arguments.batch, "sequence": arguments.sequence,
+        "attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
+        "tokens_per_second": round(1e3 * arguments.batch * arguments.sequence / ms),
+        "first_step_s": round(first, 1), "loss": round(loss.item(), 4),
+        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+        "gpu": torch.cuda.get_device_name()}))
+
+
+if __name__ == "__main__":
+    main()
