@@ -108,11 +108,11 @@ def main() -> None:
     torch.manual_seed(0)
     with torch.device("cuda"):
         model = Llama(**SIZES[arguments.model], sequence=arguments.sequence)
-        ids = torch.randint(0, VOCABULARY, (arguments.batch, arguments.sequence + 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), fused=True)
     compiled = torch.compile(model, dynamic=False)
 
     def step():
+        ids = torch.randint(0, VOCABULARY, (arguments.batch, arguments.sequence + 1), device="cuda")
         with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             loss = compiled(ids[:, :-1], ids[:, 1:])
         loss.backward()
