@@ -20,7 +20,7 @@ namespace {
 using namespace coda;
 using Clock = std::chrono::steady_clock;
 
-struct Shape {
+struct Case {
   int64_t sequences, tokens, heads, kv_heads, dim;
 };
 
@@ -39,7 +39,7 @@ double ms_of(Backend& gpu, Kernel& kernel, const std::vector<TensorView>& views,
   return 1e3 * seconds_since(start) / count;
 }
 
-void measure(const Shape& s, GpuAttention attention, bool backward, bool is_joined) {
+void measure(const Case& s, GpuAttention attention, bool backward, bool is_joined) {
   const auto gpu = make_backend("hopper", {.attention = attention});
   const int64_t rows = s.sequences * s.tokens;
   const int64_t q = s.heads * s.dim, kv = s.kv_heads * s.dim;
@@ -124,8 +124,8 @@ void measure(const Shape& s, GpuAttention attention, bool backward, bool is_join
 
 int main() {
   try {
-    for (const Shape& s :
-         {Shape{16, 2048, 32, 8, 64}, Shape{4, 8192, 32, 8, 64}, Shape{8, 2048, 32, 8, 128}}) {
+    for (const Case& s :
+         {Case{16, 2048, 32, 8, 64}, Case{4, 8192, 32, 8, 64}, Case{8, 2048, 32, 8, 128}}) {
       for (const bool is_joined : {true, false}) {
         measure(s, GpuAttention::repeatable, false, is_joined);
         measure(s, GpuAttention::repeatable, true, is_joined);
