@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --device: where a model is trained, evaluated or sampled.
+// --device and --attention: where a model runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,11 +10,13 @@
 
 namespace coda::tools {
 
-inline const std::string kAnyDevice = "auto";  // the GPU where there is one, else the CPU
+struct DeviceFlags {
+  std::string device = "auto";
+  std::string attention = "repeatable";
 
-void add_device_flag(CLI::App& command, std::string& device);
-
-// Throws Error that says what is missing where a GPU is asked for and there is none.
-std::unique_ptr<Backend> backend_of(const std::string& device);
+  void add_to(CLI::App& command);
+  // Throws Error where the machine lacks what is asked for.
+  std::unique_ptr<Backend> backend() const;
+};
 
 }  // namespace coda::tools

@@ -31,7 +31,7 @@ struct EvalFlags {
   int64_t batch = 0;
   int64_t limit = 0;
   std::string dtype = "fp32";
-  std::string device = kAnyDevice;
+  DeviceFlags device;
   bool json = false;
 };
 
@@ -80,7 +80,7 @@ void run(EvalFlags flags) {
     fmt::print("{}: {} tokens, sequences of {}, stride {}\n", tokens.source, tokens.size(),
                flags.sequence, flags.stride);
   }
-  const auto backend = backend_of(flags.device);
+  const auto backend = flags.device.backend();
   LoadedModel model = load_model(flags.folder,
                                  {.task = ModelTask::losses,
                                   .storage = storage_type(flags.dtype),
@@ -124,7 +124,7 @@ void add_eval(CLI::App& app) {
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  add_device_flag(command, flags->device);
+  flags->device.add_to(command);
   command.add_flag("--json", flags->json, "Print one JSON object");
   command.callback([flags] { run(*flags); });
 }

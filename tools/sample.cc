@@ -25,7 +25,7 @@ struct SampleFlags {
   int64_t count = 400;
   int64_t context = 0;
   std::string dtype = "fp32";
-  std::string device = kAnyDevice;
+  DeviceFlags device;
   SamplingOptions options;
 };
 
@@ -45,7 +45,7 @@ void run(SampleFlags flags) {
     for (unsigned char byte : flags.prompt) prompt.push_back(byte);
   }
   if (flags.context == 0) flags.context = std::min<int64_t>(longest, 512);
-  const auto backend = backend_of(flags.device);
+  const auto backend = flags.device.backend();
   LoadedModel model = load_model(
       flags.folder,
       {.task = ModelTask::logits, .storage = storage_type(flags.dtype), .sequence = flags.context},
@@ -93,7 +93,7 @@ void add_sample(CLI::App& app) {
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  add_device_flag(command, flags->device);
+  flags->device.add_to(command);
   command.callback([flags] { run(*flags); });
 }
 

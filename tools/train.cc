@@ -37,7 +37,7 @@ struct TrainFlags {
   bool resume = false;
   bool overwrite = false;
   bool report = false;
-  std::string device = kAnyDevice;
+  DeviceFlags device;
   double held_out = 0.05;
   int64_t steps = 1800;
   int64_t batch = 4;
@@ -74,8 +74,8 @@ int64_t eval_every_of(const TrainFlags& f) {
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
-         name == "device" || name == "help" || name == "save-every" || name == "sample" ||
-         name == "prompt";
+         name == "device" || name == "attention" || name == "help" || name == "save-every" ||
+         name == "sample" || name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {
@@ -94,7 +94,7 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str();
   command.add_option("--prompt", f.prompt, "What that text goes on from [a new line]");
-  add_device_flag(command, f.device);
+  f.device.add_to(command);
   command.add_flag("--report", f.report,
                    "At the end compare with xz -9 on the held-out text, and with the unfused plan");
 }

@@ -15,7 +15,6 @@
 #include "coda/messages.h"
 #include "coda/model_runner.h"
 #include "coda/row_chunks.h"
-#include "device_flag.h"
 #include "model_flags.h"
 #include "progress.h"
 #include "report.h"
@@ -43,7 +42,7 @@ class Run {
  public:
   explicit Run(RunPlan plan)
       : plan_(std::move(plan)),
-        backend_(backend_of(plan_.device)),
+        backend_(plan_.device.backend()),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
                   plan_.settings.tokens_of_step()) {}

@@ -9,6 +9,7 @@
 #include "coda/model_trainer.h"
 #include "coda/run.h"
 #include "coda/text_data.h"
+#include "device_flag.h"
 
 namespace coda::tools {
 
@@ -26,7 +27,7 @@ struct RunPlan {
   int64_t eval_every = 0;
   int64_t sample_tokens = 0;
   std::string prompt;
-  std::string device;
+  DeviceFlags device;
   bool report = false;  // compare with xz and with the unfused plan
 };
 

@@ -100,6 +100,10 @@ TEST(DynamicLibrary, ToolkitsComeBeforePythonEnvironmentsAndWhatIsNotThereIsLeft
   places.drivers = {root};
   EXPECT_THAT(candidate_folders(missing(), places),
               ElementsAre(root / "cuda/lib64", packages / "nvidia/nobody/lib"));
+  LibraryQuery newer_in_packages = missing();
+  newer_in_packages.packages_first = true;
+  EXPECT_THAT(candidate_folders(newer_in_packages, places),
+              ElementsAre(packages / "nvidia/nobody/lib", root / "cuda/lib64"));
   // The driver comes with the system, never with a toolkit or a package.
   EXPECT_THAT(candidate_folders(driver_library(), places), ElementsAre(root));
 }

@@ -178,6 +178,50 @@ TEST_F(HopperBackendTest, OnlyAKernelThatWaitsMayStartBeforeTheOneBeforeItHasEnd
   EXPECT_FALSE(launches(without).at(1).is_dependent);
 }
 
+TEST_F(HopperBackendTest, ARecordedRunIsCapturedOnceOnAStreamOfItsOwnAndThenOneLaunch) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const auto backend = make_hopper_backend(options());  // on the default stream
+  const DeviceTensor x(DType::bf16, 8, 64, Stream::of(nullptr));
+  const std::vector<TensorView> views{x.view(), x.view()};
+  const auto kernel = backend->prepare(program_of(), {{"M", 8}, {"N", 64}});
+  kernel->run(views);
+  const auto again = backend->record([&] { kernel->run(views); });
+  ASSERT_THAT(fake_->launches, SizeIs(2));
+  EXPECT_EQ(fake_->launches[0].stream, nullptr);
+  EXPECT_NE(fake_->launches[1].stream, nullptr);
+  for (int i = 0; i < 3; ++i) again();
+  EXPECT_THAT(fake_->launches, SizeIs(2));
+  EXPECT_EQ(fake_->calls["cuGraphLaunch"], 3);
+  kernel->run(views);
+  EXPECT_EQ(fake_->launches[2].stream, nullptr);  // as before
+
+  // What fails while it is captured is said, and the backend goes on.
+  EXPECT_THROW(backend->record([] { throw Error("no"); }), Error);
+  kernel->run(views);
+  EXPECT_EQ(fake_->launches[3].stream, nullptr);
+}
+
+TEST_F(HopperBackendTest, CopiesThatAreStartedDoNotWaitAndAMarkDoes) {
+  const auto backend = make_hopper_backend(options());
+  const BackendMemory host = backend->allocate_on_host(64, "a test");
+  const DeviceTensor x(DType::f32, 1, 16, Stream::of(nullptr));
+  const TensorView view = dense_view(host.get(), DType::f32, 1, 16);
+  backend->start_copy_in(view, x.view());
+  backend->start_copy_out(x.view(), view);
+  EXPECT_EQ(fake_->calls["cuStreamSynchronize"], 0);
+  const auto wait = backend->mark();
+  EXPECT_EQ(fake_->calls["cuEventSynchronize"], 0);
+  wait();
+  EXPECT_EQ(fake_->calls["cuEventSynchronize"], 1);
+  fake_->fails["cuMemHostAlloc"] = cuda::kOutOfMemory;
+  try {
+    backend->allocate_on_host(64, "a test");
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("64 bytes of pinned memory for a test"));
+  }
+}
+
 TEST_F(HopperBackendTest, DescriptorsAreKeptForEachSetOfPlaces) {
   if (!find_nvrtc()) GTEST_SKIP();
   const auto backend = make_hopper_backend(options());

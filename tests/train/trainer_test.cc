@@ -170,6 +170,58 @@ TEST(Trainer, OnABackendWithItsOwnMemoryANormThatIsNotFiniteLeavesTheStateAsItWa
   }
 }
 
+// As on a GPU: what a loss or a norm stops, it stops for the step that was started behind it too.
+TEST(Trainer, StepsStartedAheadAreThoseOneByOneAndFailTogether) {
+  ReferenceBackend here;
+  FarBackend far;
+  const Net net;
+  for (Backend* backend : {static_cast<Backend*>(&here), static_cast<Backend*>(&far)}) {
+    for (const int64_t accumulate : {1, 2}) {
+      const TrainOptions options = options_of(kRows, accumulate);
+      Trainer one = trainer_of(net, *backend, options);
+      Trainer ahead = trainer_of(net, *backend, options);
+      const auto batches = [](int64_t step) {
+        return [step](int64_t pass) { return batch_of(2 * step + pass); };
+      };
+      ahead.start_step(batches(0));
+      for (int i = 0; i < 5; ++i) {
+        ahead.start_step(batches(i + 1));
+        EXPECT_EQ(ahead.started_steps(), 2);
+        EXPECT_EQ(ahead.step_count, i + 2);
+        const StepReport wanted = one.step(batches(i)), report = ahead.finish_step();
+        EXPECT_EQ(report.loss, wanted.loss);
+        EXPECT_EQ(report.norm, wanted.norm);
+        EXPECT_EQ(report.rate, wanted.rate);
+      }
+      EXPECT_THAT(refusal([&] { ahead.fetch(); }), HasSubstr("finish_step()"));
+      EXPECT_THAT(refusal([&] { ahead.step(batches(9)); }), HasSubstr("finish_step()"));
+      ahead.start_step(batches(6));
+      EXPECT_THAT(refusal([&] { ahead.start_step(batches(7)); }), HasSubstr("2 steps started"));
+      ahead.finish_step();
+      ahead.finish_step();
+      EXPECT_THAT(refusal([&] { ahead.finish_step(); }), HasSubstr("no step is started"));
+    }
+  }
+
+  Trainer trainer = trainer_of(net, far, options_of());
+  trainer.step(batch_of(0));
+  trainer.fetch();
+  const Weights weights = trainer.weights;
+  TensorMap bad = batch_of(1);
+  bad.at("t").fill(INFINITY);
+  trainer.start_step([&](int64_t) { return bad; });
+  trainer.start_step([](int64_t) { return batch_of(2); });
+  EXPECT_THAT(refusal([&] { trainer.finish_step(); }), HasSubstr("step 2: the loss is not finite"));
+  EXPECT_EQ(trainer.started_steps(), 0);
+  EXPECT_EQ(trainer.step_count, 1);
+  trainer.fetch();
+  for (size_t i = 0; i < weights.size(); ++i)
+    EXPECT_EQ(weights[i].values, trainer.weights[i].values);
+  trainer.step(batch_of(1));  // and it goes on
+  trainer.fetch();
+  EXPECT_NE(weights[0].values, trainer.weights[0].values);
+}
+
 TEST(Trainer, OnABackendWithItsOwnMemoryAStateComesBackBitForBit) {
   const Net net(DType::bf16);
   FarBackend far;

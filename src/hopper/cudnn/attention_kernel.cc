@@ -15,7 +15,11 @@
 namespace coda::hopper::cudnn {
 namespace {
 
-constexpr int64_t kMostScoreBytes = int64_t{1} << 30;  // of one part of a batch
+// Of one part: of several sequences, where more gains nothing (2.69 ms of 16 x 2048 tokens with 2.1
+// GiB, 2.64 with 4.3; lab/notebook/hopper.md), and of one, which loses by being cut (9.3 ms of 4 x
+// 8192 tokens whole, 11.3 in quarters).
+constexpr int64_t kMostScoreBytes = int64_t{9} << 28;
+constexpr int64_t kMostOfOneSequence = int64_t{9} << 29;
 constexpr size_t kAlignment = 256;
 
 // cuDNN's statistics are [sequences, heads, tokens]; ours are a row for each token.
@@ -117,7 +121,8 @@ class AttentionKernel : public Kernel {
                                round_up(shape_.tokens, int64_t{128}) * 2;
     const auto is_too_much = [&] {
       return problem_.backward && problem_.deterministic &&
-             problem_.sequences * problem_.kv_heads * of_kv_head > kMostScoreBytes;
+             problem_.sequences * problem_.kv_heads * of_kv_head >
+                 (problem_.sequences > 1 ? kMostScoreBytes : kMostOfOneSequence);
     };
     // The next smaller divisor of all.
     const auto lessen = [](int64_t& part, int64_t all) {
