@@ -11,9 +11,12 @@
 #include "base/relative_error.h"
 #include "coda/backend.h"
 #include "coda/operation.h"
+#include "hopper/cudnn/attention_kernel.h"
+#include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
+#include "runtime/operation_call.h"
 
-namespace coda::testing {
+namespace coda::tests {
 namespace {
 
 struct Case {
@@ -95,9 +98,11 @@ struct Placed {
 
 using Tensors = std::map<std::string, std::vector<float>>;
 
-// The call's results on the GPU.
+// The call's results on the GPU, of a kernel that `prepare` makes.
+using Preparing = std::function<std::unique_ptr<Kernel>(const OpaqueCall& call,
+                                                        std::span<const TensorDecl> tensors)>;
 Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Backend& gpu,
-            int times = 1) {
+            const Preparing& prepare, int times) {
   const OpaqueCall call = c.call(backward);
   std::vector<TensorDecl> decls;
   std::vector<Placed> placed;
@@ -112,7 +117,7 @@ Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Ba
     views.push_back(placed.back().view);
     decls.push_back({name, {c.rows(), cols}, placed.back().view.dtype});
   }
-  const auto kernel = gpu.prepare(call, decls, {});
+  const auto kernel = prepare(call, decls);
   for (int i = 0; i < times; ++i) kernel->run(views);
   Tensors results;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -120,6 +125,16 @@ Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Ba
     if (i >= call.inputs.size()) results[names[i]] = placed[i].values(gpu);
   }
   return results;
+}
+
+Tensors run(const Case& c, bool backward, DType dtype, const Tensors& inputs, Backend& gpu,
+            int times = 1) {
+  return run(
+      c, backward, dtype, inputs, gpu,
+      [&](const OpaqueCall& call, std::span<const TensorDecl> tensors) {
+        return gpu.prepare(call, tensors, {});
+      },
+      times);
 }
 
 std::vector<double> doubles(const std::vector<float>& values) {
@@ -217,25 +232,25 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionOnGpu,
                                                                          : "_plain");
                          });
 
-// So large that the backward is done in parts: of sequences, and of one sequence's heads.
-class AttentionInParts : public OnGpuWith<Case> {};
-
-TEST_P(AttentionInParts, TheSameBitsEachTimeAndThePlainKernelsValues) {
-  const Case& c = GetParam();
-  const auto gpu = backend_with(GpuAttention::repeatable);
-  const auto plain = backend_with(GpuAttention::plain);
-  Tensors inputs = inputs_of(c, DType::bf16, false);
-  for (auto& [name, values] : run(c, false, DType::bf16, inputs, *plain)) inputs[name] = values;
-  expect_close(run(c, false, DType::bf16, inputs, *gpu),
-               {{"y", inputs["y"]}, {"lse", inputs["lse"]}}, 0.012);
-  const Tensors once = run(c, true, DType::bf16, inputs, *gpu);
-  EXPECT_EQ(once, run(c, true, DType::bf16, inputs, *gpu, 3));
-  expect_close(once, run(c, true, DType::bf16, inputs, *plain), 0.012);
+// A backward in parts, as it is done where it would take too much memory: of sequences, and of one
+// sequence's heads.
+TEST_F(OnGpu, AttentionInPartsIsItsDefinitionAndTheSameBitsEachTime) {
+  const Case c{3, 200, 8, 4, 64, 64};
+  const auto backend = backend_with(GpuAttention::repeatable);
+  const Tensors inputs = inputs_of(c, DType::bf16);
+  const Tensors wanted = reference(c, true, inputs);
+  const int64_t of_head = 256 * 256 * 2;  // tokens of a sequence, rounded up
+  const auto library = std::make_shared<hopper::cudnn::Library>();
+  for (const int64_t most : {int64_t{1}, 5 * of_head, 9 * of_head, 100 * of_head}) {
+    const auto prepare = [&](const OpaqueCall& call, std::span<const TensorDecl> tensors) {
+      return hopper::cudnn::make_attention_kernel(gpu(), library, operation_call(call, tensors, {}),
+                                                  true, {most, most});
+    };
+    const Tensors once = run(c, true, DType::bf16, inputs, *backend, prepare, 1);
+    expect_close(once, wanted, 0.012);
+    EXPECT_EQ(once, run(c, true, DType::bf16, inputs, *backend, prepare, 3)) << most;
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Sizes, AttentionInParts,
-                         ::testing::Values(Case{3, 4096, 32, 8, 64, 64},
-                                           Case{1, 8192, 16, 4, 128, 128}));
 
 // What cuDNN does not take runs on the plain kernel, and a notice says so once.
 TEST_F(OnGpu, ASoftCapRunsOnThePlainKernel) {
@@ -255,4 +270,4 @@ TEST_F(OnGpu, ASoftCapRunsOnThePlainKernel) {
 }
 
 }  // namespace
-}  // namespace coda::testing
+}  // namespace coda::tests

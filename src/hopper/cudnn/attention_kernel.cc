@@ -15,11 +15,6 @@
 namespace coda::hopper::cudnn {
 namespace {
 
-// Of one part: of several sequences, where more gains nothing (2.69 ms of 16 x 2048 tokens with 2.1
-// GiB, 2.64 with 4.3; lab/notebook/hopper.md), and of one, which loses by being cut (9.3 ms of 4 x
-// 8192 tokens whole, 11.3 in quarters).
-constexpr int64_t kMostScoreBytes = int64_t{9} << 28;
-constexpr int64_t kMostOfOneSequence = int64_t{9} << 29;
 constexpr size_t kAlignment = 256;
 
 // cuDNN's statistics are [sequences, heads, tokens]; ours are a row for each token.
@@ -39,7 +34,7 @@ GpuKernel transpose_kernel(bool to_tokens, int64_t sequences, int64_t heads, int
 class AttentionKernel : public Kernel {
  public:
   AttentionKernel(std::shared_ptr<HopperState> state, std::shared_ptr<Library> library,
-                  const OperationCall& call, bool deterministic)
+                  const OperationCall& call, bool deterministic, const PartLimits& limits)
       : state_(std::move(state)), library_(std::move(library)), call_(call) {
     shape_ = attention_shape(call.settings, call.tensors[0].rows);
     problem_.backward = call.operation == "attention_backward";
@@ -51,7 +46,7 @@ class AttentionKernel : public Kernel {
     problem_.window = shape_.window;
     problem_.causal = shape_.causal;
     problem_.scale = static_cast<float>(shape_.scale);
-    choose_part();
+    choose_part(limits);
     for (size_t i = 0; i < kOfProblem.size(); ++i) {
       if (const int tensor = tensor_of(i); tensor >= 0)
         problem_.token_strides[i] = call.tensors[tensor].cols;
@@ -114,7 +109,7 @@ class AttentionKernel : public Kernel {
   int tensor_of(size_t which) const { return kOfProblem[which][problem_.backward ? 1 : 0]; }
 
   // As many whole sequences as fit, or of one as many heads.
-  void choose_part() {
+  void choose_part(const PartLimits& limits) {
     problem_.sequences = shape_.sequences;
     problem_.kv_heads = shape_.kv_heads;
     const int64_t of_kv_head = shape_.group() * round_up(shape_.tokens, int64_t{64}) *
@@ -122,7 +117,7 @@ class AttentionKernel : public Kernel {
     const auto is_too_much = [&] {
       return problem_.backward && problem_.deterministic &&
              problem_.sequences * problem_.kv_heads * of_kv_head >
-                 (problem_.sequences > 1 ? kMostScoreBytes : kMostOfOneSequence);
+                 (problem_.sequences > 1 ? limits.several_sequences : limits.one_sequence);
     };
     // The next smaller divisor of all.
     const auto lessen = [](int64_t& part, int64_t all) {
@@ -219,9 +214,10 @@ Library::Compiled& Library::compiled(const AttentionProblem& problem) {
 
 std::unique_ptr<Kernel> make_attention_kernel(std::shared_ptr<HopperState> state,
                                               std::shared_ptr<Library> library,
-                                              const OperationCall& call, bool deterministic) {
+                                              const OperationCall& call, bool deterministic,
+                                              const PartLimits& limits) {
   return std::make_unique<AttentionKernel>(std::move(state), std::move(library), call,
-                                           deterministic);
+                                           deterministic, limits);
 }
 
 }  // namespace coda::hopper::cudnn

@@ -23,11 +23,21 @@ struct Library {
   Compiled& compiled(const AttentionProblem& problem);
 };
 
+// How large the gradients of the scores of one part of a batch may be, in bytes. Several sequences:
+// more gains nothing (a backward of 16 x 2048 tokens takes 2.69 ms in parts of 2.1 GiB, 2.64
+// whole). One sequence loses by being cut: 4 x 8192 tokens take 9.3 ms whole, 11.3 in quarters of a
+// sequence (lab/results/hopper_attention).
+struct PartLimits {
+  int64_t several_sequences = int64_t{9} << 28;
+  int64_t one_sequence = int64_t{9} << 29;
+};
+
 // `call` is of "attention" or "attention_backward", and why_not_cudnn() is empty. Tensors with
 // other strides of rows than the dense ones are taken; their graph is compiled when they are first
 // run. deterministic: the same bits each time. Throws Error if cuDNN has no engine for it.
 std::unique_ptr<Kernel> make_attention_kernel(std::shared_ptr<HopperState> state,
                                               std::shared_ptr<Library> library,
-                                              const OperationCall& call, bool deterministic);
+                                              const OperationCall& call, bool deterministic,
+                                              const PartLimits& limits = {});
 
 }  // namespace coda::hopper::cudnn
