@@ -84,9 +84,9 @@ bench: build
 	scripts/bench.sh $(BUILD) $(BENCH)
 
 # On a machine with a Hopper GPU: beside cuBLAS, and beside torch.compile and QuACK where PYTHON has
-# them. `make bench-gpu BENCH=block`: of programs, block, small, squares.
+# them. `make bench-gpu BENCH=block`: of programs, block, small, squares, steps.
 bench-gpu: configure
-	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_programs
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target hopper_programs train_step
 	@scripts/bench_gpu.sh $(BUILD) $(BENCH)
 
 format: setup

@@ -155,6 +155,42 @@ def summary() -> str:
     return table(["machine", "peer's over ours", "small", "middle", "large"], rows)
 
 
+def steps() -> str:
+    """Whole optimizer steps of LLaMA-3 1B, 16 x 2048 tokens: processes in turns on one board."""
+    path = RESULTS / "train_step" / "h200.jsonl"
+    rows = [r for r in map(json.loads, path.read_text().splitlines())
+            if r["run"] == 2 and not r.get("tuned")]
+    ours = [r for r in rows if r["who"] == "coda"]
+    peer = [r for r in rows if r["who"] != "coda"]
+
+    def cells(name, runs):
+        ms = statistics.mean(r["ms"] for r in runs)
+        return [name, " ".join(f"{r['ms']:.0f}" for r in runs),
+                f"{16 * 2048 / ms:.1f}k", f"{statistics.mean(r['ms'] for r in peer) / ms:.3f}",
+                " ".join(f"{r['first_step_s']:.0f}" for r in runs)]
+    return table(["", "ms a step", "tokens/s", "torch.compile's time over it",
+                  "seconds to the first step"],
+                 [cells("ours, repeatable", ours), cells("torch.compile", peer)])
+
+
+def step_parts() -> str:
+    """What forward and backward of such a step consist of."""
+    parts = {"products with their epilogues": 0.0, "attention": 0.0, "the rest": 0.0}
+    launches = dict.fromkeys(parts, 0)
+    for line in (RESULTS / "train_step" / "steps_of_plan.txt").read_text().splitlines():
+        match = re.match(r"\s*([\d.]+) ms.*?(\d+) x (?:for|back)ward\.([a-z_]+)", line)
+        if not match:
+            continue
+        part = {"attention": "attention", "attention_backward": "attention", "tile": "the rest",
+                "finalize": "the rest", "embedding": "the rest", "embedding_backward": "the rest"
+                }.get(match[3], "products with their epilogues")
+        parts[part] += float(match[1])
+        launches[part] += int(match[2])
+    return table(["", *parts],
+                 [["ms", *(f"{ms:.1f}" for ms in parts.values())],
+                  ["steps of the plan", *(str(count) for count in launches.values())]])
+
+
 def planning() -> str:
     """Seconds that the compiler takes, by a model's layers."""
     report = json.loads((RESULTS / "plan" / "compile.json").read_text())
@@ -166,7 +202,8 @@ def planning() -> str:
     return table(["layers", *depths], rows)
 
 
-TABLES = {"planning": planning, "programs": programs, "summary": summary}
+TABLES = {"planning": planning, "programs": programs, "step_parts": step_parts, "steps": steps,
+          "summary": summary}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

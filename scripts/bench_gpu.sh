@@ -3,7 +3,7 @@
 # The comparisons of lab/notebook/hopper.md on this machine's GPU: ours, and right behind it each
 # peer that Python has (torch.compile where there is PyTorch, QuACK where there is quack), all on
 # one board; after each pair one table of both. Results and logs go to out/bench_gpu.
-# Usage: bench_gpu.sh BUILD [WHAT...]; of programs, block, small and squares, all by default.
+# Usage: bench_gpu.sh BUILD [WHAT...]; of programs, block, small, squares and steps, all by default.
 # Environment: PYTHON [python3], HIDDEN [2048 4096 8192], TIMING, which all sides are given
 # [--seconds 0.4 --repetitions 4].
 set -euo pipefail
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 build=${1:?the build folder is missing: bench_gpu.sh BUILD [WHAT...]}
 ours=$build/bench/hopper_programs/hopper_programs
 shift
-[ $# -gt 0 ] || set -- programs block small squares
+[ $# -gt 0 ] || set -- programs block small squares steps
 python=${PYTHON:-python3}
 read -ra hidden <<< "${HIDDEN:-2048 4096 8192}"
 read -ra timing <<< "${TIMING:---seconds 0.4 --repetitions 4}"
@@ -68,6 +68,16 @@ for what in "$@"; do
         torch "squares_$d" --what programs --square --hidden "$d"
         quack "squares_$d" --square --hidden "$d"
       done ;;
-    *) echo "bench_gpu: '$what' is none of programs, block, small, squares" >&2; exit 1 ;;
+    steps)
+      for shape in "1b 16 2048" "1b 4 8192" "8b 8 2048"; do
+        read -r model batch sequence <<< "$shape"
+        flags=(--model "$model" --batch "$batch" --sequence "$sequence")
+        for _ in 1 2; do
+          "$build/bench/train_step/train_step" "${flags[@]}" | tee -a $out/steps.jsonl
+          [[ " ${peers[*]} " != *" torch "* ]] || "$python" bench/peers/train_step_torch.py "${flags[@]}" \
+            | tee -a $out/steps.jsonl
+        done
+      done ;;
+    *) echo "bench_gpu: '$what' is none of programs, block, small, squares, steps" >&2; exit 1 ;;
   esac
 done
