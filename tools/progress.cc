@@ -14,7 +14,6 @@ namespace {
 
 constexpr double kTerminalSeconds = 0.2;  // between two rewrites of the line
 constexpr double kLogSeconds = 10;        // between two lines of a log
-constexpr double kSmoothing = 0.9;        // of the loss shown
 
 }  // namespace
 
@@ -50,7 +49,6 @@ double Progress::tokens_per_second() const {
 void Progress::step(int64_t done, double loss) {
   const bool is_first = done_ == first_;
   done_ = done;
-  smooth_loss_ = is_first ? loss : kSmoothing * smooth_loss_ + (1 - kSmoothing) * loss;
   const bool is_last = done == steps_;
   const double wait = is_terminal_ ? kTerminalSeconds : kLogSeconds;
   if (!is_first && !is_last && seconds_since(printed_) < wait) return;
@@ -58,7 +56,7 @@ void Progress::step(int64_t done, double loss) {
   const double rate = tokens_per_second();
   const double left = rate > 0 ? static_cast<double>((steps_ - done) * tokens_of_step_) / rate : 0;
   const std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s  {} left", done,
-                                       std::to_string(steps_).size(), steps_, smooth_loss_,
+                                       std::to_string(steps_).size(), steps_, loss,
                                        count_text(rate), duration_text(left));
   say(is_terminal_ ? "\r\x1b[K" + line : line + "\n");
   has_line_ = is_terminal_;

@@ -19,7 +19,7 @@ class Progress {
   Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step);
   ~Progress() { finish_line(); }
 
-  // After each step; prints if it is time to.
+  // After each step; prints this step's loss if it is time to.
   void step(int64_t done, double loss);
   // A line of its own, which stays.
   void note(const std::string& text);
@@ -39,7 +39,6 @@ class Progress {
   bool is_terminal_;
   bool has_line_ = false;
   double excluded_ = 0;
-  double smooth_loss_ = 0;
   Clock::time_point start_ = Clock::now();
   Clock::time_point printed_ = start_;
 };

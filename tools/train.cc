@@ -318,6 +318,8 @@ int run(const CLI::App& command, TrainFlags flags) {
       !plan.init.empty()) {  // before anything is made in the sizes of a config.json
     require_weights(plan.resumed ? *plan.resumed : plan.init, model);
   }
+  if (plan.resumed || !plan.init.empty())
+    plan.files = model_files_of(plan.resumed ? *plan.resumed : plan.init);
   require_memory(model);
   const Tokens tokens = flags.data.load(vocabulary_of(model), !plan.init.empty());
   plan.data = split_tokens(tokens, flags.held_out, flags.sequence);

@@ -152,7 +152,8 @@ class Run {
     plan_.state.step = trainer_.step_count;
     naming_the_last_checkpoint([this] {
       trainer_.require_sound();
-      checkpoint_ = save_checkpoint(plan_.out, plan_.settings.model, trainer_, plan_.state);
+      checkpoint_ =
+          save_checkpoint(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
     });
     progress_.exclude(seconds_since(start));
   }
@@ -195,7 +196,9 @@ class Run {
                             .loss();
     progress_.exclude(seconds_since(start));
     if (std::isfinite(loss)) marks.push_back({trainer_.step_count, loss});
-    progress_.note(fmt::format("step {}: held-out loss {:.4f}", trainer_.step_count, loss));
+    const std::string part =
+        held_out.size() > kQuickTokens ? fmt::format(" of its first {} tokens", kQuickTokens) : "";
+    progress_.note(fmt::format("step {}: held-out loss {:.4f}{}", trainer_.step_count, loss, part));
   }
 
   void finish() {
@@ -245,9 +248,11 @@ class Run {
     if (plan_.is_text && plan_.report) {
       print_compression(plan_.data, bits);
     } else {
-      fmt::print("held-out loss {:.4f}, perplexity {:.3f}{}\n", result.loss(),
-                 std::exp(result.loss()),
-                 plan_.is_text ? fmt::format(", {:.3f} bits a byte", bits) : "");
+      fmt::print(
+          "held-out loss {:.4f} of all its tokens, in windows that overlap by half; perplexity "
+          "{:.3f}{}\n",
+          result.loss(), std::exp(result.loss()),
+          plan_.is_text ? fmt::format(", {:.3f} bits a byte", bits) : "");
     }
   }
 

@@ -27,6 +27,7 @@ struct RunPlan {
   int64_t eval_every = 0;
   int64_t sample_tokens = 0;
   std::string prompt;
+  ModelFiles files;  // that checkpoints hand on
   DeviceFlags device;
   bool report = false;  // compare with xz and with the unfused plan
 };

@@ -41,11 +41,23 @@ struct RunState {
   friend bool operator==(const RunState&, const RunState&) = default;
 };
 
+// What Hugging Face keeps beside a model's weights, and what a run that starts from such a folder
+// hands on to its checkpoints: else a tuned model would lose its tokenizer.
+struct ModelFiles {
+  std::string config;                         // config.json's text; empty: none
+  std::map<std::string, std::string> others;  // tokenizer, generation config, chat template: bytes
+};
+// Of a model's or a checkpoint's folder; what has another name is left there. Throws Error for a
+// file that cannot be read, or is larger than 256 MiB.
+ModelFiles model_files_of(const std::filesystem::path& folder);
+
 // As save_checkpoint of coda/checkpoint.h, of a known model and with the state of its run;
-// state.step is the trainer's.
+// state.step is the trainer's. config.json is that of `files` but for the type of the weights; if
+// there is none, it says what `config` does.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const ModelConfig& config, Trainer& trainer,
-                                      const RunState& state, int keep = 2);
+                                      const RunState& state, const ModelFiles& files = {},
+                                      int keep = 2);
 
 // Removes what a write that was killed has left. The caller has a RunLock.
 void remove_debris(const std::filesystem::path& run_folder);

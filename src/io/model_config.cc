@@ -196,6 +196,13 @@ std::string model_config_text(const ModelConfig& config, DType weights) {
   return json.dump(2) + "\n";
 }
 
+std::string config_with_weights_type(std::string_view text, DType weights) {
+  ordered_json json = ordered_json::parse(text);
+  // transformers 5 writes dtype, 4 torch_dtype.
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(weights);
+  return json.dump(2) + "\n";
+}
+
 }  // namespace coda::io
 
 namespace coda {

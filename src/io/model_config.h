@@ -25,4 +25,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& source)
 // weights (f32, bf16, f16). parse_model_config of it gives `config` again.
 std::string model_config_text(const ModelConfig& config, DType weights);
 
+// The config.json `text`, which parse_model_config took, with another type of stored weights.
+std::string config_with_weights_type(std::string_view text, DType weights);
+
 }  // namespace coda::io

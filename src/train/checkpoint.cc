@@ -31,6 +31,17 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "run_state.json";
+// Of Hugging Face's, beside the weights.
+constexpr const char* kKeptFiles[] = {"tokenizer.json",
+                                      "tokenizer.model",
+                                      "tokenizer_config.json",
+                                      "special_tokens_map.json",
+                                      "added_tokens.json",
+                                      "vocab.json",
+                                      "merges.txt",
+                                      "generation_config.json",
+                                      "chat_template.json",
+                                      "chat_template.jinja"};
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp";
 
@@ -149,7 +160,7 @@ void require_no_others(const io::StoredTensors& stored, size_t expected) {
 
 fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelConfig>& config,
                          std::span<const CheckpointTensor> tensors, const RunState& state,
-                         int keep) {
+                         const ModelFiles& files, int keep) {
   const std::string name = folder_name(state.step);
   const fs::path checkpoint = run_folder / name;
   fs::path temporary = checkpoint;
@@ -161,9 +172,13 @@ fs::path save_checkpoint(const fs::path& run_folder, const std::optional<ModelCo
     const bool is_bf16 = std::ranges::any_of(
         tensors, [](const CheckpointTensor& tensor) { return !tensor.bf16.empty(); });
     if (config) {
+      const DType stored = is_bf16 ? DType::bf16 : DType::f32;
       write_file_atomically(temporary / kConfig,
-                            io::model_config_text(*config, is_bf16 ? DType::bf16 : DType::f32));
+                            files.config.empty()
+                                ? io::model_config_text(*config, stored)
+                                : io::config_with_weights_type(files.config, stored));
     }
+    for (const auto& [file, bytes] : files.others) write_file_atomically(temporary / file, bytes);
     write_file_atomically(temporary / kState, run_state_text(state));
     io::write_safetensors(temporary / kModel, model_tensors(tensors));
     io::write_safetensors(temporary / kOptimizer, optimizer_tensors(tensors));
@@ -215,6 +230,25 @@ fs::path find_model_folder(const fs::path& folder) {
   throw Error(printable(folder) +
               ": neither a model (it has no config.json) nor a run with a checkpoint (it has no "
               "step-... folder): give the folder of one of them");
+}
+
+ModelFiles model_files_of(const fs::path& folder) {
+  constexpr uintmax_t kLargest = uintmax_t{256} << 20;
+  const auto read = [&](const char* name) -> std::string {
+    const fs::path file = folder / name;
+    std::error_code error;
+    if (!fs::exists(file, error)) return "";
+    const uintmax_t bytes = fs::file_size(file, error);
+    if (error) throw file_error("cannot read", file, error.value());
+    require(bytes <= kLargest, printable(file) + ": " + std::to_string(bytes) +
+                                   " bytes, too large for such a file (move it elsewhere)");
+    return io::read_file(file);
+  };
+  ModelFiles files;
+  files.config = read(kConfig);
+  for (const char* name : kKeptFiles)
+    if (std::string bytes = read(name); !bytes.empty()) files.others.emplace(name, bytes);
+  return files;
 }
 
 RunState load_run_state(const fs::path& checkpoint) {

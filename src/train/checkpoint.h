@@ -26,13 +26,14 @@ struct CheckpointTensor {
   std::span<uint16_t> bf16;  // the copy that the model computes with; empty in fp32 runs
 };
 
-// Saves the checkpoint of state.step, points `latest` to it and removes all but the newest `keep`.
-// If the step has one already it is replaced, by an exchange of names. Returns its folder. After an
-// Error (a full disk) all earlier ones stand.
+// Saves the checkpoint of state.step (`files`: see coda/run.h), points `latest` to it and removes
+// all but the newest `keep`. If the step has one already it is replaced, by an exchange of names.
+// Returns its folder. After an Error (a full disk) all earlier ones stand.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const std::optional<ModelConfig>& config,
                                       std::span<const CheckpointTensor> tensors,
-                                      const RunState& state, int keep = 2);
+                                      const RunState& state, const ModelFiles& files = {},
+                                      int keep = 2);
 
 // Fills the arrays of all tensors, to the bit what was saved. Throws Error if the checkpoint has
 // other tensors, shapes or types (another model, or another --dtype).

@@ -33,16 +33,16 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, T
   RunState state;
   state.step = trainer.step_count;
   trainer.fetch();
-  return save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, keep);
+  return save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, {}, keep);
 }
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const ModelConfig& config, Trainer& trainer,
-                                      const RunState& state, int keep) {
+                                      const RunState& state, const ModelFiles& files, int keep) {
   RunState of_step = state;
   trainer.fetch();
   of_step.step = trainer.step_count;
-  return save_checkpoint(run_folder, config, state_of(trainer), of_step, keep);
+  return save_checkpoint(run_folder, config, state_of(trainer), of_step, files, keep);
 }
 
 RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer) {

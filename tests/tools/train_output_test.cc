@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tools/run_command.h"
@@ -70,6 +72,49 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   const double fused = number(out, "  fused +[0-9]+ +[0-9.]+ ms +([0-9.]+) MB");
   const double unfused = number(out, "unfused +[0-9]+ +[0-9.]+ ms +([0-9.]+) MB");
   EXPECT_GT(unfused, fused);
+}
+
+// What Hugging Face keeps beside the weights stays with them: a tuned model has its tokenizer, its
+// special tokens and its rates of dropout, which are for training elsewhere.
+TEST_F(TrainOutput, ATunedModelKeepsTheFilesOfTheOneItStartedFrom) {
+  ASSERT_EQ(train({"--sample", "0", "--steps", "1"}).status, 0);
+  const fs::path model = folder / "model";
+  fs::copy(fs::path(run()) / "step-000001", model);
+  auto config = nlohmann::ordered_json::parse(read_bytes(model / "config.json"));
+  config["bos_token_id"] = 1;
+  config["eos_token_id"] = {2, 7};
+  config["attention_dropout"] = 0.1;
+  std::ofstream(model / "config.json") << config.dump();
+  const std::string tokenizer = std::string("{\"a tokenizer\": \"") + '\0' + "\xff\"}";
+  std::ofstream(model / "tokenizer.json") << tokenizer;
+  std::ofstream(model / "generation_config.json") << "{}";
+  std::ofstream(model / "somebodys_notes.txt") << "private";
+  const Words tune{
+      "train",      "--data", folder / "text.txt", "--out", folder / "tuned", "--init", model,
+      "--sequence", "16",     "--sample",          "0",     "--steps",        "2",      "--dtype",
+      "bf16"};
+  ASSERT_EQ(run_coda(tune).status, 0);
+  for (const char* step : {"step-000000", "step-000002"}) {
+    const fs::path tuned = fs::path(folder / "tuned") / step;
+    EXPECT_EQ(read_bytes(tuned / "tokenizer.json"), tokenizer);
+    EXPECT_EQ(read_bytes(tuned / "generation_config.json"), "{}");
+    EXPECT_FALSE(fs::exists(tuned / "somebodys_notes.txt"));
+    auto kept = nlohmann::ordered_json::parse(read_bytes(tuned / "config.json"));
+    EXPECT_EQ(kept["torch_dtype"], "bfloat16");
+    kept["torch_dtype"] = config["torch_dtype"];
+    EXPECT_EQ(kept, config);
+  }
+  // A run that goes on has them of its checkpoint.
+  fs::remove_all(fs::path(folder / "tuned") / "step-000002");
+  fs::remove_all(model);
+  ASSERT_EQ(run_coda({"train", "--data", folder / "text.txt", "--out", folder / "tuned", "--resume",
+                      "--sample", "0"})
+                .status,
+            0);
+  const fs::path resumed = fs::path(folder / "tuned") / "step-000002";
+  EXPECT_EQ(read_bytes(resumed / "tokenizer.json"), tokenizer);
+  EXPECT_EQ(nlohmann::ordered_json::parse(read_bytes(resumed / "config.json"))["eos_token_id"],
+            config["eos_token_id"]);
 }
 
 // A step that random weights need would undo what trained ones know.

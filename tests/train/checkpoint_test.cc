@@ -93,7 +93,7 @@ class TrainingRun {
 
   void save(const fs::path& folder, int64_t step, int keep = 2) {
     fill(step);
-    save_checkpoint(folder, small_config(), tensors(), state, keep);
+    save_checkpoint(folder, small_config(), tensors(), state, {}, keep);
   }
 
   // The step of the checkpoint, once all of it is found to be what that step saved.
