@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "coda/compile.h"
 #include "coda/model_runner.h"
 #include "coda/program_file.h"
@@ -72,7 +73,7 @@ SizedProgram sized_program(const Program& program, const DimValues& sizes) {
   for (const TensorDecl& tensor : program.tensors) {
     const int64_t columns = physical_shape(tensor, sizes).cols;
     const bool is_matrix = tensor.kind == TensorKind::dense && !tensor.shape.is_vector();
-    result.row_strides.push_back(is_matrix ? (columns + 7) / 8 * 8 : columns);
+    result.row_strides.push_back(is_matrix ? round_up(columns, 8) : columns);
   }
   return result;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/rounding.h"
 #include "coda/dtype.h"
 #include "coda/elementwise.h"
 #include "cpu/tile_program.h"
@@ -75,7 +76,7 @@ struct ChainStreams {
   };
 
   explicit ChainStreams(size_t count)
-      : first((count + 7) / 8 * 8),  // whole vectors of them
+      : first(round_up(count, 8)),  // whole vectors of them
         row_bytes(first.size()),
         chunk_bytes(first.size()),
         row(first.size()),

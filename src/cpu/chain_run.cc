@@ -2,6 +2,7 @@
 // A stream that goes down the tile's rows is bound to the tile once and moved to each strip; planes
 // of the strip, slots, offsets and states begin anew with every strip.
 #include "cpu/chain_run.h"
+#include "base/rounding.h"
 
 namespace coda::cpu {
 namespace {
@@ -104,7 +105,7 @@ void ChainRun::fill_offsets(const StreamForm& form, std::vector<int64_t>& offset
   for (int64_t j = 0; j < (is_memory ? cols_ : chain_.machine.columns); j += lanes) {
     offsets.push_back(is_memory ? form.map.at(tile_.first_column(chain_) + j, form.plane) : j);
   }
-  offsets.resize((offsets.size() + kChunkVectors - 1) / kChunkVectors * kChunkVectors);
+  offsets.resize(round_up(offsets.size(), kChunkVectors));
 }
 
 void ChainRun::run(int64_t row, int64_t rows) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/rounding.h"
 #include "coda/tensor.h"
 
 namespace coda::cpu {
@@ -16,13 +17,13 @@ namespace coda::cpu {
 inline constexpr int64_t kMaxDepth = 512;
 constexpr int64_t block_depth(DType packed, int64_t k) {
   if (packed == DType::bf16) return kMaxDepth;
-  const int64_t blocks = (k + 127) / 128;
-  return blocks == 0 ? 8 : ((k + blocks - 1) / blocks + 7) / 8 * 8;
+  const int64_t blocks = ceil_div(k, 128);
+  return blocks == 0 ? 8 : round_up(ceil_div(k, blocks), 8);
 }
 
 // k as packed: even for bf16, whose panels hold pairs of k.
 constexpr int64_t packed_depth(DType packed, int64_t k) {
-  return packed == DType::bf16 ? (k + 1) / 2 * 2 : k;
+  return packed == DType::bf16 ? round_up(k, 2) : k;
 }
 
 // An operand in memory. k_rows: k runs along its rows (a transposed A, a plain B), else along its

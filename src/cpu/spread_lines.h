@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/rounding.h"
 #include "cpu/tile_gemm.h"
 
 namespace coda::cpu {
@@ -16,8 +17,8 @@ class SpreadLines {
  public:
   // `rows` rows of `bytes` bytes, `stride` bytes apart.
   void add(const char* data, int64_t rows, int64_t bytes, int64_t stride) {
-    const int64_t lines = (bytes + kLine - 1) / kLine;
-    const int64_t pieces = lines * ((rows + kRows - 1) / kRows);
+    const int64_t lines = ceil_div(bytes, kLine);
+    const int64_t pieces = lines * ceil_div(rows, kRows);
     blocks_.push_back({data, rows, stride, lines, pieces});
     pieces_ += pieces;
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "hopper/legalise/legalise.h"
 #include "hopper/legalise/program_sizes.h"
 #include "hopper/lower_whole.h"
@@ -12,7 +13,7 @@ namespace coda::hopper {
 namespace {
 
 // Rows that threads move 16 bytes at a time, and that the copy engine can address.
-int64_t padded(int64_t columns) { return (columns + 7) / 8 * 8; }
+int64_t padded(int64_t columns) { return round_up(columns, 8); }
 
 LowerOptions options_of(const ProgramPart& part, const Program& program, const DimValues& sizes,
                         const LowerOptions& options) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/models.h"
 #include "io/mapped_file.h"
@@ -29,7 +30,7 @@ int64_t sample_start(uint64_t seed, int64_t step, int64_t row, int64_t starts) {
 }
 
 int64_t window_count(const Tokens& tokens, int64_t sequence) {
-  return std::max<int64_t>(0, (tokens.size() - 1 + sequence - 1) / sequence);
+  return ceil_div(std::max<int64_t>(tokens.size() - 1, 0), sequence);
 }
 
 void read_windows(const Tokens& tokens, int64_t first, int64_t sequence, std::span<int32_t> inputs,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "base/rounding.h"
 #include "coda/float16.h"
 #include "measure/program_run.h"
 #include "program/step_table.h"
@@ -57,7 +58,7 @@ class Image {
       : dtype_(decl.dtype), shape_(physical_shape(decl, sizes)) {
     stride_ = shape_.cols == 1 ? 1 : (shape_.cols / row_multiple + 1) * row_multiple;
     const int64_t count = 2 * kGuard + shape_.rows * stride_;
-    bytes_.resize(static_cast<size_t>(count * size_of(dtype_) + 7) / 8 * 8);
+    bytes_.resize(round_up(count * size_of(dtype_), 8));
     for (int64_t i = 0; i < count; ++i)
       write_element(dtype_, bytes_.data(), i, std::numeric_limits<double>::quiet_NaN());
     if (values == nullptr) return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "hopper/lower.h"
 #include "measure/random_fill.h"
 #include "program/step_table.h"
@@ -16,8 +17,7 @@ TensorView allocate(hopper::HopperState& state, DType type, int64_t rows, int64_
                     const std::string& name, std::vector<hopper::DeviceMemory>& memory) {
   const int64_t size = size_of(type);
   const bool is_matrix = rows > 1 && cols > 1 && size == 2;
-  const int64_t stride =
-      is_matrix ? (cols * size + kPaddedRow - 1) / kPaddedRow * kPaddedRow / size : cols;
+  const int64_t stride = is_matrix ? round_up(cols * size, kPaddedRow) / size : cols;
   memory.emplace_back(state.context, static_cast<size_t>(rows * stride * size), state.stream, name,
                       hopper::Allocation::plain);
   return {memory.back().data(), type, rows, cols, stride};

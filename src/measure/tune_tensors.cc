@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "coda/plan.h"
 #include "measure/program_run.h"
 #include "measure/random_fill.h"
@@ -34,7 +35,7 @@ std::vector<Place> places(const Program& program, const DimValues& sizes,
       return use.name == decl.name && use.written;
     });
     const size_t bytes = static_cast<size_t>(shape.rows * row_strides[t] * size_of(decl.dtype));
-    place.bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    place.bytes = round_up(bytes, kAlignment);
     result.push_back(place);
   }
   return result;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/rounding.h"
 #include "operations/attention_blocks.h"
 
 namespace coda::cpu {
@@ -48,12 +49,12 @@ struct AttentionArrays {
 inline AttentionArrays attention_arrays(const AttentionShape& shape, bool backward,
                                         float* scratch) {
   AttentionArrays w;
-  w.padded = (static_cast<size_t>(shape.head_dim) + 15) / 16 * 16;
-  w.value_padded = (static_cast<size_t>(shape.value_dim) + 15) / 16 * 16;
+  w.padded = round_up(shape.head_dim, 16);
+  w.value_padded = round_up(shape.value_dim, 16);
   w.blocks = static_cast<size_t>(blocks_of(shape));
   auto take = [&](size_t floats, bool wanted = true) {
     float* at = scratch == nullptr ? nullptr : scratch + w.size;
-    if (wanted) w.size += (floats + 15) / 16 * 16;
+    if (wanted) w.size += round_up(floats, 16);
     return wanted ? at : nullptr;
   };
   const size_t rows = kAttentionBlock;

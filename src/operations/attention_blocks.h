@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/rounding.h"
 #include "coda/tensor.h"
 #include "operations/attention.h"
 
@@ -17,7 +18,7 @@ namespace coda::cpu {
 inline constexpr int64_t kAttentionBlock = 96;
 
 inline int64_t blocks_of(const AttentionShape& shape) {
-  return (shape.tokens + kAttentionBlock - 1) / kAttentionBlock;
+  return ceil_div(shape.tokens, kAttentionBlock);
 }
 
 struct AttentionForward {

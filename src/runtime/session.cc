@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/aligned_buffer.h"
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "plan/after/row_chunks.h"
@@ -492,7 +493,7 @@ void Session::Impl::poison_own(bool forward) {
   int64_t from = 0;
   for (const auto& [offset, bytes] : kept) {
     if (offset > from) backend_.fill(bytes_view(own_.get() + from, offset - from), kPoison);
-    from = offset + (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+    from = offset + round_up(bytes, kCacheLine);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "device/tiles/tile_position.cuh"
 #include "hopper/codegen/argument_text.h"
@@ -264,8 +265,7 @@ class KernelWriter {
     }
     if (is_single_) return write_lines(length, roots, ends, "0", "1");
     const std::string id = length_id(length);
-    const int64_t own =
-        (analysis_.size(length) + lines_of_block(roots) - 1) / lines_of_block(roots);
+    const int64_t own = ceil_div(analysis_.size(length), lines_of_block(roots));
     const std::string first = is_only ? "" : arguments_.number("first_block_" + id, blocks_);
     const std::string count = arguments_.number("blocks_" + id, own);
     blocks_ += own;

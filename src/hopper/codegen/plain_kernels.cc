@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "device/kernels/plain_shape.cuh"
 #include "hopper/codegen/argument_text.h"
@@ -40,7 +41,7 @@ KernelLaunch assemble(const Program& program, const std::string& function,
 
 std::string boolean(bool value) { return value ? "true" : "false"; }
 
-int64_t tiles(int64_t extent) { return (extent + device::kPlainTile - 1) / device::kPlainTile; }
+int64_t tiles(int64_t extent) { return ceil_div(extent, device::kPlainTile); }
 
 class PlainWriter {
  public:
@@ -92,7 +93,7 @@ class PlainWriter {
               start_of_row(load) + ", " + arguments_.stored_columns(load.tensor()) + ", " +
               place(s.tensor()) + extents;
     }
-    const int64_t blocks = (rows * groups + device::kGroupWarps - 1) / device::kGroupWarps;
+    const int64_t blocks = ceil_div(rows * groups, device::kGroupWarps);
     return assemble(program_, "_groups", "plain_groups.cuh", body, blocks,
                     device::kGroupWarps * kWarp, arguments_);
   }

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/rounding.h"
 #include "device/layout/tile_order.cuh"
 #include "hopper/codegen/function_text.h"
 
@@ -95,7 +96,7 @@ std::string SpaceOperands::operands() {
     const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
     return "return " +
            arguments_.number(own("k_blocks") + "_" + std::to_string(static_cast<int64_t>(s)),
-                             (k + device::kBlockK - 1) / device::kBlockK) +
+                             ceil_div(k, device::kBlockK)) +
            ";";
   };
   const size_t loaded_parts = shape_.loaded_parts();

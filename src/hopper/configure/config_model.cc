@@ -60,7 +60,7 @@ double hidden_cycles(double mainloop, int64_t k_blocks, const Epilogue& epilogue
 
 double tile_cycles(const GemmConfig& c, const TileKind& kind, const SpaceWork& space,
                    bool is_only_wave) {
-  const int64_t k_blocks = (space.extents.k + device::kBlockK - 1) / device::kBlockK;
+  const int64_t k_blocks = ceil_div(space.extents.k, device::kBlockK);
   const double mainloop = mainloop_cycles(c, kind, k_blocks);
   const Epilogue epilogue{.sub_tiles = static_cast<double>(c.tile_m) * c.tile_n / (64 * 64),
                           .extra = std::max(0.0, space.planes - 1),

@@ -248,7 +248,7 @@ void LaunchedKernel::pack(Binding& binding) const {
     const size_t pointers_at = at_least_one(launch.maps.size()) * sizeof(device::TensorMap);
     const size_t numbers_at = pointers_at + at_least_one(launch.pointers.size()) * 8;
     const size_t bytes = numbers_at + at_least_one(launch.numbers.size()) * 4;
-    std::vector<ArgumentBlock> blocks((bytes + sizeof(ArgumentBlock) - 1) / sizeof(ArgumentBlock));
+    std::vector<ArgumentBlock> blocks(ceil_div(bytes, sizeof(ArgumentBlock)));
     auto* const data = reinterpret_cast<std::byte*>(blocks.data());
     for (size_t i = 0; i < launch.maps.size(); ++i) {
       const TensorMapSpec& spec = launch.maps[i];

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "hopper/arch/element.h"
 
@@ -18,7 +19,7 @@ constexpr int kPromoteL2To128 = 2;
 // One row needs no pitch, but the driver wants one.
 int64_t pitch_bytes(const Rectangle& rectangle) {
   const int64_t row = rectangle.columns * size_of(rectangle.dtype);
-  return rectangle.rows == 1 ? (row + kCopyBytes - 1) / kCopyBytes * kCopyBytes
+  return rectangle.rows == 1 ? round_up(row, kCopyBytes)
                              : rectangle.row_stride * size_of(rectangle.dtype);
 }
 
