@@ -43,7 +43,7 @@ class Compiler {
       const bool has_effect = writes_memory(ops_[k]) || ops_[k].out[0].kind == PlaceKind::strip;
       if (has_effect) visit(k);
     }
-    pick_positions();
+    pick_operands();
     emit();
     return std::move(chain_);
   }
@@ -57,9 +57,9 @@ class Compiler {
     int last_read = -1;  // from its slot: index in the order
     int slot = -1;
   };
-  struct Scheduled {
+  struct Ordered {
     size_t op = 0;
-    int position = 0;  // of the operand that is in the accumulator
+    int which = 0;  // operand is in the accumulator
     bool is_fetched = false;
   };
 
@@ -94,14 +94,14 @@ class Compiler {
     return n;
   }
 
-  void pick_positions() {
+  void pick_operands() {
     Place accumulator;
     for (size_t i = 0; i < order_.size(); ++i) {
-      Scheduled& s = order_[i];
+      Ordered& s = order_[i];
       const TileOp& op = ops_[s.op];
       const int n = operands(op);
-      const auto use = [&](int position, bool is_fetched) {
-        s.position = position;
+      const auto use = [&](int which, bool is_fetched) {
+        s.which = which;
         s.is_fetched = is_fetched;
       };
       if (is_partial(op) && n == 2) {
@@ -116,9 +116,9 @@ class Compiler {
       }
       for (int p = 0; p < n; ++p) {
         Value* v = value_at(op.in[p]);
-        if (v != nullptr && (p != s.position || s.is_fetched)) v->last_read = static_cast<int>(i);
+        if (v != nullptr && (p != s.which || s.is_fetched)) v->last_read = static_cast<int>(i);
       }
-      if (s.is_fetched) accumulator = op.in[s.position];
+      if (s.is_fetched) accumulator = op.in[s.which];
       if (op.out[0].kind != PlaceKind::none) accumulator = op.out[0];
     }
   }
@@ -169,27 +169,27 @@ class Compiler {
         stream({StreamKind::ahead, {}, op.tensor, op.index_tensor}));
   }
 
-  // What has the accumulator at `position` and up to two more operands.
-  void compute(const TileOp& op, Action action, int position) {
-    HandlerKey key{action, op.op, op.arithmetic, op.dtype, position};
+  // What has the accumulator as operand `which` and up to two more operands.
+  void compute(const TileOp& op, Action action, int which) {
+    HandlerKey key{action, op.op, op.arithmetic, op.dtype, which};
     uint16_t streams[2] = {0, 0};
     int count = 0;
     for (int p = 0; p < operands(op); ++p) {
-      if (p == position) continue;
+      if (p == which) continue;
       key.is_constant[count] = op.in[p].is_constant_along_columns();
       streams[count++] = operand_stream(op.in[p]);
     }
     add(key, streams[0], streams[1]);
   }
 
-  void emit_op(const Scheduled& s) {
+  void emit_op(const Ordered& s) {
     const TileOp& op = ops_[s.op];
-    if (s.is_fetched) fetch(op.in[s.position]);
+    if (s.is_fetched) fetch(op.in[s.which]);
     switch (op.kind) {
       case TileOpKind::load: return move(op, Action::load);
       case TileOpKind::store: return move(op, Action::store);
-      case TileOpKind::sum: return compute(op, Action::sum, s.position);
-      case TileOpKind::round: return compute(op, Action::round, s.position);
+      case TileOpKind::sum: return compute(op, Action::sum, s.which);
+      case TileOpKind::round: return compute(op, Action::round, s.which);
       case TileOpKind::row_partial: {
         const uint16_t sums = stream({StreamKind::row_partial, {}, op.tensor});
         if (operands(op) == 1) return add({Action::row_sum}, sums);
@@ -198,7 +198,7 @@ class Compiler {
       case TileOpKind::column_partial:
         chain_.column_sums.push_back(op);
         return add({Action::column_sum}, stream({StreamKind::state, {}, op.state}));
-      default: return compute(op, Action::elementwise, s.position);
+      default: return compute(op, Action::elementwise, s.which);
     }
   }
 
@@ -235,7 +235,7 @@ class Compiler {
   const int64_t lanes_;
   std::vector<char> is_visited_;
   std::vector<Value> values_;
-  std::vector<Scheduled> order_;
+  std::vector<Ordered> order_;
   Chain chain_;
 };
 

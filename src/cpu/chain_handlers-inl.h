@@ -121,23 +121,23 @@ struct Unary {
   HWY_INLINE Vec operator()(int64_t /*k*/, Vec v) const { return Function()(v); }
 };
 
-template <class Function, int kPosition, class A>
+template <class Function, int kWhich, class A>
 struct Binary {
   A a;
   explicit Binary(const At& at) : a(at.a<const float>()) {}
   HWY_INLINE Vec operator()(int64_t k, Vec v) const {
-    return kPosition == 0 ? Function()(v, a(k)) : Function()(a(k), v);
+    return kWhich == 0 ? Function()(v, a(k)) : Function()(a(k), v);
   }
 };
 
-template <class Function, int kPosition, class A, class B>
+template <class Function, int kWhich, class A, class B>
 struct Ternary {
   A a;
   B b;
   explicit Ternary(const At& at) : a(at.a<const float>()), b(at.b<const float>()) {}
   HWY_INLINE Vec operator()(int64_t k, Vec v) const {
-    if constexpr (kPosition == 0) return Function()(v, a(k), b(k));
-    if constexpr (kPosition == 1) return Function()(a(k), v, b(k));
+    if constexpr (kWhich == 0) return Function()(v, a(k), b(k));
+    if constexpr (kWhich == 1) return Function()(a(k), v, b(k));
     return Function()(a(k), b(k), v);
   }
 };

@@ -31,31 +31,31 @@ Handler unary(const HandlerKey& key, const Function& /*f*/) {
   return each_of<Unary<Function>>(key);
 }
 
-template <class Function, int kPosition>
+template <class Function, int kWhich>
 Handler binary_at(const HandlerKey& key) {
-  return key.is_constant[0] ? each_of<Binary<Function, kPosition, Constant>>(key)
-                            : each_of<Binary<Function, kPosition, Plane>>(key);
+  return key.is_constant[0] ? each_of<Binary<Function, kWhich, Constant>>(key)
+                            : each_of<Binary<Function, kWhich, Plane>>(key);
 }
 
 template <class Function>
 Handler binary(const HandlerKey& key, const Function& /*f*/) {
-  return key.position == 0 ? binary_at<Function, 0>(key) : binary_at<Function, 1>(key);
+  return key.which == 0 ? binary_at<Function, 0>(key) : binary_at<Function, 1>(key);
 }
 
-template <class Function, int kPosition>
+template <class Function, int kWhich>
 Handler ternary_at(const HandlerKey& key) {
   if (key.is_constant[0]) {
-    return key.is_constant[1] ? each_of<Ternary<Function, kPosition, Constant, Constant>>(key)
-                              : each_of<Ternary<Function, kPosition, Constant, Plane>>(key);
+    return key.is_constant[1] ? each_of<Ternary<Function, kWhich, Constant, Constant>>(key)
+                              : each_of<Ternary<Function, kWhich, Constant, Plane>>(key);
   }
-  return key.is_constant[1] ? each_of<Ternary<Function, kPosition, Plane, Constant>>(key)
-                            : each_of<Ternary<Function, kPosition, Plane, Plane>>(key);
+  return key.is_constant[1] ? each_of<Ternary<Function, kWhich, Plane, Constant>>(key)
+                            : each_of<Ternary<Function, kWhich, Plane, Plane>>(key);
 }
 
 template <class Function>
 Handler ternary(const HandlerKey& key, const Function& /*f*/) {
-  if (key.position == 0) return ternary_at<Function, 0>(key);
-  if (key.position == 1) return ternary_at<Function, 1>(key);
+  if (key.which == 0) return ternary_at<Function, 0>(key);
+  if (key.which == 1) return ternary_at<Function, 1>(key);
   return ternary_at<Function, 2>(key);
 }
 

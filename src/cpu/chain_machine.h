@@ -29,7 +29,7 @@ enum class Action : uint8_t {
   keep,            // a = v, all of the chunk
   load,            // v = a in memory, at the column offsets b; asks for c, rows ahead of a
   store,           // a in memory, at the column offsets b, = v; likewise
-  elementwise,     // v = op(operands): v at `position`, then a and b in order
+  elementwise,     // v = op(operands): v is operand `which`, a and b the others in order
   sum,             // v = arithmetic(operands), likewise
   round,           // v = v as dtype holds it
   row_sum,         // a[span] = the sum of v over each span of 64 columns
@@ -50,7 +50,7 @@ struct HandlerKey {
   Elementwise op = Elementwise::add;
   Arithmetic arithmetic = Arithmetic::add;
   DType dtype = DType::f32;  // load, store, round
-  int position = 0;          // elementwise, sum
+  int which = 0;             // elementwise, sum: which operand v is
   // elementwise, sum, fetch: a, b have one value for a row. Others are fp32 planes, of which all
   // columns of the chunk may be read.
   std::array<bool, 2> is_constant = {};

@@ -45,12 +45,12 @@ class FinalizerKernel : public Kernel {
  public:
   FinalizerKernel(VectorProgram vectors, std::shared_ptr<Workspace> workspace, int threads)
       : vectors_(std::move(vectors)), workspace_(std::move(workspace)), threads_(threads) {
-    vectors_.place(layout_);
-    workspace_->reserve(layout_.size());
+    vectors_.place(pieces_);
+    workspace_->reserve(pieces_.size());
   }
 
   void run(std::span<const TensorView> tensors) override {
-    Workspace::Lease scratch(*workspace_, layout_.size());
+    Workspace::Lease scratch(*workspace_, pieces_.size());
     vectors_.run(tensors, scratch.data(), threads_);
   }
 
@@ -58,7 +58,7 @@ class FinalizerKernel : public Kernel {
   VectorProgram vectors_;
   std::shared_ptr<Workspace> workspace_;
   int threads_;
-  ScratchLayout layout_;
+  ScratchPieces pieces_;
 };
 
 class CpuBackend : public Backend {

@@ -93,17 +93,17 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   for (const BOperand& b : program_.b) {
     const int64_t panels = ceil_div(program_.cols, kPanelColumns);
     b_offsets_.push_back(
-        layout_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
+        pieces_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
     const PackedAtOnce at_once = packed_at_once(b, panels);
     b_items_.push_back(b_items_.back() +
                        ceil_div(panels, at_once.panels) * ceil_div(b.k, at_once.k));
   }
-  vectors_.place(layout_);  // behind B, which the next space may share
+  vectors_.place(pieces_);  // behind B, which the next space may share
   for (const AOperand& a : program_.a) {
     a_offsets_.push_back(a_block_bytes_);
     a_block_bytes_ += round_up(bytes_of_a(a, shape_.rows), 64);
   }
-  ScratchLayout own;
+  ScratchPieces own;
   thread_.a = own.add(a_block_bytes_);
   const int64_t plane = shape_.rows * shape_.stride;
   thread_.accumulators = own.add_floats(program_.accumulators * plane + kVectorPad);
@@ -113,7 +113,7 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
   thread_.states = own.add_floats(program_.states * 2 * shape_.stride + kVectorPad);
   thread_.bytes =
       round_up(own.size(), 4096) + 64;  // threads' planes do not start at the same cache sets
-  threads_offset_ = layout_.add(thread_.bytes * threads_);
+  threads_offset_ = pieces_.add(thread_.bytes * threads_);
 
   const int last_rows = static_cast<int>((program_.rows - 1) % shape_.rows + 1);
   const int full_rows = static_cast<int>(std::min(shape_.rows, program_.rows));

@@ -31,7 +31,7 @@ class TileSpaceKernel {
   TileSpaceKernel(TileProgram program, VectorProgram vectors, const CpuOptions& options,
                   int threads);
 
-  int64_t scratch_bytes() const { return layout_.size(); }
+  int64_t scratch_bytes() const { return pieces_.size(); }
   // Whether this space reads what `other` has packed of B, if it runs next in the same memory.
   bool shares_b(const TileSpaceKernel& other) const;
   // b_is_packed: the space before this one has left its operands B in `scratch`.
@@ -39,7 +39,7 @@ class TileSpaceKernel {
 
  private:
   // Offsets in a thread's scratch memory.
-  struct ThreadLayout {
+  struct ThreadOffsets {
     int64_t a = 0;
     int64_t accumulators = 0;
     int64_t strips = 0;
@@ -87,7 +87,7 @@ class TileSpaceKernel {
   TileShape shape_;
   int threads_;
   GemmLibrary library_;
-  ScratchLayout layout_;
+  ScratchPieces pieces_;
   std::vector<int64_t> b_offsets_;
   std::vector<int64_t> b_items_;    // first packing item of each B operand, and the end
   std::vector<int64_t> a_offsets_;  // of each A operand in a packed row block
@@ -95,7 +95,7 @@ class TileSpaceKernel {
   std::vector<Stream> streams_;
   int64_t kernel_calls_ = 0;  // of a full tile
   int64_t threads_offset_ = 0;
-  ThreadLayout thread_;
+  ThreadOffsets thread_;
   std::vector<Kernels> kernels_;  // of each A operand
 };
 

@@ -69,8 +69,8 @@ int VectorProgram::add_plane(int source, const ColumnMap& map, int plane) {
   return static_cast<int>(items_.size()) - 1;
 }
 
-void VectorProgram::place(ScratchLayout& layout) {
-  for (Item& item : items_) item.offset = layout.add_floats(item.length + kVectorPad);
+void VectorProgram::place(ScratchPieces& pieces) {
+  for (Item& item : items_) item.offset = pieces.add_floats(item.length + kVectorPad);
 }
 
 const float* VectorProgram::vector(int number, const char* scratch) const {

@@ -26,7 +26,7 @@ class VectorProgram {
   int add_plane(int source, const ColumnMap& map, int plane);
   int number_of(int step) const;
 
-  void place(ScratchLayout& layout);
+  void place(ScratchPieces& pieces);
   void run(std::span<const TensorView> tensors, char* scratch, int threads) const;
   // Where vector `number` is while the program runs.
   const float* vector(int number, const char* scratch) const;

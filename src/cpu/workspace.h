@@ -48,7 +48,7 @@ class Workspace {
 };
 
 // Lays out pieces of scratch memory one after another, each on a cache line of its own.
-class ScratchLayout {
+class ScratchPieces {
  public:
   int64_t add(int64_t bytes) {
     const int64_t at = size_;

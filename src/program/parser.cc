@@ -59,8 +59,8 @@ class Parser {
 
  private:
   // Tokens.
-  const Token& now() const { return tokens_[position_]; }
-  const Token& next() { return tokens_[now().kind == TokenKind::end ? position_ : position_++]; }
+  const Token& now() const { return tokens_[now_]; }
+  const Token& next() { return tokens_[now().kind == TokenKind::end ? now_ : now_++]; }
   Error error(const std::string& message) const { return error_at(text_, now().offset, message); }
   bool is(std::string_view sign) const {
     return now().kind == TokenKind::sign && now().text == sign;
@@ -448,7 +448,7 @@ class Parser {
 
   std::string_view text_;
   std::vector<Token> tokens_;
-  size_t position_ = 0;
+  size_t now_ = 0;
   int depth_ = 0;
   Assembler* assembler_ = nullptr;
   std::map<std::string, int, std::less<>> values_;

@@ -31,7 +31,7 @@ class Tile {
     add_tensor(DType::f32, 1, cols);
     vectors_ = std::make_unique<VectorProgram>(program_, DimValues{});
     for (int i = 0; i < 3; ++i) vectors_->add_step(i);
-    ScratchLayout layout;
+    ScratchPieces layout;
     vectors_->place(layout);
     scratch_.resize(layout.size() + 64);
     vectors_->run(tensors_, scratch(), 1);

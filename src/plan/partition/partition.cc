@@ -379,7 +379,7 @@ class Partitioner {
   }
 
   void place_store(int id, bool backward) {
-    refresh_schedule();
+    refresh_times();
     PlanPoint earliest = ready_->of(id).at;
     if (backward) earliest = std::max(earliest, phase_start(true));
     const PlanPoint at = find_place(id, earliest, deadline(id, backward), backward, false);
@@ -387,13 +387,13 @@ class Partitioner {
   }
 
   // Times change only when a reduction is placed elsewhere than at its earliest point.
-  void refresh_schedule() {
+  void refresh_times() {
     ready_->update(moved_, readers_, out_.reduced);
     moved_.clear();
   }
 
   void place_reduction(int id) {
-    refresh_schedule();
+    refresh_times();
     const bool backward = !is_forward(id);
     const int operand = graph_.node(id).operands[0];
     const ReadyTimes::Time& t = ready_->of(operand);
@@ -553,7 +553,7 @@ class Partitioner {
   NodeSet seen_;  // of one walk
   Partition out_;
   std::unique_ptr<ReadyTimes> ready_;
-  std::set<int> moved_;  // reductions that are placed elsewhere than the schedule has them
+  std::set<int> moved_;  // reductions that are placed elsewhere than `ready_` has them
   Roots roots_;          // and what else must lie in memory, as it is found
   std::set<int>& forward_stores_ = roots_.forward_stores;
   std::set<int>& backward_stores_ = roots_.backward_stores;

@@ -364,14 +364,13 @@ class Emission {
 
   Plan assemble() {
     Plan plan;
-    std::set<PlanPoint> positions;
-    for (const auto& [at, steps] : steps_) positions.insert(at);
-    for (const auto& [at, step] : finalizers_) positions.insert(at);
-    for (const PlanPoint& at : positions) {
+    std::set<PlanPoint> points;
+    for (const auto& [at, steps] : steps_) points.insert(at);
+    for (const auto& [at, step] : finalizers_) points.insert(at);
+    for (const PlanPoint& at : points) {
       std::vector<PlanStep>& phase =
           at.slot >= partition_.order.boundary ? plan.backward : plan.forward;
-      auto finalizer =
-          finalizers_.find(at);  // what it computes is for the program at this position
+      auto finalizer = finalizers_.find(at);  // what it computes is for the program at this point
       if (finalizer != finalizers_.end()) phase.push_back(std::move(finalizer->second));
       auto steps = steps_.find(at);
       if (steps == steps_.end()) continue;

@@ -145,13 +145,13 @@ int ProgramWriter::through_inverse(int id) {
   };
   const std::vector<int> down = chain(saved);
   const std::vector<int> up = chain(id);
-  std::map<int, size_t> position;
-  for (size_t i = 0; i < down.size(); ++i) position[down[i]] = i;
+  std::map<int, size_t> index;
+  for (size_t i = 0; i < down.size(); ++i) index[down[i]] = i;
   size_t meet = 0;
-  while (meet < up.size() && !position.contains(up[meet])) ++meet;
+  while (meet < up.size() && !index.contains(up[meet])) ++meet;
   invariant(meet < up.size(), "a stand-in is not linked");
   int step = value(saved);
-  for (size_t i = 0; i < position.at(up[meet]); ++i) {
+  for (size_t i = 0; i < index.at(up[meet]); ++i) {
     const InverseLink link = inverse_link(graph_, down[i]);
     step = elementwise_step(link.additive ? Elementwise::sub : Elementwise::div,
                             {step, value(link.vector)}, graph_.node(down[i]).shape);
