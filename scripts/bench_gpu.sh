@@ -74,8 +74,8 @@ for what in "$@"; do
         flags=(--model "$model" --batch "$batch" --sequence "$sequence")
         for _ in 1 2; do
           "$build/bench/train_step/train_step" "${flags[@]}" | tee -a $out/steps.jsonl
-          [[ " ${peers[*]} " != *" torch "* ]] || "$python" bench/peers/train_step_torch.py "${flags[@]}" \
-            | tee -a $out/steps.jsonl
+          [[ " ${peers[*]} " == *" torch "* ]] || continue
+          "$python" bench/peers/train_step_torch.py "${flags[@]}" | tee -a $out/steps.jsonl
         done
       done ;;
     *) echo "bench_gpu: '$what' is none of programs, block, small, squares, steps" >&2; exit 1 ;;

@@ -7,8 +7,8 @@
 
 namespace coda::device {
 
-// to_tokens: `of_tokens` [sequences * tokens, heads] is written, else `of_heads` [sequences * heads,
-// tokens]. Both are fp32 and dense, with at most 2^32 numbers.
+// to_tokens: `of_tokens` [sequences * tokens, heads] is written, else `of_heads`
+// [sequences * heads, tokens]. Both are fp32 and dense, with fewer than 2^32 numbers.
 __device__ __forceinline__ void transpose_statistics(u64 of_tokens, u64 of_heads, u32 sequences,
                                                      u32 heads, u32 tokens, bool to_tokens) {
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
