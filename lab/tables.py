@@ -138,6 +138,7 @@ def summary() -> str:
         return [figure(ratio(phase, size, key)) for size in SIZES]
 
     both, forward = "block, forward + backward", "block, forward"
+    ours, peer = runs_of_steps()
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
          *gpu(torch_over_block, forward)],
@@ -146,6 +147,8 @@ def summary() -> str:
          *(figure(memory_of_block(both, size)) for size in SIZES)],
         ["", "mean of the block's programs: QuACK 0.6.5",
          *(figure(quack_over_ours(size)) for size in SIZES)],
+        ["", "training step of LLaMA-3 1B, 16 x 2048 tokens: torch.compile 2.11",
+         figure(mean_ms(peer) / mean_ms(ours)), "", ""],
         ["Two cores of Zen 4, D = 576, 1024, 2048",
          "fp32 block, forward + backward: the best of PyTorch 2.13",
          *cpu_blocks("fwdbwd", "f32")],
@@ -155,18 +158,26 @@ def summary() -> str:
     return table(["machine", "peer's over ours", "small", "middle", "large"], rows)
 
 
-def steps() -> str:
-    """Whole optimizer steps of LLaMA-3 1B, 16 x 2048 tokens: processes in turns on one board."""
+def runs_of_steps() -> tuple[list[dict], list[dict]]:
+    """Ours and torch.compile's, in turns on one board."""
     path = RESULTS / "train_step" / "h200.jsonl"
     rows = [r for r in map(json.loads, path.read_text().splitlines())
             if r["run"] == 2 and not r.get("tuned")]
-    ours = [r for r in rows if r["who"] == "coda"]
-    peer = [r for r in rows if r["who"] != "coda"]
+    return ([r for r in rows if r["who"] == "coda"], [r for r in rows if r["who"] != "coda"])
+
+
+def mean_ms(runs: list[dict]) -> float:
+    return statistics.mean(r["ms"] for r in runs)
+
+
+def steps() -> str:
+    """Whole optimizer steps of LLaMA-3 1B, 16 x 2048 tokens."""
+    ours, peer = runs_of_steps()
 
     def cells(name, runs):
-        ms = statistics.mean(r["ms"] for r in runs)
+        ms = mean_ms(runs)
         return [name, " ".join(f"{r['ms']:.0f}" for r in runs),
-                f"{16 * 2048 / ms:.1f}k", f"{statistics.mean(r['ms'] for r in peer) / ms:.3f}",
+                f"{16 * 2048 / ms:.1f}k", f"{mean_ms(peer) / ms:.2f}",
                 " ".join(f"{r['first_step_s']:.0f}" for r in runs)]
     return table(["", "ms a step", "tokens/s", "torch.compile's time over it",
                   "seconds to the first step"],
