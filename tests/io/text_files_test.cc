@@ -73,6 +73,12 @@ TEST_F(TextFiles, TheOrderIsShuffledAndTheSameFromRunToRun) {
   EXPECT_EQ(names.size(), 26u);
   EXPECT_FALSE(std::is_sorted(names.begin(), names.end()));
   EXPECT_EQ(found(false), names);
+
+  // One more leaves the others where they are.
+  write("sub/new");
+  std::vector<std::string> more = found(false);
+  EXPECT_EQ(std::erase(more, "sub/new"), 1u);
+  EXPECT_EQ(more, names);
 }
 
 TEST_F(TextFiles, WhatGitattributesCallsGeneratedIsLeftOut) {
