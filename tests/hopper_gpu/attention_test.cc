@@ -16,7 +16,7 @@
 #include "hopper_gpu/on_gpu.h"
 #include "runtime/operation_call.h"
 
-namespace coda::tests {
+namespace coda::tests::attention_test {
 namespace {
 
 struct Case {
@@ -270,4 +270,4 @@ TEST_F(OnGpu, ASoftCapRunsOnThePlainKernel) {
 }
 
 }  // namespace
-}  // namespace coda::tests
+}  // namespace coda::tests::attention_test
