@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "hopper/hopper_backend.h"
+#include "hopper/launch/captured_graph.h"
 #include "hopper/launch/context.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
-#include "hopper/launch/captured_graph.h"
 
 namespace coda::tests {
 namespace {

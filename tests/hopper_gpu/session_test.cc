@@ -10,11 +10,11 @@
 
 #include "coda/program_builder.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/launch/captured_graph.h"
 #include "hopper/lower.h"
 #include "hopper_gpu/device_run.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
-#include "hopper/launch/captured_graph.h"
 
 namespace coda::tests {
 namespace {

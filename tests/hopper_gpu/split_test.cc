@@ -10,11 +10,11 @@
 #include "hopper/configure/choose_config.h"
 #include "hopper/head_norm_block.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/launch/captured_graph.h"
 #include "hopper/lower.h"
 #include "hopper_gpu/on_gpu.h"
 #include "hopper_gpu/plan_cases.h"
 #include "hopper_gpu/program_check.h"
-#include "hopper/launch/captured_graph.h"
 
 namespace coda::tests {
 namespace {
