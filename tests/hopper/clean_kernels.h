@@ -4,7 +4,8 @@
 // few. So clean_kernels.txt keeps the digests of those that were found clean, and a test compiles
 // what is not in it, and every day another sixteenth of what is. A digest is of all that the
 // compiler is given: its version and options, the text, and the device code that the text includes,
-// but for comments and folders.
+// but for comments and folders. A configuration that gives way to the next because it spills has a
+// line too, with what it spills.
 // `make clean-kernels` compiles all of them and writes the file anew.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -68,25 +70,47 @@ class CleanKernels {
  public:
   static constexpr int kSampleDays = 16;  // in which each known kernel is compiled once
 
-  // One digest a line; none where there is no such file.
+  // A digest a line, and behind it CompiledKernel::spilled_bytes() of a kernel that spills; none
+  // where there is no such file.
   explicit CleanKernels(const std::string& file) {
     std::ifstream text(file);
-    for (std::string line; std::getline(text, line);) digests_.insert(line);
+    for (std::string line; std::getline(text, line);) {
+      std::istringstream words(line);
+      std::string digest;
+      int64_t spilled = 0;
+      words >> digest >> spilled;
+      spilled_bytes_[digest] = spilled;
+    }
   }
 
-  // Whether a kernel need not be compiled on this day, a count of days.
+  // Whether a kernel that is clean need not be compiled on this day, a count of days.
   bool may_skip(const std::string& digest, int64_t day) const {
-    return digests_.contains(digest) &&
+    return spilled_bytes(digest) == 0 &&
            std::stoi(digest.substr(0, 4), nullptr, 16) % kSampleDays != day % kSampleDays;
   }
 
+  // 0: it is clean; -1: it is not known.
+  int64_t spilled_bytes(const std::string& digest) const {
+    const auto found = spilled_bytes_.find(digest);
+    return found == spilled_bytes_.end() ? -1 : found->second;
+  }
+
  private:
-  std::set<std::string> digests_;
+  std::map<std::string, int64_t> spilled_bytes_;
 };
 
+// CODA_RECORD_KERNELS=FILE: what is compiled gets a line there.
+inline void record_kernel(const std::string& digest, int64_t spilled_bytes) {
+  const char* record = std::getenv("CODA_RECORD_KERNELS");
+  if (record == nullptr) return;
+  std::ofstream file(record, std::ios::app);
+  file << digest + (spilled_bytes == 0 ? "" : " " + std::to_string(spilled_bytes)) + "\n"
+       << std::flush;
+  ASSERT_TRUE(file.good()) << "cannot write " << record;
+}
+
 // No kernel has a defect: those that `clean` does not know, and today's sample, are compiled.
-// CODA_RECORD_KERNELS=FILE: all of them are, and digests of those without a defect are appended to
-// it.
+// CODA_RECORD_KERNELS=FILE: all of them are, and those without a defect get a line there.
 inline void expect_no_defects(const NvrtcCompiler& compiler, const std::set<std::string>& sources,
                               const CleanKernels& clean) {
   const char* record = std::getenv("CODA_RECORD_KERNELS");
@@ -103,11 +127,7 @@ inline void expect_no_defects(const NvrtcCompiler& compiler, const std::set<std:
   const std::vector<CompiledKernel> kernels = compiler.compile_all(compiled);
   for (size_t i = 0; i < kernels.size(); ++i) {
     EXPECT_EQ(kernels[i].defect, "") << kernels[i].log << "\n" << compiled[i];
-    if (record != nullptr && kernels[i].defect.empty()) {
-      std::ofstream file(record, std::ios::app);
-      file << digests[i] + "\n" << std::flush;
-      ASSERT_TRUE(file.good()) << "cannot write " << record;
-    }
+    if (kernels[i].defect.empty()) record_kernel(digests[i], 0);
   }
   std::printf("%zu kernels compiled, %zu known to be clean\n", compiled.size(),
               sources.size() - compiled.size());

@@ -19,6 +19,12 @@ TEST(CleanKernels, AreSkippedOnAllDaysButOneOfSixteen) {
     EXPECT_FALSE(clean.may_skip("00a3456789abcdee", day)) << "a kernel that is not in the file";
   }
   EXPECT_EQ(compiled, 3);
+  EXPECT_EQ(clean.spilled_bytes("00a3456789abcdef"), 0);
+  EXPECT_EQ(clean.spilled_bytes("00a3456789abcdee"), -1);
+  std::ofstream(file) << "00a3456789abcdef 24\n";
+  const CleanKernels spills(file.string());
+  EXPECT_EQ(spills.spilled_bytes("00a3456789abcdef"), 24);
+  EXPECT_FALSE(spills.may_skip("00a3456789abcdef", 20001)) << "a kernel that spills is not clean";
   std::filesystem::remove(file);
   EXPECT_FALSE(CleanKernels(file.string()).may_skip("00a3456789abcdef", 20001)) << "no file";
 }

@@ -99,7 +99,7 @@ std::vector<Descriptor> engine_configs(const Descriptor& graph) {
   int64_t count = 0;
   check(api().get_attribute(heuristics.get(), static_cast<int>(Attribute::heuristics_results),
                             static_cast<int>(ValueType::descriptor), kMostConfigs, &count,
-                            handles.data()),
+                            static_cast<void*>(handles.data())),
         "ranking engines");
   while (std::ssize(configs) > count) configs.pop_back();
   return configs;
@@ -172,7 +172,7 @@ void Descriptor::set(Attribute attribute, ValueType type, int64_t count, const v
 }
 void Descriptor::set(Attribute attribute, const Descriptor& part) {
   void* const handle = part.get();
-  set(attribute, ValueType::descriptor, 1, &handle);
+  set(attribute, ValueType::descriptor, 1, static_cast<const void*>(&handle));
 }
 void Descriptor::finalize() { check(api().finalize(descriptor_), "accepting a part of a graph"); }
 
@@ -185,7 +185,7 @@ CompiledGraph::CompiledGraph(const Handle& handle, OperationGraph graph)
   for (const GraphOperation& op : graph_.operations) add_operation(op, tensors, kept_, operations);
   Descriptor whole(Kind::operation_graph);
   whole.set(Attribute::graph_operations, ValueType::descriptor, std::ssize(operations),
-            operations.data());
+            static_cast<const void*>(operations.data()));
   whole.set(Attribute::graph_handle, ValueType::handle, handle.get());
   whole.finalize();
   for (Descriptor& tensor : tensors) kept_.push_back(std::move(tensor));
@@ -227,7 +227,7 @@ void CompiledGraph::run(const Handle& handle, std::span<void* const> memory, voi
   Descriptor pack(Kind::variant_pack);
   pack.set(Attribute::pack_ids, ValueType::int64, std::ssize(ids), ids.data());
   pack.set(Attribute::pack_pointers, ValueType::void_pointer, std::ssize(pointers),
-           pointers.data());
+           static_cast<const void*>(pointers.data()));
   pack.set(Attribute::pack_workspace, ValueType::void_pointer, workspace);
   pack.finalize();
   check(api().execute(handle.get(), plan_, pack.get()), "running a graph");

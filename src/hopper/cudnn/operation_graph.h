@@ -85,7 +85,7 @@ class Descriptor {
   void set(Attribute attribute, ValueType type, int64_t count, const void* values);
   template <class Enum>
   void set(Attribute attribute, ValueType type, Enum value) {
-    set(attribute, type, 1, &value);
+    set(attribute, type, 1, static_cast<const void*>(&value));
   }
   void set(Attribute attribute, const Descriptor& part);
   void finalize();
