@@ -101,10 +101,10 @@ class Backend {
   virtual std::function<void()> record(std::function<void()> work);
 };
 
-// How attention's backward runs on a GPU.
+// How attention runs on a GPU: forward, and backward.
 enum class GpuAttention : uint8_t {
   repeatable,  // cuDNN, the same bits each time; where there is no cuDNN, the library's own kernel
-  fast,        // cuDNN, which adds the queries' gradient up in any order
+  fast,        // cuDNN, whose backward adds the queries' gradient up in any order
   plain,       // the library's own kernel: repeatable, and slower by tens of times
 };
 
