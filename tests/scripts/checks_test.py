@@ -106,9 +106,11 @@ class Checks(unittest.TestCase):
         self.write("src/ir/c.cc", _LICENCE + "int\ta; \n")
         self.write("src/ir/d.cc", _LICENCE + "int a;")
         self.write("docs/page.md", "see [this](missing.md#part)\n")
+        self.write("lab/results/run.txt", "a\nkept in /ro" + "ot/.cache/x\n")
         self.assert_finds("check_text.py", "a.cc:1: starts without", "b.cc:2: do it",
                           "c.cc:2: a tab", "c.cc:2: blanks", "d.cc: must end",
-                          "docs/page.md:1: links to missing.md")
+                          "docs/page.md:1: links to missing.md",
+                          "run.txt:2: a path of one machine")
 
     def test_headers_finds_one_that_needs_another_first_and_looks_again_after_a_change(self):
         self.write("build/CMakeCache.txt", "")
