@@ -20,28 +20,33 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 	! command -v g++-12 >/dev/null || echo -DCMAKE_C_COMPILER=gcc-12 -DCMAKE_CXX_COMPILER=g++-12)
 # The folders whose tests also run under the sanitizers: the compiler, what runs its plans in one
 # arena of memory, and what parses files.
-SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io
+SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io;tokenizer
 
 .PHONY: run test test-gpu clean-kernels mutate sanitize bench bench-gpu \
-	format lint known-clean clean build configure setup
+	format lint known-clean clean build configure setup setup-python
 
 build: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS)
 
 configure: setup
 	@mkdir -p $(BUILD)
-	@$(CMAKE) -G Ninja -S . -B $(BUILD) $(CMAKE_ARGS) > $(BUILD)/configure.log 2>&1 \
+	@$(CMAKE) -G Ninja -S . -B $(BUILD) $(CMAKE_ARGS) $(PYTHON_ARGS) > $(BUILD)/configure.log 2>&1 \
 		|| { cat $(BUILD)/configure.log; exit 1; }
 
 setup:
 	@scripts/setup.sh build
 
+setup-python: setup
+	@scripts/setup.sh python
+
 run: configure
 	$(CMAKE) --build $(BUILD) -j $(JOBS) --target coda
 	$(BUILD)/tools/coda $(TRAIN)
 
-# The judges are fetched and unpacked while the tests are compiled.
-test: configure
+# The judges are fetched and unpacked while the tests are compiled. The Python package's extension
+# module is one target more of the same build.
+test: PYTHON_ARGS = -DCODA_PYTHON=ON -DCODA_PYTHON_EXECUTABLE=$(CURDIR)/.venv/bin/python
+test: setup-python configure
 	@scripts/setup.sh judges > $(BUILD)/judges.log 2>&1 & \
 		$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests; built=$$?; \
 		wait $$! || { cat $(BUILD)/judges.log >&2; exit 1; }; exit $$built

@@ -24,17 +24,23 @@ inline constexpr u32 kWarpgroupSize = 128;
 inline constexpr u32 kConsumerWarpgroups = 2;
 inline constexpr u32 kThreads = kWarpgroupSize * (1 + kConsumerWarpgroups);
 
-// One 128-byte swizzle row of 16-bit elements. A stage is one such row deep along K, and an
-// epilogue's sub-tile one such row wide.
+// A stage is one swizzle row of 128 bytes deep along K, and an epilogue's sub-tile one such row of
+// 16-bit elements wide. An instruction takes 32 bytes along K. kBlockK and kWgmmaK count elements
+// of 16 bits; of 8 bits there are twice as many in the same bytes, which is all that is different
+// for the mainloop.
 inline constexpr u32 kBlockK = 64;
 inline constexpr u32 kSwizzleBytes = 128;
 inline constexpr u32 kElementBytes = 2;
 inline constexpr u32 kWgmmaM = 64;
 inline constexpr u32 kWgmmaK = 16;
 
-// What tensor cores multiply, and a staging ring holds.
-constexpr bool is_operand(Element element) {
+// What a staging ring holds.
+constexpr bool is_staged(Element element) {
   return element == Element::bf16 || element == Element::f16;
+}
+// What tensor cores multiply; those of 8 bits only where both operands are contiguous along K.
+constexpr bool is_operand(Element element) {
+  return is_staged(element) || element == Element::e4m3 || element == Element::e5m2;
 }
 
 struct GemmConfig {
@@ -46,6 +52,10 @@ struct GemmConfig {
   Schedule schedule = Schedule::ping_pong;
   OperandLayout layout = OperandLayout::tn;
   Element element = Element::bf16;
+  // Each block of K is summed by itself and added to the accumulators in fp32: tensor cores keep
+  // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
+  // tensor cores work for the other (ping-pong ones took 1.35 times as long).
+  bool promotes = false;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
 
@@ -64,11 +74,14 @@ struct GemmConfig {
     return layout == OperandLayout::tn || layout == OperandLayout::tt ? Major::k : Major::outer;
   }
 
-  constexpr u32 stage_bytes_a() const { return tile_m * kBlockK * kElementBytes; }
-  constexpr u32 stage_bytes_b() const { return tile_n * kBlockK * kElementBytes; }
+  // Elements of a stage along K.
+  constexpr u32 block_k() const { return kSwizzleBytes / bytes_of(element); }
+  constexpr u32 stage_bytes_a() const { return tile_m * kSwizzleBytes; }
+  constexpr u32 stage_bytes_b() const { return tile_n * kSwizzleBytes; }
   constexpr u32 stage_bytes() const { return stage_bytes_a() + stage_bytes_b(); }
 
-  constexpr u32 accumulators() const { return blocks_m() * tile_n / 2; }
+  // Registers of a thread.
+  constexpr u32 accumulators() const { return (blocks_m() + (promotes ? 1 : 0)) * tile_n / 2; }
 };
 
 // The part of a stage that one TMA instruction loads: `k` by `outer` elements, whichever of the two
@@ -79,15 +92,15 @@ struct OperandBox {
   u32 k = 0;
 };
 
-constexpr OperandBox operand_box(Major major, u32 tile_outer, u32 slices) {
-  return major == Major::k ? OperandBox{.outer = tile_outer / slices, .k = kBlockK}
+constexpr OperandBox operand_box(Major major, u32 tile_outer, u32 slices, u32 block_k = kBlockK) {
+  return major == Major::k ? OperandBox{.outer = tile_outer / slices, .k = block_k}
                            : OperandBox{.outer = kBlockK, .k = kBlockK / slices};
 }
 
 // An A tile is shared along a cluster's N, a B tile along its M (box_b: device/layout/space.cuh,
 // because a B tile may consist of parts).
 constexpr OperandBox box_a(const GemmConfig& config) {
-  return operand_box(config.major_a(), config.tile_m, config.cluster_n);
+  return operand_box(config.major_a(), config.tile_m, config.cluster_n, config.block_k());
 }
 
 constexpr bool is_valid(const GemmConfig& config) {
@@ -101,8 +114,10 @@ constexpr bool is_valid(const GemmConfig& config) {
   const bool registers = config.producer_registers % 8 == 0 && config.consumer_registers % 8 == 0 &&
                          config.producer_registers + 2 * config.consumer_registers <= 512 &&
                          config.accumulators() + 32 <= config.consumer_registers;
-  return is_operand(config.element) && wgmma_n && wgmma_m && slices && registers &&
-         config.stages >= 2;
+  const bool layout = is_staged(config.element) || config.layout == OperandLayout::tn;
+  const bool promotion = !config.promotes || config.schedule == Schedule::cooperative;
+  return is_operand(config.element) && layout && promotion && wgmma_n && wgmma_m && slices &&
+         registers && config.stages >= 2;
 }
 
 }  // namespace coda::device

@@ -7,6 +7,31 @@
 
 namespace coda::device {
 
+// A number of 8 bits, and the nearest: saturates, as coda/float8.h says. A GPU converts pairs, by
+// way of fp16, which holds every number of both types.
+template <Element kStored>
+__device__ __forceinline__ float from_eight_bits(u8 bits) {
+  u32 halves;
+  if constexpr (kStored == Element::e4m3) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(bits)));
+  } else {
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(bits)));
+  }
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<u16>(halves)));
+  return value;
+}
+template <Element kStored>
+__device__ __forceinline__ u8 to_eight_bits(float value) {
+  u16 bits;
+  if constexpr (kStored == Element::e4m3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(value));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(value));
+  }
+  return static_cast<u8>(bits);
+}
+
 template <Element kStored>
 __device__ __forceinline__ float load_element(u64 tensor, u64 index) {
   if constexpr (kStored == Element::f32) {
@@ -15,6 +40,8 @@ __device__ __forceinline__ float load_element(u64 tensor, u64 index) {
     return static_cast<float>(reinterpret_cast<const double*>(tensor)[index]);
   } else if constexpr (kStored == Element::i32) {
     return static_cast<float>(reinterpret_cast<const int*>(tensor)[index]);
+  } else if constexpr (bytes_of(kStored) == 1) {
+    return from_eight_bits<kStored>(reinterpret_cast<const u8*>(tensor)[index]);
   } else {
     const u16 bits = reinterpret_cast<const u16*>(tensor)[index];
     float value;
@@ -33,6 +60,8 @@ __device__ __forceinline__ void store_element(u64 tensor, u64 index, float value
     reinterpret_cast<float*>(tensor)[index] = value;
   } else if constexpr (kStored == Element::f64) {
     reinterpret_cast<double*>(tensor)[index] = value;
+  } else if constexpr (bytes_of(kStored) == 1) {
+    reinterpret_cast<u8*>(tensor)[index] = to_eight_bits<kStored>(value);
   } else {
     static_assert(kStored != Element::i32, "values are not stored as integers");
     u16 bits;

@@ -20,10 +20,19 @@ constexpr u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
 // How an element lies in memory. Tensor cores multiply some of these (is_operand,
 // device/config.cuh); the host's names of them are the same (src/hopper/arch/element.h).
-enum class Element { f32, bf16, f16, f64, i32 };
+enum class Element { f32, bf16, f16, f64, i32, e4m3, e5m2 };
 
 constexpr u32 bytes_of(Element element) {
-  return element == Element::f64 ? 8 : element == Element::f32 || element == Element::i32 ? 4 : 2;
+  switch (element) {
+    case Element::f64: return 8;
+    case Element::f32:
+    case Element::i32: return 4;
+    case Element::bf16:
+    case Element::f16: return 2;
+    case Element::e4m3:
+    case Element::e5m2: return 1;
+  }
+  return 0;
 }
 
 // A TMA descriptor as the driver encodes it; opaque here.

@@ -138,7 +138,7 @@ def summary() -> str:
         return [figure(ratio(phase, size, key)) for size in SIZES]
 
     both, forward = "block, forward + backward", "block, forward"
-    ours, peer = runs_of_steps()
+    ours, peer = runs_of_steps(("1b", 16, 2048))
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
          *gpu(torch_over_block, forward)],
@@ -158,11 +158,15 @@ def summary() -> str:
     return table(["machine", "peer's over ours", "small", "middle", "large"], rows)
 
 
-def runs_of_steps() -> tuple[list[dict], list[dict]]:
+STEPS = {("1b", 16, 2048): "LLaMA-3 1B, 16 x 2048", ("1b", 4, 8192): "LLaMA-3 1B, 4 x 8192",
+         ("8b", 8, 2048): "four blocks of 8B, 8 x 2048"}
+
+
+def runs_of_steps(shape: tuple[str, int, int]) -> tuple[list[dict], list[dict]]:
     """Ours and torch.compile's, in turns on one board."""
     path = RESULTS / "train_step" / "h200.jsonl"
     rows = [r for r in map(json.loads, path.read_text().splitlines())
-            if r["run"] == 2 and not r.get("tuned")]
+            if r["run"] == 4 and (r["model"], r["batch"], r["sequence"]) == shape]
     return ([r for r in rows if r["who"] == "coda"], [r for r in rows if r["who"] != "coda"])
 
 
@@ -171,17 +175,18 @@ def mean_ms(runs: list[dict]) -> float:
 
 
 def steps() -> str:
-    """Whole optimizer steps of LLaMA-3 1B, 16 x 2048 tokens."""
-    ours, peer = runs_of_steps()
-
-    def cells(name, runs):
-        ms = mean_ms(runs)
-        return [name, " ".join(f"{r['ms']:.0f}" for r in runs),
-                f"{16 * 2048 / ms:.1f}k", f"{mean_ms(peer) / ms:.2f}",
-                " ".join(f"{r['first_step_s']:.0f}" for r in runs)]
-    return table(["", "ms a step", "tokens/s", "torch.compile's time over it",
-                  "seconds to the first step"],
-                 [cells("ours, repeatable", ours), cells("torch.compile", peer)])
+    """Whole optimizer steps, each run of a shape in turns with its peer's."""
+    rows = []
+    for shape, name in STEPS.items():
+        ours, peer = runs_of_steps(shape)
+        for who, runs in (("ours, repeatable", ours), ("torch.compile", peer)):
+            ms = mean_ms(runs)
+            rows.append([name if runs is ours else "", who,
+                         " ".join(f"{r['ms']:.0f}" for r in runs),
+                         f"{shape[1] * shape[2] / ms:.1f}k", f"{mean_ms(peer) / ms:.2f}",
+                         " ".join(f"{r['first_step_s']:.0f}" for r in runs)])
+    return table(["", "", "ms a step", "tokens/s", "torch.compile's time over it",
+                  "seconds to the first step"], rows)
 
 
 def step_parts() -> str:

@@ -4,9 +4,10 @@
 
 A folder under src/, or in one of these, may include itself, coda/, and the folders that its
 coda_library line in CMakeLists.txt names, transitively. coda/ may include only coda/ and the
-standard library, and so may examples, which are programs of users. The command (tools/) and the
-benchmarks of the product (bench/) are such programs too: they may include coda/, their own files,
-one another's and other libraries. What looks into src/ is under lab/, or is a test. Paths are
+standard library, and so may examples, which are programs of users. The command (tools/), the
+benchmarks of the product (bench/) and the Python package (python/) are such programs too: they may
+include coda/, their own files, one another's and other libraries. What looks into src/ is under
+lab/, or is a test. Paths are
 written from src/ or include/, never with "..".
 """
 
@@ -20,7 +21,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTI
 # Names of the standard library's headers; those of other libraries end in .h or have a folder.
 _PUBLIC_SYSTEM = re.compile(r"[a-z_]+")
 _PUBLIC = "a public header or an example may include only coda/ and the standard library"
-_PROGRAM = "the command and the benchmarks may include coda/ and their own, not src/ (see lab/)"
+_PROGRAM = "programs over the library may include coda/ and their own, not src/ (see lab/)"
 
 
 def allowed_folders() -> dict[str, set[str]]:
@@ -55,7 +56,7 @@ def problem_of(path, quote: str, included: str, allowed: dict[str, set[str]]) ->
         return None if exists else f"there is no include/{included}"
     if area in ("include", "examples"):
         return _PUBLIC
-    if area in ("tools", "bench"):
+    if area in ("tools", "bench", "python"):
         own = [path.parent / included, sources.ROOT / area / included]
         if included.startswith("bench/"):
             own.append(sources.ROOT / included)
@@ -76,7 +77,7 @@ def main() -> int:
     problems, checked = [], 0
     for path in sources.all_files():
         name = sources.name_of(path)
-        areas = ("include/", "src/", "examples/", "tools/", "bench/")
+        areas = ("include/", "src/", "examples/", "tools/", "bench/", "python/")
         if not sources.is_cpp(path) or not name.startswith(areas):
             continue
         checked += 1

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 mode=(-i)
 [ "${1:-}" != --check ] || mode=(--dry-run -Werror)
 mapfile -d '' files < <(
-  for folder in include src tests tools bench lab examples device; do
+  for folder in include src tests tools bench lab examples device python; do
     [ ! -d $folder ] || find $folder \( -name '*.h' -o -name '*.cc' -o -name '*.cuh' \) -print0
   done | sort -z)
 [ ${#files[@]} -gt 0 ] || exit 0

@@ -33,6 +33,8 @@ ABOUT = {
     "HeadSums": "sums over heads in a product's epilogue, as of QK-norm",
     "SplitPrograms": "programs of several kernels: those that no single one can hold",
     "TrainingOnGpu": "the state in the GPU's memory: the course of the CPU, the same bits",
+    "AttentionOnGpu": "attention against float64: cuDNN's in both orders, and the plain kernel",
+    "EightBits": "operands of 8 bits: products, the same bits for every tile, codes",
     "BadInput": "what a caller may get wrong",
     "SmClock": "the benchmarks' marks on a stream",
 }

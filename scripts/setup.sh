@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing for the parts named: build, lint, judges (PyTorch and transformers, for
-# parity tests and benchmarks). System packages come from apt, Python ones go into .venv. What is
-# there is not installed again, and when all is there no network is touched.
+# Installs what is missing for the parts named: build, python (what builds the Python package),
+# lint, judges (PyTorch and transformers, for parity tests and benchmarks). System packages come
+# from apt, Python ones go into .venv. What is there is not installed again, and when all is there
+# no network is touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly kPackages=(
   g++ make cmake ninja-build git python3 xz-utils pkg-config dpkg-dev file
   libxsmm-dev libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+  libpcre2-dev libutf8proc-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 readonly kOldestCmake=3.25 kOldestGcc=12
@@ -82,15 +84,19 @@ setup_build() {
   is_at_least "${cmake_version:-0}" "$kOldestCmake" || pip_install requirements-cmake.txt
 }
 
-[ $# -gt 0 ] || die "name what to set up: build, lint, judges"
+[ $# -gt 0 ] || die "name what to set up: build, python, lint, judges"
 for part in "$@"; do
   case $part in
     build) setup_build ;;
+    python)
+      has_python_headers || apt_install python3-dev
+      pip_install requirements-python.txt
+      ;;
     lint) pip_install requirements-lint.txt ;;
     judges)
       has_python_headers || apt_install python3-dev  # torch.compile builds extension modules
       pip_install requirements.txt
       ;;
-    *) die "unknown part '$part'; there are build, lint, judges" ;;
+    *) die "unknown part '$part'; there are build, python, lint, judges" ;;
   esac
 done

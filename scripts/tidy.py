@@ -47,9 +47,9 @@ def parts_of(source: pathlib.Path) -> list[pathlib.Path]:
 
 def commands(build: pathlib.Path) -> dict[pathlib.Path, dict]:
     """Source -> its entry, of those of the product: tests and measurements have the compiler's
-    warnings and the format."""
+    warnings and the format, and so do the Python bindings, which only some builds have."""
     ours = {path for path in sources.all_files()
-            if not sources.name_of(path).startswith(("tests/", "bench/", "lab/"))}
+            if not sources.name_of(path).startswith(("tests/", "bench/", "lab/", "python/"))}
     entries = json.loads((build / "compile_commands.json").read_text())
     found = {}
     for entry in entries:

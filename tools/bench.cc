@@ -77,6 +77,7 @@ struct ProgramBenchFlags {
   std::string file;
   std::vector<std::string> sizes;
   size_t tune = 0;
+  bool fast_accumulation = false;
 };
 
 struct BlockFlags {
@@ -105,6 +106,7 @@ void bench_program(const ProgramBenchFlags& flags) {
   refuse_other_sizes({&program, 1}, sizes);
   MeasureOptions options = flags.bench.options();
   options.gpu.tuned = flags.tune;
+  options.gpu.fast_accumulation = flags.fast_accumulation;
   show({.measured = measure_program(program, sizes, options),
         .title = program.name + text_of(sizes),
         .about = {{"program", program.name}, {"sizes", sizes}}},
@@ -170,6 +172,10 @@ void add_program(CLI::App& bench) {
       .add_option("--tune", flags->tune,
                   "On a GPU: also time so many other tile configurations, and show the fastest")
       ->capture_default_str();
+  command.add_flag(
+      "--fast-accumulation", flags->fast_accumulation,
+      "On a GPU: products of 8-bit operands are summed by the tensor cores alone, ours "
+      "and cuBLAS's, which keeps about 14 bits");
   flags->bench.add_to(command);
   command.callback([flags] { bench_program(*flags); });
 }

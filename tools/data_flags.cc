@@ -6,14 +6,8 @@
 #include "coda/error.h"
 
 namespace coda::tools {
-namespace {
-
-constexpr int64_t kBytes = 256;  // the vocabulary of texts
-
-}  // namespace
-
 void DataFlags::add_to(CLI::App& command) {
-  command.add_option("--data", data, "A text file, or a folder of them; a token is a byte")
+  command.add_option("--data", data, "A text file, or a folder of them")
       ->type_name("PATH")
       ->group("Data");
   command.add_option("--ids", ids, "Instead of --data: a file of token ids, little-endian numbers")
@@ -25,15 +19,14 @@ void DataFlags::add_to(CLI::App& command) {
       ->group("Data");
 }
 
-Tokens DataFlags::load(int64_t vocab, bool is_trained) const {
+Tokens DataFlags::load(int64_t vocab, const TextTokens& text) const {
   require(!data.empty() || !ids.empty(),
           "no data: give a text with --data or token ids with --ids");
   require(data.empty() || ids.empty(), "--data and --ids are both given: give one of them");
   if (!ids.empty()) return load_token_ids(ids, id_bytes, vocab);
-  require(is_trained ? vocab == kBytes : vocab >= kBytes || vocab == 0,
-          "a text has 256 tokens, its bytes, but the model's vocabulary has " +
-              std::to_string(vocab) + ": give --ids made with the model's tokenizer");
-  return load_text(data);
+  const Tokens tokens = text.load(data);
+  check_vocabulary(tokens, vocab);
+  return tokens;
 }
 
 }  // namespace coda::tools

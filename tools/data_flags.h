@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that say what to read: --data, a text or a folder of texts as bytes, or --ids, a file of
-// token ids.
+// Flags that say what to read: --data, a text or a folder of texts, or --ids, a file of token ids.
 #pragma once
 
 #include <string>
 
 #include "coda/text_data.h"
+#include "text_tokens.h"
 
 namespace CLI {
 class App;
@@ -20,9 +20,8 @@ struct DataFlags {
 
   void add_to(CLI::App& command);
   bool is_text() const { return ids.empty(); }
-  // Throws Error unless exactly one is given, it is readable, and all its ids are below `vocab` (0:
-  // of any size). A model that is trained reads bytes only if its tokens are bytes: 256 of them.
-  Tokens load(int64_t vocab, bool is_trained) const;
+  // Throws Error unless exactly one is given, it is readable, and all its ids are below `vocab`.
+  Tokens load(int64_t vocab, const TextTokens& text) const;
 };
 
 }  // namespace coda::tools

@@ -14,6 +14,7 @@
 #include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
+#include "coda/run.h"
 #include "commands.h"
 #include "data_flags.h"
 #include "device_flag.h"
@@ -68,7 +69,11 @@ int64_t batch_of(const EvalFlags& flags, int64_t predicted) {
 void run(EvalFlags flags) {
   const ModelConfig config = load_model_config(flags.folder);
   const int64_t longest = longest_sequence_of(config);
-  Tokens tokens = flags.data.load(vocabulary_of(config), true);
+  const TextTokens text_tokens =
+      flags.data.is_text()
+          ? TextTokens::of_model(find_model_folder(flags.folder), vocabulary_of(config))
+          : TextTokens::of_bytes();
+  Tokens tokens = flags.data.load(vocabulary_of(config), text_tokens);
   if (flags.limit > 0) tokens = tokens.slice(0, std::min(tokens.size(), flags.limit + 1));
   if (flags.sequence == 0) {
     flags.sequence = std::min({longest, int64_t{1024}, std::max<int64_t>(tokens.size() - 1, 1)});
@@ -93,7 +98,7 @@ void run(EvalFlags flags) {
   require(std::isfinite(result.total_loss),
           flags.folder + ": the loss is not finite: the weights are damaged, or too large for " +
               flags.dtype);
-  print(flags, result, flags.data.is_text(), seconds.count());
+  print(flags, result, flags.data.is_text() && text_tokens.is_bytes(), seconds.count());
 }
 
 }  // namespace

@@ -11,9 +11,11 @@
 #include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
+#include "coda/run.h"
 #include "commands.h"
 #include "device_flag.h"
 #include "flag_values.h"
+#include "text_tokens.h"
 
 namespace coda::tools {
 namespace {
@@ -24,6 +26,8 @@ struct SampleFlags {
   std::vector<int32_t> prompt_ids;
   int64_t count = 400;
   int64_t context = 0;
+  bool prints_ids = false;
+  bool goes_on = false;
   std::string dtype = "fp32";
   DeviceFlags device;
   SamplingOptions options;
@@ -31,34 +35,24 @@ struct SampleFlags {
 
 void run(SampleFlags flags) {
   const ModelConfig config = load_model_config(flags.folder);
-  const bool is_bytes = vocabulary_of(config) == 256;
   const int64_t longest = longest_sequence_of(config);
-  require(is_bytes || flags.prompt.empty(),
-          flags.folder +
-              ": the model's tokens are no bytes: give --prompt-ids, made with its "
-              "tokenizer, instead of --prompt");
-  require(is_bytes || !flags.prompt_ids.empty(),
-          flags.folder + ": the model's tokens are no bytes: give --prompt-ids to start from");
-  std::vector<int32_t> prompt = flags.prompt_ids;
-  if (prompt.empty()) {
-    if (flags.prompt.empty()) flags.prompt = "\n";
-    for (unsigned char byte : flags.prompt) prompt.push_back(byte);
-  }
-  if (flags.context == 0) flags.context = std::min<int64_t>(longest, 512);
+  const bool needs_tokenizer = flags.prompt_ids.empty() || !flags.prints_ids;
+  const TextTokens tokens =
+      needs_tokenizer ? TextTokens::of_model(find_model_folder(flags.folder), vocabulary_of(config))
+                      : TextTokens::of_bytes();
+  const std::vector<int32_t> prompt =
+      flags.prompt_ids.empty() ? tokens.prompt(flags.prompt) : flags.prompt_ids;
+  if (tokens.is_bytes() && flags.prompt_ids.empty() && flags.prompt.empty()) flags.prompt = "\n";
+  if (flags.context == 0)
+    flags.context = std::min(longest, std::max<int64_t>(512, std::ssize(prompt) + flags.count));
   const auto backend = flags.device.backend();
-  LoadedModel model = load_model(
-      flags.folder,
-      {.task = ModelTask::logits, .storage = storage_type(flags.dtype), .sequence = flags.context},
-      *backend);
-  std::fwrite(flags.prompt.data(), 1, flags.prompt.size(), stdout);
-  generate(*model.runner, prompt, flags.count, flags.options, [&](int32_t id) {
-    if (is_bytes) {
-      std::fputc(id, stdout);
-    } else {
-      fmt::print("{} ", id);
-    }
-    std::fflush(stdout);
-    return std::ferror(stdout) == 0;
+  const DType storage = storage_type(flags.dtype);
+  Weights weights = load_model_weights(flags.folder, storage);
+  TextGenerator generator(config, storage, flags.context, tensors_of(weights, *backend), *backend);
+  if (!flags.prints_ids) std::fwrite(flags.prompt.data(), 1, flags.prompt.size(), stdout);
+  const TextTokens shown = flags.prints_ids ? tokens.as_numbers() : tokens;
+  shown.print(prompt, !flags.goes_on, [&](const auto& on_token) {
+    generator.generate(prompt, flags.count, flags.options, on_token);
   });
   std::fputc('\n', stdout);
 }
@@ -69,7 +63,8 @@ void add_sample(CLI::App& app) {
   auto flags = std::make_shared<SampleFlags>();
   CLI::App& command = *app.add_subcommand("sample", "Text that a checkpoint writes");
   command.add_option("checkpoint", flags->folder, "A Hugging Face folder")->required();
-  auto* prompt = command.add_option("--prompt", flags->prompt, "What to go on from [a new line]");
+  auto* prompt =
+      command.add_option("--prompt", flags->prompt, "What to go on from [the start of a text]");
   command.add_option("--prompt-ids", flags->prompt_ids, "The same as token ids: 12,7,99")
       ->delimiter(',')
       ->excludes(prompt);
@@ -77,15 +72,24 @@ void add_sample(CLI::App& app) {
   command.add_option("--tokens", flags->count, "Tokens to write")
       ->check(at_least_1)
       ->capture_default_str();
+  command.add_flag("--print-ids", flags->prints_ids, "Print token ids instead of text");
+  command.add_flag("--no-stop", flags->goes_on, "Go on where the model ends its text");
   command
-      .add_option("--context", flags->context,
-                  "Tokens that the model sees [its longest sequence, at most 512]")
+      .add_option(
+          "--context", flags->context,
+          "Tokens that the model sees; when they are full the older half is left out [all, up to "
+          "its longest sequence]")
       ->check(at_least_1);
   command.add_option("--temperature", flags->options.temperature, "0: always the likeliest token")
       ->check(number_within(0, 100))
       ->capture_default_str();
   command.add_option("--top-k", flags->options.top_k, "Only among the k likeliest; 0: among all")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
+      ->capture_default_str();
+  command
+      .add_option("--top-p", flags->options.top_p,
+                  "And of these among the likeliest that have this share of the probability")
+      ->check(number_within(0, 1))
       ->capture_default_str();
   command.add_option("--seed", flags->options.seed, "Another seed, another text")
       ->check(whole_number())

@@ -34,6 +34,7 @@ struct TrainFlags {
   ModelFlags model;
   std::string out = "out/run";
   std::string init;
+  std::string tokenizer;
   bool resume = false;
   bool overwrite = false;
   bool report = false;
@@ -142,6 +143,12 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
       ->group("Training");
   command
+      .add_option("--tokenizer", f.tokenizer,
+                  "A tokenizer.json, or a folder with one: texts are read by it, and it is kept in "
+                  "the checkpoints [that of --init; else a token is a byte]")
+      ->type_name("PATH")
+      ->group("Data");
+  command
       .add_option("--init", f.init, "Start from the weights of this checkpoint, not from random")
       ->type_name("FOLDER")
       ->group("Model");
@@ -233,7 +240,7 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
               "may have changed. If you know it, add: --" + kind + " " + text);
   options[kind] = given.at(kind);
   auto kept = options;
-  for (const char* name : {kFingerprint, "init", "config"}) kept.erase(name);
+  for (const char* name : {kFingerprint, "init", "config", "tokenizer"}) kept.erase(name);
   parse_options(kept, flags);
   require_state(flags.seed == plan.state.seed, "'seed' is " + std::to_string(plan.state.seed) +
                                                    ", but --seed among 'options' is " +
@@ -312,16 +319,33 @@ int run(const CLI::App& command, TrainFlags flags) {
     plan.init = find_model_folder(flags.init);
     flags.model.config = plan.init.string();
   }
+  const fs::path source = plan.resumed ? *plan.resumed : plan.init;
+  if (!flags.tokenizer.empty()) {
+    require(source.empty(),
+            "--init and --tokenizer are both given: texts are read by the tokenizer in the "
+            "checkpoint's folder (leave --tokenizer out)");
+    plan.text = TextTokens::of_tokenizer(flags.tokenizer);
+    plan.files.others = plan.text.files();
+    if (command.get_option("--vocab")->count() == 0)
+      flags.model.sizes.vocab = plan.text.vocabulary();
+  }
   const ModelConfig model =
       plan.resumed ? load_model_config(*plan.resumed) : flags.model.build(flags.sequence);
-  if (plan.resumed ||
-      !plan.init.empty()) {  // before anything is made in the sizes of a config.json
-    require_weights(plan.resumed ? *plan.resumed : plan.init, model);
+  const int64_t vocabulary = vocabulary_of(model);
+  if (!source.empty()) {
+    require_weights(source, model);  // before anything is made in the sizes of a config.json
+    plan.files = model_files_of(source);
   }
-  if (plan.resumed || !plan.init.empty())
-    plan.files = model_files_of(plan.resumed ? *plan.resumed : plan.init);
+  if (flags.data.is_text() && !source.empty()) {
+    // A run from random weights may read bytes although it has more tokens.
+    plan.text = TextTokens::of_model(source, plan.resumed ? TextTokens::kBytes : vocabulary);
+  }
+  require(!flags.data.is_text() || !plan.text.is_bytes() || vocabulary >= TextTokens::kBytes,
+          fmt::format("a text without a tokenizer has 256 tokens, its bytes, but the model's "
+                      "vocabulary has {}: give a --tokenizer, or --ids made with one",
+                      vocabulary));
   require_memory(model);
-  const Tokens tokens = flags.data.load(vocabulary_of(model), !plan.init.empty());
+  const Tokens tokens = flags.data.load(vocabulary, plan.text);
   plan.data = split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);
   const auto [found, is_new] = plan.state.options.emplace(kFingerprint, now);
@@ -355,8 +379,8 @@ int run(const CLI::App& command, TrainFlags flags) {
 
 void add_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* command = app.add_subcommand(
-      "train", "Trains a model on a text (a token is a byte) or on a file of token ids");
+  CLI::App* command =
+      app.add_subcommand("train", "Trains a model on a text or on a file of token ids");
   flags->data.add_to(*command);
   flags->model.add_to(*command);
   add_training_flags(*command, *flags);

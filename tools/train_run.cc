@@ -32,12 +32,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<int32_t> bytes_of(const std::string& text) {
-  std::vector<int32_t> ids;
-  for (unsigned char byte : text) ids.push_back(byte);
-  return ids;
-}
-
 class Run {
  public:
   explicit Run(RunPlan plan)
@@ -221,20 +215,14 @@ class Run {
   }
 
   void print_sample() {
-    if (plan_.sample_tokens == 0 || !plan_.is_text) return;
-    ModelRunner runner(plan_.settings.model,
-                       {.task = ModelTask::logits,
-                        .storage = plan_.settings.storage,
-                        .sequence = plan_.settings.sequence},
-                       *backend_);
-    runner.bind(trainer_.parameters());
+    if (plan_.sample_tokens == 0 || !plan_.is_text || !plan_.text.has_text()) return;
+    TextGenerator generator(plan_.settings.model, plan_.settings.storage, plan_.settings.sequence,
+                            trainer_.parameters(), *backend_);
     fmt::print("a sample of its text:\n----\n{}", plan_.prompt);
-    generate(runner, bytes_of(plan_.prompt), plan_.sample_tokens, {.seed = plan_.settings.seed},
-             [](int32_t id) {
-               std::fputc(id, stdout);
-               std::fflush(stdout);
-               return true;
-             });
+    const std::vector<int32_t> prompt = plan_.text.prompt(plan_.prompt);
+    plan_.text.print(prompt, true, [&](const auto& on_token) {
+      generator.generate(prompt, plan_.sample_tokens, {.seed = plan_.settings.seed}, on_token);
+    });
     fmt::print("\n----\n\n");
   }
 
@@ -245,14 +233,15 @@ class Run {
     // The first token, which nothing predicts, counts as 8 bits of a text.
     const double bits =
         (result.total_loss / std::numbers::ln2 + 8) / static_cast<double>(result.predicted + 1);
-    if (plan_.is_text && plan_.report) {
+    const bool is_bytes = plan_.is_text && plan_.text.is_bytes();
+    if (is_bytes && plan_.report) {
       print_compression(plan_.data, bits);
     } else {
       fmt::print(
           "held-out loss {:.4f} of all its tokens, in windows that overlap by half; perplexity "
           "{:.3f}{}\n",
           result.loss(), std::exp(result.loss()),
-          plan_.is_text ? fmt::format(", {:.3f} bits a byte", bits) : "");
+          is_bytes ? fmt::format(", {:.3f} bits a byte", bits) : "");
     }
   }
 

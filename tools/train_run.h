@@ -10,6 +10,7 @@
 #include "coda/run.h"
 #include "coda/text_data.h"
 #include "device_flag.h"
+#include "text_tokens.h"
 
 namespace coda::tools {
 
@@ -17,6 +18,7 @@ struct RunPlan {
   ModelTrainSettings settings;
   TokenSplit data;
   bool is_text = false;
+  TextTokens text;  // what is_text is read by
   std::filesystem::path out;
   std::filesystem::path init;  // a model folder whose weights to start from; may be empty
   std::optional<std::filesystem::path> resumed;  // the checkpoint to go on from

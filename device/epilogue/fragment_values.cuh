@@ -17,8 +17,9 @@ __device__ __forceinline__ Elements<2> pair_of(const float (&fragment)[kFragment
   return {{fragment[2 * pair], fragment[2 * pair + 1]}};
 }
 
-// How a pair is made to wait for others: its bits, or its place, depend on bits of theirs, of which
-// none is added (the assembler does not know that there are fewer than 2^31 rows).
+// How a pair is made to wait for others: its bits, or its place, depend on bits of theirs, `turn`,
+// of which none is added (the assembler does not know that there are fewer than 2^31 rows).
+// src/hopper/codegen/pair_turns.h says where pairs take turns.
 __device__ __forceinline__ u32 bits_of(u32 bits) { return bits; }
 __device__ __forceinline__ u32 bits_of(float x) { return __float_as_uint(x); }
 __device__ __forceinline__ u32 bits_of(const Elements<2>& x) {
@@ -36,18 +37,6 @@ __device__ __forceinline__ FragmentPosition after_turn(FragmentPosition at, u32 
   at.row = after_turn(at.row, turn, at);
   at.column = after_turn(at.column, turn, at);
   return at;
-}
-
-// Where pairs take turns (SubTile has `turn`), a pair waits so for all that the pair before it
-// makes: its accumulators and loaded bits, and from fragment to fragment the places of what threads
-// move themselves. Elsewhere only a tile's first loads wait, each for what the pair before it
-// stores (takes_turns, device/layout/space.cuh).
-template <u32 kBlock, u32 kFragment, u32 kPlanes>
-__device__ __forceinline__ u32 after_pair(u32 bits, const u32 (&stored)[kPlanes][4], u32 pair,
-                                          const FragmentPosition& at) {
-  constexpr u32 kFirstFragments = 2;
-  if (kBlock != 0 || kFragment >= kFirstFragments || pair == 0) return bits;
-  return after_turn(bits, stored[kPlanes - 1][pair - 1], at);
 }
 
 // A thread's 16 values of a per-column vector in one sub-tile, loaded before they are needed and

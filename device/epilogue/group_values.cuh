@@ -41,11 +41,11 @@ struct GroupValues {
   }
 
   // The walk adds pair `pair` of fragment kFragment of the span; then the quad's sums are made.
-  template <u32 kFragment>
-  __device__ __forceinline__ void add(u32 pair, const Elements<2>& x) {
+  template <u32 kFragment, class Pair>
+  __device__ __forceinline__ void add(u32 pair, const Pair& x) {
     float& sum = value[eight_of(kFragment, pair) / kStep * kStep][pair % 2];
-    sum += x.value[0];
-    sum += x.value[1];
+    sum = plus_element(sum, x, 0);
+    sum = plus_element(sum, x, 1);
   }
   __device__ __forceinline__ void finish() {
     make([&](u32 first, u32 side) {

@@ -21,12 +21,14 @@ using SubTileOf = Pair[kFragments][kPairs];
 using SubTileValues = SubTileOf<Elements<2>>;
 
 // One pair more of a row's fold.
-template <Reduction kKind>
-__device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Elements<2>& x, u32 valid) {
+template <Reduction kKind, class Pair>
+__device__ __forceinline__ void add_to_row(Reduced<kKind>& to, const Pair& x, u32 valid) {
+  float& folded = to.field[0];
 #pragma unroll
   for (u32 i = 0; i < 2; ++i) {
-    const float next = valid > i ? of_one<kKind>(x.value[i]) : start_of(kKind);
-    to.field[0] = fold<kKind>(to.field[0], next);
+    const float next = kKind == Reduction::sum ? plus_element(folded, x, i)
+                                               : fold<kKind>(folded, of_one<kKind>(x.value[i]));
+    folded = valid > i ? next : folded;
   }
 }
 

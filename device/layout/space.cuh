@@ -22,7 +22,7 @@
 //
 //     // Operands of K segment `segment`: boxes are box_a(kConfig) and box_b(kConfig, kTraits).
 //     // B has one descriptor a loaded part (one in natural order). The contraction in blocks of
-//     // kBlockK.
+//     // kConfig.block_k().
 //     static const TensorMap* a(const Arguments&, u32 segment);
 //     static const TensorMap* b(const Arguments&, u32 segment, u32 part);
 //     static u32 k_blocks(const Arguments&, u32 segment);
@@ -150,7 +150,7 @@ constexpr u32 plane_bytes(const GemmConfig& config, const EpilogueTraits& shape)
 
 // Whether a fragment's pairs are made one after another where registers are scarcest, in a tile's
 // first fragments, before epilogues have consumed accumulators: else the assembler works on all of
-// them at once, and spills (after_pair in device/epilogue/fragment_values.cuh).
+// them at once, and spills (after_turn in device/epilogue/fragment_values.cuh).
 constexpr bool takes_turns(const GemmConfig& config, const EpilogueTraits& shape) {
   return config.accumulators() > 128 && shape.loads != 0 && shape.planes() > 2;
 }
@@ -158,7 +158,8 @@ constexpr bool takes_turns(const GemmConfig& config, const EpilogueTraits& shape
 // One TMA box of B: of each loaded part of a tile, the CTAs of a cluster that share it load a slice
 // each.
 constexpr OperandBox box_b(const GemmConfig& config, const EpilogueTraits& shape) {
-  return operand_box(config.major_b(), config.tile_n / shape.loaded_parts(), config.cluster_m);
+  return operand_box(config.major_b(), config.tile_n / shape.loaded_parts(), config.cluster_m,
+                     config.block_k());
 }
 
 // How the boxes of one slice fill a stage: an operand tile (or a part of one) that is contiguous

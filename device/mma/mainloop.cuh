@@ -59,14 +59,14 @@ struct Mainloop {
         barrier_arrive_expect(full_barrier, kConfig.stage_bytes());
         load_operand<kConfig.major_a(), kConfig.tile_m, kConfig.cluster_n>(
             stages_a + state.stage * kConfig.stage_bytes_a(), Space::a(arguments, segment), tile.m,
-            block * kBlockK, full_barrier, rank_along_n(kConfig, rank),
+            block * kConfig.block_k(), full_barrier, rank_along_n(kConfig, rank),
             multicast_mask_a(kConfig, rank));
 #pragma unroll
         for (u32 part = 0; part < kParts; ++part) {
           load_operand<kConfig.major_b(), kPartColumns, kConfig.cluster_m>(
               stages_b + state.stage * kConfig.stage_bytes_b() +
-                  part * (kPartColumns * kBlockK * kElementBytes),
-              Space::b(arguments, segment, part), column, block * kBlockK, full_barrier,
+                  part * (kPartColumns * kSwizzleBytes),
+              Space::b(arguments, segment, part), column, block * kConfig.block_k(), full_barrier,
               rank_along_m(kConfig, rank), multicast_mask_b(kConfig, rank));
         }
         state.advance();
@@ -113,32 +113,57 @@ struct Mainloop {
       barrier_wait(full + state.stage * kBarrierBytes, state.phase);
       const u32 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
       const u32 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
-      wgmma_fence();
-#pragma unroll
-      for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
+      const auto multiply_add = [&](float (&sums)[kConfig.tile_n / 2], u32 m, u32 k, u32 adds) {
+        wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
+            sums, whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
+            whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)), adds);
+      };
+      if constexpr (kConfig.promotes) {
+        // While this warpgroup adds, the tensor cores work for the other.
+        float sums[kConfig.tile_n / 2];
 #pragma unroll
         for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
-          wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
-              accumulators[m],
-              whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
-              whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)),
-              decltype(first)::value != 0 && k == 0 ? 0 : 1);
+          wgmma_fence();
+#pragma unroll
+          for (u32 k = 0; k < kBlockK; k += kWgmmaK) multiply_add(sums, m, k, k == 0 ? 0 : 1);
+          wgmma_commit();
+          wgmma_wait<0>();
+          pin_registers(sums);
+#pragma unroll
+          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
+            accumulators[m][i] =
+                decltype(first)::value != 0 ? sums[i] : accumulators[m][i] + sums[i];
+          }
         }
+      } else {
+        wgmma_fence();
+#pragma unroll
+        for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
+#pragma unroll
+          for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+            multiply_add(accumulators[m], m, k, decltype(first)::value != 0 && k == 0 ? 0 : 1);
+          }
+        }
+        wgmma_commit();
       }
-      wgmma_commit();
     };
     // The first block stands apart, so that the assembler sees that it does not read the
     // accumulators: else they would be live from tile to tile, and no epilogue could use the
     // registers of those that it has consumed.
     multiply_block(Constant<1>{});
     u32 previous = state.stage;
+    if constexpr (kConfig.promotes) release.stage(previous);
     state.advance();
     const auto next_block = [&] {
       multiply_block(Constant<0>{});
-      // One group stays in flight, so the tensor cores never wait for this warpgroup.
-      wgmma_wait<1>();
-      release.stage(previous);
-      previous = state.stage;
+      if constexpr (kConfig.promotes) {
+        release.stage(state.stage);
+      } else {
+        // One group stays in flight, so the tensor cores never wait for this warpgroup.
+        wgmma_wait<1>();
+        release.stage(previous);
+        previous = state.stage;
+      }
       state.advance();
     };
     u32 left = k_blocks - 1;
@@ -151,6 +176,7 @@ struct Mainloop {
     });
     for (; left != 0; --left) next_block();
     issued();
+    if constexpr (kConfig.promotes) return;
     wgmma_wait<0>();
 #pragma unroll
     for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);

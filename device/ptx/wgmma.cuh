@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma: a warpgroup multiplies a 64x16 block of A by a 16xN block of B, both in shared memory,
-// into fp32 accumulators in its registers, asynchronously. Only the instruction and its fences are
-// here; wgmma_descriptor.cuh says how the operands lie. A macro writes the instruction once for
-// both element types, because the type is part of an assembly string, which no template can
-// compose.
-// Invariant: between a `wgmma_fence` and the `wgmma_wait` that retires a group, nothing else
-// touches its accumulators (otherwise the assembler serialises the instructions).
+// wgmma: a warpgroup multiplies a block of A, 64 rows of 32 bytes, by one of B, N rows of 32 bytes,
+// both in shared memory, into fp32 accumulators in its registers, asynchronously. Only the
+// instruction and its fences are here; wgmma_descriptor.cuh says how the operands lie. A macro
+// writes the instruction once for both element types, because the type is part of an assembly
+// string, which no template can compose. Invariant: between a `wgmma_fence` and the `wgmma_wait`
+// that retires a group, nothing else touches its accumulators (otherwise the assembler serialises
+// the instructions).
 #pragma once
 
 #include "device/config.cuh"
@@ -34,15 +34,15 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
   for (u32 i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
 }
 
-#define CODA_WGMMA_N64(type)                                                                       \
+#define CODA_WGMMA_N64(k, type, transposes)                                                        \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %34, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                  \
+      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." type "." type                               \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
       "%30, %31"                                                                                   \
-      "}, %32, %33, accumulate, 1, 1, %35, %36;\n}\n"                                              \
+      "}, %32, %33, accumulate, 1, 1" transposes ";\n}\n"                                          \
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
@@ -51,17 +51,17 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N128(type)                                                                      \
+#define CODA_WGMMA_N128(k, type, transposes)                                                       \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type                                 \
+      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." type "." type                              \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
       "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "                     \
       "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, "                     \
       "%58, %59, %60, %61, %62, %63"                                                               \
-      "}, %64, %65, accumulate, 1, 1, %67, %68;\n}\n"                                              \
+      "}, %64, %65, accumulate, 1, 1" transposes ";\n}\n"                                          \
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
@@ -75,10 +75,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N192(type)                                                                      \
+#define CODA_WGMMA_N192(k, type, transposes)                                                       \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %98, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32." type "." type                                 \
+      "wgmma.mma_async.sync.aligned.m64n192k" k ".f32." type "." type                              \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -87,7 +87,7 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       "%58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, "                     \
       "%72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, "                     \
       "%86, %87, %88, %89, %90, %91, %92, %93, %94, %95"                                           \
-      "}, %96, %97, accumulate, 1, 1, %99, %100;\n}\n"                                             \
+      "}, %96, %97, accumulate, 1, 1" transposes ";\n}\n"                                          \
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
@@ -105,10 +105,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N256(type)                                                                      \
+#define CODA_WGMMA_N256(k, type, transposes)                                                       \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %130, 0;\n"                              \
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                 \
+      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." type "." type                              \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -120,7 +120,7 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       "%100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                   \
       "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, "                   \
       "%124, %125, %126, %127"                                                                     \
-      "}, %128, %129, accumulate, 1, 1, %131, %132;\n}\n"                                          \
+      "}, %128, %129, accumulate, 1, 1" transposes ";\n}\n"                                        \
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
         "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
@@ -146,27 +146,43 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
 // d = a · b, plus d if `accumulate`; a and b are shared-memory descriptors.
 template <u32 kN, Element kElement, Major kMajorA, Major kMajorB>
 __device__ __forceinline__ void wgmma(float (&d)[kN / 2], u64 a, u64 b, u32 accumulate) {
+  // Only of 16-bit elements an instruction can transpose; where it cannot, the numbers are unused.
   constexpr int kTransposeA = kMajorA == Major::outer ? 1 : 0;
   constexpr int kTransposeB = kMajorB == Major::outer ? 1 : 0;
-  constexpr bool kBf16 = kElement == Element::bf16;
-  if constexpr (kN == 64 && kBf16) {
-    CODA_WGMMA_N64("bf16");
-  } else if constexpr (kN == 64 && !kBf16) {
-    CODA_WGMMA_N64("f16");
-  } else if constexpr (kN == 128 && kBf16) {
-    CODA_WGMMA_N128("bf16");
-  } else if constexpr (kN == 128 && !kBf16) {
-    CODA_WGMMA_N128("f16");
-  } else if constexpr (kN == 192 && kBf16) {
-    CODA_WGMMA_N192("bf16");
-  } else if constexpr (kN == 192 && !kBf16) {
-    CODA_WGMMA_N192("f16");
-  } else if constexpr (kN == 256 && kBf16) {
-    CODA_WGMMA_N256("bf16");
-  } else if constexpr (kN == 256 && !kBf16) {
-    CODA_WGMMA_N256("f16");
-  } else {
-    static_assert(kN == 64, "no wgmma wrapper for this N");
+  static_assert(is_staged(kElement) || kTransposeA + kTransposeB == 0);
+  static_assert(kN == 64 || kN == 128 || kN == 192 || kN == 256, "no wgmma wrapper for this N");
+  if constexpr (kN == 64 && kElement == Element::bf16) {
+    CODA_WGMMA_N64("16", "bf16", ", %35, %36");
+  } else if constexpr (kN == 64 && kElement == Element::f16) {
+    CODA_WGMMA_N64("16", "f16", ", %35, %36");
+  } else if constexpr (kN == 64 && kElement == Element::e4m3) {
+    CODA_WGMMA_N64("32", "e4m3", "");
+  } else if constexpr (kN == 64 && kElement == Element::e5m2) {
+    CODA_WGMMA_N64("32", "e5m2", "");
+  } else if constexpr (kN == 128 && kElement == Element::bf16) {
+    CODA_WGMMA_N128("16", "bf16", ", %67, %68");
+  } else if constexpr (kN == 128 && kElement == Element::f16) {
+    CODA_WGMMA_N128("16", "f16", ", %67, %68");
+  } else if constexpr (kN == 128 && kElement == Element::e4m3) {
+    CODA_WGMMA_N128("32", "e4m3", "");
+  } else if constexpr (kN == 128 && kElement == Element::e5m2) {
+    CODA_WGMMA_N128("32", "e5m2", "");
+  } else if constexpr (kN == 192 && kElement == Element::bf16) {
+    CODA_WGMMA_N192("16", "bf16", ", %99, %100");
+  } else if constexpr (kN == 192 && kElement == Element::f16) {
+    CODA_WGMMA_N192("16", "f16", ", %99, %100");
+  } else if constexpr (kN == 192 && kElement == Element::e4m3) {
+    CODA_WGMMA_N192("32", "e4m3", "");
+  } else if constexpr (kN == 192 && kElement == Element::e5m2) {
+    CODA_WGMMA_N192("32", "e5m2", "");
+  } else if constexpr (kN == 256 && kElement == Element::bf16) {
+    CODA_WGMMA_N256("16", "bf16", ", %131, %132");
+  } else if constexpr (kN == 256 && kElement == Element::f16) {
+    CODA_WGMMA_N256("16", "f16", ", %131, %132");
+  } else if constexpr (kN == 256 && kElement == Element::e4m3) {
+    CODA_WGMMA_N256("32", "e4m3", "");
+  } else if constexpr (kN == 256 && kElement == Element::e5m2) {
+    CODA_WGMMA_N256("32", "e5m2", "");
   }
 }
 

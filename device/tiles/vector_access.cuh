@@ -27,6 +27,11 @@ __device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
   return load_index(element_of_row(tensor, row, pitch), 0);
 }
 
+// Eight elements of one byte are no piece of 16: they move one by one.
+constexpr bool has_pieces(bool is_vector, Element stored) {
+  return is_vector && bytes_of(stored) != 1;
+}
+
 // As they lie in memory.
 template <Element kStored>
 struct PackedEight {
@@ -36,7 +41,8 @@ struct PackedEight {
 
 // Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
 // also where the path that needs them is not taken.
-template <bool kVector, Element kStored, bool kPacked = kVector || bytes_of(kStored) == 2>
+template <bool kVector, Element kStored,
+          bool kPacked = has_pieces(kVector, kStored) || bytes_of(kStored) == 2>
 struct LoadedEight {
   using Type = Elements<kThreadColumns>;
 };
@@ -91,7 +97,7 @@ template <Element kStored, Access kAccess, bool kVector, class Column>
 __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eight(
     u64 tensor, u64 row, u32 valid, const Column& column) {
   typename LoadedEight<kVector, kStored>::Type x{};
-  if constexpr (kVector) {
+  if constexpr (has_pieces(kVector, kStored)) {
     const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
     if (valid != 0) {
 #pragma unroll
@@ -118,7 +124,7 @@ __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eig
 template <Element kStored, bool kVector, class Column>
 __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, const Column& column,
                                             const Elements<kThreadColumns>& x) {
-  if constexpr (kVector) {
+  if constexpr (has_pieces(kVector, kStored)) {
     const PackedEight<kStored> words = packed<kStored>(x);
     const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
     if (valid != 0) {
@@ -227,14 +233,12 @@ __device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, cons
 
 // The value as a later reader of a tensor of this type sees it.
 template <Element kStored>
-__device__ __forceinline__ Elements<kThreadColumns> as_stored(const Elements<kThreadColumns>& x) {
-  if constexpr (bytes_of(kStored) == 2) return values(packed<kStored>(x));
-  return x;
-}
-template <Element kStored>
-__device__ __forceinline__ float as_stored(float x) {
-  if constexpr (bytes_of(kStored) == 2) return rounded<kStored>(x);
-  return x;
+__device__ __forceinline__ Elements<kThreadColumns> rounded(const Elements<kThreadColumns>& x) {
+  if constexpr (bytes_of(kStored) == 1) {
+    return each([](float one) { return rounded<kStored>(one); }, x);
+  } else {
+    return values(packed<kStored>(x));
+  }
 }
 
 // column(0), ..., column(7) as floats.

@@ -53,32 +53,68 @@ __device__ __forceinline__ auto each(Function function, const Operands&... opera
 
 // Pairs, which kernels with products use by the thousand, are spelled out: what the compiler has to
 // inline for the general form is a fifth of its time.
+//
+// Kernels are compiled without contraction (--fmad=false): where the compiler chose which product
+// of a * b - c * d is not rounded, two tiles of one program could choose differently, and their
+// results differ in the last bit. Here the types say it: a product knows its factors, and a sum
+// with a product is one fma, of two products the first.
+struct PairProduct : Elements<2> {  // the value: rounded
+  Elements<2> first;
+  Elements<2> second;
+};
+template <>
+inline constexpr u32 kElementsOf<PairProduct> = 2;
+
+__device__ __forceinline__ Elements<2> both(float x) { return {{x, x}}; }
+
+__device__ __forceinline__ PairProduct operator*(Elements<2> a, Elements<2> b) {
+  return {{a.value[0] * b.value[0], a.value[1] * b.value[1]}, a, b};
+}
+__device__ __forceinline__ PairProduct operator*(Elements<2> a, float b) { return a * both(b); }
+__device__ __forceinline__ PairProduct operator*(float a, Elements<2> b) { return both(a) * b; }
+
 __device__ __forceinline__ Elements<2> operator+(Elements<2> a, Elements<2> b) {
   return {{a.value[0] + b.value[0], a.value[1] + b.value[1]}};
 }
-__device__ __forceinline__ Elements<2> operator+(Elements<2> a, float b) {
-  return {{a.value[0] + b, a.value[1] + b}};
+__device__ __forceinline__ Elements<2> operator+(PairProduct a, Elements<2> b) {
+  return {{fmaf(a.first.value[0], a.second.value[0], b.value[0]),
+           fmaf(a.first.value[1], a.second.value[1], b.value[1])}};
 }
-__device__ __forceinline__ Elements<2> operator+(float a, Elements<2> b) {
-  return {{a + b.value[0], a + b.value[1]}};
+__device__ __forceinline__ Elements<2> operator+(Elements<2> a, PairProduct b) { return b + a; }
+__device__ __forceinline__ Elements<2> operator+(PairProduct a, PairProduct b) {
+  return a + static_cast<Elements<2>>(b);
+}
+__device__ __forceinline__ Elements<2> operator+(Elements<2> a, float b) { return a + both(b); }
+__device__ __forceinline__ Elements<2> operator+(PairProduct a, float b) { return a + both(b); }
+__device__ __forceinline__ Elements<2> operator+(float a, Elements<2> b) { return both(a) + b; }
+__device__ __forceinline__ Elements<2> operator+(float a, PairProduct b) { return both(a) + b; }
+
+__device__ __forceinline__ Elements<2> opposite(Elements<2> a) {
+  return {{-a.value[0], -a.value[1]}};
 }
 __device__ __forceinline__ Elements<2> operator-(Elements<2> a, Elements<2> b) {
   return {{a.value[0] - b.value[0], a.value[1] - b.value[1]}};
 }
-__device__ __forceinline__ Elements<2> operator-(Elements<2> a, float b) {
-  return {{a.value[0] - b, a.value[1] - b}};
+__device__ __forceinline__ Elements<2> operator-(PairProduct a, Elements<2> b) {
+  return a + opposite(b);
 }
-__device__ __forceinline__ Elements<2> operator-(float a, Elements<2> b) {
-  return {{a - b.value[0], a - b.value[1]}};
+__device__ __forceinline__ Elements<2> operator-(Elements<2> a, PairProduct b) {
+  return opposite(b.first) * b.second + a;
 }
-__device__ __forceinline__ Elements<2> operator*(Elements<2> a, Elements<2> b) {
-  return {{a.value[0] * b.value[0], a.value[1] * b.value[1]}};
+__device__ __forceinline__ Elements<2> operator-(PairProduct a, PairProduct b) {
+  return a + opposite(b);
 }
-__device__ __forceinline__ Elements<2> operator*(Elements<2> a, float b) {
-  return {{a.value[0] * b, a.value[1] * b}};
+__device__ __forceinline__ Elements<2> operator-(Elements<2> a, float b) { return a - both(b); }
+__device__ __forceinline__ Elements<2> operator-(PairProduct a, float b) { return a - both(b); }
+__device__ __forceinline__ Elements<2> operator-(float a, Elements<2> b) { return both(a) - b; }
+__device__ __forceinline__ Elements<2> operator-(float a, PairProduct b) { return both(a) - b; }
+
+// A running sum with element i more.
+__device__ __forceinline__ float plus_element(float sum, const Elements<2>& x, u32 i) {
+  return sum + x.value[i];
 }
-__device__ __forceinline__ Elements<2> operator*(float a, Elements<2> b) {
-  return {{a * b.value[0], a * b.value[1]}};
+__device__ __forceinline__ float plus_element(float sum, const PairProduct& x, u32 i) {
+  return fmaf(x.first.value[i], x.second.value[i], sum);
 }
 
 // Two elements that came from 16 bits, which are still there, and the product of two such: if it is
@@ -88,9 +124,9 @@ struct StoredPair : Elements<2> {
   u32 bits;
 };
 template <Element kElement>
-struct StoredProduct : Elements<2> {
-  u32 first;
-  u32 second;
+struct StoredProduct : PairProduct {
+  u32 first_bits;
+  u32 second_bits;
 };
 template <Element kElement>
 inline constexpr u32 kElementsOf<StoredPair<kElement>> = 2;
@@ -106,18 +142,21 @@ __device__ __forceinline__ StoredProduct<kElement> operator*(const StoredPair<kE
   return {static_cast<Elements<2>>(a) * static_cast<Elements<2>>(b), a.bits, b.bits};
 }
 
+// More columns than two: kernels without products, which wait for memory. Nothing is contracted.
+template <class... Operands>
+concept HasColumns = ((kElementsOf<Operands> > 2) || ...);
 template <class A, class B>
-  requires HasElements<A, B>
+  requires HasColumns<A, B>
 __device__ __forceinline__ auto operator+(const A& a, const B& b) {
   return each([](float x, float y) { return x + y; }, a, b);
 }
 template <class A, class B>
-  requires HasElements<A, B>
+  requires HasColumns<A, B>
 __device__ __forceinline__ auto operator-(const A& a, const B& b) {
   return each([](float x, float y) { return x - y; }, a, b);
 }
 template <class A, class B>
-  requires HasElements<A, B>
+  requires HasColumns<A, B>
 __device__ __forceinline__ auto operator*(const A& a, const B& b) {
   return each([](float x, float y) { return x * y; }, a, b);
 }
@@ -209,7 +248,7 @@ __device__ __forceinline__ u32 pack(const Elements<2>& x) {
 // significands of 11 bits at most fit into 24.
 template <Element kElement>
 __device__ __forceinline__ u32 pack(const StoredProduct<kElement>& x) {
-  return multiply_packed<kElement>(x.first, x.second);
+  return multiply_packed<kElement>(x.first_bits, x.second_bits);
 }
 template <Element kElement>
 __device__ __forceinline__ StoredPair<kElement> unpack(u32 packed) {
@@ -222,14 +261,22 @@ __device__ __forceinline__ StoredPair<kElement> unpack(u32 packed) {
 // What a store to 16 bits and a load would give.
 template <Element kElement>
 __device__ __forceinline__ float rounded(float x) {
-  float low;
-  float high;
-  unpack<kElement>(pack<kElement>(x, x), low, high);
-  return low;
+  if constexpr (bytes_of(kElement) == 1) {
+    return from_eight_bits<kElement>(to_eight_bits<kElement>(x));
+  } else {
+    float low;
+    float high;
+    unpack<kElement>(pack<kElement>(x, x), low, high);
+    return low;
+  }
 }
 template <Element kElement>
 __device__ __forceinline__ Elements<2> rounded(const Elements<2>& x) {
-  return unpack<kElement>(pack<kElement>(x));
+  if constexpr (bytes_of(kElement) == 1) {
+    return {{rounded<kElement>(x.value[0]), rounded<kElement>(x.value[1])}};
+  } else {
+    return unpack<kElement>(pack<kElement>(x));
+  }
 }
 
 // Two neighbouring elements of a stored tensor, of which the first `valid` exist; the others read

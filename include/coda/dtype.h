@@ -10,7 +10,8 @@
 
 namespace CODA_API coda {
 
-enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
+// e4m3 and e5m2 are the two 8-bit types: float8.h says what they hold.
+enum class DType : uint8_t { f32, bf16, f16, f64, i32, e4m3, e5m2 };
 
 // Bytes of one element.
 constexpr int64_t size_of(DType type) {
@@ -20,6 +21,8 @@ constexpr int64_t size_of(DType type) {
     case DType::f16: return 2;
     case DType::f64: return 8;
     case DType::i32: return 4;
+    case DType::e4m3: return 1;
+    case DType::e5m2: return 1;
   }
   return 0;
 }
@@ -31,6 +34,8 @@ constexpr std::string_view name_of(DType type) {
     case DType::f16: return "f16";
     case DType::f64: return "f64";
     case DType::i32: return "i32";
+    case DType::e4m3: return "e4m3";
+    case DType::e5m2: return "e5m2";
   }
   return "?";
 }

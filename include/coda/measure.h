@@ -48,6 +48,8 @@ struct GpuTiming {
   int interleaved_rounds = 0;  // of 10 ms each; 0: without
   size_t tuned = 0;        // of a program: so many configurations that the model ranks first, too
   bool times_all = false;  // these in all regimes, not only the fastest of them
+  // 8-bit products summed by the tensor cores alone, ours and cuBLAS's.
+  bool fast_accumulation = false;
 };
 struct CpuTiming {
   int rounds = 15;

@@ -107,18 +107,44 @@ struct Evaluation {
 Evaluation evaluate(ModelRunner& runner, const Tokens& tokens, int64_t stride,
                     const std::function<bool(int64_t)>& progress = {});
 
+// The weights of a Hugging Face folder, or of a run's, as a model of that storage has them.
+Weights load_model_weights(const std::filesystem::path& folder, DType storage);
+
 struct SamplingOptions {
   double temperature = 0.8;  // 0: always the likeliest
   int64_t top_k = 0;         // only among the k likeliest; 0: among all
+  double top_p = 1;          // and of these among the likeliest that have this share together
   uint64_t seed = 1;
 };
 
 // Text, a token at a time: calls `on_token` for each of `count` new tokens; when it returns false,
-// no more are made. The runner has ModelTask::logits and a batch of 1; the model sees at most its
-// `sequence` last tokens. Each token runs the whole context through the forward plan: simple, and
-// exactly what training computed. Throws Error for an empty prompt, and for a token that is not of
-// the vocabulary.
+// no more are made. The runner has ModelTask::logits and a batch of 1. Of a text that is longer
+// than its `sequence` the model sees the end: when it is full, its older half is left out. Each
+// token runs the whole context through the forward plan: simple, and exactly what training
+// computed. Throws Error for an empty prompt, and for a token that is not of the vocabulary.
 void generate(ModelRunner& runner, std::vector<int32_t> prompt, int64_t count,
               const SamplingOptions& options, const std::function<bool(int32_t)>& on_token);
+
+// The same, many times faster: keys and values of the tokens so far are kept, and a token runs
+// through the model alone. Its logits are those of the runner's within rounding. On a GPU it does
+// what generate() does.
+class TextGenerator {
+ public:
+  // A model that sees at most `context` tokens, with weights as ModelRunner::bind takes them; they
+  // and the backend must outlive it. Throws Error for a context that is longer than the model
+  // allows.
+  TextGenerator(const ModelConfig& config, DType storage, int64_t context, const TensorMap& weights,
+                Backend& backend);
+  ~TextGenerator();
+
+  void generate(std::vector<int32_t> prompt, int64_t count, const SamplingOptions& options,
+                const std::function<bool(int32_t)>& on_token);
+  // The logits of the token behind `tokens`, of which the last `context` or fewer count.
+  std::vector<float> next_logits(std::span<const int32_t> tokens);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace CODA_API coda

@@ -118,6 +118,8 @@ Handler round_handler(const HandlerKey& key) {
   if (key.dtype == DType::bf16) return unary(key, [](Vec v) { return round_to_bf16(v); });
   if (key.dtype == DType::f16)
     return unary(key, [](Vec v) { return float_of_f16_bits(f16_bits(v)); });
+  if (key.dtype == DType::e4m3) return unary(key, [](Vec v) { return stored<AsE4m3>(v); });
+  if (key.dtype == DType::e5m2) return unary(key, [](Vec v) { return stored<AsE5m2>(v); });
   return unary(key, [](Vec v) { return v; });
 }
 

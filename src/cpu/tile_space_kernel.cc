@@ -22,7 +22,10 @@ namespace coda::cpu {
 namespace {
 
 constexpr int64_t kTileRows = 128;
-constexpr int64_t kTileColumns = 128;      // of a product: what its epilogue moves fits L2 too
+constexpr int64_t kTileColumns = 128;  // of a product: what its epilogue moves fits L2 too
+// Of so few rows each panel of B serves one tile alone, so that is where it is packed, in cache:
+// else it would go through memory twice more, which takes longer than the product.
+constexpr int64_t kFewRows = 16;
 constexpr int64_t kCopiedColumns = 2048;   // where there is no product: whole rows, as they lie
 constexpr int64_t kFewestCopied = 256;     // unless threads would have nothing to do
 constexpr int64_t kPanelsAtOnce = 32;      // of B, packed at each visit of a row
@@ -88,9 +91,11 @@ TileSpaceKernel::TileSpaceKernel(TileProgram program, VectorProgram vectors,
       vectors_(std::move(vectors)),
       shape_(choose_tile_shape(program_, phases_.strip_planes, options, threads)),
       threads_(threads),
-      library_(options.gemm) {
+      library_(options.gemm),
+      packs_for_itself_(program_.rows <= kFewRows) {
   b_items_.push_back(0);
   for (const BOperand& b : program_.b) {
+    if (packs_for_itself_) break;
     const int64_t panels = ceil_div(program_.cols, kPanelColumns);
     b_offsets_.push_back(
         pieces_.add(panels * kPanelColumns * packed_depth(b.packed, b.k) * size_of(b.packed)));
@@ -313,25 +318,21 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
     bool accumulate = false;
     for (const PlaneGemm::Segment& segment : gemm.segments) {
       const AOperand& operand = program_.a[segment.a];
-      const int64_t element = size_of(operand.packed);
       const int64_t depth = block_depth(operand.packed, operand.k);
-      const TensorView& view = tile.tensors[operand.tensor];
-      const bool in_place = is_in_place(operand, view);
-      const char* a =
-          in_place ? static_cast<const char*>(view.data) + tile.m0 * view.row_stride * element
-                   : packed_a + a_offsets_[segment.a];
+      const RowsOfA rows = rows_of_a(tile, packed_a, segment.a);
+      const char* a = rows.first;
       for (int64_t k0 = 0; k0 < operand.k; k0 += depth) {
         const int64_t k = packed_depth(operand.packed, std::min(depth, operand.k - k0));
         const bool is_last_k = k0 + depth >= operand.k;
         TileKernel kernel = kernels_[segment.a].kernel[is_last_rows][is_last_k][accumulate];
-        if (in_place) kernel.a_step = view.row_stride * element / 4;
+        if (rows.is_in_place) kernel.a_step = rows.step;
         for (int64_t j = 0; j < panels; ++j) {
           kernel.columns = std::min(kPanelColumns, tile.cols - j * kPanelColumns);
           run_pending({kernel, a, panels_of(tile.scratch, segment.b, first_panel + j, k0),
-                       c + j * kPanelColumns, in_place ? 0 : tile.rows * k * element,
-                       k * kPanelColumns * element});
+                       c + j * kPanelColumns, rows.is_in_place ? 0 : rows.bytes_of_k * k,
+                       k * kPanelColumns * size_of(operand.packed)});
         }
-        a += (in_place ? 1 : tile.rows) * k * element;
+        a += rows.bytes_of_k * k;
         accumulate = true;
       }
     }
@@ -349,8 +350,54 @@ void TileSpaceKernel::multiply(const TileContext& tile, const char* packed_a) co
   run_pending(beside);
 }
 
+TileSpaceKernel::RowsOfA TileSpaceKernel::rows_of_a(const TileContext& tile, const char* packed_a,
+                                                    int index) const {
+  const AOperand& operand = program_.a[index];
+  const int64_t element = size_of(operand.packed);
+  const TensorView& view = tile.tensors[operand.tensor];
+  if (!is_in_place(operand, view))
+    return {.first = packed_a + a_offsets_[index], .bytes_of_k = tile.rows * element};
+  return {.first = static_cast<const char*>(view.data) + tile.m0 * view.row_stride * element,
+          .bytes_of_k = element,
+          .is_in_place = true,
+          .step = view.row_stride * element / 4};
+}
+
+void TileSpaceKernel::pack_and_multiply(const TileContext& tile, const char* packed_a) const {
+  alignas(64) thread_local char panel[kPanelColumns * kMaxDepth * sizeof(float)];
+  const bool is_last_rows = tile.rows != std::min(shape_.rows, program_.rows);
+  for (const PlaneGemm& gemm : program_.gemms) {
+    float* c = tile.accumulators + gemm.accumulator * shape_.rows * shape_.stride;
+    bool accumulate = false;
+    for (const PlaneGemm::Segment& segment : gemm.segments) {
+      const AOperand& operand = program_.a[segment.a];
+      const BOperand& b = program_.b[segment.b];
+      const int64_t depth = block_depth(operand.packed, operand.k);
+      const RowsOfA rows = rows_of_a(tile, packed_a, segment.a);
+      const char* a = rows.first;
+      for (int64_t k0 = 0; k0 < operand.k; k0 += depth) {
+        const int64_t k = std::min(depth, operand.k - k0);
+        TileKernel kernel =
+            kernels_[segment.a].kernel[is_last_rows][k0 + depth >= operand.k][accumulate];
+        if (rows.is_in_place) kernel.a_step = rows.step;
+        for (int64_t j = 0; j < tile.cols; j += kPanelColumns) {
+          kernel.columns = std::min(kPanelColumns, tile.cols - j);
+          int64_t columns[kPanelColumns];
+          for (int64_t i = 0; i < kPanelColumns; ++i)
+            columns[i] = i < kernel.columns ? b.map.at(tile.n0 + j + i, b.plane) : -1;
+          pack_b_block(b.packed, {tile.tensors[b.tensor], !b.transposed}, columns, k0, k, panel);
+          kernel(a, panel, c + j);
+        }
+        a += rows.bytes_of_k * packed_depth(operand.packed, k);
+        accumulate = true;
+      }
+    }
+  }
+}
+
 bool TileSpaceKernel::shares_b(const TileSpaceKernel& other) const {
-  return program_.cols == other.program_.cols && program_.b == other.program_.b;
+  return program_.cols == other.program_.cols && program_.b == other.program_.b &&
+         packs_for_itself_ == other.packs_for_itself_;
 }
 
 void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch,
@@ -389,7 +436,11 @@ void TileSpaceKernel::run(std::span<const TensorView> tensors, char* scratch,
       packed_block = row_block;
       tile.n0 = task % column_blocks() * shape_.cols;
       tile.cols = std::min(shape_.cols, program_.cols - tile.n0);
-      multiply(tile, own + thread_.a);
+      if (packs_for_itself_) {
+        pack_and_multiply(tile, own + thread_.a);
+      } else {
+        multiply(tile, own + thread_.a);
+      }
       epilogue.run(tile);
     }
   }

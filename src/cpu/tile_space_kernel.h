@@ -75,7 +75,17 @@ class TileSpaceKernel {
   void pack_a(std::span<const TensorView> tensors, char* dst, int64_t row_block) const;
   // Whether the kernel reads this operand where it lies.
   bool is_in_place(const AOperand& a, const TensorView& view) const;
+  // A tile's rows of an operand, where they lie or as they were packed.
+  struct RowsOfA {
+    const char* first = nullptr;  // of the first block of k
+    int64_t bytes_of_k = 0;       // from one k to the next
+    bool is_in_place = false;
+    int64_t step = 0;  // TileKernel::a_step, in place
+  };
+  RowsOfA rows_of_a(const TileContext& tile, const char* packed_a, int index) const;
   void multiply(const TileContext& tile, const char* packed_a) const;
+  // The same where B is not packed before.
+  void pack_and_multiply(const TileContext& tile, const char* packed_a) const;
   // What will be packed once this tile's row block is done, if the next one follows.
   SpreadLines packed_next(const TileContext& tile) const;
   // Part `part` of `parts` of what the tile's epilogue will load and store comes into L2.
@@ -87,6 +97,7 @@ class TileSpaceKernel {
   TileShape shape_;
   int threads_;
   GemmLibrary library_;
+  bool packs_for_itself_;  // the task of a tile packs its panels of B
   ScratchPieces pieces_;
   std::vector<int64_t> b_offsets_;
   std::vector<int64_t> b_items_;    // first packing item of each B operand, and the end

@@ -14,6 +14,7 @@
 
 #include "base/vector_convert-inl.h"
 #include "coda/dtype.h"
+#include "coda/float8.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace coda::cpu::HWY_NAMESPACE {
@@ -40,20 +41,33 @@ struct AsF16 {
   static Vec load(const uint16_t* p) { return float_of_f16_bits(load_u16(p)); }
   static void store(Vec v, uint16_t* p) { store_u16(f16_bits(v), p); }
 };
-// float64: converted one by one; programs seldom have it.
-struct AsF64 {
-  using T = double;
-  static Vec load(const double* p) {
+// Types that programs for a CPU seldom have: converted one by one.
+template <class Stored, auto kFloatOf, auto kOfFloat>
+struct OneByOne {
+  using T = Stored;
+  static Vec load(const T* p) {
     alignas(64) float buffer[kMaxLanes];
-    for (size_t i = 0; i < hn::Lanes(F32()); ++i) buffer[i] = static_cast<float>(p[i]);
+    for (size_t i = 0; i < hn::Lanes(F32()); ++i) buffer[i] = kFloatOf(p[i]);
     return hn::Load(F32(), buffer);
   }
-  static void store(Vec v, double* p) {
+  static void store(Vec v, T* p) {
     alignas(64) float buffer[kMaxLanes];
     hn::Store(v, F32(), buffer);
-    for (size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = buffer[i];
+    for (size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = kOfFloat(buffer[i]);
   }
 };
+using AsF64 = OneByOne<double, [](double x) { return static_cast<float>(x); },
+                       [](float x) { return double{x}; }>;
+using AsE4m3 = OneByOne<uint8_t, float_from_e4m3, e4m3_from_float>;
+using AsE5m2 = OneByOne<uint8_t, float_from_e5m2, e5m2_from_float>;
+
+// What is read of what was written.
+template <class As>
+Vec stored(Vec v) {
+  typename As::T memory[kMaxLanes];
+  As::store(v, memory);
+  return As::load(memory);
+}
 
 // Two vectors of neighbours. The high halves of bf16's bits are picked from both at once.
 template <class As>
@@ -94,6 +108,8 @@ auto with_type(DType dtype, const Function& function) {
     case DType::f16: return function(AsF16());
     case DType::f64: return function(AsF64());
     case DType::i32: return function(AsI32());
+    case DType::e4m3: return function(AsE4m3());
+    case DType::e5m2: return function(AsE5m2());
   }
   return function(AsF32());
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "coda/error.h"
 #include "hopper/codegen/finalizer_emitter.h"
 #include "hopper/codegen/gemm_program.h"
 #include "hopper/codegen/kernel_names.h"
@@ -48,6 +49,27 @@ std::optional<Refusal> why_no_tiles(const Program& program, const program::TileM
   return std::nullopt;
 }
 
+// The kernels of a program's vectors, or of its tile spaces without tensor cores. Layers share
+// their names and so their text; what does not fit is said with the caller's names.
+std::vector<KernelLaunch> lower_named(const Program& program, const program::TileMap& map,
+                                      const SpaceKinds& kinds, const DimValues& values,
+                                      const LowerOptions& options) {
+  const auto lower = [&](const Program& named) {
+    const ProgramSizes sizes(named, values, options);
+    if (!has_tiles(map)) return lower_finalizer(sizes);
+    std::vector<KernelLaunch> launches;
+    for (int space : kinds.plain) launches.push_back(lower_plain(sizes, map.spaces[space]));
+    if (!kinds.tiles.empty()) launches.push_back(lower_tile_spaces(sizes, kinds.tiles));
+    return launches;
+  };
+  try {
+    return lower(with_kernel_names(program));
+  } catch (const Error&) {
+    lower(program);
+    throw;
+  }
+}
+
 }  // namespace
 
 std::variant<WholeProgram, Refusal> lower_whole(const Program& given, const DimValues& sizes,
@@ -55,10 +77,6 @@ std::variant<WholeProgram, Refusal> lower_whole(const Program& given, const DimV
   WholeProgram result;
   const Program program = clone_shared_loads(given);
   const program::TileMap map = program::map_tiles(program);
-  if (!has_tiles(map)) {
-    result.launches = lower_finalizer(program, sizes, options);
-    return result;
-  }
   const SpaceKinds kinds = kinds_of(program, map, sizes);
   const auto refuse_tiles = why_no_tiles(program, map, kinds, sizes);
   if (kinds.plain.size() + kinds.tiles.size() != map.spaces.size()) {
@@ -71,15 +89,8 @@ std::variant<WholeProgram, Refusal> lower_whole(const Program& given, const DimV
       result.launches.push_back(products.make(i).launch);
   }
   if (refuse_tiles) return *refuse_tiles;
-  if (kinds.tiles.size() == map.spaces.size()) {
-    result.launches = lower_tiles(program, sizes, options);
-    return result;
-  }
-  const Program renamed = with_kernel_names(program);
-  for (int space : kinds.plain)
-    result.launches.push_back(lower_plain(renamed, map.spaces[space], sizes, options));
-  if (!kinds.tiles.empty())
-    result.launches.push_back(lower_tile_spaces(renamed, kinds.tiles, sizes, options));
+  for (KernelLaunch& launch : lower_named(program, map, kinds, sizes, options))
+    result.launches.push_back(std::move(launch));
   return result;
 }
 

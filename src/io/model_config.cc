@@ -178,8 +178,7 @@ const char* torch_name(DType type) {
     case DType::f32: return "float32";
     case DType::bf16: return "bfloat16";
     case DType::f16: return "float16";
-    case DType::f64:
-    case DType::i32: break;
+    default: break;
   }
   throw InternalError("model_config_text: weights are f32, bf16 or f16");
 }

@@ -72,6 +72,8 @@ ElementType element_type_of(DType type) {
     case DType::f16: return ElementType::f16;
     case DType::f64: return ElementType::f64;
     case DType::i32: return ElementType::i32;
+    case DType::e4m3: return ElementType::f8_e4m3;
+    case DType::e5m2: return ElementType::f8_e5m2;
   }
   throw InternalError("safetensors: a type that has no name in the format");
 }

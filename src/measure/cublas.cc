@@ -32,10 +32,9 @@ static_assert(sizeof(Heuristic) == 96);
 
 constexpr int kCompute32F = 68;
 constexpr int kReal32F = 0;
-constexpr int kReal16F = 2;
-constexpr int kReal16BF = 14;
 constexpr int kTransposeFirst = 3;
 constexpr int kTransposeSecond = 4;
+constexpr int kFastAccumulation = 25;
 constexpr int kMaxWorkspace = 1;
 constexpr int kAlgorithms = 16;
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
@@ -77,12 +76,23 @@ void check(int status, const char* what) {
   }
 }
 
+int type_of(DType type) {
+  switch (type) {
+    case DType::f16: return 2;
+    case DType::bf16: return 14;
+    case DType::e4m3: return 28;
+    case DType::e5m2: return 29;
+    default: throw InternalError("a product that cuBLAS is not asked for");
+  }
+}
+
 // cuBLAS is column-major: a row-major [rows, columns] matrix is its [columns, rows].
-MatrixLayout layout_of(const TensorView& matrix, int type) {
+MatrixLayout layout_of(const TensorView& matrix) {
   MatrixLayout result = nullptr;
-  check(cublas_api().layout_create(&result, type, static_cast<uint64_t>(matrix.cols),
-                                   static_cast<uint64_t>(matrix.rows), matrix.row_stride),
-        "cublasLtMatrixLayoutCreate");
+  check(
+      cublas_api().layout_create(&result, type_of(matrix.dtype), static_cast<uint64_t>(matrix.cols),
+                                 static_cast<uint64_t>(matrix.rows), matrix.row_stride),
+      "cublasLtMatrixLayoutCreate");
   return result;
 }
 
@@ -101,10 +111,9 @@ struct CublasSession {
 
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
     const std::vector<GemmOperands>& sets, device::OperandLayout layout,
-    hopper::DriverHandle stream) {
+    hopper::DriverHandle stream, bool fast_accumulation) {
   static const CublasSession session;
   const GemmOperands& first = sets.front();
-  const int type = first.a.dtype == DType::f16 ? kReal16F : kReal16BF;
 
   // In column-major terms the output's transpose is Bᵀ · Aᵀ, so B comes first.
   Descriptor operation = nullptr;
@@ -117,9 +126,11 @@ std::vector<std::function<void(unsigned set)>> cublas_algorithms(
         "set");
   check(cublas_api().descriptor_set(operation, kTransposeSecond, &transpose_a, sizeof transpose_a),
         "set");
-  const MatrixLayout a = layout_of(first.a, type);
-  const MatrixLayout b = layout_of(first.b, type);
-  const MatrixLayout c = layout_of(first.out, type);
+  const int8_t fast = fast_accumulation ? 1 : 0;
+  check(cublas_api().descriptor_set(operation, kFastAccumulation, &fast, sizeof fast), "set");
+  const MatrixLayout a = layout_of(first.a);
+  const MatrixLayout b = layout_of(first.b);
+  const MatrixLayout c = layout_of(first.out);
 
   Preference preference = nullptr;
   check(cublas_api().preference_create(&preference), "cublasLtMatmulPreferenceCreate");

@@ -12,7 +12,8 @@
 
 namespace coda::measure {
 
-// Matrices on the device, in 16 bits, as they lie in memory (transposed operands too).
+// Matrices on the device as they lie in memory (transposed operands too): in 16 bits, or operands
+// in 8 and an output in 16.
 struct GemmOperands {
   TensorView a;
   TensorView b;
@@ -20,9 +21,10 @@ struct GemmOperands {
 };
 
 // Each function enqueues out = op(a) op(b) of one set. The sets have the same shapes and strides
-// and must outlive the functions. Throws Error if cuBLAS has none.
+// and must outlive the functions. `fast_accumulation`: of 8-bit products, summed by the tensor
+// cores alone. Throws Error if cuBLAS has none.
 std::vector<std::function<void(unsigned set)>> cublas_algorithms(
     const std::vector<GemmOperands>& sets, device::OperandLayout layout,
-    hopper::DriverHandle stream);
+    hopper::DriverHandle stream, bool fast_accumulation = false);
 
 }  // namespace coda::measure

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/rounding.h"
-#include "coda/float16.h"
+#include "base/stored_element.h"
 #include "measure/program_run.h"
 #include "program/step_table.h"
 
@@ -14,41 +14,6 @@ namespace coda::measure {
 namespace {
 
 constexpr int64_t kGuard = 64;  // elements before and behind a tensor
-
-double rounded(double value, DType type) {
-  const float narrow = static_cast<float>(value);
-  switch (type) {
-    case DType::f32: return narrow;
-    case DType::bf16: return float_from_bf16(bf16_from_float(narrow));
-    case DType::f16: return float_from_f16(f16_from_float(narrow));
-    default: return value;
-  }
-}
-
-void write_element(DType type, std::byte* data, int64_t i, double value) {
-  const float narrow = static_cast<float>(value);
-  switch (type) {
-    case DType::f32: reinterpret_cast<float*>(data)[i] = narrow; break;
-    case DType::bf16: reinterpret_cast<uint16_t*>(data)[i] = bf16_from_float(narrow); break;
-    case DType::f16: reinterpret_cast<uint16_t*>(data)[i] = f16_from_float(narrow); break;
-    case DType::f64: reinterpret_cast<double*>(data)[i] = value; break;
-    case DType::i32:
-      reinterpret_cast<int32_t*>(data)[i] =
-          std::isnan(value) ? std::numeric_limits<int32_t>::min() : static_cast<int32_t>(value);
-      break;
-  }
-}
-
-double read_element(DType type, const std::byte* data, int64_t i) {
-  switch (type) {
-    case DType::f32: return reinterpret_cast<const float*>(data)[i];
-    case DType::bf16: return float_from_bf16(reinterpret_cast<const uint16_t*>(data)[i]);
-    case DType::f16: return float_from_f16(reinterpret_cast<const uint16_t*>(data)[i]);
-    case DType::f64: return reinterpret_cast<const double*>(data)[i];
-    case DType::i32: return reinterpret_cast<const int32_t*>(data)[i];
-  }
-  return 0;
-}
 
 // A tensor between its guards.
 class Image {
@@ -130,7 +95,7 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
       // The second lane of a partial is a sum of positive terms.
       const bool is_positive = decl.lanes == 2 && i >= values.size() / 2;
-      values[i] = rounded(is_positive ? 1 + unit : 2 * unit - 1, decl.dtype);
+      values[i] = rounded_to(decl.dtype, is_positive ? 1 + unit : 2 * unit - 1);
     }
   }
   return inputs;

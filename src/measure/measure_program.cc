@@ -37,11 +37,12 @@ unsigned sets_for(double bytes) {
 
 // All kernels that will be timed, compiled at once.
 void compile(hopper::HopperState& state, const Program& program, const DimValues& sizes,
-             const std::vector<std::optional<hopper::GemmConfig>>& choices) {
+             const std::vector<std::optional<hopper::GemmConfig>>& choices,
+             hopper::LowerOptions options) {
   hopper::parallel_for(choices.size(), 0, [&](size_t i) {
-    hopper::LowerOptions options;
-    options.choice = choices[i];
-    for (const hopper::KernelLaunch& launch : hopper::lower(program, sizes, options)) {
+    hopper::LowerOptions own = options;
+    own.choice = choices[i];
+    for (const hopper::KernelLaunch& launch : hopper::lower(program, sizes, own)) {
       state.kernels->compile(program.name, launch);
     }
   });
@@ -84,7 +85,7 @@ Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
     result.product = product->text();
     result.flops = product->flops();
     options.says("cuBLAS, " + result.product);
-    peer.emplace(*gpu.state(), *product, sets);
+    peer.emplace(*gpu.state(), *product, sets, options.gpu.fast_accumulation);
     for (const auto& launch : peer->algorithms())
       peers.push_back({"cuBLAS heuristic " + std::to_string(peers.size()), launch, sets});
     last.push_back(&screen(peers));
@@ -92,18 +93,21 @@ Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
   }
 
   const ProgramTensors tensors(*gpu.state(), program, sizes, sets);
+  hopper::LowerOptions lowering;
+  lowering.fast_accumulation = options.gpu.fast_accumulation;
   std::vector<std::optional<hopper::GemmConfig>> choices{std::nullopt};
   if (options.gpu.tuned > 0 && product) {
-    for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, {})) {
+    for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, lowering)) {
       if (choices.size() <= options.gpu.tuned) choices.emplace_back(choice);
     }
   }
   options.says("compiling " + program.name);
-  compile(*gpu.state(), program, sizes, choices);
+  compile(*gpu.state(), program, sizes, choices, lowering);
   std::vector<std::unique_ptr<hopper::LaunchedKernel>> kernels;
   std::vector<Candidate> ours;
   for (const auto& choice : choices) {
-    kernels.push_back(prepare(gpu.state(), program, sizes, choice));
+    lowering.choice = choice;
+    kernels.push_back(prepare(gpu.state(), program, sizes, lowering));
     ours.push_back({choice ? hopper::text(*choice) : "chosen",
                     [kernel = kernels.back().get(), &tensors](unsigned set) {
                       kernel->run(tensors.views(set));

@@ -55,20 +55,20 @@ ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& progra
 
 std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
                                                 const Program& program, const DimValues& sizes,
-                                                std::optional<hopper::GemmConfig> choice) {
+                                                hopper::LowerOptions options) {
   std::vector<hopper::KernelTensor> tensors;
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, true, true});
   return std::make_unique<hopper::LaunchedKernel>(
       std::move(state), program.name, std::move(tensors),
-      [program, sizes, choice](std::span<const int64_t> row_strides) {
-        hopper::LowerOptions options;
-        options.row_strides.assign(row_strides.begin(), row_strides.end());
-        options.choice = choice;
-        return hopper::lower(program, sizes, options);
+      [program, sizes, options](std::span<const int64_t> row_strides) {
+        hopper::LowerOptions own = options;
+        own.row_strides.assign(row_strides.begin(), row_strides.end());
+        return hopper::lower(program, sizes, own);
       });
 }
 
-ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets)
+ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets,
+                         bool fast_accumulation)
     : shape_(shape) {
   using device::OperandLayout;
   const bool a_turned = shape.layout == OperandLayout::nt || shape.layout == OperandLayout::tt;
@@ -78,13 +78,14 @@ ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, 
     const auto matrix = [&](int64_t rows, int64_t cols, const char* name) {
       return allocate(state, shape.type, rows, cols, name, memory_);
     };
+    const DType out = size_of(shape.type) == 1 ? DType::bf16 : shape.type;
     sets_.push_back({.a = a_turned ? matrix(shape.k, shape.m, "a") : matrix(shape.m, shape.k, "a"),
                      .b = b_turned ? matrix(shape.n, shape.k, "b") : matrix(shape.k, shape.n, "b"),
-                     .out = matrix(shape.m, shape.n, "out")});
+                     .out = allocate(state, out, shape.m, shape.n, "out", memory_)});
     fill_random(state, sets_.back().a, seed++);
     fill_random(state, sets_.back().b, seed++);
   }
-  algorithms_ = cublas_algorithms(sets_, shape.layout, state.stream);
+  algorithms_ = cublas_algorithms(sets_, shape.layout, state.stream, fast_accumulation);
 }
 
 }  // namespace coda::measure

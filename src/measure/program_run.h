@@ -33,15 +33,16 @@ class ProgramTensors {
   std::vector<std::vector<TensorView>> views_;
 };
 
-// The program on its tensors with one configuration, or the chosen one.
+// The program on its tensors, whose strides replace those of the options.
 std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
                                                 const Program& program, const DimValues& sizes,
-                                                std::optional<hopper::GemmConfig> choice = {});
+                                                hopper::LowerOptions options = {});
 
 // One product on cuBLAS: its operands, and its algorithms.
 class ProductPeer {
  public:
-  ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets);
+  ProductPeer(hopper::HopperState& state, const ProductShape& shape, unsigned sets,
+              bool fast_accumulation = false);
 
   const ProductShape& shape() const { return shape_; }
   const std::vector<std::function<void(unsigned set)>>& algorithms() const { return algorithms_; }

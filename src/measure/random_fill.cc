@@ -19,7 +19,7 @@ __device__ u64 mix(u64 x) {
   return x ^ (x >> 31);
 }
 
-// type: 0 f32, 1 bf16, 2 f16, 3 i32.
+// type: 0 f32, 1 bf16, 2 f16, 3 i32, 4 e4m3, 5 e5m2.
 extern "C" __global__ void fill_random(u64 data, u64 rows, u64 columns, u64 stride, u64 seed,
                                        float scale, u32 limit, u32 type) {
   const u64 count = rows * columns;
@@ -37,6 +37,8 @@ extern "C" __global__ void fill_random(u64 data, u64 rows, u64 columns, u64 stri
     if (type == 0) store_element<Element::f32>(data, at, x);
     if (type == 1) store_element<Element::bf16>(data, at, x);
     if (type == 2) store_element<Element::f16>(data, at, x);
+    if (type == 4) store_element<Element::e4m3>(data, at, x);
+    if (type == 5) store_element<Element::e5m2>(data, at, x);
   }
 }
 )cuda";
@@ -50,8 +52,9 @@ unsigned number_of(DType type) {
     case DType::bf16: return 1;
     case DType::f16: return 2;
     case DType::i32: return 3;
-    default:
-      throw Error("random tensors are f32, bf16, f16 or i32, not " + std::string(name_of(type)));
+    case DType::e4m3: return 4;
+    case DType::e5m2: return 5;
+    default: throw Error("random tensors are not " + std::string(name_of(type)));
   }
 }
 

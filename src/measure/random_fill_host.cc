@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "coda/float16.h"
+#include "base/stored_element.h"
 #include "measure/random_fill.h"
 
 namespace coda::measure {
@@ -28,16 +28,9 @@ void fill_random_on_host(const TensorView& view, uint64_t seed, float scale, uin
     for (int64_t col = 0; col < view.cols; ++col) {
       const uint64_t bits = mix(static_cast<uint64_t>(row * view.cols + col) ^ salt);
       const int64_t at = row * view.row_stride + col;
-      const float x = scale * nearly_normal(bits);
-      switch (view.dtype) {
-        case DType::f32: static_cast<float*>(view.data)[at] = x; break;
-        case DType::f64: static_cast<double*>(view.data)[at] = x; break;
-        case DType::bf16: static_cast<uint16_t*>(view.data)[at] = bf16_from_float(x); break;
-        case DType::f16: static_cast<uint16_t*>(view.data)[at] = f16_from_float(x); break;
-        case DType::i32:
-          static_cast<int32_t*>(view.data)[at] = static_cast<int32_t>((bits >> 32) % limit);
-          break;
-      }
+      const double x = view.dtype == DType::i32 ? static_cast<double>((bits >> 32) % limit)
+                                                : double{scale * nearly_normal(bits)};
+      write_element(view.dtype, view.data, at, x);
     }
   }
 }

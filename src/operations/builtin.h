@@ -13,6 +13,11 @@ Operation attention_operation();
 // q, k, v, y, lse, dy -> dq, dk, dv.
 Operation attention_backward_operation();
 
+// q, k, v of the newest M tokens of one sequence, and keys and values [P, as k and v] of those
+// before, the first `length` [1, 1] of which count -> y as q: what attention says of the last M
+// of length + M tokens.
+Operation attention_with_past_operation();
+
 // table [V, D], ids [M, 1] -> [M, D].
 Operation embedding_operation();
 // drows [M, D], ids [M, 1], and perhaps what it is added to -> dtable [rows, D].

@@ -4,25 +4,12 @@
 
 #include <random>
 
+#include "base/stored_element.h"
 #include "coda/error.h"
-#include "coda/float16.h"
 #include "program/evaluation.h"
 #include "program/step_table.h"
 
 namespace coda::program {
-namespace {
-
-double round_to(double value, DType type) {
-  switch (type) {
-    case DType::f32: return static_cast<float>(value);
-    case DType::bf16: return float_from_bf16(bf16_from_float(static_cast<float>(value)));
-    case DType::f16: return float_from_f16(f16_from_float(static_cast<float>(value)));
-    default: return value;
-  }
-}
-
-}  // namespace
-
 StepValue Evaluation::input(int tensor) const {
   const TensorDecl& decl = program.tensors[tensor];
   const auto [rows, cols] = physical_shape(decl, sizes);
@@ -40,7 +27,7 @@ StepValue Evaluation::input(int tensor) const {
 
 StepValue Evaluation::stored(StepValue value, DType type) const {
   if (options.round_stored) {
-    for (double& x : value.values) x = round_to(x, type);
+    for (double& x : value.values) x = rounded_to(type, x);
   }
   return value;
 }

@@ -134,7 +134,7 @@ class Parser {
   DType dtype() {
     const size_t offset = now().offset;
     const auto type = dtype_by_name(word("a type"));
-    if (!type) throw error_at(text_, offset, "types are f32, bf16, f16, f64 and i32");
+    if (!type) throw error_at(text_, offset, "types are f32, bf16, f16, f64, i32, e4m3 and e5m2");
     return *type;
   }
   TensorMention mention() {

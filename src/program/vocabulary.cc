@@ -10,8 +10,8 @@
 namespace coda::program {
 namespace {
 
-constexpr std::array<DType, 5> kTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
-                                         DType::i32};
+constexpr std::array<DType, 7> kTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
+                                         DType::i32, DType::e4m3, DType::e5m2};
 }  // namespace
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }

@@ -10,6 +10,7 @@
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/float16.h"
+#include "coda/float8.h"
 #include "runtime/copy_matrix.h"
 #include "runtime/why_unfit.h"
 
@@ -56,6 +57,8 @@ void write_row(std::span<const float> values, const TensorView& view, int64_t ro
     case DType::f32: std::memcpy(data, values.data(), values.size_bytes()); break;
     case DType::bf16: convert(static_cast<uint16_t*>(data), bf16_from_float); break;
     case DType::f16: convert(static_cast<uint16_t*>(data), f16_from_float); break;
+    case DType::e4m3: convert(static_cast<uint8_t*>(data), e4m3_from_float); break;
+    case DType::e5m2: convert(static_cast<uint8_t*>(data), e5m2_from_float); break;
     case DType::f64: convert(static_cast<double*>(data), [](float v) { return double{v}; }); break;
     case DType::i32:
       convert(static_cast<int32_t*>(data),
@@ -74,6 +77,8 @@ void read_row(const TensorView& view, int64_t row, std::span<float> values) {
     case DType::f32: std::memcpy(values.data(), data, values.size_bytes()); break;
     case DType::bf16: convert(static_cast<const uint16_t*>(data), float_from_bf16); break;
     case DType::f16: convert(static_cast<const uint16_t*>(data), float_from_f16); break;
+    case DType::e4m3: convert(static_cast<const uint8_t*>(data), float_from_e4m3); break;
+    case DType::e5m2: convert(static_cast<const uint8_t*>(data), float_from_e5m2); break;
     case DType::f64: convert(static_cast<const double*>(data), narrowed); break;
     case DType::i32: convert(static_cast<const int32_t*>(data), narrowed); break;
   }

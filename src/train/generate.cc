@@ -9,20 +9,16 @@ namespace coda {
 
 void generate(ModelRunner& runner, std::vector<int32_t> prompt, int64_t count,
               const SamplingOptions& options, const std::function<bool(int32_t)>& on_token) {
-  require(!prompt.empty(), "sampling: the prompt is empty; give at least one token");
-  for (int32_t id : prompt) {
-    require(id >= 0 && id < runner.model().vocabulary,
-            "sampling: the prompt has token " + std::to_string(id) + ", but the vocabulary has " +
-                std::to_string(runner.model().vocabulary));
-  }
+  check_prompt(prompt, runner.model().vocabulary);
   const std::vector<int32_t> targets(static_cast<size_t>(runner.options().sequence),
                                      kIgnoredTarget);
   std::vector<int32_t> window(targets.size());
   for (int64_t i = 0; i < count; ++i) {
     // Attention is causal: what stands behind the last token does not matter.
-    const size_t used = std::min(prompt.size(), window.size());
+    const size_t start = context_start(prompt.size(), window.size());
+    const size_t used = prompt.size() - start;
     std::fill(window.begin(), window.end(), 0);
-    std::copy(prompt.end() - static_cast<int64_t>(used), prompt.end(), window.begin());
+    std::copy(prompt.begin() + static_cast<int64_t>(start), prompt.end(), window.begin());
     runner.forward(window, targets);
     const int32_t id = pick_token(runner.logits(static_cast<int64_t>(used) - 1), options,
                                   static_cast<uint64_t>(i));

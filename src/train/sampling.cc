@@ -11,6 +11,21 @@
 
 namespace coda {
 
+size_t context_start(size_t count, size_t context) {
+  if (count <= context) return 0;
+  const size_t half = std::max<size_t>(1, context / 2);
+  return (count - context + half - 1) / half * half;
+}
+
+void check_prompt(std::span<const int32_t> prompt, int64_t vocabulary) {
+  require(!prompt.empty(), "sampling: the prompt is empty; give at least one token");
+  for (int32_t id : prompt) {
+    require(id >= 0 && id < vocabulary, "sampling: the prompt has token " + std::to_string(id) +
+                                            ", but the vocabulary has " +
+                                            std::to_string(vocabulary));
+  }
+}
+
 int32_t pick_token(std::span<const float> logits, const SamplingOptions& options,
                    uint64_t counter) {
   std::vector<int32_t> order(logits.size());
@@ -34,7 +49,16 @@ int32_t pick_token(std::span<const float> logits, const SamplingOptions& options
     weights.push_back(
         std::exp((static_cast<double>(logit(id)) - logit(order[0])) / options.temperature));
   }
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (options.top_p < 1) {
+    double share = 0;
+    size_t likeliest = 0;
+    while (likeliest < weights.size() && share < options.top_p * total)
+      share += weights[likeliest++];
+    weights.resize(std::max<size_t>(1, likeliest));
+    order.resize(weights.size());
+    total = share;
+  }
   double rest = random_uniform(options.seed, stream_of("sample"), counter) * total;
   for (size_t i = 0; i < order.size(); ++i) {
     rest -= weights[i];

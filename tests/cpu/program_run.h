@@ -15,38 +15,13 @@
 #include <vector>
 
 #include "base/relative_error.h"
+#include "base/stored_element.h"
 #include "coda/backend.h"
-#include "coda/float16.h"
 #include "coda/program.h"
 
 namespace coda::tests {
 
 using Values = std::map<std::string, std::vector<double>>;
-
-inline void write_element(DType type, void* data, int64_t i, double value) {
-  const float narrow = static_cast<float>(value);
-  switch (type) {
-    case DType::f32: static_cast<float*>(data)[i] = narrow; break;
-    case DType::bf16: static_cast<uint16_t*>(data)[i] = bf16_from_float(narrow); break;
-    case DType::f16: static_cast<uint16_t*>(data)[i] = f16_from_float(narrow); break;
-    case DType::f64: static_cast<double*>(data)[i] = value; break;
-    case DType::i32:
-      static_cast<int32_t*>(data)[i] =
-          std::isnan(value) ? std::numeric_limits<int32_t>::min() : static_cast<int32_t>(value);
-      break;
-  }
-}
-
-inline double read_element(DType type, const void* data, int64_t i) {
-  switch (type) {
-    case DType::f32: return static_cast<const float*>(data)[i];
-    case DType::bf16: return float_from_bf16(static_cast<const uint16_t*>(data)[i]);
-    case DType::f16: return float_from_f16(static_cast<const uint16_t*>(data)[i]);
-    case DType::f64: return static_cast<const double*>(data)[i];
-    case DType::i32: return static_cast<const int32_t*>(data)[i];
-  }
-  return 0;
-}
 
 // Elements between rows: at least `gap`, and rows start at multiples of `multiple` elements, behind
 // the first `offset`.

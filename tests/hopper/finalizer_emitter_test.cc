@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emitted kernels of programs over vectors: on the CPU they compute what their programs mean, in
 // one launch or two, for all plans and for random programs.
-#include "hopper/codegen/finalizer_emitter.h"
+#include "hopper/lower.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,7 @@ void expect_finalized(const Program& program, const DimValues& sizes, uint64_t s
   const Values inputs = tests::random_inputs(program, sizes, seed);
   for (const int64_t gap : kFinalizerGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
-    expect_close(program, sizes, inputs,
-                 run_on_host(lower_finalizer, program, sizes, inputs, {gap}));
+    expect_close(program, sizes, inputs, run_on_host(program, sizes, inputs, {gap}));
   }
 }
 
@@ -60,7 +59,7 @@ constexpr const char* kLoss = R"(program loss {
 })";
 
 TEST(FinalizerEmitter, SumsOfStoredRowsAreASecondLaunch) {
-  const auto launches = lower_finalizer(parse_program(kLoss), {{"M", 16384}, {"V", 128256}}, {});
+  const auto launches = lower(parse_program(kLoss), {{"M", 16384}, {"V", 128256}}, {});
   ASSERT_EQ(launches.size(), 2U);
   EXPECT_EQ(launches[0].grid, 16384U / 8);
   EXPECT_EQ(launches[1].grid, 1U);
@@ -68,7 +67,7 @@ TEST(FinalizerEmitter, SumsOfStoredRowsAreASecondLaunch) {
 }
 
 TEST(FinalizerEmitter, GoldenTexts) {
-  expect_golden("loss.cu", lower_finalizer(parse_program(kLoss), {{"M", 64}, {"V", 137}}, {}));
+  expect_golden("loss.cu", lower(parse_program(kLoss), {{"M", 64}, {"V", 137}}, {}));
 }
 
 // What is stored in place is read before, also for a sum.
@@ -110,13 +109,10 @@ TEST(FinalizerEmitter, BitsDoNotDependOnAlignment) {
       "  store(c, combine_columns(sum(q[L, C])))\n}");
   const DimValues sizes{{"M", 7}, {"N", 64 * 148}, {"L", 64 * 77}, {"C", 36}};
   const Values inputs = tests::random_inputs(program, sizes, 6);
-  EXPECT_EQ(run_on_host(lower_finalizer, program, sizes, inputs, {4}),
-            run_on_host(lower_finalizer, program, sizes, inputs, {3}));
+  EXPECT_EQ(run_on_host(program, sizes, inputs, {4}), run_on_host(program, sizes, inputs, {3}));
 }
 
-TEST(FinalizerEmitter, ProgramsOfPlansCompile) {
-  expect_compile(StepRole::finalizer, lower_finalizer);
-}
+TEST(FinalizerEmitter, ProgramsOfPlansCompile) { expect_compile(StepRole::finalizer); }
 
 }  // namespace
 }  // namespace coda::hopper

@@ -302,7 +302,7 @@ struct RefusedProgram {
 
 TEST(GemmEmitter, RefusesWithTheRemedy) {
   const RefusedProgram cases[] = {
-      {"program p { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16)) }",
+      {"program forward.l0.p { store(y:bf16, gemm(x[M, K]:bf16, w[N, K]:bf16)) }",
        {{"M", int64_t{1} << 31}, {"N", 8}, {"K", 8}},
        "a product has 2147483648 rows, and a kernel counts to 2147483647; run it over fewer rows"},
   };
@@ -312,7 +312,7 @@ TEST(GemmEmitter, RefusesWithTheRemedy) {
       ADD_FAILURE() << "not refused: " << c.text;
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), HasSubstr(c.error));
-      EXPECT_THAT(error.what(), HasSubstr("program 'p'"));
+      EXPECT_THAT(error.what(), HasSubstr("program 'forward.l0.p'"));
     }
   }
 }

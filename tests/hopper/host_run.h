@@ -12,7 +12,7 @@
 
 #include "cpu/program_run.h"
 #include "hopper/host_kernel.h"
-#include "hopper/legalise/lower_options.h"
+#include "hopper/lower.h"
 #include "program/evaluate.h"
 #include "program/vocabulary.h"
 
@@ -36,26 +36,26 @@ class HostTensor {
         cols_ == 1 ? 1 : (cols_ + rows.gap + rows.multiple - 1) / rows.multiple * rows.multiple;
     bytes_.resize((2 * kGuard + rows_ * stride_) * size_of(decl.dtype));
     for (int64_t i = 0; i < 2 * kGuard + rows_ * stride_; ++i) {
-      tests::write_element(decl.dtype, bytes_.data(), i, std::nan(""));
+      write_element(decl.dtype, bytes_.data(), i, std::nan(""));
     }
   }
 
   void fill(const std::vector<double>& values) {
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
-      tests::write_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_, values[i]);
+      write_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_, values[i]);
     }
   }
   std::vector<double> values() {
     std::vector<double> result;
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
-      result.push_back(tests::read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
+      result.push_back(read_element(decl_.dtype, data(), i / cols_ * stride_ + i % cols_));
     }
     return result;
   }
   void check_guards() {
     for (int64_t i = -kGuard; i < rows_ * stride_ + kGuard; ++i) {
       if (i >= 0 && i < rows_ * stride_ && i % stride_ < cols_) continue;
-      const double value = tests::read_element(decl_.dtype, data(), i);
+      const double value = read_element(decl_.dtype, data(), i);
       ASSERT_TRUE(std::isnan(value) || decl_.dtype == DType::i32)
           << decl_.name << ": memory outside was written, at element " << i;
     }
@@ -72,12 +72,10 @@ class HostTensor {
   std::vector<char> bytes_;
 };
 
-// What the program stores. `lower` is one of the emitters' functions.
-template <class Lower>
-Values run_on_host(const Lower& lower, const Program& program, const DimValues& sizes,
-                   const Values& inputs, HostRows rows) {
+// What the program stores.
+inline Values run_on_host(const Program& program, const DimValues& sizes, const Values& inputs,
+                          HostRows rows, LowerOptions options = {}) {
   std::vector<HostTensor> tensors;
-  LowerOptions options;
   std::vector<void*> addresses;
   for (const TensorDecl& decl : program.tensors) {
     tensors.emplace_back(decl, sizes, rows);

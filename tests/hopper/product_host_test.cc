@@ -22,13 +22,11 @@ constexpr HostRows kRows{.gap = 3, .multiple = 8};
 
 Values run(const Program& program, const DimValues& sizes, const Values& inputs,
            const std::string& choice) {
-  const auto with_choice = [&](const Program& p, const DimValues& s, LowerOptions options) {
-    options.uses_table = false;
-    if (!choice.empty()) options.choice = parse_choice(choice);
-    options.multiprocessors = 2;  // so that a block has several tiles
-    return lower(p, s, options);
-  };
-  return run_on_host(with_choice, program, sizes, inputs, kRows);
+  LowerOptions options;
+  options.uses_table = false;
+  if (!choice.empty()) options.choice = parse_choice(choice);
+  options.multiprocessors = 2;  // so that a block has several tiles
+  return run_on_host(program, sizes, inputs, kRows, options);
 }
 
 void expect_right(const Program& program, const DimValues& sizes, const std::string& choice) {

@@ -2,7 +2,8 @@
 // Emitted kernels of tile spaces without a product: on the CPU they compute what their programs
 // mean, with vectors and element by element, for all plans and for random programs; NVRTC makes of
 // them kernels without a defect.
-#include "hopper/codegen/tile_emitter.h"
+#include "hopper/lower.h"
+#include "hopper/lower_whole.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +40,7 @@ void expect_right(const Program& program, const DimValues& sizes, uint64_t seed)
   const Values inputs = tests::random_inputs(program, sizes, seed);
   for (const int64_t gap : kGaps) {
     SCOPED_TRACE("gap " + std::to_string(gap));
-    expect_close(program, sizes, inputs, run_on_host(lower_tiles, program, sizes, inputs, {gap}));
+    expect_close(program, sizes, inputs, run_on_host(program, sizes, inputs, {gap}));
   }
 }
 
@@ -120,7 +121,7 @@ TEST(TileEmitter, EveryColumnIsSelected) {
     Values inputs = tests::random_inputs(program, sizes, 10);
     std::iota(inputs.at("target").begin(), inputs.at("target").end(), 0.0);
     for (const int64_t gap : kGaps) {
-      const Values results = run_on_host(lower_tiles, program, sizes, inputs, {gap});
+      const Values results = run_on_host(program, sizes, inputs, {gap});
       for (int64_t row = 0; row <= columns; ++row) {
         const auto at = static_cast<size_t>(row);
         const double expected = row < columns ? inputs.at("x")[at * columns + at] : 0;
@@ -156,15 +157,14 @@ TEST(TileEmitter, LogSumExpOfTheLargestNumbers) {
          {std::vector<double>{-large, -large}, {large, 1}, {-large, large}}) {
       const double largest = std::max(row[0], row[1]);
       for (const int64_t gap : kGaps) {
-        const Values results =
-            run_on_host(lower_tiles, program, {{"M", 1}, {"N", 2}}, {{"x", row}}, {gap});
+        const Values results = run_on_host(program, {{"M", 1}, {"N", 2}}, {{"x", row}}, {gap});
         EXPECT_EQ(results.at("p"), (std::vector<double>{largest, 1})) << row[0] << ", " << row[1];
       }
     }
   }
   // The next value below counts where it still can.
-  const Values results = run_on_host(lower_tiles, program, {{"M", 2}, {"N", 2}},
-                                     {{"x", {-1e6, -1e6, 1e6, 999999}}}, {4});
+  const Values results =
+      run_on_host(program, {{"M", 2}, {"N", 2}}, {{"x", {-1e6, -1e6, 1e6, 999999}}}, {4});
   EXPECT_NEAR(results.at("p")[2], 2, 1e-5);
   EXPECT_NEAR(results.at("p")[3], 1 + std::exp(-1.0), 1e-5);
 }
@@ -172,14 +172,14 @@ TEST(TileEmitter, LogSumExpOfTheLargestNumbers) {
 // Sizes of the text's numbers, not of the text: one text serves every number of rows.
 TEST(TileEmitter, TextDoesNotDependOnRows) {
   const Program program = parse_program(kRotation);
-  const std::string text = lower_tiles(program, {{"M", 4096}}, {}).front().source;
+  const std::string text = lower(program, {{"M", 4096}}, {}).front().source;
   for (const int64_t rows : {1, 3, 65536}) {
-    EXPECT_EQ(lower_tiles(program, {{"M", rows}}, {}).front().source, text);
+    EXPECT_EQ(lower(program, {{"M", rows}}, {}).front().source, text);
   }
 }
 
 TEST(TileEmitter, GoldenText) {
-  expect_golden("rotation_backward.cu", lower_tiles(parse_program(kRotation), {{"M", 64}}, {}));
+  expect_golden("rotation_backward.cu", lower(parse_program(kRotation), {{"M", 64}}, {}));
 }
 
 TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
@@ -187,21 +187,17 @@ TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
     x = tile(x[M, 192])
     store(y, x * repeat_group(reduce_group(x, 96), 96))
   })");
-  try {
-    lower_tiles(program, {{"M", 4}}, {});
-    FAIL() << "a group of 96 columns was not refused";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "program 'p', step 1, v1 = reduce_group(v0): a group of 96 base columns is "
-                 "not held by a warp; groups are powers of two up to 256 columns");
-  }
+  const auto refusal = why_not_whole(program, {{"M", 4}}, {});
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(text(*refusal, program, {{"M", 4}}),
+            "program 'p', step 1, v1 = reduce_group(v0): a group of 96 base columns is not held by "
+            "a warp; groups are powers of two up to 256 columns");
 }
 
 TEST(TileEmitter, AdjacentPairsCompile) {
   std::set<std::string> sources;
   for (const char* program : kAdjacent) {
-    for (const KernelLaunch& launch :
-         lower_tiles(parse_program(program), {{"M", 64}, {"S", 9}}, {})) {
+    for (const KernelLaunch& launch : lower(parse_program(program), {{"M", 64}, {"S", 9}}, {})) {
       sources.insert(launch.source);
     }
   }
@@ -209,7 +205,7 @@ TEST(TileEmitter, AdjacentPairsCompile) {
 }
 
 // Every kernel of the plans, as large models have them, compiles without a defect.
-TEST(TileEmitter, ProgramsOfPlansCompile) { expect_compile(StepRole::tile, lower_tiles); }
+TEST(TileEmitter, ProgramsOfPlansCompile) { expect_compile(StepRole::tile); }
 
 }  // namespace
 }  // namespace coda::hopper

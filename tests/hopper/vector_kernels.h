@@ -12,14 +12,13 @@
 #include "hopper/clean_kernels.h"
 #include "hopper/codegen/kernel_launch.h"
 #include "hopper/golden_text.h"
-#include "hopper/legalise/lower_options.h"
+#include "hopper/lower.h"
 #include "hopper/vector_programs.h"
 
 namespace coda::hopper {
 
 // The kernels of all programs of this role, in bf16, fp16 and fp32, have no defect.
-template <class Lower>
-void expect_compile(StepRole role, const Lower& lower) {
+inline void expect_compile(StepRole role) {
   const LlamaSizes sizes{.hidden = 4096,
                          .heads = 32,
                          .kv_heads = 8,

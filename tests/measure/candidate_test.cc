@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "coda/float16.h"
+#include "base/stored_element.h"
 #include "measure/candidate.h"
 #include "measure/random_fill.h"
 
@@ -46,15 +46,6 @@ TEST(TimedAsJson, HasTheRegimesThatWereMeasured) {
 
 class RandomTensors : public ::testing::TestWithParam<DType> {};
 
-double element(const TensorView& view, int64_t i) {
-  switch (view.dtype) {
-    case DType::f32: return static_cast<const float*>(view.data)[i];
-    case DType::bf16: return float_from_bf16(static_cast<const uint16_t*>(view.data)[i]);
-    case DType::f16: return float_from_f16(static_cast<const uint16_t*>(view.data)[i]);
-    default: return static_cast<const double*>(view.data)[i];
-  }
-}
-
 TEST_P(RandomTensors, HaveMeanZeroAndTheDeviationAskedForAndLeaveGapsAlone) {
   constexpr int64_t kRows = 100;
   constexpr int64_t kCols = 200;
@@ -62,12 +53,13 @@ TEST_P(RandomTensors, HaveMeanZeroAndTheDeviationAskedForAndLeaveGapsAlone) {
   std::vector<double> memory(kRows * kStride, -77);
   TensorView view{memory.data(), GetParam(), kRows, kCols, kStride};
   std::vector<double> before;
-  for (int64_t i = 0; i < kRows * kStride; ++i) before.push_back(element(view, i));
+  for (int64_t i = 0; i < kRows * kStride; ++i)
+    before.push_back(read_element(view.dtype, view.data, i));
   fill_random_on_host(view, 5, 0.5F);
   double sum = 0;
   double squares = 0;
   for (int64_t i = 0; i < kRows * kStride; ++i) {
-    const double x = element(view, i);
+    const double x = read_element(view.dtype, view.data, i);
     if (i % kStride >= kCols) {
       const double former = before[static_cast<size_t>(i)];
       EXPECT_TRUE(x == former || (std::isnan(x) && std::isnan(former)));

@@ -4,7 +4,9 @@
 
 Usage: hf_load.py CHECKPOINT... IDS. IDS is either a .safetensors file with `tokens` and `targets`,
 as hf_reference.py writes it, or a text file with a sequence of ids a line, all equally long; then
-the target of each position is the next id. Fails if a checkpoint lacks a weight or has one more.
+the target of each position is the next id. A checkpoint with a tokenizer.json is given what its
+tokenizer makes of short.txt, beside IDS, instead. Fails if a checkpoint lacks a
+weight or has one more.
 """
 
 import os
@@ -15,7 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 IGNORED = -100
@@ -33,6 +35,12 @@ def read_ids(path: pathlib.Path) -> tuple[torch.Tensor, torch.Tensor]:
     targets = torch.full_like(tokens, IGNORED)
     targets[:, :-1] = tokens[:, 1:]
     return tokens, targets
+
+
+def text_ids(checkpoint: str, text: pathlib.Path) -> tuple[torch.Tensor, torch.Tensor]:
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    tokens = torch.tensor([tokenizer(text.read_text())["input_ids"]])
+    return tokens[:, :-1], tokens[:, 1:]
 
 
 def loss_of(checkpoint: str, tokens: torch.Tensor, targets: torch.Tensor) -> float:
@@ -55,7 +63,10 @@ def main() -> None:
     *checkpoints, ids = sys.argv[1:]
     tokens, targets = read_ids(pathlib.Path(ids))
     for checkpoint in checkpoints:
-        print(f"loss {loss_of(checkpoint, tokens, targets):.9g}", flush=True)
+        batch = tokens, targets
+        if (pathlib.Path(checkpoint) / "tokenizer.json").exists():
+            batch = text_ids(checkpoint, pathlib.Path(ids).parent / "short.txt")
+        print(f"loss {loss_of(checkpoint, *batch):.9g}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "coda/float16.h"
+#include "base/stored_element.h"
 #include "coda/program_builder.h"
 #include "program/step_table.h"
 
@@ -397,17 +397,6 @@ class RandomProgramGenerator {
 
 inline RandomProgram random_program(uint64_t seed) { return RandomProgramGenerator(seed).run(); }
 
-// The nearest value of a storage type, by way of float as in kernels.
-inline double rounded(double value, DType type) {
-  const float narrow = static_cast<float>(value);
-  switch (type) {
-    case DType::bf16: return float_from_bf16(bf16_from_float(narrow));
-    case DType::f16: return float_from_f16(f16_from_float(narrow));
-    case DType::f32: return narrow;
-    default: return value;
-  }
-}
-
 // Values for every tensor that a program reads: uniform in [-1, 1] and representable in the
 // tensor's type; row indices are valid rows, columns to select lie over the whole width of the
 // widest tensor and up to two outside, half of them among the first, which a narrow value has too.
@@ -454,7 +443,7 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
       // The second lane of a partial is a sum of positive terms.
       const bool positive = i >= values.size() / 2 && decl.lanes == 2;
-      values[i] = rounded(positive ? 1 + unit : 2 * unit - 1, decl.dtype);
+      values[i] = rounded_to(decl.dtype, positive ? 1 + unit : 2 * unit - 1);
     }
   }
   return inputs;

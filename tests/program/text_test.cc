@@ -98,7 +98,7 @@ TEST(ProgramText, MistakesNameLineAndColumnAndShowTheLine) {
       {"store(o, acc)\n  store(o, acc)", "line 4, column 3: tensor 'o' is stored twice"},
       {"store(o, acc)\n  z = acc * 2", "line 4, column 11: its value is never used"},
       {"store(o[M, K], acc)", "a value of shape [M, N] does not fit 'o'"},
-      {"store(o:f12, acc)", "types are f32, bf16, f16, f64 and i32"},
+      {"store(o:f12, acc)", "types are f32, bf16, f16, f64, i32, e4m3 and e5m2"},
       {"store(o, max(acc))", "max takes 2 operands, not 1"},
       {"store(o, acc + gemm(y[M, D], v[D, D]))",
        "'y' and 'v' share more than one dimension; add the layout"},

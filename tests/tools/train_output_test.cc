@@ -85,8 +85,17 @@ TEST_F(TrainOutput, ATunedModelKeepsTheFilesOfTheOneItStartedFrom) {
   config["eos_token_id"] = {2, 7};
   config["attention_dropout"] = 0.1;
   std::ofstream(model / "config.json") << config.dump();
-  const std::string tokenizer = std::string("{\"a tokenizer\": \"") + '\0' + "\xff\"}";
+  std::string vocabulary;  // the bytes once more
+  for (int byte = 0; byte < 256; ++byte) {
+    char token[32];
+    std::snprintf(token, sizeof token, "%s\"<0x%02X>\": %d", byte > 0 ? ", " : "", byte, byte);
+    vocabulary += token;
+  }
+  const std::string tokenizer = R"({"model": {"type": "BPE", "byte_fallback": true, "vocab": {)" +
+                                vocabulary + R"(}, "merges": []}})";
   std::ofstream(model / "tokenizer.json") << tokenizer;
+  const std::string chat = std::string("{# a template #}") + '\0' + "\xff";
+  std::ofstream(model / "chat_template.jinja") << chat;
   std::ofstream(model / "generation_config.json") << "{}";
   std::ofstream(model / "somebodys_notes.txt") << "private";
   const Words tune{
@@ -97,6 +106,7 @@ TEST_F(TrainOutput, ATunedModelKeepsTheFilesOfTheOneItStartedFrom) {
   for (const char* step : {"step-000000", "step-000002"}) {
     const fs::path tuned = fs::path(folder / "tuned") / step;
     EXPECT_EQ(read_bytes(tuned / "tokenizer.json"), tokenizer);
+    EXPECT_EQ(read_bytes(tuned / "chat_template.jinja"), chat);
     EXPECT_EQ(read_bytes(tuned / "generation_config.json"), "{}");
     EXPECT_FALSE(fs::exists(tuned / "somebodys_notes.txt"));
     auto kept = nlohmann::ordered_json::parse(read_bytes(tuned / "config.json"));

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "parity/python_modules.h"
+#include "tokenizer/small_tokenizer.h"
 #include "tools/run_command.h"
 
 namespace coda {
@@ -54,6 +55,10 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
       {"--model", "gpt2"}};
   for (auto& model : models) model.insert(model.end(), sizes.begin(), sizes.end());
   models.push_back({"--config", folder / "llama3"});
+  // Text through a tokenizer, which stays with the checkpoint.
+  const std::string short_text = folder.write("short.txt", "line 1é\nline 22");
+  models.push_back({"--tokenizer", folder.write("tokenizer.json", small_tokenizer())});
+  models.back().insert(models.back().end(), sizes.begin(), sizes.end());
   std::string checkpoints;
   std::vector<double> ours;
   for (size_t i = 0; i < models.size(); ++i) {
@@ -67,8 +72,10 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
     SCOPED_TRACE("model " + std::to_string(i) + ": " + models[i][1]);
     const CommandResult trained = run_coda(command);
     ASSERT_EQ(trained.status, 0) << trained.err;
-    const CommandResult eval =
-        run_coda({"eval", run, "--ids", ids_file, "--sequence", std::to_string(kIds), "--json"});
+    const CommandResult eval = i + 1 < models.size()
+                                   ? run_coda({"eval", run, "--ids", ids_file, "--sequence",
+                                               std::to_string(kIds), "--json"})
+                                   : run_coda({"eval", run, "--data", short_text, "--json"});
     ASSERT_EQ(eval.status, 0) << eval.err;
     checkpoints += run + "/latest ";
     ours.push_back(number_after(eval.out, "\"loss\":"));

@@ -75,7 +75,7 @@ TEST_F(Inference, RefusesStridesThatSkipTokens) {
   EXPECT_THROW(run(text.slice(0, 1), 1, 16, 16), Error);
 }
 
-TEST_F(Inference, GenerationTakesTheLikeliestOfTheLastPositionAndSlidesItsWindow) {
+TEST_F(Inference, GenerationTakesTheLikeliestOfTheLastPositionAndLeavesTheOlderHalfOfAFullWindow) {
   constexpr int64_t kWindow = 8;
   auto runner = make(ModelTask::logits, 1, kWindow);
   std::vector<int32_t> text{'4', '1', ' '};
@@ -87,8 +87,10 @@ TEST_F(Inference, GenerationTakesTheLikeliestOfTheLastPositionAndSlidesItsWindow
   ASSERT_EQ(made.size(), 10U);
   const std::vector<int32_t> targets(kWindow, kIgnoredTarget);
   for (int32_t id : made) {
-    const size_t used = std::min<size_t>(text.size(), kWindow);
-    std::vector<int32_t> window(text.end() - static_cast<int64_t>(used), text.end());
+    size_t first = 0;
+    while (text.size() - first > kWindow) first += kWindow / 2;
+    const size_t used = text.size() - first;
+    std::vector<int32_t> window(text.begin() + static_cast<int64_t>(first), text.end());
     window.resize(kWindow, 7);  // what follows does not matter
     runner->forward(window, targets);
     const auto logits = runner->logits(static_cast<int64_t>(used) - 1);

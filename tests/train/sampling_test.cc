@@ -41,6 +41,29 @@ TEST(PickToken, TopKNeverLeavesTheLikeliestK) {
   }
 }
 
+// Of softmax {0.118, 0.526, 0.026, 0.331} in the order 1, 3, 0, 2.
+TEST(PickToken, TopPLeavesTheLikeliestThatHaveTheShare) {
+  constexpr std::array<float, 4> kUneven{0.5F, 2, -1, 1.5375F};
+  std::array<int, 4> counts{};
+  for (uint64_t i = 0; i < 4000; ++i) {
+    ++counts.at(static_cast<size_t>(pick_token(kUneven, {.temperature = 1, .top_p = 0.8}, i)));
+    EXPECT_EQ(pick_token(kUneven, {.temperature = 1, .top_p = 0.5}, i), 1);
+    EXPECT_EQ(pick_token(kUneven, {.temperature = 1, .top_p = 0}, i), 1);
+  }
+  EXPECT_EQ(counts[0] + counts[2], 0);
+  const double p = 1 / (1 + std::exp(1.5375 - 2));
+  EXPECT_NEAR(counts[1], 4000 * p, 5 * std::sqrt(4000 * p));
+}
+
+TEST(ContextStart, LeavesOutHalfAContextAtATime) {
+  EXPECT_EQ(context_start(1, 8), 0U);
+  EXPECT_EQ(context_start(8, 8), 0U);
+  EXPECT_EQ(context_start(9, 8), 4U);
+  EXPECT_EQ(context_start(12, 8), 4U);
+  EXPECT_EQ(context_start(13, 8), 8U);
+  EXPECT_EQ(context_start(5, 1), 4U);
+}
+
 TEST(PickToken, IsAFunctionOfSeedAndCounter) {
   int different = 0;
   for (uint64_t i = 0; i < 200; ++i) {

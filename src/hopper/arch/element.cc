@@ -10,8 +10,10 @@ namespace {
 using device::Element;
 
 constexpr ElementRow kRows[] = {
-    {DType::f32, Element::f32, 7}, {DType::bf16, Element::bf16, 9}, {DType::f16, Element::f16, 6},
-    {DType::f64, Element::f64, 8}, {DType::i32, Element::i32, 3},
+    {DType::f32, Element::f32, 7},   {DType::bf16, Element::bf16, 9},
+    {DType::f16, Element::f16, 6},   {DType::f64, Element::f64, 8},
+    {DType::i32, Element::i32, 3},   {DType::e4m3, Element::e4m3, 0},
+    {DType::e5m2, Element::e5m2, 0},
 };
 
 }  // namespace
@@ -31,5 +33,6 @@ const ElementRow& element_row(Element element) {
 }
 
 bool is_operand(DType type) { return device::is_operand(element_row(type).element); }
+bool is_staged(DType type) { return device::is_staged(element_row(type).element); }
 
 }  // namespace coda::hopper

@@ -18,8 +18,8 @@ struct ElementRow {
 const ElementRow& element_row(DType type);
 const ElementRow& element_row(device::Element element);
 
-// Whether tensor cores multiply it and a staging ring holds it.
-bool is_operand(DType type);
+bool is_operand(DType type);  // tensor cores multiply it
+bool is_staged(DType type);   // a staging ring holds it
 
 // The copy engine addresses 16 bytes at a time.
 inline constexpr int64_t kCopyBytes = 16;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "device/tiles/tile_position.cuh"
+#include "hopper/codegen/function_text.h"
 
 namespace coda::hopper {
 
@@ -11,9 +12,9 @@ std::string ColumnText::of(const TileLayout& layout, int w) {
   std::string columns = "base";
   if (!(layout.pairing == Dim(0))) {
     const std::string pair = "pair" + pairing_suffix(layout.pairing);
-    columns = pair + "_" + std::to_string(w);
-    declare(columns,
-            "pair_column(base(i), " + half(layout.pairing) + ", " + std::to_string(w) + ")",
+    const std::string member = std::to_string(w);
+    columns = pair + "_" + member;
+    declare(columns, filled("pair_column(base(i), $, $)", {half(layout.pairing), member}),
             layout.is_adjacent() ? 2 : 1);
   }
   if (layout.kind != TileLayout::grouped) return columns;
@@ -24,7 +25,7 @@ std::string ColumnText::of(const TileLayout& layout, int w) {
 
 std::string ColumnText::in_table(const std::string& name, const std::string& columns, int t,
                                  int stride) {
-  const int64_t width = arguments_.size(arguments_.tensor(t).shape.cols);
+  const int64_t width = arguments_.sizes().size(arguments_.sizes().tensor(t).shape.cols);
   declare(name, columns + "(i) % " + divisor(arguments_.stored_columns(t), width), stride);
   return name;
 }
@@ -36,7 +37,7 @@ std::string ColumnText::pairing_suffix(const Dim& pairing) {
 }
 
 std::string ColumnText::half(const Dim& pairing) {
-  const int64_t value = arguments_.size(pairing) / 2;
+  const int64_t value = arguments_.sizes().size(pairing) / 2;
   const std::string number =
       arguments_.number("half_" + id_ + "_" + pairing_suffix(pairing), value);
   if (pairing != Dim(2)) align(number + " * 2");
@@ -49,10 +50,9 @@ std::string ColumnText::divisor(const std::string& number, int64_t value) {
   std::string result = "by_" + name;
   if (known_.insert(result).second) {
     const device::Divisor by = device::divisor_of(static_cast<uint32_t>(value));
-    const std::string multiplier = arguments_.number(name + "_multiplier", by.multiplier);
-    const std::string shift = arguments_.number(name + "_shift", by.shift);
-    divisors_ += "    const auto " + result + " = column_divisor<kVector>({" + number + ", " +
-                 multiplier + ", " + shift + "});\n";
+    divisors_ += filled("    const auto $ = column_divisor<kVector>({$, $, $});\n",
+                        {result, number, arguments_.number(name + "_multiplier", by.multiplier),
+                         arguments_.number(name + "_shift", by.shift)});
   }
   return result;
 }
@@ -74,19 +74,19 @@ void ColumnText::align(const std::string& bytes) {
 void ColumnText::align_tensor(int t, bool has_rows) {
   align(arguments_.pointer(t));
   if (has_rows) {
-    align("static_cast<u64>(" + arguments_.stride(t) + ") * " +
-          std::to_string(size_of(arguments_.tensor(t).dtype)));
+    align(filled(
+        "static_cast<u64>($) * $",
+        {arguments_.stride(t), std::to_string(size_of(arguments_.sizes().tensor(t).dtype))}));
   }
 }
 
 void ColumnText::declare(const std::string& name, const std::string& expression, int stride) {
   if (!known_.insert(name).second) return;
-  std::string function = "[&](u32 i) { return " + expression + "; }";
-  if (stride != 0) {
-    const std::string apart = stride == 1 ? "" : ", " + std::to_string(stride);
-    function = "neighbours<kVector" + apart + ">(" + function + ")";
-  }
-  functions_ += "    const auto " + name + " = " + function + ";\n";
+  std::string function = filled("[&](u32 i) { return $; }", {expression});
+  if (stride != 0)
+    function = filled("neighbours<kVector$>($)",
+                      {stride == 1 ? "" : ", " + std::to_string(stride), function});
+  functions_ += filled("    const auto $ = $;\n", {name, function});
 }
 
 }  // namespace coda::hopper

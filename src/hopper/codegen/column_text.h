@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hopper/codegen/argument_text.h"
+#include "hopper/codegen/launch_arguments.h"
 #include "hopper/legalise/tile_layout.h"
 
 namespace coda::hopper {
@@ -16,7 +16,7 @@ namespace coda::hopper {
 class ColumnText {
  public:
   // Of space `id`; where it reduces columns, those outside read the last ones.
-  ColumnText(ArgumentText& arguments, const std::string& id, bool reduces_columns)
+  ColumnText(LaunchArguments& arguments, const std::string& id, bool reduces_columns)
       : arguments_(arguments), id_(id), reduces_columns_(reduces_columns) {}
 
   // The name of a function i -> column of the thread's element i, in plane w of a value.
@@ -47,7 +47,7 @@ class ColumnText {
   void declare(const std::string& name, const std::string& expression, int stride);
   std::string pairing_suffix(const Dim& pairing);
 
-  ArgumentText& arguments_;
+  LaunchArguments& arguments_;
   const std::string id_;
   const bool reduces_columns_;
   std::set<std::string> known_;

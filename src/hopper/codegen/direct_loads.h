@@ -22,50 +22,37 @@ struct DirectLoad {
   std::string value;   // how a pair is loaded that may lie partly outside
 };
 
-// Both refer to what they are made of, which outlives it.
+// Refers to what it is made of, which outlives it.
 class DirectLoads {
  public:
-  DirectLoads(const ProgramSizes& sizes, SpacePlaces& places, LaunchArguments& arguments)
-      : sizes_(sizes), places_(places), arguments_(arguments) {}
+  // `is_kept`: in Rows, once a tile; the rows' texts are those of its only block of rows. Else in
+  // SubTile.
+  DirectLoads(const ProgramSizes& sizes, SpacePlaces& places, LaunchArguments& arguments,
+              bool is_kept)
+      : sizes_(sizes),
+        places_(places),
+        arguments_(arguments),
+        is_kept_(is_kept),
+        owner_(is_kept ? "rows" : "sub"),
+        begin_(is_kept ? 6 : 4) {}
 
   // Returns the text of a fragment's pair.
   std::string add(const DirectLoad& load);
   bool empty() const { return partly_.empty(); }
 
-  std::string fields() const { return fields_.text(); }  // of SubTile
-  std::string function_text() const;                     // load_ahead, which the others call
-  std::string begin() const;                             // when the sub-tile begins
-  std::string ahead() const;                             // when a fragment begins: the next one's
+  std::string fields() const { return fields_.text(); }  // of Rows or SubTile
+  std::string function_text() const;  // load_tables, or load_ahead, which these call:
+  std::string begin() const;          // when the sub-tile begins
+  std::string ahead() const;          // when a fragment begins: the next one's
 
  private:
   const ProgramSizes& sizes_;
   SpacePlaces& places_;
   LaunchArguments& arguments_;
+  const bool is_kept_;
+  const std::string owner_;
   Body fields_{4};
-  Body begin_{4};
-  Body plain_{6};
-  Body partly_{8};
-};
-
-// The rows' texts are those of the tile's first block of rows: it has no other.
-class KeptLoads {
- public:
-  KeptLoads(const ProgramSizes& sizes, SpacePlaces& places, LaunchArguments& arguments)
-      : sizes_(sizes), places_(places), arguments_(arguments) {}
-
-  std::string add(const DirectLoad& load);
-
-  bool empty() const { return partly_.empty(); }
-
-  std::string fields() const { return fields_.text(); }  // of Rows
-  std::string function_text() const;                     // load_tables
-
- private:
-  const ProgramSizes& sizes_;
-  SpacePlaces& places_;
-  LaunchArguments& arguments_;
-  Body fields_{4};
-  Body begin_{6};
+  Body begin_;
   Body plain_{6};
   Body partly_{8};
 };

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "coda/error.h"
-#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -69,12 +68,6 @@ std::string expression(Elementwise op, const std::vector<std::string>& operands)
   std::string text = std::string(row.name) + "(";
   for (size_t i = 0; i < operands.size(); ++i) text += (i == 0 ? "" : ", ") + operands[i];
   return text + ")";
-}
-
-std::string expression(const Step& step, const std::vector<std::string>& operands) {
-  if (program::is_elementwise(step)) return expression(step.op(), operands);
-  invariant(program::is_rounding(step), "a step that is no expression");
-  return "as_stored<" + element_text(step.dtype()) + ">(" + operands[0] + ")";
 }
 
 std::string number_text(double number) {

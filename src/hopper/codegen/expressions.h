@@ -18,9 +18,6 @@ namespace coda::hopper {
 // The operation over operands that are names or parenthesised: "acc * r", "sigmoid(gate)".
 std::string expression(Elementwise op, const std::vector<std::string>& operands);
 
-// The same of a step that is elementwise or as_stored, in a kernel without products.
-std::string expression(const Step& step, const std::vector<std::string>& operands);
-
 // A float literal that parses to the nearest float: "0.5f", "-1e-05f"; infinities by name.
 std::string number_text(double number);
 

@@ -4,16 +4,13 @@
 
 #include <vector>
 
-#include "coda/dim.h"
-#include "coda/program.h"
 #include "hopper/codegen/kernel_launch.h"
-#include "hopper/legalise/lower_options.h"
+#include "hopper/legalise/program_sizes.h"
 
 namespace coda::hopper {
 
 // One launch; two where scalars depend on the sum of a vector that many blocks must make first.
 // Throws Error, naming the program, if a size does not fit.
-std::vector<KernelLaunch> lower_finalizer(const Program& program, const DimValues& sizes,
-                                          const LowerOptions& options);
+std::vector<KernelLaunch> lower_finalizer(const ProgramSizes& sizes);
 
 }  // namespace coda::hopper

@@ -1,17 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a struct's functions in CUDA, built line by line.
+// CUDA text, built line by line. Patterns stand as they will be read.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 namespace coda::hopper {
+
+using Parts = std::initializer_list<std::string_view>;  // made from left to right
+
+// `pattern` with its "$"s replaced by `parts`, in order.
+inline std::string filled(std::string_view pattern, Parts parts) {
+  std::string text;
+  for (std::string_view part : parts) {
+    const size_t hole = pattern.find('$');
+    text += pattern.substr(0, hole);
+    text += part;
+    pattern.remove_prefix(hole + 1);
+  }
+  return text += pattern;
+}
 
 // Lines of a function's body.
 class Body {
  public:
   explicit Body(int indent) : indent_(indent) {}
-  void line(const std::string& text) {
-    if (!text.empty()) text_ += std::string(indent_, ' ') + text;
+  void line(std::string_view pattern, Parts parts = {}) {
+    if (!pattern.empty()) text_ += std::string(indent_, ' ') + filled(pattern, parts);
     text_ += "\n";
   }
   bool mentions(const std::string& word) const {
@@ -25,6 +41,7 @@ class Body {
     }
     return false;
   }
+  void add(const Body& lines) { text_ += lines.text_; }
   const std::string& text() const { return text_; }
   bool empty() const { return text_.empty(); }
 

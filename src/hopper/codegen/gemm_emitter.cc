@@ -4,6 +4,8 @@
 #include "coda/error.h"
 #include "hopper/arch/element.h"
 #include "hopper/codegen/expressions.h"
+#include "hopper/codegen/function_text.h"
+#include "hopper/codegen/kernel_text.h"
 #include "hopper/codegen/space_text.h"
 
 namespace coda::hopper {
@@ -16,27 +18,19 @@ constexpr int64_t kMostRows = 0x7fffffff;
 using device::OperandLayout;
 using device::Schedule;
 
-std::string comment(const std::string& text) {
-  std::string result;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find('\n', begin);
-    result += "// " + text.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return result;
-}
-
 std::string config_text(const device::GemmConfig& c) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
   const auto field = [](const char* name, uint32_t value) {
-    return std::string(".") + name + " = " + std::to_string(value) + ", ";
+    return filled(".$ = $, ", {name, std::to_string(value)});
   };
-  return "constexpr GemmConfig kConfig{" + field("tile_m", c.tile_m) + field("tile_n", c.tile_n) +
-         field("cluster_m", c.cluster_m) + field("cluster_n", c.cluster_n) +
-         field("stages", c.stages) + "\n                             .schedule = Schedule::" +
-         (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
-         ", .layout = OperandLayout::" + kLayouts[static_cast<int>(c.layout)] +
-         ", .element = " + element_text(element_row(c.element).type) + "};\n";
+  return filled(
+      "constexpr GemmConfig kConfig{$$$$$\n                             .schedule = Schedule::$, "
+      ".layout = OperandLayout::$, .element = $$};\n",
+      {field("tile_m", c.tile_m), field("tile_n", c.tile_n), field("cluster_m", c.cluster_m),
+       field("cluster_n", c.cluster_n), field("stages", c.stages),
+       c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative",
+       kLayouts[static_cast<int>(c.layout)], element_text(element_row(c.element).type),
+       c.promotes ? ", .promotes = true" : ""});
 }
 
 }  // namespace
@@ -47,6 +41,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   device::GemmConfig config = choice;
   config.layout = kernel.spaces.front().layout;
   config.element = kernel.spaces.front().element;
+  config.promotes = kernel.spaces.front().promotes;
 
   LaunchArguments arguments(sizes);
   std::string structs;
@@ -68,24 +63,20 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
     has_direct_loads = has_direct_loads || space.direct_registers != 0;
   }
 
-  KernelLaunch launch;
-  launch.function = identifier(sizes.program().name) + "_kernel";
-  launch.source =
-      comment(coda::text(sizes.program())) +
-      "#include \"device/arguments.cuh\"\n#include \"device/epilogue/fragment_values.cuh\"\n" +
-      (has_column_partials ? "#include \"device/epilogue/column_partial.cuh\"\n" : "") +
-      (has_direct_loads ? "#include \"device/epilogue/direct_pairs.cuh\"\n" : "") +
-      "#include \"device/kernels/program_kernel.cuh\"\n\nnamespace coda::device {\n\n" +
-      config_text(config) + "\n" + arguments.text() + "\n" + structs +
-      "extern \"C\" __global__ void __launch_bounds__(kThreads, 1)\n"
-      "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n" +
-      launch.function + "(const __grid_constant__ Arguments a) {\n" + "  program_kernel<kConfig" +
-      names + ">(a);\n}\n\n}  // namespace coda::device\n";
-  arguments.fill(launch);
-  launch.grid = grid_of(sizes, map, kernel, config);
+  std::vector<std::string> headers = {"arguments.cuh", "epilogue/fragment_values.cuh"};
+  if (has_column_partials) headers.emplace_back("epilogue/column_partial.cuh");
+  if (has_direct_loads) headers.emplace_back("epilogue/direct_pairs.cuh");
+  headers.emplace_back("kernels/program_kernel.cuh");
+  KernelLaunch launch =
+      launch_of({.function = identifier(sizes.program().name) + "_kernel",
+                 .headers = headers,
+                 .before = "\n" + config_text(config) + "\n",
+                 .behind = "\n" + structs,
+                 .attributes = "__launch_bounds__(kThreads, 1)\n"
+                               "__cluster_dims__(kConfig.cluster_size(), 1, 1)\n",
+                 .body = filled("  program_kernel<kConfig$>(a);\n", {names})},
+                sizes, arguments, grid_of(sizes, map, kernel, config), device::kThreads);
   launch.cluster = config.cluster_size();
-  launch.threads = device::kThreads;
-  launch.waits_for_predecessor = true;
   launch.shared_bytes = device::shared_layout(config, ring).bytes;
   return launch;
 }

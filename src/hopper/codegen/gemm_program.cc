@@ -72,8 +72,13 @@ std::vector<SpaceWork> GemmProgram::work_of(size_t kernel) const {
 
 KernelLaunch GemmProgram::emit(size_t kernel, const GemmConfig& choice) const {
   const auto made = [&](bool keeps_tables) {
-    return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice,
-                            keeps_tables);
+    try {
+      return emit_gemm_kernel(as_emitted_, emitted_map_, emitted_kernels_[kernel], choice,
+                              keeps_tables);
+    } catch (const Error&) {  // said with the caller's names
+      emit_gemm_kernel(as_given_, map_, kernels_[kernel], choice, keeps_tables);
+      throw;
+    }
   };
   KernelLaunch launch = made(true);
   const int64_t bytes = spilled_bytes(launch);

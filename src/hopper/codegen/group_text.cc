@@ -20,6 +20,19 @@ GroupText::GroupText(const ProgramSizes& sizes, const program::TileMap& map,
       names_(names),
       rows_(rows),
       arguments_(arguments),
+      values_(sizes, &map, &analysis.representative,
+              {.place =
+                   [this](const At& at) {
+                     return filled("$ $", {std::to_string(map_.on_tile[at.step] ? -1 : at.reader),
+                                           std::to_string(at.plane)});
+                   },
+               .source = [this](const At& at) { return source(at); },
+               .name = [this](const At& at) { return map_.on_tile[at.step] ? element(at) : ""; },
+               .write =
+                   [this](const At& at, const std::string&, const std::string& text) {
+                     lines_of(at.step).line("$.make([&](u32 eight, u32 pair) { return $; });",
+                                            {field(at.step, at.plane), text});
+                   }}),
       lines_(analysis.groups.walks + 1, Body(4)) {
   find_live();
 }
@@ -57,73 +70,69 @@ int GroupText::step_with(const Dim& pairing) const {
 }
 
 // Which group a base column's belongs to.
-std::string GroupText::column(int plane, const TileLayout& layout,
-                              const std::string& base_column) const {
-  return "(" + places_.natural(step_with(layout.pairing), plane, base_column) + ") / " +
-         std::to_string(layout.group);
+std::string GroupText::column(int reader, int plane, const std::string& base_column) const {
+  const TileLayout& layout = analysis_.groups.layouts.at(reader);
+  return filled("($) / $", {places_.natural(step_with(layout.pairing), plane, base_column),
+                            std::to_string(layout.group)});
 }
 
 std::string GroupText::place(int i, int plane, const std::string& row,
                              const std::string& base_column) {
   const Step& s = step(i);
-  std::string at = column(plane, analysis_.groups.layouts.at(i), base_column);
+  std::string at = column(i, plane, base_column);
   if (s.repeat() != 1)
     at += " % " + std::to_string(sizes_.size(sizes_.tensor(s.tensor()).shape.cols));
-  return "static_cast<u64>(" + row + ") * " + places_.stride(s.tensor()) + " + " + at;
+  return filled("static_cast<u64>($) * $ + $", {row, arguments_.stride(s.tensor()), at});
 }
 
-// As a line knows it that makes one value for each group: of the group's first `eight`.
-std::string GroupText::operand(int i, int plane, const TileLayout& layout) {
-  const Step& s = step(i);
-  if (map_.on_tile[i]) return field(i, plane) + ".value[eight][pair]";
-  if (s.shape.cols.is(1)) return rows_.value(i);
-  const std::string own = column(plane, layout, "(at.column + 8 * eight)");
+// A value of the tile is a field; a vector is made where a line reads it that makes one value for
+// each group: of the group's first `eight`.
+std::optional<std::string> GroupText::source(const At& at) {
+  const Step& s = step(at.step);
+  if (map_.on_tile[at.step]) return tile(at);
+  if (s.shape.cols.is(1)) return rows_.value(at.step);
+  const std::string own = column(at.reader, at.plane, "(at.column + 8 * eight)");
   if (program::is_column_index(s)) return "static_cast<float>(" + own + ")";
-  if (program::is_vector_load(s)) {
-    return "(at.column + 8 * eight < at.columns ? load_element<" +
-           element_text(sizes_.tensor(s.tensor()).dtype) + ">(" + arguments_.pointer(s.tensor()) +
-           ", " + own + ") : 0.0f)";
+  if (!program::is_vector_load(s)) return std::nullopt;
+  return filled("(at.column + 8 * eight < at.columns ? load_element<$>($, $) : 0.0f)",
+                {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()), own});
+}
+
+std::optional<std::string> GroupText::tile(const At& at) {
+  const Step& s = step(at.step);
+  const std::string name = field(at.step, at.plane);
+  types_.emplace_back(filled("GroupValues<$, $>",
+                             {std::to_string(analysis_.groups.layouts.at(at.step).base_group()),
+                              std::to_string(analysis_.groups.span)}),
+                      name.substr(name.find('.') + 1));
+  Body& lines = lines_of(at.step);
+  if (program::sums_groups(s)) {
+    lines.line("$.finish();", {name});
+  } else if (program::is_tile_load(s)) {
+    const std::string row =
+        s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");
+    lines.line("$.make([&](u32 eight, u32 pair) {", {name});
+    lines.line("  const u32 row = at.row + 8 * pair;");
+    lines.line("  const u32 column = at.column + 8 * eight;");
+    lines.line("  return row < at.rows && column < at.columns ? load_element<$>($, $) : 0.0f;",
+               {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()),
+                place(at.step, at.plane, row, "column")});
+    lines.line("});");
+  } else {
+    return std::nullopt;
   }
-  std::vector<std::string> operands;
-  for (int o : s.operands) operands.push_back(operand(o, plane, layout));
-  return "(" + vector_text(s, operands) + ")";
+  return element(at);
 }
 
 void GroupText::write_step(int i, int plane) {
   const Step& s = step(i);
-  Body& lines = lines_[analysis_.groups.known.at(i)];
-  if (program::is_tile_store(s)) {
-    lines.line(field(s.operands[0], plane) + ".store<" +
-               element_text(sizes_.tensor(s.tensor()).dtype) + ">(" +
-               arguments_.pointer(s.tensor()) + ", at, [&](u32 row, u32 column) { return " +
-               place(i, plane, "row", "column") + "; });");
+  if (!program::is_tile_store(s)) {
+    values_.value({i, i, plane});
     return;
   }
-  const TileLayout& layout = analysis_.groups.layouts.at(i);
-  const std::string name = field(i, plane);
-  const std::string span = std::to_string(analysis_.groups.span);
-  types_.emplace_back("GroupValues<" + std::to_string(layout.base_group()) + ", " + span + ">",
-                      name.substr(name.find('.') + 1));
-  if (program::sums_groups(s)) {
-    lines.line(name + ".finish();");
-    return;
-  }
-  const std::string head = name + ".make([&](u32 eight, u32 pair) {";
-  if (!program::is_tile_load(s)) {
-    std::vector<std::string> operands;
-    for (int o : s.operands) operands.push_back(operand(o, plane, layout));
-    lines.line(head + " return " + vector_text(s, operands) + "; });");
-    return;
-  }
-  const std::string row =
-      s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");
-  lines.line(head);
-  lines.line("  const u32 row = at.row + 8 * pair;");
-  lines.line("  const u32 column = at.column + 8 * eight;");
-  lines.line("  return row < at.rows && column < at.columns ? load_element<" +
-             element_text(sizes_.tensor(s.tensor()).dtype) + ">(" + arguments_.pointer(s.tensor()) +
-             ", " + place(i, plane, row, "column") + ") : 0.0f;");
-  lines.line("});");
+  lines_of(i).line("$.store<$>($, at, [&](u32 row, u32 column) { return $; });",
+                   {field(s.operands[0], plane), arguments_.stored_type(s.tensor()),
+                    arguments_.pointer(s.tensor()), place(i, plane, "row", "column")});
 }
 
 void GroupText::write() {

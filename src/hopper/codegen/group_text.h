@@ -12,6 +12,7 @@
 
 #include "hopper/codegen/function_text.h"
 #include "hopper/codegen/row_values.h"
+#include "hopper/codegen/space_places.h"
 
 namespace coda::hopper {
 
@@ -36,11 +37,15 @@ class GroupText {
   std::string next_text() const;
 
  private:
+  using At = ValueText::At;
   const Step& step(int i) const { return sizes_.step(i); }
   void find_live();
   void write_step(int i, int plane);
-  std::string operand(int i, int plane, const TileLayout& layout);
-  std::string column(int plane, const TileLayout& layout, const std::string& base_column) const;
+  std::optional<std::string> source(const At& at);
+  std::optional<std::string> tile(const At& at);
+  std::string element(const At& at) { return field(at.step, at.plane) + ".value[eight][pair]"; }
+  Body& lines_of(int i) { return lines_[analysis_.groups.known.at(i)]; }
+  std::string column(int reader, int plane, const std::string& base_column) const;
   std::string place(int i, int plane, const std::string& row, const std::string& base_column);
   int step_with(const Dim& pairing) const;
 
@@ -51,6 +56,7 @@ class GroupText {
   ValueNames& names_;
   RowValues& rows_;
   LaunchArguments& arguments_;
+  ValueText values_;
   std::set<int> live_;                                      // steps that effects need
   std::vector<std::pair<std::string, std::string>> types_;  // of fields, with their names
   std::vector<Body> lines_;                                 // when so many walks are over

@@ -6,6 +6,7 @@
 
 #include "coda/error.h"
 #include "hopper/codegen/expressions.h"
+#include "hopper/codegen/function_text.h"
 
 namespace coda::hopper {
 namespace {
@@ -57,6 +58,31 @@ std::string LaunchArguments::number(const std::string& name, int64_t value) {
   }
   numbers_.push_back({name, names_.make(name), number});
   return "a.numbers[" + numbers_.back().name + "]";
+}
+
+std::string LaunchArguments::stride(int tensor) {
+  return number("stride_" + sizes_.tensor(tensor).name, sizes_.stride(tensor));
+}
+
+std::string LaunchArguments::row_bytes(int tensor) {
+  const auto bytes = static_cast<int64_t>(size_of(sizes_.tensor(tensor).dtype));
+  return number("row_bytes_of_" + sizes_.tensor(tensor).name, sizes_.stride(tensor) * bytes);
+}
+
+std::string LaunchArguments::stored_rows(int tensor) {
+  return number("rows_of_" + sizes_.tensor(tensor).name, sizes_.stored_rows(tensor));
+}
+
+std::string LaunchArguments::stored_columns(int tensor) {
+  return number("columns_of_" + sizes_.tensor(tensor).name, sizes_.stored_columns(tensor));
+}
+
+std::string LaunchArguments::row_start(std::string_view row, int tensor) {
+  return filled("row_start($, $)", {row, stride(tensor)});
+}
+
+std::string LaunchArguments::stored_type(int tensor) const {
+  return element_text(sizes_.tensor(tensor).dtype);
 }
 
 std::string LaunchArguments::text() const {

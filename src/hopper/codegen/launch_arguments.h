@@ -28,12 +28,25 @@ class LaunchArguments {
  public:
   explicit LaunchArguments(const ProgramSizes& sizes) : sizes_(sizes) {}
 
+  const ProgramSizes& sizes() const { return sizes_; }
+
   // Each returns the expression to read it by. A descriptor's address; `role` tells apart boxes of
   // one tensor.
   std::string map(const TensorMapSpec& spec, const std::string& role);
   std::string pointer(int tensor);
   // Throws Error if the value does not fit into 32 bits.
   std::string number(const std::string& name, int64_t value);
+  // Elements and bytes between a tensor's rows; its rows and columns as it lies in memory.
+  std::string stride(int tensor);
+  std::string row_bytes(int tensor);
+  std::string stored_rows(int tensor);
+  std::string stored_columns(int tensor);
+  // "row_start(row, stride)": the element at which a row starts.
+  std::string row_start(std::string_view row, int tensor);
+  // "Element::bf16": how its elements lie in memory.
+  std::string stored_type(int tensor) const;
+  // "  // name", behind a line that reads or writes it.
+  std::string comment(int tensor) const { return "  // " + sizes_.tensor(tensor).name; }
 
   // Enumerators, and `using Arguments = ...`.
   std::string text() const;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hopper/codegen/function_text.h"
+
 namespace coda::hopper {
 namespace {
 
@@ -22,13 +24,25 @@ int direct_planes(const std::vector<TileMove>& moves) {
 
 // An error function is some forty instructions. Without turns it spilled 8 to 280 bytes in most
 // tiles, of one product and of two, with vectors and without. A norm of each head that also stores
-// what it norms spilled 28 to 40 bytes beside 128 accumulators, and none with turns.
-PairTurns::PairTurns(const SpaceAnalysis& space)
-    : taken_(direct_planes(space.loads) + direct_planes(space.stores) > kMostDirectPlanes ||
-             space.has_error_function || space.groups.span != 0) {}
+// what it norms spilled 28 to 40 bytes beside 128 accumulators, and none with turns. SwiGLU's
+// gradient, three stores beside 192 accumulators, spills 4 bytes where no first load waits.
+PairTurns::PairTurns(const SpaceAnalysis& space, const device::GemmConfig& config)
+    : all_(direct_planes(space.loads) + direct_planes(space.stores) > kMostDirectPlanes ||
+           space.has_error_function || space.groups.span != 0),
+      first_load_for_(!all_ && device::takes_turns(config, space.traits()) ? space.traits().stores
+                                                                           : 0) {}
 
 std::string PairTurns::begin_with(const std::string& value) const {
-  return taken_ ? "after_turn(" + value + ", sub.turn, at)" : value;
+  return all_ ? filled("after_turn($, sub.turn, at)", {value}) : value;
+}
+
+std::string PairTurns::begin_with_load(const std::string& bits) {
+  if (first_load_for_ == 0) return begin_with(bits);
+  const std::string last = std::to_string(first_load_for_ - 1);
+  first_load_for_ = 0;
+  return filled(
+      "after_turn($, kBlock == 0 && kFragment < 2 && pair != 0 ? stored[$][pair - 1] : 0, at)",
+      {bits, last});
 }
 
 void PairTurns::end_with(const std::string& value) {
@@ -36,13 +50,13 @@ void PairTurns::end_with(const std::string& value) {
 }
 
 std::string PairTurns::fragment_line() const {
-  return taken_ ? "    const FragmentPosition at = after_turn(start, sub.turn);\n" : "";
+  return all_ ? "    const FragmentPosition at = after_turn(start, sub.turn);\n" : "";
 }
 
-std::string PairTurns::field_line() const { return taken_ ? "    u32 turn = 0;\n" : ""; }
+std::string PairTurns::field_line() const { return all_ ? "    u32 turn = 0;\n" : ""; }
 
 std::string PairTurns::last_line() const {
-  if (!taken_ || made_.empty()) return "";
+  if (!all_ || made_.empty()) return "";
   std::string bits;
   for (const std::string& value : made_)
     bits += (bits.empty() ? "" : " | ") + ("bits_of(" + value + ")");

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "coda/error.h"
 #include "device/kernels/plain_shape.cuh"
-#include "hopper/codegen/argument_text.h"
 #include "hopper/codegen/expressions.h"
+#include "hopper/codegen/function_text.h"
+#include "hopper/codegen/kernel_text.h"
 #include "hopper/legalise/plain_spaces.h"
 #include "program/step_table.h"
 
@@ -16,117 +16,99 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 
-KernelLaunch assemble(const Program& program, const std::string& function,
-                      const std::string& header, const std::string& body, int64_t blocks,
-                      uint32_t threads, const ArgumentText& arguments) {
-  require(blocks < int64_t{1} << 31, "program '" + program.name + "' has too many tiles for one " +
-                                         "launch; run it on fewer rows at a time");
-  KernelLaunch launch;
-  launch.function = identifier(program.name + function);
-  launch.source =
-      program_comment(program) +
-      "#include \"device/arguments.cuh\"\n#include \"device/ptx/dependent_launch.cuh\"\n" +
-      "#include \"device/kernels/" + header + "\"\n\nnamespace coda::device {\nnamespace {\n\n" +
-      arguments.declarations() + "\n}  // namespace\n\nextern \"C\" __global__ void " +
-      "__launch_bounds__(" + std::to_string(threads) + ") " + launch.function +
-      "(const __grid_constant__ Arguments a) {\n" +
-      "  launch_dependents();\n  wait_for_predecessor();\n" + body +
-      "}\n\n}  // namespace coda::device\n";
-  launch.grid = static_cast<uint32_t>(blocks);
-  launch.threads = threads;
-  launch.waits_for_predecessor = true;
-  arguments.fill(launch);
-  return launch;
-}
-
-std::string boolean(bool value) { return value ? "true" : "false"; }
+const char* boolean(bool value) { return value ? "true" : "false"; }
 
 int64_t tiles(int64_t extent) { return ceil_div(extent, device::kPlainTile); }
 
 class PlainWriter {
  public:
-  PlainWriter(const Program& program, const TileSpace& space, const DimValues& sizes,
-              const LowerOptions& options)
-      : program_(program), space_(space), arguments_(program, sizes, options) {}
+  PlainWriter(const ProgramSizes& sizes, const TileSpace& space)
+      : sizes_(sizes), space_(space), arguments_(sizes) {}
 
   KernelLaunch product() {
     const Step& gemm = source(program::is_product);
-    const int64_t rows = arguments_.size(gemm.shape.rows);
-    const int64_t columns = arguments_.size(gemm.shape.cols);
-    std::string body =
-        "  __shared__ PlainTiles tiles;\n  float sums[kPlainOwn][kPlainOwn] = {};\n"
-        "  const PlainPosition at = plain_position(block_index(), " +
-        arguments_.number("rows", rows) + ", " + arguments_.number("columns", columns) + ");\n";
+    const int64_t rows = sizes_.size(gemm.shape.rows);
+    const int64_t columns = sizes_.size(gemm.shape.cols);
+    body_.line("__shared__ PlainTiles tiles;");
+    body_.line("float sums[kPlainOwn][kPlainOwn] = {};");
+    body_.line("const PlainPosition at = plain_position(block_index(), $, $);",
+               {arguments_.number("rows", rows), arguments_.number("columns", columns)});
     for (size_t i = 0; i < gemm.segments().size(); ++i) {
       const GemmSegment& s = gemm.segments()[i];
-      const Shape& a = arguments_.tensor(s.a).shape;
+      const Shape& a = sizes_.tensor(s.a).shape;
       const std::string depth = arguments_.number("depth_" + std::to_string(i),
-                                                  arguments_.size(s.transpose_a ? a.rows : a.cols));
-      body += "  add_plain_product<" + arguments_.stored_type(s.a) + ", " + boolean(s.transpose_a) +
-              ", " + arguments_.stored_type(s.b) + ", " + boolean(s.transpose_b) +
-              ">(sums, tiles, " + place(s.a) + ", " + place(s.b) + ", " + depth + ", at);\n";
+                                                  sizes_.size(s.transpose_a ? a.rows : a.cols));
+      body_.line("add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at);",
+                 {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
+                  boolean(s.transpose_b), place(s.a), place(s.b), depth});
     }
     for (int i : space_.steps) {
-      const Step& s = program_.steps[i];
-      if (!program::is_tile_store(s)) continue;
-      body += "  store_plain<" + arguments_.stored_type(s.tensor()) + ">(" + place(s.tensor()) +
-              ", sums, at);\n";
+      if (const Step& s = sizes_.step(i); program::is_tile_store(s))
+        body_.line("store_plain<$>($, sums, at);",
+                   {arguments_.stored_type(s.tensor()), place(s.tensor())});
     }
-    return assemble(program_, "_product", "plain_product.cuh", body, tiles(rows) * tiles(columns),
-                    device::kPlainThreads, arguments_);
+    return assemble("_product", "kernels/plain_product.cuh", tiles(rows) * tiles(columns),
+                    device::kPlainThreads);
   }
 
   KernelLaunch group_sums() {
     const Step& load = source(program::is_tile_load);
     const Step& sum = source(program::sums_groups);
-    const int64_t rows = arguments_.size(sum.shape.rows);
-    const int64_t groups = arguments_.size(sum.shape.cols);
-    const std::string extents = ", block_index(), " + arguments_.number("rows", rows) + ", " +
-                                arguments_.number("groups", groups) + ", " +
-                                arguments_.number("group", arguments_.size(sum.group())) + ");\n";
-    std::string body;
+    const int64_t rows = sizes_.size(sum.shape.rows);
+    const int64_t groups = sizes_.size(sum.shape.cols);
+    const std::string extents =
+        filled("$, $, $", {arguments_.number("rows", rows), arguments_.number("groups", groups),
+                           arguments_.number("group", sizes_.size(sum.group()))});
     for (int i : space_.steps) {
-      const Step& s = program_.steps[i];
+      const Step& s = sizes_.step(i);
       if (!program::is_tile_store(s)) continue;
-      body += "  sum_groups<" + arguments_.stored_type(load.tensor()) + ", " +
-              arguments_.stored_type(s.tensor()) + ">(" + arguments_.pointer(load.tensor()) + ", " +
-              start_of_row(load) + ", " + arguments_.stored_columns(load.tensor()) + ", " +
-              place(s.tensor()) + extents;
+      body_.line("sum_groups<$, $>($, $, $, $, block_index(), $);",
+                 {arguments_.stored_type(load.tensor()), arguments_.stored_type(s.tensor()),
+                  arguments_.pointer(load.tensor()), start_of_row(load),
+                  arguments_.stored_columns(load.tensor()), place(s.tensor()), extents});
     }
-    const int64_t blocks = ceil_div(rows * groups, device::kGroupWarps);
-    return assemble(program_, "_groups", "plain_groups.cuh", body, blocks,
-                    device::kGroupWarps * kWarp, arguments_);
+    return assemble("_groups", "kernels/plain_groups.cuh",
+                    ceil_div(rows * groups, device::kGroupWarps), device::kGroupWarps * kWarp);
   }
 
  private:
   const Step& source(bool (*is_one)(const Step&)) const {
-    return program_.steps[*std::find_if(space_.steps.begin(), space_.steps.end(),
-                                        [&](int i) { return is_one(program_.steps[i]); })];
+    return sizes_.step(*std::find_if(space_.steps.begin(), space_.steps.end(),
+                                     [&](int i) { return is_one(sizes_.step(i)); }));
   }
   // A function from a row of the tile to the element at which the tensor's row starts.
   std::string start_of_row(const Step& load) {
+    const int index = load.row_index();
     std::string row = "row";
-    if (load.row_index() >= 0)
-      row = "table_row(load_index(" + arguments_.pointer(load.row_index()) + ", " +
-            arguments_.row_start("row", load.row_index()) + "), " +
-            arguments_.stored_rows(load.tensor()) + ")";
-    return "[&](u32 row) { return " + arguments_.row_start(row, load.tensor()) + "; }";
+    if (index >= 0)
+      row = filled("table_row(load_index($, $), $)",
+                   {arguments_.pointer(index), arguments_.row_start("row", index),
+                    arguments_.stored_rows(load.tensor())});
+    return filled("[&](u32 row) { return $; }", {arguments_.row_start(row, load.tensor())});
   }
   std::string place(int tensor) {
     return arguments_.pointer(tensor) + ", " + arguments_.stride(tensor);
   }
+  KernelLaunch assemble(const std::string& function, const std::string& header, int64_t blocks,
+                        uint32_t threads) const {
+    return launch_of(KernelParts::plain(identifier(sizes_.program().name + function),
+                                        {"arguments.cuh", "ptx/dependent_launch.cuh", header}, "",
+                                        filled("__launch_bounds__($)", {std::to_string(threads)}),
+                                        "", body_.text()),
+                     sizes_, arguments_, blocks, threads);
+  }
 
-  const Program& program_;
+  const ProgramSizes& sizes_;
   const TileSpace& space_;
-  ArgumentText arguments_;
+  LaunchArguments arguments_;
+  Body body_{2};
 };
 
 }  // namespace
 
-KernelLaunch lower_plain(const Program& program, const TileSpace& space, const DimValues& sizes,
-                         const LowerOptions& options) {
-  PlainWriter writer(program, space, sizes, options);
-  return has_gemm(program, space) ? writer.product() : writer.group_sums();
+KernelLaunch lower_plain(const ProgramSizes& sizes, const TileSpace& space) {
+  PlainWriter writer(sizes, space);
+  return has_gemm(sizes.program(), space) ? writer.product() : writer.group_sums();
 }
 
 }  // namespace coda::hopper

@@ -8,8 +8,7 @@
 
 namespace coda::hopper {
 
-// A kernel for a space that is_plain(). `program` has names for kernels (kernel_names.h).
-KernelLaunch lower_plain(const Program& program, const TileSpace& space, const DimValues& sizes,
-                         const LowerOptions& options);
+// A kernel for a space that is_plain(). The program has names for kernels (kernel_names.h).
+KernelLaunch lower_plain(const ProgramSizes& sizes, const TileSpace& space);
 
 }  // namespace coda::hopper

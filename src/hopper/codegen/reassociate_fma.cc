@@ -92,14 +92,20 @@ class Rewriter {
     Factors factors;
   };
 
-  // Products before step i that are made anyway, if it does not read its operands.
-  std::vector<Made> made_anyway(int i) const {
+  // Steps that effects need, if step `but` does not read its operands.
+  std::vector<char> live_steps(int but = -1) const {
     std::vector<char> live(program_.steps.size(), 0);
     for (int k = static_cast<int>(live.size()) - 1; k >= 0; --k) {
       if (program::is_effect(step(k))) live[k] = 1;
-      if (!live[k] || k == i) continue;
+      if (!live[k] || k == but) continue;
       for (int operand : step(k).operands) live[operand] = 1;
     }
+    return live;
+  }
+
+  // Products before step i that are made anyway, if it does not read its operands.
+  std::vector<Made> made_anyway(int i) const {
+    const std::vector<char> live = live_steps(i);
     std::vector<Made> made;
     for (int k = 0; k < i; ++k) {
       if (!live[k] || !is_product(k) || map_.space[k] != map_.space[i]) continue;
@@ -257,12 +263,7 @@ class Rewriter {
   }
 
   Program without_unused() const {
-    std::vector<char> live(program_.steps.size(), 0);
-    for (int k = static_cast<int>(live.size()) - 1; k >= 0; --k) {
-      if (program::is_effect(step(k))) live[k] = 1;
-      if (!live[k]) continue;
-      for (int operand : step(k).operands) live[operand] = 1;
-    }
+    const std::vector<char> live = live_steps();
     Program result = program_;
     result.steps.clear();
     std::vector<int> place(live.size(), -1);

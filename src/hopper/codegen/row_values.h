@@ -4,14 +4,16 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hopper/codegen/function_text.h"
-#include "hopper/codegen/space_places.h"
+#include "hopper/codegen/space_operands.h"
 #include "hopper/codegen/value_names.h"
+#include "hopper/codegen/value_text.h"
 
 namespace coda::hopper {
 
@@ -19,13 +21,7 @@ namespace coda::hopper {
 class RowValues {
  public:
   RowValues(const ProgramSizes& sizes, const SpaceAnalysis& analysis, const SpaceOperands& operands,
-            SpacePlaces& places, ValueNames& names, LaunchArguments& arguments)
-      : sizes_(sizes),
-        analysis_(analysis),
-        operands_(operands),
-        places_(places),
-        names_(names),
-        arguments_(arguments) {}
+            ValueNames& names, LaunchArguments& arguments);
 
   // Step i's value, as a fragment's pair reads it.
   std::string value(int i);
@@ -39,18 +35,19 @@ class RowValues {
   std::string begin(int64_t rows) const;
 
  private:
+  using At = ValueText::At;
   const Step& step(int i) const { return sizes_.step(i); }
-  // As begin_tile knows it.
-  std::string made(int i);
+  Body& lines_of(int i) { return step(i).shape.is_scalar() ? scalar_lines_ : row_lines_; }
+  void write(int i, const std::string& name, const std::string& text);
+  std::optional<std::string> loaded(int i);
   std::string place(int tensor);
 
   const ProgramSizes& sizes_;
   const SpaceAnalysis& analysis_;
   const SpaceOperands& operands_;
-  SpacePlaces& places_;
   ValueNames& names_;
   LaunchArguments& arguments_;
-  std::set<int> made_;
+  ValueText values_;  // as begin_tile knows them
   std::set<int> kept_;
   std::map<int, std::string> index_names_;  // tensor
   std::map<Dim, std::string> table_rows_;
@@ -58,8 +55,5 @@ class RowValues {
   Body scalar_lines_{4};
   Body row_lines_{8};
 };
-
-// A vector's step over its operands' texts: of rows or of columns.
-std::string vector_text(const Step& step, const std::vector<std::string>& operands);
 
 }  // namespace coda::hopper

@@ -23,8 +23,7 @@ template <class Choose>
 std::string chosen(const std::string& variable, size_t count, const Choose& choose) {
   std::string text;
   for (size_t k = 0; k + 1 < count; ++k)
-    text += "    if (" + variable + " == " + std::to_string(static_cast<int64_t>(k)) + ") " +
-            choose(k) + "\n";
+    text += filled("    if ($ == $) $\n", {variable, std::to_string(k), choose(k)});
   return text + "    " + choose(count - 1) + "\n";
 }
 
@@ -77,10 +76,11 @@ std::string SpaceOperands::extents() {
   const device::TileOrder order = device::tile_order(
       config_, shape_, static_cast<uint32_t>(rows), static_cast<uint32_t>(base()),
       static_cast<uint32_t>(kBandRows / (config_.tile_m * config_.cluster_m)));
+  const std::string band = arguments_.number(own("band"), order.band);
+  const std::string tile_columns = arguments_.number(own("tile_columns"), order.columns);
   const std::string order_text =
-      "{.rows = " + arguments_.number(own("tile_rows"), order.rows) +
-      ", .columns = " + arguments_.number(own("tile_columns"), order.columns) +
-      ", .band = " + arguments_.number(own("band"), order.band) + "}";
+      filled("{.rows = $, .columns = $, .band = $}",
+             {arguments_.number(own("tile_rows"), order.rows), tile_columns, band});
   return function("u32", "rows(const Arguments& a)", "    return " + rows_text + ";\n") +
          function("u32", "columns(const Arguments& a)", "    return " + columns_text + ";\n") +
          function("TileOrder", "order(const Arguments& a)", "    return " + order_text + ";\n");
@@ -94,10 +94,8 @@ std::string SpaceOperands::operands() {
     const GemmSegment& segment = first.segments()[s];
     const Shape& shape = tensor(segment.a).shape;
     const int64_t k = sizes_.size(segment.transpose_a ? shape.rows : shape.cols);
-    return "return " +
-           arguments_.number(own("k_blocks") + "_" + std::to_string(static_cast<int64_t>(s)),
-                             ceil_div(k, device::kBlockK)) +
-           ";";
+    return filled("return $;", {arguments_.number(own("k_blocks") + "_" + std::to_string(s),
+                                                  ceil_div(k, config_.block_k()))});
   };
   const size_t loaded_parts = shape_.loaded_parts();
   const auto b_map = [&](size_t index) {
@@ -116,50 +114,39 @@ std::string SpaceOperands::operands() {
 }
 
 std::string SpaceOperands::operand_a(const GemmSegment& segment) {
-  const device::OperandBox box = device::box_a(config_);
-  return operand(segment.a, 0, 0, sizes_.stored_rows(segment.a), sizes_.stored_columns(segment.a),
-                 config_.major_a(), box, "");
+  return operand(whole(segment.a), config_.major_a(), device::box_a(config_), "");
 }
 
 std::string SpaceOperands::operand_b(size_t part, size_t segment) {
   const Part& p = analysis_.parts[part];
   const GemmSegment& s = step(p.gemm).segments()[segment];
-  const device::OperandBox box = device::box_b(config_, shape_);
-  int64_t rows = sizes_.stored_rows(s.b);
-  int64_t columns = sizes_.stored_columns(s.b);
-  int64_t row_offset = 0;
-  int64_t column_offset = 0;
+  TensorMapSpec spec = whole(s.b);
   std::string role;
   if (p.member >= 0 && analysis_.natural_half == 0) {
-    int64_t& outer = s.transpose_b ? rows : columns;
+    int64_t& outer = s.transpose_b ? spec.rows : spec.columns;
     outer /= 2;
-    (s.transpose_b ? row_offset : column_offset) = p.member * outer;
+    (s.transpose_b ? spec.row_offset : spec.column_offset) = p.member * outer;
     role = p.member == 0 ? "_first" : "_second";
   }
-  return operand(s.b, row_offset, column_offset, rows, columns, config_.major_b(), box, role);
+  return operand(spec, config_.major_b(), device::box_b(config_, shape_), role);
 }
 
-std::string SpaceOperands::operand(int t, int64_t row_offset, int64_t column_offset, int64_t rows,
-                                   int64_t columns, Major major, const device::OperandBox& box,
+std::string SpaceOperands::operand(TensorMapSpec spec, Major major, const device::OperandBox& box,
                                    const std::string& role) {
   const bool k_inner = major == Major::k;
-  return arguments_.map({.tensor = t,
-                         .row_offset = row_offset,
-                         .column_offset = column_offset,
-                         .rows = rows,
-                         .columns = columns,
-                         .box_rows = k_inner ? box.outer : box.k,
-                         .box_columns = k_inner ? box.k : box.outer},
-                        role);
+  spec.box_rows = k_inner ? box.outer : box.k;
+  spec.box_columns = k_inner ? box.k : box.outer;
+  return arguments_.map(spec, role);
+}
+
+TensorMapSpec SpaceOperands::whole(int t) const {
+  return {.tensor = t, .rows = sizes_.stored_rows(t), .columns = sizes_.stored_columns(t)};
 }
 
 std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& move, int plane) {
-  const int t = step(move.step).tensor();
-  TensorMapSpec spec{.tensor = t,
-                     .rows = sizes_.stored_rows(t),
-                     .columns = sizes_.stored_columns(t),
-                     .box_rows = device::kWgmmaM,
-                     .box_columns = device::sub_tile_width(config_, shape_)};
+  TensorMapSpec spec = whole(step(move.step).tensor());
+  spec.box_rows = device::kWgmmaM;
+  spec.box_columns = device::sub_tile_width(config_, shape_);
   std::string role = "_tile";
   std::string column = "column";
   if (move.is_wide && is_concatenated(move.step) && !move.is_permuted) {
@@ -167,42 +154,32 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
     spec.column_offset = plane * spec.columns;
     role = plane == 0 ? "_first" : "_second";
   } else if (move.is_wide) {
-    column = "plane_column(" + std::to_string(half(move.step)) + ", " + std::to_string(plane) +
-             ", column)";
+    column = filled("plane_column($, $, column)",
+                    {std::to_string(half(move.step)), std::to_string(plane)});
   }
   return {"&" + arguments_.map(spec, role), column};
 }
 
 std::string SpaceOperands::planes() {
-  std::string loads;
-  for (const TileMove& move : analysis_.loads) {
-    if (move.movement != Movement::staged) continue;
-    for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
-      const auto [map, column] = plane_box(move, plane);
-      loads += "    if (plane == " + std::to_string(move.plane + plane) +
-               ") tma_load_once(destination, " + map + ", " + column + ", row, barrier);\n";
+  const auto moved = [&](const std::vector<TileMove>& moves, const char* pattern,
+                         const char* signature) {
+    Body lines(4);
+    for (const TileMove& move : moves) {
+      for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+        if (move.movement != Movement::staged) continue;
+        const auto [map, column] = plane_box(move, plane);
+        lines.line(pattern, {std::to_string(move.plane + plane), map, column});
+      }
     }
-  }
-  std::string stores;
-  for (const TileMove& move : analysis_.stores) {
-    if (move.movement != Movement::staged) continue;
-    for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
-      const auto [map, column] = plane_box(move, plane);
-      stores += "    if (plane == " + std::to_string(move.plane + plane) + ") tma_store_once(" +
-                map + ", " + column + ", row, source);\n";
-    }
-  }
-  return (loads.empty()
-              ? ""
-              : function("void",
-                         "load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, "
-                         "u32 column,\n                              SharedAddress barrier)",
-                         loads)) +
-         (stores.empty() ? ""
-                         : function("void",
-                                    "store(const Arguments& a, u32 plane, u32 row, u32 column, "
-                                    "SharedAddress source)",
-                                    stores));
+    return lines.empty() ? "" : function("void", signature, lines.text());
+  };
+  const std::string loads =
+      moved(analysis_.loads, "if (plane == $) tma_load_once(destination, $, $, row, barrier);",
+            "load(const Arguments& a, u32 plane, SharedAddress destination, u32 row, u32 column,\n"
+            "                              SharedAddress barrier)");
+  return loads +
+         moved(analysis_.stores, "if (plane == $) tma_store_once($, $, row, source);",
+               "store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source)");
 }
 
 }  // namespace coda::hopper

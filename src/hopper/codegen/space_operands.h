@@ -39,9 +39,9 @@ class SpaceOperands {
 
   std::string operand_a(const GemmSegment& segment);
   std::string operand_b(size_t part, size_t segment);
-  std::string operand(int t, int64_t row_offset, int64_t column_offset, int64_t rows,
-                      int64_t columns, device::Major major, const device::OperandBox& box,
+  std::string operand(TensorMapSpec spec, device::Major major, const device::OperandBox& box,
                       const std::string& role);
+  TensorMapSpec whole(int tensor) const;
   // The descriptor of a staged tensor's plane, and where its box starts.
   std::pair<std::string, std::string> plane_box(const TileMove& move, int plane);
 

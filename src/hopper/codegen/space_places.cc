@@ -4,40 +4,36 @@
 // along its columns is read modulo its own.
 #include "hopper/codegen/space_places.h"
 
-namespace coda::hopper {
-namespace {}  // namespace
+#include "hopper/codegen/function_text.h"
 
+namespace coda::hopper {
 std::string SpacePlaces::natural(int i, int plane, const std::string& column) {
   const int64_t h = operands_.half(i);
-  if (h == 0) return column;
-  if (operands_.is_concatenated(i)) {
-    return plane == 0
-               ? column
-               : column + " + " + arguments_.number(operands_.own("columns"), operands_.base());
-  }
-  return "wide_column(" + std::to_string(h) + ", " + std::to_string(plane) + ", " + column + ")";
+  if (h == 0 || (operands_.is_concatenated(i) && plane == 0)) return column;
+  if (operands_.is_concatenated(i)) return column + " + " + base();
+  return filled("wide_column($, $, $)", {std::to_string(h), std::to_string(plane), column});
 }
 
 std::string SpacePlaces::plane_column(int i) {
   const int64_t h = operands_.half(i);
   if (h == 0) return "PlaneColumn{0, column}";
-  if (operands_.is_concatenated(i)) {
-    const std::string base = arguments_.number(operands_.own("columns"), operands_.base());
-    return "PlaneColumn{column / " + base + ", column % " + base + "}";
-  }
-  return "PlaneColumn{column / " + std::to_string(h) + " % 2, column / " + std::to_string(2 * h) +
-         " * " + std::to_string(h) + " + column % " + std::to_string(h) + "}";
+  if (operands_.is_concatenated(i))
+    return filled("PlaneColumn{column / $, column % $}", {base(), base()});
+  const std::string half = std::to_string(h);
+  return filled("PlaneColumn{column / $ % 2, column / $ * $ + column % $}",
+                {half, std::to_string(2 * h), half, half});
 }
 
-std::string SpacePlaces::stride(int tensor) {
-  return arguments_.number("stride_" + sizes_.tensor(tensor).name, sizes_.stride(tensor));
+std::string SpacePlaces::base() {
+  return arguments_.number(operands_.own("columns"), operands_.base());
 }
 
 std::string SpacePlaces::element(int i, int plane, const std::string& row,
                                  const std::string& column) {
   std::string at = natural(i, plane, column);
   if (sizes_.step(i).repeat() != 1) at = "(" + at + ") % " + std::to_string(columns_of(i));
-  return "static_cast<u64>(" + row + ") * " + stride(sizes_.step(i).tensor()) + " + " + at;
+  return filled("static_cast<u64>($) * $ + $",
+                {row, arguments_.stride(sizes_.step(i).tensor()), at});
 }
 
 std::string SpacePlaces::pair(int i, int plane, const std::string& row) {

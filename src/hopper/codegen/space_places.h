@@ -20,8 +20,6 @@ class SpacePlaces {
   std::string natural(int i, int plane, const std::string& column);
   // The inverse: the plane and base column of natural column `column`.
   std::string plane_column(int i);
-  // Elements between rows of a tensor.
-  std::string stride(int tensor);
 
   // The element of step i's tensor at `row` and the base column `column`.
   std::string element(int i, int plane, const std::string& row, const std::string& column);
@@ -35,6 +33,7 @@ class SpacePlaces {
   bool is_contiguous(int i) const;
 
  private:
+  std::string base();
   int64_t columns_of(int i) const;
 
   const ProgramSizes& sizes_;

@@ -15,11 +15,11 @@
 #include "hopper/codegen/function_text.h"
 #include "hopper/codegen/group_text.h"
 #include "hopper/codegen/pair_turns.h"
-#include "hopper/codegen/pass_text.h"
 #include "hopper/codegen/row_values.h"
 #include "hopper/codegen/space_operands.h"
 #include "hopper/codegen/space_places.h"
 #include "hopper/codegen/value_names.h"
+#include "hopper/codegen/value_text.h"
 #include "program/step_table.h"
 
 namespace coda::hopper {
@@ -32,6 +32,39 @@ bool can_keep_tables(const SpaceAnalysis& space, const device::GemmConfig& confi
          device::sub_tile_columns(config, space.traits()) > 1;
 }
 
+// The lines of one walk over a sub-tile's fragments: of the one that makes what the effects need,
+// or of one that adds up groups of columns ahead of it. What is written once in a walk has a name
+// there.
+struct Pass {
+  int walk = -1;  // ahead of the fragments
+  bool is_walk() const { return walk >= 0; }
+  std::map<std::pair<int, int>, std::string> packed_names;  // step, plane
+  Body before{4};  // arrays that outlive the loop over pairs
+  Body early{6};   // direct loads, all before any is used
+  Body body{6};
+  Body after{4};
+};
+
+// `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
+std::string fragment_lines(const Pass& pass, const std::string& ahead, const std::string& last) {
+  const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||
+                   pass.early.mentions("row") || pass.early.mentions("inside");
+  const auto head = [&](const Body& body) {
+    std::string text = "#pragma unroll\n    for (u32 pair = 0; pair < kPairs; ++pair) {\n";
+    const bool inside = body.mentions("inside");
+    if (row && (inside || body.mentions("row")))
+      text += "      const u32 row = at.row + 8 * (pair % 2);\n";
+    if (inside || body.mentions("column"))
+      text += "      const u32 column = at.column + 8 * (pair / 2);\n";
+    if (inside)
+      text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
+    return text;
+  };
+  std::string lines = pass.before.text() + ahead;
+  if (!pass.early.empty()) lines += head(pass.early) + pass.early.text() + "    }\n";
+  return lines + head(pass.body) + pass.body.text() + last + "    }\n" + pass.after.text();
+}
+
 class SpaceWriter {
  public:
   SpaceWriter(const ProgramSizes& sizes, const program::TileMap& map, const SpaceAnalysis& analysis,
@@ -42,22 +75,29 @@ class SpaceWriter {
         analysis_(analysis),
         config_(config),
         shape_(analysis.traits()),
-        turns_(analysis),
-        takes_turns_(!turns_.taken() && device::takes_turns(config, shape_)),
+        turns_(analysis, config),
         keeps_tables_(keeps_tables && can_keep_tables(analysis, config)),
         name_(name),
         arguments_(arguments),
         operands_(sizes, map, analysis, config, name, arguments),
         places_(sizes, operands_, arguments),
-        direct_loads_(sizes, places_, arguments),
-        kept_loads_(sizes, places_, arguments),
+        direct_loads_(sizes, places_, arguments, false),
+        kept_loads_(sizes, places_, arguments, true),
         names_(sizes),
-        rows_(sizes, analysis, operands_, places_, names_, arguments),
-        groups_(sizes, map, analysis, places_, names_, rows_, arguments) {}
+        rows_(sizes, analysis, operands_, names_, arguments),
+        groups_(sizes, map, analysis, places_, names_, rows_, arguments),
+        values_(sizes, &map, &analysis.representative,
+                {.place = [this](const At& at) { return place(at); },
+                 .source = [this](const At& at) { return source(at); },
+                 .name = [this](const At& at) { return name_of(at); },
+                 .write =
+                     [this](const At&, const std::string& name, const std::string& text) {
+                       pass_.body.line("const auto $ = $;", {name, text});
+                     }}) {}
 
   std::string run() {
     find_needed();
-    write_fragment();
+    values_.write(tile_space().steps, needed_, [this](int i) { write_effect(i); });
     std::string groups;
     if (!groups_.empty()) {
       write_walks();
@@ -70,196 +110,160 @@ class SpaceWriter {
   }
 
  private:
+  using At = ValueText::At;
   const Step& step(int i) const { return sizes_.step(i); }
   const TensorDecl& tensor(int t) const { return sizes_.tensor(t); }
   const TileSpace& tile_space() const { return map_.spaces[analysis_.space]; }
   int representative(int i) const { return analysis_.representative[i]; }
   int64_t half(int i) const { return operands_.half(i); }
-  bool is_concatenated(int i) const { return operands_.is_concatenated(i); }
   int planes_of(int i) const { return half(i) == 0 ? 1 : 2; }
   std::string own(const std::string& what) const { return operands_.own(what); }
 
-  // ---- Names.
+  // ---- Values.
 
+  std::string value(int i, int plane) { return values_.value({i, i, plane}); }
   const std::string& value_name(int i) { return names_.of_step(i); }
-  // Planes of wide values are told apart.
-  std::string plane_name(int i, int plane) {
-    return value_name(i) + (planes_of(i) == 1 ? "" : plane == 0 ? "_first" : "_second");
-  }
-
-  // ---- Places in memory.
-
-  int64_t base() const { return operands_.base(); }
-  std::string stride(int t) { return places_.stride(t); }
-
-  // ---- Vectors of columns: loaded before the sub-tile or the fragment.
-
   bool is_row_like(int i) const { return step(i).shape.cols.is(1); }  // scalars too
 
-  // A per-column value in plane `plane` of a value that lies in the tile as step `reader` does.
-  std::string column_value(int i, int reader, int plane) {
-    i = representative(i);
-    const Step& s = step(i);
-    if (is_row_like(i)) return rows_.value(i);
-    const auto key = std::make_tuple(i, half(reader), plane);
-    std::string& name = pass_.column_names[key];
-    if (!name.empty()) return name;
-    const std::string suffix = half(reader) == 0 ? "" : plane == 0 ? "_first" : "_second";
-    const std::string made = names_.make(value_name(i) + suffix + (suffix.empty() ? "_at" : ""));
-    name = made;
-    if (program::is_column_index(s)) {
-      pass_.body.line("const Elements<2> " + made + "{{static_cast<float>(" +
-                      places_.natural(reader, plane, "column") + "), static_cast<float>(" +
-                      places_.natural(reader, plane, "(column + 1)") + ")}};");
-    } else if (program::is_vector_load(s) && (!places_.are_neighbours(reader) || pass_.is_walk)) {
-      pass_.body.line(
-          "const Elements<2> " + made + " = load_two<" + element_text(tensor(s.tensor()).dtype) +
-          ">(" + arguments_.pointer(s.tensor()) + ", " + places_.natural(reader, plane, "column") +
-          ", " + places_.natural(reader, plane, "(column + 1)") +
-          ", inside_pair(column, at.columns));");
-    } else if (program::is_vector_load(s) && analysis_.loads_columns_by_fragment &&
-               size_of(tensor(s.tensor()).dtype) != 2) {
-      const auto side = [&](const std::string& column) {
-        return "load_pair<" + element_text(tensor(s.tensor()).dtype) + ">(" +
-               arguments_.pointer(s.tensor()) + ", " + places_.natural(reader, plane, column) +
-               ", inside_pair(" + column + ", at.columns))";
-      };
-      pass_.before.line("const Elements<2> " + made + "[2] = {" + side("at.column") + ",");
-      pass_.before.line(std::string(made.size() + 26, ' ') + side("(at.column + 8)") + "};");
-      name = made + "[pair / 2]";
-    } else if (program::is_vector_load(s)) {
-      sub_fields_.line("ColumnValues<" + element_text(tensor(s.tensor()).dtype) + "> " + made +
-                       ";");
-      sub_lines_.line("sub." + made + ".load(" + arguments_.pointer(s.tensor()) +
-                      ", at, [&](u32 column) { return " + places_.natural(reader, plane, "column") +
-                      "; });");
-      name = "sub." + made + ".at(kFragment, pair)";
-    } else {
-      std::vector<std::string> operands;
-      for (int operand : s.operands) operands.push_back(column_value(operand, reader, plane));
-      pass_.body.line("const auto " + made + " = " + vector_text(s, operands) + ";");
-    }
-    return name;
+  // Each walk over fragments makes its own; a vector is made where the columns of a pair lie.
+  std::string place(const At& at) const {
+    const bool is_tile = map_.on_tile[at.step];
+    return filled("$ $ $",
+                  {std::to_string(pass_.walk), std::to_string(is_tile ? -1 : half(at.reader)),
+                   std::to_string(at.plane)});
   }
 
-  // ---- The fragment.
-
-  // The text of plane `plane` of a tile value.
-  std::string tile_value(int i, int plane) {
-    i = representative(i);
-    const Step& s = step(i);
-    if (program::splits_pairs(s)) return tile_value(s.operands[0], s.which());
-    if (program::merges_pairs(s)) return tile_value(s.operands[plane], 0);
-    const auto key = std::make_pair(i, plane);
-    const auto found = pass_.tile_names.find(key);
-    if (found != pass_.tile_names.end()) return found->second;
-    const std::string name = plane_name(i, plane);
-    const std::string text = make_tile_value(i, plane, name);
-    return pass_.tile_names[key] = text;
+  // Planes of wide values are told apart.
+  std::string name_of(const At& at) {
+    const bool is_tile = map_.on_tile[at.step];
+    const bool is_wide = half(is_tile ? at.step : at.reader) != 0;
+    const std::string suffix = !is_wide ? "" : at.plane == 0 ? "_first" : "_second";
+    const std::string wanted = value_name(at.step) + suffix;
+    return is_tile ? wanted : names_.make(wanted + (is_wide ? "" : "_at"));
   }
 
-  // Writes the line that makes it, and returns how it is read.
-  std::string make_tile_value(int i, int plane, const std::string& name) {
-    const Step& s = step(i);
+  std::optional<std::string> source(const At& at) {
+    const Step& s = step(at.step);
+    if (!map_.on_tile[at.step]) return is_row_like(at.step) ? rows_.value(at.step) : column(at);
+    std::string text;
     switch (s.kind()) {
-      case StepKind::gemm: {
-        const int member = planes_of(i) == 1 ? -1 : plane;
-        const auto part =
-            std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{i, member});
-        const std::string at = std::to_string(part - analysis_.parts.begin());
-        pass_.body.line("const auto " + name + " = " +
-                        begin_with("pair_of(accumulators[" + at + "], pair)") + ";");
-        return name;
-      }
-      case StepKind::load_tile: return load(i, plane, name);
+      case StepKind::gemm: text = accumulators(at); break;
+      case StepKind::load_tile: return load(at);
       case StepKind::repeat_group:
-        pass_.body.line("const auto " + name + " = " + (pass_.is_walk ? "" : "sub.") +
-                        groups_.field(s.operands[0], plane) + ".at<kFragment>(pair);");
-        return name;
-      case StepKind::as_stored: {
-        std::string operand = operand_value(i, 0, plane);
-        if (!is_operand(s.dtype())) return operand;
-        pass_.body.line("const auto " + name + " = unpack<" + element_text(s.dtype()) + ">(" +
-                        packed_value(i, plane) + ");");
-        return name;
-      }
-      default: {
-        invariant(program::is_elementwise(s), "an unknown kind of tile value");
-        std::vector<std::string> operands;
-        for (size_t k = 0; k < s.operands.size(); ++k)
-          operands.push_back(operand_value(i, static_cast<int>(k), plane));
-        pass_.body.line("const auto " + name + " = " + expression(s.op(), operands) + ";");
-        return name;
-      }
+        text = filled("$$.at<kFragment>(pair)",
+                      {pass_.is_walk() ? "" : "sub.", groups_.field(s.operands[0], at.plane)});
+        break;
+      case StepKind::as_stored:
+        if (!is_operand(s.dtype())) return values_.operand(at, 0);
+        if (!is_staged(s.dtype())) return std::nullopt;
+        text = filled("unpack<$>($)", {element_text(s.dtype()), packed_value(at)});
+        break;
+      default: return std::nullopt;
     }
+    return made(at, text);
+  }
+  std::string made(const At& at, const std::string& text) {
+    std::string made = name_of(at);
+    pass_.body.line("const auto $ = $;", {made, text});
+    return made;
   }
 
   // In a fragment pairs may take turns.
-  std::string begin_with(const std::string& value) const {
-    return pass_.is_walk ? value : turns_.begin_with(value);
+  std::string accumulators(const At& at) const {
+    const int member = planes_of(at.step) == 1 ? -1 : at.plane;
+    const auto part =
+        std::find(analysis_.parts.begin(), analysis_.parts.end(), Part{at.step, member});
+    const std::string text =
+        filled("pair_of(accumulators[$], pair)", {std::to_string(part - analysis_.parts.begin())});
+    return pass_.is_walk() ? text : turns_.begin_with(text);
   }
 
-  std::string operand_value(int i, int operand, int plane) {
-    const int o = step(i).operands[operand];
-    return map_.on_tile[o] ? tile_value(o, plane) : column_value(o, i, plane);
+  // A vector of columns that is loaded, before the sub-tile or the fragment, or counted.
+  std::optional<std::string> column(const At& at) {
+    const Step& s = step(at.step);
+    const bool counts = program::is_column_index(s);
+    if (!counts && !program::is_vector_load(s)) return std::nullopt;
+    std::string made = name_of(at);
+    const auto place = [&](const std::string& column) {
+      return places_.natural(at.reader, at.plane, column);
+    };
+    if (counts) {
+      pass_.body.line("const Elements<2> ${{static_cast<float>($), static_cast<float>($)}};",
+                      {made, place("column"), place("(column + 1)")});
+      return made;
+    }
+    const std::string type = arguments_.stored_type(s.tensor());
+    const std::string pointer = arguments_.pointer(s.tensor());
+    if (!places_.are_neighbours(at.reader) || pass_.is_walk()) {
+      pass_.body.line(
+          "const Elements<2> $ = load_two<$>($, $, $, inside_pair(column, at.columns));",
+          {made, type, pointer, place("column"), place("(column + 1)")});
+      return made;
+    }
+    if (analysis_.loads_columns_by_fragment && size_of(tensor(s.tensor()).dtype) != 2) {
+      const auto side = [&](const std::string& column) {
+        return filled("load_pair<$>($, $, inside_pair($, at.columns))",
+                      {type, pointer, place(column), column});
+      };
+      pass_.before.line("const Elements<2> $[2] = {$,", {made, side("at.column")});
+      pass_.before.line("$$};", {std::string(made.size() + 26, ' '), side("(at.column + 8)")});
+      return made + "[pair / 2]";
+    }
+    sub_fields_.line("ColumnValues<$> $;", {type, made});
+    sub_lines_.line("sub.$.load($, at, [&](u32 column) { return $; });",
+                    {made, pointer, place("column")});
+    return filled("sub.$.at(kFragment, pair)", {made});
   }
 
   // An as_stored value as it is stored: packed once, for its store and its readers.
-  std::string packed_value(int i, int plane) {
-    const auto key = std::make_pair(i, plane);
-    const auto found = pass_.packed_names.find(key);
-    if (found != pass_.packed_names.end()) return found->second;
-    const std::string operand = operand_value(i, 0, plane);
-    const std::string name = names_.make(plane_name(i, plane) + "_bits");
-    pass_.body.line("const u32 " + name + " = pack<" + element_text(step(i).dtype()) + ">(" +
-                    operand + ");");
-    return pass_.packed_names[key] = name;
+  std::string packed_value(const At& at) {
+    std::string& packed = pass_.packed_names[{at.step, at.plane}];
+    if (!packed.empty()) return packed;
+    const std::string operand = values_.operand(at, 0);
+    packed = names_.make(name_of(at) + "_bits");
+    pass_.body.line("const u32 $ = pack<$>($);",
+                    {packed, element_text(step(at.step).dtype()), operand});
+    return packed;
   }
 
-  std::string load(int i, int plane, const std::string& name) {
-    const Step& s = step(i);
-    const TileMove& move = *analysis_.find_load(i);
-    const DType type = tensor(s.tensor()).dtype;
+  std::string load(const At& at) {
+    const Step& s = step(at.step);
+    const TileMove& move = *analysis_.find_load(at.step);
+    const std::string type = arguments_.stored_type(s.tensor());
     if (move.movement == Movement::staged) {
-      std::string bits = "loaded[" + std::to_string(move.plane + plane) + "][pair]";
-      if (!pass_.is_walk) {
-        if (takes_turns_ && shape_.stores != 0)
-          bits = "after_pair<kBlock, kFragment>(" + bits + ", stored, pair, at)";
-        takes_turns_ = false;
-      }
-      pass_.body.line("const auto " + name + " = unpack<" + element_text(type) + ">(" +
-                      begin_with(bits) + ");");
-      return name;
+      std::string bits = filled("loaded[$][pair]", {std::to_string(move.plane + at.plane)});
+      if (!pass_.is_walk()) bits = turns_.begin_with_load(bits);
+      return made(at, filled("unpack<$>($)", {type, bits}));
     }
-    const bool is_kept = !pass_.is_walk && move.is_repeated && keeps_tables_;
+    const bool is_kept = !pass_.is_walk() && move.is_repeated && keeps_tables_;
     const std::string block = is_kept ? "[0]" : "[kBlock]";
-    const std::string row = s.row_index() >= 0
-                                ? rows_.table_row(s.row_index(), s.tensor(), block + "[pair % 2]")
-                                : "row";
-    const std::string value = std::string("load_") + places_.pair_or_two(i) + "<" +
-                              element_text(type) + ">(" + arguments_.pointer(s.tensor()) + ", " +
-                              places_.pair(i, plane, row) + ", inside)";
-    if (!analysis_.loads_early || pass_.is_walk) {
-      pass_.body.line("const auto " + name + " = " + value + ";");
-      return name;
-    }
-    if (analysis_.loads_ahead && places_.is_contiguous(i)) {
-      DirectLoad load{.step = i,
-                      .plane = plane,
-                      .name = name,
+    const auto table_row = [&](const std::string& side) {
+      return rows_.table_row(s.row_index(), s.tensor(), block + side);
+    };
+    const std::string row = s.row_index() >= 0 ? table_row("[pair % 2]") : "row";
+    const std::string value =
+        filled("load_$<$>($, $, inside)",
+               {places_.pair_or_two(at.step), type, arguments_.pointer(s.tensor()),
+                places_.pair(at.step, at.plane, row)});
+    if (!analysis_.loads_early || pass_.is_walk()) return made(at, value);
+    const std::string array = name_of(at);
+    if (analysis_.loads_ahead && places_.is_contiguous(at.step)) {
+      DirectLoad load{.step = at.step,
+                      .plane = at.plane,
+                      .name = array,
                       .row = {"at.row", "(at.row + 8)"},
                       .value = value};
       if (s.row_index() >= 0) {
-        for (const int side : {0, 1})
-          load.row[side] =
-              rows_.table_row(s.row_index(), s.tensor(), block + "[" + std::to_string(side) + "]");
+        for (const int side : {0, 1}) load.row[side] = table_row(side == 0 ? "[0]" : "[1]");
       }
-      return is_kept ? kept_loads_.add(load) : direct_loads_.add(load);
+      return (is_kept ? kept_loads_ : direct_loads_).add(load);
     }
-    pass_.before.line("Elements<2> " + name + "[kPairs];");
-    pass_.early.line(name + "[pair] = " + value + ";");
-    return name + "[pair]";
+    pass_.before.line("Elements<2> $[kPairs];", {array});
+    pass_.early.line("$[pair] = $;", {array, value});
+    return array + "[pair]";
   }
+
+  // ---- The fragment.
 
   // The values that effects need, directly or through others: a trial run that writes values as
   // they are asked for.
@@ -267,27 +271,18 @@ class SpaceWriter {
     LaunchArguments unused(sizes_);
     SpaceWriter trial(sizes_, map_, analysis_, config_, keeps_tables_, name_, unused);
     for (int i : tile_space().steps) trial.write_effect(i);
-    for (const auto& [key, name] : trial.pass_.tile_names) needed_.insert(key);
-  }
-
-  void write_fragment() {
-    for (int i : tile_space().steps) {
-      for (int plane = 0; plane < 2; ++plane) {
-        if (needed_.contains({i, plane})) tile_value(i, plane);
-      }
-      write_effect(i);
-    }
+    needed_ = trial.values_.made();
   }
 
   // What each walk adds up, from values that it makes as the fragment makes them.
   void write_walks() {
     for (uint32_t walk = 0; walk < analysis_.groups.walks; ++walk) {
       std::swap(pass_, walks_.emplace_back());
-      pass_.is_walk = true;
+      pass_.walk = static_cast<int>(walk);
       for (int i : groups_.sums_of(walk)) {
         for (int plane = 0; plane < planes_of(step(i).operands[0]); ++plane) {
-          const std::string value = tile_value(step(i).operands[0], plane);
-          pass_.body.line(groups_.field(i, plane) + ".add<kFragment>(pair, " + value + ");");
+          const std::string added = value(step(i).operands[0], plane);
+          pass_.body.line("$.add<kFragment>(pair, $);", {groups_.field(i, plane), added});
         }
       }
       std::swap(pass_, walks_.back());
@@ -314,18 +309,23 @@ class SpaceWriter {
     for (int plane = 0; plane < planes_of(i); ++plane) {
       if (found->movement == Movement::staged) {
         const std::string bits = bits_to_store(s.operands[0], plane, type);
-        const std::string place = "stored[" + std::to_string(found->plane + plane) + "][pair]";
-        pass_.body.line(place + " = " + bits + ";");
+        const std::string place = filled("stored[$][pair]", {std::to_string(found->plane + plane)});
+        pass_.body.line("$ = $;", {place, bits});
         turns_.end_with(place);
-      } else if (found->movement == Movement::added) {
-        add_in_memory(i, plane);
-      } else {
-        const std::string value = tile_value(s.operands[0], plane);
-        pass_.body.line(std::string("store_") + places_.pair_or_two(i) + "<" + element_text(type) +
-                        ">(" + arguments_.pointer(s.tensor()) + ", " +
-                        places_.pair(i, plane, "row") + ", inside, " + value + ");");
-        turns_.end_with(value);
+        continue;
       }
+      const bool adds = found->movement == Movement::added;
+      const std::string moved = adds ? values_.operand({s.operands[0], -1, plane}, added_operand(i))
+                                     : value(s.operands[0], plane);
+      const std::string where =
+          filled("$, $, inside", {arguments_.pointer(s.tensor()), places_.pair(i, plane, "row")});
+      if (adds) {
+        pass_.body.line("add_$($, Elements<2>($));", {places_.pair_or_two(i), where, moved});
+      } else {
+        pass_.body.line("store_$<$>($, $);",
+                        {places_.pair_or_two(i), element_text(type), where, moved});
+      }
+      turns_.end_with(moved);
     }
   }
 
@@ -334,22 +334,16 @@ class SpaceWriter {
     const Step& first = step(step(step(i).operands[0]).operands[0]);
     return program::is_tile_load(first) && first.tensor() == step(i).tensor() ? 1 : 0;
   }
-  void add_in_memory(int i, int plane) {
-    const std::string value = operand_value(step(i).operands[0], added_operand(i), plane);
-    pass_.body.line(std::string("add_") + places_.pair_or_two(i) + "(" +
-                    arguments_.pointer(step(i).tensor()) + ", " + places_.pair(i, plane, "row") +
-                    ", inside, Elements<2>(" + value + "));");
-    turns_.end_with(value);
-  }
   void add_sub_tile(int i) {
     const std::string first = places_.natural(i, 0, "at.column");
     const std::string values = kept_values(step(step(i).operands[0]).operands[added_operand(i)]);
-    end_.line("add_sub_tile(" + arguments_.pointer(step(i).tensor()) + ", " +
-              stride(step(i).tensor()) + ", " + values + ", at, [&](u32 plane) { return " +
-              (planes_of(i) == 1
-                   ? first
-                   : "plane == 0 ? " + first + " : " + places_.natural(i, 1, "at.column")) +
-              "; });");
+    const std::string place =
+        planes_of(i) == 1
+            ? first
+            : filled("plane == 0 ? $ : $", {first, places_.natural(i, 1, "at.column")});
+    end_.line(
+        "add_sub_tile($, $, $, at, [&](u32 plane) { return $; });",
+        {arguments_.pointer(step(i).tensor()), arguments_.stride(step(i).tensor()), values, place});
   }
 
   // A value packed for a store to `type`: an as_stored value to the same type is packed already.
@@ -362,8 +356,8 @@ class SpaceWriter {
       p = merges ? 0 : step(i).which();
       i = representative(step(i).operands[next]);
     }
-    if (program::is_rounding(step(i)) && step(i).dtype() == type) return packed_value(i, p);
-    return "pack<" + element_text(type) + ">(" + tile_value(operand, plane) + ")";
+    if (program::is_rounding(step(i)) && step(i).dtype() == type) return packed_value({i, i, p});
+    return filled("pack<$>($)", {element_text(type), value(operand, plane)});
   }
 
   // Of values that are rounded anyway the bits are kept too: two are compared at a time. But where
@@ -380,13 +374,13 @@ class SpaceWriter {
     std::string& name = kept_values_[i];
     if (!name.empty()) return name;
     const std::string made = names_.make(value_name(i) + "_values");
-    sub_fields_.line(kept_type(i) + " " + made + "[" + std::to_string(planes_of(i)) +
-                     "][kFragments][kPairs];");
+    sub_fields_.line("$ $[$][kFragments][kPairs];",
+                     {kept_type(i), made, std::to_string(planes_of(i))});
     name = "sub." + made;
     for (int p = 0; p < planes_of(i); ++p) {
-      const std::string value = tile_value(i, p);
-      pass_.body.line(name + "[" + std::to_string(p) + "][kFragment][pair] = " + value + ";");
-      turns_.end_with(value);
+      const std::string kept = value(i, p);
+      pass_.body.line("$[$][kFragment][pair] = $;", {name, std::to_string(p), kept});
+      turns_.end_with(kept);
     }
     return name;
   }
@@ -397,11 +391,10 @@ class SpaceWriter {
     const int source = selection.operands[0];
     const std::string columns =
         arguments_.number(own("selected_columns"), sizes_.size(step(source).shape.cols));
-    end_.line("store_selected<" + element_text(tensor(s.tensor()).dtype) + ">(" +
-              arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) + ", " +
-              rows_.index(step(selection.operands[1]).tensor()) + "[kBlock], " + columns + ", " +
-              kept_values(source) + ", at, [&](u32 column) { return " +
-              places_.plane_column(source) + "; });");
+    end_.line("store_selected<$>($, $, $[kBlock], $, $, at, [&](u32 column) { return $; });",
+              {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()),
+               arguments_.stride(s.tensor()), rows_.index(step(selection.operands[1]).tensor()),
+               columns, kept_values(source), places_.plane_column(source)});
   }
 
   // A sum that only its reduction reads is added term by term: fewer values live at one time.
@@ -410,7 +403,7 @@ class SpaceWriter {
     const Step& s = step(i);
     const bool splits = program::applies(s, Elementwise::add) && uses(i) == 1 &&
                         map_.on_tile[s.operands[0]] && map_.on_tile[s.operands[1]];
-    if (!splits) return {tile_value(i, plane)};
+    if (!splits) return {value(i, plane)};
     Terms all = terms(s.operands[0], plane);
     for (std::string& term : terms(s.operands[1], plane)) all.push_back(std::move(term));
     return all;
@@ -427,47 +420,47 @@ class SpaceWriter {
     if (info(s.partial()).lanes > 1) return row_reduction(i);
     const std::string name = names_.make(tensor(step(i).tensor()).name);
     const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
-    sub_fields_.line("Reduced<" + reduction_text(s.partial()) + "> " + name + "[2];");
+    sub_fields_.line("Reduced<$> $[2];", {reduction_text(s.partial()), name});
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
       const bool is_sum = s.partial() == PartialKind::sum;
       for (const std::string& term :
-           is_sum ? terms(s.operands[0], plane) : Terms{tile_value(s.operands[0], plane)}) {
-        pass_.body.line("add_to_row(sub." + name + "[pair % 2], " + term + ", " + valid + ");");
+           is_sum ? terms(s.operands[0], plane) : Terms{value(s.operands[0], plane)}) {
+        pass_.body.line("add_to_row(sub.$[pair % 2], $, $);", {name, term, valid});
         turns_.end_with(term);
       }
     }
-    end_.line("store_row_partial(" + arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) +
-              ", sub." + name + ", at);");
+    end_.line("store_row_partial($, $, sub.$, at);",
+              {arguments_.pointer(s.tensor()), arguments_.stride(s.tensor()), name});
   }
 
   // Of values that are read twice: when all are made.
   void row_reduction(int i) {
     const Step& s = step(i);
-    end_.line("store_row_reduction<" + reduction_text(s.partial()) + ">(" +
-              arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) + ", " +
-              kept_values(s.operands[0]) + ", at, " +
-              (analysis_.ragged_columns ? "at.columns" : "~0u") + ");");
+    end_.line(
+        "store_row_reduction<$>($, $, $, at, $);",
+        {reduction_text(s.partial()), arguments_.pointer(s.tensor()), arguments_.stride(s.tensor()),
+         kept_values(s.operands[0]), analysis_.ragged_columns ? "at.columns" : "~0u"});
   }
 
   void column_partial(int i) {
     const Step& s = step(i);
     const int source = s.operands[0];
+    const std::string kind = reduction_text(s.partial());
     for (int plane = 0; plane < planes_of(source); ++plane) {
-      const std::string value = tile_value(source, plane);
-      const std::string name = names_.make(tensor(step(i).tensor()).name);
+      const std::string reduced = value(source, plane);
+      const std::string name = names_.make(tensor(s.tensor()).name);
       const std::string all = names_.make(name + "_values");
-      sub_fields_.line("ColumnReduction<" + reduction_text(s.partial()) + "> " + name + ";");
-      pass_.before.line("Elements<2> " + all + "[kPairs];");
-      pass_.body.line(all + "[pair] = " + value + ";");
-      turns_.end_with(value);
-      pass_.after.line("sub." + name + ".template add<kFragment>(" + all + ", at);");
+      sub_fields_.line("ColumnReduction<$> $;", {kind, name});
+      pass_.before.line("Elements<2> $[kPairs];", {all});
+      pass_.body.line("$[pair] = $;", {all, reduced});
+      turns_.end_with(reduced);
+      pass_.after.line("sub.$.template add<kFragment>($, at);", {name, all});
       const std::string place =
-          "scratch + " + std::to_string(column_fields_++) + " * kColumnScratchBytes";
-      staged_.line("sub." + name + ".stage(" + place + ", at);");
-      end_.line("store_column_partial<" + reduction_text(s.partial()) + ">(" +
-                arguments_.pointer(s.tensor()) + ", " + stride(s.tensor()) + ", " + place +
-                ", at, [&](u32 column) { return " + places_.natural(source, plane, "column") +
-                "; });");
+          filled("scratch + $ * kColumnScratchBytes", {std::to_string(column_fields_++)});
+      staged_.line("sub.$.stage($, at);", {name, place});
+      end_.line("store_column_partial<$>($, $, $, at, [&](u32 column) { return $; });",
+                {kind, arguments_.pointer(s.tensor()), arguments_.stride(s.tensor()), place,
+                 places_.natural(source, plane, "column")});
     }
   }
 
@@ -502,8 +495,8 @@ class SpaceWriter {
     if (groups_.empty()) return "";
     std::string lines;
     for (size_t walk = 0; walk < walks_.size(); ++walk) {
-      lines += "    if constexpr (kWalk == " + std::to_string(static_cast<int64_t>(walk)) +
-               ") {\n" + fragment_lines(walks_[walk], "", "") + "    }\n";
+      lines += filled("    if constexpr (kWalk == $) {\n$    }\n",
+                      {std::to_string(walk), fragment_lines(walks_[walk], "", "")});
     }
     return groups_.begin_text() +
            function("void",
@@ -541,20 +534,20 @@ class SpaceWriter {
   const device::GemmConfig& config_;
   const device::EpilogueTraits shape_;
   PairTurns turns_;
-  bool takes_turns_;  // and no load has been made to wait yet
   const bool keeps_tables_;
   const std::string name_;
   LaunchArguments& arguments_;
   SpaceOperands operands_;
   SpacePlaces places_;
   DirectLoads direct_loads_;
-  KeptLoads kept_loads_;
+  DirectLoads kept_loads_;
 
   ValueNames names_;
   RowValues rows_;
   GroupText groups_;
 
-  std::set<std::pair<int, int>> needed_;    // step, plane
+  ValueText values_;
+  ValueText::Made needed_;
   std::map<int, std::string> kept_values_;  // step
   Pass pass_;                               // the one that is being written
   std::vector<Pass> walks_;                 // of sums

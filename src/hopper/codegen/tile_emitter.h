@@ -4,19 +4,13 @@
 
 #include <vector>
 
-#include "coda/dim.h"
-#include "coda/program.h"
 #include "hopper/codegen/kernel_launch.h"
-#include "hopper/legalise/lower_options.h"
+#include "hopper/legalise/program_sizes.h"
 
 namespace coda::hopper {
 
-// One launch for all the tile spaces of a program without products, or for those in `spaces` (by
-// their number in tile_spaces()) of one that has some. Throws Error, naming the program and step,
-// if something does not fit.
-std::vector<KernelLaunch> lower_tiles(const Program& program, const DimValues& sizes,
-                                      const LowerOptions& options);
-KernelLaunch lower_tile_spaces(const Program& program, const std::vector<int>& spaces,
-                               const DimValues& sizes, const LowerOptions& options);
+// One launch for the tile spaces in `spaces`, by their number in tile_spaces(). Throws Error,
+// naming the program and step, if something does not fit.
+KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>& spaces);
 
 }  // namespace coda::hopper

@@ -110,6 +110,7 @@ uint32_t consumed_of(const GemmConfig& config) {
 GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
   choice.layout = kernel.spaces.front().layout;
   choice.element = kernel.spaces.front().element;
+  choice.promotes = kernel.spaces.front().promotes;
   return choice;
 }
 

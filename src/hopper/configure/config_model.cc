@@ -45,7 +45,7 @@ double mainloop_cycles(const GemmConfig& c, const TileKind& kind, int64_t k_bloc
   const double tensor_cores = static_cast<double>(c.tile_m) * c.tile_n / 32 * kind.factor;
   const double bytes =
       (static_cast<double>(c.tile_m) / c.cluster_n + static_cast<double>(c.tile_n) / c.cluster_m) *
-      device::kBlockK * device::kElementBytes;
+      device::kSwizzleBytes;
   const double unshared = c.cluster_size() == 1 ? 1.03 : 1.0;
   return static_cast<double>(k_blocks) * std::max(tensor_cores * unshared, bytes / kOperandBytes);
 }
@@ -60,7 +60,7 @@ double hidden_cycles(double mainloop, int64_t k_blocks, const Epilogue& epilogue
 
 double tile_cycles(const GemmConfig& c, const TileKind& kind, const SpaceWork& space,
                    bool is_only_wave) {
-  const int64_t k_blocks = ceil_div(space.extents.k, device::kBlockK);
+  const int64_t k_blocks = ceil_div(space.extents.k, c.block_k());
   const double mainloop = mainloop_cycles(c, kind, k_blocks);
   const Epilogue epilogue{.sub_tiles = static_cast<double>(c.tile_m) * c.tile_n / (64 * 64),
                           .extra = std::max(0.0, space.planes - 1),

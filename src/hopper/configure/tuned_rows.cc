@@ -115,7 +115,9 @@ KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const KernelSpaces& kernel) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
   KernelClass result;
-  result.name = kLayouts[static_cast<int>(kernel.spaces.front().layout)];
+  const SpaceAnalysis& first = kernel.spaces.front();
+  result.name = kLayouts[static_cast<int>(first.layout)];
+  if (!device::is_staged(first.element)) result.name += first.promotes ? " 8-bit" : " 8-bit fast";
   const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
   std::string last;
   int repeated = 0;

@@ -126,9 +126,11 @@ std::string NvrtcCompiler::file() const {
 
 std::span<const char* const> NvrtcCompiler::options() {
   static const std::string architecture = "--gpu-architecture=" + std::string(kSm90a.name);
-  static const std::array<const char*, 4> options{architecture.c_str(), "--std=c++20",
+  // Which sums are fused is said by types (device/values/elements.cuh), never chosen: the same bits
+  // for every tile.
+  static const std::array<const char*, 5> options{architecture.c_str(), "--std=c++20",
                                                   "--device-as-default-execution-space",
-                                                  "--ptxas-options=-v"};
+                                                  "--fmad=false", "--ptxas-options=-v"};
   return options;
 }
 

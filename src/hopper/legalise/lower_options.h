@@ -24,6 +24,8 @@ struct LowerOptions {
   // Tile, cluster, stages and schedule of the products, one of legal_choices() (lower.h);
   // the program says its layout and element type. Empty: as chosen_config.h says.
   std::optional<device::GemmConfig> choice;
+  // Products of 8-bit operands are left to the tensor cores' own sums, which keep about 14 bits.
+  bool fast_accumulation = false;
   std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
   bool uses_table = true;                  // the table that is shipped
   // What is known of a kernel's text: the bytes that the compiler spills, 0 if none or if it was

@@ -36,10 +36,12 @@ bool is_plain_product(const Program& program, const Step& product) {
   if (!program::is_product(product)) return false;
   const DType type = program.tensors[product.segments().front().a].dtype;
   if (!is_operand(type)) return true;
-  return std::any_of(
-      product.segments().begin(), product.segments().end(), [&](const GemmSegment& s) {
-        return program.tensors[s.a].dtype != type || program.tensors[s.b].dtype != type;
-      });
+  return std::any_of(product.segments().begin(), product.segments().end(),
+                     [&](const GemmSegment& s) {
+                       const bool is_tn = !s.transpose_a && s.transpose_b;
+                       return program.tensors[s.a].dtype != type ||
+                              program.tensors[s.b].dtype != type || (!is_staged(type) && !is_tn);
+                     });
 }
 
 bool is_group_of_warp(int64_t base_columns) {

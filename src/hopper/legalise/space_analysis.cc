@@ -201,6 +201,7 @@ class Analyser {
     result_.layout = s.transpose_a ? (s.transpose_b ? OperandLayout::tt : OperandLayout::nt)
                                    : (s.transpose_b ? OperandLayout::tn : OperandLayout::nn);
     result_.element = element_row(sizes_.tensor(s.a).dtype).element;
+    result_.promotes = !device::is_staged(result_.element) && !sizes_.options().fast_accumulation;
   }
 
   bool check_layout(int gemm, const GemmSegment& s) {
@@ -325,7 +326,7 @@ class Analyser {
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor()).dtype;
-    if (!is_operand(type)) return false;
+    if (!is_staged(type)) return false;
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
     if (s.repeat() != 1 || s.row_index() >= 0) return false;
     // The ring holds one sub-tile at a time.

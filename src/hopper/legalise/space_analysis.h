@@ -54,6 +54,7 @@ struct SpaceAnalysis {
   int segments = 1;
   device::OperandLayout layout = device::OperandLayout::tn;
   device::Element element = device::Element::bf16;
+  bool promotes = false;  // GemmConfig's
 
   // Per step of the program: the first step of the space that makes the same value by the same load
   // or product; itself for others.

@@ -12,22 +12,22 @@ namespace {
 
 // Addresses.
 enum : u32 {
-  at_rows,
   at_counts,
   at_target,
   at_p,
+  at_rows,
 };
 // Sizes, strides (elements between rows), tile orders.
 enum : u32 {
-  stride_rows,
   blocks_0,
   lines_0,
   lanes_0,
   stride_counts,
   stride_target,
-  reduced_0,
-  partials_0,
   stride_p,
+  partials_0,
+  reduced_0,
+  stride_rows,
 };
 using Arguments = KernelArguments<0, 4, 9>;
 
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(kFinalizerThreads, 1) loss_vectors(
       const float v1 = logarithm(p0_log_sum_exp.lane(1));
       const float v3 = v0 + v1;
       const float v5 = v3 - v4;
-      const float v7 = select(v2, v5, (0.0f));
+      const float v7 = select(v2, v5, 0.0f);
       if (at.is_first()) {
         store_element<Element::f32>(a.pointers[at_rows], row_start(at.line, a.numbers[stride_rows]), v7);  // rows
       }

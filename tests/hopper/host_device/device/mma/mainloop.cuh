@@ -36,7 +36,7 @@ struct Mainloop {
     constexpr u32 kPartColumns = kConfig.tile_n / kParts;
     std::vector<float> result(kConfig.tile_m * kConfig.tile_n);
     for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
-      const u32 depth = Space::k_blocks(arguments, segment) * kBlockK;
+      const u32 depth = Space::k_blocks(arguments, segment) * kConfig.block_k();
       const std::vector<float> a =
           operand(Space::a(arguments, segment), kConfig.major_a(), tile.m, kConfig.tile_m, depth);
       for (u32 part = 0; part < kParts; ++part) {
@@ -90,10 +90,8 @@ struct Mainloop {
         const long long row = major == Major::k ? static_cast<long long>(first) + o : k;
         const long long column = major == Major::k ? k : static_cast<long long>(first) + o;
         if (row >= m.rows || column >= m.columns) continue;
-        u16 bits;
-        std::memcpy(&bits, m.first + (row * m.stride + column) * 2, 2);
-        values[o * depth + k] =
-            kConfig.element == Element::bf16 ? float_from_bf16(bits) : float_from_f16(bits);
+        values[o * depth + k] = load_element<kConfig.element>(
+            reinterpret_cast<u64>(m.first), static_cast<u64>(row * m.stride + column));
       }
     }
     return values;

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of tensors of any library: type, shape, and the address of dense memory.
+
+PyTorch's tensors are asked themselves; of everything else NumPy makes an array, through DLPack or
+the array interface, without a copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from coda_cpp._core import Error
+
+_TORCH_DTYPES: dict[Any, str] = {}
+
+
+def is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def torch_dtypes() -> dict[Any, str]:
+    """Of each type of PyTorch's that plans store, its name in plans."""
+    if not _TORCH_DTYPES:
+        import torch
+
+        _TORCH_DTYPES.update({
+            torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16",
+            torch.float64: "f64", torch.int32: "i32"})
+    return _TORCH_DTYPES
+
+
+_NUMPY_DTYPES = {"float32": "f32", "float16": "f16", "float64": "f64", "int32": "i32",
+                 "bfloat16": "bf16"}
+
+
+def as_array(tensor: Any) -> Any:
+    """A NumPy array of the same memory. Error for what has neither DLPack nor the array interface.
+    """
+    import numpy
+
+    if isinstance(tensor, numpy.ndarray):
+        return tensor
+    if hasattr(tensor, "__dlpack__"):
+        return numpy.from_dlpack(tensor)
+    if hasattr(tensor, "__array_interface__"):
+        return numpy.asarray(tensor)
+    raise Error(f"a {type(tensor).__name__} is no tensor: give a PyTorch tensor, a NumPy array or "
+                "an object with __dlpack__")
+
+
+def dtype_name(tensor: Any) -> str | None:
+    """In plans; None: no plan stores such."""
+    if is_torch(tensor):
+        return torch_dtypes().get(tensor.dtype)
+    return _NUMPY_DTYPES.get(tensor.dtype.name)
+
+
+def address(tensor: Any) -> int:
+    return tensor.data_ptr() if is_torch(tensor) else tensor.__array_interface__["data"][0]
+
+
+def is_dense(tensor: Any) -> bool:
+    return tensor.is_contiguous() if is_torch(tensor) else tensor.flags.c_contiguous

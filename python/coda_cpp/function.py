@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs as functions of tensors: the way from tensors of any leading dimensions to the [rows,
+columns] of plans and back.
+
+A plan is compiled once for each set of inputs that need gradients, and runs at any sizes of its
+symbols; for each sizes a session is prepared (well below a millisecond on a CPU) and the last
+kRunners of a plan are kept. So a new number of tokens compiles nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coda_cpp import _core, _tensors
+from coda_cpp._core import Error
+from coda_cpp.session import TensorFacts, backend, facts_of, size_of
+
+RUNNERS = 8  # sessions that a plan keeps
+_NOMINAL = 4096  # what a symbol is taken for where costs are compared
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """A tensor of a function, and its value in the graph."""
+
+    name: str
+    value: _core.Value
+    dtype: str = "f32"
+    differentiable: bool = True
+
+    @functools.cached_property
+    def terms(self) -> Any:
+        return self.value.terms
+
+
+class Input(_Named):
+    """What a caller gives."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Output(_Named):
+    """What a call returns."""
+
+    of_no_rows: float = 0  # its value where there is no row at all
+
+
+class Runners:
+    """The sessions of a plan of one phase: one for each sizes, device and stream."""
+
+    def __init__(self, plan: _core.Plan) -> None:
+        self.tensors = facts_of(plan)
+        self._plan = plan
+        self._order = [tensor.name for tensor in self.tensors]
+        self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(self, sizes: Mapping[str, int], device: Any, addresses: Sequence[int]) -> None:
+        """All tensors are dense and lie on the device (PyTorch's)."""
+        stream = 0
+        if device.type == "cuda":
+            import torch
+
+            stream = torch.cuda.current_stream(device).cuda_stream
+        key = (tuple(sizes.items()), device, stream)
+        with self._lock:
+            runner = self._kept.get(key)
+            if runner is None:
+                on = backend("hopper", device.index) if device.type == "cuda" else backend("cpu")
+                runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order)
+                self._kept[key] = runner
+                if len(self._kept) > RUNNERS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+        runner.run(addresses, stream)
+
+
+@dataclasses.dataclass
+class Phases:
+    """A compiled function: its forward and, if any input needs a gradient, its backward."""
+
+    plan: _core.Plan
+    forward: Runners
+    backward: Runners | None
+    saved: list[TensorFacts]  # what the forward makes for the backward alone
+    kept: list[str]  # inputs and outputs that the backward reads
+
+
+class Function:
+    """Outputs of a graph as a function of its inputs, with the derived backward.
+
+    `storage` is the type of the matrices that it stores; `chunk_rows` as CompileOptions' of C++: -1
+    makes what is as wide as a vocabulary in chunks of rows.
+    """
+
+    def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
+                 outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
+                 for_gpu: bool = False) -> None:
+        self.name = name
+        self.graph = graph
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
+        self._phases: dict[int, Phases] = {}
+        self._upstream: dict[str, _core.Value] = {}
+        self._lock = threading.Lock()
+
+    def phases(self, needs: int) -> Phases:
+        """Bit i of `needs`: whether input i needs a gradient."""
+        with self._lock:
+            if needs not in self._phases:
+                self._phases[needs] = self._compile(needs)
+            return self._phases[needs]
+
+    def _compile(self, needs: int) -> Phases:
+        seeds, gradients = [], []
+        if needs:
+            for output in self.outputs:
+                if output.differentiable:
+                    if output.name not in self._upstream:
+                        self._upstream[output.name] = self.graph.input(
+                            f"grad_of_{output.name}", output.value.shape, output.dtype)
+                    seeds.append((output.value, self._upstream[output.name]))
+            gradients = [(given.value, f"grad_to_{given.name}", given.dtype)
+                         for i, given in enumerate(self.inputs) if needs >> i & 1]
+        plan = _core.compile(
+            self.graph, [(output.name, output.value) for output in self.outputs], seeds, gradients,
+            self.nominal_sizes(), self._storage, chunk_rows=self._chunk_rows,
+            for_gpu=self._for_gpu)
+        parts = plan.split() if needs else (plan,)
+        forward, backward = Runners(parts[0]), Runners(parts[1]) if needs else None
+        declared = {output.name for output in self.outputs}
+        saved = [tensor for tensor in forward.tensors
+                 if tensor.role == "output" and tensor.name not in declared]
+        read = {tensor.name for tensor in backward.tensors} if backward else set()
+        kept = [known.name for known in [*self.inputs, *self.outputs] if known.name in read]
+        return Phases(plan, forward, backward, saved, kept)
+
+    def nominal_sizes(self) -> dict[str, int]:
+        symbols: set[str] = set()
+        for given in self.inputs:
+            for terms in given.terms:
+                symbols.update(terms[1])
+        return {symbol: _NOMINAL for symbol in sorted(symbols)}
+
+    def explain(self, needs: int = -1, sizes: Mapping[str, int] | None = None) -> str:
+        """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all."""
+        if needs < 0:
+            needs = sum(1 << i for i, given in enumerate(self.inputs) if given.differentiable)
+        return self.phases(needs).plan.explain(
+            {**self.nominal_sizes(), **(sizes or {})}, self._for_gpu)
+
+    def match(self, tensors: Sequence[Any]) -> tuple[dict[str, Any], dict[Any, tuple]]:
+        """The sizes of the symbols, and the leading dimensions of tensors of so many rows.
+
+        Raises Error for shapes, types and devices that do not fit, naming the argument.
+        """
+        sizes: dict[str, Any] = {}
+        leads: dict[Any, tuple] = {}
+        for given, tensor in zip(self.inputs, tensors, strict=True):
+            rows, cols = given.terms
+            shape = tuple(tensor.shape)
+            lead, found = as_matrix(shape, rows, cols)
+            for terms, size in zip((rows, cols), found, strict=True):
+                if not bind(terms, size, sizes):
+                    expected = f"[{_text(rows)}, {_text(cols)}]"
+                    known = ", ".join(f"{symbol} = {size}" for symbol, size in sizes.items())
+                    raise Error(f"{self.name}: argument '{given.name}' must be {expected}"
+                                f"{' where ' + known if known else ''}, but its shape is "
+                                f"{list(shape)}")
+            if _tensors.dtype_name(tensor) != given.dtype:
+                raise Error(f"{self.name}: argument '{given.name}' must be {given.dtype}, but it "
+                            f"is {tensor.dtype}; convert it by .to()")
+            if tensor.device != tensors[0].device:
+                raise Error(f"{self.name}: argument '{given.name}' lies on {tensor.device}, but "
+                            f"'{self.inputs[0].name}' on {tensors[0].device}")
+            if rows[1]:
+                leads.setdefault(_text(rows), lead)
+        return sizes, leads
+
+    def output_shape(self, output: Output, sizes: Mapping[str, Any],
+                     leads: Mapping[Any, tuple]) -> tuple:
+        """As PyTorch has it: rows are the leading dimensions of an input, vectors have one."""
+        rows, cols = output.terms
+        lead = leads.get(_text(rows), (size_of(rows, sizes),))
+        if rows == (1, {}):
+            lead = ()
+        return lead if cols == (1, {}) else (*lead, size_of(cols, sizes))
+
+
+def as_matrix(shape: tuple, rows: Any, cols: Any) -> tuple[tuple, tuple]:
+    """The leading dimensions, and the shape as rows and columns."""
+    if rows == (1, {}):
+        return (), (1, math.prod(shape)) if len(shape) <= 1 else (math.prod(shape[:-1]), shape[-1])
+    if cols == (1, {}):
+        if shape and len(shape) > 1 and shape[-1] == 1:
+            return shape[:-1], (math.prod(shape[:-1]), 1)
+        return shape, (math.prod(shape), 1)
+    if len(shape) < 2:
+        return (), (1, math.prod(shape)) if shape else (1, 1)
+    return shape[:-1], (math.prod(shape[:-1]), shape[-1])
+
+
+def bind(terms: Any, size: Any, sizes: dict[str, Any]) -> bool:
+    """Whether the size fits; a symbol that has no number yet gets it."""
+    constant, factors = terms
+    unknown = [symbol for symbol in factors if symbol not in sizes]
+    if unknown:
+        symbol, factor = unknown[0], factors[unknown[0]]
+        rest = size - constant - sum(n * sizes[s] for s, n in factors.items() if s != symbol)
+        if len(unknown) > 1 or rest % factor != 0:
+            return False
+        sizes[symbol] = rest // factor
+        return True
+    return size == size_of(terms, sizes)
+
+
+def _text(terms: Any) -> str:
+    constant, factors = terms
+    parts = [symbol if n == 1 else f"{n}*{symbol}" for symbol, n in factors.items()]
+    return " + ".join(parts + ([str(constant)] if constant or not parts else []))

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which operations of a graph become one: maximal sets that are understood, hang together, have
+rows in common and can be run at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+
+import torch
+from torch import fx
+
+from coda_cpp.fx_import import RULES
+
+
+def _rows(node: fx.Node) -> str:
+    """Of the node's matrix; empty: it is a vector along columns, which meets any."""
+    source = node
+    if node.target is torch.ops.aten.cross_entropy_loss.default:
+        source = node.args[0]
+    shape = source.meta["val"].shape
+    return str(math.prod(shape[:-1])) if len(shape) > 1 else ""
+
+
+class _Groups:
+    """Groups of nodes, and what comes before and behind each node when every group is run at once:
+    sets of nodes as the bits of numbers."""
+
+    def __init__(self, nodes: list[fx.Node]) -> None:
+        self.nodes = nodes
+        self.index = {node: i for i, node in enumerate(nodes)}
+        self.before = [0] * len(nodes)
+        self.behind = [0] * len(nodes)
+        self.members = [1 << i for i in range(len(nodes))]
+        for i, node in enumerate(nodes):
+            for used in node.all_input_nodes:
+                j = self.index[used]
+                self.before[i] |= self.before[j] | 1 << j
+        for i in reversed(range(len(nodes))):
+            for user in nodes[i].users:
+                j = self.index[user]
+                self.behind[i] |= self.behind[j] | 1 << j
+
+    def join(self, a: int, b: int) -> bool:
+        """Makes the groups of both nodes one, unless something between them had to be run both
+        before and behind it."""
+        group = self.members[a] | self.members[b]
+        if group == self.members[a]:
+            return True
+        before, behind = self.before[a] | self.before[b], self.behind[a] | self.behind[b]
+        if before & behind & ~group:
+            return False
+        before, behind = before & ~group, behind & ~group
+        for i in range(len(self.nodes)):
+            if group >> i & 1:
+                self.members[i], self.before[i], self.behind[i] = group, before, behind
+            elif self.before[i] & group:
+                self.before[i] |= before | group
+            elif self.behind[i] & group:
+                self.behind[i] |= behind | group
+        return True
+
+
+def propose(graph: fx.Graph, refused: Container[fx.Node]) -> list[list[fx.Node]]:
+    """The groups, each in the graph's order."""
+    nodes = list(graph.nodes)
+    groups = _Groups(nodes)
+    rows: dict[int, str] = {}  # of a group, by its members
+    taken = [node for node in nodes
+             if node.op == "call_function" and node.target in RULES and node not in refused]
+    known = set(taken)
+    for node in taken:
+        i = groups.index[node]
+        rows[groups.members[i]] = _rows(node)
+        for used in node.all_input_nodes:
+            if used not in known:
+                continue
+            j = groups.index[used]
+            of = {rows[groups.members[i]], rows[groups.members[j]]} - {""}
+            if len(of) < 2 and groups.join(i, j):
+                rows[groups.members[i]] = "".join(of)
+    found = {groups.members[groups.index[node]] for node in taken}
+    return [[node for i, node in enumerate(nodes) if group >> i & 1] for group in sorted(found)]

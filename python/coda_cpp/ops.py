@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ready operators: parts of Transformer blocks as one product with its epilogue each.
+
+All take tensors of float32, bfloat16 or float16 (products' operands of one type) with any leading
+dimensions, on a CPU or on an H100 or H200; are differentiable by every floating-point argument but
+tables of angles; work under torch.autocast, which casts all but statistics and norms' weights; and
+under torch.compile. Arithmetic is fp32, what is stored is rounded once. They raise coda_cpp.Error
+(a ValueError) that names the argument for shapes, types and devices that do not fit. A plan is
+compiled once for each set of types, widths and attributes; numbers of tokens need no other.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from coda_cpp import builders as b
+from coda_cpp._core import Error, Value
+from coda_cpp._operators import Argument, Given, Operator, declare
+from coda_cpp.function import Output
+
+_X = Argument("x", "rows")
+_WEIGHT = Argument("weight", "matrix")
+_NORM = (Argument("rstd", "per_row", True, False),
+         Argument("norm_weight", "columns", True, False))
+
+
+def _normed(given: Given) -> Value:
+    """x with the norm that it was given: rstd ⊙ x ⊙ (offset + norm_weight)."""
+    x = given.x
+    if given.norm_weight is not None:
+        weight = given.norm_weight
+        x = x * (weight + given.offset if given.offset else weight)
+    return x if given.rstd is None else x * given.rstd
+
+
+def _linear_residual_rms(given: Given) -> list[Output]:
+    y = b.linear(given.x, given.weight) + given.residual
+    return [Output("y", y, given.storage), Output("rstd_of_y", b.rms_reciprocal(y, given.eps))]
+
+
+_LINEAR_RESIDUAL_RMS = declare(Operator(
+    "linear_residual_rms", (_X, _WEIGHT, Argument("residual", "rows")), _linear_residual_rms))
+
+
+def linear_residual_rms(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor,
+                        eps: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
+    """y = x·weightᵀ + residual, and rstd = rsqrt(mean(y²) + eps) of each row, for the next norm.
+
+    x [..., K], weight [N, K], residual [..., N] -> y [..., N], rstd float32 [...]. The norm itself
+    is applied by what reads y: rms_linear, swiglu_linear and others take rstd. (RMSNorm: Zhang and
+    Sennrich, arXiv 1910.07467; its deferral: Guo et al., arXiv 2605.19269.)
+    """
+    made = _LINEAR_RESIDUAL_RMS({"x": x, "weight": weight, "residual": residual}, (("eps", eps),))
+    return made[0], made[1]
+
+
+def _rms_linear(given: Given) -> list[Output]:
+    z = b.linear(_normed(given), given.weight)
+    return [Output("z", z if given.bias is None else z + given.bias, given.storage)]
+
+
+_RMS_LINEAR = declare(Operator(
+    "rms_linear", (_X, _WEIGHT, *_NORM, Argument("bias", "columns", True, False)), _rms_linear))
+
+
+def rms_linear(x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor,
+               norm_weight: torch.Tensor | None = None, bias: torch.Tensor | None = None,
+               offset: float = 0.0) -> torch.Tensor:
+    """(rstd ⊙ x ⊙ (offset + norm_weight))·weightᵀ + bias: a linear layer behind an RMS norm.
+
+    x [..., K], weight [N, K], rstd float32 [...], norm_weight [K], bias [N] -> [..., N]. offset 1
+    is Gemma's norm. The row scale is applied to the product's tile, not to x.
+    """
+    return _RMS_LINEAR({"x": x, "weight": weight, "rstd": rstd, "norm_weight": norm_weight,
+                        "bias": bias}, (("offset", offset),))[0]
+
+
+def _gated_linear(given: Given) -> list[Output]:
+    h = _normed(given)
+    gate, up = b.linear(h, given.gate), b.linear(h, given.up)
+    return [Output("y", b.elementwise(given.activation, [gate]) * up, given.storage)]
+
+
+_GATED = (_X, Argument("gate", "matrix"), Argument("up", "matrix"), *_NORM)
+_SWIGLU_LINEAR = declare(Operator("swiglu_linear", _GATED, _gated_linear))
+_GEGLU_LINEAR = declare(Operator("geglu_linear", _GATED, _gated_linear))
+
+
+def swiglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
+                  rstd: torch.Tensor | None = None, norm_weight: torch.Tensor | None = None,
+                  offset: float = 0.0) -> torch.Tensor:
+    """silu(h·gateᵀ) ⊙ (h·upᵀ), h being x or, where these are given, x ⊙ rstd ⊙ (offset +
+    norm_weight).
+
+    x [..., K], gate and up [N, K], rstd float32 [...], norm_weight [K] -> [..., N]. (SwiGLU:
+    Shazeer, arXiv 2002.05202.) The weights are as Hugging Face's gate_proj and up_proj.
+    """
+    return _SWIGLU_LINEAR(
+        {"x": x, "gate": gate, "up": up, "rstd": rstd, "norm_weight": norm_weight},
+        (("activation", "silu"), ("offset", offset)))[0]
+
+
+def geglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
+                 rstd: torch.Tensor | None = None, norm_weight: torch.Tensor | None = None,
+                 offset: float = 0.0, approximate: str = "none") -> torch.Tensor:
+    """gelu(h·gateᵀ) ⊙ (h·upᵀ): as swiglu_linear.
+
+    approximate: "none" (by erf) or "tanh", as torch.nn.functional.gelu has it.
+    """
+    names = {"none": "gelu", "tanh": "gelu_tanh"}
+    if approximate not in names:
+        raise Error(f"geglu_linear: approximate '{approximate}' is neither 'none' nor 'tanh'")
+    return _GEGLU_LINEAR(
+        {"x": x, "gate": gate, "up": up, "rstd": rstd, "norm_weight": norm_weight},
+        (("activation", names[approximate]), ("offset", offset)))[0]
+
+
+def _check_range(op: str, name: str, index: torch.Tensor, size: int, ignored: int | None) -> None:
+    wrong = (index < 0) | (index >= size)
+    if ignored is not None:
+        wrong &= index != ignored
+    if bool(wrong.any()):
+        value = int(index[wrong][0])
+        besides = "" if ignored is None else f" or be ignore_index = {ignored}"
+        raise Error(f"{op}: argument '{name}' has the value {value}; each must lie in "
+                    f"[0, {size}){besides}")
+
+
+def _as_index(op: str, name: str, index: torch.Tensor) -> torch.Tensor:
+    if index.dtype == torch.int32:
+        return index
+    if index.dtype != torch.int64:
+        raise Error(f"{op}: argument '{name}' must be int64 or int32, but it is {index.dtype}")
+    # What int32 has not stays outside of every range.
+    return index.clamp(-2**31, 2**31 - 1).to(torch.int32)
+
+
+def _linear_rope(given: Given) -> list[Output]:
+    z = b.linear(_normed(given), given.weight)
+    heads, head_dim = int(given.heads), int(given.head_dim)
+    if given.head_norm_weight is not None:
+        weight = given.head_norm_weight
+        weight = b.repeat_columns(weight + given.offset if given.offset else weight, heads)
+        squares = b.group_sum(z * z, head_dim) / float(head_dim)
+        z = z * b.group_repeat(b.rsqrt(squares + given.eps), head_dim) * weight
+    y = b.rope(z, given.cos, given.sin, given.positions, heads, head_dim, bool(given.half))
+    return [Output("y", y, given.storage)]
+
+
+def _check_rope(tensors: dict[str, torch.Tensor], attributes: dict) -> None:
+    _check_range("linear_rope", "positions", tensors["positions"], tensors["cos"].shape[0], None)
+
+
+_LINEAR_ROPE = declare(Operator("linear_rope", (
+    _X, _WEIGHT, Argument("cos", "table", False, False), Argument("sin", "table", False, False),
+    Argument("positions", "index", False, False), *_NORM,
+    Argument("head_norm_weight", "columns", True, False)), _linear_rope, _check_rope))
+
+
+def linear_rope(x: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
+                positions: torch.Tensor, head_dim: int, *, rstd: torch.Tensor | None = None,
+                norm_weight: torch.Tensor | None = None,
+                head_norm_weight: torch.Tensor | None = None, eps: float = 1e-6,
+                offset: float = 0.0, half: bool = True) -> torch.Tensor:
+    """h·weightᵀ with the pairs of each head rotated (RoPE: Su et al., arXiv 2104.09864): q or k.
+
+    x [..., K], weight [heads * head_dim, K], cos and sin [P, head_dim / 2], positions int [...],
+    each in [0, P), -> [..., heads * head_dim]. h is x behind the norm of rstd and norm_weight, as
+    in swiglu_linear. head_norm_weight [head_dim]: each head is normed by itself (RMS, eps) before
+    it is rotated, as Qwen3's q_norm and k_norm do. half: pairs are (j, j + head_dim / 2) of a head,
+    as Hugging Face has them; else (2j, 2j + 1). offset is added to both norms' weights.
+    """
+    if head_dim <= 0 or weight.dim() != 2 or weight.shape[0] % head_dim:
+        raise Error(f"linear_rope: argument 'weight' has the shape {list(weight.shape)}; its rows "
+                    f"must be a multiple of head_dim = {head_dim}")
+    for name, table in (("cos", cos), ("sin", sin)):
+        if table.dim() != 2 or 2 * table.shape[1] != head_dim:
+            raise Error(f"linear_rope: argument '{name}' must be [positions, {head_dim // 2}], but "
+                        f"its shape is {list(table.shape)}; of Hugging Face's give the first half "
+                        "of the columns")
+    positions = _as_index("linear_rope", "positions", positions)
+    return _LINEAR_ROPE(
+        {"x": x, "weight": weight, "cos": cos, "sin": sin, "positions": positions, "rstd": rstd,
+         "norm_weight": norm_weight, "head_norm_weight": head_norm_weight},
+        (("heads", int(weight.shape[0]) // head_dim), ("head_dim", head_dim), ("eps", eps),
+         ("offset", offset), ("half", half)))[0]
+
+
+def _linear_cross_entropy(given: Given) -> list[Output]:
+    logits = b.linear(_normed(given), given.weight)
+    if given.soft_cap:
+        logits = b.soft_cap(logits, given.soft_cap)
+    rows, mean = b.cross_entropy(
+        logits, given.targets, int(given.ignore_index), given.label_smoothing, given.z_loss)
+    counted = b.select(b.equal(given.targets, float(given.ignore_index)), 0.0, 1.0)
+    loss = {"none": rows, "sum": b.col_sum(rows), "mean": mean}[given.reduction]
+    empty = float("nan") if given.reduction == "mean" else 0.0
+    return [Output("loss", loss, "f32", True, empty),
+            Output("count", b.col_sum(counted), "f32", False)]
+
+
+def _check_targets(tensors: dict[str, torch.Tensor], attributes: dict) -> None:
+    _check_range("linear_cross_entropy", "targets", tensors["targets"],
+                 tensors["weight"].shape[0], int(attributes["ignore_index"]))
+
+
+_LINEAR_CROSS_ENTROPY = declare(Operator(
+    "linear_cross_entropy", (_X, _WEIGHT, Argument("targets", "index", False, False), *_NORM),
+    _linear_cross_entropy, _check_targets, "chunk_rows"))
+
+
+def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *,
+                         ignore_index: int = -100, reduction: str = "mean",
+                         label_smoothing: float = 0.0, z_loss: float = 0.0, soft_cap: float = 0.0,
+                         rstd: torch.Tensor | None = None,
+                         norm_weight: torch.Tensor | None = None, offset: float = 0.0,
+                         chunk_rows: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
+    """The cross-entropy of logits x·weightᵀ, and how many rows count; no logits are returned.
+
+    x [..., K], weight [V, K], targets int [...], each in [0, V) or ignore_index -> loss float32 []
+    (or [...] for reduction "none"), count float32 []. As torch.nn.functional.cross_entropy with
+    "mean", "sum" or "none"; z_loss adds z_loss * logsumexp² to each row that counts (PaLM, arXiv
+    2204.02311), soft_cap makes each logit cap * tanh(logit / cap) first (Gemma 2; 0: not). A mean
+    over no row is NaN. rstd and norm_weight: the norm before the head, as in swiglu_linear.
+    chunk_rows: logits are made and consumed in so many rows at a time, with both gradients taken at
+    once; -1 chooses (where they would take more than 256 MiB), 0 stores them whole, as "none" does.
+    To divide a sum by another count (gradient accumulation), take "sum" and the counts. Targets
+    that lie elsewhere are an Error on a CPU, and on a GPU after coda_cpp.checking(True); without,
+    such a row's target counts as logit 0.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise Error(f"linear_cross_entropy: reduction '{reduction}' is none of 'mean', 'sum', "
+                    "'none'")
+    if not 0 <= label_smoothing < 1 or z_loss < 0 or soft_cap < 0:
+        raise Error("linear_cross_entropy: label_smoothing must lie in [0, 1), z_loss and soft_cap "
+                    f"must be at least 0, but they are {label_smoothing}, {z_loss} and {soft_cap}")
+    targets = _as_index("linear_cross_entropy", "targets", targets)
+    made = _LINEAR_CROSS_ENTROPY(
+        {"x": x, "weight": weight, "targets": targets, "rstd": rstd, "norm_weight": norm_weight},
+        (("ignore_index", ignore_index), ("reduction", reduction),
+         ("label_smoothing", label_smoothing), ("z_loss", z_loss), ("soft_cap", soft_cap),
+         ("offset", offset), ("chunk_rows", chunk_rows)))
+    return made[0], made[1]

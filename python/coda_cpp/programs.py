@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One's own functions on tensors, with autograd: of tiles (`program`) and of graphs
+(`GraphFunction`)."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from coda_cpp import _core, _tensors, tiles
+from coda_cpp._core import Error
+from coda_cpp._operators import Argument, Operator, declare
+from coda_cpp.function import Function, Input, Output
+
+_SHAPE = re.compile(r"\[([^\],]+)(?:,([^\],]+))?\](?::(\w+))?|(scalar)")
+
+
+def _unused(given: Any) -> list[Output]:
+    raise NotImplementedError
+
+
+class _ProgramOperator(Operator):
+    """All programs are one operator of PyTorch's: its text says which."""
+
+    @staticmethod
+    @functools.cache
+    def _facts(spec: str) -> tuple:
+        return ast.literal_eval(spec)
+
+    def parse(self, spec: str, numbers: Sequence[float]) -> tuple[list[Argument], dict[str, Any]]:
+        _, arguments, _, _ = self._facts(spec)
+        return [Argument(name, "rows", False, in_product and not dtype)
+                for name, _, dtype, in_product in arguments], {}
+
+    def key(self, tensors: Sequence[torch.Tensor], spec: str, numbers: Sequence[float]) -> str:
+        name, arguments, _, _ = self._facts(spec)
+        if len(tensors) != len(arguments):
+            raise Error(f"{name}: takes {len(arguments)} tensors, but {len(tensors)} were given")
+        dtypes = []
+        for (argument, _, dtype, _), tensor in zip(arguments, tensors):
+            found = _tensors.dtype_name(tensor)
+            if found not in ([dtype] if dtype else ["f32", "bf16", "f16"]):
+                raise Error(f"{name}: argument '{argument}' must be {dtype or 'f32, bf16 or f16'}, "
+                            f"but it is {tensor.dtype}; convert it by .to()")
+            dtypes.append(found)
+        return repr((spec, dtypes, tensors[0].device.type))
+
+    @functools.cache  # noqa: B019 (there is one, which lives as long as the process)
+    def function(self, key: str) -> Function:
+        spec, dtypes, device = ast.literal_eval(key)
+        name, arguments, outputs, texts = self._facts(spec)
+        types = {argument[0]: dtype for argument, dtype in zip(arguments, dtypes)}
+        programs = [_core.Program.parse(text.format(**types)) for text in texts]
+        graph, inputs, stored = _core.lift(programs)
+        storage = next((dtype for argument, dtype in zip(arguments, dtypes) if argument[1]), "f32")
+        made = []
+        for output in outputs:
+            value = stored[output]
+            is_vector = any(terms == (1, {}) for terms in value.terms)
+            made.append(Output(output, value, "f32" if is_vector else storage))
+        given = [Input(argument[0], inputs[argument[0]], types[argument[0]],
+                       types[argument[0]] != "i32") for argument in arguments]
+        return Function(name, graph, given, made, storage=storage, for_gpu=device == "cuda")
+
+
+_PROGRAM = declare(_ProgramOperator("program", (), _unused))
+
+
+class TileFunction:
+    """What `program` makes of a function: called on tensors it gives what the function returns."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.name = function.__name__
+        trace = tiles.Trace()
+        stand_ins, self._arguments = [], []
+        shapes = inspect.get_annotations(function)
+        for parameter in inspect.signature(function).parameters:
+            text = str(shapes.get(parameter, "")).strip("\"' ")  # quoted twice: as text of a text
+            match = _SHAPE.fullmatch(text)
+            if match is None:
+                raise Error(f"{self.name}: argument '{parameter}' needs a shape as its annotation: "
+                            '"[M, K]", "[M]", "[M]:i32" or "scalar"')
+            shape = "" if match[4] else text.partition(":")[0]
+            dtype = match[3] or ""
+            stand_ins.append(tiles.Tensor(trace, parameter, f"{parameter}{shape}:{{{parameter}}}"))
+            self._arguments.append([parameter, bool(match[2]), dtype])
+        returned = function(*stand_ins)
+        self._outputs, self._texts = self._written(trace, returned)
+        arguments = [(*argument, argument[0] in trace.products) for argument in self._arguments]
+        self._is_tuple = isinstance(returned, tuple)
+        self._spec = repr((self.name, arguments, self._outputs, self._texts))
+        self.text()  # a program that is wrong is an error here
+
+    def _written(self, trace: tiles.Trace, returned: Any) -> tuple[list[str], list[str]]:
+        """The names of what is returned, and the programs with places for types."""
+        results = returned if isinstance(returned, tuple) else (returned,)
+        outputs, lines, finalizers = [], list(trace.lines), []
+        for i, result in enumerate(results):
+            output = "out" if len(results) == 1 else f"out{i}"
+            outputs.append(output)
+            if isinstance(result, tiles.Tile):
+                lines.append(f"  store({output}, {result.text})")
+            elif isinstance(result, tiles.Reduced):
+                along = "row" if result.by_row else "column"
+                partial = f"{output}_partial"
+                lines.append(f"  {along}_partial({partial}, {result.kind}({result.value.text}))")
+                finalizers.append((output, along, partial, result.kind))
+            else:
+                raise Error(f"{self.name}: returns {type(result).__name__}; a function over tiles "
+                            "returns values, row_sum and the like, or a tuple of these")
+        texts = [f"program {self.name} {{{{\n" + "\n".join(lines) + "\n}}\n"]
+        if finalizers:
+            shapes = self._partial_shapes(texts[0])
+            body = [f"  store({output}, combine_{along}s({kind}({partial}{shapes[partial]})))"
+                    for output, along, partial, kind in finalizers]
+            texts.append(f"program {self.name}_final {{{{\n" + "\n".join(body) + "\n}}\n")
+        return outputs, texts
+
+    def _partial_shapes(self, text: str) -> dict[str, str]:
+        program = _core.Program.parse(text.format(**self._types()))
+        return {tensor.name: f"[{_size(tensor.rows)}, {_size(tensor.cols)}]"
+                for tensor in program.plan().tensors}
+
+    def _types(self) -> dict[str, str]:
+        return {name: dtype or "f32" for name, _, dtype in self._arguments}
+
+    def text(self) -> str:
+        """The programs, for fp32 tensors; what is written here is what was traced."""
+        return "\n".join(_core.Program.parse(text.format(**self._types())).text()
+                         for text in self._texts)
+
+    def explain(self, sizes: Mapping[str, int] | None = None, dtype: str = "f32",
+                for_gpu: bool = False) -> str:
+        """The plan of forward and backward: what was fused and why, with bytes and times."""
+        dtypes = [fixed or dtype for _, _, fixed in self._arguments]
+        key = repr((self._spec, dtypes, "cuda" if for_gpu else "cpu"))
+        return _PROGRAM.function(key).explain(-1, sizes)
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """Raises Error for tensors that do not fit, naming the argument."""
+        made = _call(_PROGRAM, list(tensors), self._spec)
+        return tuple(made[:len(self._outputs)]) if self._is_tuple else made[0]
+
+
+def _size(terms: tuple[int, Mapping[str, int]]) -> str:
+    constant, factors = terms
+    parts = [f"{factor}*{symbol}" for symbol, factor in factors.items()]
+    return " + ".join(parts + ([str(constant)] if constant or not parts else []))
+
+
+def _call(operator: Operator, tensors: list[torch.Tensor], spec: str) -> list[torch.Tensor]:
+    needs = 0
+    if torch.is_grad_enabled():
+        for i, tensor in enumerate(tensors):
+            if tensor.requires_grad:
+                needs += 1 << i
+    return operator.forward(tensors, spec, [], needs)
+
+
+def program(function: Callable[..., Any]) -> TileFunction:
+    """Makes of a plain function over tiles a function of tensors, its backward derived.
+
+        @coda_cpp.program
+        def scaled(x: "[M, K]", w: "[N, K]", r: "[M]"):
+            return tiles.silu(tiles.gemm(x, w) * tiles.per_row(r))
+
+        y = scaled(x, w, r)     # PyTorch's tensors, with autograd
+        print(scaled.text())
+
+    Annotations are the tensors' shapes, with a type where only that is taken ("[M]:i32"). Leading
+    dimensions of a tensor are its rows; symbols get their numbers at the call. The function is
+    called once, here: Python's control flow is of that moment. It returns a value, a reduction or a
+    tuple of these: matrices in the first matrix's type, vectors in fp32. Raises Error, with the
+    program's line, for a function that makes no program.
+    """
+    return TileFunction(function)
+
+
+class _GraphOperator(_ProgramOperator):
+    """All graphs are one operator too; its text is the name under which this process has one."""
+
+    made: dict[str, Function] = {}
+
+    def parse(self, spec: str, numbers: Sequence[float]) -> tuple[list[Argument], dict[str, Any]]:
+        return [Argument(given.name, "rows", False, False)
+                for given in self.made[spec].inputs], {}
+
+    def key(self, tensors: Sequence[torch.Tensor], spec: str, numbers: Sequence[float]) -> str:
+        return spec
+
+    def function(self, key: str) -> Function:
+        return self.made[key]
+
+
+_GRAPH = declare(_GraphOperator("graph", (), _unused))
+
+
+class GraphFunction:
+    """Values of a graph as a function of its inputs, on PyTorch's tensors, with its backward.
+
+        f = coda_cpp.GraphFunction([x, w], {"y": y}, name="layer")
+        out = f(x_tensor, w_tensor)
+
+    Matrices that it stores are of the type `storage`, vectors fp32. Results come in the order of
+    `outputs`: one alone, or a tuple. Tables are not differentiated.
+    """
+
+    def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
+                 storage: str = "f32", name: str = "graph", chunk_rows: int = 0,
+                 for_gpu: bool = False) -> None:
+        if not inputs or not outputs:
+            raise Error(f"{name}: give at least one input and one output")
+        for value in inputs:
+            if not value.name:
+                raise Error(f"{name}: {value!r} is no input of a graph")
+        given = [Input(value.name, value, value.dtype, not value.is_table) for value in inputs]
+        made = []
+        for output, value in outputs.items():
+            is_vector = any(terms == (1, {}) for terms in value.terms)
+            made.append(Output(output, value, "f32" if is_vector else storage))
+        self.function = Function(name, inputs[0].graph, given, made, storage=storage,
+                                 chunk_rows=chunk_rows, for_gpu=for_gpu)
+        self._spec = f"{name}#{len(_GraphOperator.made)}"
+        _GraphOperator.made[self._spec] = self.function
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """Raises Error for tensors that do not fit, naming the argument."""
+        if len(tensors) != len(self.function.inputs):
+            raise Error(f"{self.function.name}: takes {len(self.function.inputs)} tensors, but "
+                        f"{len(tensors)} were given")
+        made = _call(_GRAPH, list(tensors), self._spec)[:len(self.function.outputs)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def explain(self, sizes: Mapping[str, int] | None = None) -> str:
+        """The plan of forward and backward: what was fused and why, with bytes and times."""
+        return self.function.explain(-1, sizes)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends, and plans run on tensors that the caller has."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from coda_cpp import _core, _tensors
+from coda_cpp._core import Error
+
+_backends: dict[tuple[str, int], _core.Backend] = {}
+_lock = threading.Lock()
+
+
+def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
+    """The backend of that name: "cpu", "hopper" (an H100 or H200 GPU) or "reference" (float64).
+
+    There is one for each GPU. Raises Error where the machine lacks what is asked for.
+    """
+    with _lock:
+        key = (name, device)
+        if key not in _backends:
+            _backends[key] = _core.open_backend(name, device)
+        return _backends[key]
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFacts:
+    """A TensorInfo as plain Python, which is read at every call."""
+
+    name: str
+    role: str
+    dtype: str
+    kind: str
+    lanes: int
+    rows: tuple[int, dict[str, int]]
+    cols: tuple[int, dict[str, int]]
+    is_read: bool
+
+
+def facts_of(plan: _core.Plan) -> list[TensorFacts]:
+    names = [field.name for field in dataclasses.fields(TensorFacts)]
+    return [TensorFacts(*(getattr(info, name) for name in names)) for info in plan.tensors]
+
+
+def size_of(terms: tuple[int, Mapping[str, int]], sizes: Mapping[str, int]) -> int:
+    """The number of a size such as 2*I + 4, whose symbols may be PyTorch's symbolic ones."""
+    constant, factors = terms
+    for symbol, factor in factors.items():
+        if symbol not in sizes:
+            raise Error(f"the size '{symbol}' has no value; give it in `sizes`")
+        constant = constant + factor * sizes[symbol]
+    return constant
+
+
+def shape_of(tensor: _core.TensorInfo | TensorFacts, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Rows and columns in memory; a partial has one for each 64 columns or rows."""
+    rows, cols = size_of(tensor.rows, sizes), size_of(tensor.cols, sizes)
+    if tensor.kind == "row_partial":
+        return tensor.lanes * rows, (cols + 63) // 64
+    if tensor.kind == "column_partial":
+        return tensor.lanes * ((rows + 63) // 64), cols
+    return rows, cols
+
+
+class Session:
+    """A plan prepared for sizes, called on tensors of PyTorch, NumPy or DLPack.
+
+        plan = coda_cpp.compile(graph, outputs=[("y", y)], seeds=[], gradients=[], sizes={"M": 8})
+        session = coda_cpp.Session(plan, {"M": 8})
+        session.run({"x": x, "w": w, "y": y})    # y is written
+
+    A plan with a backward is two sessions: see Plan.split(). Tensors are dense, of the plan's types
+    and shapes; on the "hopper" backend they are CUDA tensors, and the work goes to PyTorch's
+    current stream. One thread at a time runs on a backend; others wait.
+    """
+
+    def __init__(self, plan: _core.Plan, sizes: Mapping[str, int], on: str = "cpu") -> None:
+        self.plan = plan
+        self.sizes = dict(sizes)
+        self.on = on
+        self.tensors = plan.tensors
+        order = [tensor.name for tensor in self.tensors]
+        self._runner = _core.PlanRunner(plan, backend(on), self.sizes, order)
+
+    def run(self, tensors: Mapping[str, Any]) -> None:
+        """Reads the inputs and writes the outputs. Raises Error that names what does not fit."""
+        unknown = set(tensors) - {tensor.name for tensor in self.tensors}
+        if unknown:
+            raise Error(f"the plan has no tensor {', '.join(sorted(unknown))}; it takes "
+                        + ", ".join(tensor.name for tensor in self.tensors))
+        kept = [self._checked(info, tensors) for info in self.tensors]
+        stream = 0
+        if self.on == "hopper":
+            import torch
+
+            stream = torch.cuda.current_stream().cuda_stream
+        self._runner.run([_tensors.address(tensor) for tensor in kept], stream)
+
+    def _checked(self, info: _core.TensorInfo, tensors: Mapping[str, Any]) -> Any:
+        if info.name not in tensors:
+            raise Error(f"tensor '{info.name}' is missing")
+        tensor = tensors[info.name]
+        if not _tensors.is_torch(tensor):
+            tensor = _tensors.as_array(tensor)
+        shape = tuple(tensor.shape)
+        expected = shape_of(info, self.sizes)
+        given = shape if len(shape) == 2 else (1, *shape) if expected[0] == 1 else (*shape, 1)
+        if given != expected or _tensors.dtype_name(tensor) != info.dtype:
+            raise Error(f"tensor '{info.name}' is {info.dtype} {list(expected)}, but "
+                        f"{tensor.dtype} {list(shape)} was given")
+        if not _tensors.is_dense(tensor):
+            raise Error(f"tensor '{info.name}' is not contiguous; give tensor.contiguous()")
+        on_host = not _tensors.is_torch(tensor) or tensor.device.type == "cpu"
+        if on_host != (self.on != "hopper"):
+            raise Error(f"tensor '{info.name}' lies where the backend '{self.on}' cannot use it")
+        if info.role == "output" and not _tensors.is_torch(tensor) and not tensor.flags.writeable:
+            raise Error(f"tensor '{info.name}' is written, but the array given is read-only")
+        return tensor

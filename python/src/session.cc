@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans run on memory of the caller's, by address. What runs leaves Python's lock, and holds its
+// backend's: kernels of a backend share memory that they work in.
+#include "coda/session.h"
+
+#include <mutex>
+
+#include "bindings.h"
+#include "coda/adamw.h"
+#include "coda/backend.h"
+#include "coda/device.h"
+#include "coda/error.h"
+
+namespace coda::python {
+namespace {
+
+struct PythonBackend {
+  std::unique_ptr<Backend> backend;
+  std::mutex mutex;
+};
+
+std::shared_ptr<PythonBackend> open_backend(const std::string& name, int device) {
+  auto opened = std::make_shared<PythonBackend>();
+  const nb::gil_scoped_release released;
+  opened->backend = make_backend(name, {.threads = 0, .device = device});
+  return opened;
+}
+
+// A plan of one phase, prepared for sizes; its tensors are bound in one order at every run.
+class PlanRunner {
+ public:
+  PlanRunner(const Plan& plan, const std::shared_ptr<PythonBackend>& backend,
+             const PythonSizes& sizes, const std::vector<std::string>& order)
+      : backend_(backend), order_(order) {
+    require(plan.backward.empty(),
+            "a plan with a backward is run as two: take the parts of Plan.split()");
+    const DimValues values = sizes_of(sizes);
+    for (const std::string& name : order) {
+      const TensorDecl& decl = plan.tensor(name).decl;
+      const PhysicalShape shape = physical_shape(decl, values);
+      views_.push_back(dense_view(nullptr, decl.dtype, shape.rows, shape.cols));
+    }
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(backend_->mutex);
+    session_ = std::make_unique<Session>(plan, *backend_->backend, values);
+  }
+  PlanRunner(const PlanRunner&) = delete;
+  PlanRunner& operator=(const PlanRunner&) = delete;
+  ~PlanRunner() {  // its kernels are the backend's
+    const std::lock_guard lock(backend_->mutex);
+    session_.reset();
+  }
+
+  // The addresses of dense tensors in the order given; `stream` is a CUDA stream's handle.
+  void run(const std::vector<uintptr_t>& addresses, uintptr_t stream) {
+    require(addresses.size() == order_.size(), "a plan of " + std::to_string(order_.size()) +
+                                                   " tensors was given " +
+                                                   std::to_string(addresses.size()));
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(backend_->mutex);
+    if (!backend_->backend->is_on_host())
+      backend_->backend->use_stream(
+          Stream::of(reinterpret_cast<void*>(stream)));  // NOLINT: an address of Python's
+    for (size_t i = 0; i < order_.size(); ++i) {
+      TensorView view = views_[i];
+      view.data = reinterpret_cast<void*>(addresses[i]);  // NOLINT: an address of Python's
+      session_->bind(order_[i], view);
+    }
+    session_->forward();
+  }
+
+  int64_t own_bytes() const { return session_->arena_bytes() + session_->scratch_bytes(); }
+
+ private:
+  std::shared_ptr<PythonBackend> backend_;
+  std::vector<std::string> order_;
+  std::vector<TensorView> views_;
+  std::unique_ptr<Session> session_;
+};
+
+// Addresses of fp32 arrays on the host: weights, means, squares, gradients and, or 0, the bf16
+// copy.
+using AdamWArrays = std::tuple<uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, size_t, bool>;
+
+template <typename T>
+std::span<T> array(uintptr_t address, size_t size) {
+  return {reinterpret_cast<T*>(address), address == 0 ? 0 : size};  // NOLINT: Python's
+}
+
+void step_adamw(const std::vector<AdamWArrays>& arrays, double learning_rate, double beta1,
+                double beta2, double eps, double weight_decay, int64_t step, double scale) {
+  std::vector<AdamWTensor> tensors;
+  for (const auto& [weights, m, v, gradients, bf16, size, decay] : arrays) {
+    tensors.push_back({array<float>(weights, size), array<float>(m, size), array<float>(v, size),
+                       array<const float>(gradients, size), array<uint16_t>(bf16, size), decay});
+  }
+  const nb::gil_scoped_release released;
+  adamw_step(tensors, {beta1, beta2, eps, weight_decay}, learning_rate, step, scale);
+}
+
+}  // namespace
+
+void bind_session(nb::module_& module) {
+  nb::class_<PythonBackend>(module, "Backend", "What runs plans: 'cpu', 'hopper' or 'reference'.")
+      .def_prop_ro("name", [](const PythonBackend& b) { return std::string(b.backend->name()); })
+      .def_prop_ro("is_on_host", [](const PythonBackend& b) { return b.backend->is_on_host(); });
+  module.def("open_backend", &open_backend, nb::arg("name"), nb::arg("device") = -1,
+             "Throws Error where the machine lacks what is asked for.");
+  module.def("why_no_gpu", &why_no_gpu, "Empty: there is a GPU that kernels can run on.");
+  nb::class_<PlanRunner>(module, "PlanRunner", "A plan prepared for sizes and a backend.")
+      .def(nb::init<const Plan&, const std::shared_ptr<PythonBackend>&, const PythonSizes&,
+                    const std::vector<std::string>&>(),
+           nb::arg("plan"), nb::arg("backend"), nb::arg("sizes"), nb::arg("order"))
+      .def("run", &PlanRunner::run, nb::arg("addresses"), nb::arg("stream") = 0)
+      .def_prop_ro("own_bytes", &PlanRunner::own_bytes);
+  module.def("adamw_step", &step_adamw, nb::arg("tensors"), nb::arg("learning_rate"),
+             nb::arg("beta1"), nb::arg("beta2"), nb::arg("eps"), nb::arg("weight_decay"),
+             nb::arg("step"), nb::arg("gradient_scale") = 1.0);
+}
+
+}  // namespace coda::python

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs with operands, results and roundings of 8 bits, for a CPU and for a GPU.
+#pragma once
+
+namespace coda::tests {
+
+// With products.
+inline constexpr const char* kEightBitProducts[] = {
+    R"(program scaled {
+  y = gemm(x[M, K]:e4m3, w[N, K]:e4m3, nt) * per_row(r[M]) * per_column(s[N])
+  store(y:bf16, y)
+  row_partial(largest, abs_max(y))
+})",
+    R"(program summed {
+  y = gemm(x[M, K]:e5m2, w[N, K]:e5m2, nt) + tile(h[M, N]:bf16)
+  store(y:bf16, y)
+})",
+    R"(program gated {
+  gate = gemm(x[M, K]:e4m3, w_gate[N, K]:e4m3, nt)
+  store(y:bf16, silu(gate) * gemm(x, w_up[N, K]:e4m3, nt))
+})",
+    R"(program quantised {
+  y = gemm(x[M, K]:bf16, w[N, K]:bf16, nt) * 0.25
+  store(y:e4m3, y)
+  store(rounded:bf16, as_stored(y, e5m2) * 2)
+})"};
+
+// Without: read, rounded on the way, and written.
+inline constexpr const char* kEightBitTiles = R"(program moved {
+  x = tile(x[M, N]:e4m3) * per_row(r[M]:e5m2)
+  store(y[M, N]:e5m2, x)
+  store(z[M, N]:bf16, as_stored(x, e4m3) - per_column(c[N]:e4m3))
+})";
+
+}  // namespace coda::tests

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels with elements of 8 bits: they compute what their programs mean on a CPU (the mainloop is
+// not the device's there), and compile without a defect in both ways of summing.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
+#include "hopper/clean_kernels.h"
+#include "hopper/configure/choose_config.h"
+#include "hopper/eight_bit_programs.h"
+#include "hopper/host_run.h"
+#include "hopper/lower.h"
+#include "program/random_program.h"
+
+namespace coda::hopper::eight_bits {
+namespace {
+
+// A row of 16 bytes, as the copy engine wants it.
+constexpr HostRows kRows{.gap = 3, .multiple = 16};
+
+void expect_right(const char* text, const DimValues& sizes) {
+  const Program program = parse_program(text);
+  SCOPED_TRACE(program.name);
+  LowerOptions options;
+  options.multiprocessors = 2;  // so that a block has several tiles
+  const Values inputs = tests::random_inputs(program, sizes, 1);
+  expect_close(program, sizes, inputs, run_on_host(program, sizes, inputs, kRows, options));
+}
+
+TEST(EightBits, ProgramsWithProductsComputeWhatTheyMean) {
+  for (const char* text : tests::kEightBitProducts)
+    expect_right(text, {{"M", 203}, {"N", 139}, {"K", 71}});
+}
+
+TEST(EightBits, TilesComputeWhatTheyMean) {
+  for (const int64_t columns : {1, 67, 136})
+    expect_right(tests::kEightBitTiles, {{"M", 70}, {"N", columns}});
+}
+
+// An instruction reads 8-bit operands along K alone: other layouts are a plain kernel's.
+TEST(EightBits, OtherLayoutsAreRightToo) {
+  expect_right("program turned { store(y:bf16, gemm(x[M, K]:e4m3, w[K, N]:e4m3)) }",
+               {{"M", 70}, {"N", 67}, {"K", 33}});
+}
+
+TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
+  const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
+  std::set<std::string> texts;
+  const Program product = parse_program(tests::kEightBitProducts[0]);
+  for (const bool fast : {false, true}) {
+    LowerOptions options;
+    options.fast_accumulation = fast;
+    for (const char* text : tests::kEightBitProducts)
+      texts.insert(lower(parse_program(text), sizes, options).front().source);
+    std::set<std::tuple<uint32_t, uint32_t, device::Schedule>> seen;
+    for (const GemmConfig& choice : legal_choices(product, sizes, options)) {
+      if (!fast && choice.schedule != device::Schedule::cooperative) ADD_FAILURE() << text(choice);
+      const bool is_first = seen.insert({choice.tile_m, choice.tile_n, choice.schedule}).second;
+      if (choice.accumulators() > 128 || !is_first) continue;
+      options.choice = choice;
+      texts.insert(lower(product, sizes, options).front().source);
+    }
+    EXPECT_GE(seen.size(), 2U);
+  }
+  expect_no_defects(texts);
+}
+
+}  // namespace
+}  // namespace coda::hopper::eight_bits

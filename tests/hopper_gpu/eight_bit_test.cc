@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands of 8 bits: products are right and have the same bits for every tile, in both ways of
+// summing; numbers become the codes that coda/float8.h says. Needs a GPU; skipped elsewhere.
+#include <cmath>
+
+#include "coda/float8.h"
+#include "hopper/configure/choose_config.h"
+#include "hopper/eight_bit_programs.h"
+#include "hopper/lower.h"
+#include "hopper_gpu/on_gpu.h"
+#include "hopper_gpu/program_check.h"
+
+namespace coda::tests::eight_bits {
+namespace {
+
+using EightBits = OnGpu;
+
+// What tensor cores drop of a sum of 8-bit products: 14 bits are kept of the largest term.
+constexpr double kFastSums = 1e-3;
+
+TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
+  uint64_t seed = 800;
+  for (const char* text : kEightBitProducts) {
+    const Program program = parse_program(text);
+    for (const DimValues& all : {DimValues{{"M", 392}, {"N", 520}, {"K", 400}},
+                                 DimValues{{"M", 77}, {"N", 96}, {"K", 2064}}}) {
+      const DimValues sizes = bind(program, all);
+      const RowGaps gaps{.gap = 0, .multiple = 16};
+      SCOPED_TRACE(program.name);
+      check(program, sizes, ++seed, gaps, kFastSums);
+      const Values inputs = random_inputs(program, sizes, seed);
+      for (const bool fast : {false, true}) {
+        std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
+        hopper::LowerOptions options;
+        options.fast_accumulation = fast;
+        for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, options)) {
+          if (choice.stages != 3) continue;
+          options.choice = choice;
+          kernels.emplace_back(&program, options);
+        }
+        compile_ahead(kernels, sizes, gaps);
+        std::optional<Values> first;
+        for (const auto& [same, with] : kernels) {
+          const Values own = run_on_gpu(program, sizes, inputs, gaps, with);
+          if (!first) first = own;
+          expect_same_bits(*first, own, program.name + " with " + hopper::text(*with.choice));
+        }
+        ASSERT_TRUE(first.has_value());
+      }
+    }
+  }
+}
+
+TEST_F(EightBits, TilesAreRight) {
+  const Program program = parse_program(kEightBitTiles);
+  for (const int64_t columns : {1, 67, 136, 2048})
+    check(program, {{"M", 333}, {"N", columns}}, 7, {.gap = 0, .multiple = 16}, kSinglePrecision);
+}
+
+// Every pair of neighbouring codes: themselves, the middle between them, and a bit to either side;
+// beyond the largest, and what is no number.
+TEST_F(EightBits, NumbersBecomeTheNearestCode) {
+  for (const DType type : {DType::e4m3, DType::e5m2}) {
+    const Float8Format& format = type == DType::e4m3 ? kE4m3 : kE5m2;
+    std::vector<double> numbers{0.0, -0.0, 1e30, -1e30, 1e-30, INFINITY, -INFINITY, NAN};
+    for (int code = 0; code < format.largest; ++code) {
+      const float low = float_from_8_bits(format, static_cast<uint8_t>(code));
+      const float high = float_from_8_bits(format, static_cast<uint8_t>(code + 1));
+      const float middle = low + (high - low) / 2;
+      for (const float x :
+           {low, high, middle, std::nextafter(middle, low), std::nextafter(middle, high)}) {
+        numbers.push_back(x);
+        numbers.push_back(-x);
+      }
+    }
+    const std::string name(name_of(type));
+    const Program program =
+        parse_program("program rounds {\n  store(y[M, N]:" + name + ", tile(x[M, N]) * 1)\n}");
+    const DimValues sizes{{"M", 1}, {"N", static_cast<int64_t>(numbers.size())}};
+    const Values results = run_on_gpu(program, sizes, {{"x", numbers}}, {.gap = 0, .multiple = 16});
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const double wanted =
+          float_from_8_bits(format, float_to_8_bits(format, static_cast<float>(numbers[i])));
+      const double got = results.at("y")[i];
+      EXPECT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted)
+          << name << " of " << numbers[i] << ": " << got << " instead of " << wanted;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coda::tests::eight_bits

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(model, backend="coda"): what is fused of unmodified models, that losses and
+gradients stay right, and that what is not understood stays PyTorch's."""
+
+import unittest
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+import coda_cpp
+from coda_cpp import compiler
+
+_SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128,
+          "use_cache": False, "head_dim": 16}
+
+
+class Recorder:
+    """The backend, whose reports are kept."""
+
+    def __init__(self, **options):
+        self.reports, self.options = [], {"inner": "aot_eager", **options}
+
+    def __call__(self, module, inputs):
+        self.reports.append(compiler.Report())
+        return compiler.coda(module, inputs, options=self.options, report=self.reports[-1])
+
+
+def _outcome(called, model, *arguments, **named):
+    """The loss and the gradients of what is trained."""
+    made = called(*arguments, **named)
+    loss = made if isinstance(made, torch.Tensor) else made.loss
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    return loss.detach(), torch.autograd.grad(loss, wanted)
+
+
+def _error(found, expected):
+    squares = sum(((a.double() - e.double()) / e.double().norm()).square().sum()
+                  for a, e in zip(found, expected))
+    return float(squares) ** 0.5
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.RMSNorm(32)
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, x):
+        return (x + self.down(functional.gelu(self.up(self.norm(x))))).square().mean()
+
+
+class CompiledModels(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+
+    def test_llama_as_it_is(self):
+        model = LlamaForCausalLM(LlamaConfig(**_SIZES))
+        names = list(model.state_dict())
+        ids = torch.randint(0, 128, (2, 16))
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, fullgraph=True)
+        loss, gradients = _outcome(compiled, model, input_ids=ids, labels=ids)
+        expected, wanted = _outcome(model, model, input_ids=ids, labels=ids)
+        torch.testing.assert_close(loss, expected)
+        self.assertLess(_error(gradients, wanted), 1e-5)
+        # Before the first attention, between the two, and behind the last with head and loss.
+        regions = recorder.reports[0].regions
+        self.assertEqual(len(regions), 3)
+        self.assertIn("cross_entropy_loss", regions[2])
+        left = "\n".join(recorder.reports[0].left)
+        self.assertIn("2 x scaled_dot_product_attention", left)
+        self.assertNotIn("linear", left)
+        self.assertEqual(list(model.state_dict()), names)
+
+    def test_bf16_is_no_worse_than_eager(self):
+        ours, eager = 0.0, 0.0
+        reference = Qwen3ForCausalLM(
+            Qwen3Config(**{**_SIZES, "num_hidden_layers": 1})).bfloat16()
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(reference, backend=recorder, fullgraph=True)
+        for seed in range(4):
+            torch.manual_seed(seed)
+            ids = torch.randint(0, 128, (2, 32))
+            low = _outcome(compiled, reference, input_ids=ids, labels=ids)[1]
+            plain = _outcome(reference, reference, input_ids=ids, labels=ids)[1]
+            reference.double()
+            expected = _outcome(reference, reference, input_ids=ids, labels=ids)[1]
+            reference.bfloat16()
+            ours += _error(low, expected) ** 2
+            eager += _error(plain, expected) ** 2
+        self.assertLessEqual(ours, eager)
+
+    def test_any_number_of_tokens(self):
+        model = Block()
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, fullgraph=True, dynamic=True)
+        for shape in ((2, 5, 32), (3, 7, 32), (4, 90, 32)):
+            x = torch.randn(shape)
+            loss, gradients = _outcome(compiled, model, x)
+            expected, wanted = _outcome(model, model, x)
+            torch.testing.assert_close(loss, expected)
+            self.assertLess(_error(gradients, wanted), 1e-5)
+            if x.shape[0] == 2:
+                graphs = len(recorder.reports)
+        self.assertEqual(len(recorder.reports), graphs)
+
+    def test_frozen_weights_and_inference(self):
+        model = Block()
+        model.up.requires_grad_(False)
+        compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        x = torch.randn(2, 8, 32)
+        loss, gradients = _outcome(compiled, model, x)
+        expected, wanted = _outcome(model, model, x)
+        self.assertEqual(len(gradients), 3)
+        self.assertLess(_error(gradients, wanted), 1e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), expected)
+        torch.testing.assert_close(loss, expected)
+
+    def test_what_is_not_understood_stays_pytorchs(self):
+        def in_place(x, w):
+            y = functional.linear(x, w)
+            y[0] = 1
+            return functional.silu(y).sum()
+
+        def stops_gradients(x, w):
+            y = functional.linear(x, w)
+            with torch.no_grad():
+                scale = functional.silu(y)
+            return (functional.silu(y) * scale).sum()
+
+        def of_several_types(x, w):
+            y = functional.silu(functional.linear(x, w))
+            return functional.linear(y.bfloat16(), w[:, :12].bfloat16()).float().sum()
+
+        for function in (in_place, stops_gradients, of_several_types):
+            with self.subTest(function.__name__):
+                torch._dynamo.reset()
+                recorder = Recorder()
+                x, w = torch.randn(4, 24, requires_grad=True), torch.randn(12, 24)
+                compiled = torch.compile(function, backend=recorder)
+                made, expected = compiled(x, w), function(x, w)
+                torch.testing.assert_close(made, expected, rtol=1e-2, atol=1e-2)
+                for a, e in zip(torch.autograd.grad(made, x), torch.autograd.grad(expected, x)):
+                    torch.testing.assert_close(a, e, rtol=2e-2, atol=2e-2)
+        torch._dynamo.reset()
+        strict = torch.compile(in_place, backend=Recorder(strict=True))
+        with self.assertRaisesRegex(Exception, "nothing of the graph was taken"):
+            strict(torch.randn(4, 24), torch.randn(12, 24))
+
+    def test_by_name_and_explained(self):
+        model, x = Block(), torch.randn(3, 32)
+        compiled = torch.compile(model, backend="coda", options={"inner": "aot_eager"})
+        torch.testing.assert_close(compiled(x), model(x))
+        text = coda_cpp.explain(model, x)
+        self.assertIn("rms_norm, linear, gelu, linear, add", text)
+        self.assertIn("gemm(", text)
+        self.assertIn("left to PyTorch", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

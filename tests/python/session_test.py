@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs, programs and plans from Python, and sessions on tensors of PyTorch and NumPy."""
+
+import threading
+import unittest
+
+import numpy
+import torch
+
+import coda_cpp
+from coda_cpp import builders as b
+
+_PROGRAM = """program scaled {
+  acc = gemm(x[M, K], w[N, K])
+  store(y, acc * per_row(r[M]) + 1)
+}
+"""
+
+
+def _swiglu():
+    """A graph of silu(x·gateᵀ) * (x·upᵀ): the graph, its result and a plan with its gradients."""
+    graph = coda_cpp.Graph()
+    x = graph.input("x", ("M", 24))
+    gate, up = graph.parameter("gate", (40, 24)), graph.parameter("up", (40, 24))
+    y = b.swiglu(b.linear(x, gate), b.linear(x, up))
+    upstream = graph.input("upstream", ("M", 40))
+    plan = coda_cpp.compile(
+        graph, [("y", y)], [(y, upstream)],
+        [(x, "dx", "f32"), (gate, "dgate", "f32"), (up, "dup", "f32")], {"M": 64})
+    return graph, y, plan
+
+
+class Sessions(unittest.TestCase):
+    def test_a_plan_and_its_backward_give_what_pytorch_does(self):
+        plan = _swiglu()[2]
+        for rows in (1, 33, 64):
+            with self.subTest(rows=rows):
+                tensors = {"x": torch.randn(rows, 24), "gate": torch.randn(40, 24),
+                           "up": torch.randn(40, 24), "upstream": torch.randn(rows, 40)}
+                for part in plan.split():
+                    for info in part.tensors:
+                        if info.name not in tensors:
+                            shape = coda_cpp.session.shape_of(info, {"M": rows})
+                            tensors[info.name] = torch.full(shape, float("nan"))
+                    session = coda_cpp.Session(part, {"M": rows})
+                    session.run({info.name: tensors[info.name] for info in part.tensors})
+                x, gate, up = (tensors[n].double().requires_grad_() for n in ("x", "gate", "up"))
+                y = torch.nn.functional.silu(x @ gate.T) * (x @ up.T)
+                y.backward(tensors["upstream"].double())
+                for name, expected in (("y", y), ("dx", x.grad), ("dgate", gate.grad),
+                                       ("dup", up.grad)):
+                    expected = expected.detach()
+                    error = (tensors[name] - expected).norm() / expected.norm()
+                    self.assertLess(float(error), 1e-6, name)
+
+    def test_numpy_arrays_and_torch_tensors_may_meet(self):
+        session = coda_cpp.Session(coda_cpp.Program.parse(_PROGRAM).plan(),
+                                   {"M": 3, "K": 8, "N": 5})
+        x, w = numpy.ones((3, 8), numpy.float32), torch.ones(5, 8)
+        y = numpy.zeros((3, 5), numpy.float32)
+        session.run({"x": x, "w": w, "r": torch.tensor([0.0, 1.0, 2.0]), "y": y})
+        numpy.testing.assert_array_equal(y, [[1] * 5, [9] * 5, [17] * 5])
+
+    def test_threads_may_run_at_once(self):
+        plan = coda_cpp.Program.parse(_PROGRAM).plan()
+        results = {}
+
+        def work(i):
+            session = coda_cpp.Session(plan, {"M": 40, "K": 8, "N": 5})
+            y = torch.zeros(40, 5)
+            for _ in range(50):
+                session.run({"x": torch.full((40, 8), float(i)), "w": torch.ones(5, 8),
+                             "r": torch.ones(40), "y": y})
+            results[i] = y
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for i in range(4):
+            self.assertTrue((results[i] == 8 * i + 1).all())
+
+    def test_what_does_not_fit_is_an_error_that_names_it(self):
+        session = coda_cpp.Session(coda_cpp.Program.parse(_PROGRAM).plan(),
+                                   {"M": 3, "K": 8, "N": 5})
+        good = {"x": torch.ones(3, 8), "w": torch.ones(5, 8), "r": torch.ones(3),
+                "y": torch.zeros(3, 5)}
+        for name, tensor, message in (
+                ("x", torch.ones(3, 9), r"'x' is f32 \[3, 8\].*\[3, 9\]"),
+                ("x", torch.ones(3, 8).double(), r"'x' is f32 .*float64"),
+                ("x", torch.ones(8, 3).T, r"'x' is not contiguous"),
+                ("x", [1, 2], r"list is no tensor"),
+                ("y", numpy.broadcast_to(numpy.float32(1), (3, 5)), r"'y' is not contiguous"),
+                ("z", torch.ones(1), r"no tensor z; it takes x, w, r, y")):
+            with self.subTest(message=message):
+                with self.assertRaisesRegex(coda_cpp.Error, message):
+                    session.run({**good, name: tensor})
+        with self.assertRaisesRegex(coda_cpp.Error, "'r' is missing"):
+            session.run({n: t for n, t in good.items() if n != "r"})
+        with self.assertRaisesRegex(coda_cpp.Error, "backend 'tpu'|'tpu'"):
+            coda_cpp.backend("tpu")
+
+
+class Texts(unittest.TestCase):
+    def test_programs_are_parsed_and_printed(self):
+        program = coda_cpp.Program.parse(_PROGRAM)
+        self.assertEqual(coda_cpp.Program.parse(program.text()), program)
+        with self.assertRaisesRegex(coda_cpp.Error, "line 2, column"):
+            coda_cpp.Program.parse("program p {\n  x = gem(a, b)\n}")
+
+    def test_a_plan_says_what_was_fused(self):
+        graph, y, plan = _swiglu()
+        self.assertIn("matmul", graph.text([y]))
+        text = plan.explain({"M": 64})
+        self.assertIn("sigmoid", text)
+        self.assertIn("saved for the backward", text)
+        self.assertEqual(len(plan.forward_steps), 1)  # one GEMM with its epilogue
+
+    def test_programs_are_lifted_to_a_graph(self):
+        graph, inputs, outputs = coda_cpp.lift([coda_cpp.Program.parse(_PROGRAM)])
+        self.assertEqual(set(inputs), {"x", "w", "r"})
+        self.assertEqual(outputs["y"].shape, ("M", "N"))
+        self.assertIs(type(graph), coda_cpp.Graph)
+
+
+class Graphs(unittest.TestCase):
+    def test_values_that_do_not_fit_are_refused_in_one_line(self):
+        graph = coda_cpp.Graph()
+        x, w = graph.input("x", ("M", 8)), graph.parameter("w", (4, 9))
+        with self.assertRaisesRegex(coda_cpp.Error, r"^matmul\(x: .*contracts 8 with 9.*conv1d\)$"):
+            b.linear(x, w)
+        with self.assertRaisesRegex(coda_cpp.Error, "different graphs"):
+            x + coda_cpp.Graph().input("x", ("M", 8))
+        with self.assertRaisesRegex(coda_cpp.Error, "'f8' is no storage type"):
+            graph.input("y", (1, 1), "f8")
+
+    def test_a_value_keeps_its_graph(self):
+        value = coda_cpp.Graph().input("x", ("M", 8)) * 2 + 1
+        self.assertEqual((-value).shape, ("M", 8))
+        self.assertEqual(len(value.graph) > 2, True)
+
+
+if __name__ == "__main__":
+    unittest.main()
