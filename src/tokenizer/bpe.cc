@@ -101,7 +101,10 @@ Bpe::Bpe(Vocabulary vocabulary, const std::vector<std::pair<std::string, std::st
       return found->second;
     };
     const std::string joined = left + right;
-    merges_[key_of(id_of(left), id_of(right))] = {static_cast<int32_t>(i), id_of(joined)};
+    // One after the other: the token that a message names first is the same with every compiler.
+    const int32_t left_id = id_of(left);
+    const int32_t right_id = id_of(right);
+    merges_[key_of(left_id, right_id)] = {static_cast<int32_t>(i), id_of(joined)};
     uint32_t before = 0;
     for (size_t at = 0; at < joined.size();) {
       const auto [symbol, length] = symbol_at(joined, at, settings_.of_bytes);
