@@ -55,7 +55,7 @@ ProgramTensors::ProgramTensors(hopper::HopperState& state, const Program& progra
 
 std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
                                                 const Program& program, const DimValues& sizes,
-                                                hopper::LowerOptions options) {
+                                                const hopper::LowerOptions& options) {
   std::vector<hopper::KernelTensor> tensors;
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, true, true});
   return std::make_unique<hopper::LaunchedKernel>(
