@@ -36,7 +36,7 @@ class ProgramTensors {
 // The program on its tensors, whose strides replace those of the options.
 std::unique_ptr<hopper::LaunchedKernel> prepare(std::shared_ptr<hopper::HopperState> state,
                                                 const Program& program, const DimValues& sizes,
-                                                hopper::LowerOptions options = {});
+                                                const hopper::LowerOptions& options = {});
 
 // One product on cuBLAS: its operands, and its algorithms.
 class ProductPeer {
