@@ -15,10 +15,16 @@ namespace {
 
 constexpr const char* kGroup = "Model";
 
+// "Qwen2" of "Qwen2ForCausalLM".
+std::string title_of(const LlamaConfig& c) {
+  if (c.architecture == LlamaConfig().architecture) return "LLaMA";
+  return c.architecture.substr(0, c.architecture.find("ForCausalLM"));
+}
+
 std::string config_text(const LlamaConfig& c) {
   return fmt::format(
-      "LLaMA, {} layers, hidden {}, {} heads of {} ({} key-value), MLP {}, vocabulary {}{}",
-      c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, c.mlp, c.vocab,
+      "{}, {} layers, hidden {}, {} heads of {} ({} key-value), MLP {}, vocabulary {}{}",
+      title_of(c), c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, c.mlp, c.vocab,
       c.tied ? ", tied head" : "");
 }
 

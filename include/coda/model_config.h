@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "coda/api.h"
 
@@ -21,7 +23,37 @@ struct Llama3RopeScaling {
   friend bool operator==(const Llama3RopeScaling&, const Llama3RopeScaling&) = default;
 };
 
-// LlamaForCausalLM: RMSNorm, half-split RoPE, grouped key-value heads, SwiGLU, no biases.
+// All angles are divided by `factor`.
+struct LinearRopeScaling {
+  double factor = 1;
+
+  friend bool operator==(const LinearRopeScaling&, const LinearRopeScaling&) = default;
+};
+
+// YaRN (Peng et al. 2023): pairs that turn more than `beta_fast` times over the first context keep
+// their angles, those that turn less than `beta_slow` times have theirs divided by `factor`.
+// Cosines and sines are multiplied by `attention_factor`.
+struct YarnRopeScaling {
+  double factor = 1;
+  double attention_factor = 1;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;  // the band between the two ends at whole pairs
+  int64_t original_max_positions = 8192;
+
+  friend bool operator==(const YarnRopeScaling&, const YarnRopeScaling&) = default;
+};
+
+using RopeScaling = std::variant<Llama3RopeScaling, LinearRopeScaling, YarnRopeScaling>;
+
+// RMSNorms of queries and keys: none, of each head by itself, of the whole row.
+enum class QueryKeyNorm : uint8_t { none, head, row };
+
+// Where a sublayer has its RMSNorm: of what it reads, of what it adds, of both.
+enum class NormPlace : uint8_t { before, after, both };
+
+// Decoders with RMSNorm, half-split RoPE, grouped key-value heads and a gated MLP. The settings
+// from `architecture` on say what sets one from the other; as they start, it is LLaMA.
 struct LlamaConfig {
   int64_t layers = 0;
   int64_t hidden = 0;
@@ -32,14 +64,31 @@ struct LlamaConfig {
   int64_t vocab = 0;
   double eps = 1e-6;
   double rope_theta = 10000;
-  std::optional<Llama3RopeScaling> rope_scaling;
+  std::optional<RopeScaling> rope_scaling{};
   bool tied = false;  // the head's weight is the embedding's
   int64_t max_positions = 2048;
+
+  std::string architecture = "LlamaForCausalLM";  // what config.json says it is
+  bool qkv_bias = false;                          // of the products that make q, k and v
+  bool output_bias = false;                       // of attention's output
+  bool mlp_bias = false;                          // of gate, up and down
+  bool joined = false;                            // one weight for q, k, v, one for gate, up
+  bool gelu = false;                              // the gate's activation: tanh GELU, not SiLU
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  NormPlace norms = NormPlace::before;
+  bool unit_offset_norms = false;  // norms multiply by 1 + weight, but those of q and k
+  bool scaled_embedding = false;   // by the root of hidden
+  double query_scalar = 0;         // scores are divided by its root; 0: by that of head_dim
+  double score_cap = 0;            // of attention's scores; 0: none
+  double logit_cap = 0;            // 0: none
+  int64_t window = 0;              // a token sees so many, itself too; 0: all
+  std::vector<bool> windowed{};    // which layers have the window; empty: all
+  std::vector<bool> rotated{};     // which layers have RoPE; empty: all
 
   friend bool operator==(const LlamaConfig&, const LlamaConfig&) = default;
 };
 
-// GPT2LMHeadModel: LayerNorm and biases, learned positions, GELU in its tanh form, tied head.
+// GPT2LMHeadModel: LayerNorm and biases, learned positions, GELU, tied head.
 struct Gpt2Config {
   int64_t layers = 0;
   int64_t hidden = 0;
@@ -48,6 +97,7 @@ struct Gpt2Config {
   int64_t positions = 1024;
   int64_t mlp = 0;
   double eps = 1e-5;
+  bool exact_gelu = false;  // by erf; else in its tanh form
 
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
 };

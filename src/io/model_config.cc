@@ -2,65 +2,21 @@
 // Checks and writes model configs. The reader is in model_config_reader.cc.
 #include "io/model_config.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/file_error.h"
 #include "coda/checkpoint.h"
 #include "coda/error.h"
-#include "coda/models.h"
+#include "io/architecture.h"
+#include "io/config_checker.h"
+#include "io/config_rope.h"
 
 namespace coda::io {
 namespace {
 
 using nlohmann::ordered_json;
 
-// Names in messages are config.json's.
-struct Checker {
-  // A graph has tens of nodes a layer; no model has a hundredth of these.
-  static constexpr int64_t kMostLayers = 10000;
-  static constexpr int64_t kMostWeights = int64_t{1} << 40;
-
-  const std::string& source;
-
-  void layers(const char* name, int64_t value) const {
-    if (value >= 1 && value <= kMostLayers) return;
-    throw Error(source + ": " + name + " is " + std::to_string(value) + ", but must be from 1 to " +
-                std::to_string(kMostLayers));
-  }
-  // Once the sizes of each tensor are known to be good.
-  void weights(const ModelConfig& config) const {
-    if (parameter_count_of(config) <= kMostWeights) return;
-    throw Error(source + ": the model has " + std::to_string(parameter_count_of(config)) +
-                " weights, more than 2^40: make it smaller");
-  }
-
-  void size(const char* name, int64_t value) const {
-    if (value >= 1 && value <= INT32_MAX) return;
-    throw Error(source + ": " + name + " is " + std::to_string(value) +
-                ", but must be from 1 to 2147483647");
-  }
-  void positive(const char* name, double value) const {
-    if (std::isfinite(value) && value > 0) return;
-    throw Error(source + ": " + name + " is " + nlohmann::json(value).dump() +
-                ", but must be a positive number");
-  }
-  void divides(const char* small, int64_t divisor, const char* large, int64_t value) const {
-    if (value % divisor == 0) return;
-    throw Error(source + ": " + small + " (" + std::to_string(divisor) + ") must divide " + large +
-                " (" + std::to_string(value) + "): change one of the two");
-  }
-  // Weights of [rows, columns] are addressed in bytes with 64 bits; more than 2^40 elements is a
-  // mistake.
-  void product(const char* a, int64_t x, const char* b, int64_t y) const {
-    if (x <= kMostWeights / y) return;
-    throw Error(source + ": " + a + " (" + std::to_string(x) + ") times " + b + " (" +
-                std::to_string(y) + ") is more than 2^40 weights in one tensor: make one smaller");
-  }
-};
-
 void check(const LlamaConfig& config, const std::string& source) {
-  const Checker must{source};
+  const ConfigChecker must{source};
   must.layers("num_hidden_layers", config.layers);
   must.size("hidden_size", config.hidden);
   must.size("num_attention_heads", config.heads);
@@ -82,27 +38,22 @@ void check(const LlamaConfig& config, const std::string& source) {
   must.product("vocab_size", config.vocab, "hidden_size", config.hidden);
   must.weights(config);
   must.positive("rms_norm_eps", config.eps);
-  must.positive("rope_theta", config.rope_theta);
-  if (!config.rope_scaling) return;
-  const Llama3RopeScaling& scaling = *config.rope_scaling;
-  must.positive("rope factor", scaling.factor);
-  must.positive("rope low_freq_factor", scaling.low_freq_factor);
-  must.positive("rope high_freq_factor", scaling.high_freq_factor);
-  must.size("rope original_max_position_embeddings", scaling.original_max_positions);
-  if (scaling.factor < 1) {
-    throw Error(source + ": rope factor is " + nlohmann::json(scaling.factor).dump() +
-                ", but must be at least 1");
-  }
-  if (scaling.low_freq_factor >= scaling.high_freq_factor) {
-    throw Error(source + ": rope low_freq_factor (" +
-                nlohmann::json(scaling.low_freq_factor).dump() +
-                ") must be below high_freq_factor (" +
-                nlohmann::json(scaling.high_freq_factor).dump() + ")");
-  }
+  check_rope(config, source);
+  const auto for_each_layer = [&](const char* name, const std::vector<bool>& flags) {
+    require(flags.empty() || std::ssize(flags) == config.layers,
+            source + ": " + name + " has " + std::to_string(flags.size()) + " entries, but " +
+                std::to_string(config.layers) + " layers need one each");
+  };
+  for_each_layer("layer_types", config.windowed);
+  for_each_layer("no_rope_layers", config.rotated);
+  if (config.window != 0) must.size("sliding_window", config.window);
+  if (config.query_scalar != 0) must.positive("query_pre_attn_scalar", config.query_scalar);
+  if (config.score_cap != 0) must.positive("attn_logit_softcapping", config.score_cap);
+  if (config.logit_cap != 0) must.positive("final_logit_softcapping", config.logit_cap);
 }
 
 void check(const Gpt2Config& config, const std::string& source) {
-  const Checker must{source};
+  const ConfigChecker must{source};
   must.layers("n_layer", config.layers);
   must.size("n_embd", config.hidden);
   must.size("n_head", config.heads);
@@ -116,61 +67,6 @@ void check(const Gpt2Config& config, const std::string& source) {
   must.product("n_embd * 3", 3 * config.hidden, "n_embd", config.hidden);
   must.weights(config);
   must.positive("layer_norm_epsilon", config.eps);
-}
-
-// torch_dtype and rope_theta with rope_scaling are transformers 4's names; 5 reads them too. Token
-// ids are null: with none given, both would assume ids of a tokenizer that these weights may not
-// have.
-ordered_json json_of(const LlamaConfig& config) {
-  ordered_json json = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", "llama"},
-      {"vocab_size", config.vocab},
-      {"hidden_size", config.hidden},
-      {"intermediate_size", config.mlp},
-      {"num_hidden_layers", config.layers},
-      {"num_attention_heads", config.heads},
-      {"num_key_value_heads", config.kv_heads},
-      {"head_dim", config.head_dim},
-      {"hidden_act", "silu"},
-      {"max_position_embeddings", config.max_positions},
-      {"rms_norm_eps", config.eps},
-      {"rope_theta", config.rope_theta},
-      {"rope_scaling", nullptr},
-      {"attention_bias", false},
-      {"mlp_bias", false},
-      {"attention_dropout", 0.0},
-      {"tie_word_embeddings", config.tied},
-  };
-  if (config.rope_scaling) {
-    json["rope_scaling"] = {
-        {"rope_type", "llama3"},
-        {"factor", config.rope_scaling->factor},
-        {"low_freq_factor", config.rope_scaling->low_freq_factor},
-        {"high_freq_factor", config.rope_scaling->high_freq_factor},
-        {"original_max_position_embeddings", config.rope_scaling->original_max_positions},
-    };
-  }
-  return json;
-}
-
-ordered_json json_of(const Gpt2Config& config) {
-  return {
-      {"architectures", {"GPT2LMHeadModel"}},
-      {"model_type", "gpt2"},
-      {"vocab_size", config.vocab},
-      {"n_embd", config.hidden},
-      {"n_layer", config.layers},
-      {"n_head", config.heads},
-      {"n_positions", config.positions},
-      {"n_inner", config.mlp},
-      {"activation_function", "gelu_new"},
-      {"layer_norm_epsilon", config.eps},
-      {"attn_pdrop", 0.0},
-      {"embd_pdrop", 0.0},
-      {"resid_pdrop", 0.0},
-      {"tie_word_embeddings", true},
-  };
 }
 
 const char* torch_name(DType type) {
@@ -187,12 +83,22 @@ const char* torch_name(DType type) {
 
 std::string model_config_text(const ModelConfig& config, DType weights) {
   check_model_config(config, "model config");
-  ordered_json json = std::visit([](const auto& model) { return json_of(model); }, config);
+  // torch_dtype is transformers 4's name; 5 reads it too. Token ids are null: with none given, both
+  // would assume ids of a tokenizer that these weights may not have.
+  const Architecture& architecture = architecture_of(config);
+  ordered_json json = {{"architectures", {architecture.name}},
+                       {"model_type", architecture.model_type}};
+  json.update(architecture.write(config));
+  json["pad_token_id"] = nullptr;
   json["bos_token_id"] = nullptr;
   json["eos_token_id"] = nullptr;
   json["torch_dtype"] = torch_name(weights);
   json["use_cache"] = true;
-  return json.dump(2) + "\n";
+  const std::string text = json.dump(2) + "\n";
+  require(parse_model_config(text, "model config") == config,
+          std::string("model config: ") + architecture.name +
+              " has not all of the settings that the model has (give another architecture)");
+  return text;
 }
 
 std::string config_with_weights_type(std::string_view text, DType weights) {

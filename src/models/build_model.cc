@@ -16,12 +16,7 @@ int64_t vocabulary_of(const ModelConfig& config) {
 }
 
 int64_t parameter_count_of(const ModelConfig& config) {
-  if (const auto* llama = std::get_if<LlamaConfig>(&config)) {
-    const int64_t attention = 2 * (llama->heads + llama->kv_heads) * llama->head_dim;
-    const int64_t layer = (attention + 3 * llama->mlp + 2) * llama->hidden;
-    const int64_t tables = (llama->tied ? 1 : 2) * llama->vocab;
-    return llama->layers * layer + (tables + 1) * llama->hidden;
-  }
+  if (const auto* llama = std::get_if<LlamaConfig>(&config)) return llama_parameter_count(*llama);
   const auto& gpt2 = std::get<Gpt2Config>(config);
   const int64_t matrices = (4 * gpt2.hidden + 2 * gpt2.mlp) * gpt2.hidden;
   const int64_t vectors = 9 * gpt2.hidden + gpt2.mlp;  // two norms, four biases

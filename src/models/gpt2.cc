@@ -29,7 +29,8 @@ Value layer(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value
       attention(slice_columns(qkv, 0, d), slice_columns(qkv, d, d), slice_columns(qkv, 2 * d, d),
                 {.heads = c.heads, .kv_heads = c.heads, .head_dim = d / c.heads, .sequence = "T"});
   x = x + conv(m, name + "attn.c_proj", y, d, d, residual);
-  const Value a = gelu_tanh(conv(m, name + "mlp.c_fc", norm(m, c, name + "ln_2", x), d, c.mlp));
+  const Value h = conv(m, name + "mlp.c_fc", norm(m, c, name + "ln_2", x), d, c.mlp);
+  const Value a = c.exact_gelu ? gelu(h) : gelu_tanh(h);
   return x + conv(m, name + "mlp.c_proj", a, c.mlp, d, residual);
 }
 

@@ -1,83 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama.h"
 
-#include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <string>
 
 #include "coda/error.h"
 #include "models/model_builder.h"
+#include "models/rope_angles.h"
 
 namespace coda {
 namespace {
 
-// One decoder layer: x + o(attention(norm(x))), then x + down(swiglu(norm(x))).
-Value layer(ModelBuilder& m, const LlamaConfig& c, const RopeTables& tables,
-            const std::string& name, Value x) {
-  const std::string attn = name + "self_attn.";
-  const std::string mlp = name + "mlp.";
-  const int64_t heads_width = c.heads * c.head_dim;
-  const int64_t kv_width = c.kv_heads * c.head_dim;
-  auto weight = [&](const std::string& of, int64_t rows, int64_t cols) {
-    return m.matrix(of + ".weight", rows, cols);
-  };
-  auto norm = [&](const std::string& of, Value v) {
-    return rms_norm(v, m.vector(name + of + ".weight", c.hidden, 1), c.eps);
-  };
+// The parts of one model's layers, over its builder.
+class Layers {
+ public:
+  Layers(ModelBuilder& m, const LlamaConfig& config, int64_t positions)
+      : m_(m), c_(config), tables_(rope_tables(positions)) {}
 
-  const Value h = norm("input_layernorm", x);
-  const Value q = linear(h, weight(attn + "q_proj", heads_width, c.hidden));
-  const Value k = linear(h, weight(attn + "k_proj", kv_width, c.hidden));
-  const Value v = linear(h, weight(attn + "v_proj", kv_width, c.hidden));
-  const Value y = attention(
-      rope(q, tables, c.heads, c.head_dim), rope(k, tables, c.kv_heads, c.head_dim), v,
-      {.heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .sequence = "T"});
-  x = x + linear(y, weight(attn + "o_proj", c.hidden, heads_width));
-
-  const Value g = norm("post_attention_layernorm", x);
-  const Value gate = linear(g, weight(mlp + "gate_proj", c.mlp, c.hidden));
-  const Value up = linear(g, weight(mlp + "up_proj", c.mlp, c.hidden));
-  return x + linear(swiglu(gate, up), weight(mlp + "down_proj", c.hidden, c.mlp));
-}
-
-RopeTables rope_tables(ModelBuilder& m, const LlamaConfig& config, int64_t positions) {
-  const std::vector<double> steps = rope_frequencies(config);
-  std::vector<float> cos;
-  std::vector<float> sin;
-  cos.reserve(static_cast<size_t>(positions) * steps.size());
-  sin.reserve(cos.capacity());
-  for (int64_t p = 0; p < positions; ++p) {
-    for (double step : steps) {
-      cos.push_back(static_cast<float>(std::cos(static_cast<double>(p) * step)));
-      sin.push_back(static_cast<float>(std::sin(static_cast<double>(p) * step)));
-    }
+  Value norm(const std::string& name, Value x) {
+    const double offset = c_.unit_offset_norms ? 1 : 0;
+    return rms_norm(x, m_.vector(name + ".weight", c_.hidden, 1 - offset), c_.eps, offset);
   }
-  const int64_t cols = config.head_dim / 2;
-  return {m.table("rope.cos", positions, cols, std::move(cos)),
-          m.table("rope.sin", positions, cols, std::move(sin)), m.model().positions};
-}
+
+  // x + attention, then + MLP.
+  Value layer(size_t number, Value x) {
+    const std::string name = "model.layers." + std::to_string(number) + ".";
+    switch (c_.norms) {
+      case NormPlace::before:
+        x = x + attend(number, name, norm(name + "input_layernorm", x));
+        return x + mlp(name, norm(name + "post_attention_layernorm", x));
+      case NormPlace::after:
+        x = x + norm(name + "post_attention_layernorm", attend(number, name, x));
+        return x + norm(name + "post_feedforward_layernorm", mlp(name, x));
+      case NormPlace::both: break;
+    }
+    const Value y = attend(number, name, norm(name + "input_layernorm", x));
+    x = x + norm(name + "post_attention_layernorm", y);
+    const Value z = mlp(name, norm(name + "pre_feedforward_layernorm", x));
+    return x + norm(name + "post_feedforward_layernorm", z);
+  }
+
+ private:
+  RopeTables rope_tables(int64_t positions) {
+    const RopeAngles angles = rope_angles(c_);
+    std::vector<float> cos;
+    std::vector<float> sin;
+    cos.reserve(static_cast<size_t>(positions) * angles.steps.size());
+    sin.reserve(cos.capacity());
+    for (int64_t p = 0; p < positions; ++p) {
+      for (double step : angles.steps) {
+        cos.push_back(static_cast<float>(std::cos(static_cast<double>(p) * step) * angles.factor));
+        sin.push_back(static_cast<float>(std::sin(static_cast<double>(p) * step) * angles.factor));
+      }
+    }
+    const int64_t cols = c_.head_dim / 2;
+    return {m_.table("rope.cos", positions, cols, std::move(cos)),
+            m_.table("rope.sin", positions, cols, std::move(sin)), m_.model().positions};
+  }
+
+  // x · weight[rows, columns of x]ᵀ + bias.
+  Value product(const std::string& name, Value x, int64_t rows, int64_t cols, bool bias) {
+    const Value y = linear(x, m_.matrix(name + ".weight", rows, cols));
+    return bias ? y + m_.vector(name + ".bias", rows, 0) : y;
+  }
+
+  // Queries or keys: their norm, then their positions.
+  Value placed(const std::string& name, Value x, int64_t heads, bool rotate) {
+    if (c_.query_key_norm == QueryKeyNorm::row) {
+      x = rms_norm(x, m_.vector(name + ".weight", heads * c_.head_dim, 1), c_.eps);
+    } else if (c_.query_key_norm == QueryKeyNorm::head) {
+      const Value weight = m_.vector(name + ".weight", c_.head_dim, 1);
+      const Value squares = group_sum(x * x, c_.head_dim) / static_cast<double>(c_.head_dim);
+      x = x * group_repeat(rsqrt(squares + c_.eps), c_.head_dim) * repeat_columns(weight, heads);
+    }
+    return rotate ? rope(x, tables_, heads, c_.head_dim) : x;
+  }
+
+  Value attend(size_t number, const std::string& layer, Value x) {
+    const std::string name = layer + "self_attn.";
+    const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
+    Value q, k, v;
+    if (c_.joined) {
+      const Value all =
+          product(name + "qkv_proj", x, q_width + 2 * kv_width, c_.hidden, c_.qkv_bias);
+      q = slice_columns(all, 0, q_width);
+      k = slice_columns(all, q_width, kv_width);
+      v = slice_columns(all, q_width + kv_width, kv_width);
+    } else {
+      q = product(name + "q_proj", x, q_width, c_.hidden, c_.qkv_bias);
+      k = product(name + "k_proj", x, kv_width, c_.hidden, c_.qkv_bias);
+      v = product(name + "v_proj", x, kv_width, c_.hidden, c_.qkv_bias);
+    }
+    const bool rotate = c_.rotated.empty() || c_.rotated[number];
+    const bool windowed = c_.windowed.empty() || c_.windowed[number];
+    AttentionOptions options{.heads = c_.heads,
+                             .kv_heads = c_.kv_heads,
+                             .head_dim = c_.head_dim,
+                             .sequence = "T",
+                             .window = windowed ? c_.window : 0,
+                             .soft_cap = c_.score_cap};
+    if (c_.query_scalar != 0) options.scale = 1 / std::sqrt(c_.query_scalar);
+    const Value y = attention(placed(name + "q_norm", q, c_.heads, rotate),
+                              placed(name + "k_norm", k, c_.kv_heads, rotate), v, options);
+    return product(name + "o_proj", y, c_.hidden, q_width, c_.output_bias);
+  }
+
+  Value mlp(const std::string& layer, Value x) {
+    const std::string name = layer + "mlp.";
+    Value gate, up;
+    if (c_.joined) {
+      const Value both = product(name + "gate_up_proj", x, 2 * c_.mlp, c_.hidden, c_.mlp_bias);
+      gate = slice_columns(both, 0, c_.mlp);
+      up = slice_columns(both, c_.mlp, c_.mlp);
+    } else {
+      gate = product(name + "gate_proj", x, c_.mlp, c_.hidden, c_.mlp_bias);
+      up = product(name + "up_proj", x, c_.mlp, c_.hidden, c_.mlp_bias);
+    }
+    const Value a = c_.gelu ? geglu(gate, up) : swiglu(gate, up);
+    return product(name + "down_proj", a, c_.hidden, c_.mlp, c_.mlp_bias);
+  }
+
+  ModelBuilder& m_;
+  const LlamaConfig& c_;
+  RopeTables tables_;
+};
 
 }  // namespace
 
-std::vector<double> rope_frequencies(const LlamaConfig& config) {
-  std::vector<double> steps;
-  for (int64_t pair = 0; pair < config.head_dim / 2; ++pair) {
-    double step = std::pow(config.rope_theta,
-                           -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim));
-    if (config.rope_scaling) {
-      // Short waves stay, long ones are stretched by `factor`, those between the two bands in
-      // between.
-      const Llama3RopeScaling& s = *config.rope_scaling;
-      const double turns =
-          static_cast<double>(s.original_max_positions) * step / (2 * std::numbers::pi);
-      const double kept = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-      const double share = std::clamp(kept, 0.0, 1.0);
-      step *= share + (1 - share) / s.factor;
-    }
-    steps.push_back(step);
-  }
-  return steps;
+int64_t llama_parameter_count(const LlamaConfig& c) {
+  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  int64_t layer = (2 * q + 2 * kv + 3 * c.mlp) * c.hidden;
+  layer += (c.norms == NormPlace::both ? 4 : 2) * c.hidden;
+  if (c.qkv_bias) layer += q + 2 * kv;
+  if (c.output_bias) layer += c.hidden;
+  if (c.mlp_bias) layer += 2 * c.mlp + c.hidden;
+  if (c.query_key_norm == QueryKeyNorm::head) layer += 2 * c.head_dim;
+  if (c.query_key_norm == QueryKeyNorm::row) layer += q + kv;
+  return c.layers * layer + ((c.tied ? 1 : 2) * c.vocab + 1) * c.hidden;
 }
 
 std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOptions& options) {
@@ -86,15 +145,15 @@ std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOp
               std::to_string(options.positions) + " positions leave the RoPE tables empty");
   ModelBuilder m(options, config.vocab);
   const Value embeddings = m.matrix("model.embed_tokens.weight", config.vocab, config.hidden);
-  const RopeTables tables = rope_tables(m, config, options.positions);
+  Layers layers(m, config, options.positions);
   Value x = embedding(embeddings, m.model().ids);
-  for (int64_t i = 0; i < config.layers; ++i) {
-    x = layer(m, config, tables, "model.layers." + std::to_string(i) + ".", x);
-  }
-  const Value h = rms_norm(x, m.vector("model.norm.weight", config.hidden, 1), config.eps);
+  if (config.scaled_embedding) x = x * std::sqrt(static_cast<double>(config.hidden));
+  for (int64_t i = 0; i < config.layers; ++i) x = layers.layer(static_cast<size_t>(i), x);
+  const Value h = layers.norm("model.norm", x);
   const Value head =
       config.tied ? embeddings : m.matrix("lm_head.weight", config.vocab, config.hidden);
-  return m.finish(linear(h, head));
+  const Value logits = linear(h, head);
+  return m.finish(config.logit_cap == 0 ? logits : soft_cap(logits, config.logit_cap));
 }
 
 }  // namespace coda

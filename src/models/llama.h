@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LlamaForCausalLM as a graph: separate q, k, v, gate and up weights as Hugging Face stores them.
+// LLaMA and the decoders of its family as graphs, their weights as Hugging Face stores them. The
+// graph is made of the config's settings only; which architecture has which is config.json's
+// matter (src/io/architecture.h).
 #pragma once
 
 #include <memory>
@@ -11,8 +13,7 @@ namespace coda {
 
 std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOptions& options);
 
-// Angular steps of the pairs of a head, [head_dim / 2], radians a position, stretched as LLaMA 3
-// does if the config asks.
-std::vector<double> rope_frequencies(const LlamaConfig& config);
+// The number of weights; sizes must have been checked.
+int64_t llama_parameter_count(const LlamaConfig& config);
 
 }  // namespace coda

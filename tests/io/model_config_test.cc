@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -243,16 +244,17 @@ TEST(ModelConfig, WritesTheTypeOfTheWeights) {
 }
 
 TEST(ModelConfig, RefusesOtherModels) {
-  EXPECT_THAT(message_with("/architectures", json::array({"MistralForCausalLM"})),
-              AllOf(StartsWith("config.json: architectures is '[\"MistralForCausalLM\"]'"),
-                    HasSubstr("only LlamaForCausalLM and GPT2LMHeadModel")));
+  EXPECT_THAT(message_with("/architectures", json::array({"MixtralForCausalLM"})),
+              AllOf(StartsWith("config.json: architectures is '[\"MixtralForCausalLM\"]'"),
+                    HasSubstr("only LlamaForCausalLM, GPT2LMHeadModel, Qwen2ForCausalLM, "),
+                    HasSubstr(" and Gemma2ForCausalLM are supported")));
   EXPECT_THAT(message_with("/architectures", "LlamaForCausalLM"), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/architectures", json::array()), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/architectures", json::array({7})), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/model_type", "gpt2"), HasSubstr("model_type is '\"gpt2\"', but"));
   EXPECT_THAT(message_with("/model_type", 3), HasSubstr("must be a text"));
   EXPECT_THAT(error_message([] { parse_model_config("{}", "c"); }),
-              HasSubstr("c: model_type is missing, but only LlamaForCausalLM"));
+              HasSubstr("c: model_type is missing, but only LlamaForCausalLM, "));
   EXPECT_THAT(error_message([] { parse_model_config("[]", "c"); }), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_message([] { parse_model_config("", "c"); }), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_message([] { parse_model_config(R"({"a":1,"a":2})", "c"); }),
@@ -268,27 +270,112 @@ TEST(ModelConfig, ManyObjectsAreRead) {
 }
 
 TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
-  EXPECT_THAT(message_with("/attention_bias", true),
-              HasSubstr("attention_bias is 'true', but only false is supported"));
-  EXPECT_THAT(message_with("/mlp_bias", true), HasSubstr("mlp_bias is 'true'"));
   EXPECT_THAT(message_with("/hidden_act", "gelu"), HasSubstr("only 'silu'"));
   EXPECT_THAT(message_with("/quantization_config", json::object()), HasSubstr("quantized weights"));
   EXPECT_THAT(message_with("/activation_function", "relu", kGpt2),
-              HasSubstr("activation_function is '\"relu\"', but only 'gelu_new'"));
+              HasSubstr("activation_function is '\"relu\"', but only 'gelu', 'gelu_new'"));
   EXPECT_THAT(message_with("/tie_word_embeddings", false, kGpt2), HasSubstr("only true"));
   EXPECT_THAT(message_with("/scale_attn_weights", false, kGpt2), HasSubstr("only true"));
   EXPECT_THAT(message_with("/scale_attn_by_inverse_layer_idx", true, kGpt2),
               HasSubstr("only false"));
   EXPECT_THAT(message_with("/add_cross_attention", true, kGpt2), HasSubstr("only false"));
-  for (const char* type : {"linear", "dynamic", "yarn", "longrope"}) {
+  for (const char* type : {"dynamic", "longrope"}) {
     EXPECT_THAT(message_with("/rope_scaling/rope_type", type),
                 HasSubstr("rope_scaling: rope_type is '\"" + std::string(type) +
-                          "\"', but only 'default' and 'llama3' are supported"));
+                          "\"', but only 'default', 'linear', 'llama3' and 'yarn' are supported"));
   }
-  EXPECT_THAT(message_with("/rope_scaling", {{"type", "linear"}, {"factor", 2.0}}),
-              HasSubstr("rope_scaling: type is '\"linear\"'"));
+  EXPECT_THAT(message_with("/rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: type is '\"dynamic\"'"));
   EXPECT_THAT(message_with("/rope_parameters/partial_rotary_factor", 0.5, kLlama5),
               HasSubstr("partial_rotary_factor is '0.5', but only 1"));
+}
+
+// A config of the family, without what has defaults.
+json family(const char* model_type) {
+  return {{"model_type", model_type}, {"hidden_size", 64},        {"intermediate_size", 96},
+          {"num_hidden_layers", 4},   {"num_attention_heads", 4}, {"vocab_size", 256},
+          {"num_key_value_heads", 2}};
+}
+
+LlamaConfig parse_family(const char* model_type, const json& more = json::object()) {
+  json object = family(model_type);
+  object.update(more);
+  return parse_llama(object);
+}
+
+TEST(ModelConfig, HasTransformersDefaultsOfEachArchitecture) {
+  EXPECT_EQ(parse_family("qwen2").window, 0);
+  EXPECT_EQ(parse_family("qwen3").head_dim, 128);
+  EXPECT_EQ(parse_family("mistral").window, 4096);
+  EXPECT_EQ(parse_family("mistral", {{"sliding_window", nullptr}}).window, 0);
+  EXPECT_EQ(parse_family("olmo2").eps, 1e-5);
+  EXPECT_EQ(parse_family("phi3").window, 0);
+  EXPECT_EQ(parse_family("smollm3").rope_theta, 2e6);
+  EXPECT_EQ(parse_family("smollm3").rotated, (std::vector<bool>{true, true, true, false}));
+  const LlamaConfig gemma2 = parse_family("gemma2");
+  EXPECT_EQ(gemma2.score_cap, 50);
+  EXPECT_EQ(gemma2.logit_cap, 30);
+  EXPECT_EQ(gemma2.query_scalar, 256);
+  EXPECT_EQ(gemma2.windowed, (std::vector<bool>{true, false, true, false}));
+  EXPECT_TRUE(gemma2.tied);
+  EXPECT_EQ(parse_family("gemma2", {{"final_logit_softcapping", nullptr}}).logit_cap, 0);
+}
+
+TEST(ModelConfig, WindowsAreOfLayers) {
+  const json on = {{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 3}};
+  const LlamaConfig upper = parse_family("qwen2", on);
+  EXPECT_EQ(upper.window, 9);
+  EXPECT_EQ(upper.windowed, (std::vector<bool>{false, false, false, true}));
+  json types = on;
+  types["layer_types"] =
+      json::array({"sliding_attention", "full_attention", "full_attention", "full_attention"});
+  EXPECT_EQ(parse_family("qwen3", types).windowed, (std::vector<bool>{true, false, false, false}));
+  types["layer_types"] = json::array({"chunked_attention"});
+  EXPECT_THAT(error_message([&] { parse_family("qwen2", types); }),
+              HasSubstr("layer_types is '[\"chunked_attention\"]', but must be 'full_attention'"));
+}
+
+TEST(ModelConfig, EachArchitectureIsWrittenAndReadBack) {
+  for (const char* type :
+       {"llama", "qwen2", "qwen3", "mistral", "olmo2", "phi3", "smollm3", "gemma2"}) {
+    SCOPED_TRACE(type);
+    json object = family(type);
+    if (type != std::string("mistral") && type != std::string("phi3")) {
+      object["attention_bias"] = object["mlp_bias"] = object["use_sliding_window"] = true;
+      object["rope_scaling"] = {
+          {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
+    }
+    object["sliding_window"] = 12;
+    object["max_window_layers"] = 0;
+    const ModelConfig config = parse_llama(object);
+    EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"), config);
+  }
+}
+
+TEST(ModelConfig, RefusesToWriteWhatAnArchitectureHasNot) {
+  LlamaConfig config = small_llama();
+  config.query_key_norm = QueryKeyNorm::head;
+  EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
+              HasSubstr("LlamaForCausalLM has not all of the settings"));
+  config.architecture = "NoSuchForCausalLM";
+  EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
+              HasSubstr("architecture is 'NoSuchForCausalLM', but only LlamaForCausalLM, "));
+}
+
+TEST(ModelConfig, ReadsScaledRope) {
+  const auto with = [](const json& scaling) {
+    return *parse_family("llama", {{"rope_scaling", scaling}}).rope_scaling;
+  };
+  EXPECT_EQ(with({{"type", "linear"}, {"factor", 2.5}}), RopeScaling(LinearRopeScaling{2.5}));
+  json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
+  YarnRopeScaling expected;
+  expected.factor = 4;
+  expected.original_max_positions = 32;
+  expected.attention_factor = 0.1 * std::log(4.0) + 1;
+  EXPECT_EQ(with(yarn), RopeScaling(expected));
+  yarn["attention_factor"] = 1.5;
+  expected.attention_factor = 1.5;
+  EXPECT_EQ(with(yarn), RopeScaling(expected));
 }
 
 TEST(ModelConfig, RefusesContradictions) {
@@ -381,7 +468,8 @@ TEST(ModelConfig, ReadsAFolder) {
 // Whatever happens to the text, the result is a config that passes the checks, or one line of
 // Error.
 TEST(ModelConfig, SurvivesSeededMutations) {
-  const std::vector<std::string> originals = {kLlama4, kLlama5, kGpt2};
+  const std::vector<std::string> originals = {kLlama4, kLlama5, kGpt2, family("gemma2").dump(2),
+                                              family("smollm3").dump(2)};
   const std::vector<std::string> pieces = {
       "0",    "-1",       "1e-5", "1e400", "2147483648", "9223372036854775808",
       "null", "true",     "\"\"", "[]",    "{}",         "[",

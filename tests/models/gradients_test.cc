@@ -13,6 +13,7 @@
 #include "ir/evaluate_graph.h"
 #include "models/llama.h"
 #include "models/model_data.h"
+#include "models/rope_angles.h"
 
 namespace coda {
 namespace {
@@ -84,8 +85,27 @@ LlamaConfig tied(LlamaConfig c) {
   return c;
 }
 
+// What sets the family's architectures apart, all at once.
+LlamaConfig all_settings(NormPlace norms) {
+  LlamaConfig c = tiny_llama();
+  c.norms = norms;
+  c.qkv_bias = c.output_bias = c.mlp_bias = true;
+  c.joined = c.unit_offset_norms = c.gelu = norms == NormPlace::both;
+  c.query_key_norm = norms == NormPlace::both ? QueryKeyNorm::head : QueryKeyNorm::row;
+  c.scaled_embedding = true;
+  c.query_scalar = 7;
+  c.score_cap = 2;
+  c.logit_cap = 3;
+  c.window = 2;
+  c.windowed = {true, false};
+  c.rotated = {false, true};
+  return c;
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, Models,
                          testing::Values(ModelConfig(tiny_llama()), ModelConfig(tied(tiny_llama())),
+                                         ModelConfig(all_settings(NormPlace::both)),
+                                         ModelConfig(all_settings(NormPlace::after)),
                                          ModelConfig(tiny_gpt2())));
 
 TEST(Models, ATiedHeadIsNoParameterOfItsOwn) {
@@ -143,8 +163,8 @@ TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
   c.rope_scaling = Llama3RopeScaling{};
   LlamaConfig plain = c;
   plain.rope_scaling.reset();
-  const std::vector<double> scaled = rope_frequencies(c);
-  const std::vector<double> usual = rope_frequencies(plain);
+  const std::vector<double> scaled = rope_angles(c).steps;
+  const std::vector<double> usual = rope_angles(plain).steps;
   EXPECT_EQ(usual[0], 1);
   EXPECT_EQ(scaled[0], 1);
   EXPECT_DOUBLE_EQ(scaled[31], usual[31] / 8);

@@ -29,7 +29,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
 IGNORED = -100
@@ -39,7 +39,7 @@ IGNORED = -100
 class Case:
     """A model and a batch. Sizes are small, and odd where the architecture lets them be."""
 
-    family: str  # "llama" or "gpt2"
+    family: str  # transformers' model_type
     config: dict
     batch: int = 2
     tokens: int = 19
@@ -61,6 +61,17 @@ _GPT2 = dict(
     vocab_size=113, n_positions=64, n_embd=48, n_layer=2, n_head=4, layer_norm_epsilon=1e-5,
     bos_token_id=0, eos_token_id=0)
 
+# As LLaMA's, with what each has of its own.
+_QWEN3 = _LLAMA | dict(head_dim=10, attention_bias=True)
+# Without biases of attention: a key's, where nothing turns, has no gradient but rounding errors.
+_SMOLLM3 = _LLAMA | dict(
+    num_hidden_layers=3, no_rope_layer_interval=2, mlp_bias=True, pad_token_id=None)
+_GEMMA2 = _LLAMA | dict(num_attention_heads=4, head_dim=14, query_pre_attn_scalar=23,
+                        attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=5,
+                        tie_word_embeddings=True, pad_token_id=None)
+_YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, beta_slow=1.0,
+             original_max_position_embeddings=32)
+
 CASES = {
     "llama_untied": Case("llama", _LLAMA),
     "llama_tied": Case("llama", _LLAMA | dict(tie_word_embeddings=True)),
@@ -73,19 +84,27 @@ CASES = {
         "llama", _LLAMA | dict(num_attention_heads=3, num_key_value_heads=3, head_dim=32)),
     "llama_sharded": Case("llama", _LLAMA, shard="40KB"),
     "llama_one_token": Case("llama", _LLAMA, batch=3, tokens=1),
+    "llama_biases": Case("llama", _LLAMA | dict(attention_bias=True, mlp_bias=True)),
+    "llama_rope_linear": Case("llama", _LLAMA | dict(
+        rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=3.0))),
+    "llama_rope_yarn": Case("llama", _LLAMA | dict(head_dim=16, rope_parameters=_YARN), tokens=61),
+    "qwen2": Case("qwen2", _LLAMA | dict(
+        use_sliding_window=True, sliding_window=5, max_window_layers=1)),
+    "qwen3": Case("qwen3", _QWEN3),
+    "mistral": Case("mistral", _LLAMA | dict(sliding_window=7)),
+    "olmo2": Case("olmo2", _LLAMA | dict(pad_token_id=None)),
+    "phi3": Case("phi3", _LLAMA | dict(sliding_window=11, pad_token_id=None)),
+    "smollm3": Case("smollm3", _SMOLLM3),
+    "gemma2": Case("gemma2", _GEMMA2),
     "gpt2": Case("gpt2", _GPT2),
+    "gpt2_exact_gelu": Case("gpt2", _GPT2 | dict(activation_function="gelu")),
     "gpt2_long": Case("gpt2", _GPT2 | dict(n_inner=72, vocab_size=257), batch=1, tokens=64),
 }
 
 
 def make_model(case: Case, seed: int) -> torch.nn.Module:
-    if case.family == "llama":
-        config = LlamaConfig(**case.config, attn_implementation="eager")
-        model = LlamaForCausalLM(config)
-    else:
-        config = GPT2Config(**case.config, attn_implementation="eager")
-        model = GPT2LMHeadModel(config)
-    model = model.float().eval()
+    config = AutoConfig.for_model(case.family, **case.config)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     # Weights far enough from the usual start that norms, softmax and activations are not linear.
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -48,6 +48,23 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
       "num_attention_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": false,
       "rope_theta": 100.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
       "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}})");
+  // The other architectures, each with what sets it apart, from a config.json.
+  const std::vector<std::pair<std::string, std::string>> others{
+      {"qwen2", R"("use_sliding_window": true, "sliding_window": 5, "max_window_layers": 1)"},
+      {"qwen3", R"("head_dim": 6, "rope_theta": 100.0, "rope_scaling": {"rope_type": "yarn",
+          "factor": 2.0, "original_max_position_embeddings": 32})"},
+      {"mistral", R"("sliding_window": 7)"},
+      {"olmo2", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0})"},
+      {"phi3", R"("sliding_window": 9)"},
+      {"smollm3", R"("no_rope_layer_interval": 2, "attention_bias": true, "mlp_bias": true)"},
+      {"gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7)"}};
+  for (const auto& [type, settings] : others) {
+    folder.write(type + "/config.json",
+                 R"({"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+        "vocab_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "max_position_embeddings": 64, "model_type": ")" +
+                     type + "\", " + settings + "}");
+  }
   const std::vector<std::string> sizes{"--layers", "2", "--hidden", "16", "--heads", "4"};
   std::vector<std::vector<std::string>> models{
       {"--model", "llama", "--kv-heads", "2", "--untied", "--dtype", "bf16"},
@@ -55,6 +72,7 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
       {"--model", "gpt2"}};
   for (auto& model : models) model.insert(model.end(), sizes.begin(), sizes.end());
   models.push_back({"--config", folder / "llama3"});
+  for (const auto& [type, settings] : others) models.push_back({"--config", folder / type});
   // Text through a tokenizer, which stays with the checkpoint.
   const std::string short_text = folder.write("short.txt", "line 1é\nline 22");
   models.push_back({"--tokenizer", folder.write("tokenizer.json", small_tokenizer())});

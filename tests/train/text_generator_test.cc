@@ -22,6 +22,20 @@ ModelConfig gpt2() {
       .layers = 2, .hidden = 32, .heads = 4, .vocab = 256, .positions = 64, .mlp = 64};
 }
 
+// Windows, soft caps, and layers without RoPE, which the kept keys must follow.
+ModelConfig with_windows() {
+  LlamaConfig config = std::get<LlamaConfig>(tiny_model());
+  config.qkv_bias = config.joined = true;
+  config.query_key_norm = QueryKeyNorm::head;
+  config.norms = NormPlace::both;
+  config.score_cap = 5;
+  config.window = 6;
+  config.windowed.assign(static_cast<size_t>(config.layers), false);
+  config.windowed[0] = true;
+  config.rotated = config.windowed;
+  return config;
+}
+
 // Weights that make sharp distributions, so that a mistake changes a token.
 Weights sharp_weights(const ModelConfig& config, DType storage) {
   Weights weights = initial_weights(*build_model(config, {.storage = storage, .positions = 1}), 3);
@@ -82,6 +96,10 @@ TEST_F(Models, OfLlamaGenerateWithKeptKeysAndValuesAsWithout) {
 TEST_F(Models, OfGpt2GenerateWithKeptKeysAndValuesAsWithout) {
   check(gpt2(), DType::f32, 1e-5);
   check(gpt2(), DType::bf16, 3e-2);
+}
+
+TEST_F(Models, OfTheFamilyGenerateWithKeptKeysAndValuesAsWithout) {
+  check(with_windows(), DType::f32, 1e-5);
 }
 
 TEST_F(Models, RefuseAContextThatIsTooLongAndTokensThatAreNone) {

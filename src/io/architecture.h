@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The architectures whose config.json is read and written: a row each (architectures.cc), a file
+// each (config_NAME.cc). Those of LLaMA's family differ in few settings; what they share is in
+// config_family.cc.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "coda/model_config.h"
+#include "io/config_settings.h"
+
+namespace coda::io {
+
+struct Architecture {
+  const char* name;        // in config.json's architectures
+  const char* model_type;  // and its model_type
+  ModelConfig (*read)(const Settings& settings);
+  nlohmann::ordered_json (*write)(const ModelConfig& config);  // all but the two names above
+};
+
+// The one that a config.json names, by architectures or, without, by model_type. Error for others.
+const Architecture& architecture_of(const Settings& settings);
+
+// The one that a config is of. Error if its name is not known.
+const Architecture& architecture_of(const ModelConfig& config);
+
+// The rows.
+Architecture llama();
+Architecture gpt2();
+Architecture qwen2();
+Architecture qwen3();
+Architecture mistral();
+Architecture olmo2();
+Architecture phi3();
+Architecture smollm3();
+Architecture gemma2();
+
+// What transformers takes where a config.json of the family says nothing.
+struct FamilyDefaults {
+  double eps = 1e-6;
+  double theta = 10000;
+  int64_t max_positions = 2048;
+  bool tied = false;
+  bool kv_heads_as_heads = true;         // else they must be given
+  std::optional<int64_t> head_dim = {};  // none: hidden_size / num_attention_heads
+};
+
+// The sizes, RoPE and the head, with `architecture` as the config's name.
+LlamaConfig read_family(const Settings& settings, const char* architecture,
+                        const FamilyDefaults& defaults);
+
+// Error unless the activation is SiLU.
+void require_silu(const Settings& settings);
+
+// layer_types, "sliding_attention" for layers with the window and "full_attention" for others, or
+// where they are not given, `otherwise` of a layer. The window is sliding_window.
+void read_windows(const Settings& settings, LlamaConfig& config, int64_t window,
+                  const std::function<bool(int64_t)>& otherwise);
+
+// sliding_window where it is given and at least 1, `otherwise` where it is not, 0 where it is null.
+int64_t window_of(const Settings& settings, int64_t otherwise);
+
+// The same settings as a config.json has them.
+nlohmann::ordered_json family_json(const LlamaConfig& config);
+
+// Adds layer_types and sliding_window.
+void write_windows(const LlamaConfig& config, nlohmann::ordered_json& json);
+
+}  // namespace coda::io

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What config.json has alike for all decoders of LLaMA's family.
+#include <algorithm>
+
+#include "io/architecture.h"
+#include "io/config_checker.h"
+#include "io/config_rope.h"
+
+namespace coda::io {
+
+LlamaConfig read_family(const Settings& settings, const char* architecture,
+                        const FamilyDefaults& defaults) {
+  LlamaConfig config;
+  config.architecture = architecture;
+  config.layers = settings.whole("num_hidden_layers");
+  config.hidden = settings.whole("hidden_size");
+  config.heads = settings.whole("num_attention_heads");
+  config.kv_heads = defaults.kv_heads_as_heads ? settings.whole("num_key_value_heads", config.heads)
+                                               : settings.whole("num_key_value_heads");
+  if (settings.find("head_dim") != nullptr || defaults.head_dim) {
+    config.head_dim = settings.whole("head_dim", defaults.head_dim);
+  } else {
+    if (config.heads < 1 || config.hidden % config.heads != 0) {
+      throw Error(settings.source() + ": num_attention_heads (" + std::to_string(config.heads) +
+                  ") must divide hidden_size (" + std::to_string(config.hidden) +
+                  ") where no head_dim is given: change one of them");
+    }
+    config.head_dim = config.hidden / config.heads;
+  }
+  config.mlp = settings.whole("intermediate_size");
+  config.vocab = settings.whole("vocab_size");
+  config.eps = settings.number("rms_norm_eps", defaults.eps);
+  config.max_positions = settings.whole("max_position_embeddings", defaults.max_positions);
+  config.tied = settings.flag("tie_word_embeddings", defaults.tied);
+  read_rope(settings, config, defaults.theta);
+  return config;
+}
+
+void require_silu(const Settings& settings) {
+  const std::string activation = settings.word("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish")
+    settings.refuse("hidden_act", "only 'silu' is supported");
+}
+
+int64_t window_of(const Settings& settings, int64_t otherwise) {
+  if (settings.is_null("sliding_window")) return 0;
+  const int64_t window = settings.whole("sliding_window", otherwise);
+  if (settings.find("sliding_window") != nullptr && (window < 1 || window > INT32_MAX))
+    settings.refuse("sliding_window", "must be from 1 to 2147483647, or null for none");
+  return window;
+}
+
+void read_windows(const Settings& settings, LlamaConfig& config, int64_t window,
+                  const std::function<bool(int64_t)>& otherwise) {
+  // Other numbers of layers are refused when the config is checked.
+  if (config.layers < 1 || config.layers > ConfigChecker::kMostLayers) return;
+  std::vector<bool> windowed;
+  if (const nlohmann::json* types = settings.find("layer_types"); types == nullptr) {
+    for (int64_t i = 0; i < config.layers; ++i) windowed.push_back(otherwise(i));
+  } else {
+    const bool is_list = types->is_array() && std::ssize(*types) == config.layers &&
+                         std::ranges::all_of(*types, [](const nlohmann::json& type) {
+                           return type == "full_attention" || type == "sliding_attention";
+                         });
+    if (!is_list) {
+      settings.refuse("layer_types",
+                      "must be 'full_attention' or 'sliding_attention' for each of " +
+                          std::to_string(config.layers) + " layers");
+    }
+    for (const nlohmann::json& type : *types) windowed.push_back(type == "sliding_attention");
+  }
+  const auto count = std::ranges::count(windowed, true);
+  if (count == 0) return;
+  if (window == 0)
+    settings.refuse("sliding_window", "layer_types has 'sliding_attention', which needs it");
+  config.window = window;
+  if (count < config.layers) config.windowed = std::move(windowed);
+}
+
+nlohmann::ordered_json family_json(const LlamaConfig& config) {
+  nlohmann::ordered_json json = {
+      {"vocab_size", config.vocab},
+      {"hidden_size", config.hidden},
+      {"intermediate_size", config.mlp},
+      {"num_hidden_layers", config.layers},
+      {"num_attention_heads", config.heads},
+      {"num_key_value_heads", config.kv_heads},
+      {"head_dim", config.head_dim},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", config.max_positions},
+      {"rms_norm_eps", config.eps},
+      {"attention_dropout", 0.0},
+      {"tie_word_embeddings", config.tied},
+  };
+  write_rope(config, json);
+  return json;
+}
+
+void write_windows(const LlamaConfig& config, nlohmann::ordered_json& json) {
+  json["sliding_window"] = nullptr;
+  if (config.window != 0) json["sliding_window"] = config.window;
+  json["layer_types"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i) {
+    const bool is = config.window != 0 && (config.windowed.empty() || config.windowed[i]);
+    json["layer_types"].push_back(is ? "sliding_attention" : "full_attention");
+  }
+}
+
+}  // namespace coda::io

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/config_rope.h"
+
+#include <cmath>
+
+#include "io/config_checker.h"
+
+namespace coda::io {
+namespace {
+
+using nlohmann::ordered_json;
+
+RopeScaling llama3_scaling(const Settings& rope) {
+  Llama3RopeScaling scaling;
+  scaling.factor = rope.number("factor");
+  scaling.low_freq_factor = rope.number("low_freq_factor");
+  scaling.high_freq_factor = rope.number("high_freq_factor");
+  scaling.original_max_positions = rope.whole("original_max_position_embeddings");
+  return scaling;
+}
+
+// Where no attention_factor is given it is 0.1 m ln(factor) + 1, for m = 1, or the quotient of two.
+RopeScaling yarn_scaling(const Settings& rope) {
+  YarnRopeScaling scaling;
+  scaling.factor = rope.number("factor");
+  scaling.beta_fast = rope.number("beta_fast", 32.0);
+  scaling.beta_slow = rope.number("beta_slow", 1.0);
+  scaling.truncate = rope.flag("truncate", true);
+  scaling.original_max_positions = rope.whole("original_max_position_embeddings");
+  const auto inferred = [&](double m) {
+    return scaling.factor <= 1 ? 1 : 0.1 * m * std::log(scaling.factor) + 1;
+  };
+  const double mscale = rope.number("mscale", 0.0), all = rope.number("mscale_all_dim", 0.0);
+  const double otherwise = mscale != 0 && all != 0 ? inferred(mscale) / inferred(all) : inferred(1);
+  scaling.attention_factor = rope.number("attention_factor", otherwise);
+  return scaling;
+}
+
+ordered_json json_of(const Llama3RopeScaling& scaling) {
+  return {{"rope_type", "llama3"},
+          {"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_max_position_embeddings", scaling.original_max_positions}};
+}
+
+ordered_json json_of(const LinearRopeScaling& scaling) {
+  return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+}
+
+ordered_json json_of(const YarnRopeScaling& scaling) {
+  return {{"rope_type", "yarn"},
+          {"factor", scaling.factor},
+          {"attention_factor", scaling.attention_factor},
+          {"beta_fast", scaling.beta_fast},
+          {"beta_slow", scaling.beta_slow},
+          {"truncate", scaling.truncate},
+          {"original_max_position_embeddings", scaling.original_max_positions}};
+}
+
+// `factor`, and that one of two numbers, by their names in config.json, is below the other.
+void check_factor(const ConfigChecker& must, double factor) {
+  must.positive("rope factor", factor);
+  if (factor < 1) {
+    throw Error(must.source + ": rope factor is " + nlohmann::json(factor).dump() +
+                ", but must be at least 1");
+  }
+}
+void check_below(const ConfigChecker& must, const char* small, double low, const char* large,
+                 double high) {
+  if (low < high) return;
+  throw Error(must.source + ": rope " + small + " (" + nlohmann::json(low).dump() +
+              ") must be below " + large + " (" + nlohmann::json(high).dump() + ")");
+}
+
+void check_scaling(const ConfigChecker& must, const Llama3RopeScaling& scaling, double) {
+  must.positive("rope low_freq_factor", scaling.low_freq_factor);
+  must.positive("rope high_freq_factor", scaling.high_freq_factor);
+  must.size("rope original_max_position_embeddings", scaling.original_max_positions);
+  check_factor(must, scaling.factor);
+  check_below(must, "low_freq_factor", scaling.low_freq_factor, "high_freq_factor",
+              scaling.high_freq_factor);
+}
+
+void check_scaling(const ConfigChecker& must, const LinearRopeScaling& scaling, double) {
+  check_factor(must, scaling.factor);
+}
+
+void check_scaling(const ConfigChecker& must, const YarnRopeScaling& scaling, double theta) {
+  must.positive("rope beta_fast", scaling.beta_fast);
+  must.positive("rope beta_slow", scaling.beta_slow);
+  must.positive("rope attention_factor", scaling.attention_factor);
+  must.size("rope original_max_position_embeddings", scaling.original_max_positions);
+  check_factor(must, scaling.factor);
+  check_below(must, "beta_slow", scaling.beta_slow, "beta_fast", scaling.beta_fast);
+  check_below(must, "type yarn: 1", 1, "rope_theta", theta);
+}
+
+}  // namespace
+
+// transformers 5 has rope_parameters with everything; 4 has rope_theta, and rope_scaling with the
+// rest ("type" is an older name of "rope_type").
+void read_rope(const Settings& settings, LlamaConfig& config, double theta_otherwise) {
+  if (settings.number("partial_rotary_factor", 1.0) != 1.0)
+    settings.refuse("partial_rotary_factor", "only 1 is supported (all channels of a head turn)");
+  const nlohmann::json* parameters = settings.find("rope_parameters");
+  const nlohmann::json* scaling = settings.find("rope_scaling");
+  if (parameters != nullptr && scaling != nullptr) {
+    throw Error(settings.source() +
+                ": both rope_parameters and rope_scaling are given (remove one of the two)");
+  }
+  config.rope_theta = settings.number("rope_theta", theta_otherwise);
+  const nlohmann::json* object = parameters != nullptr ? parameters : scaling;
+  if (object == nullptr) return;
+  const Settings rope(*object, settings.source() + (parameters != nullptr ? ": rope_parameters"
+                                                                          : ": rope_scaling"));
+  const double theta = rope.number("rope_theta", config.rope_theta);
+  if (settings.find("rope_theta") != nullptr && theta != config.rope_theta) {
+    rope.refuse("rope_theta", "rope_theta outside it is " +
+                                  nlohmann::json(config.rope_theta).dump() +
+                                  " (remove one of the two)");
+  }
+  config.rope_theta = theta;
+  if (rope.number("partial_rotary_factor", 1.0) != 1.0) {
+    rope.refuse("partial_rotary_factor", "only 1 is supported (all channels of a head turn)");
+  }
+  const char* type_name = rope.find("rope_type") != nullptr ? "rope_type" : "type";
+  const std::string type = rope.word(type_name, "default");
+  if (type == "default") return;
+  if (type == "llama3") {
+    config.rope_scaling = llama3_scaling(rope);
+  } else if (type == "linear") {
+    config.rope_scaling = LinearRopeScaling{rope.number("factor")};
+  } else if (type == "yarn") {
+    config.rope_scaling = yarn_scaling(rope);
+  } else {
+    rope.refuse(type_name, "only 'default', 'linear', 'llama3' and 'yarn' are supported");
+  }
+}
+
+void write_rope(const LlamaConfig& config, nlohmann::ordered_json& json) {
+  json["rope_theta"] = config.rope_theta;
+  json["rope_scaling"] = nullptr;
+  if (config.rope_scaling)
+    json["rope_scaling"] =
+        std::visit([](const auto& scaling) { return json_of(scaling); }, *config.rope_scaling);
+}
+
+void check_rope(const LlamaConfig& config, const std::string& source) {
+  const ConfigChecker must{source};
+  must.positive("rope_theta", config.rope_theta);
+  if (config.rope_scaling)
+    std::visit([&](const auto& scaling) { check_scaling(must, scaling, config.rope_theta); },
+               *config.rope_scaling);
+}
+
+}  // namespace coda::io

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// SmolLM3ForCausalLM's config.json: layers without RoPE, every fourth unless a list says which.
+// In that list, no_rope_layers, 0 is a layer without.
+#include <algorithm>
+
+#include "io/architecture.h"
+#include "io/config_checker.h"
+
+namespace coda::io {
+namespace {
+
+constexpr const char* kSmolLm3 = "SmolLM3ForCausalLM";
+
+std::vector<bool> rotated_layers(const Settings& settings, int64_t layers) {
+  std::vector<bool> rotated;
+  if (layers < 1 || layers > ConfigChecker::kMostLayers)
+    return rotated;  // refused when the config is checked
+  const int64_t interval = settings.whole("no_rope_layer_interval", 4);
+  if (interval < 1) settings.refuse("no_rope_layer_interval", "must be at least 1");
+  const nlohmann::json* list = settings.find("no_rope_layers");
+  if (list == nullptr) {
+    for (int64_t i = 0; i < layers; ++i) rotated.push_back((i + 1) % interval != 0);
+  } else {
+    if (!list->is_array() || std::ssize(*list) != layers)
+      settings.refuse("no_rope_layers", "must be a list of 0 or 1 for each layer");
+    for (const nlohmann::json& one : *list) {
+      if (one != 0 && one != 1)
+        settings.refuse("no_rope_layers", "must be a list of 0 or 1 for each layer");
+      rotated.push_back(one == 1);
+    }
+  }
+  const bool all = std::find(rotated.begin(), rotated.end(), false) == rotated.end();
+  return all ? std::vector<bool>{} : rotated;
+}
+
+ModelConfig read_smollm3(const Settings& settings) {
+  require_silu(settings);
+  LlamaConfig config = read_family(
+      settings, kSmolLm3,
+      {.theta = 2000000, .max_positions = 32768, .tied = true, .kv_heads_as_heads = false});
+  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
+  config.mlp_bias = settings.flag("mlp_bias", false);
+  config.rotated = rotated_layers(settings, config.layers);
+  const int64_t window = settings.flag("use_sliding_window", false) ? window_of(settings, 0) : 0;
+  read_windows(settings, config, window, [&](int64_t i) {
+    return window != 0 && !config.rotated.empty() && !config.rotated[static_cast<size_t>(i)];
+  });
+  return config;
+}
+
+nlohmann::ordered_json smollm3_json(const ModelConfig& of) {
+  const auto& config = std::get<LlamaConfig>(of);
+  nlohmann::ordered_json json = family_json(config);
+  json["attention_bias"] = config.qkv_bias;
+  json["mlp_bias"] = config.mlp_bias;
+  json["use_sliding_window"] = config.window != 0;
+  write_windows(config, json);
+  json["no_rope_layers"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i)
+    json["no_rope_layers"].push_back(config.rotated.empty() || config.rotated[i] ? 1 : 0);
+  return json;
+}
+
+}  // namespace
+
+Architecture smollm3() { return {kSmolLm3, "smollm3", read_smollm3, smollm3_json}; }
+
+}  // namespace coda::io
