@@ -16,6 +16,7 @@
 #include "coda/version.h"
 #include "commands.h"
 #include "flag_values.h"
+#include "waiting_threads.h"
 
 namespace {
 
@@ -138,6 +139,7 @@ std::string parsed_command(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  coda::tools::let_waiting_threads_sleep(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that gets too large: writing fails, as on a full disk
   CLI::App app(kAbout, "coda");
   app.footer(std::string(kExamples) + kFacts);
