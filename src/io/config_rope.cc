@@ -58,7 +58,6 @@ ordered_json json_of(const YarnRopeScaling& scaling) {
           {"original_max_position_embeddings", scaling.original_max_positions}};
 }
 
-// `factor`, and that one of two numbers, by their names in config.json, is below the other.
 void check_factor(const ConfigChecker& must, double factor) {
   must.positive("rope factor", factor);
   if (factor < 1) {
@@ -66,6 +65,8 @@ void check_factor(const ConfigChecker& must, double factor) {
                 ", but must be at least 1");
   }
 }
+
+// That one of two numbers, by their names in config.json, is below the other.
 void check_below(const ConfigChecker& must, const char* small, double low, const char* large,
                  double high) {
   if (low < high) return;
@@ -93,7 +94,10 @@ void check_scaling(const ConfigChecker& must, const YarnRopeScaling& scaling, do
   must.size("rope original_max_position_embeddings", scaling.original_max_positions);
   check_factor(must, scaling.factor);
   check_below(must, "beta_slow", scaling.beta_slow, "beta_fast", scaling.beta_fast);
-  check_below(must, "type yarn: 1", 1, "rope_theta", theta);
+  if (theta <= 1) {
+    throw Error(must.source + ": rope_theta is " + nlohmann::json(theta).dump() +
+                ", but rope type 'yarn' needs more than 1");
+  }
 }
 
 }  // namespace

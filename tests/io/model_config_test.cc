@@ -376,6 +376,11 @@ TEST(ModelConfig, ReadsScaledRope) {
   yarn["attention_factor"] = 1.5;
   expected.attention_factor = 1.5;
   EXPECT_EQ(with(yarn), RopeScaling(expected));
+  const json base_one = {{"rope_scaling", yarn}, {"rope_theta", 1.0}};
+  EXPECT_THAT(error_message([&] { parse_family("llama", base_one); }),
+              HasSubstr("rope_theta is 1.0, but rope type 'yarn' needs more than 1"));
+  EXPECT_THAT(error_message([&] { parse_family("phi3", {{"rope_scaling", yarn}}); }),
+              HasSubstr("Phi-3 is supported without scaled positions only"));
 }
 
 TEST(ModelConfig, RefusesContradictions) {
