@@ -53,18 +53,17 @@ void print_graph(const Program& program) {
     LiftedTensors lifted;
     lift(program, graph, lifted);
     std::vector<int> roots;
-    for (const auto* group : {&lifted.values, &lifted.reduced}) {
-      for (const auto& [name, value] : *group) {
-        if (graph.node(value.id).op != Op::input) roots.push_back(value.id);
-      }
+    for (const auto& [name, value] : lifted.values) {
+      if (graph.node(value.id).op != Op::input) roots.push_back(value.id);
     }
+    for (const auto& [name, partial] : lifted.reduced) roots.push_back(partial.value.id);
     fmt::print("as mathematics:\n{}", text(graph, roots));
-    for (const auto* group : {&lifted.values, &lifted.reduced}) {
-      for (const auto& [name, value] : *group) {
-        if (graph.node(value.id).op != Op::input)
-          fmt::print("{} is {}%{}\n", name, group == &lifted.reduced ? "reduced from " : "",
-                     value.id);
-      }
+    for (const auto& [name, value] : lifted.values) {
+      if (graph.node(value.id).op != Op::input) fmt::print("{} is %{}\n", name, value.id);
+    }
+    for (const auto& [name, partial] : lifted.reduced) {
+      fmt::print("{} is the {} of each {} of %{}\n", name, info(partial.kind).name,
+                 partial.of_rows ? "row" : "column", partial.value.id);
     }
   } catch (const Error& error) {
     fmt::print("no graph: {}\n", error.what());

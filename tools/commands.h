@@ -13,6 +13,7 @@ void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_derive(CLI::App& app);
 void add_emit(CLI::App& app);
 void add_check(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -153,6 +153,7 @@ int main(int argc, char** argv) {
   coda::tools::add_eval(app);
   coda::tools::add_sample(app);
   coda::tools::add_explain(app);
+  coda::tools::add_derive(app);
   coda::tools::add_emit(app);
   coda::tools::add_check(app);
   coda::tools::add_bench(app);

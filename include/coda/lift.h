@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "coda/api.h"
 #include "coda/compile_request.h"
@@ -14,17 +15,31 @@
 
 namespace CODA_API coda {
 
+// A partial tensor: it holds the `kind` of each row, or of each column, of `value`.
+struct LiftedPartial {
+  Value value;
+  PartialKind kind = PartialKind::sum;
+  bool of_rows = true;
+  bool is_combined = false;  // by a program that was lifted later
+};
+
 // What the tensors of programs stand for, by name. Programs that share tensors are lifted one after
 // the other.
 struct LiftedTensors {
-  std::map<std::string, Value> values;   // dense tensors; the last that was stored
-  std::map<std::string, Value> reduced;  // partial tensors: the value that is reduced
+  std::map<std::string, Value> values;  // dense tensors; the last that was stored
+  std::map<std::string, LiftedPartial> reduced;
 };
 
 // Tensors that are not in `tensors` yet become inputs of the graph (i32 tensors as tables), with
 // their declared types; what the program stores is put into `tensors`. as_stored is the identity.
 // Throws Error for what has no graph: the two results of log_sum_exp one by one.
 void lift(const Program& program, Graph& graph, LiftedTensors& tensors);
+
+// Puts the whole reductions of partials that no program combined into tensors.values, so that they
+// are asked for: under the partial's name, and the mean of mean_m2 as "NAME.mean". With
+// `with_gradients` a kind without a derivative (max, abs_max) is left out; returns the names of
+// those partials.
+std::vector<std::string> reduce_partials(LiftedTensors& tensors, bool with_gradients);
 
 // What is asked of programs that were lifted. Outputs: all that they store; what is stored over
 // what was read is "NAME.stored". `with_gradients`: each output is seeded with "grad_of_NAME", and

@@ -12,4 +12,7 @@ namespace CODA_API coda {
 // Parsed and verified. Throws Error naming the file and, for a wrong text, the line.
 Program read_program(const std::filesystem::path& file);
 
+// The file is replaced as a whole or not at all; its folder is made. Throws Error.
+void write_program(const std::filesystem::path& file, const Program& program);
+
 }  // namespace CODA_API coda

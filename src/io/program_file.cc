@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coda/program_file.h"
 
+#include "base/atomic_file.h"
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "io/mapped_file.h"
@@ -14,6 +15,11 @@ Program read_program(const std::filesystem::path& file) {
   } catch (const Error& error) {
     throw Error(printable(file) + ": " + error.what());
   }
+}
+
+void write_program(const std::filesystem::path& file, const Program& program) {
+  if (file.has_parent_path()) make_folders(file.parent_path());
+  write_file_atomically(file, text(program));
 }
 
 }  // namespace coda

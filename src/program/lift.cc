@@ -30,10 +30,36 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
       continue;
     }
     const TensorDecl& stored = program.tensors[step.tensor()];
-    (stored.kind == TensorKind::dense ? tensors.values : tensors.reduced)[stored.name] =
-        values[step.operands[0]];
+    const Value value = values[step.operands[0]];
+    if (stored.kind == TensorKind::dense) {
+      tensors.values[stored.name] = value;
+    } else {
+      tensors.reduced[stored.name] = {value, step.partial(),
+                                      stored.kind == TensorKind::row_partial};
+    }
     values.emplace_back();  // an effect has no value
   }
+}
+
+std::vector<std::string> reduce_partials(LiftedTensors& tensors, bool with_gradients) {
+  std::vector<std::string> left_out;
+  for (const auto& [name, partial] : tensors.reduced) {
+    if (partial.is_combined) continue;
+    const PartialInfo& kind = info(partial.kind);
+    if (with_gradients && kind.derivative.empty()) {
+      left_out.push_back(name);
+      continue;
+    }
+    const Value x = partial.value;
+    const auto reduced = [&](PartialKind k) {
+      return partial.of_rows ? row_reduce(x, k) : col_reduce(x, k);
+    };
+    tensors.values[name] = reduced(partial.kind);
+    if (!kind.needs_count) continue;
+    const Dim& count = partial.of_rows ? x.shape().cols : x.shape().rows;
+    tensors.values[name + ".mean"] = mul(reduced(PartialKind::sum), x.graph->reciprocal_dim(count));
+  }
+  return left_out;
 }
 
 }  // namespace coda

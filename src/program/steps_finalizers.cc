@@ -63,7 +63,8 @@ Value lift_combine(const Lifting& l) {
   require(found != l.tensors.reduced.end(),
           "program '" + l.program.name + "': partial '" + t.name +
               "' can be lifted only after the program that makes it");
-  const Value x = found->second;
+  found->second.is_combined = true;
+  const Value x = found->second.value;
   const bool rows = t.kind == TensorKind::row_partial;
   const PartialInfo& kind = info(l.step.partial());
   const auto reduced = [&](PartialKind k) { return rows ? row_reduce(x, k) : col_reduce(x, k); };

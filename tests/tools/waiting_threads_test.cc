@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tools/run_command.h"
 
 namespace coda {
@@ -14,6 +16,8 @@ using testing::Not;
 
 // What the runtime of the process that does the work says: the last to be started.
 std::string waiting_of(std::map<std::string, std::string> environment) {
+  unsetenv("OMP_WAIT_POLICY");  // which the runner of the tests sets
+  unsetenv("GOMP_SPINCOUNT");
   environment["OMP_DISPLAY_ENV"] = "verbose";
   const CommandResult result = run_coda({"--version"}, {.environment = environment});
   EXPECT_EQ(result.status, 0) << result.err;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward of a program takes in every reduction that the program leaves as partials. The
+// reference is finite differences: how much the sum of all outputs, each times its upstream
+// gradient, changes with each input, evaluated in float64.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "coda/compile.h"
+#include "coda/lift.h"
+#include "ir/evaluate_graph.h"
+#include "plan/plain_graph.h"
+#include "plan/plan_evaluator.h"
+
+namespace coda {
+namespace derived_backward {
+namespace {
+
+const DimValues kSizes{{"M", 5}, {"N", 70}, {"K", 3}};
+
+struct Derivation {
+  Graph graph;
+  CompileRequest request;
+  std::vector<std::string> left_out;
+};
+
+void derive(const std::string& text, Derivation& d) {
+  LiftedTensors tensors;
+  lift(parse_program(text), d.graph, tensors);
+  d.left_out = reduce_partials(tensors, true);
+  d.request = program_request(d.graph, tensors, true);
+}
+
+Values random_inputs(const Graph& graph) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal(0, 0.5);
+  Values inputs;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (n.op != Op::input) continue;
+    std::vector<double>& values = inputs[n.name];
+    values.resize(
+        static_cast<size_t>(n.shape.rows.evaluate(kSizes) * n.shape.cols.evaluate(kSizes)));
+    for (double& v : values) v = normal(random);
+  }
+  return inputs;
+}
+
+double weighted_outputs(const Derivation& d, const Values& inputs) {
+  std::vector<int> roots;
+  for (const SeededOutput& seed : d.request.seeds) roots.push_back(seed.output.id);
+  const std::vector<Matrix> outputs = evaluate(d.graph, roots, inputs, kSizes);
+  double sum = 0;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const std::vector<double>& weights =
+        inputs.at(d.graph.node(d.request.seeds[i].cotangent.id).name);
+    for (size_t k = 0; k < weights.size(); ++k) sum += weights[k] * outputs[i].data[k];
+  }
+  return sum;
+}
+
+void expect_gradients_are_finite_differences(const std::string& text) {
+  SCOPED_TRACE(text);
+  Derivation d;
+  derive(text, d);
+  CompileOptions options;
+  options.sizes = kSizes;
+  const Plan plan = compile(d.graph, d.request, options).plan;
+  Values inputs = random_inputs(d.graph);
+  PlanEvaluator evaluator(plan, kSizes);
+  evaluator.values = inputs;
+  evaluator.run(plan.forward);
+  evaluator.forget_temporaries();
+  evaluator.run(plan.backward);
+  ASSERT_FALSE(d.request.gradients.empty());
+  for (const GradientRequest& wanted : d.request.gradients) {
+    std::vector<double>& input = inputs[d.graph.node(wanted.input.id).name];
+    const std::vector<double>& gradient = evaluator.values.at(wanted.name);
+    ASSERT_EQ(gradient.size(), input.size());
+    for (size_t k = 0; k < input.size(); k += 1 + input.size() / 9) {
+      const double before = input[k];
+      constexpr double kStep = 1e-5;
+      input[k] = before + kStep;
+      const double above = weighted_outputs(d, inputs);
+      input[k] = before - kStep;
+      const double below = weighted_outputs(d, inputs);
+      input[k] = before;
+      EXPECT_NEAR(gradient[k], (above - below) / (2 * kStep), 1e-6 * (1 + std::abs(gradient[k])))
+          << wanted.name << " " << k;
+    }
+  }
+}
+
+std::string product_with(const std::string& statement) {
+  return "program p {\n  y = gemm(x[M, K], w[N, K])\n  store(y, y)\n  " + statement + "\n}\n";
+}
+
+TEST(DerivedBackward, TakesInThePartialsThatNoFinalizerCombines) {
+  expect_gradients_are_finite_differences(product_with("row_partial(p, sum(y * y))"));
+  expect_gradients_are_finite_differences(product_with("column_partial(p, sum(exp(y)))"));
+  expect_gradients_are_finite_differences(product_with("row_partial(p, log_sum_exp(y))"));
+  expect_gradients_are_finite_differences(product_with("row_partial(p, mean_m2(y))"));
+}
+
+TEST(DerivedBackward, TakesInAValueThatIsSeenInPartialsAlone) {
+  expect_gradients_are_finite_differences(
+      "program p {\n  row_partial(p, log_sum_exp(gemm(x[M, K], w[N, K])))\n}\n");
+}
+
+TEST(DerivedBackward, NamesTheReductionsWithoutAGradient) {
+  Derivation d;
+  derive(product_with("row_partial(largest, max(y))\n  row_partial(scale, abs_max(y))"), d);
+  EXPECT_THAT(d.left_out, testing::ElementsAre("largest", "scale"));
+  ASSERT_EQ(d.request.seeds.size(), 1U);
+  EXPECT_EQ(d.request.outputs[0].name, "y");
+}
+
+// What a finalizer made of partials is asked for, not the partials themselves again.
+TEST(DerivedBackward, LeavesPartialsToTheFinalizerThatCombinesThem) {
+  Derivation d;
+  LiftedTensors tensors;
+  lift(parse_program(product_with("row_partial(p, sum(y * y))")), d.graph, tensors);
+  lift(parse_program("program f {\n  store(r, rsqrt(combine_rows(sum(p[M, N])) + 1))\n}\n"),
+       d.graph, tensors);
+  EXPECT_TRUE(reduce_partials(tensors, true).empty());
+  EXPECT_TRUE(tensors.values.contains("r"));
+  EXPECT_FALSE(tensors.values.contains("p"));
+}
+
+}  // namespace
+}  // namespace derived_backward
+}  // namespace coda

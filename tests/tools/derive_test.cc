@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coda derive` prints programs that parse and compute what they say, by `coda check`; nothing that
+// a program stores is dropped without a word. That the gradients are right is in
+// tests/plan/derived_backward_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace derive_command {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string kPrograms = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
+
+// Of the programs in what is printed.
+std::vector<std::string> names_in(const std::string& out) {
+  std::vector<std::string> names;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("program ")) continue;
+    std::string name = line.substr(8, line.size() - 10);
+    std::erase(name, '"');
+    names.push_back(name);
+  }
+  return names;
+}
+
+TEST(Derive, EveryExampleHasABackwardThatParsesAndIsComputedAsItSays) {
+  const std::vector<Words> examples{
+      {kPrograms + "out_projection.coda"},
+      {kPrograms + "out_projection.coda", kPrograms + "norm_finalizer.coda"},
+      {kPrograms + "gate_up_forward.coda"},
+      {kPrograms + "gate_up_concatenated.coda"},
+      {kPrograms + "gate_up_backward.coda"},
+      {kPrograms + "norm_backward.coda"}};
+  for (const Words& files : examples) {
+    const CommandResult printed = run_coda(Words{"derive"} + files);
+    ASSERT_EQ(printed.status, 0) << printed.err;
+    const std::vector<std::string> names = names_in(printed.out);
+    EXPECT_GE(names.size(), 2U) << printed.out;
+    TestFolder folder;
+    const CommandResult written = run_coda(Words{"derive", "--out", folder / "backward"} + files);
+    ASSERT_EQ(written.status, 0) << written.err;
+    Words check{"check", "--backend", "cpu", "--brief"};
+    for (const std::string& name : names) {
+      const std::string file = folder / ("backward/" + name + ".coda");
+      EXPECT_THAT(printed.out, HasSubstr("\n" + read_bytes(file)));
+      check.push_back(file);
+    }
+    const CommandResult checked = run_coda(check);
+    EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
+  }
+}
+
+TEST(Derive, SaysWhatItDoesNotDeriveAndWhatIsGiven) {
+  TestFolder folder;
+  const std::string file = folder.write("mine.coda",
+                                        "program mine {\n"
+                                        "  y = gemm(x[M, K], w[N, K])\n"
+                                        "  store(y, y)\n"
+                                        "  row_partial(largest, max(y))\n"
+                                        "  row_partial(squares, sum(y * y))\n"
+                                        "}\n");
+  const CommandResult result = run_coda({"derive", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("nothing is derived of largest"),
+                                HasSubstr("grad_of_squares, grad_of_y"),
+                                HasSubstr("store(grad_to_x"), HasSubstr("store(grad_to_w")));
+}
+
+TEST(Derive, RefusesWhatHasNoGradient) {
+  TestFolder folder;
+  const std::string file = folder.write("mine.coda",
+                                        "program mine {\n"
+                                        "  row_partial(p, max(tile(x[M, N])))\n"
+                                        "}\n");
+  const CommandResult result = run_coda({"derive", file});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("coda: "));
+  const CommandResult other =
+      run_coda({"derive", kPrograms + "out_projection.coda", "--sizes", "Q=4"});
+  EXPECT_NE(other.status, 0);
+  EXPECT_THAT(other.err, HasSubstr("Q is no size"));
+}
+
+}  // namespace
+}  // namespace derive_command
+}  // namespace coda

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda derive: the backward of programs as programs, to be read, edited and checked.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <variant>
+
+#include "coda/error.h"
+#include "coda/messages.h"
+#include "coda/program_file.h"
+#include "commands.h"
+#include "explained_plan.h"
+#include "flag_values.h"
+#include "program_file.h"
+
+namespace coda::tools {
+namespace {
+
+struct DeriveFlags {
+  std::vector<std::string> programs;
+  std::vector<std::string> sizes;
+  std::string dtype = "fp32";
+  std::string out;
+};
+
+// Plans are compared at some sizes: what the user leaves out is as large as a usual matrix.
+constexpr int64_t kUsualSize = 2048;
+
+struct Derived {
+  std::vector<const Program*> forward;  // empty: the given programs store all that is read
+  std::vector<const Program*> backward;
+  std::vector<std::string> remarks;
+};
+
+std::string listed_names(const std::set<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+std::vector<const Program*> programs_of(const std::vector<PlanStep>& steps,
+                                        std::vector<std::string>& remarks) {
+  std::vector<const Program*> programs;
+  for (const PlanStep& step : steps) {
+    if (const auto* program = std::get_if<Program>(&step.work)) {
+      programs.push_back(program);
+    } else {
+      remarks.push_back("step " + step.name + " is the operation " +
+                        std::get<OpaqueCall>(step.work).function + ", which is no program");
+    }
+  }
+  return programs;
+}
+
+// The tensors that programs store.
+std::set<std::string> stored_by(const std::vector<const Program*>& programs) {
+  std::set<std::string> stored;
+  for (const Program* program : programs) {
+    const Plan plan = one_step_plan(*program);
+    for (const StepTensor& t : step_tensors(plan.forward.front())) {
+      if (t.written) stored.insert(t.name);
+    }
+  }
+  return stored;
+}
+
+Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& given) {
+  const CompileRequest& request = plan.source.request;
+  Derived result;
+  for (const std::string& name : plan.source.without_gradient)
+    result.remarks.push_back("nothing is derived of " + name +
+                             ": the gradient of a largest value goes to the element that is the "
+                             "largest, which the backward cannot find");
+  result.backward = programs_of(plan.compiled.plan.backward, result.remarks);
+  std::vector<const Program*> own;
+  for (const Program& program : given) own.push_back(&program);
+  const std::set<std::string> stored = stored_by(own);
+  std::set<std::string> made;
+  std::set<std::string> gradients;
+  for (const SeededOutput& seed : request.seeds)
+    gradients.insert(plan.source.get().node(seed.cotangent.id).name);
+  for (const PlanTensor& t : plan.compiled.plan.tensors) {
+    if (t.role == TensorRole::saved && t.view_of.empty() && !stored.contains(t.decl.name))
+      made.insert(t.decl.name);
+    if (!t.view_of.empty())
+      result.remarks.push_back(
+          t.transposed ? t.decl.name + " is the vector " + t.view_of + " read along the other way"
+                       : t.decl.name + " is " + t.decl.shape.cols.text() + " columns of " +
+                             t.view_of + ", from column " + t.column_offset.text());
+  }
+  result.remarks.push_back("given: the forward's tensors, and the gradients " +
+                           listed_names(gradients));
+  if (!made.empty()) {
+    result.remarks.push_back("the backward reads " + listed_names(made) +
+                             ", so these programs take the place of the forward");
+    result.forward = programs_of(plan.compiled.plan.forward, result.remarks);
+  }
+  return result;
+}
+
+void write_programs(const Derived& derived, const std::filesystem::path& folder) {
+  for (const auto* group : {&derived.forward, &derived.backward}) {
+    for (const Program* program : *group) {
+      const std::filesystem::path file = folder / (program->name + ".coda");
+      write_program(file, *program);
+      fmt::print("{}\n", printable(file));
+    }
+  }
+}
+
+void run(const DeriveFlags& flags) {
+  std::vector<Program> given;
+  for (const std::string& file : flags.programs) given.push_back(read_program(file));
+  DimValues sizes = parse_sizes(flags.sizes);
+  refuse_other_sizes(given, sizes);
+  for (const Program& program : given) {
+    for (const std::string& symbol : symbols_of(program)) sizes.try_emplace(symbol, kUsualSize);
+  }
+  ExplainedGraph source = load_programs(flags.programs, sizes, true);
+  source.options.storage = storage_type(flags.dtype);
+  require(!source.request.seeds.empty(),
+          flags.programs.front() +
+              ": nothing can be derived: no stored value depends on an input with a gradient");
+  const ExplainedPlan plan = explain(std::move(source));
+  const Derived derived = derived_from(plan, given);
+  if (!flags.out.empty()) write_programs(derived, flags.out);
+  for (const std::string& remark : derived.remarks) fmt::print("# {}\n", remark);
+  if (!flags.out.empty()) return;
+  fmt::print("# chosen for{}\n", text_of(sizes));
+  for (const Program* program : derived.forward) fmt::print("\n{}", text(*program));
+  if (!derived.forward.empty()) fmt::print("\n# the backward\n");
+  for (const Program* program : derived.backward) fmt::print("\n{}", text(*program));
+}
+
+}  // namespace
+
+void add_derive(CLI::App& app) {
+  auto flags = std::make_shared<DeriveFlags>();
+  CLI::App& command = *app.add_subcommand("derive",
+                                          "The backward of programs as programs: the gradients of "
+                                          "all that they read, from those of all "
+                                          "that they store");
+  command
+      .add_option("programs", flags->programs, "Files of programs (.coda), one behind the other")
+      ->required()
+      ->type_name("FILE");
+  command
+      .add_option("--sizes", flags->sizes,
+                  "Sizes at which plans are compared: M=2048,D=576 [2048 for each that is left "
+                  "out]")
+      ->delimiter(',')
+      ->type_name("LIST");
+  command.add_option("--dtype", flags->dtype, "Storage of what the backward adds: fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  command
+      .add_option("--out", flags->out,
+                  "A folder for the programs, a file each; files of these names are replaced "
+                  "[print them]")
+      ->type_name("FOLDER");
+  command.callback([flags] { run(*flags); });
+}
+
+}  // namespace coda::tools
