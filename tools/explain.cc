@@ -51,6 +51,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
           ? model_graph(flags, *config)
           : load_programs(flags.programs, parse_sizes(flags.sizes), flags.task == "train");
   source.options.storage = storage_type(flags.dtype);
+  source.options.eight_bit_products = flags.dtype == "fp8";
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   source.options.objective = flags.objective == "speed" ? Objective::speed : Objective::memory;
   source.options.fuse = fuse;
@@ -125,8 +126,11 @@ void add_explain(CLI::App& app) {
                   "Tokens whose logits are made and consumed at once, a multiple of 64; 0: all "
                   "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}));
-  command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+  command
+      .add_option("--dtype", flags->dtype,
+                  "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
+                  "bits")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp8"}))
       ->capture_default_str();
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))

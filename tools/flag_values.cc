@@ -57,6 +57,6 @@ void read_decimal_numbers(CLI::App& app) {
   }
 }
 
-DType storage_type(const std::string& name) { return name == "bf16" ? DType::bf16 : DType::f32; }
+DType storage_type(const std::string& name) { return name == "fp32" ? DType::f32 : DType::bf16; }
 
 }  // namespace coda::tools

@@ -116,8 +116,9 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
                   "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
-  option("--dtype", f.dtype, "fp32, or bf16 with fp32 master weights and gradients")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
+  option("--dtype", f.dtype,
+         "fp32; bf16 with fp32 master weights and gradients; or fp8: bf16 with products in 8 bits")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp8"}));
   option("--seed", f.seed, "Of initial weights and of the order of the data")
       ->check(whole_number());
   command.add_option("--lr", f.rate, "Peak learning rate [0.004, with --init 5e-5]")
@@ -254,6 +255,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   ModelTrainSettings s;
   s.model = model;
   s.storage = storage_type(f.dtype);
+  s.eight_bit_products = f.dtype == "fp8";
   s.batch = f.batch;
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;

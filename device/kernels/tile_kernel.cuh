@@ -9,11 +9,16 @@
 #include "device/ptx/dependent_launch.cuh"
 #include "device/tiles/tile_column_partial.cuh"
 #include "device/tiles/tile_groups.cuh"
+#include "device/tiles/tile_maximum.cuh"
 #include "device/tiles/tile_row_partial.cuh"
 #include "device/tiles/tile_select.cuh"
+#include "device/tiles/tile_transposed.cuh"
 #include "device/tiles/vector_access.cuh"
 
 namespace coda::device {
+
+// Floats of shared memory for what a block exchanges.
+inline constexpr u32 kTileScratch = larger(kColumnScratch, kTransposedScratch);
 
 template <class Space, class Arguments>
 __device__ __forceinline__ void run_space(const Arguments& a, u32 block, float* scratch) {

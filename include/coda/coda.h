@@ -13,6 +13,7 @@
 #include "coda/device.h"
 #include "coda/dim.h"
 #include "coda/dtype.h"
+#include "coda/eight_bits.h"
 #include "coda/elementwise.h"
 #include "coda/error.h"
 #include "coda/float16.h"

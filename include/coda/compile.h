@@ -24,6 +24,7 @@ struct Alternative {
 struct Compiled {
   Plan plan;
   std::vector<Alternative> alternatives;
+  std::vector<float> first_scales{};  // of 8-bit operands, where there are such products
 };
 
 // Error if an output depends on an input of no given size, or a gradient's input is not an input of

@@ -59,6 +59,9 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t chunk_rows = 0;
+  // Products of bf16 operands in 8 bits, with scales that whoever runs the plan keeps: see
+  // coda/eight_bits.h. Needs the sizes that the plan will have.
+  bool eight_bit_products = false;
 };
 
 }  // namespace CODA_API coda

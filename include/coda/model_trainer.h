@@ -14,8 +14,9 @@ namespace CODA_API coda {
 struct ModelTrainSettings {
   ModelConfig model;
   DType storage = DType::f32;
-  int64_t batch = 8;       // sequences of a pass
-  int64_t accumulate = 1;  // passes of a step
+  bool eight_bit_products = false;  // see TrainOptions
+  int64_t batch = 8;                // sequences of a pass
+  int64_t accumulate = 1;           // passes of a step
   int64_t sequence = 256;
   int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all
   uint64_t seed = 1;                        // of initial weights and of samples

@@ -160,6 +160,18 @@ struct StoreVector {  // a per-row, per-column or scalar value -> tensor
   int tensor = -1;
   bool operator==(const StoreVector&) const = default;
 };
+// Operand [M, N] -> tensor [N, M], rounded as StoreTile rounds. A product of 8-bit operands wants
+// both with their contraction along the rows: who makes a value can leave it in both orders.
+struct StoreTransposed {
+  int tensor = -1;
+  bool operator==(const StoreTransposed&) const = default;
+};
+// Scalar = max(scalar, |every element of the operand|), in fp32. Order does not matter, so it is
+// repeatable. The largest magnitudes of a step are the scales of later ones (docs/fp8.md).
+struct AbsMaxInto {
+  int tensor = -1;
+  bool operator==(const AbsMaxInto&) const = default;
+};
 struct RowPartial {  // operand reduced along columns, one partial for 64 base columns
   int tensor = -1;
   PartialKind partial = PartialKind::sum;
@@ -180,7 +192,7 @@ using StepWork =
                  steps::SplitPair, steps::MergePairs, steps::AsStored, steps::ReduceGroup,
                  steps::RepeatGroup, steps::SelectColumn, steps::Combine, steps::ReduceVector,
                  steps::TransposeVector, steps::StoreTile, steps::StoreVector, steps::RowPartial,
-                 steps::ColumnPartial>;
+                 steps::ColumnPartial, steps::StoreTransposed, steps::AbsMaxInto>;
 enum class StepKind : uint8_t {
   gemm,
   load_tile,
@@ -203,6 +215,8 @@ enum class StepKind : uint8_t {
   store_vector,
   row_partial,
   column_partial,
+  store_transposed,
+  abs_max_into,
 };
 
 struct Step {

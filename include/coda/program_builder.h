@@ -121,6 +121,8 @@ class ProgramBuilder {
   TileValue transpose_vector(TileValue value, Where where = Where::current());
 
   void store(std::string_view tensor, TileValue value, Where where = Where::current());
+  void store_transposed(std::string_view tensor, TileValue value, Where where = Where::current());
+  void abs_max_into(std::string_view scalar, TileValue value, Where where = Where::current());
   void row_partial(std::string_view tensor, PartialKind kind, TileValue value,
                    Where where = Where::current());
   void column_partial(std::string_view tensor, PartialKind kind, TileValue value,

@@ -35,6 +35,7 @@ struct RunState {
   int64_t step = 0;  // steps done; with `seed` it says which data comes next
   uint64_t seed = 0;
   std::map<std::string, std::string> options;  // as the run was started with, by name
+  std::vector<float> eight_bit_scales;         // Trainer::eight_bit_scales
   std::vector<LossPoint> train_losses;
   std::vector<LossPoint> held_out_losses;
 

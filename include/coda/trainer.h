@@ -28,6 +28,9 @@ struct TrainOptions {
   DType storage = DType::f32;                // of activations; each parameter has its own type
   int64_t accumulate = 1;                    // passes of a step
   int64_t chunk_rows = kAutomaticChunkRows;  // see CompileOptions
+  // Products in 8 bits, where the storage is bf16 (coda/eight_bits.h); weights, activations that
+  // no product reads and gradients stay as they are.
+  bool eight_bit_products = false;
   LearningSchedule schedule;
   AdamWOptions adamw;
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping
@@ -93,10 +96,12 @@ class Trainer {
   // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
   // A backend with memory of its own trains a copy there: fetch() brings weights and moments to
   // these fields, and is to be called before they are read; until then its moments are empty. On
-  // the host it does nothing. restored() and fetch() are not for while a step is started.
+  // the host it brings the scales alone. restored() and fetch() are not for while a step is
+  // started.
   int64_t step_count = 0;
   Weights weights;
-  std::vector<Moments> moments;  // as weights
+  std::vector<Moments> moments;         // as weights
+  std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
   void restored();
   void fetch();
   // The weights by name where the backend has them, as another session binds them

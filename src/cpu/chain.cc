@@ -242,12 +242,14 @@ class Compiler {
 }  // namespace
 
 bool reads_memory(const TileOp& op) {
-  return op.kind == TileOpKind::load || op.kind == TileOpKind::load_pairs;
+  return op.kind == TileOpKind::load || op.kind == TileOpKind::load_pairs ||
+         op.kind == TileOpKind::abs_max_into;
 }
 
 bool writes_memory(const TileOp& op) {
   return op.kind == TileOpKind::store || op.kind == TileOpKind::store_pairs || is_partial(op) ||
-         op.kind == TileOpKind::select_column;
+         op.kind == TileOpKind::select_column || op.kind == TileOpKind::store_transposed ||
+         op.kind == TileOpKind::abs_max_into;
 }
 
 bool fits_chain(const TileOp& op, int64_t cols, const ChainMachine& machine) {

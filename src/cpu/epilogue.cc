@@ -4,6 +4,8 @@
 #include "cpu/epilogue.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 
 #include "coda/error.h"
 #include "cpu/partials.h"
@@ -23,6 +25,7 @@ class Strip {
   void find_runs(const TileOp& op, Runs& runs) const {
     runs.clear();
     const bool moves = op.kind == TileOpKind::load || op.kind == TileOpKind::store ||
+                       op.kind == TileOpKind::store_transposed ||
                        op.kind == TileOpKind::column_partial;
     if (!moves) return;
     const int64_t first = tile_.first_column(op);
@@ -47,6 +50,10 @@ class Strip {
       }
       case TileOpKind::store:
         return store_strip(tensor(op), memory_rows(op), runs, plane(op.in[0]), tile_.stride);
+      case TileOpKind::store_transposed:
+        return store_strip_transposed(tensor(op), memory_rows(op), runs, plane(op.in[0]),
+                                      tile_.stride);
+      case TileOpKind::abs_max_into: return raise(op);
       case TileOpKind::store_pairs: {
         const StripRows rows = memory_rows(op);
         return for_pair_runs(op, [&](int64_t j, int64_t column, int64_t pairs) {
@@ -156,6 +163,24 @@ class Strip {
       float* dst = data + (tile_.m0 + row_) * t.row_stride + (tile_.n0 + j) / kPartialSpan;
       row_partial(op.partial, src0 + j, src1 == nullptr ? nullptr : src1 + j, tile_.stride, rows_,
                   n, dst, t.row_stride, tile_.total_rows * t.row_stride);
+    }
+  }
+
+  // Magnitudes are ordered as their bits are, and no number lies above them all.
+  void raise(const TileOp& op) const {
+    const float* src = plane(op.in[0]);
+    const int64_t width = tile_.width(op);
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < rows_; ++i) {
+      for (int64_t j = 0; j < width; ++j) {
+        const uint32_t bits = std::bit_cast<uint32_t>(src[i * tile_.stride + j]) & 0x7fffffffU;
+        largest = std::max(largest, bits);
+      }
+    }
+    std::atomic_ref<uint32_t> scalar(*static_cast<uint32_t*>(tensor(op).data));
+    uint32_t now = scalar.load(std::memory_order_relaxed);
+    while (now < largest &&
+           !scalar.compare_exchange_weak(now, largest, std::memory_order_relaxed)) {
     }
   }
 

@@ -118,6 +118,8 @@ class Lowering {
       case StepKind::repeat_group: return lower_group(i);
       case StepKind::select_column: return;  // with its store
       case StepKind::store_tile: return lower_store(i);
+      case StepKind::store_transposed: return lower_planes(i, TileOpKind::store_transposed);
+      case StepKind::abs_max_into: return lower_planes(i, TileOpKind::abs_max_into);
       case StepKind::store_vector: return lower_selection(i);
       case StepKind::row_partial:
       case StepKind::column_partial: return lower_partial(i);
@@ -202,7 +204,19 @@ class Lowering {
       tile_.ops.push_back(op);
       return;
     }
-    op.kind = TileOpKind::store;
+    lower_planes(i, TileOpKind::store);
+  }
+
+  // An effect on each plane of its operand.
+  void lower_planes(int i, TileOpKind kind) {
+    const Step& s = step(i);
+    const Value& value = values_[s.operands[0]];
+    TileOp op;
+    op.kind = kind;
+    op.tensor = s.tensor();
+    op.dtype = program_.tensors[s.tensor()].dtype;
+    op.map = memory_map(i, 1);
+    set_narrow(op, i);
     for (int w = 0; w < value.planes; ++w) {
       op.plane = w;
       op.in[0] = value.plane[w];

@@ -125,6 +125,26 @@ void store_strip_rows(const TensorView& t, const StripRows& r, std::span<const C
   });
 }
 
+// Converted a run at a time as every store is, then scattered.
+void store_strip_columns(const TensorView& t, const StripRows& r, std::span<const ColumnRun> runs,
+                         const float* src, int64_t stride) {
+  with_type(t.dtype, [&](auto as) {
+    using As = decltype(as);
+    using T = typename As::T;
+    alignas(64) T buffer[kPairRun];
+    for (int64_t i = 0; i < r.rows; ++i) {
+      T* const column = static_cast<T*>(t.data) + r.row0 + i;
+      for (const ColumnRun& run : runs) {
+        for (int64_t j = 0; j < run.count; j += kPairRun) {
+          const int64_t n = HWY_MIN(kPairRun, run.count - j);
+          store_run<As>(src + i * stride + run.at + j, n, buffer);
+          for (int64_t k = 0; k < n; ++k) column[(run.col + j + k) * t.row_stride] = buffer[k];
+        }
+      }
+    }
+  });
+}
+
 void store_strip_pair_rows(const TensorView& t, const StripRows& r, int64_t col, int64_t pairs,
                            const float* src0, const float* src1, int64_t stride) {
   with_type(t.dtype,
@@ -140,6 +160,7 @@ namespace coda::cpu {
 HWY_EXPORT(load_strip_rows);
 HWY_EXPORT(load_strip_pair_rows);
 HWY_EXPORT(store_strip_rows);
+HWY_EXPORT(store_strip_columns);
 HWY_EXPORT(store_strip_pair_rows);
 
 void load_strip(const TensorView& tensor, const StripRows& rows, std::span<const ColumnRun> runs,
@@ -155,6 +176,11 @@ void load_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t c
 void store_strip(const TensorView& tensor, const StripRows& rows, std::span<const ColumnRun> runs,
                  const float* src, int64_t src_stride) {
   HWY_DYNAMIC_DISPATCH(store_strip_rows)(tensor, rows, runs, src, src_stride);
+}
+
+void store_strip_transposed(const TensorView& tensor, const StripRows& rows,
+                            std::span<const ColumnRun> runs, const float* src, int64_t src_stride) {
+  HWY_DYNAMIC_DISPATCH(store_strip_columns)(tensor, rows, runs, src, src_stride);
 }
 
 void store_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,

@@ -44,6 +44,9 @@ inline void store_strip(const TensorView& tensor, const StripRows& rows, int64_t
   const ColumnRun run{0, col, cols};
   store_strip(tensor, rows, {&run, 1}, src, src_stride);
 }
+// Columns of the strip become rows: tensor(run.col + j, row0 + i).
+void store_strip_transposed(const TensorView& tensor, const StripRows& rows,
+                            std::span<const ColumnRun> runs, const float* src, int64_t src_stride);
 void store_strip_pairs(const TensorView& tensor, const StripRows& rows, int64_t col, int64_t pairs,
                        const float* src0, const float* src1, int64_t src_stride);
 

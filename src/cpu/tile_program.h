@@ -76,6 +76,8 @@ enum class TileOpKind : uint8_t {
   load_pairs,  // two interleaved planes
   store,
   store_pairs,
+  store_transposed,  // one plane
+  abs_max_into,      // one plane
   reduce_group,
   repeat_group,
   row_partial,
@@ -91,7 +93,7 @@ struct TileOp {
   DType dtype = DType::f32;  // round; load, store: of the tensor
   std::array<Place, 3> in = {};
   std::array<Place, 2> out = {};  // strip planes; values that a chain keeps to itself
-  int plane = 0;  // load, store, column_partial, repeat_group: which member of its pairs
+  int plane = 0;  // load, stores, column_partial, repeat_group: which member of its pairs
   // All its planes have one column a group; never for reductions and what changes the width.
   bool is_narrow = false;
   // Base columns for a column of a narrow plane; 0: a tile has all columns of a row.

@@ -176,7 +176,10 @@ int Assembler::name_target(const StepMention& m) {
   const bool is_partial = info(m.step.kind()).takes(Argument::reduction);
   const bool rows = is_row_partial(m.step);
   const Sizes value = step_sizes_[m.step.operands[0]];
-  const Sizes sizes{value.rows, rows ? sizes_.unknown() : value.cols};
+  const Sizes sizes = is_transposed_store(m.step) ? Sizes{value.cols, value.rows}
+                      : is_maximum(m.step)
+                          ? sizes_.known(Shape{})
+                          : Sizes{value.rows, rows ? sizes_.unknown() : value.cols};
   if (!m.tensor->dims.empty()) {
     const Sizes given = mentioned_sizes(*m.tensor, !is_partial && sizes_.is_unit(sizes.cols),
                                         !is_partial && sizes_.is_unit(sizes.rows));

@@ -30,6 +30,11 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
       continue;
     }
     const TensorDecl& stored = program.tensors[step.tensor()];
+    require(!program::is_transposed_store(step) && !program::is_maximum(step),
+            "program '" + program.name + "': " + std::string(program::name_of(step.kind())) + "('" +
+                stored.name +
+                "', ...) has no counterpart in a graph, whose tensors are stored in one order and "
+                "once: leave it out, the compiler adds such steps itself");
     const Value value = values[step.operands[0]];
     if (stored.kind == TensorKind::dense) {
       tensors.values[stored.name] = value;

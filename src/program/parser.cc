@@ -182,7 +182,7 @@ class Parser {
       if (kind && is_effect(*kind)) return effect(*kind, first, start.offset);
       throw error_at(text_, start.offset,
                      "a statement gives a value a name (z = ...) or is one of store, row_partial, "
-                     "column_partial");
+                     "column_partial, store_transposed, abs_max_into");
     }
     std::vector<Token> targets = {start};
     while (take(",")) {
@@ -371,7 +371,9 @@ class Parser {
       case Argument::per_row:
       case Argument::per_column:
       case Argument::scalar:
-      case Argument::target: m.tensor = mention(); break;
+      case Argument::target:
+      case Argument::transposed_target:
+      case Argument::scalar_target: m.tensor = mention(); break;
       case Argument::tile_options: tile_options(m); break;
       case Argument::columns:
         if (!is(")")) m.columns = dim();

@@ -213,7 +213,9 @@ class Printer {
       case Argument::per_row: return tensor(s.tensor(), "[" + s.shape.rows.text() + "]");
       case Argument::per_column: return tensor(s.tensor(), "[" + s.shape.cols.text() + "]");
       case Argument::scalar:
-      case Argument::target: return tensor(s.tensor(), "");
+      case Argument::target:
+      case Argument::transposed_target:
+      case Argument::scalar_target: return tensor(s.tensor(), "");
       case Argument::columns: return s.shape.cols.text();
       case Argument::pair_group: {
         const Dim& columns = step(s.operands[0]).shape.cols;

@@ -188,6 +188,12 @@ TileValue ProgramBuilder::transpose_vector(TileValue value, Where where) {
 void ProgramBuilder::store(std::string_view tensor, TileValue value, Where where) {
   make(where, steps::StoreTile{}, {value}, tensor);
 }
+void ProgramBuilder::store_transposed(std::string_view tensor, TileValue value, Where where) {
+  make(where, steps::StoreTransposed{}, {value}, tensor);
+}
+void ProgramBuilder::abs_max_into(std::string_view scalar, TileValue value, Where where) {
+  make(where, steps::AbsMaxInto{}, {value}, scalar);
+}
 void ProgramBuilder::row_partial(std::string_view tensor, PartialKind kind, TileValue value,
                                  Where where) {
   make(where, steps::RowPartial{.partial = kind}, {value}, tensor);

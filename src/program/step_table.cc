@@ -8,7 +8,7 @@ namespace coda::program {
 namespace {
 
 constexpr size_t kKinds = std::variant_size_v<StepWork>;
-static_assert(kKinds == static_cast<size_t>(StepKind::column_partial) + 1);
+static_assert(kKinds == static_cast<size_t>(StepKind::abs_max_into) + 1);
 
 template <size_t... kind>
 std::array<StepWork, kKinds> all_kinds(std::index_sequence<kind...>) {
@@ -57,6 +57,12 @@ Step vector_store(int tensor, int value, const Shape& shape) {
 }
 Step tile_store(int tensor, int value, const Shape& shape) {
   return {steps::StoreTile{tensor}, shape, {value}};
+}
+Step transposed_store(int tensor, int value, const Shape& shape) {
+  return {steps::StoreTransposed{tensor}, shape, {value}};
+}
+Step abs_max_into(int tensor, int value, const Shape& shape) {
+  return {steps::AbsMaxInto{tensor}, shape, {value}};
 }
 Step applied(Elementwise op, std::vector<int> operands, const Shape& shape) {
   return {steps::Apply{op}, shape, std::move(operands)};

@@ -47,10 +47,12 @@ enum class Argument : uint8_t {
   pair_group,    // interleaved, concatenated, or columns
   group,         // columns
   dtype,
-  partial,    // sum(p[M, N])
-  result,     // of a partial with two: its name
-  target,     // a tensor that is stored, whose shape is the value's
-  reduction,  // sum(the next operand)
+  partial,            // sum(p[M, N])
+  result,             // of a partial with two: its name
+  target,             // a tensor that is stored, whose shape is the value's
+  transposed_target,  // or the value's transposed
+  scalar_target,      // a scalar that is read and stored
+  reduction,          // sum(the next operand)
 };
 
 // What columns its value has, where they are not its operand's.
@@ -63,7 +65,15 @@ enum class ColumnChange : uint8_t {
 };
 
 // What an effect leaves in its tensor.
-enum class Leaves : uint8_t { nothing, tile, vector, row_partial, column_partial };
+enum class Leaves : uint8_t {
+  nothing,
+  tile,
+  vector,
+  row_partial,
+  column_partial,
+  transposed_tile,
+  maximum,
+};
 
 struct StepInfo {
   StepKind kind{};
@@ -133,6 +143,11 @@ inline bool is_row_partial(const Step& step) { return info(step).leaves == Leave
 inline bool is_column_partial(const Step& step) {
   return info(step).leaves == Leaves::column_partial;
 }
+inline bool is_transposed_store(const Step& step) {
+  return info(step).leaves == Leaves::transposed_tile;
+}
+// Its tensor is read too.
+inline bool is_maximum(const Step& step) { return info(step).leaves == Leaves::maximum; }
 // In text: not a part of an expression.
 inline bool is_statement(const Step& step) { return is_product(step) || splits_pairs(step); }
 bool is_constant(const Step& step);
@@ -148,6 +163,8 @@ Step tile_load(int tensor, const Shape& shape);
 Step constant(double number);
 Step vector_store(int tensor, int value, const Shape& shape);
 Step tile_store(int tensor, int value, const Shape& shape);
+Step transposed_store(int tensor, int value, const Shape& shape);  // `shape` of the value
+Step abs_max_into(int tensor, int value, const Shape& shape);
 Step applied(Elementwise op, std::vector<int> operands, const Shape& shape);
 
 // The step of a kind with its struct's defaults.

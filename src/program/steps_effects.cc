@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program leaves behind: stored values, and partials of reductions.
 #include <algorithm>
+#include <cmath>
 
 #include "base/columns.h"
 #include "program/evaluation.h"
@@ -22,6 +23,43 @@ void check_store(const StepCheck& c) {
 }
 
 StepValue evaluate_store(const Evaluation& e) { return e.stored(e.operand(0), e.tensor().dtype); }
+
+void check_transposed(const StepCheck& c) {
+  const TensorDecl& t = c.tensor();
+  const Shape transposed{c.step.shape.cols, c.step.shape.rows};
+  c.check(t.shape == transposed, [&] {
+    return "'" + t.name + "' has shape " + t.shape.text() + " and the value transposed " +
+           transposed.text();
+  });
+  c.check(t.dtype != DType::i32,
+          [&] { return "'" + t.name + "' is i32; values are stored as floats"; });
+}
+
+StepValue evaluate_transposed(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
+  return e.stored({x.cols, x.rows, [&](int64_t i, int64_t j) { return x.at(j, i); }},
+                  e.tensor().dtype);
+}
+
+void check_maximum(const StepCheck& c) {
+  const TensorDecl& t = c.tensor();
+  c.check(t.shape.is_scalar() && t.dtype == DType::f32, [&] {
+    return "'" + t.name + "' is " + std::string(coda::name_of(t.dtype)) + " " + t.shape.text() +
+           "; the largest magnitude is an f32 scalar, [1, 1]";
+  });
+}
+
+// Of no number, none: what is compared with it is lost, as on the backends.
+StepValue evaluate_maximum(const Evaluation& e) {
+  const StepValue before = e.input(e.step().tensor());
+  double largest = before.values[0];
+  for (const double x : e.operand(0).values) {
+    const double magnitude = std::fabs(x);
+    if (!(magnitude <= largest)) largest = magnitude;
+    if (std::isnan(largest)) break;
+  }
+  return {1, 1, [&](int64_t, int64_t) { return largest; }};
+}
 
 void check_partial(const StepCheck& c) {
   const TensorDecl& t = c.tensor();
@@ -96,6 +134,24 @@ constexpr StepInfo kEffectRows[] = {
     partial(StepKind::row_partial, "row_partial", Leaves::row_partial, evaluate_row_partial),
     partial(StepKind::column_partial, "column_partial", Leaves::column_partial,
             evaluate_column_partial),
+    {.kind = StepKind::store_transposed,
+     .name = "store_transposed",
+     .group = StepGroup::effect,
+     .words = {"store_transposed"},
+     .arguments = {Argument::transposed_target, Argument::value},
+     .leaves = Leaves::transposed_tile,
+     .shape = shape_of_effect,
+     .check = check_transposed,
+     .evaluate = evaluate_transposed},
+    {.kind = StepKind::abs_max_into,
+     .name = "abs_max_into",
+     .group = StepGroup::effect,
+     .words = {"abs_max_into"},
+     .arguments = {Argument::scalar_target, Argument::value},
+     .leaves = Leaves::maximum,
+     .shape = shape_of_effect,
+     .check = check_maximum,
+     .evaluate = evaluate_maximum},
 };
 
 }  // namespace

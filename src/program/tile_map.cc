@@ -189,8 +189,13 @@ class TileMapper {
               "a product with one column a group of its tile: store it and load it in another "
               "program");
         });
-        check(!is_row_partial(step(i)) && !is_column_partial(step(i)) && !is_selection(step(i)), i,
+        check(!is_row_partial(step(i)) && !is_column_partial(step(i)) && !is_selection(step(i)) &&
+                  !is_maximum(step(i)),
+              i,
               [] { return std::string("a value with one column a group is not reduced further"); });
+        check(!is_transposed_store(step(i)), i, [] {
+          return std::string("a value with one column a group is stored in its own order only");
+        });
         continue;
       }
       const Dim width = columns(i);

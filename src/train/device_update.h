@@ -42,6 +42,8 @@ class DeviceUpdate {
   void start_step(double rate, int64_t step);
   // Of the gradients of the last step, before scaling; fp32 [1, 1].
   const Tensor& norm() const { return norm_; }
+  // 1, or 0 since a loss or a norm was not finite; fp32 [1, 1].
+  const Tensor& is_sound() const { return is_sound_; }
   void restore_soundness() { is_sound_.fill(1); }
 
  private:

@@ -66,6 +66,7 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   compiling.storage = options.storage;
   compiling.overwrite_saved = true;  // a step is one forward and one backward
   compiling.chunk_rows = options.chunk_rows;
+  compiling.eight_bit_products = options.eight_bit_products;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)
@@ -75,9 +76,14 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
     request.gradients.push_back({graph.value(graph.find_input(w.name)), gradient_name(w.name),
                                  DType::f32, options.accumulate > 1});
   }
+  Compiled compiled = compile(graph, request, compiling);
   session_ = std::make_unique<Session>(
-      compile(graph, request, compiling).plan, backend, options.sizes,
+      std::move(compiled.plan), backend, options.sizes,
       SessionOptions{.timing = options.timing, .own_results = gradients.empty()});
+  if (!compiled.first_scales.empty()) {
+    scales_ = std::make_unique<EightBitScales>(backend, std::move(compiled.first_scales));
+    scales_->bind(*session_);
+  }
   // All that is not an input of the graph lies here.
   for (const std::string& name : session_->missing()) {
     const int id = given.find_input(name);

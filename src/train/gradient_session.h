@@ -12,6 +12,7 @@
 
 #include "coda/session.h"
 #include "coda/trainer.h"
+#include "train/eight_bit_scales.h"
 
 namespace coda {
 
@@ -43,6 +44,7 @@ class GradientSession {
   const std::vector<Tensor>& gradients() const { return gradients_; }
 
   const Session& session() const { return *session_; }
+  EightBitScales* scales() const { return scales_.get(); }  // null: no products in 8 bits
 
  private:
   // A tensor of the host where the backend has other memory, and the two places from which it is
@@ -62,6 +64,7 @@ class GradientSession {
   Backend& backend_;
   bool is_timed_;  // then each step is waited for, and nothing is recorded
   std::unique_ptr<Session> session_;
+  std::unique_ptr<EightBitScales> scales_;
   std::vector<std::string> inputs_;  // what each batch has
   std::map<std::string, Copy> copies_;
   std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides

@@ -12,6 +12,7 @@ TrainOptions options_of(const ModelTrainSettings& s) {
           .storage = s.storage,
           .accumulate = s.accumulate,
           .chunk_rows = s.loss_rows,
+          .eight_bit_products = s.eight_bit_products,
           .schedule = s.schedule,
           .adamw = s.adamw,
           .clip = s.clip,

@@ -59,6 +59,21 @@ std::vector<LossPoint> losses_of(const json& object, const char* name, int64_t d
   return losses;
 }
 
+// Files of versions that had no products in 8 bits have none.
+std::vector<float> scales_of(const json& object, const std::string& source) {
+  std::vector<float> scales;
+  const auto list = object.find("eight_bit_scales");
+  if (list == object.end()) return scales;
+  if (!list->is_array()) fail(source, "'eight_bit_scales' is no list");
+  for (const json& scale : *list) {
+    const float value = scale.is_number() ? scale.get<float>() : NAN;
+    if (!std::isfinite(value) || value < 0)
+      fail(source, "'eight_bit_scales' has an entry that is no number from 0");
+    scales.push_back(value);
+  }
+  return scales;
+}
+
 }  // namespace
 
 std::string run_state_text(const RunState& state) {
@@ -67,6 +82,7 @@ std::string run_state_text(const RunState& state) {
       {"step", state.step},
       {"seed", state.seed},
       {"options", state.options},
+      {"eight_bit_scales", state.eight_bit_scales},
       {"train_losses", json_of(state.train_losses)},
       {"held_out_losses", json_of(state.held_out_losses)},
   };
@@ -98,6 +114,7 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     if (!value.is_string()) fail(source, "'options' has a value that is no text");
     state.options[name] = value.get<std::string>();
   }
+  state.eight_bit_scales = scales_of(object, source);
   state.train_losses = losses_of(object, "train_losses", state.step, source);
   state.held_out_losses = losses_of(object, "held_out_losses", state.step, source);
   return state;

@@ -54,6 +54,28 @@ struct Trainer::Impl {
     for (Tensor gradient : session.gradients()) gradient.fill(0);
   }
 
+  // The first batch tells the scales of 8-bit operands: a gradient is known once those behind it
+  // are, so several passes tell more than one. None of them changes a weight.
+  static constexpr int kLearningPasses = 3;
+  void learn_scales(const TensorMap& batch, bool has_backward) {
+    EightBitScales& scales = *session.scales();
+    for (int pass = 0; pass < kLearningPasses; ++pass) {
+      scales.start_step();
+      session.forward(batch);
+      if (has_backward) session.backward();
+      scales.learn();
+    }
+  }
+  void start_scales(const Batches& batch) {
+    EightBitScales* scales = session.scales();
+    if (scales == nullptr) return;
+    if (!scales->are_known()) {
+      learn_scales(batch(0), true);
+      scales->set_known();
+    }
+    scales->start_step();
+  }
+
   // Nothing here waits for the backend.
   void start(Started& now, const Batches& batch) {
     is_fetched = false;
@@ -63,12 +85,14 @@ struct Trainer::Impl {
     const auto bring = [&](const Tensor& number, size_t place) {
       backend.start_copy_out(number.view(), dense_view(numbers + place, DType::f32, 1, 1));
     };
+    start_scales(batch);
     clear_gradients();
     for (int64_t pass = 0; pass < options.accumulate; ++pass) {
       session.start_pass(batch(pass), [this] { device->check_loss(session.loss()); });
       bring(session.loss(), static_cast<size_t>(pass));
     }
     device->start_step(now.report.rate, now.step);
+    if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
     bring(device->norm(), passes);
     now.is_there = backend.mark();
   }
@@ -111,6 +135,10 @@ void Moments::make(const WeightTensor& weight) {
 void Trainer::restored() {
   require_none_started("restored()");
   impl_->is_fetched = false;
+  EightBitScales* scales = impl_->session.scales();
+  require(scales != nullptr || eight_bit_scales.empty(),
+          "the state has scales of 8-bit operands, and this trainer has no products in 8 bits");
+  if (scales != nullptr) scales->restore(eight_bit_scales);
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);
   impl_->session.bind_weights(parameters());
@@ -118,6 +146,8 @@ void Trainer::restored() {
 
 void Trainer::fetch() {
   require_none_started("fetch()");
+  if (const EightBitScales* scales = impl_->session.scales(); scales != nullptr)
+    eight_bit_scales = scales->state();
   if (!impl_->device || impl_->is_fetched) return;
   impl_->device->download(weights, moments);
   impl_->is_fetched = true;
@@ -134,7 +164,15 @@ TensorMap Trainer::parameters() {
 
 void Trainer::bind(const TensorMap& constants) { impl_->session.bind_constants(constants); }
 
-double Trainer::loss(const TensorMap& batch) { return impl_->session.forward(batch); }
+// Where no step has told the scales of 8-bit operands, this batch does, and is forgotten.
+double Trainer::loss(const TensorMap& batch) {
+  EightBitScales* scales = impl_->session.scales();
+  if (scales == nullptr || scales->are_known()) return impl_->session.forward(batch);
+  impl_->learn_scales(batch, false);
+  const double loss = impl_->session.forward(batch);
+  scales->restore({});
+  return loss;
+}
 
 void Trainer::require_sound(const TensorMap& batch) {
   fetch();
@@ -198,6 +236,7 @@ StepReport Trainer::finish_step() {
 
 void Trainer::run_on_host(const Batches& batch, StepReport& report) {
   const int64_t passes = impl_->options.accumulate;
+  impl_->start_scales(batch);
   impl_->clear_gradients();
   for (int64_t pass = 0; pass < passes; ++pass) {
     const double loss = impl_->session.forward(batch(pass));
@@ -207,6 +246,7 @@ void Trainer::run_on_host(const Batches& batch, StepReport& report) {
   }
   report.norm = update(report.rate);
   require_finite(report.norm, "gradients' norm", step_count + 1);
+  if (EightBitScales* scales = impl_->session.scales(); scales != nullptr) scales->finish_step();
 }
 
 double Trainer::update(double rate) {

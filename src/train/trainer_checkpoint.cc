@@ -33,6 +33,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, T
   RunState state;
   state.step = trainer.step_count;
   trainer.fetch();
+  state.eight_bit_scales = trainer.eight_bit_scales;
   return save_checkpoint(run_folder, std::nullopt, state_of(trainer), state, {}, keep);
 }
 
@@ -42,6 +43,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
   RunState of_step = state;
   trainer.fetch();
   of_step.step = trainer.step_count;
+  of_step.eight_bit_scales = trainer.eight_bit_scales;
   return save_checkpoint(run_folder, config, state_of(trainer), of_step, files, keep);
 }
 
@@ -49,6 +51,7 @@ RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer) {
   RunState state = load_run_state(checkpoint);
   load_tensors(checkpoint, state_of(trainer));
   trainer.step_count = state.step;
+  trainer.eight_bit_scales = state.eight_bit_scales;
   trainer.restored();
   return state;
 }

@@ -18,6 +18,7 @@
 #include "base/stored_element.h"
 #include "coda/backend.h"
 #include "coda/program.h"
+#include "program/step_table.h"
 
 namespace coda::tests {
 
@@ -107,10 +108,7 @@ inline Values run_program(Backend& backend, const Program& program, const DimVal
   backend.prepare(program, sizes)->run(views);
   std::set<int> stored;
   for (const Step& step : program.steps) {
-    const bool is_effect =
-        step.kind() == StepKind::store_tile || step.kind() == StepKind::store_vector ||
-        step.kind() == StepKind::row_partial || step.kind() == StepKind::column_partial;
-    if (is_effect) stored.insert(step.tensor());
+    if (program::is_effect(step)) stored.insert(step.tensor());
   }
   Values results;
   for (size_t i = 0; i < tensors.size(); ++i) {

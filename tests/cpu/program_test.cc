@@ -67,6 +67,60 @@ Values run_with(const CpuOptions& options, const Program& program, const DimValu
   return run_program(*make_cpu_backend(options), program, sizes, inputs);
 }
 
+// Copies transposed, and largest magnitudes, of every value that random programs store.
+TEST(CpuProgram, TransposedCopiesAndMagnitudesAgreeWithFloat64) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const tests::RandomProgram random = tests::random_program(seed);
+    const Program program = tests::with_copies(random.program, seed);
+    const Values inputs = random_inputs(program, random.sizes, seed);
+    const Values one = run_with({.threads = 1}, program, random.sizes, inputs);
+    expect_same_bits(one, run_with({.threads = 2}, program, random.sizes, inputs), "threads");
+    Values results = one;
+    // A copy has the codes of what it is a copy of, where both have one type: no bound is needed.
+    for (const Step& step : program.steps) {
+      if (!program::is_transposed_store(step)) continue;
+      const TensorDecl& copy = program.tensors[static_cast<size_t>(step.tensor())];
+      for (const Step& store : program.steps) {
+        if (!program::is_tile_store(store) || store.operands != step.operands) continue;
+        const TensorDecl& stored = program.tensors[static_cast<size_t>(store.tensor())];
+        if (stored.dtype != DType::f32) continue;
+        const int64_t rows = store.shape.rows.evaluate(random.sizes);
+        const int64_t cols = store.shape.cols.evaluate(random.sizes);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < cols; ++j) {
+            ASSERT_EQ(
+                results.at(copy.name)[static_cast<size_t>(j * rows + i)],
+                rounded_to(copy.dtype, results.at(stored.name)[static_cast<size_t>(i * cols + j)]))
+                << copy.name << " " << i << " " << j;
+          }
+        }
+      }
+      if (size_of(copy.dtype) == 1) results.erase(copy.name);  // one code to the side is 6 %
+    }
+    const Values reference =
+        program::evaluate(program, random.sizes, inputs, {.round_stored = true});
+    for (const auto& [name, values] : results)
+      EXPECT_LE(relative_error(values, reference.at(name)), bound_of(type_of(program, name)))
+          << name << "\n"
+          << text(program);
+  }
+}
+
+// No number stays no number, as on the other backends; infinity is a magnitude.
+TEST(CpuProgram, MagnitudesOfWhatIsNotFinite) {
+  const Program program = parse_program("program p { abs_max_into(largest, tile(x[M, N])) }");
+  const DimValues sizes{{"M", 2}, {"N", 40}};
+  const auto largest = [&](float odd) {
+    Values inputs{{"x", std::vector<double>(80, -2.0)}, {"largest", {1}}};
+    inputs.at("x")[70] = static_cast<double>(odd);
+    return run_with({}, program, sizes, inputs).at("largest")[0];
+  };
+  EXPECT_EQ(largest(1), 2);
+  EXPECT_EQ(largest(-INFINITY), INFINITY);
+  EXPECT_TRUE(std::isnan(largest(NAN)));
+}
+
 TEST(CpuProgram, RandomProgramsAgreeWithFloat64) {
   for (uint64_t seed = 1; seed <= 250; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -15,6 +15,7 @@
 #include "base/stored_element.h"
 #include "coda/program_builder.h"
 #include "program/step_table.h"
+#include "program/tile_map.h"
 
 namespace coda::tests {
 
@@ -406,14 +407,16 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
   std::mt19937_64 random(seed);
   std::map<int, int64_t> last;  // of an i32 tensor: its largest value
   std::set<int> read;
+  std::set<int> maxima;  // of magnitudes: from 0
   int64_t widest = 0;
   for (const Step& step : program.steps) {
     for (const GemmSegment& segment : step.segments()) {
       read.insert(segment.a), read.insert(segment.b);
       widest = std::max(widest, program.tensors[segment.b].shape.rows.evaluate(sizes));
     }
-    const bool is_load = step.operands.empty() && step.tensor() >= 0;
+    const bool is_load = (step.operands.empty() && step.tensor() >= 0) || program::is_maximum(step);
     if (is_load) read.insert(step.tensor());
+    if (program::is_maximum(step)) maxima.insert(step.tensor());
     if (step.row_index() >= 0) {
       read.insert(step.row_index());
       const int64_t rows = program.tensors[step.tensor()].shape.rows.evaluate(sizes);
@@ -442,11 +445,34 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
       }
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
       // The second lane of a partial is a sum of positive terms.
-      const bool positive = i >= values.size() / 2 && decl.lanes == 2;
+      const bool positive = (i >= values.size() / 2 && decl.lanes == 2) || maxima.contains(t);
       values[i] = rounded_to(decl.dtype, positive ? 1 + unit : 2 * unit - 1);
     }
   }
   return inputs;
+}
+
+// Beside each value of a tile that the program stores, what a product of 8-bit operands wants of
+// it: its transposed copy, of a type that the seed picks, and its largest magnitude.
+inline Program with_copies(Program program, uint64_t seed) {
+  const program::TileMap map = program::map_tiles(program);
+  const DType types[] = {DType::e4m3, DType::e5m2, DType::bf16, DType::f32};
+  const size_t steps = program.steps.size();
+  for (size_t i = 0; i < steps; ++i) {
+    const Step store = program.steps[i];
+    if (!program::is_tile_store(store) || map.grouped[i] != 0) continue;
+    const std::string number = std::to_string(i);
+    program.tensors.push_back({.name = "copy_" + number,
+                               .shape = {store.shape.cols, store.shape.rows},
+                               .dtype = types[(seed + i) % 4]});
+    program.tensors.push_back({.name = "largest_" + number, .shape = {1, 1}});
+    const int largest = static_cast<int>(program.tensors.size()) - 1;
+    const int value = store.operands[0];
+    program.steps.push_back(program::transposed_store(largest - 1, value, store.shape));
+    program.steps.push_back(program::abs_max_into(largest, value, store.shape));
+  }
+  verify(program);
+  return program;
 }
 
 }  // namespace coda::tests

@@ -30,8 +30,13 @@ struct SpaceText {
   std::string name;
   std::string text;
   int64_t blocks = 0;  // of kTileThreads threads
-  bool reduces_columns = false;
+  bool by_blocks = false;
 };
+
+// Made by all the rows that a block of 64 rows has of a column.
+bool meets_other_warps(const Step& step) {
+  return program::is_column_partial(step) || program::is_transposed_store(step);
+}
 
 class TileSpaceWriter {
  public:
@@ -44,10 +49,9 @@ class TileSpaceWriter {
         layouts_(layouts),
         id_(std::to_string(space)),
         arguments_(arguments),
-        reduces_columns_(
-            std::any_of(space_.steps.begin(), space_.steps.end(),
-                        [&](int i) { return program::is_column_partial(sizes.step(i)); })),
-        columns_(arguments, id_, reduces_columns_),
+        by_blocks_(std::any_of(space_.steps.begin(), space_.steps.end(),
+                               [&](int i) { return meets_other_warps(sizes.step(i)); })),
+        columns_(arguments, id_, by_blocks_),
         values_(sizes, &map, nullptr,
                 {.place = [this](const At& at) { return place(at); },
                  .source = [this](const At& at) { return source(at); },
@@ -66,18 +70,18 @@ class TileSpaceWriter {
     // Columns of pairs are twice as many, and are divided as numbers below 2^31.
     require(columns < int64_t{1} << 30, description() + " has too many columns for one launch");
     position_ = "block_position(block, thread_index(), columns)";
-    if (!reduces_columns_) {
+    if (!by_blocks_) {
       const int64_t count = partial_spans(columns);
       position_ = filled("span_position(block, thread_index(), columns, $, kThreadRows)",
                          {columns_.divisor(arguments_.number("spans_" + id_, count), count)});
     }
     values_.write(space_.steps, needed_, [this](int i) { write_effect(i); });
-    const uint64_t blocks = reduces_columns_ ? device::column_blocks(rows, columns)
-                                             : device::span_blocks(rows, columns, thread_rows_);
+    const uint64_t blocks = by_blocks_ ? device::column_blocks(rows, columns)
+                                       : device::span_blocks(rows, columns, thread_rows_);
     require(blocks < uint64_t{1} << 26,  // spans are counted in 32 bits
             description() + " has too many tiles for one launch; run it on fewer rows at a time");
     const std::string name = "Space" + id_;
-    return {name, assemble(name), static_cast<int64_t>(blocks), reduces_columns_};
+    return {name, assemble(name), static_cast<int64_t>(blocks), by_blocks_};
   }
 
  private:
@@ -124,11 +128,19 @@ class TileSpaceWriter {
         if (needed_.contains({i, place({i, i, w})})) pieces += bytes / 2;
       }
     }
-    if (reduces_columns_) {
+    if (has_transposed_bytes()) {
+      thread_rows_ = static_cast<int>(device::kWarpRows);  // whose bytes are joined
+    } else if (by_blocks_) {
       thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
     } else {
       thread_rows_ = is_wide || pieces > 4 ? 1 : stores_tiles || pieces > 2 ? 2 : 4;
     }
+  }
+
+  bool has_transposed_bytes() const {
+    return std::any_of(space_.steps.begin(), space_.steps.end(), [&](int i) {
+      return program::is_transposed_store(step(i)) && size_of(tensor(step(i).tensor()).dtype) == 1;
+    });
   }
 
   // ---- Values.
@@ -240,7 +252,7 @@ class TileSpaceWriter {
     const int t = s.tensor();
     const TileLayout& lies = layout(i);
     const bool is_adjacent = lies.is_adjacent();
-    std::string row = reduces_columns_ ? "inside" : "row";
+    std::string row = by_blocks_ ? "inside" : "row";
     if (s.row_index() >= 0)
       row = filled("table_row($, $)", {index_of_row(s.row_index()), arguments_.stored_rows(t)});
     const bool is_table = s.row_index() >= 0 || s.repeat() > 1;
@@ -295,6 +307,8 @@ class TileSpaceWriter {
       case StepKind::store_vector: return store_selected(i);
       case StepKind::row_partial: return row_partial(i);
       case StepKind::column_partial: return column_partial(i);
+      case StepKind::store_transposed: return store_transposed(i);
+      case StepKind::abs_max_into: return abs_max_into(i);
       default: return;
     }
   }
@@ -372,15 +386,55 @@ class TileSpaceWriter {
       before_.line("ReducedColumns<$> $;", {reduction_text(s.partial()), reduced});
       const std::string added = value(s.operands[0], w);
       body_.line("add_row<kVector>($, $, valid[r]);", {reduced, added});
-      const std::string natural =
-          lies.kind == TileLayout::narrow
-              ? "j"
-              : filled("pair_column(j, $, $)", {columns_.half(lies.pairing), std::to_string(w)});
+      const std::string natural = natural_column(lies, w);
       after_.line(
           "store_column_partial(scratch, $, $, $, at.row / kPartialSpan, ceil_div(rows, "
           "kPartialSpan), columns, at, [&](u32 j) { return $; });$",
           {reduced, arguments_.pointer(t), arguments_.stride(t), natural, arguments_.comment(t)});
     }
+  }
+
+  // Where base column j of a plane stands in a whole row.
+  std::string natural_column(const TileLayout& lies, int w) {
+    if (lies.kind == TileLayout::narrow) return "j";
+    return filled("pair_column(j, $, $)", {columns_.half(lies.pairing), std::to_string(w)});
+  }
+
+  void store_transposed(int i) {
+    const int t = step(i).tensor();
+    const int from = step(i).operands[0];
+    const TileLayout& lies = layout(from);
+    const std::string type = arguments_.stored_type(t);
+    for (int w = 0; w < lies.planes(); ++w) {
+      const std::string stored = value(from, w);
+      if (size_of(tensor(t).dtype) > 1) {
+        body_.line("store_column_elements<$>($, $, row, valid[r], $, $);$",
+                   {type, arguments_.pointer(t), arguments_.stride(t), columns_.of(lies, w), stored,
+                    arguments_.comment(t)});
+        continue;
+      }
+      const std::string bytes = "b" + std::to_string(i) + suffix(lies, w);
+      before_.line("TransposedBytes $;", {bytes});
+      body_.line("put_row<$>($, first + r, $);", {type, bytes, stored});
+      after_.line(
+          "store_transposed_bytes(scratch, $, $, $, at.row / kPartialSpan * kPartialSpan, rows, "
+          "columns, at, [&](u32 j) { return $; });$",
+          {bytes, arguments_.pointer(t), arguments_.stride(t), natural_column(lies, w),
+           arguments_.comment(t)});
+    }
+  }
+
+  void abs_max_into(int i) {
+    const int from = step(i).operands[0];
+    const std::string largest = "m" + std::to_string(i);
+    before_.line("u32 $ = 0;", {largest});
+    for (int w = 0; w < layout(from).planes(); ++w) {
+      const std::string added = value(from, w);
+      body_.line("add_magnitudes<$>($, $, valid[r]);",
+                 {layout(from).is_adjacent() ? "false" : "kVector", largest, added});
+    }
+    const int t = step(i).tensor();
+    after_.line("raise_maximum($, $);$", {arguments_.pointer(t), largest, arguments_.comment(t)});
   }
 
   std::string assemble(const std::string& struct_name) const {
@@ -392,7 +446,7 @@ class TileSpaceWriter {
     const std::string rows_loop = filled(
         "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n"
         "        $const u32 row = at.row + first + r;\n",
-        {reduces_columns_ ? "[[maybe_unused]] " : ""});
+        {by_blocks_ ? "[[maybe_unused]] " : ""});
     const std::string inside = "        const u32 inside = smaller(row, rows - 1);\n";
     std::string text = filled(
         "// Tile space $, [$, $].\nstruct $ {\n  static constexpr u32 kThreadRows = $;\n\n"
@@ -403,16 +457,16 @@ class TileSpaceWriter {
         "$    const TilePosition at = $;\n    const auto base = [&](u32 i) { return $ + i; };\n$$",
         {id_, space_.shape.rows.text(), space_.shape.cols.text(), struct_name,
          std::to_string(thread_rows_), all_aligned, row_count_, column_count_, columns_.divisors(),
-         position_, reduces_columns_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
+         position_, by_blocks_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
          columns_.functions(), before_.text()});
     text += filled(
         "#pragma unroll 1\n    for (u32 first = 0; first < $; first += kThreadRows) {\n"
         "      u32 valid[kThreadRows];\n$$        valid[r] = row < rows ? at.valid : 0;\n$$      "
         "}\n",
-        {reduces_columns_ ? "kWarpRows" : "kThreadRows", row_arrays_.text(), rows_loop,
+        {by_blocks_ ? "kWarpRows" : "kThreadRows", row_arrays_.text(), rows_loop,
          first_loads_.empty() ? "" : inside, first_loads_.text()});
     if (!loads_.empty() || !gathers_.empty())
-      text += filled("$$$$      }\n", {rows_loop, reduces_columns_ && !loads_.empty() ? inside : "",
+      text += filled("$$$$      }\n", {rows_loop, by_blocks_ && !loads_.empty() ? inside : "",
                                        loads_.text(), gathers_.text()});
     return text + filled("$$      }\n$    }\n$  }\n};\n",
                          {rows_loop, body_.text(), after_rows_.text(), after_.text()});
@@ -426,7 +480,7 @@ class TileSpaceWriter {
   const std::string id_;
   LaunchArguments& arguments_;
 
-  const bool reduces_columns_;
+  const bool by_blocks_;
   int thread_rows_ = 1;
   std::string row_count_;
   std::string column_count_;
@@ -455,7 +509,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   std::string structs;
   Body dispatch(2);
   int64_t blocks = 0;
-  bool reduces_columns = false;
+  bool by_blocks = false;
   for (size_t i = 0; i < spaces.size(); ++i) {
     const auto layouts =
         layouts_of_warp(sizes.program(), map, map.spaces[spaces[i]], sizes.values());
@@ -463,7 +517,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
     const SpaceText space =
         TileSpaceWriter(sizes, map, spaces[i], std::get<TileLayouts>(layouts), arguments).run();
     structs += space.text + "\n";
-    reduces_columns = reduces_columns || space.reduces_columns;
+    by_blocks = by_blocks || space.by_blocks;
     const auto first_block = [&](size_t k) {
       return arguments.number("first_block_" + std::to_string(spaces[k]), blocks);
     };
@@ -480,8 +534,8 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   return launch_of(
       KernelParts::plain(identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"},
                          structs, "__launch_bounds__(kTileThreads, 1)",
-                         reduces_columns ? "  __shared__ float scratch[kColumnScratch];\n"
-                                         : "  float* const scratch = nullptr;\n",
+                         by_blocks ? "  __shared__ float scratch[kTileScratch];\n"
+                                   : "  float* const scratch = nullptr;\n",
                          dispatch.text()),
       sizes, arguments, blocks, device::kTileThreads);
 }

@@ -148,7 +148,8 @@ class Legaliser {
       const Step& s = step(i);
       const bool reduces = program::is_column_partial(s) && info(s.partial()).lanes > 1;
       const bool is_group = program::sums_groups(s) || program::repeats_groups(s);
-      if (reduces || is_group) groups.insert(i);
+      const bool leaves_bytes = program::is_transposed_store(s) || program::is_maximum(s);
+      if (reduces || is_group || leaves_bytes) groups.insert(i);
       if (program::splits_pairs(s) || program::merges_pairs(s) ||
           (program::is_row_partial(s) && !map_.pairing[i].is(0))) {
         pairs.insert(i);

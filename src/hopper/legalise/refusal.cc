@@ -2,6 +2,7 @@
 #include "hopper/legalise/refusal.h"
 
 #include "program/problem.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -65,6 +66,10 @@ Words words_of(const Refusal& r, const ProgramSizes& sizes) {
       return {"column partial '" + name(sizes.step(r.step).tensor()) +
                   "': of a product only sums and maxima are reduced along columns on a GPU",
               "store the product and reduce it in a program without one"};
+    case RefusalReason::without_product:
+      return {std::string(program::name_of(sizes.step(r.step).kind())) + " to '" +
+                  name(sizes.step(r.step).tensor()) + "' does not stand behind a product on a GPU",
+              "store the value, and load it in a program without a product"};
     case RefusalReason::registers:
       return {"the epilogue of tile space " + value +
                   " fits into no tile: it has more values than " + budget +

@@ -221,6 +221,8 @@ class Analyser {
       if (program::is_tile_store(s) && !map_.grouped[i]) result_.stores.push_back({i});
       if (program::is_vector_store(s)) result_.selections.push_back(i);
       if (program::is_row_partial(s)) result_.row_partials.push_back(i);
+      if (program::is_transposed_store(s) || program::is_maximum(s))
+        return refuse({.reason = RefusalReason::without_product, .step = i});
       if (!program::is_column_partial(s)) continue;
       if (info(s.partial()).lanes > 1)
         return refuse({.reason = RefusalReason::column_reduction, .step = i});

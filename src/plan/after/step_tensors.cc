@@ -16,8 +16,9 @@ std::vector<StepTensor> of_program(const Program& program) {
       tensors[segment.a].read = tensors[segment.b].read = true;
     if (step.row_index() >= 0) tensors[step.row_index()].read = true;
     if (step.tensor() < 0) continue;
-    (program::is_effect(step) ? tensors[step.tensor()].written : tensors[step.tensor()].read) =
-        true;
+    StepTensor& tensor = tensors[step.tensor()];
+    if (program::is_effect(step)) tensor.written = true;
+    if (!program::is_effect(step) || program::is_maximum(step)) tensor.read = true;
   }
   return tensors;
 }

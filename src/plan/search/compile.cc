@@ -16,8 +16,10 @@
 #include <optional>
 #include <set>
 
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "plan/after/check_reads.h"
+#include "plan/after/eight_bits.h"
 #include "plan/after/in_place.h"
 #include "plan/partition/through_memory.h"
 #include "plan/search/chunk_rows.h"
@@ -113,13 +115,20 @@ class Search {
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
     verify_reads(compiled.plan);
+    if (options_.eight_bit_products) {
+      EightBitPlan made = with_eight_bit_products(compiled.plan, options_.sizes);
+      compiled.plan = std::move(made.plan);
+      compiled.first_scales = std::move(made.first_scales);
+      verify_programs(compiled.plan);
+      verify_reads(compiled.plan);
+    }
     return compiled;
   }
 
  private:
-  // Gradients that are added to are the caller's before they are ours.
+  // Gradients that are added to are the caller's before they are ours; so are what runs raise.
   void verify_reads(const Plan& plan) const {
-    std::set<std::string> given;
+    std::set<std::string> given{kMagnitudes};
     for (const GradientRequest& g : request_.gradients) {
       if (g.accumulate) given.insert(g.name);
     }

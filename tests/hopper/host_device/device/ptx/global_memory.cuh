@@ -36,6 +36,12 @@ inline void double_words(float value, u32& low, u32& high) {
   low = static_cast<u32>(bits);
   high = static_cast<u32>(bits >> 32);
 }
+// The threads of a block take turns, and blocks too.
+inline void raise_word(u64 address, u32 bits) {
+  u32 word;
+  std::memcpy(&word, reinterpret_cast<const void*>(address), 4);
+  if (bits > word) std::memcpy(reinterpret_cast<void*>(address), &bits, 4);
+}
 inline u32 load_index(u64 tensor, u64 index) { return reinterpret_cast<const u32*>(tensor)[index]; }
 
 }  // namespace coda::device

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of a tile stored by columns: a column of the tile is a row of the tensor. Bytes, which is
+// what products of 8-bit operands want in both orders, are gathered four rows to a word by each
+// thread and pass through shared memory, so that 64 neighbouring bytes leave together. Other types
+// are stored one by one: nothing needs them fast.
+#pragma once
+
+#include "device/tiles/vector_access.cuh"
+
+namespace coda::device {
+
+// A thread's eight rows of its eight columns, as bytes.
+struct TransposedBytes {
+  static constexpr u32 kWords = kWarpRows / 4;
+  u32 word[kThreadColumns][kWords];
+};
+
+// `row` is one of the thread's eight, known when the kernel is compiled; rows come in order.
+template <Element kStored>
+__device__ __forceinline__ void put_row(TransposedBytes& to, u32 row,
+                                        const Elements<kThreadColumns>& x) {
+  static_assert(bytes_of(kStored) == 1);
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    u32& word = to.word[i][row / 4];
+    const u32 byte = static_cast<u32>(to_eight_bits<kStored>(x.value[i]));
+    word = row % 4 == 0 ? byte : word | byte << (8 * (row % 4));
+  }
+}
+
+// Floats of shared memory. A column's 16 words are 17 apart: the threads of a warp then write, and
+// read, words of different banks.
+inline constexpr u32 kTransposedPitch = kPartialSpan / 4 + 1;
+inline constexpr u32 kTransposedScratch = kBlockColumns * kTransposedPitch;
+
+// All threads of a block. `natural(j)` is the tensor's row for base column j; its rows are `pitch`
+// bytes apart. The block's rows of the tile begin at `first`; the tile has `rows` and `columns`.
+template <class Natural>
+__device__ __forceinline__ void store_transposed_bytes(float* scratch, const TransposedBytes& x,
+                                                       u64 tensor, u32 pitch, u32 first, u32 rows,
+                                                       u32 columns, const TilePosition& at,
+                                                       const Natural& natural) {
+  const u32 thread = thread_index();
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+#pragma unroll
+    for (u32 w = 0; w < TransposedBytes::kWords; ++w) {
+      const u32 place = (i * 32 + thread % 32) * kTransposedPitch;
+      scratch[place + thread / 32 * TransposedBytes::kWords + w] =
+          word_value<Element::f32>(x.word[i][w]);
+    }
+  }
+  synchronize_block();
+  constexpr u32 kPieces = kPartialSpan / 16;  // of 16 rows, in a column
+#pragma unroll
+  for (u32 round = 0; round < kPieces; ++round) {
+    const u32 inside = round * (kTileThreads / kPieces) + thread / kPieces;
+    const u32 column = at.column / kBlockColumns * kBlockColumns + inside;
+    const u32 row = first + thread % kPieces * 16;
+    if (column >= columns || row >= rows) continue;
+    const u32 place = (inside % kThreadColumns * 32 + inside / kThreadColumns) * kTransposedPitch +
+                      thread % kPieces * 4;
+    u32 word[4];
+#pragma unroll
+    for (u32 w = 0; w < 4; ++w) word[w] = float_word(scratch[place + w]);
+    const u64 address = tensor + static_cast<u64>(natural(column)) * pitch + row;
+    if (row + 16 <= rows && address % 16 == 0) {
+      store_piece(address, word);
+      continue;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 16; ++i) {
+      if (row + i >= rows) continue;
+      *reinterpret_cast<unsigned char*>(address + i) =
+          static_cast<unsigned char>(word[i / 4] >> (8 * (i % 4)));
+    }
+  }
+  synchronize_block();  // the next store writes the same memory
+}
+
+// One row of the tile. `column(i)` is the tensor's row for the thread's column i.
+template <Element kStored, class Column>
+__device__ __forceinline__ void store_column_elements(u64 tensor, u32 pitch, u32 row, u32 valid,
+                                                      const Column& column,
+                                                      const Elements<kThreadColumns>& x) {
+#pragma unroll
+  for (u32 i = 0; i < kThreadColumns; ++i) {
+    if (i < valid) {
+      store_element<kStored>(tensor, static_cast<u64>(column(i)) * pitch + row, x.value[i]);
+    }
+  }
+}
+
+}  // namespace coda::device

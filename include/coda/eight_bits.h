@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products in 8 bits: what a plan with CompileOptions::eight_bit_products asks of who runs it. Each
+// operand has one scale for the tensor, found from the largest magnitudes of earlier runs
+// (TransformerEngine calls it delayed scaling). So a value leaves in 8 bits at once, and the plan
+// takes its new largest magnitude in passing. docs/fp8.md says what this gains and costs.
+#pragma once
+
+#include <cstdint>
+
+namespace coda {
+
+// The caller binds three tensors, fp32 [1, kScaleColumns * n] for n scales
+// (Compiled::first_scales): scale i is in column kScaleColumns * i, so that each is aligned. A
+// Trainer does all of it.
+inline constexpr int64_t kScaleColumns = 16;
+inline constexpr const char* kScales = "eight_bits.scale";        // an operand's values times it
+inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
+inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
+
+// The largest magnitude in 8 bits that a scale aims at: half of e4m3's 448, so that a value may
+// double from one step to the next.
+inline constexpr double kScaleTarget = 224;
+
+}  // namespace coda

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operand is a tensor as one step left it: what stores over it later makes another operand of
+// the same tensor. Its copies are made by one step, directly behind the one that left it, and what
+// a product reads of it from then on are the copies. So what is saved for the backward is one byte
+// an element, and the 16-bit tensor is saved no longer.
+#include "plan/after/eight_bits.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "coda/eight_bits.h"
+#include "program/step_table.h"
+
+namespace coda {
+namespace {
+
+constexpr int64_t kGranule = 16;             // bytes: rows of operands are multiples of it
+constexpr double kFirstGradientScale = 256;  // times the tensor's rows: a loss is a mean over rows
+
+// A tensor and the step that last wrote it before it is read; -1: none did.
+struct Operand {
+  std::string tensor;
+  int version = -1;
+  auto operator<=>(const Operand&) const = default;
+};
+
+// The copies that products read, by the first and the last of their steps; none: < 0.
+struct Copies {
+  struct Order {
+    int first = -1;
+    int last = -1;
+    bool is_read() const { return first >= 0; }
+    void read(int step) {
+      if (first < 0) first = step;
+      last = step;
+    }
+  };
+  Order rows;     // as the tensor is stored
+  Order columns;  // transposed
+  int scale = -1;
+};
+
+class EightBits {
+ public:
+  EightBits(const Plan& plan, const DimValues& sizes) : plan_(plan), sizes_(sizes) {
+    for (const PlanTensor& t : plan.tensors) tensors_[t.decl.name] = &t;
+    for (const auto* phase : {&plan.forward, &plan.backward})
+      for (const PlanStep& step : *phase) steps_.push_back(&step);
+    for (int i = 0; i < count(); ++i) {
+      for (const StepTensor& t : step_tensors(*steps_[i]))
+        if (t.written) writers_[owner(t.name)].push_back(i);
+    }
+  }
+
+  EightBitPlan run() {
+    for (int i = 0; i < count(); ++i) find_products(i);
+    number_scales();
+    write_steps();
+    write_tensors();
+    write_note();
+    return std::move(result_);
+  }
+
+ private:
+  int count() const { return static_cast<int>(steps_.size()); }
+  bool is_backward(int step) const { return step >= std::ssize(plan_.forward); }
+  int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
+
+  const std::string& owner(const std::string& name) const {
+    const PlanTensor& t = *tensors_.at(name);
+    return t.view_of.empty() ? name : owner(t.view_of);
+  }
+
+  Operand operand_at(const std::string& tensor, int step) const {
+    Operand operand{tensor};
+    const auto found = writers_.find(owner(tensor));
+    if (found == writers_.end()) return operand;
+    for (const int writer : found->second)
+      if (writer < step) operand.version = writer;
+    return operand;
+  }
+
+  // ---- Which products, of which operands.
+
+  // Why a program's products stay as they are; empty: they need not.
+  std::string obstacle(const Program& program) const {
+    for (const Step& s : program.steps) {
+      for (const GemmSegment& g : s.segments()) {
+        const TensorDecl& a = program.tensors[g.a];
+        const TensorDecl& b = program.tensors[g.b];
+        for (const TensorDecl* t : {&a, &b}) {
+          if (t->dtype != DType::bf16)
+            return "'" + t->name + "' is " + std::string(name_of(t->dtype)) + ", not bf16";
+        }
+        const Dim& k = g.transpose_a ? a.shape.rows : a.shape.cols;
+        if (size(k) % kGranule != 0) {
+          return "'" + a.name + "' x '" + b.name + "' is a sum over " + std::to_string(size(k)) +
+                 ", no multiple of " + std::to_string(kGranule);
+        }
+      }
+    }
+    return "";
+  }
+
+  void find_products(int i) {
+    const auto* program = std::get_if<Program>(&steps_[i]->work);
+    if (program == nullptr || !program::has_product(*program)) return;
+    const std::string why = steps_[i]->loop >= 0 ? "it is in a loop over rows" : obstacle(*program);
+    if (!why.empty()) {
+      others_.push_back(steps_[i]->name + " (" + why + ")");
+      return;
+    }
+    products_.insert(i);
+    for (const Step& s : program->steps) {
+      const std::vector<GemmSegment>& segments = s.segments();
+      if (segments.empty()) continue;
+      ++products_made_;
+      const Operand first_a = operand_at(program->tensors[segments[0].a].name, i);
+      const Operand first_b = operand_at(program->tensors[segments[0].b].name, i);
+      for (const GemmSegment& g : segments) {
+        const Operand a = operand_at(program->tensors[g.a].name, i);
+        const Operand b = operand_at(program->tensors[g.b].name, i);
+        (g.transpose_a ? copies_[a].columns : copies_[a].rows).read(i);
+        (g.transpose_b ? copies_[b].rows : copies_[b].columns).read(i);
+        join(a, first_a);
+        join(b, first_b);
+      }
+    }
+  }
+
+  // ---- Scales: operands that are joined have one.
+
+  void join(const Operand& a, const Operand& b) {
+    const Operand from = root(a);
+    const Operand to = root(b);
+    if (from != to) joined_[std::max(from, to)] = std::min(from, to);
+  }
+  Operand root(Operand operand) const {
+    for (auto found = joined_.find(operand); found != joined_.end(); found = joined_.find(operand))
+      operand = found->second;
+    return operand;
+  }
+
+  void number_scales() {
+    std::map<Operand, int> scales;
+    for (auto& [operand, copies] : copies_) {
+      const auto [found, is_new] = scales.try_emplace(root(operand), std::ssize(scales));
+      copies.scale = found->second;
+      if (!is_new) continue;
+      const auto rows = static_cast<double>(size(tensors_.at(operand.tensor)->decl.shape.rows));
+      const bool is_gradient = operand.version >= 0 && is_backward(operand.version);
+      result_.first_scales.push_back(is_gradient ? static_cast<float>(rows * kFirstGradientScale)
+                                                 : 1.0F);
+    }
+  }
+
+  // ---- Names and declarations.
+
+  static std::string numbered(const char* vector, int scale) {
+    return std::string(vector) + "." + std::to_string(scale);
+  }
+  static TensorDecl scalar(const char* vector, int scale) {
+    return {.name = numbered(vector, scale), .shape = {1, 1}};
+  }
+
+  // Versions of one tensor are told apart by their number among those that are copied.
+  TensorDecl copy_of(const Operand& operand, bool transposed) const {
+    const Shape& shape = tensors_.at(operand.tensor)->decl.shape;
+    int number = 0;
+    for (const auto& [other, copies] : copies_)
+      number += other.tensor == operand.tensor && other < operand ? 1 : 0;
+    return {.name = operand.tensor + (number == 0 ? "" : "." + std::to_string(number + 1)) +
+                    (transposed ? ".e4m3_transposed" : ".e4m3"),
+            .shape = transposed ? Shape{shape.cols, shape.rows} : shape,
+            .dtype = DType::e4m3};
+  }
+
+  // ---- Steps.
+
+  PlanStep quantising_step(const Operand& operand, const Copies& copies) const {
+    const TensorDecl& decl = tensors_.at(operand.tensor)->decl;
+    const TensorDecl rows = copy_of(operand, false);
+    Program program;
+    program.name = "quantise_" + operand.tensor;
+    program.tensors = {decl, scalar(kScales, copies.scale)};
+    program.steps = {program::tile_load(0, decl.shape), program::vector_load(1, {1, 1}),
+                     program::applied(Elementwise::mul, {0, 1}, decl.shape)};
+    const auto add = [&](const TensorDecl& tensor) {
+      program.tensors.push_back(tensor);
+      return static_cast<int>(program.tensors.size()) - 1;
+    };
+    if (copies.rows.is_read())
+      program.steps.push_back(program::tile_store(add(rows), 2, decl.shape));
+    if (copies.columns.is_read()) {
+      program.steps.push_back(
+          program::transposed_store(add(copy_of(operand, true)), 2, decl.shape));
+    }
+    program.steps.push_back(
+        program::abs_max_into(add(scalar(kMagnitudes, copies.scale)), 0, decl.shape));
+    return {.name = "quantise " + operand.tensor,
+            .role = StepRole::tile,
+            .work = std::move(program),
+            .reasons = {"products read it in 8 bits" +
+                        std::string(copies.rows.is_read() && copies.columns.is_read()
+                                        ? ", in both orders"
+                                        : "")}};
+  }
+
+  // The step before which an operand's copies are made: behind what wrote it, and behind all of a
+  // loop that did; of what the caller gives, the first that reads them.
+  int place_of(const Operand& operand, const Copies& copies) const {
+    if (operand.version < 0) {
+      const int r = copies.rows.first;
+      const int c = copies.columns.first;
+      return r < 0 ? c : c < 0 ? r : std::min(r, c);
+    }
+    int place = operand.version + 1;
+    const int loop = steps_[operand.version]->loop;
+    while (loop >= 0 && place < count() && steps_[place]->loop == loop &&
+           is_backward(place) == is_backward(operand.version))
+      ++place;
+    return place;
+  }
+
+  // Whether copies that are made before `place` belong to the backward. What the forward wrote
+  // last is copied at its end.
+  bool is_made_in_backward(const Operand& operand, int place) const {
+    return operand.version >= 0 ? is_backward(operand.version) : is_backward(place);
+  }
+
+  void write_steps() {
+    Plan& plan = result_.plan;
+    plan.loops = plan_.loops;
+    plan.notes = plan_.notes;
+    std::multimap<int, std::pair<const Operand*, const Copies*>> made;
+    for (const auto& [operand, copies] : copies_)
+      made.emplace(place_of(operand, copies), std::pair(&operand, &copies));
+    for (int i = 0; i <= count(); ++i) {
+      const auto [begin, end] = made.equal_range(i);
+      for (auto it = begin; it != end; ++it) {
+        const auto& [operand, copies] = it->second;
+        std::vector<PlanStep>& phase =
+            is_made_in_backward(*operand, i) ? plan.backward : plan.forward;
+        phase.push_back(quantising_step(*operand, *copies));
+      }
+      if (i == count()) break;
+      PlanStep step = *steps_[i];
+      if (products_.contains(i)) step.work = in_eight_bits(std::get<Program>(step.work), i);
+      (is_backward(i) ? plan.backward : plan.forward).push_back(std::move(step));
+    }
+  }
+
+  // The product's operands are the copies, and what reads it reads it divided by both scales.
+  Program in_eight_bits(const Program& program, int at) const {
+    Program result;
+    result.name = program.name;
+    std::map<std::string, int> tensors;
+    const auto tensor = [&](const TensorDecl& decl) {
+      const auto [found, is_new] =
+          tensors.try_emplace(decl.name, static_cast<int>(result.tensors.size()));
+      if (is_new) result.tensors.push_back(decl);
+      return found->second;
+    };
+    const auto push = [&](Step step) {
+      result.steps.push_back(std::move(step));
+      return static_cast<int>(result.steps.size()) - 1;
+    };
+    std::map<int, int> inverses;  // of a scale: its step
+    const auto inverse = [&](int scale) {
+      const auto [found, is_new] = inverses.try_emplace(scale, -1);
+      if (is_new)
+        found->second = push(program::vector_load(tensor(scalar(kInverses, scale)), {1, 1}));
+      return found->second;
+    };
+    std::vector<int> place;
+    for (const Step& s : program.steps) {
+      Step step = s;
+      for (int& operand : step.operands) operand = place[operand];
+      if (!program::is_product(s)) {
+        for (int* t : program::tensor_fields(step)) *t = tensor(program.tensors[*t]);
+        place.push_back(push(std::move(step)));
+        continue;
+      }
+      int scale_a = -1;
+      int scale_b = -1;
+      steps::Gemm product;
+      for (const GemmSegment& g : s.segments()) {
+        const Operand a = operand_at(program.tensors[g.a].name, at);
+        const Operand b = operand_at(program.tensors[g.b].name, at);
+        scale_a = copies_.at(a).scale;
+        scale_b = copies_.at(b).scale;
+        product.segments.push_back({.a = tensor(copy_of(a, g.transpose_a)),
+                                    .b = tensor(copy_of(b, !g.transpose_b)),
+                                    .transpose_a = false,
+                                    .transpose_b = true});
+      }
+      const int made = push({std::move(product), s.shape});
+      const int both =
+          push(program::applied(Elementwise::mul, {inverse(scale_a), inverse(scale_b)}, {1, 1}));
+      place.push_back(push(program::applied(Elementwise::mul, {made, both}, s.shape)));
+    }
+    return result;
+  }
+
+  // ---- Tensors.
+
+  void write_tensors() {
+    Plan& plan = result_.plan;
+    const auto forward = static_cast<int>(plan_.forward.size());
+    std::set<std::string> read_later;  // owners that the backward names
+    for (const PlanStep& step : plan.backward)
+      for (const StepTensor& t : step_tensors(step))
+        if (tensors_.contains(t.name)) read_later.insert(owner(t.name));
+    for (const PlanTensor& t : plan_.tensors) {
+      plan.tensors.push_back(t);
+      TensorRole& role = plan.tensors.back().role;
+      if (role == TensorRole::saved && !read_later.contains(owner(t.decl.name)))
+        role = TensorRole::temporary;
+    }
+    for (const auto& [operand, copies] : copies_) {
+      const bool is_early = !is_made_in_backward(operand, place_of(operand, copies));
+      for (const bool transposed : {false, true}) {
+        const Copies::Order& order = transposed ? copies.columns : copies.rows;
+        if (!order.is_read()) continue;
+        plan.tensors.push_back({.decl = copy_of(operand, transposed),
+                                .role = is_early && order.last >= forward ? TensorRole::saved
+                                                                          : TensorRole::temporary});
+      }
+    }
+    if (result_.first_scales.empty()) return;
+    const auto scales = static_cast<int>(result_.first_scales.size());
+    for (const char* vector : {kScales, kInverses, kMagnitudes}) {
+      const TensorRole role = vector == kMagnitudes ? TensorRole::output : TensorRole::input;
+      plan.tensors.push_back(
+          {.decl = {.name = vector, .shape = {1, kScaleColumns * scales}}, .role = role});
+      std::set<std::string> named;
+      for (const auto* phase : {&plan.forward, &plan.backward})
+        for (const PlanStep& step : *phase)
+          for (const StepTensor& t : step_tensors(step)) named.insert(t.name);
+      for (int i = 0; i < scales; ++i) {
+        if (!named.contains(numbered(vector, i))) continue;
+        plan.tensors.push_back({.decl = scalar(vector, i),
+                                .role = role,
+                                .view_of = vector,
+                                .column_offset = kScaleColumns * i});
+      }
+    }
+  }
+
+  void write_note() {
+    std::string note = std::to_string(products_made_) + " products are in 8 bits";
+    for (size_t i = 0; i < others_.size(); ++i)
+      note += (i == 0 ? "; those of steps that stay as they were: " : ", ") + others_[i];
+    result_.plan.notes.push_back(std::move(note));
+  }
+
+  const Plan& plan_;
+  const DimValues& sizes_;
+  std::vector<const PlanStep*> steps_;  // the forward's, then the backward's
+  std::map<std::string, const PlanTensor*, std::less<>> tensors_;
+  std::map<std::string, std::vector<int>> writers_;  // of an owner: steps, in order
+  std::set<int> products_;                           // steps whose products are in 8 bits
+  std::map<Operand, Copies> copies_;
+  std::map<Operand, Operand> joined_;
+  int64_t products_made_ = 0;
+  std::vector<std::string> others_;  // steps whose products are not, and why
+  EightBitPlan result_;
+};
+
+}  // namespace
+
+EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes) {
+  return EightBits(plan, sizes).run();
+}
+
+}  // namespace coda

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/eight_bit_scales.h"
+
+#include <string>
+
+#include "coda/eight_bits.h"
+#include "coda/error.h"
+#include "coda/program.h"
+
+namespace coda {
+namespace {
+
+// A magnitude that is forgotten slowly: a batch with small values does not make the next one
+// saturate.
+const char* const kUpdate = R"(
+program next_scales {
+  tensors(sound, largest, remembered, scale, inverse)
+  seen = per_column(largest[N])
+  before = per_column(remembered)
+  is_good = scalar(sound) * less(seen, inf)
+  kept = select(is_good, max(seen, 0.95 * before), before)
+  changes = is_good * less(0, kept)
+  store(remembered, kept)
+  store(scale, select(changes, 224 / kept, per_column(scale)))
+  store(inverse, select(changes, kept / 224, per_column(inverse)))
+})";
+
+}  // namespace
+
+EightBitScales::EightBitScales(Backend& backend, std::vector<float> first)
+    : first_(std::move(first)) {
+  static_assert(kScaleTarget == 224);
+  const int64_t columns = kScaleColumns * std::ssize(first_);
+  for (Tensor* vector : {&remembered_, &scale_, &inverse_, &largest_})
+    *vector = Tensor(DType::f32, 1, columns, backend);
+  always_ = Tensor(DType::f32, 1, 1, backend);
+  always_.fill(1);
+  largest_.fill(0);
+  update_ = backend.prepare(parse_program(kUpdate), {{"N", columns}});
+  restore({});
+}
+
+void EightBitScales::bind(Session& session) const {
+  session.bind(kScales, scale_);
+  session.bind(kInverses, inverse_);
+  session.bind(kMagnitudes, largest_);
+}
+
+void EightBitScales::finish_step(const Tensor& sound) {
+  const TensorView tensors[] = {sound.view(), largest_.view(), remembered_.view(), scale_.view(),
+                                inverse_.view()};
+  update_->run(tensors);
+}
+
+void EightBitScales::learn() {
+  remembered_.fill(0);
+  finish_step();
+}
+
+std::vector<float> EightBitScales::state() const {
+  std::vector<float> state;
+  if (!are_known_) return state;
+  for (const Tensor* vector : {&remembered_, &scale_, &inverse_}) {
+    const std::vector<float> values = vector->floats();
+    for (size_t i = 0; i < first_.size(); ++i) state.push_back(values[kScaleColumns * i]);
+  }
+  return state;
+}
+
+void EightBitScales::restore(const std::vector<float>& state) {
+  const size_t scales = first_.size();
+  are_known_ = !state.empty();
+  require(!are_known_ || state.size() == 3 * scales,
+          "the state has " + std::to_string(state.size() / 3) +
+              " scales of 8-bit operands and this trainer has " + std::to_string(scales) +
+              ": it was saved by a run with other products in 8 bits");
+  std::vector<float> values = state;
+  if (!are_known_) {
+    values.assign(scales, 0);
+    values.insert(values.end(), first_.begin(), first_.end());
+    for (const float scale : first_) values.push_back(1 / scale);
+  }
+  const auto part = [&](size_t k) {
+    return std::vector<float>(values.begin() + static_cast<std::ptrdiff_t>(k * scales),
+                              values.begin() + static_cast<std::ptrdiff_t>((k + 1) * scales));
+  };
+  set(remembered_, part(0));
+  set(scale_, part(1));
+  set(inverse_, part(2));
+}
+
+// What lies between two scales is 1, of which the update makes numbers that nothing reads.
+void EightBitScales::set(const Tensor& vector, const std::vector<float>& values) {
+  std::vector<float> all(static_cast<size_t>(kScaleColumns) * values.size(), 1.0F);
+  for (size_t i = 0; i < values.size(); ++i) all[kScaleColumns * i] = values[i];
+  Tensor target = vector;
+  target.set(all);
+}
+
+}  // namespace coda

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scales of a plan's 8-bit operands from step to step: the largest magnitude that is remembered
+// becomes the larger of the step's and a part of what it was; the scale takes it to kScaleTarget.
+// They lie in the backend's memory and are updated by a program there, so nothing waits for the
+// host. After n steps they are a function of what the steps saw: they belong to a run's state.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "coda/backend.h"
+#include "coda/session.h"
+
+namespace coda {
+
+class EightBitScales {
+ public:
+  // The backend must outlive it.
+  EightBitScales(Backend& backend, std::vector<float> first);
+
+  void bind(Session& session) const;
+
+  // Whether they have seen a batch, or were restored: before, a step's gradients may be lost in 8
+  // bits.
+  bool are_known() const { return are_known_; }
+  // Before a step's passes.
+  void start_step() { largest_.fill(0); }
+  // Behind a step's passes: the scales of the next. Nothing changes where `sound`, fp32 [1, 1] in
+  // the backend's memory, is 0; and of an operand that had no finite largest magnitude.
+  void finish_step(const Tensor& sound);
+  void finish_step() { finish_step(always_); }
+  // As finish_step(), of a pass that begins a run: nothing before it is remembered.
+  void learn();
+  void set_known() { are_known_ = true; }
+
+  // Three numbers a scale: what is remembered, the scale, its inverse. Restoring none starts anew.
+  // Throws Error for another number of scales.
+  std::vector<float> state() const;
+  void restore(const std::vector<float>& state);
+
+ private:
+  void set(const Tensor& vector, const std::vector<float>& values);
+
+  std::vector<float> first_;
+  bool are_known_ = false;
+  Tensor remembered_;
+  Tensor scale_;
+  Tensor inverse_;
+  Tensor largest_;
+  Tensor always_;  // 1
+  std::unique_ptr<Kernel> update_;
+};
+
+}  // namespace coda
