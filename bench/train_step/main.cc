@@ -34,6 +34,7 @@ struct Flags {
   int64_t steps = 9;
   double heat = 4;  // seconds before what is measured
   std::string attention = "repeatable";
+  bool eight_bits = false;
   bool steps_of_plan = false;
 };
 
@@ -110,6 +111,7 @@ int run(const Flags& f) {
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
+  settings.eight_bit_products = f.eight_bits;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
   settings.accumulate = f.accumulate;
@@ -140,12 +142,14 @@ int run(const Flags& f) {
   const double ms = median(times);
   const auto tokens_of_step = static_cast<double>(settings.tokens_of_step());
   fmt::print(
-      "{{\"who\": \"coda\", \"model\": \"{}\", \"layers\": {}, \"batch\": {}, \"sequence\": {}, "
+      "{{\"who\": \"coda\", \"products\": \"{}\", \"model\": \"{}\", \"layers\": {}, \"batch\": "
+      "{}, \"sequence\": {}, "
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
       "\"gpu\": \"{}\"}}\n",
-      f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms, 1e3 * tokens_of_step / ms,
-      ready, first, loss, static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
+      f.eight_bits ? "fp8" : "bf16", f.model, config_of(f).layers, f.batch, f.sequence, f.attention,
+      ms, 1e3 * tokens_of_step / ms, ready, first, loss,
+      static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
       static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), describe_gpu());
   return 0;
 }
@@ -165,6 +169,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", f.steps, "That are measured");
   app.add_option("--heat", f.heat, "Seconds of steps before");
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
+  app.add_flag("--eight-bits", f.eight_bits, "Products in 8 bits");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);
   try {
