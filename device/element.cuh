@@ -21,15 +21,20 @@ __device__ __forceinline__ float from_eight_bits(u8 bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<u16>(halves)));
   return value;
 }
+// Two codes, the first in the low byte.
 template <Element kStored>
-__device__ __forceinline__ u8 to_eight_bits(float value) {
+__device__ __forceinline__ u16 two_eight_bits(float first, float second) {
   u16 bits;
   if constexpr (kStored == Element::e4m3) {
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(value));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(second), "f"(first));
   } else {
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(value));
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(second), "f"(first));
   }
-  return static_cast<u8>(bits);
+  return bits;
+}
+template <Element kStored>
+__device__ __forceinline__ u8 to_eight_bits(float value) {
+  return static_cast<u8>(two_eight_bits<kStored>(value, 0.0f));
 }
 
 template <Element kStored>

@@ -37,6 +37,12 @@ __device__ __forceinline__ void store_piece(u64 address, const u32 (&word)[4]) {
                : "memory");
 }
 
+// Eight bytes, at a multiple of eight.
+__device__ __forceinline__ void store_half_piece(u64 address, const u32 (&word)[2]) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(word[0]), "r"(word[1])
+               : "memory");
+}
+
 template <Element kStored>
 __device__ __forceinline__ float word_value(u32 word) {
   return kStored == Element::f32 ? __uint_as_float(word)

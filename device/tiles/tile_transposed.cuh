@@ -5,27 +5,34 @@
 // are stored one by one: nothing needs them fast.
 #pragma once
 
+#include "device/ptx/lanes.cuh"
 #include "device/tiles/vector_access.cuh"
 
 namespace coda::device {
 
 // A thread's eight rows of its eight columns, as bytes.
 struct TransposedBytes {
-  static constexpr u32 kWords = kWarpRows / 4;
-  u32 word[kThreadColumns][kWords];
+  EightBytes row[kWarpRows];
 };
 
-// `row` is one of the thread's eight, known when the kernel is compiled; rows come in order.
+// `row` is one of the thread's eight, known when the kernel is compiled.
 template <Element kStored>
 __device__ __forceinline__ void put_row(TransposedBytes& to, u32 row,
                                         const Elements<kThreadColumns>& x) {
   static_assert(bytes_of(kStored) == 1);
-#pragma unroll
-  for (u32 i = 0; i < kThreadColumns; ++i) {
-    u32& word = to.word[i][row / 4];
-    const u32 byte = static_cast<u32>(to_eight_bits<kStored>(x.value[i]));
-    word = row % 4 == 0 ? byte : word | byte << (8 * (row % 4));
-  }
+  to.row[row] = bytes_of_eight<kStored>(x);
+}
+
+// Four rows of four bytes become four columns.
+__device__ __forceinline__ void transpose_bytes(u32 (&word)[4]) {
+  const u32 first = __byte_perm(word[0], word[1], 0x5140);  // columns 0 and 1 of rows 0 and 1
+  const u32 second = __byte_perm(word[0], word[1], 0x7362);
+  const u32 third = __byte_perm(word[2], word[3], 0x5140);
+  const u32 fourth = __byte_perm(word[2], word[3], 0x7362);
+  word[0] = __byte_perm(first, third, 0x5410);
+  word[1] = __byte_perm(first, third, 0x7632);
+  word[2] = __byte_perm(second, fourth, 0x5410);
+  word[3] = __byte_perm(second, fourth, 0x7632);
 }
 
 // Floats of shared memory. A column's 16 words are 17 apart: the threads of a warp then write, and
@@ -42,12 +49,17 @@ __device__ __forceinline__ void store_transposed_bytes(float* scratch, const Tra
                                                        const Natural& natural) {
   const u32 thread = thread_index();
 #pragma unroll
-  for (u32 i = 0; i < kThreadColumns; ++i) {
+  for (u32 block = 0; block < kThreadColumns / 4 * (kWarpRows / 4); ++block) {
+    const u32 half = block % 2;  // of the columns
+    const u32 four = block / 2;  // rows
+    u32 word[4];
 #pragma unroll
-    for (u32 w = 0; w < TransposedBytes::kWords; ++w) {
-      const u32 place = (i * 32 + thread % 32) * kTransposedPitch;
-      scratch[place + thread / 32 * TransposedBytes::kWords + w] =
-          word_value<Element::f32>(x.word[i][w]);
+    for (u32 k = 0; k < 4; ++k) word[k] = x.row[four * 4 + k].word[half];
+    transpose_bytes(word);
+#pragma unroll
+    for (u32 k = 0; k < 4; ++k) {
+      const u32 place = ((half * 4 + k) * 32 + thread % 32) * kTransposedPitch;
+      scratch[place + thread / 32 * (kWarpRows / 4) + four] = word_value<Element::f32>(word[k]);
     }
   }
   synchronize_block();

@@ -27,7 +27,7 @@ __device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
   return load_index(element_of_row(tensor, row, pitch), 0);
 }
 
-// Eight elements of one byte are no piece of 16: they move one by one.
+// Eight elements of one byte are no piece of 16: they are loaded one by one.
 constexpr bool has_pieces(bool is_vector, Element stored) {
   return is_vector && bytes_of(stored) != 1;
 }
@@ -91,6 +91,22 @@ __device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadCol
   return result;
 }
 
+// Eight elements of one byte.
+struct EightBytes {
+  u32 word[2];
+};
+template <Element kStored>
+__device__ __forceinline__ EightBytes bytes_of_eight(const Elements<kThreadColumns>& x) {
+  EightBytes bytes;
+#pragma unroll
+  for (u32 i = 0; i < 2; ++i) {
+    const u32 low = two_eight_bits<kStored>(x.value[4 * i], x.value[4 * i + 1]);
+    const u32 high = two_eight_bits<kStored>(x.value[4 * i + 2], x.value[4 * i + 3]);
+    bytes.word[i] = low | high << 16;
+  }
+  return bytes;
+}
+
 // `column(i)` is where element i stands; vectors take column(0) to column(7) as neighbours, and
 // `valid` is 0 or 8. `row` is the element at which the row starts. What does not exist is 0.
 template <Element kStored, Access kAccess, bool kVector, class Column>
@@ -133,6 +149,8 @@ __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, cons
         store_piece(address + i * 16, words.word[i]);
       }
     }
+  } else if constexpr (kVector && bytes_of(kStored) == 1) {
+    if (valid != 0) store_half_piece(tensor + row + column(0), bytes_of_eight<kStored>(x).word);
   } else {
 #pragma unroll
     for (u32 i = 0; i < kThreadColumns; ++i) {

@@ -24,6 +24,11 @@ template <Element kStored>
 u8 to_eight_bits(float value) {
   return kStored == Element::e4m3 ? e4m3_from_float(value) : e5m2_from_float(value);
 }
+template <Element kStored>
+u16 two_eight_bits(float first, float second) {
+  return static_cast<u16>(to_eight_bits<kStored>(first) |
+                          static_cast<u16>(to_eight_bits<kStored>(second)) << 8);
+}
 
 template <Element kStored>
 float load_element(u64 tensor, u64 index) {

@@ -21,6 +21,10 @@ inline void store_piece(u64 address, const u32 (&word)[4]) {
   if (address % 16 != 0) std::abort();
   std::memcpy(reinterpret_cast<void*>(address), word, 16);
 }
+inline void store_half_piece(u64 address, const u32 (&word)[2]) {
+  if (address % 8 != 0) std::abort();
+  std::memcpy(reinterpret_cast<void*>(address), word, 8);
+}
 
 template <Element kStored>
 float word_value(u32 word) {
