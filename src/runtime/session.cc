@@ -268,7 +268,7 @@ void Session::Impl::prepare_blocks(const PlanStep& step, Backend& backend,
                                              loop.rows % kPartialSpan == 0)),
             "step '" + step.name + "': partial '" + decl.name + "' cannot be cut into chunks of " +
                 std::to_string(loop.rows) + " rows");
-    require(!decl.shape.cols.terms().contains(loop.symbol),
+    require(is_local || !decl.shape.cols.terms().contains(loop.symbol),
             "step '" + step.name + "': '" + decl.name + "' is as wide as the loop has rows");
   }
   require(!step.later || step.later->tensors == program.tensors,
@@ -473,10 +473,15 @@ void Session::Impl::run_step(PreparedStep& step, int64_t chunk) {
 TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks& loop,
                                int64_t chunk) const {
   const TensorDecl& decl = memory_[slot].tensor->decl;
-  if (!is_sliced(decl, loop)) return view;
+  const PhysicalShape shape = physical_shape(decl, sizes_of_chunk(loop, sizes_, chunk));
   TensorView rows = view;
-  rows.rows = physical_shape(decl, sizes_of_chunk(loop, sizes_, chunk)).rows;
-  if (memory_[owner_of(slot)].tensor->loop >= 0) return rows;
+  if (memory_[owner_of(slot)].tensor->loop >= 0) {
+    rows.rows = shape.rows;
+    rows.cols = shape.cols;
+    return rows;
+  }
+  if (!is_sliced(decl, loop)) return view;
+  rows.rows = shape.rows;
   const int64_t before = chunk * physical_shape(decl, sizes_of_chunk(loop, sizes_, 0)).rows;
   rows.data = static_cast<std::byte*>(view.data) + before * view.row_stride * size_of(view.dtype);
   return rows;

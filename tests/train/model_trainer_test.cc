@@ -57,6 +57,25 @@ TEST(ModelTrainer, LearnsWithProductsInEightBits) {
   EXPECT_NEAR(last[1], last[0], 0.03 * last[0]);
 }
 
+// The head's products too, a chunk of the logits at a time, the last one shorter: of gradients that
+// are added up over chunks, and over passes.
+TEST(ModelTrainer, EightBitsLearnInChunksOfTheLogits) {
+  const Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 2});
+  for (const int64_t accumulate : {1, 2}) {
+    double last[2] = {};
+    for (const int64_t rows : {0, 64}) {
+      ModelTrainSettings settings = eight_bit_settings();
+      settings.accumulate = accumulate;
+      settings.loss_rows = rows;
+      ModelTrainer trainer(settings, text, *backend);
+      for (int i = 0; i < 30; ++i) last[rows / 64] = trainer.step().loss;
+    }
+    EXPECT_NE(last[0], last[1]);
+    EXPECT_NEAR(last[1], last[0], 0.02 * last[0]);
+  }
+}
+
 // Scales are a part of the state, whatever losses are asked for in between; and of no thread.
 TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   const Tokens text = counting_text(500);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "coda/eight_bits.h"
+#include "plan/after/row_chunks.h"
 #include "program/step_table.h"
 
 namespace coda {
@@ -20,10 +21,12 @@ namespace {
 constexpr int64_t kGranule = 16;             // bytes: rows of operands are multiples of it
 constexpr double kFirstGradientScale = 256;  // times the tensor's rows: a loss is a mean over rows
 
-// A tensor and the step that last wrote it before it is read; -1: none did.
+// A tensor and the step that last wrote it before it is read; -1: none did. Copies of one chunk are
+// made in the loop: of what the loop makes, and transposed ones, which are no rows of a whole one.
 struct Operand {
   std::string tensor;
   int version = -1;
+  int loop = -1;
   auto operator<=>(const Operand&) const = default;
 };
 
@@ -74,13 +77,26 @@ class EightBits {
     return t.view_of.empty() ? name : owner(t.view_of);
   }
 
-  Operand operand_at(const std::string& tensor, int step) const {
+  Operand operand_at(const std::string& tensor, bool transposed, int step) const {
     Operand operand{tensor};
-    const auto found = writers_.find(owner(tensor));
-    if (found == writers_.end()) return operand;
-    for (const int writer : found->second)
-      if (writer < step) operand.version = writer;
+    if (const auto found = writers_.find(owner(tensor)); found != writers_.end()) {
+      for (const int writer : found->second)
+        if (writer < step) operand.version = writer;
+    }
+    const int loop = steps_[step]->loop;
+    const bool is_chunk = loop >= 0 && is_sliced(tensors_.at(tensor)->decl, plan_.loops[loop]);
+    if (is_chunk && (transposed || is_written_in(operand, loop))) operand.loop = loop;
     return operand;
+  }
+  bool is_written_in(const Operand& operand, int loop) const {
+    return operand.version >= 0 && steps_[operand.version]->loop == loop;
+  }
+  // The operands of a segment of a product of step `step`.
+  Operand first_of(const Program& program, const GemmSegment& g, int step) const {
+    return operand_at(program.tensors[g.a].name, g.transpose_a, step);
+  }
+  Operand second_of(const Program& program, const GemmSegment& g, int step) const {
+    return operand_at(program.tensors[g.b].name, !g.transpose_b, step);
   }
 
   // ---- Which products, of which operands.
@@ -108,7 +124,7 @@ class EightBits {
   void find_products(int i) {
     const auto* program = std::get_if<Program>(&steps_[i]->work);
     if (program == nullptr || !program::has_product(*program)) return;
-    const std::string why = steps_[i]->loop >= 0 ? "it is in a loop over rows" : obstacle(*program);
+    const std::string why = obstacle(*program);
     if (!why.empty()) {
       others_.push_back(steps_[i]->name + " (" + why + ")");
       return;
@@ -118,15 +134,13 @@ class EightBits {
       const std::vector<GemmSegment>& segments = s.segments();
       if (segments.empty()) continue;
       ++products_made_;
-      const Operand first_a = operand_at(program->tensors[segments[0].a].name, i);
-      const Operand first_b = operand_at(program->tensors[segments[0].b].name, i);
       for (const GemmSegment& g : segments) {
-        const Operand a = operand_at(program->tensors[g.a].name, i);
-        const Operand b = operand_at(program->tensors[g.b].name, i);
+        const Operand a = first_of(*program, g, i);
+        const Operand b = second_of(*program, g, i);
         (g.transpose_a ? copies_[a].columns : copies_[a].rows).read(i);
         (g.transpose_b ? copies_[b].rows : copies_[b].columns).read(i);
-        join(a, first_a);
-        join(b, first_b);
+        join(a, first_of(*program, segments[0], i));
+        join(b, second_of(*program, segments[0], i));
       }
     }
   }
@@ -206,19 +220,20 @@ class EightBits {
             .reasons = {"products read it in 8 bits" +
                         std::string(copies.rows.is_read() && copies.columns.is_read()
                                         ? ", in both orders"
-                                        : "")}};
+                                        : "")},
+            .loop = operand.loop};
   }
 
   // The step before which an operand's copies are made: behind what wrote it, and behind all of a
-  // loop that did; of what the caller gives, the first that reads them.
+  // loop that did, unless they are the loop's own; else the first that reads them.
   int place_of(const Operand& operand, const Copies& copies) const {
-    if (operand.version < 0) {
+    if (operand.version < 0 || (operand.loop >= 0 && !is_written_in(operand, operand.loop))) {
       const int r = copies.rows.first;
       const int c = copies.columns.first;
       return r < 0 ? c : c < 0 ? r : std::min(r, c);
     }
     int place = operand.version + 1;
-    const int loop = steps_[operand.version]->loop;
+    const int loop = operand.loop >= 0 ? -1 : steps_[operand.version]->loop;
     while (loop >= 0 && place < count() && steps_[place]->loop == loop &&
            is_backward(place) == is_backward(operand.version))
       ++place;
@@ -228,7 +243,8 @@ class EightBits {
   // Whether copies that are made before `place` belong to the backward. What the forward wrote
   // last is copied at its end.
   bool is_made_in_backward(const Operand& operand, int place) const {
-    return operand.version >= 0 ? is_backward(operand.version) : is_backward(place);
+    const bool is_behind_writer = operand.version >= 0 && operand.loop < 0;
+    return is_backward(is_behind_writer ? operand.version : place);
   }
 
   void write_steps() {
@@ -248,7 +264,10 @@ class EightBits {
       }
       if (i == count()) break;
       PlanStep step = *steps_[i];
-      if (products_.contains(i)) step.work = in_eight_bits(std::get<Program>(step.work), i);
+      if (products_.contains(i)) {
+        step.work = in_eight_bits(std::get<Program>(step.work), i);
+        if (step.later) step.later = in_eight_bits(*step.later, i);
+      }
       (is_backward(i) ? plan.backward : plan.forward).push_back(std::move(step));
     }
   }
@@ -288,8 +307,8 @@ class EightBits {
       int scale_b = -1;
       steps::Gemm product;
       for (const GemmSegment& g : s.segments()) {
-        const Operand a = operand_at(program.tensors[g.a].name, at);
-        const Operand b = operand_at(program.tensors[g.b].name, at);
+        const Operand a = first_of(program, g, at);
+        const Operand b = second_of(program, g, at);
         scale_a = copies_.at(a).scale;
         scale_b = copies_.at(b).scale;
         product.segments.push_back({.a = tensor(copy_of(a, g.transpose_a)),
@@ -325,9 +344,10 @@ class EightBits {
       for (const bool transposed : {false, true}) {
         const Copies::Order& order = transposed ? copies.columns : copies.rows;
         if (!order.is_read()) continue;
+        const bool is_saved = operand.loop < 0 && is_early && order.last >= forward;
         plan.tensors.push_back({.decl = copy_of(operand, transposed),
-                                .role = is_early && order.last >= forward ? TensorRole::saved
-                                                                          : TensorRole::temporary});
+                                .role = is_saved ? TensorRole::saved : TensorRole::temporary,
+                                .loop = operand.loop});
       }
     }
     if (result_.first_scales.empty()) return;

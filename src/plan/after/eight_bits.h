@@ -17,11 +17,10 @@ struct EightBitPlan {
   std::vector<float> first_scales;
 };
 
-// Every product of two bf16 operands whose contraction is a multiple of 16 long is made in 8 bits,
-// but for those of loops over row chunks. Operands lie with the contraction along their rows, as
-// the tensor cores want 8 bits: a tensor that is read in both orders is stored in both. Segments of
-// one product share a scale on each side. What cannot be in 8 bits stays as it is, and a note of
-// the plan says why.
+// Every product of two bf16 operands whose contraction is a multiple of 16 long is made in 8 bits.
+// Operands lie with the contraction along their rows, as the tensor cores want 8 bits: a tensor
+// that is read in both orders is stored in both. Segments of one product share a scale on each
+// side. What cannot be in 8 bits stays as it is, and a note of the plan says why.
 EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes);
 
 }  // namespace coda
