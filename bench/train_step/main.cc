@@ -35,6 +35,7 @@ struct Flags {
   double heat = 4;  // seconds before what is measured
   std::string attention = "repeatable";
   bool eight_bits = false;
+  std::string objective = "memory";
   bool steps_of_plan = false;
 };
 
@@ -112,6 +113,7 @@ int run(const Flags& f) {
   settings.model = config_of(f);
   settings.storage = DType::bf16;
   settings.eight_bit_products = f.eight_bits;
+  settings.objective = f.objective == "speed" ? Objective::speed : Objective::memory;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
   settings.accumulate = f.accumulate;
@@ -169,6 +171,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", f.steps, "That are measured");
   app.add_option("--heat", f.heat, "Seconds of steps before");
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
+  app.add_option("--objective", f.objective, "memory or speed")
+      ->check(CLI::IsMember({"memory", "speed"}));
   app.add_flag("--eight-bits", f.eight_bits, "Products in 8 bits");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);

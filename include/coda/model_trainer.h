@@ -18,6 +18,7 @@ struct ModelTrainSettings {
   int64_t batch = 8;                // sequences of a pass
   int64_t accumulate = 1;           // passes of a step
   int64_t sequence = 256;
+  Objective objective = Objective::memory;  // what comes first where a value can be made again
   int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all
   uint64_t seed = 1;                        // of initial weights and of samples
   LearningSchedule schedule;

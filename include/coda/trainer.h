@@ -24,10 +24,11 @@
 namespace CODA_API coda {
 
 struct TrainOptions {
-  DimValues sizes;                           // of the graph's symbols, in one pass
-  DType storage = DType::f32;                // of activations; each parameter has its own type
-  int64_t accumulate = 1;                    // passes of a step
-  int64_t chunk_rows = kAutomaticChunkRows;  // see CompileOptions
+  DimValues sizes;                          // of the graph's symbols, in one pass
+  DType storage = DType::f32;               // of activations; each parameter has its own type
+  int64_t accumulate = 1;                   // passes of a step
+  Objective objective = Objective::memory;  // see CompileOptions
+  int64_t chunk_rows = kAutomaticChunkRows;
   // Products in 8 bits, where the storage is bf16 (coda/eight_bits.h); weights, activations that
   // no product reads and gradients stay as they are.
   bool eight_bit_products = false;

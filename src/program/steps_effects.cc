@@ -51,7 +51,12 @@ void check_maximum(const StepCheck& c) {
 
 // Of no number, none: what is compared with it is lost, as on the backends.
 StepValue evaluate_maximum(const Evaluation& e) {
-  const StepValue before = e.input(e.step().tensor());
+  StepValue before = e.input(e.step().tensor());
+  for (int i = 0; i < e.at; ++i) {
+    const Step& other = e.program.steps[static_cast<size_t>(i)];
+    if (is_maximum(other) && other.tensor() == e.step().tensor())
+      before = e.values[static_cast<size_t>(i)];
+  }
   double largest = before.values[0];
   for (const double x : e.operand(0).values) {
     const double magnitude = std::fabs(x);

@@ -166,15 +166,16 @@ class Verifier {
     }
   }
 
-  // A tensor is stored once. It may also be read, in place: by tile (or vector) loads whose value
-  // is used only in the tile space of the store, at the same place of the tile, and that come
-  // before the store.
+  // A tensor is stored once; a scalar may be raised by several values. It may also be read, in
+  // place: by tile (or vector) loads whose value is used only in the tile space of the store, at
+  // the same place of the tile, and that come before the store.
   void check_stores() {
     std::vector<int> stored(program_.tensors.size(), -1);
     for (int i = 0; i < count_; ++i) {
       if (!is_effect(step(i))) continue;
       int& by = stored[step(i).tensor()];
-      check(by < 0, i, [&] {
+      const bool is_raised_again = by >= 0 && is_maximum(step(by)) && is_maximum(step(i));
+      check(by < 0 || is_raised_again, i, [&] {
         return "tensor '" + tensor(step(i).tensor()).name + "' is stored twice, also by step " +
                std::to_string(by);
       });

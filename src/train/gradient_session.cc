@@ -65,6 +65,7 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   compiling.sizes = options.sizes;
   compiling.storage = options.storage;
   compiling.overwrite_saved = true;  // a step is one forward and one backward
+  compiling.objective = options.objective;
   compiling.chunk_rows = options.chunk_rows;
   compiling.eight_bit_products = options.eight_bit_products;
   CompileRequest request;

@@ -11,6 +11,7 @@ TrainOptions options_of(const ModelTrainSettings& s) {
   return {.sizes = {{"M", s.batch * s.sequence}, {"T", s.sequence}},
           .storage = s.storage,
           .accumulate = s.accumulate,
+          .objective = s.objective,
           .chunk_rows = s.loss_rows,
           .eight_bit_products = s.eight_bit_products,
           .schedule = s.schedule,

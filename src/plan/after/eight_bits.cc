@@ -14,6 +14,7 @@
 #include "coda/eight_bits.h"
 #include "plan/after/row_chunks.h"
 #include "program/step_table.h"
+#include "program/tile_map.h"
 
 namespace coda {
 namespace {
@@ -61,6 +62,7 @@ class EightBits {
   EightBitPlan run() {
     for (int i = 0; i < count(); ++i) find_products(i);
     number_scales();
+    find_makers();
     write_steps();
     write_tensors();
     write_note();
@@ -171,6 +173,98 @@ class EightBits {
     }
   }
 
+  // ---- Makers: programs without a product that leave an operand's copies themselves.
+
+  void find_makers() {
+    std::set<Operand> read;  // in 16 bits, by who is no product of 8 bits, or loads it too
+    for (int i = 0; i < count(); ++i) {
+      const auto* program = std::get_if<Program>(&steps_[i]->work);
+      std::set<std::string> loaded;
+      for (const StepTensor& t : step_tensors(*steps_[i]))
+        if (t.read) loaded.insert(t.name);
+      if (products_.contains(i)) {
+        loaded.clear();
+        for (const Step& s : program->steps)
+          if (!program::is_product(s))
+            for (const int t : program::tensors_of(s)) loaded.insert(program->tensors[t].name);
+      }
+      for (const std::string& name : loaded) read.insert(whole(name, i));
+    }
+    std::set<std::string> views;  // and what is viewed
+    for (const PlanTensor& t : plan_.tensors) {
+      if (!t.view_of.empty()) views.insert({t.decl.name, t.view_of});
+    }
+    for (const auto& [operand, copies] : copies_) {
+      const int store = store_of(operand);
+      if (store < 0) continue;
+      const TensorRole role = tensors_.at(operand.tensor)->role;
+      const bool is_ours = role == TensorRole::temporary || role == TensorRole::saved;
+      // What a product in 8 bits needs of it that its maker cannot leave is another operand.
+      const bool is_alone = std::none_of(copies_.begin(), copies_.end(), [&](const auto& other) {
+        return other.first.tensor == operand.tensor && other.first.version == operand.version &&
+               other.first != operand;
+      });
+      makers_[operand.version].push_back(
+          {&operand, &copies, store,
+           is_ours && is_alone && !views.contains(operand.tensor) &&
+               !read.contains({owner(operand.tensor), operand.version})});
+    }
+  }
+
+  // The version of the tensor's memory that a step sees.
+  Operand whole(const std::string& tensor, int step) const {
+    return {owner(tensor), operand_at(tensor, false, step).version};
+  }
+
+  // The step of the program that wrote the operand that stores it as a tile; -1: there is none, or
+  // it cannot leave copies.
+  int store_of(const Operand& operand) const {
+    if (operand.version < 0 || steps_[operand.version]->loop != operand.loop) return -1;
+    const PlanStep& maker = *steps_[operand.version];
+    const auto* program = std::get_if<Program>(&maker.work);
+    if (program == nullptr || program::has_product(*program) || maker.later) return -1;
+    const program::TileMap map = program::map_tiles(*program);
+    for (size_t i = 0; i < program->steps.size(); ++i) {
+      const Step& s = program->steps[i];
+      if (program::is_tile_store(s) && program->tensors[s.tensor()].name == operand.tensor &&
+          map.grouped[i] == 0)
+        return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  // The maker with what it leaves; without the store in 16 bits, where nothing reads that.
+  Program with_copies(const Program& program, int at) const {
+    Program result = program;
+    std::vector<int> dropped;
+    for (const Made& made : makers_.at(at)) {
+      add_copies(result, *made.operand, *made.copies, program.steps[made.store].operands[0]);
+      if (made.is_dropped) dropped.push_back(made.store);
+    }
+    std::sort(dropped.rbegin(), dropped.rend());
+    for (const int store : dropped) {
+      result.steps.erase(result.steps.begin() + store);
+      for (Step& s : result.steps)
+        for (int& operand : s.operands) operand -= operand > store ? 1 : 0;
+    }
+    drop_unnamed(result);
+    return result;
+  }
+
+  static void drop_unnamed(Program& program) {
+    for (int t = static_cast<int>(program.tensors.size()) - 1; t >= 0; --t) {
+      bool is_named = false;
+      for (const Step& s : program.steps) {
+        const std::vector<int> tensors = program::tensors_of(s);
+        is_named = is_named || std::find(tensors.begin(), tensors.end(), t) != tensors.end();
+      }
+      if (is_named) continue;
+      program.tensors.erase(program.tensors.begin() + t);
+      for (Step& s : program.steps)
+        for (int* field : program::tensor_fields(s)) *field -= *field > t ? 1 : 0;
+    }
+  }
+
   // ---- Names and declarations.
 
   static std::string numbered(const char* vector, int scale) {
@@ -196,24 +290,11 @@ class EightBits {
 
   PlanStep quantising_step(const Operand& operand, const Copies& copies) const {
     const TensorDecl& decl = tensors_.at(operand.tensor)->decl;
-    const TensorDecl rows = copy_of(operand, false);
     Program program;
     program.name = "quantise_" + operand.tensor;
-    program.tensors = {decl, scalar(kScales, copies.scale)};
-    program.steps = {program::tile_load(0, decl.shape), program::vector_load(1, {1, 1}),
-                     program::applied(Elementwise::mul, {0, 1}, decl.shape)};
-    const auto add = [&](const TensorDecl& tensor) {
-      program.tensors.push_back(tensor);
-      return static_cast<int>(program.tensors.size()) - 1;
-    };
-    if (copies.rows.is_read())
-      program.steps.push_back(program::tile_store(add(rows), 2, decl.shape));
-    if (copies.columns.is_read()) {
-      program.steps.push_back(
-          program::transposed_store(add(copy_of(operand, true)), 2, decl.shape));
-    }
-    program.steps.push_back(
-        program::abs_max_into(add(scalar(kMagnitudes, copies.scale)), 0, decl.shape));
+    program.tensors = {decl};
+    program.steps = {program::tile_load(0, decl.shape)};
+    add_copies(program, operand, copies, 0);
     return {.name = "quantise " + operand.tensor,
             .role = StepRole::tile,
             .work = std::move(program),
@@ -222,6 +303,28 @@ class EightBits {
                                         ? ", in both orders"
                                         : "")},
             .loop = operand.loop};
+  }
+
+  // Of the value of a step.
+  void add_copies(Program& program, const Operand& operand, const Copies& copies, int value) const {
+    const Shape shape = program.steps[value].shape;
+    const auto tensor = [&](const TensorDecl& decl) {
+      const auto found = std::find(program.tensors.begin(), program.tensors.end(), decl);
+      if (found != program.tensors.end()) return static_cast<int>(found - program.tensors.begin());
+      program.tensors.push_back(decl);
+      return static_cast<int>(program.tensors.size()) - 1;
+    };
+    const auto push = [&](Step step) {
+      program.steps.push_back(std::move(step));
+      return static_cast<int>(program.steps.size()) - 1;
+    };
+    const int scale = push(program::vector_load(tensor(scalar(kScales, copies.scale)), {1, 1}));
+    const int scaled = push(program::applied(Elementwise::mul, {value, scale}, shape));
+    if (copies.rows.is_read())
+      push(program::tile_store(tensor(copy_of(operand, false)), scaled, shape));
+    if (copies.columns.is_read())
+      push(program::transposed_store(tensor(copy_of(operand, true)), scaled, shape));
+    push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
   }
 
   // The step before which an operand's copies are made: behind what wrote it, and behind all of a
@@ -252,8 +355,10 @@ class EightBits {
     plan.loops = plan_.loops;
     plan.notes = plan_.notes;
     std::multimap<int, std::pair<const Operand*, const Copies*>> made;
-    for (const auto& [operand, copies] : copies_)
-      made.emplace(place_of(operand, copies), std::pair(&operand, &copies));
+    for (const auto& [operand, copies] : copies_) {
+      if (store_of(operand) < 0)
+        made.emplace(place_of(operand, copies), std::pair(&operand, &copies));
+    }
     for (int i = 0; i <= count(); ++i) {
       const auto [begin, end] = made.equal_range(i);
       for (auto it = begin; it != end; ++it) {
@@ -268,6 +373,7 @@ class EightBits {
         step.work = in_eight_bits(std::get<Program>(step.work), i);
         if (step.later) step.later = in_eight_bits(*step.later, i);
       }
+      if (makers_.contains(i)) step.work = with_copies(std::get<Program>(step.work), i);
       (is_backward(i) ? plan.backward : plan.forward).push_back(std::move(step));
     }
   }
@@ -330,10 +436,20 @@ class EightBits {
     Plan& plan = result_.plan;
     const auto forward = static_cast<int>(plan_.forward.size());
     std::set<std::string> read_later;  // owners that the backward names
-    for (const PlanStep& step : plan.backward)
-      for (const StepTensor& t : step_tensors(step))
-        if (tensors_.contains(t.name)) read_later.insert(owner(t.name));
+    std::set<std::string> named;       // by any step, and what their owners are
+    for (const auto* phase : {&plan.forward, &plan.backward}) {
+      for (const PlanStep& step : *phase) {
+        for (const StepTensor& t : step_tensors(step)) {
+          named.insert(t.name);
+          if (!tensors_.contains(t.name)) continue;
+          named.insert(owner(t.name));
+          if (phase == &plan.backward) read_later.insert(owner(t.name));
+        }
+      }
+    }
     for (const PlanTensor& t : plan_.tensors) {
+      const bool is_ours = t.role == TensorRole::temporary || t.role == TensorRole::saved;
+      if (is_ours && t.view_of.empty() && !named.contains(t.decl.name)) continue;
       plan.tensors.push_back(t);
       TensorRole& role = plan.tensors.back().role;
       if (role == TensorRole::saved && !read_later.contains(owner(t.decl.name)))
@@ -356,10 +472,6 @@ class EightBits {
       const TensorRole role = vector == kMagnitudes ? TensorRole::output : TensorRole::input;
       plan.tensors.push_back(
           {.decl = {.name = vector, .shape = {1, kScaleColumns * scales}}, .role = role});
-      std::set<std::string> named;
-      for (const auto* phase : {&plan.forward, &plan.backward})
-        for (const PlanStep& step : *phase)
-          for (const StepTensor& t : step_tensors(step)) named.insert(t.name);
       for (int i = 0; i < scales; ++i) {
         if (!named.contains(numbered(vector, i))) continue;
         plan.tensors.push_back({.decl = scalar(vector, i),
@@ -384,6 +496,14 @@ class EightBits {
   std::map<std::string, std::vector<int>> writers_;  // of an owner: steps, in order
   std::set<int> products_;                           // steps whose products are in 8 bits
   std::map<Operand, Copies> copies_;
+  // Copies that a step makes itself, at its step `store`.
+  struct Made {
+    const Operand* operand = nullptr;
+    const Copies* copies = nullptr;
+    int store = -1;
+    bool is_dropped = false;  // nothing reads the tensor in 16 bits
+  };
+  std::map<int, std::vector<Made>> makers_;
   std::map<Operand, Operand> joined_;
   int64_t products_made_ = 0;
   std::vector<std::string> others_;  // steps whose products are not, and why
