@@ -36,6 +36,7 @@ struct Flags {
   std::string attention = "repeatable";
   bool eight_bits = false;
   std::string objective = "memory";
+  bool prints_losses = false;
   bool steps_of_plan = false;
 };
 
@@ -134,6 +135,7 @@ int run(const Flags& f) {
     const auto begin = Clock::now();
     trainer.start_step();
     loss = trainer.finish_step().loss;
+    if (f.prints_losses) fmt::print(stderr, "{:.4f} ", loss);
     return 1e3 * seconds_since(begin);
   };
   const auto hot = Clock::now();
@@ -174,6 +176,7 @@ int main(int argc, char** argv) {
   app.add_option("--objective", f.objective, "memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}));
   app.add_flag("--eight-bits", f.eight_bits, "Products in 8 bits");
+  app.add_flag("--losses", f.prints_losses, "The loss of each step, on the standard error");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);
   try {
