@@ -11,12 +11,13 @@
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Objective objective) {
+                     Objective objective, bool eight_bit_products) {
   ModelTaskGraph task = make_task(
       config,
       {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence},
       h200_rates());
   task.options.objective = objective;
+  task.options.eight_bit_products = eight_bit_products;
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }
 
@@ -39,6 +40,9 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--sequence", sequence, "Tokens of each")
       ->check(at_least_1)
       ->capture_default_str();
+  command.add_option("--dtype", dtype, "Of a model's step: bf16, or fp8: its products in 8 bits")
+      ->check(CLI::IsMember({"bf16", "fp8"}))
+      ->capture_default_str();
   command.add_option("--objective", objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
@@ -50,7 +54,8 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
     require(storage.empty(),
             "--storage is of program files (a model's step is in bf16): leave it out");
     return {model_plan(model.build(sequence), batch, sequence,
-                       objective == "speed" ? Objective::speed : Objective::memory)};
+                       objective == "speed" ? Objective::speed : Objective::memory,
+                       dtype == "fp8")};
   }
   const DimValues values = parse_sizes(sizes);
   std::vector<Program> read;

@@ -22,7 +22,7 @@ struct SizedPlan {
 };
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Objective objective);
+                     Objective objective, bool eight_bit_products);
 
 struct ProgramFlags {
   std::vector<std::string> files;
@@ -30,6 +30,7 @@ struct ProgramFlags {
   ModelFlags model;
   int64_t batch = 1;
   int64_t sequence = 2048;
+  std::string dtype = "bf16";  // of a model's step
   std::string objective = "memory";
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
 

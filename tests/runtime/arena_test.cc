@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/plan.h"
 
@@ -119,9 +120,10 @@ TEST(Arena, TensorsAliveTogetherNeverOverlap) {
     std::vector<int64_t> alive(plan.forward.size() + plan.backward.size());
     for (const Life& a : all) {
       ASSERT_LE(a.first, a.last);
-      EXPECT_EQ(a.slot.offset % 64, 0);
+      EXPECT_EQ(a.slot.offset % kTensorAlignment, 0);
       EXPECT_LE(a.slot.offset + a.slot.bytes, arena.total_bytes());
-      for (size_t i = a.first; i <= a.last; ++i) alive[i] += (a.slot.bytes + 63) / 64 * 64;
+      for (size_t i = a.first; i <= a.last; ++i)
+        alive[i] += round_up(a.slot.bytes, kTensorAlignment);
       for (const Life& b : all) {
         if (a.name >= b.name || a.first > b.last || b.first > a.last) continue;
         ASSERT_FALSE(overlap(a.slot, b.slot)) << a.name << " and " << b.name;
@@ -152,7 +154,7 @@ TEST(Arena, IsNeverLargerThanItsPhasesAloneAndWhatIsSavedAndTheResultsApart) {
     EXPECT_LE(plan_arena(plan, sizes).bytes, alone) << "seed " << seed;
     const ArenaPlan own = plan_arena(plan, sizes, true);
     int64_t results = 0;
-    for (const auto& [name, slot] : own.results) results += (slot.bytes + 63) / 64 * 64;
+    for (const auto& [name, slot] : own.results) results += round_up(slot.bytes, kTensorAlignment);
     EXPECT_LE(own.bytes, alone + results) << "seed " << seed;
     apart += alone + results + own.saved_bytes;
     together += own.total_bytes();
@@ -180,9 +182,11 @@ TEST(Arena, WhatIsSavedLateAndAResultHaveRoomForWhatIsDoneWith) {
         call("gradient", {"c"}, {"g"})};
     return plan;
   };
-  EXPECT_EQ(plan_arena(plan(true), {}, true).total_bytes(), 64 + 640);
-  EXPECT_EQ(plan_arena(plan(false), {}, true).total_bytes(), 64 + 2 * 640);
-  EXPECT_EQ(plan_arena(plan(false), {}, false).total_bytes(), 64 + 640);
+  const int64_t few = round_up(64, kTensorAlignment);  // bytes of c
+  const int64_t more = round_up(640, kTensorAlignment);
+  EXPECT_EQ(plan_arena(plan(true), {}, true).total_bytes(), few + more);
+  EXPECT_EQ(plan_arena(plan(false), {}, true).total_bytes(), few + 2 * more);
+  EXPECT_EQ(plan_arena(plan(false), {}, false).total_bytes(), few + more);
 }
 
 // A gradient that is added to has been the caller's before.
