@@ -198,7 +198,7 @@ TEST(Arena, AnOutputThatIsReadFirstIsNoResultOfTheArena) {
   const ArenaPlan arena = plan_arena(plan, {}, true);
   EXPECT_FALSE(arena.results.contains("sum"));
   EXPECT_EQ(arena.results.at("made").last_step, 1);
-  EXPECT_EQ(arena.total_bytes(), 64);
+  EXPECT_EQ(arena.total_bytes(), round_up(64, kTensorAlignment));
 }
 
 TEST(Arena, AChainNeedsTwoTensorsHoweverLongItIs) {
@@ -210,9 +210,10 @@ TEST(Arena, AChainNeedsTwoTensorsHoweverLongItIs) {
         call("step", i == 0 ? std::vector<std::string>{} : std::vector{before}, {now}));
   }
   const ArenaPlan arena = plan_arena(plan, {});
-  EXPECT_EQ(arena.bytes, 2 * 640);
-  EXPECT_EQ(arena.live_bytes, 2 * 640);
-  EXPECT_EQ(arena.temporary_bytes, 20 * 640);
+  const int64_t one = round_up(640, kTensorAlignment);
+  EXPECT_EQ(arena.bytes, 2 * one);
+  EXPECT_EQ(arena.live_bytes, 2 * one);
+  EXPECT_EQ(arena.temporary_bytes, 20 * one);
 }
 
 // Steps of a block's backward: a, b and then c and d are alive together, later d and the large e.
@@ -256,7 +257,7 @@ TEST(Arena, ForwardAndBackwardShareMemoryButNotWhatIsSaved) {
   plan.backward = {call("third", {"s"}, {"b"})};
   const ArenaPlan arena = plan_arena(plan, {});
   EXPECT_EQ(arena.bytes, 320 * 4);
-  EXPECT_EQ(arena.saved_bytes, 64);
+  EXPECT_EQ(arena.saved_bytes, round_up(64, kTensorAlignment));
   EXPECT_EQ(arena.temporaries.at("b").offset, 0);
 }
 

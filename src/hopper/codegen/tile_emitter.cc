@@ -33,9 +33,10 @@ struct SpaceText {
   bool by_blocks = false;
 };
 
-// Made by all the rows that a block of 64 rows has of a column.
+// Made of all that a block of 64 rows has.
 bool meets_other_warps(const Step& step) {
-  return program::is_column_partial(step) || program::is_transposed_store(step);
+  return program::is_column_partial(step) || program::is_transposed_store(step) ||
+         program::is_maximum(step);
 }
 
 class TileSpaceWriter {
@@ -434,7 +435,8 @@ class TileSpaceWriter {
                  {layout(from).is_adjacent() ? "false" : "kVector", largest, added});
     }
     const int t = step(i).tensor();
-    after_.line("raise_maximum($, $);$", {arguments_.pointer(t), largest, arguments_.comment(t)});
+    after_.line("raise_maximum(scratch, $, $);$",
+                {arguments_.pointer(t), largest, arguments_.comment(t)});
   }
 
   std::string assemble(const std::string& struct_name) const {
