@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/rounding.h"
 #include "coda/backend.h"
 #include "coda/error.h"
@@ -19,7 +20,7 @@
 namespace coda {
 namespace {
 
-int64_t aligned(int64_t bytes) { return round_up(bytes, kTensorAlignment); }
+int64_t aligned(int64_t bytes) { return round_up(bytes, kCacheLine); }
 
 int64_t bytes_of(const TensorDecl& decl, const DimValues& sizes) {
   const PhysicalShape shape = physical_shape(decl, sizes);

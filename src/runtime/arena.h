@@ -15,15 +15,10 @@
 
 namespace coda {
 
-// Of each tensor's first byte. A GPU's cache lines have 128: an operand of a product that begins in
-// the middle of one costs twice the traffic between the L2 and the multiprocessors, and a product
-// of 8-bit operands then takes up to three times as long (an H200, LLaMA 1B's head).
-inline constexpr int64_t kTensorAlignment = 256;
-
 enum class Phase : uint8_t { forward, backward };
 
 struct ArenaSlot {
-  int64_t offset = 0;            // bytes, a multiple of kTensorAlignment
+  int64_t offset = 0;            // bytes, a multiple of 64
   int64_t bytes = 0;             // of the tensor
   Phase phase = Phase::forward;  // in which it is written first
   // From the step that writes first to the last that needs it, or that must leave it as it is.

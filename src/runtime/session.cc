@@ -498,7 +498,7 @@ void Session::Impl::poison_own(bool forward) {
   int64_t from = 0;
   for (const auto& [offset, bytes] : kept) {
     if (offset > from) backend_.fill(bytes_view(own_.get() + from, offset - from), kPoison);
-    from = offset + round_up(bytes, kTensorAlignment);
+    from = offset + round_up(bytes, kCacheLine);
   }
 }
 

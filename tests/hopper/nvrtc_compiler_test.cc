@@ -49,6 +49,24 @@ extern "C" __global__ void kernel(unsigned* out) {
   EXPECT_GT(kernel.registers, 0);
 }
 
+// NVRTC keeps what it has compiled, for a text that differs in nothing but a comment too.
+TEST(NvrtcCompiler, SeesLocalMemoryOfAKernelThatWasCompiledBefore) {
+  const auto compiler = find_nvrtc();
+  if (!compiler) GTEST_SKIP();
+  for (const char* comment : {"// first\n", "// second\n", "// third\n"}) {
+    const CompiledKernel kernel = compiler->compile(std::string(comment) + R"(
+extern "C" __global__ void kernel(float* x, int n) {
+  float values[64];
+  for (int i = 0; i < 64; ++i) values[i] = x[i * 5];
+  for (int i = 0; i < n; ++i) values[i * 7 % 64] += x[i];
+  for (int i = 0; i < 64; ++i) x[i] = values[i];
+}
+)");
+    EXPECT_EQ(kernel.defect, "local memory is used") << comment << kernel.log;
+    EXPECT_GT(kernel.registers, 0) << comment;
+  }
+}
+
 TEST(NvrtcCompiler, SeesLocalMemory) {
   const auto compiler = find_nvrtc();
   if (!compiler) GTEST_SKIP();

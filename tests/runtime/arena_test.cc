@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <random>
 
-#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/plan.h"
 
@@ -120,10 +119,9 @@ TEST(Arena, TensorsAliveTogetherNeverOverlap) {
     std::vector<int64_t> alive(plan.forward.size() + plan.backward.size());
     for (const Life& a : all) {
       ASSERT_LE(a.first, a.last);
-      EXPECT_EQ(a.slot.offset % kTensorAlignment, 0);
+      EXPECT_EQ(a.slot.offset % 64, 0);
       EXPECT_LE(a.slot.offset + a.slot.bytes, arena.total_bytes());
-      for (size_t i = a.first; i <= a.last; ++i)
-        alive[i] += round_up(a.slot.bytes, kTensorAlignment);
+      for (size_t i = a.first; i <= a.last; ++i) alive[i] += (a.slot.bytes + 63) / 64 * 64;
       for (const Life& b : all) {
         if (a.name >= b.name || a.first > b.last || b.first > a.last) continue;
         ASSERT_FALSE(overlap(a.slot, b.slot)) << a.name << " and " << b.name;
@@ -154,7 +152,7 @@ TEST(Arena, IsNeverLargerThanItsPhasesAloneAndWhatIsSavedAndTheResultsApart) {
     EXPECT_LE(plan_arena(plan, sizes).bytes, alone) << "seed " << seed;
     const ArenaPlan own = plan_arena(plan, sizes, true);
     int64_t results = 0;
-    for (const auto& [name, slot] : own.results) results += round_up(slot.bytes, kTensorAlignment);
+    for (const auto& [name, slot] : own.results) results += (slot.bytes + 63) / 64 * 64;
     EXPECT_LE(own.bytes, alone + results) << "seed " << seed;
     apart += alone + results + own.saved_bytes;
     together += own.total_bytes();
@@ -182,11 +180,9 @@ TEST(Arena, WhatIsSavedLateAndAResultHaveRoomForWhatIsDoneWith) {
         call("gradient", {"c"}, {"g"})};
     return plan;
   };
-  const int64_t few = round_up(64, kTensorAlignment);  // bytes of c
-  const int64_t more = round_up(640, kTensorAlignment);
-  EXPECT_EQ(plan_arena(plan(true), {}, true).total_bytes(), few + more);
-  EXPECT_EQ(plan_arena(plan(false), {}, true).total_bytes(), few + 2 * more);
-  EXPECT_EQ(plan_arena(plan(false), {}, false).total_bytes(), few + more);
+  EXPECT_EQ(plan_arena(plan(true), {}, true).total_bytes(), 64 + 640);
+  EXPECT_EQ(plan_arena(plan(false), {}, true).total_bytes(), 64 + 2 * 640);
+  EXPECT_EQ(plan_arena(plan(false), {}, false).total_bytes(), 64 + 640);
 }
 
 // A gradient that is added to has been the caller's before.
@@ -198,7 +194,7 @@ TEST(Arena, AnOutputThatIsReadFirstIsNoResultOfTheArena) {
   const ArenaPlan arena = plan_arena(plan, {}, true);
   EXPECT_FALSE(arena.results.contains("sum"));
   EXPECT_EQ(arena.results.at("made").last_step, 1);
-  EXPECT_EQ(arena.total_bytes(), round_up(64, kTensorAlignment));
+  EXPECT_EQ(arena.total_bytes(), 64);
 }
 
 TEST(Arena, AChainNeedsTwoTensorsHoweverLongItIs) {
@@ -210,10 +206,9 @@ TEST(Arena, AChainNeedsTwoTensorsHoweverLongItIs) {
         call("step", i == 0 ? std::vector<std::string>{} : std::vector{before}, {now}));
   }
   const ArenaPlan arena = plan_arena(plan, {});
-  const int64_t one = round_up(640, kTensorAlignment);
-  EXPECT_EQ(arena.bytes, 2 * one);
-  EXPECT_EQ(arena.live_bytes, 2 * one);
-  EXPECT_EQ(arena.temporary_bytes, 20 * one);
+  EXPECT_EQ(arena.bytes, 2 * 640);
+  EXPECT_EQ(arena.live_bytes, 2 * 640);
+  EXPECT_EQ(arena.temporary_bytes, 20 * 640);
 }
 
 // Steps of a block's backward: a, b and then c and d are alive together, later d and the large e.
@@ -257,7 +252,7 @@ TEST(Arena, ForwardAndBackwardShareMemoryButNotWhatIsSaved) {
   plan.backward = {call("third", {"s"}, {"b"})};
   const ArenaPlan arena = plan_arena(plan, {});
   EXPECT_EQ(arena.bytes, 320 * 4);
-  EXPECT_EQ(arena.saved_bytes, round_up(64, kTensorAlignment));
+  EXPECT_EQ(arena.saved_bytes, 64);
   EXPECT_EQ(arena.temporaries.at("b").offset, 0);
 }
 

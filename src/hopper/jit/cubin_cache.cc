@@ -137,7 +137,7 @@ std::string cache_key(CompilerVersion version, const std::string& headers_digest
   hash.add_field(kCubinMagic);
   hash.add_field(kSm90a.name);
   hash.add_field(version.text());
-  for (const char* option : NvrtcCompiler::options()) hash.add_field(option);
+  for (const char* option : NvrtcCompiler::options_of(version)) hash.add_field(option);
   hash.add_field(headers_digest);
   hash.add_field(source);
   return hash.digest();

@@ -134,6 +134,12 @@ std::span<const char* const> NvrtcCompiler::options() {
   return options;
 }
 
+std::vector<const char*> NvrtcCompiler::options_of(CompilerVersion version) {
+  std::vector<const char*> all(options().begin(), options().end());
+  if (version.major >= 13) all.push_back("--no-cache");
+  return all;
+}
+
 CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
   std::vector<const char*> names;
   std::vector<const char*> texts;
@@ -145,8 +151,8 @@ CompiledKernel NvrtcCompiler::compile(const std::string& source) const {
   check(api().create(&program.handle, source.c_str(), "kernel.cu", static_cast<int>(names.size()),
                      texts.data(), names.data()),
         "taking a kernel's text");
-  const int status =
-      api().compile(program.handle, static_cast<int>(options().size()), options().data());
+  const std::vector<const char*> all = options_of(version_);
+  const int status = api().compile(program.handle, static_cast<int>(all.size()), all.data());
   if (status != 0 && status != kCompilationError) check(status, "compiling a kernel");
   CompiledKernel kernel;
   size_t size = 0;

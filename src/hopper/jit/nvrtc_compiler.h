@@ -49,6 +49,10 @@ class NvrtcCompiler {
   std::string file() const;  // the library that the loader opened
   const Headers& headers() const { return headers_; }
   static std::span<const char* const> options();
+  // With those that a version has beside them. From a cache of its own, NVRTC 13 gives a cubin
+  // without the assembler's report: registers that spill would go unnoticed where it has compiled
+  // the same kernel, under other names, before.
+  static std::vector<const char*> options_of(CompilerVersion version);
 
   // May be called by several threads at once.
   CompiledKernel compile(const std::string& source) const;
