@@ -17,7 +17,7 @@
 
 namespace coda::device {
 
-// Floats of shared memory for what a block exchanges.
+// Floats of shared memory for what a block exchanges; behind them, a float a warp for each maximum.
 inline constexpr u32 kTileScratch = larger(kColumnScratch, kTransposedScratch);
 
 template <class Space, class Arguments>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The largest magnitude of a block's values, raised in memory. Magnitudes are ordered as their bits
-// are; what is no number lies above them all. All blocks look at one word, which lies in one slice
-// of the L2: where each warp looked at it a kernel that quantises took 0.42 ms instead of 0.29.
+// are; what is no number lies above them all.
 #pragma once
 
 #include "device/ptx/global_memory.cuh"
@@ -11,38 +10,35 @@
 
 namespace coda::device {
 
-constexpr u32 larger_magnitude(u32 largest, u32 bits) {
-  return largest < (bits & 0x7fffffff) ? bits & 0x7fffffff : largest;
-}
-
-// One row more, of which `valid` columns exist.
+// One row more, of which `valid` columns exist. In pairs and pairs of pairs: a chain of comparisons
+// for each element would be most of what a block waits for.
 template <bool kVector>
 __device__ __forceinline__ void add_magnitudes(u32& largest, const Elements<kThreadColumns>& x,
                                                u32 valid) {
   if (valid == 0) return;
+  u32 bits[kThreadColumns];
 #pragma unroll
-  for (u32 i = 0; i < kThreadColumns; ++i) {
-    if (kVector || i < valid) largest = larger_magnitude(largest, float_word(x.value[i]));
+  for (u32 i = 0; i < kThreadColumns; ++i)
+    bits[i] = kVector || i < valid ? float_word(x.value[i]) & 0x7fffffff : 0;
+#pragma unroll
+  for (u32 apart = kThreadColumns / 2; apart != 0; apart /= 2) {
+#pragma unroll
+    for (u32 i = 0; i < apart; ++i) bits[i] = larger(bits[i], bits[i + apart]);
   }
+  largest = larger(largest, bits[0]);
 }
 
-// All threads of a block.
+// All threads of a block. `scratch`: a float for each warp that nothing else uses.
 __device__ __forceinline__ void raise_maximum(float* scratch, u64 scalar, u32 largest) {
   const u32 thread = thread_index();
-#pragma unroll
-  for (u32 mask = 16; mask != 0; mask /= 2) {
-    largest =
-        larger_magnitude(largest, float_word(exchange(word_value<Element::f32>(largest), mask)));
-  }
+  largest = largest_of_warp(largest);
   if (thread % 32 == 0) scratch[thread / 32] = word_value<Element::f32>(largest);
   synchronize_block();
-  if (thread == 0) {
+  if (thread != 0) return;
 #pragma unroll
-    for (u32 warp = 1; warp < kTileWarps; ++warp)
-      largest = larger_magnitude(largest, float_word(scratch[warp]));
-    raise_word(scalar, largest);
-  }
-  synchronize_block();  // what comes next writes the same memory
+  for (u32 warp = 1; warp < kTileWarps; ++warp)
+    largest = larger(largest, float_word(scratch[warp]));
+  raise_word(scalar, largest);
 }
 
 }  // namespace coda::device

@@ -31,6 +31,7 @@ struct SpaceText {
   std::string text;
   int64_t blocks = 0;  // of kTileThreads threads
   bool by_blocks = false;
+  int maxima = 0;
 };
 
 // Made of all that a block of 64 rows has.
@@ -82,7 +83,7 @@ class TileSpaceWriter {
     require(blocks < uint64_t{1} << 26,  // spans are counted in 32 bits
             description() + " has too many tiles for one launch; run it on fewer rows at a time");
     const std::string name = "Space" + id_;
-    return {name, assemble(name), static_cast<int64_t>(blocks), by_blocks_};
+    return {name, assemble(name), static_cast<int64_t>(blocks), by_blocks_, maxima_};
   }
 
  private:
@@ -435,8 +436,8 @@ class TileSpaceWriter {
                  {layout(from).is_adjacent() ? "false" : "kVector", largest, added});
     }
     const int t = step(i).tensor();
-    after_.line("raise_maximum(scratch, $, $);$",
-                {arguments_.pointer(t), largest, arguments_.comment(t)});
+    after_.line("raise_maximum(scratch + kTileScratch + $ * kTileWarps, $, $);$",
+                {std::to_string(maxima_++), arguments_.pointer(t), largest, arguments_.comment(t)});
   }
 
   std::string assemble(const std::string& struct_name) const {
@@ -491,6 +492,7 @@ class TileSpaceWriter {
   ValueText values_;
   ValueText::Made needed_;
   std::set<std::string> raws_;  // what is loaded, by its name
+  int maxima_ = 0;              // that are raised
 
   // Lines that stand together, in this order.
   Body before_{4};       // scalars, columns, accumulators
@@ -512,6 +514,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   Body dispatch(2);
   int64_t blocks = 0;
   bool by_blocks = false;
+  int maxima = 0;
   for (size_t i = 0; i < spaces.size(); ++i) {
     const auto layouts =
         layouts_of_warp(sizes.program(), map, map.spaces[spaces[i]], sizes.values());
@@ -520,6 +523,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
         TileSpaceWriter(sizes, map, spaces[i], std::get<TileLayouts>(layouts), arguments).run();
     structs += space.text + "\n";
     by_blocks = by_blocks || space.by_blocks;
+    maxima = std::max(maxima, space.maxima);
     const auto first_block = [&](size_t k) {
       return arguments.number("first_block_" + std::to_string(spaces[k]), blocks);
     };
@@ -534,11 +538,13 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
     }
   }
   return launch_of(
-      KernelParts::plain(identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"},
-                         structs, "__launch_bounds__(kTileThreads, 1)",
-                         by_blocks ? "  __shared__ float scratch[kTileScratch];\n"
-                                   : "  float* const scratch = nullptr;\n",
-                         dispatch.text()),
+      KernelParts::plain(
+          identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"}, structs,
+          "__launch_bounds__(kTileThreads, 1)",
+          by_blocks ? filled("  __shared__ float scratch[kTileScratch + $ * kTileWarps];\n",
+                             {std::to_string(maxima)})
+                    : "  float* const scratch = nullptr;\n",
+          dispatch.text()),
       sizes, arguments, blocks, device::kTileThreads);
 }
 

@@ -81,6 +81,15 @@ inline float exchange(float value, u32 mask) {
   return value_of_lane(value, thread_index() % 32 ^ mask);
 }
 
+inline u32 largest_of_warp(u32 value) {
+  return with_lanes(value, [](auto of_lane) {
+    u32 largest = 0;
+    for (u32 lane = 0; lane < 32; ++lane)
+      largest = of_lane(lane) > largest ? of_lane(lane) : largest;
+    return largest;
+  });
+}
+
 // ---- CUDA's names ----
 
 struct HostIndex {
