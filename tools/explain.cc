@@ -51,7 +51,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
           ? model_graph(flags, *config)
           : load_programs(flags.programs, parse_sizes(flags.sizes), flags.task == "train");
   source.options.storage = storage_type(flags.dtype);
-  source.options.eight_bit_products = flags.dtype == "fp8";
+  source.options.eight_bits = eight_bits_of(flags.dtype);
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   source.options.objective = flags.objective == "speed" ? Objective::speed : Objective::memory;
   source.options.fuse = fuse;
@@ -129,8 +129,8 @@ void add_explain(CLI::App& app) {
   command
       .add_option("--dtype", flags->dtype,
                   "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
-                  "bits")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp8"}))
+                  "bits, but for those of the logits; fp8-all")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-all"}))
       ->capture_default_str();
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))

@@ -6,18 +6,19 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "explained_plan.h"
+#include "flag_values.h"
 #include "program_file.h"
 
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Objective objective, bool eight_bit_products) {
+                     Objective objective, EightBits eight_bits) {
   ModelTaskGraph task = make_task(
       config,
       {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence},
       h200_rates());
   task.options.objective = objective;
-  task.options.eight_bit_products = eight_bit_products;
+  task.options.eight_bits = eight_bits;
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }
 
@@ -40,8 +41,8 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--sequence", sequence, "Tokens of each")
       ->check(at_least_1)
       ->capture_default_str();
-  command.add_option("--dtype", dtype, "Of a model's step: bf16, or fp8: its products in 8 bits")
-      ->check(CLI::IsMember({"bf16", "fp8"}))
+  command.add_option("--dtype", dtype, "Of a model's step: bf16, fp8 or fp8-all")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp8-all"}))
       ->capture_default_str();
   command.add_option("--objective", objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
@@ -55,7 +56,7 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
             "--storage is of program files (a model's step is in bf16): leave it out");
     return {model_plan(model.build(sequence), batch, sequence,
                        objective == "speed" ? Objective::speed : Objective::memory,
-                       dtype == "fp8")};
+                       eight_bits_of(dtype))};
   }
   const DimValues values = parse_sizes(sizes);
   std::vector<Program> read;

@@ -22,7 +22,7 @@ struct SizedPlan {
 };
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Objective objective, bool eight_bit_products);
+                     Objective objective, EightBits eight_bits);
 
 struct ProgramFlags {
   std::vector<std::string> files;

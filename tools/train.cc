@@ -116,9 +116,11 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
                   "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
-  option("--dtype", f.dtype,
-         "fp32; bf16 with fp32 master weights and gradients; or fp8: bf16 with products in 8 bits")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp8"}));
+  option(
+      "--dtype", f.dtype,
+      "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with products in 8 bits, but "
+      "for those of the logits; or fp8-all")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-all"}));
   option("--seed", f.seed, "Of initial weights and of the order of the data")
       ->check(whole_number());
   command.add_option("--lr", f.rate, "Peak learning rate [0.004, with --init 5e-5]")
@@ -255,7 +257,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   ModelTrainSettings s;
   s.model = model;
   s.storage = storage_type(f.dtype);
-  s.eight_bit_products = f.dtype == "fp8";
+  s.eight_bits = eight_bits_of(f.dtype);
   s.batch = f.batch;
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;

@@ -34,7 +34,7 @@ struct Flags {
   int64_t steps = 9;
   double heat = 4;  // seconds before what is measured
   std::string attention = "repeatable";
-  bool eight_bits = false;
+  std::string dtype = "bf16";
   std::string objective = "memory";
   bool prints_losses = false;
   bool steps_of_plan = false;
@@ -113,7 +113,9 @@ int run(const Flags& f) {
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
-  settings.eight_bit_products = f.eight_bits;
+  settings.eight_bits = f.dtype == "fp8"       ? EightBits::all_but_logits
+                        : f.dtype == "fp8-all" ? EightBits::all
+                                               : EightBits::none;
   settings.objective = f.objective == "speed" ? Objective::speed : Objective::memory;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
@@ -151,8 +153,8 @@ int run(const Flags& f) {
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
       "\"gpu\": \"{}\"}}\n",
-      f.eight_bits ? "fp8" : "bf16", f.model, config_of(f).layers, f.batch, f.sequence, f.attention,
-      ms, 1e3 * tokens_of_step / ms, ready, first, loss,
+      f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
+      1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
       static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), describe_gpu());
   return 0;
@@ -175,7 +177,8 @@ int main(int argc, char** argv) {
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
   app.add_option("--objective", f.objective, "memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}));
-  app.add_flag("--eight-bits", f.eight_bits, "Products in 8 bits");
+  app.add_option("--dtype", f.dtype, "Of products: bf16, fp8 or fp8-all")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp8-all"}));
   app.add_flag("--losses", f.prints_losses, "The loss of each step, on the standard error");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);

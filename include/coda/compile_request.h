@@ -46,6 +46,16 @@ struct CompileRequest {
 // 128 MiB, or an eighth of all, whichever is more.
 inline constexpr int64_t kAutomaticChunkRows = -1;
 
+// Which products of bf16 operands are made in 8 bits (coda/eight_bits.h).
+enum class EightBits : uint8_t {
+  none,
+  // All but those of a loss's logits: the product whose rows go through a log-sum-exp, and those
+  // that read the logits' gradient. Most of that gradient is smaller than its largest value by more
+  // than 8 bits can tell, so that it would be 0, and the training another one.
+  all_but_logits,
+  all,
+};
+
 struct CompileOptions {
   Objective objective = Objective::memory;
   Rates rates = {};            // of the backend that will run the plan: Backend::rates()
@@ -59,9 +69,8 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t chunk_rows = 0;
-  // Products of bf16 operands in 8 bits, with scales that whoever runs the plan keeps: see
-  // coda/eight_bits.h. Needs the sizes that the plan will have.
-  bool eight_bit_products = false;
+  // With scales that whoever runs the plan keeps. Needs the sizes that the plan will have.
+  EightBits eight_bits = EightBits::none;
 };
 
 }  // namespace CODA_API coda

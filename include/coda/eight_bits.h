@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products in 8 bits: what a plan with CompileOptions::eight_bit_products asks of who runs it. Each
+// Products in 8 bits: what a plan with CompileOptions::eight_bits asks of who runs it. Each
 // operand has one scale for the tensor, found from the largest magnitudes of earlier runs
 // (TransformerEngine calls it delayed scaling). So a value leaves in 8 bits at once, and the plan
 // takes its new largest magnitude in passing. docs/fp8.md says what this gains and costs.

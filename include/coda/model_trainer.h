@@ -14,9 +14,9 @@ namespace CODA_API coda {
 struct ModelTrainSettings {
   ModelConfig model;
   DType storage = DType::f32;
-  bool eight_bit_products = false;  // see TrainOptions
-  int64_t batch = 8;                // sequences of a pass
-  int64_t accumulate = 1;           // passes of a step
+  EightBits eight_bits = EightBits::none;
+  int64_t batch = 8;       // sequences of a pass
+  int64_t accumulate = 1;  // passes of a step
   int64_t sequence = 256;
   Objective objective = Objective::memory;  // what comes first where a value can be made again
   int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all

@@ -29,9 +29,9 @@ struct TrainOptions {
   int64_t accumulate = 1;                   // passes of a step
   Objective objective = Objective::memory;  // see CompileOptions
   int64_t chunk_rows = kAutomaticChunkRows;
-  // Products in 8 bits, where the storage is bf16 (coda/eight_bits.h); weights, activations that
-  // no product reads and gradients stay as they are.
-  bool eight_bit_products = false;
+  // Products in 8 bits, where the storage is bf16; weights, gradients and activations that no
+  // product reads stay as they are.
+  EightBits eight_bits = EightBits::none;
   LearningSchedule schedule;
   AdamWOptions adamw;
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping

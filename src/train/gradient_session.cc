@@ -67,7 +67,7 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   compiling.overwrite_saved = true;  // a step is one forward and one backward
   compiling.objective = options.objective;
   compiling.chunk_rows = options.chunk_rows;
-  compiling.eight_bit_products = options.eight_bit_products;
+  compiling.eight_bits = options.eight_bits;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)

@@ -13,7 +13,7 @@ TrainOptions options_of(const ModelTrainSettings& s) {
           .accumulate = s.accumulate,
           .objective = s.objective,
           .chunk_rows = s.loss_rows,
-          .eight_bit_products = s.eight_bit_products,
+          .eight_bits = s.eight_bits,
           .schedule = s.schedule,
           .adamw = s.adamw,
           .clip = s.clip,

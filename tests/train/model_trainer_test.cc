@@ -35,7 +35,7 @@ TEST(ModelTrainer, LearnsATextThatFollowsARule) {
 ModelTrainSettings eight_bit_settings() {
   ModelTrainSettings settings = tiny_settings();
   settings.storage = DType::bf16;
-  settings.eight_bit_products = true;
+  settings.eight_bits = EightBits::all;
   return settings;
 }
 
@@ -43,18 +43,21 @@ ModelTrainSettings eight_bit_settings() {
 TEST(ModelTrainer, LearnsWithProductsInEightBits) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  double last[2] = {};
-  for (const bool eight : {false, true}) {
+  double last[3] = {};
+  for (const EightBits eight : {EightBits::none, EightBits::all_but_logits, EightBits::all}) {
     ModelTrainSettings settings = eight_bit_settings();
-    settings.eight_bit_products = eight;
+    settings.eight_bits = eight;
     ModelTrainer trainer(settings, text, *backend);
     const double first = trainer.step().loss;
     EXPECT_NEAR(first, std::log(256), 0.3);
-    while (trainer.step_count < settings.schedule.total_steps) last[eight] = trainer.step().loss;
-    EXPECT_LT(last[eight], 0.6 * first);
+    while (trainer.step_count < settings.schedule.total_steps)
+      last[static_cast<int>(eight)] = trainer.step().loss;
+    EXPECT_LT(last[static_cast<int>(eight)], 0.6 * first);
   }
   EXPECT_NE(last[0], last[1]);
+  EXPECT_NE(last[1], last[2]);
   EXPECT_NEAR(last[1], last[0], 0.03 * last[0]);
+  EXPECT_NEAR(last[2], last[0], 0.03 * last[0]);
 }
 
 // The head's products too, a chunk of the logits at a time, the last one shorter: of gradients that
@@ -101,7 +104,7 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
     EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
   }
   ModelTrainSettings plain = settings;
-  plain.eight_bit_products = false;
+  plain.eight_bits = EightBits::none;
   ModelTrainer other(plain, text, *one);
   other.eight_bit_scales = whole.eight_bit_scales;
   EXPECT_THROW(other.restored(), Error);

@@ -47,9 +47,10 @@ struct Copies {
   int scale = -1;
 };
 
-class EightBits {
+class EightBitPass {
  public:
-  EightBits(const Plan& plan, const DimValues& sizes) : plan_(plan), sizes_(sizes) {
+  EightBitPass(const Plan& plan, const DimValues& sizes, bool with_logits)
+      : plan_(plan), sizes_(sizes) {
     for (const PlanTensor& t : plan.tensors) tensors_[t.decl.name] = &t;
     for (const auto* phase : {&plan.forward, &plan.backward})
       for (const PlanStep& step : *phase) steps_.push_back(&step);
@@ -57,6 +58,7 @@ class EightBits {
       for (const StepTensor& t : step_tensors(*steps_[i]))
         if (t.written) writers_[owner(t.name)].push_back(i);
     }
+    if (!with_logits) find_logits();
   }
 
   EightBitPlan run() {
@@ -103,13 +105,37 @@ class EightBits {
 
   // ---- Which products, of which operands.
 
+  // Tiles that go through a log-sum-exp along their rows, and what programs without a product make
+  // of them.
+  void find_logits() {
+    for (const PlanStep* step : steps_) {
+      const auto* program = std::get_if<Program>(&step->work);
+      if (program == nullptr) continue;
+      std::set<std::string> tiles;
+      bool has_logits = false;
+      for (const Step& s : program->steps) {
+        has_logits =
+            has_logits || (program::is_row_partial(s) && s.partial() == PartialKind::log_sum_exp);
+        if (!program::is_tile_load(s) && !program::is_tile_store(s)) continue;
+        const std::string& name = program->tensors[s.tensor()].name;
+        tiles.insert(name);
+        has_logits = has_logits || (program::is_tile_load(s) && logits_.contains(name) &&
+                                    !program::has_product(*program));
+      }
+      if (has_logits) logits_.merge(tiles);
+    }
+  }
+
   // Why a program's products stay as they are; empty: they need not.
   std::string obstacle(const Program& program) const {
     for (const Step& s : program.steps) {
+      if (program::is_tile_store(s) && logits_.contains(program.tensors[s.tensor()].name))
+        return "it makes a loss's logits";
       for (const GemmSegment& g : s.segments()) {
         const TensorDecl& a = program.tensors[g.a];
         const TensorDecl& b = program.tensors[g.b];
         for (const TensorDecl* t : {&a, &b}) {
+          if (logits_.contains(t->name)) return "it reads the gradient of a loss's logits";
           if (t->dtype != DType::bf16)
             return "'" + t->name + "' is " + std::string(name_of(t->dtype)) + ", not bf16";
         }
@@ -494,6 +520,7 @@ class EightBits {
   std::vector<const PlanStep*> steps_;  // the forward's, then the backward's
   std::map<std::string, const PlanTensor*, std::less<>> tensors_;
   std::map<std::string, std::vector<int>> writers_;  // of an owner: steps, in order
+  std::set<std::string> logits_;                     // of a loss, and their gradients
   std::set<int> products_;                           // steps whose products are in 8 bits
   std::map<Operand, Copies> copies_;
   // Copies that a step makes itself, at its step `store`.
@@ -512,8 +539,8 @@ class EightBits {
 
 }  // namespace
 
-EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes) {
-  return EightBits(plan, sizes).run();
+EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, bool with_logits) {
+  return EightBitPass(plan, sizes, with_logits).run();
 }
 
 }  // namespace coda

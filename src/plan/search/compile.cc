@@ -115,8 +115,9 @@ class Search {
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
     verify_reads(compiled.plan);
-    if (options_.eight_bit_products) {
-      EightBitPlan made = with_eight_bit_products(compiled.plan, options_.sizes);
+    if (options_.eight_bits != EightBits::none) {
+      EightBitPlan made = with_eight_bit_products(compiled.plan, options_.sizes,
+                                                  options_.eight_bits == EightBits::all);
       compiled.plan = std::move(made.plan);
       compiled.first_scales = std::move(made.first_scales);
       verify_programs(compiled.plan);
