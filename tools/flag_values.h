@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "coda/compile_request.h"
 #include "coda/dtype.h"
 
 namespace coda::tools {
