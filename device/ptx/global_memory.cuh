@@ -60,11 +60,9 @@ __device__ __forceinline__ void double_words(float value, u32& low, u32& high) {
   high = static_cast<u32>(bits >> 32);
 }
 
-// The word becomes `bits` if those are more: the same in any order. Nearly always they are not, so
-// they are compared before: an atomic operation at one address takes its turn behind all others.
+// The word becomes `bits` if those are more: the same in any order. Nothing waits for it.
 __device__ __forceinline__ void raise_word(u64 address, u32 bits) {
-  u32* const word = reinterpret_cast<u32*>(address);
-  if (bits > *static_cast<volatile u32*>(word)) atomicMax(word, bits);
+  asm volatile("red.global.max.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
 }
 
 __device__ __forceinline__ u32 load_index(u64 tensor, u64 index) {

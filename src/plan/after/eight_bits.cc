@@ -293,8 +293,11 @@ class EightBitPass {
 
   // ---- Names and declarations.
 
+  // "eight_bits.7.inverse". A name's last word is what kernels are named by: those of two layers
+  // are one text.
   static std::string numbered(const char* vector, int scale) {
-    return std::string(vector) + "." + std::to_string(scale);
+    std::string name = vector;
+    return name.insert(name.find('.') + 1, std::to_string(scale) + ".");
   }
   static TensorDecl scalar(const char* vector, int scale) {
     return {.name = numbered(vector, scale), .shape = {1, 1}};
@@ -306,8 +309,8 @@ class EightBitPass {
     int number = 0;
     for (const auto& [other, copies] : copies_)
       number += other.tensor == operand.tensor && other < operand ? 1 : 0;
-    return {.name = operand.tensor + (number == 0 ? "" : "." + std::to_string(number + 1)) +
-                    (transposed ? ".e4m3_transposed" : ".e4m3"),
+    return {.name = operand.tensor + (number == 0 ? "" : "_" + std::to_string(number + 1)) +
+                    (transposed ? "_e4m3_transposed" : "_e4m3"),
             .shape = transposed ? Shape{shape.cols, shape.rows} : shape,
             .dtype = DType::e4m3};
   }
