@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans whose products are in 8 bits, run in float64 without rounding: scales and inverses cancel,
+// so every result is the graph's, for models, for chunks of rows and for random graphs. Which
+// products are taken, how their operands lie, and what scales learn is looked at one by one.
+#include "plan/after/eight_bits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "coda/eight_bits.h"
+#include "plan/plain_graph.h"
+#include "plan/plan_evaluator.h"
+#include "plan/random_graphs.h"
+#include "program/step_table.h"
+
+namespace coda {
+namespace eight_bits {
+namespace {
+
+using testing::HasSubstr;
+
+// Of every segment of every product: whether its operands are in 8 bits.
+std::vector<bool> products_of(const Plan& plan) {
+  std::vector<bool> all;
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const auto* program = std::get_if<Program>(&step.work);
+      if (program == nullptr) continue;
+      for (const Step& s : program->steps) {
+        for (const GemmSegment& g : s.segments()) {
+          const bool is_eight = program->tensors[g.a].dtype == DType::e4m3;
+          EXPECT_EQ(program->tensors[g.b].dtype == DType::e4m3, is_eight) << step.name;
+          // The contraction lies along the rows of both.
+          EXPECT_TRUE(!is_eight || (!g.transpose_a && g.transpose_b)) << step.name;
+          all.push_back(is_eight);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// Scales that are powers of two, so that their inverses are exact, and not one.
+void give_scales(PlanEvaluator& evaluator, size_t scales) {
+  const auto columns = scales * static_cast<size_t>(kScaleColumns);
+  std::vector<double> scale(columns);
+  std::vector<double> inverse(columns);
+  for (size_t i = 0; i < columns; ++i) {
+    scale[i] = std::ldexp(1, static_cast<int>(i / kScaleColumns % 7) - 3);
+    inverse[i] = 1 / scale[i];
+  }
+  evaluator.values[kScales] = scale;
+  evaluator.values[kInverses] = inverse;
+  evaluator.values[kMagnitudes] = std::vector<double>(columns, 0);
+}
+
+void expect_same_results(const Block& b, const Compiled& compiled, const DimValues& sizes,
+                         const Values& inputs) {
+  PlanEvaluator evaluator(compiled.plan, sizes);
+  evaluator.values = inputs;
+  if (!compiled.first_scales.empty()) give_scales(evaluator, compiled.first_scales.size());
+  evaluator.run(compiled.plan.forward);
+  evaluator.forget_temporaries();
+  evaluator.run(compiled.plan.backward);
+  for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, sizes)) {
+    ASSERT_TRUE(evaluator.values.contains(name)) << name;
+    EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-9) << name;
+  }
+  for (size_t i = 0; i < compiled.first_scales.size(); ++i)
+    EXPECT_GT(evaluator.values.at(kMagnitudes)[i * kScaleColumns], 0) << "scale " << i;
+}
+
+constexpr int64_t kRows = 80;  // a chunk of 64 and one of 16
+
+Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows) {
+  b.storage = DType::bf16;
+  const LlamaSizes s{.hidden = 32,
+                     .heads = 2,
+                     .kv_heads = 1,
+                     .head_dim = 16,
+                     .mlp = 48,
+                     .vocab = 96,
+                     .sequence = Dim("T")};
+  if (llama) {
+    llama_model(b, 2, true, s);
+  } else {
+    gpt2_model(b, 2, s);
+  }
+  CompileOptions options;
+  options.storage = DType::bf16;
+  options.sizes = {{"M", kRows}, {"T", kRows}};
+  options.chunk_rows = chunk_rows;
+  options.overwrite_saved = true;
+  options.eight_bits = eight_bits;
+  return compile(b.graph, b.request, options);
+}
+
+TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
+  for (const bool llama : {true, false}) {
+    for (const int64_t chunk_rows : {0, 64}) {
+      for (const EightBits which : {EightBits::all_but_logits, EightBits::all}) {
+        SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
+                     (which == EightBits::all ? "all" : "all but logits"));
+        Block b;
+        const Compiled compiled = compiled_model(b, llama, which, chunk_rows);
+        const DimValues sizes{{"M", kRows}, {"T", kRows}};
+        const std::vector<bool> products = products_of(compiled.plan);
+        const auto others = std::count(products.begin(), products.end(), false);
+        EXPECT_GT(std::ssize(products), 12);
+        EXPECT_EQ(others, which == EightBits::all ? 0 : 3);
+        const bool says_why =
+            compiled.plan.notes.back().find("gradient of a loss's logits") != std::string::npos;
+        EXPECT_EQ(says_why, others != 0) << compiled.plan.notes.back();
+        expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
+      }
+    }
+  }
+}
+
+// A sum over 40 is no multiple of 16: the product stays, and the note names it.
+TEST(EightBitPlan, AProductThatTensorCoresDoNotTakeStaysAsItIs) {
+  Block b;
+  b.storage = DType::bf16;
+  const Value x = b.graph.input("x", {"M", 40}, DType::bf16);
+  const Value y = linear(x, b.graph.parameter("w", {32, 40}, DType::bf16));
+  b.request.outputs = {{"y", y}};
+  CompileOptions options;
+  options.storage = DType::bf16;
+  options.sizes = {{"M", 16}};
+  options.eight_bits = EightBits::all;
+  const Compiled compiled = compile(b.graph, b.request, options);
+  EXPECT_EQ(products_of(compiled.plan), std::vector<bool>{false});
+  EXPECT_TRUE(compiled.first_scales.empty());
+  EXPECT_THAT(compiled.plan.notes.back(), HasSubstr("a sum over 40, no multiple of 16"));
+}
+
+TEST(EightBitPlan, RandomGraphsComputeWhatTheyMean) {
+  int taken = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomGraph random(seed, 64);
+    CompileOptions options;
+    options.storage = DType::bf16;
+    options.sizes = random.sizes();
+    options.overwrite_saved = seed % 2 == 0;
+    options.eight_bits = EightBits::all;
+    const Compiled compiled = compile(random.block.graph, random.block.request, options);
+    const std::vector<bool> products = products_of(compiled.plan);
+    taken += static_cast<int>(std::count(products.begin(), products.end(), true));
+    PlanEvaluator evaluator(compiled.plan, options.sizes);
+    const Values inputs = random.inputs();
+    evaluator.values = inputs;
+    if (!compiled.first_scales.empty()) give_scales(evaluator, compiled.first_scales.size());
+    evaluator.run(compiled.plan.forward);
+    evaluator.forget_temporaries();
+    evaluator.run(compiled.plan.backward);
+    for (const auto& [name, expected] :
+         plain_values(random.block.graph, random.block.request, inputs, options.sizes)) {
+      ASSERT_TRUE(evaluator.values.contains(name)) << name;
+      EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-9) << name;
+    }
+  }
+  EXPECT_GT(taken, 200);
+}
+
+}  // namespace
+}  // namespace eight_bits
+}  // namespace coda
