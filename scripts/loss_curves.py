@@ -49,7 +49,8 @@ def main():
         colour = COLOURS[i % len(COLOURS)]
         path = "L".join(f"{x(step):.1f} {y(loss):.1f}" for step, loss in points)
         text.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        text.append(f'<text x="{WIDTH - 90}" y="{TOP + 16 * (i + 1)}" fill="{colour}">{name}</text>')
+        label = f'x="{WIDTH - 90}" y="{TOP + 16 * (i + 1)}" fill="{colour}"'
+        text.append(f"<text {label}>{name}</text>")
     with open(arguments.out, "w") as out:
         out.write("\n".join(text) + "\n</svg>\n")
 
