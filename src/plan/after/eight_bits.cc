@@ -77,8 +77,9 @@ class EightBitPass {
   int64_t size(const Dim& dim) const { return dim.evaluate(sizes_); }
 
   const std::string& owner(const std::string& name) const {
-    const PlanTensor& t = *tensors_.at(name);
-    return t.view_of.empty() ? name : owner(t.view_of);
+    const PlanTensor* tensor = tensors_.at(name);
+    while (!tensor->view_of.empty()) tensor = tensors_.at(tensor->view_of);
+    return tensor->decl.name;
   }
 
   Operand operand_at(const std::string& tensor, bool transposed, int step) const {
