@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which products of a plan are made in 8 bits, which copies of operands they read, who makes these,
+// and which share a scale. Nothing is changed here: eight_bits.cc writes the plan from it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/after/plan_operands.h"
+
+namespace coda {
+
+// The copies of an operand that products read.
+struct EightBitCopies {
+  // The first and the last step that read a copy; none do: < 0.
+  struct Order {
+    int first = -1;
+    int last = -1;
+    bool is_read() const { return first >= 0; }
+    void read(int step) {
+      if (first < 0) first = step;
+      last = step;
+    }
+  };
+  Order rows;     // as the tensor is stored
+  Order columns;  // transposed
+  int scale = -1;
+  // Where the program that wrote the operand has no product, it leaves the copies itself: the step
+  // of that program that stores the tensor. -1: a program of their own makes them.
+  int store = -1;
+  bool drops_store = false;  // nothing reads the tensor in 16 bits
+};
+
+struct EightBitChoice {
+  std::set<int> products;  // steps of the plan, all of whose products are in 8 bits
+  std::map<Operand, EightBitCopies> copies;
+  std::vector<float> first_scales;
+  std::string note;  // how many products, and which steps' are not, and why
+};
+
+EightBitChoice choose_eight_bit_products(const PlanOperands& operands, const Plan& plan,
+                                         const DimValues& sizes, bool with_logits);
+
+}  // namespace coda
