@@ -90,6 +90,7 @@ class Run {
     if (!session.plan().loops.empty()) {
       fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
     }
+    if (s.eight_bits != EightBits::none) fmt::print("{}\n", session.plan().notes.back());
     if (plan_.resumed) {
       restore(*plan_.resumed, trainer_);
       fmt::print("going on from {}\n", printable(*plan_.resumed));

@@ -10,8 +10,7 @@
 
 namespace coda::device {
 
-// One row more, of which `valid` columns exist. In pairs and pairs of pairs: a chain of comparisons
-// for each element would be most of what a block waits for.
+// One row more, of which `valid` columns exist; as a tree, three comparisons deep instead of eight.
 template <bool kVector>
 __device__ __forceinline__ void add_magnitudes(u32& largest, const Elements<kThreadColumns>& x,
                                                u32 valid) {

@@ -17,8 +17,4 @@ inline constexpr const char* kScales = "eight_bits.scale";        // an operand'
 inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
 inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
 
-// The largest magnitude in 8 bits that a scale aims at: half of e4m3's 448, so that a value may
-// double from one step to the next.
-inline constexpr double kScaleTarget = 224;
-
 }  // namespace coda

@@ -13,13 +13,17 @@ namespace {
 
 Sizes shape_of_effect(const ShapeRule& r) { return r.as_operand(); }
 
+void check_stored_type(const StepCheck& c) {
+  c.check(c.tensor().dtype != DType::i32,
+          [&] { return "'" + c.tensor().name + "' is i32; values are stored as floats"; });
+}
+
 void check_store(const StepCheck& c) {
   const TensorDecl& t = c.tensor();
   c.check(t.shape == c.step.shape, [&] {
     return "'" + t.name + "' has shape " + t.shape.text() + " and the value " + c.step.shape.text();
   });
-  c.check(t.dtype != DType::i32,
-          [&] { return "'" + t.name + "' is i32; values are stored as floats"; });
+  check_stored_type(c);
 }
 
 StepValue evaluate_store(const Evaluation& e) { return e.stored(e.operand(0), e.tensor().dtype); }
@@ -31,8 +35,7 @@ void check_transposed(const StepCheck& c) {
     return "'" + t.name + "' has shape " + t.shape.text() + " and the value transposed " +
            transposed.text();
   });
-  c.check(t.dtype != DType::i32,
-          [&] { return "'" + t.name + "' is i32; values are stored as floats"; });
+  check_stored_type(c);
 }
 
 StepValue evaluate_transposed(const Evaluation& e) {
@@ -49,7 +52,8 @@ void check_maximum(const StepCheck& c) {
   });
 }
 
-// Of no number, none: what is compared with it is lost, as on the backends.
+// What is no number lies above all others, as on the backends. Where several steps of the program
+// raise one scalar, each goes on from the one before.
 StepValue evaluate_maximum(const Evaluation& e) {
   StepValue before = e.input(e.step().tensor());
   for (int i = 0; i < e.at; ++i) {
@@ -108,55 +112,35 @@ StepValue evaluate_column_partial(const Evaluation& e) {
           }};
 }
 
-constexpr StepInfo store(StepKind kind, std::string_view name, Leaves leaves) {
+constexpr StepInfo effect(StepKind kind, std::string_view name, std::string_view word,
+                          Argument target, Argument what, Leaves leaves,
+                          void (*check)(const StepCheck&),
+                          StepValue (*evaluate)(const Evaluation&)) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::effect,
-          .words = {"store"},
-          .arguments = {Argument::target, Argument::value},
+          .words = {word},
+          .arguments = {target, what},
           .leaves = leaves,
           .shape = shape_of_effect,
-          .check = check_store,
-          .evaluate = evaluate_store};
-}
-
-constexpr StepInfo partial(StepKind kind, std::string_view name, Leaves leaves,
-                           StepValue (*evaluate)(const Evaluation&)) {
-  return {.kind = kind,
-          .name = name,
-          .group = StepGroup::effect,
-          .words = {name},
-          .arguments = {Argument::target, Argument::reduction},
-          .leaves = leaves,
-          .shape = shape_of_effect,
-          .check = check_partial,
+          .check = check,
           .evaluate = evaluate};
 }
 
+using A = Argument;
 constexpr StepInfo kEffectRows[] = {
-    store(StepKind::store_tile, "store_tile", Leaves::tile),
-    store(StepKind::store_vector, "store_vector", Leaves::vector),
-    partial(StepKind::row_partial, "row_partial", Leaves::row_partial, evaluate_row_partial),
-    partial(StepKind::column_partial, "column_partial", Leaves::column_partial,
-            evaluate_column_partial),
-    {.kind = StepKind::store_transposed,
-     .name = "store_transposed",
-     .group = StepGroup::effect,
-     .words = {"store_transposed"},
-     .arguments = {Argument::transposed_target, Argument::value},
-     .leaves = Leaves::transposed_tile,
-     .shape = shape_of_effect,
-     .check = check_transposed,
-     .evaluate = evaluate_transposed},
-    {.kind = StepKind::abs_max_into,
-     .name = "abs_max_into",
-     .group = StepGroup::effect,
-     .words = {"abs_max_into"},
-     .arguments = {Argument::scalar_target, Argument::value},
-     .leaves = Leaves::maximum,
-     .shape = shape_of_effect,
-     .check = check_maximum,
-     .evaluate = evaluate_maximum},
+    effect(StepKind::store_tile, "store_tile", "store", A::target, A::value, Leaves::tile,
+           check_store, evaluate_store),
+    effect(StepKind::store_vector, "store_vector", "store", A::target, A::value, Leaves::vector,
+           check_store, evaluate_store),
+    effect(StepKind::row_partial, "row_partial", "row_partial", A::target, A::reduction,
+           Leaves::row_partial, check_partial, evaluate_row_partial),
+    effect(StepKind::column_partial, "column_partial", "column_partial", A::target, A::reduction,
+           Leaves::column_partial, check_partial, evaluate_column_partial),
+    effect(StepKind::store_transposed, "store_transposed", "store_transposed", A::transposed_target,
+           A::value, Leaves::transposed_tile, check_transposed, evaluate_transposed),
+    effect(StepKind::abs_max_into, "abs_max_into", "abs_max_into", A::scalar_target, A::value,
+           Leaves::maximum, check_maximum, evaluate_maximum),
 };
 
 }  // namespace

@@ -10,8 +10,8 @@
 namespace coda {
 namespace {
 
-// A magnitude that is forgotten slowly: a batch with small values does not make the next one
-// saturate.
+// 224 is half of e4m3's largest, 448, so that a value may double from one step to the next. A
+// magnitude is forgotten slowly: a batch with small values does not make the next one saturate.
 const char* const kUpdate = R"(
 program next_scales {
   tensors(sound, largest, remembered, scale, inverse)
@@ -29,7 +29,6 @@ program next_scales {
 
 EightBitScales::EightBitScales(Backend& backend, std::vector<float> first)
     : first_(std::move(first)) {
-  static_assert(kScaleTarget == 224);
   const int64_t columns = kScaleColumns * std::ssize(first_);
   for (Tensor* vector : {&remembered_, &scale_, &inverse_, &largest_})
     *vector = Tensor(DType::f32, 1, columns, backend);
@@ -90,11 +89,10 @@ void EightBitScales::restore(const std::vector<float>& state) {
 }
 
 // What lies between two scales is 1, of which the update makes numbers that nothing reads.
-void EightBitScales::set(const Tensor& vector, const std::vector<float>& values) {
+void EightBitScales::set(Tensor& vector, const std::vector<float>& values) {
   std::vector<float> all(static_cast<size_t>(kScaleColumns) * values.size(), 1.0F);
   for (size_t i = 0; i < values.size(); ++i) all[kScaleColumns * i] = values[i];
-  Tensor target = vector;
-  target.set(all);
+  vector.set(all);
 }
 
 }  // namespace coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scales of a plan's 8-bit operands from step to step: the largest magnitude that is remembered
-// becomes the larger of the step's and a part of what it was; the scale takes it to kScaleTarget.
+// becomes the larger of the step's and a part of what it was; the scale takes it to 224.
 // They lie in the backend's memory and are updated by a program there, so nothing waits for the
 // host. After n steps they are a function of what the steps saw: they belong to a run's state.
 #pragma once
@@ -39,7 +39,7 @@ class EightBitScales {
   void restore(const std::vector<float>& state);
 
  private:
-  void set(const Tensor& vector, const std::vector<float>& values);
+  static void set(Tensor& vector, const std::vector<float>& values);
 
   std::vector<float> first_;
   bool are_known_ = false;

@@ -47,6 +47,17 @@ TEST(ProductOnHost, NormBackward) {
   expect_right(measured_program("norm_backward"), kRaggedSizes, "128x128c11s4");
 }
 
+// Kernels without a product leave them: the program is cut behind its product.
+TEST(ProductOnHost, TransposedCopiesAndMagnitudes) {
+  expect_right(parse_program(R"(program copies {
+  y = gemm(a[M, K]:bf16, b[N, K]:bf16, nt) * scalar(scale)
+  store(y:bf16, y)
+  store_transposed(columns:bf16, y)
+  abs_max_into(largest, y)
+})"),
+               kRaggedSizes, "");
+}
+
 // Rows outside, whose accumulators are 0, would be the largest.
 TEST(ProductOnHost, ColumnMaxima) {
   expect_right(parse_program(R"(program maxima {

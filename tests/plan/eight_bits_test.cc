@@ -111,8 +111,8 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
         const auto others = std::count(products.begin(), products.end(), false);
         EXPECT_GT(std::ssize(products), 12);
         EXPECT_EQ(others, which == EightBits::all ? 0 : 3);
-        const bool says_why =
-            compiled.plan.notes.back().find("gradient of a loss's logits") != std::string::npos;
+        const bool says_why = compiled.plan.notes.back().find(
+                                  "3 of a loss's logits (the first: '") != std::string::npos;
         EXPECT_EQ(says_why, others != 0) << compiled.plan.notes.back();
         expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
       }
@@ -134,7 +134,10 @@ TEST(EightBitPlan, AProductThatTensorCoresDoNotTakeStaysAsItIs) {
   const Compiled compiled = compile(b.graph, b.request, options);
   EXPECT_EQ(products_of(compiled.plan), std::vector<bool>{false});
   EXPECT_TRUE(compiled.first_scales.empty());
-  EXPECT_THAT(compiled.plan.notes.back(), HasSubstr("a sum over 40, no multiple of 16"));
+  EXPECT_THAT(
+      compiled.plan.notes.back(),
+      HasSubstr("0 products are in 8 bits; those of 1 steps stay as they were: 1 of sums over "
+                "40, no multiple of 16 (the first: 'x' x 'w')"));
 }
 
 TEST(EightBitPlan, RandomGraphsComputeWhatTheyMean) {

@@ -24,6 +24,19 @@ TensorValues run(const std::string& body, const DimValues& sizes, const TensorVa
   return evaluate(parse_program("program p {\n" + body + "\n}"), sizes, inputs, options);
 }
 
+// Both start from the scalar as it is given, and the second from what the first has left.
+TEST(Evaluate, CopiesTransposedAndMagnitudes) {
+  const TensorValues inputs = {{"x", {1, -5, 2, 3, 0, 4}}, {"largest", {4.5}}};
+  const TensorValues result =
+      run("x = tile(x[2, 3])\nstore_transposed(t, x)\nabs_max_into(largest, x * 0.5)\n"
+          "abs_max_into(largest, x)",
+          {}, inputs);
+  EXPECT_EQ(result.at("t"), (std::vector<double>{1, 3, -5, 0, 2, 4}));
+  EXPECT_EQ(result.at("largest"), std::vector<double>{5});
+  const TensorValues less = run("abs_max_into(largest, tile(x[2, 3]) * 0.5)", {}, inputs);
+  EXPECT_EQ(less.at("largest"), std::vector<double>{4.5});
+}
+
 TEST(Evaluate, GemmInAllLayoutsAndSegments) {
   const TensorValues inputs = {{"a", {1, 2, 3, 4, 5, 6}},   // [2, 3]
                                {"at", {1, 4, 2, 5, 3, 6}},  // [3, 2]

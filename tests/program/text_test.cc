@@ -26,6 +26,22 @@ TEST(ProgramText, PrintingAndParsingLoseNothing) {
   }
 }
 
+TEST(ProgramText, OfCopiesAndMagnitudesToo) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Program program = tests::with_copies(tests::random_program(seed).program, seed);
+    ASSERT_EQ(parse_program(text(program)), program) << text(program);
+  }
+  const std::string written = R"(program quantise {
+  x = tile(x[M, N]:bf16)
+  rows = x * scalar(scale)
+  store(rows:e4m3, rows)
+  store_transposed(columns:e4m3, rows)
+  abs_max_into(largest, x)
+}
+)";
+  EXPECT_EQ(text(parse_program(written)), written);
+}
+
 TEST(ProgramText, LooksLikeWhatAPersonWrites) {
   const std::string written = R"(program rmsnorm_swiglu {
   acc = gemm(x[M, K]:bf16, w[2*I, K]:bf16)

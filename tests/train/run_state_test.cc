@@ -24,6 +24,7 @@ RunState example() {
   state.step = 1234;
   state.seed = UINT64_MAX;
   state.options = {{"data", "a \"quoted\" name, \xc3\xa9"}, {"lr", "0.001"}, {"empty", ""}};
+  state.eight_bit_scales = {0.5, 448};
   state.train_losses = {{0, 5.545177444479562},
                         {1, 1.0 / 3},
                         {2, std::numeric_limits<double>::denorm_min()},
@@ -75,6 +76,12 @@ TEST(RunState, RefusesWhatIsNotOne) {
   EXPECT_THAT(with("[[4,1e-300]]", "{}"), HasSubstr("'held_out_losses' is no list"));
   EXPECT_THAT(with("[4,7.0]", "[2000,7.0]"), HasSubstr("'train_losses' has step 2000"));
   EXPECT_THAT(with("[4,7.0]", "[3,7.0]"), HasSubstr("'train_losses' has step 3"));
+  const char* scales = "'eight_bit_scales' has an entry that is no number from 0";
+  EXPECT_THAT(with("[0.5,448.0]", "[0.5,-1]"), HasSubstr(scales));
+  EXPECT_THAT(with("[0.5,448.0]", "[\"0.5\"]"), HasSubstr(scales));
+  EXPECT_THAT(with("[0.5,448.0]", "[1e300]"), HasSubstr(scales));
+  EXPECT_THAT(with("[0.5,448.0]", "{}"), HasSubstr("'eight_bit_scales' is no list"));
+  EXPECT_EQ(with("\"eight_bit_scales\":", "\"scales\":"), "");  // of an older version
   EXPECT_THAT(with("\"seed\":", "\"sed\":"), HasSubstr("no 'seed'"));
   EXPECT_THAT(with("\"options\":", "\"option\":"), HasSubstr("no 'options'"));
   EXPECT_THAT(with("\"train_losses\":", "\"losses\":"), HasSubstr("no 'train_losses'"));

@@ -52,35 +52,48 @@ class Chooser {
     }
   }
 
-  // Why a program's products stay as they are; empty: they need not.
-  std::string obstacle(const Program& program) const {
+  // Why a program's products stay as they are, in words that are the same for all of a kind, and
+  // one of the products; no words: they need not stay.
+  struct Obstacle {
+    std::string why;
+    std::string product;
+  };
+  Obstacle obstacle(const Program& program) const {
+    const auto is_of_logits = [&](int tensor) {
+      return logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
+    };
+    const bool makes_logits = std::any_of(
+        program.steps.begin(), program.steps.end(),
+        [&](const Step& s) { return program::is_tile_store(s) && is_of_logits(s.tensor()); });
     for (const Step& s : program.steps) {
-      if (program::is_tile_store(s) && logits_.contains(program.tensors[s.tensor()].name))
-        return "it makes a loss's logits";
       for (const GemmSegment& g : s.segments()) {
         const TensorDecl& a = program.tensors[g.a];
         const TensorDecl& b = program.tensors[g.b];
+        const std::string product = "'" + a.name + "' x '" + b.name + "'";
+        if (makes_logits || is_of_logits(g.a) || is_of_logits(g.b))
+          return {"of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {
-          if (logits_.contains(t->name)) return "it reads the gradient of a loss's logits";
           if (t->dtype != DType::bf16)
-            return "'" + t->name + "' is " + std::string(name_of(t->dtype)) + ", not bf16";
+            return {"of " + std::string(name_of(t->dtype)) + " operands, not bf16", product};
         }
-        const Dim& k = g.transpose_a ? a.shape.rows : a.shape.cols;
-        if (size(k) % kGranule != 0) {
-          return "'" + a.name + "' x '" + b.name + "' is a sum over " + std::to_string(size(k)) +
-                 ", no multiple of " + std::to_string(kGranule);
+        const int64_t k = size(g.transpose_a ? a.shape.rows : a.shape.cols);
+        if (k % kGranule != 0) {
+          return {
+              "of sums over " + std::to_string(k) + ", no multiple of " + std::to_string(kGranule),
+              product};
         }
       }
     }
-    return "";
+    return {};
   }
 
   void find_products(int i) {
     const Program* program = operands_.program(i);
     if (program == nullptr || !program::has_product(*program)) return;
-    const std::string why = obstacle(*program);
-    if (!why.empty()) {
-      others_.push_back(operands_.step(i).name + " (" + why + ")");
+    Obstacle found = obstacle(*program);
+    if (!found.why.empty()) {
+      Others& alike = others_[found.why];
+      if (alike.steps++ == 0) alike.first = std::move(found.product);
       return;
     }
     result_.products.insert(i);
@@ -192,10 +205,19 @@ class Chooser {
     return -1;
   }
 
+  // "18 products are in 8 bits; 3 steps stay as they were: 3 of a loss's logits (the first: 'x' x
+  // 'w')".
   void write_note() {
     result_.note = std::to_string(products_) + " products are in 8 bits";
-    for (size_t i = 0; i < others_.size(); ++i)
-      result_.note += (i == 0 ? "; those of steps that stay as they were: " : ", ") + others_[i];
+    int steps = 0;
+    std::string kinds;
+    for (const auto& [why, alike] : others_) {
+      steps += alike.steps;
+      kinds += (kinds.empty() ? "" : "; ") + std::to_string(alike.steps) + " " + why +
+               " (the first: " + alike.first + ")";
+    }
+    if (steps != 0)
+      result_.note += "; those of " + std::to_string(steps) + " steps stay as they were: " + kinds;
   }
 
   const PlanOperands& operands_;
@@ -204,7 +226,12 @@ class Chooser {
   std::set<std::string> logits_;  // of a loss, and their gradients
   std::map<Operand, Operand> joined_;
   int64_t products_ = 0;
-  std::vector<std::string> others_;  // steps whose products are not in 8 bits, and why
+  // Steps whose products are not in 8 bits, by why.
+  struct Others {
+    int steps = 0;
+    std::string first;  // product of the first
+  };
+  std::map<std::string, Others> others_;
   EightBitChoice result_;
 };
 
