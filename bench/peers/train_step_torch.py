@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of bench/train_step: whole optimizer steps of a LLaMA on a GPU.
 
-    train_step_torch.py --model 1b --batch 16 --sequence 2048
+    train_step_torch.py --model 1b --batch 16 --sequence 2048 [--float8 tensorwise]
 
 A plain LLaMA as torchtitan writes it, torch.compile of the whole model with its loss, attention
 through cuDNN (is_causal, grouped heads), fp32 master weights under bf16 autocast, fused AdamW,
@@ -102,12 +102,22 @@ def main() -> None:
     parser.add_argument("--sequence", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--heat", type=float, default=4)
+    parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
+                        help="products of the blocks through torchao in 8 bits; the head stays bf16")
     arguments = parser.parse_args()
 
     started = time.perf_counter()
     torch.manual_seed(0)
     with torch.device("cuda"):
         model = Llama(**SIZES[arguments.model], sequence=arguments.sequence)
+    products = "bf16"
+    if arguments.float8:
+        import torchao
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+        products = f"torchao {torchao.__version__} {arguments.float8}"
+        convert_to_float8_training(
+            model, config=Float8LinearConfig.from_recipe_name(arguments.float8),
+            module_filter_fn=lambda module, name: "head" not in name)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), fused=True)
     compiled = torch.compile(model, dynamic=False)
 
@@ -135,8 +145,8 @@ def main() -> None:
     torch.cuda.synchronize()
     ms = statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:]))
     print(json.dumps({
-        "who": f"torch.compile {torch.__version__}", "model": arguments.model,
-        "batch": arguments.batch, "sequence": arguments.sequence,
+        "who": f"torch.compile {torch.__version__}", "products": products,
+        "model": arguments.model, "batch": arguments.batch, "sequence": arguments.sequence,
         "attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
         "tokens_per_second": round(1e3 * arguments.batch * arguments.sequence / ms),
         "first_step_s": round(first, 1), "loss": round(loss.item(), 4),
