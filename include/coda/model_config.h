@@ -30,6 +30,14 @@ struct LinearRopeScaling {
   friend bool operator==(const LinearRopeScaling&, const LinearRopeScaling&) = default;
 };
 
+// "Dynamic NTK": nothing changes up to max_positions; a model that is built for longer sequences,
+// of up to `factor` times that, has the base that transformers takes for the longest of them.
+struct DynamicRopeScaling {
+  double factor = 1;
+
+  friend bool operator==(const DynamicRopeScaling&, const DynamicRopeScaling&) = default;
+};
+
 // YaRN (Peng et al. 2023): pairs that turn more than `beta_fast` times over the first context keep
 // their angles, those that turn less than `beta_slow` times have theirs divided by `factor`.
 // Cosines and sines are multiplied by `attention_factor`.
@@ -44,7 +52,8 @@ struct YarnRopeScaling {
   friend bool operator==(const YarnRopeScaling&, const YarnRopeScaling&) = default;
 };
 
-using RopeScaling = std::variant<Llama3RopeScaling, LinearRopeScaling, YarnRopeScaling>;
+using RopeScaling =
+    std::variant<Llama3RopeScaling, LinearRopeScaling, DynamicRopeScaling, YarnRopeScaling>;
 
 // RMSNorms of queries and keys: none, of each head by itself, of the whole row.
 enum class QueryKeyNorm : uint8_t { none, head, row };
@@ -76,12 +85,13 @@ struct LlamaConfig {
   bool gelu = false;                              // the gate's activation: tanh GELU, not SiLU
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   NormPlace norms = NormPlace::before;
-  bool unit_offset_norms = false;  // norms multiply by 1 + weight, but those of q and k
+  bool unit_offset_norms = false;  // norms multiply by 1 + weight
   bool scaled_embedding = false;   // by the root of hidden
   double query_scalar = 0;         // scores are divided by its root; 0: by that of head_dim
   double score_cap = 0;            // of attention's scores; 0: none
   double logit_cap = 0;            // 0: none
   int64_t window = 0;              // a token sees so many, itself too; 0: all
+  double window_rope_theta = 0;    // of plain RoPE in layers with the window; 0: as in others
   std::vector<bool> windowed{};    // which layers have the window; empty: all
   std::vector<bool> rotated{};     // which layers have RoPE; empty: all
 

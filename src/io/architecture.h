@@ -37,11 +37,13 @@ Architecture olmo2();
 Architecture phi3();
 Architecture smollm3();
 Architecture gemma2();
+Architecture gemma3();
 
 // What transformers takes where a config.json of the family says nothing.
 struct FamilyDefaults {
   double eps = 1e-6;
   double theta = 10000;
+  double window_theta = 0;  // of RoPE in layers with the window; 0: as in others
   int64_t max_positions = 2048;
   bool tied = false;
   bool kv_heads_as_heads = true;         // else they must be given
@@ -54,6 +56,12 @@ LlamaConfig read_family(const Settings& settings, const char* architecture,
 
 // Error unless the activation is SiLU.
 void require_silu(const Settings& settings);
+
+// Which products have biases where a config asks for them: attention_bias is of all four of
+// attention, mlp_bias of the MLP's three.
+enum class Biases : uint8_t { attention, attention_and_mlp };
+void read_biases(const Settings& settings, LlamaConfig& config, Biases which);
+void write_biases(const LlamaConfig& config, nlohmann::ordered_json& json, Biases which);
 
 // layer_types, "sliding_attention" for layers with the window and "full_attention" for others, or
 // where they are not given, `otherwise` of a layer. The window is sliding_window.

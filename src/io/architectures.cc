@@ -8,8 +8,8 @@ namespace coda::io {
 namespace {
 
 const auto& architectures() {
-  static const std::array rows{llama(), gpt2(), qwen2(),   qwen3(), mistral(),
-                               olmo2(), phi3(), smollm3(), gemma2()};
+  static const std::array rows{llama(), gpt2(), qwen2(),   qwen3(),  mistral(),
+                               olmo2(), phi3(), smollm3(), gemma2(), gemma3()};
   return rows;
 }
 

@@ -32,7 +32,7 @@ LlamaConfig read_family(const Settings& settings, const char* architecture,
   config.eps = settings.number("rms_norm_eps", defaults.eps);
   config.max_positions = settings.whole("max_position_embeddings", defaults.max_positions);
   config.tied = settings.flag("tie_word_embeddings", defaults.tied);
-  read_rope(settings, config, defaults.theta);
+  read_rope(settings, config, defaults.theta, defaults.window_theta);
   return config;
 }
 
@@ -40,6 +40,16 @@ void require_silu(const Settings& settings) {
   const std::string activation = settings.word("hidden_act", "silu");
   if (activation != "silu" && activation != "swish")
     settings.refuse("hidden_act", "only 'silu' is supported");
+}
+
+void read_biases(const Settings& settings, LlamaConfig& config, Biases which) {
+  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
+  if (which == Biases::attention_and_mlp) config.mlp_bias = settings.flag("mlp_bias", false);
+}
+
+void write_biases(const LlamaConfig& config, nlohmann::ordered_json& json, Biases which) {
+  json["attention_bias"] = config.qkv_bias;
+  if (which == Biases::attention_and_mlp) json["mlp_bias"] = config.mlp_bias;
 }
 
 int64_t window_of(const Settings& settings, int64_t otherwise) {

@@ -10,16 +10,14 @@ constexpr const char* kLlama = "LlamaForCausalLM";
 ModelConfig read_llama(const Settings& settings) {
   require_silu(settings);
   LlamaConfig config = read_family(settings, kLlama, {});
-  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
-  config.mlp_bias = settings.flag("mlp_bias", false);
+  read_biases(settings, config, Biases::attention_and_mlp);
   return config;
 }
 
 nlohmann::ordered_json llama_json(const ModelConfig& of) {
   const auto& config = std::get<LlamaConfig>(of);
   nlohmann::ordered_json json = family_json(config);
-  json["attention_bias"] = config.qkv_bias;
-  json["mlp_bias"] = config.mlp_bias;
+  write_biases(config, json, Biases::attention_and_mlp);
   return json;
 }
 

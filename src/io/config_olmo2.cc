@@ -12,14 +12,14 @@ ModelConfig read_olmo2(const Settings& settings) {
   LlamaConfig config = read_family(settings, kOlmo2, {.eps = 1e-5});
   config.norms = NormPlace::after;
   config.query_key_norm = QueryKeyNorm::row;
-  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
+  read_biases(settings, config, Biases::attention);
   return config;
 }
 
 nlohmann::ordered_json olmo2_json(const ModelConfig& of) {
   const auto& config = std::get<LlamaConfig>(of);
   nlohmann::ordered_json json = family_json(config);
-  json["attention_bias"] = config.qkv_bias;
+  write_biases(config, json, Biases::attention);
   return json;
 }
 

@@ -12,7 +12,7 @@ ModelConfig read_qwen3(const Settings& settings) {
   LlamaConfig config = read_family(
       settings, kQwen3, {.max_positions = 32768, .kv_heads_as_heads = false, .head_dim = 128});
   config.query_key_norm = QueryKeyNorm::head;
-  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
+  read_biases(settings, config, Biases::attention);
   const int64_t window = settings.flag("use_sliding_window", false) ? window_of(settings, 4096) : 0;
   const int64_t first = settings.whole("max_window_layers", 28);
   read_windows(settings, config, window, [&](int64_t i) { return window != 0 && i >= first; });
@@ -22,7 +22,7 @@ ModelConfig read_qwen3(const Settings& settings) {
 nlohmann::ordered_json qwen3_json(const ModelConfig& of) {
   const auto& config = std::get<LlamaConfig>(of);
   nlohmann::ordered_json json = family_json(config);
-  json["attention_bias"] = config.qkv_bias;
+  write_biases(config, json, Biases::attention);
   json["use_sliding_window"] = config.window != 0;
   write_windows(config, json);
   return json;

@@ -48,6 +48,10 @@ ordered_json json_of(const LinearRopeScaling& scaling) {
   return {{"rope_type", "linear"}, {"factor", scaling.factor}};
 }
 
+ordered_json json_of(const DynamicRopeScaling& scaling) {
+  return {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
+}
+
 ordered_json json_of(const YarnRopeScaling& scaling) {
   return {{"rope_type", "yarn"},
           {"factor", scaling.factor},
@@ -87,6 +91,10 @@ void check_scaling(const ConfigChecker& must, const LinearRopeScaling& scaling, 
   check_factor(must, scaling.factor);
 }
 
+void check_scaling(const ConfigChecker& must, const DynamicRopeScaling& scaling, double) {
+  check_factor(must, scaling.factor);
+}
+
 void check_scaling(const ConfigChecker& must, const YarnRopeScaling& scaling, double theta) {
   must.positive("rope beta_fast", scaling.beta_fast);
   must.positive("rope beta_slow", scaling.beta_slow);
@@ -100,24 +108,13 @@ void check_scaling(const ConfigChecker& must, const YarnRopeScaling& scaling, do
   }
 }
 
-}  // namespace
-
-// transformers 5 has rope_parameters with everything; 4 has rope_theta, and rope_scaling with the
-// rest ("type" is an older name of "rope_type").
-void read_rope(const Settings& settings, LlamaConfig& config, double theta_otherwise) {
+void require_whole_heads(const Settings& settings) {
   if (settings.number("partial_rotary_factor", 1.0) != 1.0)
     settings.refuse("partial_rotary_factor", "only 1 is supported (all channels of a head turn)");
-  const nlohmann::json* parameters = settings.find("rope_parameters");
-  const nlohmann::json* scaling = settings.find("rope_scaling");
-  if (parameters != nullptr && scaling != nullptr) {
-    throw Error(settings.source() +
-                ": both rope_parameters and rope_scaling are given (remove one of the two)");
-  }
-  config.rope_theta = settings.number("rope_theta", theta_otherwise);
-  const nlohmann::json* object = parameters != nullptr ? parameters : scaling;
-  if (object == nullptr) return;
-  const Settings rope(*object, settings.source() + (parameters != nullptr ? ": rope_parameters"
-                                                                          : ": rope_scaling"));
+}
+
+// One object, rope_parameters or rope_scaling; `settings` is what it stands in.
+void read_object(const Settings& settings, const Settings& rope, LlamaConfig& config) {
   const double theta = rope.number("rope_theta", config.rope_theta);
   if (settings.find("rope_theta") != nullptr && theta != config.rope_theta) {
     rope.refuse("rope_theta", "rope_theta outside it is " +
@@ -125,9 +122,7 @@ void read_rope(const Settings& settings, LlamaConfig& config, double theta_other
                                   " (remove one of the two)");
   }
   config.rope_theta = theta;
-  if (rope.number("partial_rotary_factor", 1.0) != 1.0) {
-    rope.refuse("partial_rotary_factor", "only 1 is supported (all channels of a head turn)");
-  }
+  require_whole_heads(rope);
   const char* type_name = rope.find("rope_type") != nullptr ? "rope_type" : "type";
   const std::string type = rope.word(type_name, "default");
   if (type == "default") return;
@@ -135,15 +130,65 @@ void read_rope(const Settings& settings, LlamaConfig& config, double theta_other
     config.rope_scaling = llama3_scaling(rope);
   } else if (type == "linear") {
     config.rope_scaling = LinearRopeScaling{rope.number("factor")};
+  } else if (type == "dynamic") {
+    config.rope_scaling = DynamicRopeScaling{rope.number("factor")};
   } else if (type == "yarn") {
     config.rope_scaling = yarn_scaling(rope);
   } else {
-    rope.refuse(type_name, "only 'default', 'linear', 'llama3' and 'yarn' are supported");
+    rope.refuse(type_name,
+                "only 'default', 'dynamic', 'linear', 'llama3' and 'yarn' are supported");
+  }
+}
+
+// An object with one for each kind of layers.
+void read_kinds(const Settings& settings, const Settings& rope, LlamaConfig& config) {
+  for (const char* name : {"rope_type", "rope_theta"}) {
+    if (rope.find(name) != nullptr)
+      rope.refuse(name, "it must be given in 'full_attention' and 'sliding_attention'");
+  }
+  if (const nlohmann::json* full = rope.find("full_attention"))
+    read_object(settings, Settings(*full, rope.source() + ": full_attention"), config);
+  if (const nlohmann::json* sliding = rope.find("sliding_attention")) {
+    const Settings local(*sliding, rope.source() + ": sliding_attention");
+    config.window_rope_theta = local.number("rope_theta", config.window_rope_theta);
+    if (local.word("rope_type", "default") != "default")
+      local.refuse("rope_type", "only 'default' is supported in layers with the window");
+    require_whole_heads(local);
+  }
+}
+
+}  // namespace
+
+// transformers 5 has rope_parameters with everything; 4 has rope_theta, and rope_scaling with the
+// rest ("type" is an older name of "rope_type"). Where layers with the window have a base of their
+// own, 5 has one such object for each kind of layers, 4 has rope_local_base_freq.
+void read_rope(const Settings& settings, LlamaConfig& config, double theta_otherwise,
+               double window_theta_otherwise) {
+  require_whole_heads(settings);
+  const nlohmann::json* parameters = settings.find("rope_parameters");
+  const nlohmann::json* scaling = settings.find("rope_scaling");
+  if (parameters != nullptr && scaling != nullptr) {
+    throw Error(settings.source() +
+                ": both rope_parameters and rope_scaling are given (remove one of the two)");
+  }
+  config.rope_theta = settings.number("rope_theta", theta_otherwise);
+  const bool by_kind = window_theta_otherwise != 0;
+  if (by_kind)
+    config.window_rope_theta = settings.number("rope_local_base_freq", window_theta_otherwise);
+  const nlohmann::json* object = parameters != nullptr ? parameters : scaling;
+  if (object == nullptr) return;
+  const Settings rope(*object, settings.source() + (parameters != nullptr ? ": rope_parameters"
+                                                                          : ": rope_scaling"));
+  if (by_kind && parameters != nullptr) {
+    read_kinds(settings, rope, config);
+  } else {
+    read_object(settings, rope, config);
   }
 }
 
 void write_rope(const LlamaConfig& config, nlohmann::ordered_json& json) {
   json["rope_theta"] = config.rope_theta;
+  if (config.window_rope_theta != 0) json["rope_local_base_freq"] = config.window_rope_theta;
   json["rope_scaling"] = nullptr;
   if (config.rope_scaling)
     json["rope_scaling"] =
@@ -153,6 +198,8 @@ void write_rope(const LlamaConfig& config, nlohmann::ordered_json& json) {
 void check_rope(const LlamaConfig& config, const std::string& source) {
   const ConfigChecker must{source};
   must.positive("rope_theta", config.rope_theta);
+  if (config.window_rope_theta != 0)
+    must.positive("rope_local_base_freq", config.window_rope_theta);
   if (config.rope_scaling)
     std::visit([&](const auto& scaling) { check_scaling(must, scaling, config.rope_theta); },
                *config.rope_scaling);

@@ -38,8 +38,7 @@ ModelConfig read_smollm3(const Settings& settings) {
   LlamaConfig config = read_family(
       settings, kSmolLm3,
       {.theta = 2000000, .max_positions = 32768, .tied = true, .kv_heads_as_heads = false});
-  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
-  config.mlp_bias = settings.flag("mlp_bias", false);
+  read_biases(settings, config, Biases::attention_and_mlp);
   config.rotated = rotated_layers(settings, config.layers);
   const int64_t window = settings.flag("use_sliding_window", false) ? window_of(settings, 0) : 0;
   read_windows(settings, config, window, [&](int64_t i) {
@@ -51,8 +50,7 @@ ModelConfig read_smollm3(const Settings& settings) {
 nlohmann::ordered_json smollm3_json(const ModelConfig& of) {
   const auto& config = std::get<LlamaConfig>(of);
   nlohmann::ordered_json json = family_json(config);
-  json["attention_bias"] = config.qkv_bias;
-  json["mlp_bias"] = config.mlp_bias;
+  write_biases(config, json, Biases::attention_and_mlp);
   json["use_sliding_window"] = config.window != 0;
   write_windows(config, json);
   json["no_rope_layers"] = nlohmann::ordered_json::array();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coda/models.h"
 
+#include <algorithm>
+
 #include "models/gpt2.h"
 #include "models/llama.h"
 
@@ -24,7 +26,13 @@ int64_t parameter_count_of(const ModelConfig& config) {
 }
 
 int64_t longest_sequence_of(const ModelConfig& config) {
-  if (const auto* llama = std::get_if<LlamaConfig>(&config)) return llama->max_positions;
+  if (const auto* llama = std::get_if<LlamaConfig>(&config)) {
+    const auto* dynamic =
+        llama->rope_scaling ? std::get_if<DynamicRopeScaling>(&*llama->rope_scaling) : nullptr;
+    if (dynamic == nullptr) return llama->max_positions;
+    const double longest = dynamic->factor * static_cast<double>(llama->max_positions);
+    return static_cast<int64_t>(std::min(longest, 2147483647.0));
+  }
   return std::get<Gpt2Config>(config).positions;
 }
 

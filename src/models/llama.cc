@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama.h"
 
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -14,8 +15,13 @@ namespace {
 // The parts of one model's layers, over its builder.
 class Layers {
  public:
-  Layers(ModelBuilder& m, const LlamaConfig& config, int64_t positions)
-      : m_(m), c_(config), tables_(rope_tables(positions)) {}
+  Layers(ModelBuilder& m, const LlamaConfig& config, int64_t positions) : m_(m), c_(config) {
+    for (size_t i = 0; i < static_cast<size_t>(c_.layers); ++i) {
+      if (!rotates(i)) continue;
+      RopeTables& tables = tables_[has_own_base(i)];
+      if (tables.cos.graph == nullptr) tables = rope_tables(positions, has_own_base(i));
+    }
+  }
 
   Value norm(const std::string& name, Value x) {
     const double offset = c_.unit_offset_norms ? 1 : 0;
@@ -41,8 +47,15 @@ class Layers {
   }
 
  private:
-  RopeTables rope_tables(int64_t positions) {
-    const RopeAngles angles = rope_angles(c_);
+  bool rotates(size_t layer) const { return c_.rotated.empty() || c_.rotated[layer]; }
+  bool has_window(size_t layer) const {
+    return c_.window != 0 && (c_.windowed.empty() || c_.windowed[layer]);
+  }
+  bool has_own_base(size_t layer) const { return has_window(layer) && c_.window_rope_theta != 0; }
+
+  RopeTables rope_tables(int64_t positions, bool own_base) {
+    const RopeAngles angles = rope_angles(c_, positions, own_base);
+    const std::string name = own_base ? "rope.window_" : "rope.";
     std::vector<float> cos;
     std::vector<float> sin;
     cos.reserve(static_cast<size_t>(positions) * angles.steps.size());
@@ -54,8 +67,8 @@ class Layers {
       }
     }
     const int64_t cols = c_.head_dim / 2;
-    return {m_.table("rope.cos", positions, cols, std::move(cos)),
-            m_.table("rope.sin", positions, cols, std::move(sin)), m_.model().positions};
+    return {m_.table(name + "cos", positions, cols, std::move(cos)),
+            m_.table(name + "sin", positions, cols, std::move(sin)), m_.model().positions};
   }
 
   // x · weight[rows, columns of x]ᵀ + bias.
@@ -65,15 +78,16 @@ class Layers {
   }
 
   // Queries or keys: their norm, then their positions.
-  Value placed(const std::string& name, Value x, int64_t heads, bool rotate) {
+  Value placed(size_t layer, const std::string& name, Value x, int64_t heads) {
+    const double offset = c_.unit_offset_norms ? 1 : 0;
     if (c_.query_key_norm == QueryKeyNorm::row) {
-      x = rms_norm(x, m_.vector(name + ".weight", heads * c_.head_dim, 1), c_.eps);
+      x = rms_norm(x, m_.vector(name + ".weight", heads * c_.head_dim, 1 - offset), c_.eps, offset);
     } else if (c_.query_key_norm == QueryKeyNorm::head) {
-      const Value weight = m_.vector(name + ".weight", c_.head_dim, 1);
+      const Value weight = m_.vector(name + ".weight", c_.head_dim, 1 - offset) + offset;
       const Value squares = group_sum(x * x, c_.head_dim) / static_cast<double>(c_.head_dim);
       x = x * group_repeat(rsqrt(squares + c_.eps), c_.head_dim) * repeat_columns(weight, heads);
     }
-    return rotate ? rope(x, tables_, heads, c_.head_dim) : x;
+    return rotates(layer) ? rope(x, tables_[has_own_base(layer)], heads, c_.head_dim) : x;
   }
 
   Value attend(size_t number, const std::string& layer, Value x) {
@@ -91,17 +105,15 @@ class Layers {
       k = product(name + "k_proj", x, kv_width, c_.hidden, c_.qkv_bias);
       v = product(name + "v_proj", x, kv_width, c_.hidden, c_.qkv_bias);
     }
-    const bool rotate = c_.rotated.empty() || c_.rotated[number];
-    const bool windowed = c_.windowed.empty() || c_.windowed[number];
     AttentionOptions options{.heads = c_.heads,
                              .kv_heads = c_.kv_heads,
                              .head_dim = c_.head_dim,
                              .sequence = "T",
-                             .window = windowed ? c_.window : 0,
+                             .window = has_window(number) ? c_.window : 0,
                              .soft_cap = c_.score_cap};
     if (c_.query_scalar != 0) options.scale = 1 / std::sqrt(c_.query_scalar);
-    const Value y = attention(placed(name + "q_norm", q, c_.heads, rotate),
-                              placed(name + "k_norm", k, c_.kv_heads, rotate), v, options);
+    const Value y = attention(placed(number, name + "q_norm", q, c_.heads),
+                              placed(number, name + "k_norm", k, c_.kv_heads), v, options);
     return product(name + "o_proj", y, c_.hidden, q_width, c_.output_bias);
   }
 
@@ -122,7 +134,7 @@ class Layers {
 
   ModelBuilder& m_;
   const LlamaConfig& c_;
-  RopeTables tables_;
+  std::array<RopeTables, 2> tables_;  // of most layers, of those whose base is their own
 };
 
 }  // namespace

@@ -24,6 +24,9 @@ void stretch(const LinearRopeScaling& s, const LlamaConfig&, RopeAngles& angles)
   for (double& step : angles.steps) step /= s.factor;
 }
 
+// All is in the base.
+void stretch(const DynamicRopeScaling&, const LlamaConfig&, RopeAngles&) {}
+
 void stretch(const YarnRopeScaling& s, const LlamaConfig& config, RopeAngles& angles) {
   const auto dim = static_cast<double>(config.head_dim);
   // The pair, in fractions, that turns so often over the first context.
@@ -46,15 +49,28 @@ void stretch(const YarnRopeScaling& s, const LlamaConfig& config, RopeAngles& an
   angles.factor = s.attention_factor;
 }
 
+// The base of longer sequences is larger, so that the longest wave is stretched most.
+double base_of(const LlamaConfig& config, int64_t positions) {
+  const auto* dynamic =
+      config.rope_scaling ? std::get_if<DynamicRopeScaling>(&*config.rope_scaling) : nullptr;
+  if (dynamic == nullptr || positions <= config.max_positions) return config.rope_theta;
+  const double dim = static_cast<double>(config.head_dim);
+  const double times = static_cast<double>(positions) / static_cast<double>(config.max_positions);
+  const double growth = dynamic->factor * times - (dynamic->factor - 1);
+  return config.rope_theta * std::pow(growth, dim / (dim - 2));
+}
+
 }  // namespace
 
-RopeAngles rope_angles(const LlamaConfig& config) {
+RopeAngles rope_angles(const LlamaConfig& config, int64_t positions, bool windowed) {
+  const bool own = windowed && config.window_rope_theta != 0;
+  const double base = own ? config.window_rope_theta : base_of(config, positions);
   RopeAngles angles;
   for (int64_t pair = 0; pair < config.head_dim / 2; ++pair) {
     const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(config.head_dim);
-    angles.steps.push_back(std::pow(config.rope_theta, power));
+    angles.steps.push_back(std::pow(base, power));
   }
-  if (config.rope_scaling)
+  if (config.rope_scaling && !own)
     std::visit([&](const auto& scaling) { stretch(scaling, config, angles); },
                *config.rope_scaling);
   return angles;

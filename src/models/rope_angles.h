@@ -13,6 +13,7 @@ struct RopeAngles {
   double factor = 1;          // of cosines and sines
 };
 
-RopeAngles rope_angles(const LlamaConfig& config);
+// For sequences of up to `positions` tokens. Layers with the window may have a base of their own.
+RopeAngles rope_angles(const LlamaConfig& config, int64_t positions, bool windowed = false);
 
 }  // namespace coda

@@ -247,7 +247,7 @@ TEST(ModelConfig, RefusesOtherModels) {
   EXPECT_THAT(message_with("/architectures", json::array({"MixtralForCausalLM"})),
               AllOf(StartsWith("config.json: architectures is '[\"MixtralForCausalLM\"]'"),
                     HasSubstr("only LlamaForCausalLM, GPT2LMHeadModel, Qwen2ForCausalLM, "),
-                    HasSubstr(" and Gemma2ForCausalLM are supported")));
+                    HasSubstr(" and Gemma3ForCausalLM are supported")));
   EXPECT_THAT(message_with("/architectures", "LlamaForCausalLM"), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/architectures", json::array()), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/architectures", json::array({7})), HasSubstr("list of one name"));
@@ -279,13 +279,14 @@ TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
   EXPECT_THAT(message_with("/scale_attn_by_inverse_layer_idx", true, kGpt2),
               HasSubstr("only false"));
   EXPECT_THAT(message_with("/add_cross_attention", true, kGpt2), HasSubstr("only false"));
-  for (const char* type : {"dynamic", "longrope"}) {
+  for (const char* type : {"longrope", "proportional"}) {
     EXPECT_THAT(message_with("/rope_scaling/rope_type", type),
                 HasSubstr("rope_scaling: rope_type is '\"" + std::string(type) +
-                          "\"', but only 'default', 'linear', 'llama3' and 'yarn' are supported"));
+                          "\"', but only 'default', 'dynamic', 'linear', 'llama3' "
+                          "and 'yarn' are supported"));
   }
-  EXPECT_THAT(message_with("/rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}),
-              HasSubstr("rope_scaling: type is '\"dynamic\"'"));
+  EXPECT_THAT(message_with("/rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: type is '\"longrope\"'"));
   EXPECT_THAT(message_with("/rope_parameters/partial_rotary_factor", 0.5, kLlama5),
               HasSubstr("partial_rotary_factor is '0.5', but only 1"));
 }
@@ -321,6 +322,29 @@ TEST(ModelConfig, HasTransformersDefaultsOfEachArchitecture) {
   EXPECT_EQ(parse_family("gemma2", {{"final_logit_softcapping", nullptr}}).logit_cap, 0);
 }
 
+TEST(ModelConfig, Gemma3HasTwoBases) {
+  const LlamaConfig plain = parse_family("gemma3_text");
+  EXPECT_EQ(plain.rope_theta, 1e6);
+  EXPECT_EQ(plain.window_rope_theta, 1e4);
+  EXPECT_EQ(plain.logit_cap, 0);
+  EXPECT_TRUE(plain.windowed.empty());  // the sixth would be the first without
+  EXPECT_EQ(parse_family("gemma3_text", {{"sliding_window_pattern", 2}}).windowed,
+            (std::vector<bool>{true, false, true, false}));
+  const json kinds = {
+      {"full_attention", {{"rope_theta", 50.0}, {"rope_type", "linear"}, {"factor", 8.0}}},
+      {"sliding_attention", {{"rope_theta", 20.0}, {"rope_type", "default"}}}};
+  const LlamaConfig both = parse_family("gemma3_text", {{"rope_parameters", kinds}});
+  EXPECT_EQ(both.rope_theta, 50);
+  EXPECT_EQ(both.window_rope_theta, 20);
+  EXPECT_EQ(both.rope_scaling, RopeScaling(LinearRopeScaling{8}));
+  const auto message = [](const json& more) {
+    return error_message([&] { parse_family("gemma3_text", more); });
+  };
+  EXPECT_THAT(message({{"rope_parameters", {{"rope_theta", 5.0}}}}),
+              HasSubstr("rope_theta is '5.0', but it must be given in 'full_attention'"));
+  EXPECT_THAT(message({{"attn_logit_softcapping", 50.0}}), HasSubstr("have no cap"));
+}
+
 TEST(ModelConfig, WindowsAreOfLayers) {
   const json on = {{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 3}};
   const LlamaConfig upper = parse_family("qwen2", on);
@@ -336,8 +360,8 @@ TEST(ModelConfig, WindowsAreOfLayers) {
 }
 
 TEST(ModelConfig, EachArchitectureIsWrittenAndReadBack) {
-  for (const char* type :
-       {"llama", "qwen2", "qwen3", "mistral", "olmo2", "phi3", "smollm3", "gemma2"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "mistral", "olmo2", "phi3", "smollm3",
+                           "gemma2", "gemma3_text"}) {
     SCOPED_TRACE(type);
     json object = family(type);
     if (type != std::string("mistral") && type != std::string("phi3")) {
@@ -367,6 +391,7 @@ TEST(ModelConfig, ReadsScaledRope) {
     return *parse_family("llama", {{"rope_scaling", scaling}}).rope_scaling;
   };
   EXPECT_EQ(with({{"type", "linear"}, {"factor", 2.5}}), RopeScaling(LinearRopeScaling{2.5}));
+  EXPECT_EQ(with({{"rope_type", "dynamic"}, {"factor", 3.0}}), RopeScaling(DynamicRopeScaling{3}));
   json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}};
   YarnRopeScaling expected;
   expected.factor = 4;

@@ -98,7 +98,8 @@ LlamaConfig all_settings(NormPlace norms) {
   c.logit_cap = 3;
   c.window = 2;
   c.windowed = {true, false};
-  c.rotated = {false, true};
+  c.window_rope_theta = 50;
+  if (norms == NormPlace::after) c.rotated = {false, true};
   return c;
 }
 
@@ -163,8 +164,8 @@ TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
   c.rope_scaling = Llama3RopeScaling{};
   LlamaConfig plain = c;
   plain.rope_scaling.reset();
-  const std::vector<double> scaled = rope_angles(c).steps;
-  const std::vector<double> usual = rope_angles(plain).steps;
+  const std::vector<double> scaled = rope_angles(c, 64).steps;
+  const std::vector<double> usual = rope_angles(plain, 64).steps;
   EXPECT_EQ(usual[0], 1);
   EXPECT_EQ(scaled[0], 1);
   EXPECT_DOUBLE_EQ(scaled[31], usual[31] / 8);

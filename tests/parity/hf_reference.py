@@ -69,6 +69,12 @@ _SMOLLM3 = _LLAMA | dict(
 _GEMMA2 = _LLAMA | dict(num_attention_heads=4, head_dim=14, query_pre_attn_scalar=23,
                         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=5,
                         tie_word_embeddings=True, pad_token_id=None)
+# One layer of each kind turns as the other does not.
+_GEMMA3 = _GEMMA2 | dict(
+    attn_logit_softcapping=None, layer_types=["sliding_attention", "full_attention"],
+    rope_parameters=dict(
+        full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=4.0),
+        sliding_attention=dict(rope_type="default", rope_theta=100.0)))
 _YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, beta_slow=1.0,
              original_max_position_embeddings=32)
 
@@ -88,6 +94,10 @@ CASES = {
     "llama_rope_linear": Case("llama", _LLAMA | dict(
         rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=3.0))),
     "llama_rope_yarn": Case("llama", _LLAMA | dict(head_dim=16, rope_parameters=_YARN), tokens=61),
+    # Longer than max_position_embeddings: the base grows.
+    "llama_rope_dynamic": Case("llama", _LLAMA | dict(
+        max_position_embeddings=32,
+        rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=2.0)), tokens=61),
     "qwen2": Case("qwen2", _LLAMA | dict(
         use_sliding_window=True, sliding_window=5, max_window_layers=1)),
     "qwen3": Case("qwen3", _QWEN3),
@@ -96,6 +106,7 @@ CASES = {
     "phi3": Case("phi3", _LLAMA | dict(sliding_window=11, pad_token_id=None)),
     "smollm3": Case("smollm3", _SMOLLM3),
     "gemma2": Case("gemma2", _GEMMA2),
+    "gemma3": Case("gemma3_text", _GEMMA3),
     "gpt2": Case("gpt2", _GPT2),
     "gpt2_exact_gelu": Case("gpt2", _GPT2 | dict(activation_function="gelu")),
     "gpt2_long": Case("gpt2", _GPT2 | dict(n_inner=72, vocab_size=257), batch=1, tokens=64),

@@ -57,7 +57,9 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
       {"olmo2", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0})"},
       {"phi3", R"("sliding_window": 9)"},
       {"smollm3", R"("no_rope_layer_interval": 2, "attention_bias": true, "mlp_bias": true)"},
-      {"gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7)"}};
+      {"gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7)"},
+      {"gemma3_text", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7,
+          "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 2.0})"}};
   for (const auto& [type, settings] : others) {
     folder.write(type + "/config.json",
                  R"({"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
