@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--heat", type=float, default=4)
     parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
-                        help="products of the blocks through torchao in 8 bits; the head stays bf16")
+                        help="products of the blocks in 8 bits, by torchao; the head stays bf16")
     arguments = parser.parse_args()
 
     started = time.perf_counter()
