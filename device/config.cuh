@@ -43,6 +43,11 @@ constexpr bool is_operand(Element element) {
   return is_staged(element) || element == Element::e4m3 || element == Element::e5m2;
 }
 
+// What one instruction multiplies: 16 bits by the same type, 8 bits by any type of 8 bits.
+constexpr bool are_operands(Element a, Element b) {
+  return is_operand(a) && is_operand(b) && (a == b || bytes_of(a) + bytes_of(b) == 2);
+}
+
 struct GemmConfig {
   u32 tile_m = 128;
   u32 tile_n = 128;
@@ -51,7 +56,8 @@ struct GemmConfig {
   u32 stages = 4;
   Schedule schedule = Schedule::ping_pong;
   OperandLayout layout = OperandLayout::tn;
-  Element element = Element::bf16;
+  Element element = Element::bf16;    // of A
+  Element element_b = Element::bf16;  // as wide
   // Each block of K is summed by itself and added to the accumulators in fp32: tensor cores keep
   // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
   // tensor cores work for the other (ping-pong ones took 1.35 times as long).
@@ -116,7 +122,7 @@ constexpr bool is_valid(const GemmConfig& config) {
                          config.accumulators() + 32 <= config.consumer_registers;
   const bool layout = is_staged(config.element) || config.layout == OperandLayout::tn;
   const bool promotion = !config.promotes || config.schedule == Schedule::cooperative;
-  return is_operand(config.element) && layout && promotion && wgmma_n && wgmma_m && slices &&
+  return are_operands(config.element, config.element_b) && layout && promotion && wgmma_n && wgmma_m && slices &&
          registers && config.stages >= 2;
 }
 

@@ -114,7 +114,7 @@ struct Mainloop {
       const u32 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
       const u32 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
       const auto multiply_add = [&](float (&sums)[kConfig.tile_n / 2], u32 m, u32 k, u32 adds) {
-        wgmma<kConfig.tile_n, kConfig.element, kMajorA, kMajorB>(
+        wgmma<kConfig.tile_n, kConfig.element, kConfig.element_b, kMajorA, kMajorB>(
             sums, whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
             whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)), adds);
       };

@@ -65,6 +65,13 @@ __device__ __forceinline__ void raise_word(u64 address, u32 bits) {
   asm volatile("red.global.max.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
 }
 
+// What it has been raised to by now, or a moment ago.
+__device__ __forceinline__ u32 raised_word(u64 address) {
+  u32 bits;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(bits) : "l"(address));
+  return bits;
+}
+
 __device__ __forceinline__ u32 load_index(u64 tensor, u64 index) {
   return reinterpret_cast<const u32*>(tensor)[index];
 }

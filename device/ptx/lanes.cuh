@@ -19,6 +19,10 @@ __device__ __forceinline__ float exchange(float value, u32 mask) {
   return __shfl_xor_sync(~0u, value, mask);
 }
 
+__device__ __forceinline__ u32 exchange(u32 value, u32 mask) {
+  return __shfl_xor_sync(~0u, value, mask);
+}
+
 // Of all lanes' values.
 __device__ __forceinline__ u32 largest_of_warp(u32 value) { return __reduce_max_sync(~0u, value); }
 

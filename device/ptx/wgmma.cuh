@@ -2,7 +2,7 @@
 // wgmma: a warpgroup multiplies a block of A, 64 rows of 32 bytes, by one of B, N rows of 32 bytes,
 // both in shared memory, into fp32 accumulators in its registers, asynchronously. Only the
 // instruction and its fences are here; wgmma_descriptor.cuh says how the operands lie. A macro
-// writes the instruction once for both element types, because the type is part of an assembly
+// writes the instruction once for all element types, because the type is part of an assembly
 // string, which no template can compose. Invariant: between a `wgmma_fence` and the `wgmma_wait`
 // that retires a group, nothing else touches its accumulators (otherwise the assembler serialises
 // the instructions).
@@ -34,10 +34,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
   for (u32 i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
 }
 
-#define CODA_WGMMA_N64(k, type, transposes)                                                        \
+#define CODA_WGMMA_N64(k, a_type, b_type, transposes)                                                        \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %34, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." type "." type                               \
+      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." a_type "." b_type \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -51,10 +51,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N128(k, type, transposes)                                                       \
+#define CODA_WGMMA_N128(k, a_type, b_type, transposes)                                                       \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." type "." type                              \
+      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." a_type "." b_type \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -75,10 +75,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N192(k, type, transposes)                                                       \
+#define CODA_WGMMA_N192(k, a_type, b_type, transposes)                                                       \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %98, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n192k" k ".f32." type "." type                              \
+      "wgmma.mma_async.sync.aligned.m64n192k" k ".f32." a_type "." b_type \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -105,10 +105,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N256(k, type, transposes)                                                       \
+#define CODA_WGMMA_N256(k, a_type, b_type, transposes)                                                       \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %130, 0;\n"                              \
-      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." type "." type                              \
+      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." a_type "." b_type \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -143,49 +143,44 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-// d = a · b, plus d if `accumulate`; a and b are shared-memory descriptors.
-template <u32 kN, Element kElement, Major kMajorA, Major kMajorB>
+// One instruction for each pair of types: those of 16 bits are multiplied by their own, and can be
+// transposed on the way; those of 8 bits by each other.
+#define CODA_WGMMA_OF_TYPES(instruction, transposes)                           \
+  if constexpr (kA == Element::bf16) {                                         \
+    instruction("16", "bf16", "bf16", transposes);                             \
+  } else if constexpr (kA == Element::f16) {                                   \
+    instruction("16", "f16", "f16", transposes);                               \
+  } else if constexpr (kA == Element::e4m3 && kB == Element::e4m3) {           \
+    instruction("32", "e4m3", "e4m3", "");                                     \
+  } else if constexpr (kA == Element::e4m3) {                                  \
+    instruction("32", "e4m3", "e5m2", "");                                     \
+  } else if constexpr (kB == Element::e4m3) {                                  \
+    instruction("32", "e5m2", "e4m3", "");                                     \
+  } else {                                                                     \
+    instruction("32", "e5m2", "e5m2", "");                                     \
+  }
+
+// d = a · b, plus d if `accumulate`; a and b are shared-memory descriptors, of elements kA and kB.
+template <u32 kN, Element kA, Element kB, Major kMajorA, Major kMajorB>
 __device__ __forceinline__ void wgmma(float (&d)[kN / 2], u64 a, u64 b, u32 accumulate) {
+  static_assert(are_operands(kA, kB));
   // Only of 16-bit elements an instruction can transpose; where it cannot, the numbers are unused.
   constexpr int kTransposeA = kMajorA == Major::outer ? 1 : 0;
   constexpr int kTransposeB = kMajorB == Major::outer ? 1 : 0;
-  static_assert(is_staged(kElement) || kTransposeA + kTransposeB == 0);
+  static_assert(is_staged(kA) || kTransposeA + kTransposeB == 0);
   static_assert(kN == 64 || kN == 128 || kN == 192 || kN == 256, "no wgmma wrapper for this N");
-  if constexpr (kN == 64 && kElement == Element::bf16) {
-    CODA_WGMMA_N64("16", "bf16", ", %35, %36");
-  } else if constexpr (kN == 64 && kElement == Element::f16) {
-    CODA_WGMMA_N64("16", "f16", ", %35, %36");
-  } else if constexpr (kN == 64 && kElement == Element::e4m3) {
-    CODA_WGMMA_N64("32", "e4m3", "");
-  } else if constexpr (kN == 64 && kElement == Element::e5m2) {
-    CODA_WGMMA_N64("32", "e5m2", "");
-  } else if constexpr (kN == 128 && kElement == Element::bf16) {
-    CODA_WGMMA_N128("16", "bf16", ", %67, %68");
-  } else if constexpr (kN == 128 && kElement == Element::f16) {
-    CODA_WGMMA_N128("16", "f16", ", %67, %68");
-  } else if constexpr (kN == 128 && kElement == Element::e4m3) {
-    CODA_WGMMA_N128("32", "e4m3", "");
-  } else if constexpr (kN == 128 && kElement == Element::e5m2) {
-    CODA_WGMMA_N128("32", "e5m2", "");
-  } else if constexpr (kN == 192 && kElement == Element::bf16) {
-    CODA_WGMMA_N192("16", "bf16", ", %99, %100");
-  } else if constexpr (kN == 192 && kElement == Element::f16) {
-    CODA_WGMMA_N192("16", "f16", ", %99, %100");
-  } else if constexpr (kN == 192 && kElement == Element::e4m3) {
-    CODA_WGMMA_N192("32", "e4m3", "");
-  } else if constexpr (kN == 192 && kElement == Element::e5m2) {
-    CODA_WGMMA_N192("32", "e5m2", "");
-  } else if constexpr (kN == 256 && kElement == Element::bf16) {
-    CODA_WGMMA_N256("16", "bf16", ", %131, %132");
-  } else if constexpr (kN == 256 && kElement == Element::f16) {
-    CODA_WGMMA_N256("16", "f16", ", %131, %132");
-  } else if constexpr (kN == 256 && kElement == Element::e4m3) {
-    CODA_WGMMA_N256("32", "e4m3", "");
-  } else if constexpr (kN == 256 && kElement == Element::e5m2) {
-    CODA_WGMMA_N256("32", "e5m2", "");
+  if constexpr (kN == 64) {
+    CODA_WGMMA_OF_TYPES(CODA_WGMMA_N64, ", %35, %36")
+  } else if constexpr (kN == 128) {
+    CODA_WGMMA_OF_TYPES(CODA_WGMMA_N128, ", %67, %68")
+  } else if constexpr (kN == 192) {
+    CODA_WGMMA_OF_TYPES(CODA_WGMMA_N192, ", %99, %100")
+  } else {
+    CODA_WGMMA_OF_TYPES(CODA_WGMMA_N256, ", %131, %132")
   }
 }
 
+#undef CODA_WGMMA_OF_TYPES
 #undef CODA_WGMMA_N64
 #undef CODA_WGMMA_N128
 #undef CODA_WGMMA_N192

@@ -64,6 +64,10 @@ std::vector<Variant> with_stages(Variant variant) {
   return variants;
 }
 
+std::string element_name(Element element) {
+  return element == Element::bf16 ? "Element::bf16" : "Element::f16";
+}
+
 }  // namespace
 
 const char* layout_name(OperandLayout layout) {
@@ -102,7 +106,8 @@ std::vector<Variant> bare_variants(OperandLayout layout, Element element) {
                                                .cluster_n = cluster.n,
                                                .schedule = tile.schedule,
                                                .layout = layout,
-                                               .element = element},
+                                               .element = element,
+                                               .element_b = element},
                                     .shape = {}}));
     }
   }
@@ -179,7 +184,8 @@ std::string kernel_source(const Variant& variant) {
          field("cluster_n", c.cluster_n) + field("stages", c.stages) + ".schedule = Schedule::" +
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
          ", .layout = " + layouts[static_cast<int>(c.layout)] +
-         ", .element = Element::" + (c.element == Element::bf16 ? "bf16, " : "f16, ") +
+         ", .element = " + element_name(c.element) + ", .element_b = " + element_name(c.element_b) +
+         ", " +
          field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"

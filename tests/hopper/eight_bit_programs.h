@@ -23,6 +23,34 @@ inline constexpr const char* kEightBitProducts[] = {
   y = gemm(x[M, K]:bf16, w[N, K]:bf16, nt) * 0.25
   store(y:e4m3, y)
   store(rounded:bf16, as_stored(y, e5m2) * 2)
+})",
+    // A gradient, and what it is multiplied by.
+    R"(program mixed {
+  store(dw, gemm(dy[M, K]:e5m2, x[N, K]:e4m3, nt))
+  store(dy_w:bf16, gemm(w[M, K]:e4m3, dz[N, K]:e5m2, nt) * scalar(scale))
+})",
+    // In both orders, with the largest magnitude: what an operand of later products leaves.
+    R"(program copied {
+  y = gemm(x[M, K]:bf16, w[N, K]:bf16, nt) + tile(h[M, N]:bf16)
+  scaled = y * scalar(scale)
+  store(y:bf16, y)
+  store(y_rows:e4m3, scaled)
+  store_transposed(y_columns:e4m3, scaled)
+  store_transposed(y_gradient:e5m2, y)
+  abs_max_into(largest, y)
+})",
+    // Of pairs: SwiGLU's gradient.
+    R"(program pairs {
+  da = gemm(dx[M, K]:e4m3, w[N, K]:e4m3, nt)
+  gate, up = split_pairs(tile(z[M, 2*N]:bf16), concatenated)
+  s = sigmoid(gate)
+  dz = merge_pairs(da * up * s * (1 + gate * (1 - s)), da * gate * s, concatenated)
+  store(dz_rows:e4m3, dz)
+  store_transposed(dz_columns:e4m3, dz)
+  abs_max_into(dz_largest, dz)
+  a = gate * s * up
+  store_transposed(a_columns:e4m3, a)
+  abs_max_into(a_largest, a)
 })"};
 
 // Without: read, rounded on the way, and written.

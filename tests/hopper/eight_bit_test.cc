@@ -45,12 +45,13 @@ TEST(EightBits, OtherLayoutsAreRightToo) {
 }
 
 TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
-  const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
   std::set<std::string> texts;
   const Program product = parse_program(tests::kEightBitProducts[0]);
-  for (const bool fast : {false, true}) {
+  // Short sums are left to the tensor cores.
+  for (const int64_t length : {4096, 4112}) {
+    const bool fast = length == 4096;
+    const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", length}};
     LowerOptions options;
-    options.fast_accumulation = fast;
     for (const char* text : tests::kEightBitProducts)
       texts.insert(lower(parse_program(text), sizes, options).front().source);
     std::set<std::tuple<uint32_t, uint32_t, device::Schedule>> seen;

@@ -31,8 +31,8 @@ std::vector<bool> products_of(const Plan& plan) {
       if (program == nullptr) continue;
       for (const Step& s : program->steps) {
         for (const GemmSegment& g : s.segments()) {
-          const bool is_eight = program->tensors[g.a].dtype == DType::e4m3;
-          EXPECT_EQ(program->tensors[g.b].dtype == DType::e4m3, is_eight) << step.name;
+          const bool is_eight = size_of(program->tensors[g.a].dtype) == 1;
+          EXPECT_EQ(size_of(program->tensors[g.b].dtype) == 1, is_eight) << step.name;
           // The contraction lies along the rows of both.
           EXPECT_TRUE(!is_eight || (!g.transpose_a && g.transpose_b)) << step.name;
           all.push_back(is_eight);
@@ -41,6 +41,27 @@ std::vector<bool> products_of(const Plan& plan) {
     }
   }
   return all;
+}
+
+// Of a product of the forward both operands are values; of one of the backward one is a gradient,
+// also where that of the logits is multiplied in the forward. Values that the backward makes again
+// are values.
+void expect_types(const Plan& plan) {
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const auto* program = std::get_if<Program>(&step.work);
+      if (program == nullptr) continue;
+      const bool is_backward = step.name.find("gradient") != std::string::npos;
+      for (const Step& s : program->steps) {
+        for (const GemmSegment& g : s.segments()) {
+          const DType a = program->tensors[g.a].dtype;
+          const DType b = program->tensors[g.b].dtype;
+          if (size_of(a) != 1) continue;
+          EXPECT_EQ((a == DType::e5m2) + (b == DType::e5m2), is_backward ? 1 : 0) << step.name;
+        }
+      }
+    }
+  }
 }
 
 // Scales that are powers of two, so that their inverses are exact, and not one.
@@ -114,6 +135,7 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
         const bool says_why = compiled.plan.notes.back().find(
                                   "3 of a loss's logits (the first: '") != std::string::npos;
         EXPECT_EQ(says_why, others != 0) << compiled.plan.notes.back();
+        expect_types(compiled.plan);
         expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
       }
     }

@@ -11,9 +11,14 @@ std::string DirectLoads::add(const DirectLoad& load) {
   const std::string field = owner_ + "." + load.name;
   if (empty()) fields_.line("bool is_plain;");
   fields_.line("DirectPairs<$$> $;", {type, is_kept_ ? ", kFragments" : "", load.name});
-  begin_.line("$.is_plain = $ && has_aligned_pairs<$>($, $);",
+  // Second members may begin at an odd column.
+  const std::string begins =
+      load.plane == 0 ? ""
+                      : filled(" && ($) % 2 == 0",
+                               {places_.natural(load.step, load.plane, "at.column")});
+  begin_.line("$.is_plain = $ && has_aligned_pairs<$>($, $)$;",
               {owner_, empty() ? "is_whole(at)" : owner_ + ".is_plain", type, pointer,
-               arguments_.stride(t)});
+               arguments_.stride(t), begins});
   const auto first = [&](int side) {
     return places_.element(load.step, load.plane, load.row[side], "at.column");
   };

@@ -25,11 +25,14 @@ std::string config_text(const device::GemmConfig& c) {
   };
   return filled(
       "constexpr GemmConfig kConfig{$$$$$\n                             .schedule = Schedule::$, "
-      ".layout = OperandLayout::$, .element = $$};\n",
+      ".layout = OperandLayout::$, .element = $$$};\n",
       {field("tile_m", c.tile_m), field("tile_n", c.tile_n), field("cluster_m", c.cluster_m),
        field("cluster_n", c.cluster_n), field("stages", c.stages),
        c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative",
        kLayouts[static_cast<int>(c.layout)], element_text(element_row(c.element).type),
+       c.element_b == device::GemmConfig{}.element_b
+           ? ""
+           : ", .element_b = " + element_text(element_row(c.element_b).type),
        c.promotes ? ", .promotes = true" : ""});
 }
 
@@ -38,10 +41,7 @@ std::string config_text(const device::GemmConfig& c) {
 KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap& map,
                               const KernelSpaces& kernel, const GemmConfig& choice,
                               bool keeps_tables) {
-  device::GemmConfig config = choice;
-  config.layout = kernel.spaces.front().layout;
-  config.element = kernel.spaces.front().element;
-  config.promotes = kernel.spaces.front().promotes;
+  const device::GemmConfig config = kernel.spaces.front().with_products(choice);
 
   LaunchArguments arguments(sizes);
   std::string structs;
@@ -49,6 +49,7 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   device::RingShape ring;
   bool has_column_partials = false;
   bool has_direct_loads = false;
+  bool has_bytes = false;
   for (size_t i = 0; i < kernel.spaces.size(); ++i) {
     const SpaceAnalysis& space = kernel.spaces[i];
     const int64_t rows = sizes.size(map.spaces[space.space].shape.rows);
@@ -61,11 +62,13 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
     ring = device::merged(ring, device::ring_shape(config, space.traits()));
     has_column_partials = has_column_partials || !space.column_partials.empty();
     has_direct_loads = has_direct_loads || space.direct_registers != 0;
+    has_bytes = has_bytes || space.leaves_bytes();
   }
 
   std::vector<std::string> headers = {"arguments.cuh", "epilogue/fragment_values.cuh"};
   if (has_column_partials) headers.emplace_back("epilogue/column_partial.cuh");
   if (has_direct_loads) headers.emplace_back("epilogue/direct_pairs.cuh");
+  if (has_bytes) headers.emplace_back("epilogue/fragment_bytes.cuh");
   headers.emplace_back("kernels/program_kernel.cuh");
   KernelLaunch launch =
       launch_of({.function = identifier(sizes.program().name) + "_kernel",

@@ -10,6 +10,7 @@
 #include "coda/error.h"
 #include "device/layout/fragment.cuh"
 #include "hopper/arch/element.h"
+#include "hopper/codegen/byte_text.h"
 #include "hopper/codegen/direct_loads.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/function_text.h"
@@ -86,6 +87,8 @@ class SpaceWriter {
         names_(sizes),
         rows_(sizes, analysis, operands_, names_, arguments),
         groups_(sizes, map, analysis, places_, names_, rows_, arguments),
+        bytes_(sizes, places_, names_, arguments,
+               {pass_.before, pass_.body, pass_.after, sub_fields_, sub_lines_, end_}),
         values_(sizes, &map, &analysis.representative,
                 {.place = [this](const At& at) { return place(at); },
                  .source = [this](const At& at) { return source(at); },
@@ -294,6 +297,8 @@ class SpaceWriter {
     switch (step(i).kind()) {
       case StepKind::store_tile: return store(i);
       case StepKind::store_vector: return select(i);
+      case StepKind::store_transposed:
+      case StepKind::abs_max_into: return leave_bytes(i);
       case StepKind::row_partial: return row_partial(i);
       case StepKind::column_partial: return column_partial(i);
       default: return;
@@ -314,6 +319,12 @@ class SpaceWriter {
         turns_.end_with(place);
         continue;
       }
+      if (found->movement == Movement::bytes) {
+        const std::string stored = value(s.operands[0], plane);
+        bytes_.store(i, s.operands[0], plane, stored);
+        turns_.end_with(stored);
+        continue;
+      }
       const bool adds = found->movement == Movement::added;
       const std::string moved = adds ? values_.operand({s.operands[0], -1, plane}, added_operand(i))
                                      : value(s.operands[0], plane);
@@ -327,6 +338,24 @@ class SpaceWriter {
       }
       turns_.end_with(moved);
     }
+  }
+
+  void leave_bytes(int i) {
+    const int from = step(i).operands[0];
+    for (int plane = 0; plane < planes_of(from); ++plane) {
+      const std::string left = value(from, plane);
+      if (program::is_maximum(step(i))) {
+        bytes_.raise(i, from, left, valid_columns());
+      } else {
+        bytes_.store_transposed(i, from, plane, left);
+      }
+      turns_.end_with(left);
+    }
+  }
+
+  // Of a pair's, those that exist.
+  std::string valid_columns() const {
+    return analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
   }
 
   // Which operand of the stored sum is added to memory: not the load of what is there.
@@ -419,13 +448,12 @@ class SpaceWriter {
     const Step& s = step(i);
     if (info(s.partial()).lanes > 1) return row_reduction(i);
     const std::string name = names_.make(tensor(step(i).tensor()).name);
-    const std::string valid = analysis_.ragged_columns ? "inside_pair(column, at.columns)" : "2";
     sub_fields_.line("Reduced<$> $[2];", {reduction_text(s.partial()), name});
     for (int plane = 0; plane < planes_of(s.operands[0]); ++plane) {
       const bool is_sum = s.partial() == PartialKind::sum;
       for (const std::string& term :
            is_sum ? terms(s.operands[0], plane) : Terms{value(s.operands[0], plane)}) {
-        pass_.body.line("add_to_row(sub.$[pair % 2], $, $);", {name, term, valid});
+        pass_.body.line("add_to_row(sub.$[pair % 2], $, $);", {name, term, valid_columns()});
         turns_.end_with(term);
       }
     }
@@ -545,6 +573,7 @@ class SpaceWriter {
   ValueNames names_;
   RowValues rows_;
   GroupText groups_;
+  ByteText bytes_;
 
   ValueText values_;
   ValueText::Made needed_;

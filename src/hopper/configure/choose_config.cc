@@ -37,8 +37,12 @@ device::RingShape ring_of(const GemmConfig& config,
   return ring;
 }
 
+// Planes of a value.
+double width_of(const program::TileMap& map, int value) { return map.pairing[value].is(0) ? 1 : 2; }
+
 // Of the epilogue, in planes of 16 bits: what threads move themselves counts too.
-double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
+double planes_of(const ProgramSizes& sizes, const program::TileMap& map,
+                 const SpaceAnalysis& space) {
   double planes = 0;
   const auto add = [&](const TileMove& move) {
     const double width = move.is_wide ? 2 : 1;
@@ -46,6 +50,7 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
     const double bytes = static_cast<double>(size_of(sizes.tensor(step.tensor()).dtype));
     switch (move.movement) {
       case Movement::staged: planes += width; break;
+      case Movement::bytes: planes += width / 2; break;
       case Movement::direct: planes += step.repeat() == 1 ? width * bytes / 2 : 0.5; break;
       case Movement::added: planes += 2 * width * bytes / 2; break;
       case Movement::nothing: break;
@@ -53,6 +58,7 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   };
   for (const TileMove& load : space.loads) add(load);
   for (const TileMove& store : space.stores) add(store);
+  for (int i : space.byte_columns) planes += width_of(map, sizes.step(i).operands[0]) / 2;
   return planes;
 }
 
@@ -64,13 +70,17 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   for (int i : map.spaces[space.space].steps) {
     const Step& step = sizes.step(i);
     if (!program::is_elementwise(step) || !map.on_tile[i]) continue;
-    const bool is_wide = !map.pairing[i].is(0);
-    work += (step.operands.size() == 1 ? 4 : 1) * (is_wide ? 2 : 1);
+    work += (step.operands.size() == 1 ? 4 : 1) * width_of(map, i);
   }
   for (int i : space.row_partials) {
     work += info(sizes.step(i).partial()).lanes == 1 ? 2 : 20;
   }
   for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
+  // Bytes are packed and exchanged two to three times for eight elements.
+  for (const TileMove& store : space.stores)
+    work += store.movement == Movement::bytes ? 2 * width_of(map, store.step) : 0;
+  for (int i : space.byte_columns) work += 2 * width_of(map, sizes.step(i).operands[0]);
+  for (int i : space.maxima) work += 2 * width_of(map, sizes.step(i).operands[0]);
   return work;
 }
 
@@ -86,6 +96,10 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
   uint32_t registers = config.accumulators() + fragment + 2 * config.blocks_m() * space.row_values +
                        space.column_registers + space.direct_registers + 10 * space.column_fields +
                        space.groups.registers;
+  // The bytes of a fragment's rows, and a sub-tile's magnitudes.
+  for (const TileMove& store : space.stores)
+    registers += store.movement == Movement::bytes ? (store.is_wide ? 4 : 2) : 0;
+  registers += 3 * static_cast<uint32_t>(space.maxima.size());
   for (int i : space.row_partials)
     registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
   return registers;
@@ -107,11 +121,8 @@ uint32_t consumed_of(const GemmConfig& config) {
   return config.accumulators() - std::min(config.accumulators(), 128U);
 }
 
-GemmConfig with_kernel(GemmConfig choice, const KernelSpaces& kernel) {
-  choice.layout = kernel.spaces.front().layout;
-  choice.element = kernel.spaces.front().element;
-  choice.promotes = kernel.spaces.front().promotes;
-  return choice;
+GemmConfig with_kernel(const GemmConfig& choice, const KernelSpaces& kernel) {
+  return kernel.spaces.front().with_products(choice);
 }
 
 GemmConfig config_of(const TileKind& tile, const Cluster& cluster, const KernelSpaces& kernel) {
@@ -155,7 +166,7 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
     const Shape& shape = map.spaces[space.space].shape;
     SpaceWork work{.shape = space.traits(),
                    .extents = {.rows = sizes.size(shape.rows), .columns = sizes.size(shape.cols)},
-                   .planes = planes_of(sizes, space),
+                   .planes = planes_of(sizes, map, space),
                    .operations = operations_of(sizes, map, space)};
     for (const GemmSegment& s : sizes.step(space.parts.front().gemm).segments()) {
       const Shape& a = sizes.tensor(s.a).shape;

@@ -38,8 +38,7 @@ std::variant<std::vector<KernelSpaces>, Refusal> gemm_kernels(const ProgramSizes
     auto& kernel = std::get<KernelSpaces>(made);
     const SpaceAnalysis& own = kernel.spaces.front();
     const auto can_join = [&](const KernelSpaces& other) {
-      if (other.spaces.front().layout != own.layout || other.spaces.front().element != own.element)
-        return false;
+      if (!other.spaces.front().multiplies_as(own)) return false;
       KernelSpaces together = other;
       together.spaces.push_back(own);
       return has_room(sizes, together);

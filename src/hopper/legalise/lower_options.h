@@ -24,7 +24,8 @@ struct LowerOptions {
   // Tile, cluster, stages and schedule of the products, one of legal_choices() (lower.h);
   // the program says its layout and element type. Empty: as chosen_config.h says.
   std::optional<device::GemmConfig> choice;
-  // Products of 8-bit operands are left to the tensor cores' own sums, which keep about 14 bits.
+  // Of 8-bit operands all sums are left to the tensor cores, which keep about 14 bits, not only
+  // short ones.
   bool fast_accumulation = false;
   std::shared_ptr<const TunedRows> tuned;  // what was measured on this machine
   bool uses_table = true;                  // the table that is shipped

@@ -14,6 +14,11 @@ namespace coda::hopper {
 namespace {
 
 constexpr int64_t kBoxColumns = device::kSubTileColumns;
+// Tensor cores keep about 14 bits of a sum of 8-bit products, and cut off what is below. An
+// operand's own error is 3 to 6 %; over so many products that of the sum stays far below it
+// (docs/fp8.md), so such sums are left to the tensor cores, and epilogues can be hidden by
+// ping-pong tiles. It depends on the shape alone, so that every tile gives the same bits.
+constexpr int64_t kLongestFastSum = 4096;
 constexpr int kMostParts = 4;  // accumulators of a column for which a tile has registers
 
 class Analyser {
@@ -162,7 +167,7 @@ class Analyser {
     }
     if (result_.parts.empty()) {
       result_.segments = static_cast<int>(segments.size());
-      set_layout(segments.front());
+      set_layout(segments);
     } else {
       const std::vector<GemmSegment>& first = step(result_.parts.front().gemm).segments();
       bool same = first.size() == segments.size();
@@ -189,19 +194,33 @@ class Analyser {
       if (!is_operand(sizes_.tensor(t).dtype))
         return refuse({.reason = RefusalReason::operand_type, .tensor = t});
     }
-    if (sizes_.tensor(segment.a).dtype != sizes_.tensor(segment.b).dtype) {
+    if (!device::are_operands(element_of(segment.a), element_of(segment.b))) {
       return refuse(
           {.reason = RefusalReason::operand_types, .other = segment.b, .tensor = segment.a});
     }
     return true;
   }
 
-  void set_layout(const GemmSegment& s) {
+  void set_layout(const std::vector<GemmSegment>& segments) {
     using device::OperandLayout;
+    const GemmSegment& s = segments.front();
     result_.layout = s.transpose_a ? (s.transpose_b ? OperandLayout::tt : OperandLayout::nt)
                                    : (s.transpose_b ? OperandLayout::tn : OperandLayout::nn);
-    result_.element = element_row(sizes_.tensor(s.a).dtype).element;
-    result_.promotes = !device::is_staged(result_.element) && !sizes_.options().fast_accumulation;
+    result_.element = element_of(s.a);
+    result_.element_b = element_of(s.b);
+    result_.promotes = !device::is_staged(result_.element) && !sizes_.options().fast_accumulation &&
+                       length_of_sum(segments) > kLongestFastSum;
+  }
+  device::Element element_of(int tensor) const {
+    return element_row(sizes_.tensor(tensor).dtype).element;
+  }
+  int64_t length_of_sum(const std::vector<GemmSegment>& segments) const {
+    int64_t length = 0;
+    for (const GemmSegment& s : segments) {
+      const Shape& a = sizes_.tensor(s.a).shape;
+      length += sizes_.size(s.transpose_a ? a.rows : a.cols);
+    }
+    return length;
   }
 
   bool check_layout(int gemm, const GemmSegment& s) {
@@ -210,7 +229,7 @@ class Analyser {
     if (s.transpose_a != first.transpose_a || s.transpose_b != first.transpose_b) {
       return refuse({.reason = RefusalReason::mixed_layouts, .step = gemm});
     }
-    if (sizes_.tensor(s.a).dtype != sizes_.tensor(first.a).dtype)
+    if (element_of(s.a) != element_of(first.a) || element_of(s.b) != element_of(first.b))
       return refuse({.reason = RefusalReason::mixed_elements, .step = gemm});
     return true;
   }
@@ -221,8 +240,12 @@ class Analyser {
       if (program::is_tile_store(s) && !map_.grouped[i]) result_.stores.push_back({i});
       if (program::is_vector_store(s)) result_.selections.push_back(i);
       if (program::is_row_partial(s)) result_.row_partials.push_back(i);
-      if (program::is_transposed_store(s) || program::is_maximum(s))
-        return refuse({.reason = RefusalReason::without_product, .step = i});
+      if (program::is_maximum(s) || program::is_transposed_store(s)) {
+        const bool is_maximum = program::is_maximum(s);
+        if (!is_maximum && size_of(sizes_.tensor(s.tensor()).dtype) != 1)
+          return refuse({.reason = RefusalReason::without_product, .step = i});
+        (is_maximum ? result_.maxima : result_.byte_columns).push_back(i);
+      }
       if (!program::is_column_partial(s)) continue;
       if (info(s.partial()).lanes > 1)
         return refuse({.reason = RefusalReason::column_reduction, .step = i});
@@ -235,9 +258,17 @@ class Analyser {
         store.movement = Movement::added;
       } else if (can_stage(store.step, true)) {
         store.movement = Movement::staged;
+      } else if (can_store_bytes(store.step)) {
+        store.movement = Movement::bytes;
       }
     }
     return true;
+  }
+
+  // Eight base columns are neighbours in memory.
+  bool can_store_bytes(int i) const {
+    const bool are_neighbours = half(i) % 8 == 0 || is_concatenated(i);
+    return size_of(sizes_.tensor(step(i).tensor()).dtype) == 1 && are_neighbours;
   }
 
   // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
@@ -401,6 +432,19 @@ class Analyser {
 
 }  // namespace
 
+device::GemmConfig SpaceAnalysis::with_products(device::GemmConfig tile) const {
+  tile.layout = layout;
+  tile.element = element;
+  tile.element_b = element_b;
+  tile.promotes = promotes;
+  return tile;
+}
+
+bool SpaceAnalysis::multiplies_as(const SpaceAnalysis& other) const {
+  return layout == other.layout && element == other.element && element_b == other.element_b &&
+         promotes == other.promotes;
+}
+
 const TileMove* SpaceAnalysis::find_load(int step) const {
   for (const TileMove& load : loads) {
     if (load.step == representative[step]) return &load;
@@ -433,6 +477,12 @@ device::EpilogueTraits SpaceAnalysis::traits() const {
   return shape;
 }
 
+bool SpaceAnalysis::leaves_bytes() const {
+  const auto is_one = [](const TileMove& move) { return move.movement == Movement::bytes; };
+  return !byte_columns.empty() || !maxima.empty() ||
+         std::any_of(stores.begin(), stores.end(), is_one);
+}
+
 bool SpaceAnalysis::needs_whole_sub_tiles() const {
   const auto moved_by_threads = [](const TileMove& move) {
     return move.movement == Movement::direct || move.movement == Movement::added;
@@ -445,9 +495,12 @@ bool SpaceAnalysis::needs_whole_sub_tiles() const {
 
 std::string text(const SpaceAnalysis& analysis, const Program& program) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
-  static constexpr const char* kMovements[] = {"staged", "direct", "added", "nothing"};
+  static constexpr const char* kMovements[] = {"staged", "direct", "bytes", "added", "nothing"};
   std::string text = std::string("layout ") + kLayouts[static_cast<int>(analysis.layout)] + " " +
                      std::string(name_of(element_row(analysis.element).type)) +
+                     (analysis.element_b == analysis.element
+                          ? ""
+                          : " x " + std::string(name_of(element_row(analysis.element_b).type))) +
                      (analysis.ragged_columns ? ", ragged columns\n" : "\n");
   const auto tensor = [&](int t) { return program.tensors[t].name; };
   for (const Part& part : analysis.parts) {
@@ -484,6 +537,12 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
   }
   for (int i : analysis.column_partials) {
     text += "column partial " + tensor(program.steps[i].tensor()) + "\n";
+  }
+  for (int i : analysis.byte_columns) {
+    text += "transposed store " + tensor(program.steps[i].tensor()) + "\n";
+  }
+  for (int i : analysis.maxima) {
+    text += "maximum " + tensor(program.steps[i].tensor()) + "\n";
   }
   for (int i : analysis.selections) {
     text += "selection " + tensor(program.steps[i].tensor()) + "\n";

@@ -22,6 +22,7 @@ namespace coda::hopper {
 enum class Movement : uint8_t {
   staged,  // in 64x64 planes by TMA through the ring: 16-bit tensors whose rows TMA can address
   direct,  // read or written by the threads themselves, two neighbouring columns at a time
+  bytes,   // stored eight at a time by threads that exchange a fragment's: 8-bit tensors
   added,   // fp32 accumulation: added to memory at the memory, never loaded
   nothing  // a load whose value the memory adds, or that another load makes
 };
@@ -53,8 +54,9 @@ struct SpaceAnalysis {
   uint32_t natural_half = 0;  // not 0: the wide product is accumulated in natural order
   int segments = 1;
   device::OperandLayout layout = device::OperandLayout::tn;
-  device::Element element = device::Element::bf16;
-  bool promotes = false;  // GemmConfig's
+  device::Element element = device::Element::bf16;  // GemmConfig's, as the next two
+  device::Element element_b = device::Element::bf16;
+  bool promotes = false;
 
   // Per step of the program: the first step of the space that makes the same value by the same load
   // or product; itself for others.
@@ -65,6 +67,8 @@ struct SpaceAnalysis {
   std::vector<int> column_partials;  // steps
   uint32_t column_fields = 0;        // floats a column that these pass between warps
   std::vector<int> selections;       // store_vector steps of selected columns
+  std::vector<int> byte_columns;     // store_transposed steps, of 8 bits
+  std::vector<int> maxima;           // abs_max_into steps
   bool ragged_columns = false;       // base columns are no multiple of 64
   uint32_t row_values = 0;           // per-row vectors that are loaded
   bool has_error_function = false;   // of an element
@@ -90,8 +94,13 @@ struct SpaceAnalysis {
   };
   Groups groups;
 
+  // A tile with what the products say: layout, elements, how they are summed; and whether those of
+  // another space say the same.
+  device::GemmConfig with_products(device::GemmConfig tile) const;
+  bool multiplies_as(const SpaceAnalysis& other) const;
   const TileMove* find_load(int step) const;
   device::EpilogueTraits traits() const;
+  bool leaves_bytes() const;  // or a magnitude: device/epilogue/fragment_bytes.cuh
   // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
   // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
   bool needs_whole_sub_tiles() const;

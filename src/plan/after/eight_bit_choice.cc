@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plan/after/gradient_values.h"
 #include "program/step_table.h"
 #include "program/tile_map.h"
 
@@ -18,8 +19,8 @@ class Chooser {
       : operands_(operands), plan_(plan), sizes_(sizes) {}
 
   EightBitChoice run(bool with_logits) {
-    if (!with_logits) find_logits();
-    for (int i = 0; i < operands_.count(); ++i) find_products(i);
+    find_logits();
+    for (int i = 0; i < operands_.count(); ++i) find_products(i, with_logits);
     number_scales();
     find_makers();
     write_note();
@@ -58,9 +59,9 @@ class Chooser {
     std::string why;
     std::string product;
   };
-  Obstacle obstacle(const Program& program) const {
+  Obstacle obstacle(const Program& program, bool with_logits) const {
     const auto is_of_logits = [&](int tensor) {
-      return logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
+      return !with_logits && logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
     };
     const bool makes_logits = std::any_of(
         program.steps.begin(), program.steps.end(),
@@ -87,10 +88,10 @@ class Chooser {
     return {};
   }
 
-  void find_products(int i) {
+  void find_products(int i, bool with_logits) {
     const Program* program = operands_.program(i);
     if (program == nullptr || !program::has_product(*program)) return;
-    Obstacle found = obstacle(*program);
+    Obstacle found = obstacle(*program, with_logits);
     if (!found.why.empty()) {
       Others& alike = others_[found.why];
       if (alike.steps++ == 0) alike.first = std::move(found.product);
@@ -127,20 +128,28 @@ class Chooser {
     return operand;
   }
 
+  // Values are e4m3. Gradients are e5m2, as TransformerEngine has them: they differ by more from
+  // one another, and from one step to the next.
   void number_scales() {
+    const std::set<Operand> written = find_gradients(operands_, plan_, logits_);
+    std::set<Operand> gradients;  // roots
+    for (const auto& [operand, copies] : result_.copies)
+      if (written.contains({operands_.owner(operand.tensor), operand.version}))
+        gradients.insert(root(operand));
     std::map<Operand, int> scales;
     for (auto& [operand, copies] : result_.copies) {
       const auto [found, is_new] = scales.try_emplace(root(operand), std::ssize(scales));
       copies.scale = found->second;
+      const bool is_one = gradients.contains(root(operand));
+      if (is_one) copies.type = DType::e5m2;
       if (!is_new) continue;
       const auto rows = static_cast<double>(size(operands_.tensor(operand.tensor).decl.shape.rows));
-      const bool is_gradient = operand.version >= 0 && operands_.is_backward(operand.version);
-      result_.first_scales.push_back(is_gradient ? static_cast<float>(rows * kFirstGradientScale)
-                                                 : 1.0F);
+      result_.first_scales.push_back(is_one ? static_cast<float>(rows * kFirstGradientScale)
+                                            : 1.0F);
     }
   }
 
-  // ---- Makers: programs without a product that leave an operand's copies themselves.
+  // ---- Makers: programs that leave an operand's copies themselves.
 
   void find_makers() {
     const std::set<Operand> read = read_in_16_bits();
@@ -193,7 +202,7 @@ class Chooser {
   int store_of(const Operand& operand) const {
     if (operand.version < 0 || operands_.step(operand.version).loop != operand.loop) return -1;
     const Program* program = operands_.program(operand.version);
-    if (program == nullptr || program::has_product(*program)) return -1;
+    if (program == nullptr) return -1;
     if (operands_.step(operand.version).later) return -1;
     const program::TileMap map = program::map_tiles(*program);
     for (size_t i = 0; i < program->steps.size(); ++i) {

@@ -27,8 +27,9 @@ struct EightBitCopies {
   Order rows;     // as the tensor is stored
   Order columns;  // transposed
   int scale = -1;
-  // Where the program that wrote the operand has no product, it leaves the copies itself: the step
-  // of that program that stores the tensor. -1: a program of their own makes them.
+  DType type = DType::e4m3;
+  // The program that wrote the operand leaves the copies itself: its step that stores the tensor.
+  // -1: a program of their own makes them.
   int store = -1;
   bool drops_store = false;  // nothing reads the tensor in 16 bits
 };

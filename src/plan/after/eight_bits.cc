@@ -45,13 +45,14 @@ class Writer {
   // Versions of one tensor are told apart by their number among those that are copied.
   TensorDecl copy_of(const Operand& operand, bool transposed) const {
     const Shape& shape = operands_.tensor(operand.tensor).decl.shape;
+    const DType type = choice_.copies.at(operand).type;
     int number = 0;
     for (const auto& [other, copies] : choice_.copies)
       number += other.tensor == operand.tensor && other < operand ? 1 : 0;
-    return {.name = operand.tensor + (number == 0 ? "" : "_" + std::to_string(number + 1)) +
-                    (transposed ? "_e4m3_transposed" : "_e4m3"),
+    return {.name = operand.tensor + (number == 0 ? "" : "_" + std::to_string(number + 1)) + "_" +
+                    std::string(name_of(type)) + (transposed ? "_transposed" : ""),
             .shape = transposed ? Shape{shape.cols, shape.rows} : shape,
-            .dtype = DType::e4m3};
+            .dtype = type};
   }
 
   // ---- Steps.
@@ -143,11 +144,11 @@ class Writer {
       }
       if (i == operands_.count()) break;
       PlanStep step = operands_.step(i);
+      if (makers.contains(i)) step.work = with_copies(std::get<Program>(step.work), i);
       if (choice_.products.contains(i)) {
         step.work = in_eight_bits(std::get<Program>(step.work), i);
         if (step.later) step.later = in_eight_bits(*step.later, i);
       }
-      if (makers.contains(i)) step.work = with_copies(std::get<Program>(step.work), i);
       (operands_.is_backward(i) ? plan.backward : plan.forward).push_back(std::move(step));
     }
   }

@@ -37,12 +37,12 @@ struct Mainloop {
     std::vector<float> result(kConfig.tile_m * kConfig.tile_n);
     for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
       const u32 depth = Space::k_blocks(arguments, segment) * kConfig.block_k();
-      const std::vector<float> a =
-          operand(Space::a(arguments, segment), kConfig.major_a(), tile.m, kConfig.tile_m, depth);
+      const std::vector<float> a = operand<kConfig.element>(
+          Space::a(arguments, segment), kConfig.major_a(), tile.m, kConfig.tile_m, depth);
       for (u32 part = 0; part < kParts; ++part) {
-        const std::vector<float> b =
-            operand(Space::b(arguments, segment, part), kConfig.major_b(),
-                    operand_column(Space::kTraits, tile.n), kPartColumns, depth);
+        const std::vector<float> b = operand<kConfig.element_b>(
+            Space::b(arguments, segment, part), kConfig.major_b(),
+            operand_column(Space::kTraits, tile.n), kPartColumns, depth);
         for (u32 m = 0; m < kConfig.tile_m; ++m) {
           for (u32 n = 0; n < kPartColumns; ++n) {
             float& sum = result[m * kConfig.tile_n + part * kPartColumns + n];
@@ -81,6 +81,7 @@ struct Mainloop {
 
  private:
   // [outer, k], zero outside of the descriptor's rectangle.
+  template <Element kElement>
   static std::vector<float> operand(const TensorMap* map, Major major, u32 first, u32 outer,
                                     u32 depth) {
     const HostMap& m = host_map(map);
@@ -90,7 +91,7 @@ struct Mainloop {
         const long long row = major == Major::k ? static_cast<long long>(first) + o : k;
         const long long column = major == Major::k ? k : static_cast<long long>(first) + o;
         if (row >= m.rows || column >= m.columns) continue;
-        values[o * depth + k] = load_element<kConfig.element>(
+        values[o * depth + k] = load_element<kElement>(
             reinterpret_cast<u64>(m.first), static_cast<u64>(row * m.stride + column));
       }
     }

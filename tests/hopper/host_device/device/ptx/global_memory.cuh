@@ -46,6 +46,11 @@ inline void raise_word(u64 address, u32 bits) {
   std::memcpy(&word, reinterpret_cast<const void*>(address), 4);
   if (bits > word) std::memcpy(reinterpret_cast<void*>(address), &bits, 4);
 }
+inline u32 raised_word(u64 address) {
+  u32 word;
+  std::memcpy(&word, reinterpret_cast<const void*>(address), 4);
+  return word;
+}
 inline u32 load_index(u64 tensor, u64 index) { return reinterpret_cast<const u32*>(tensor)[index]; }
 
 }  // namespace coda::device

@@ -81,6 +81,10 @@ inline float exchange(float value, u32 mask) {
   return value_of_lane(value, thread_index() % 32 ^ mask);
 }
 
+inline u32 exchange(u32 value, u32 mask) {
+  return value_of_lane(value, thread_index() % 32 ^ mask);
+}
+
 inline u32 largest_of_warp(u32 value) {
   return with_lanes(value, [](auto of_lane) {
     u32 largest = 0;
