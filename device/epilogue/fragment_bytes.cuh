@@ -73,18 +73,19 @@ __device__ __forceinline__ void stage_byte_columns(SharedAddress plane, const u3
 // bits are; what is no number lies above them all.
 
 // One pair more of a row, of which the first `valid` exist.
-__device__ __forceinline__ void add_pair_magnitudes(u32& largest, const Elements<2>& x, u32 valid) {
+__device__ __forceinline__ void add_pair_magnitudes(float& largest, const Elements<2>& x, u32 valid) {
 #pragma unroll
   for (u32 i = 0; i < 2; ++i)
-    largest = larger(largest, valid > i ? float_word(x.value[i]) & 0x7fffffff : 0);
+    largest = valid > i ? maximum(largest, fabsf(x.value[i])) : largest;
 }
 
 // Of a thread's two rows of a sub-tile at `at`. `known`: what memory has had; a warp that has
 // nothing larger, as nearly all have, leaves it alone.
-__device__ __forceinline__ void raise_magnitude(u64 scalar, const u32 (&largest)[2], u32 known,
+__device__ __forceinline__ void raise_magnitude(u64 scalar, const float (&largest)[2], u32 known,
                                                 const FragmentPosition& at) {
-  const u32 own = larger(at.row < at.rows ? largest[0] : 0, at.row + 8 < at.rows ? largest[1] : 0);
-  const u32 all = largest_of_warp(own);
+  const u32 own = larger(at.row < at.rows ? float_word(largest[0]) : 0,
+                         at.row + 8 < at.rows ? float_word(largest[1]) : 0);
+  const u32 all = largest_of_warp(own & 0x7fffffff);
   if (at.thread % kWarpSize == 0 && all > known) raise_word(scalar, all);
 }
 

@@ -317,7 +317,7 @@ class SpaceWriter {
   void raise_maximum(int i) {
     const int from = step(i).operands[0];
     const std::string name = names_.make(value_name(from) + "_largest");
-    sub_fields_.line("u32 $[2] = {0, 0};", {name});
+    sub_fields_.line("float $[2] = {0.0f, 0.0f};", {name});
     end_.line("raise_magnitude($, sub.$, $, at);",
               {arguments_.pointer(step(i).tensor()), name, rows_.known_maximum(step(i).tensor())});
     for (int plane = 0; plane < planes_of(from); ++plane) {
