@@ -16,7 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
-PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "lab/notebook/cpu.md")
+PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/training.md",
+         "lab/notebook/cpu.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -234,8 +235,19 @@ def chains() -> str:
     return table(["strips / chain", *(" ".join(key) for key in columns)], rows)
 
 
-TABLES = {"chains": chains, "planning": planning, "programs": programs, "step_parts": step_parts, "steps": steps,
-          "summary": summary}
+def loss_chunks() -> str:
+    """What logits take in chunks of rows and whole, as `coda explain --json` has it."""
+    lines = (RESULTS / "plan" / "loss_chunks.jsonl").read_text().splitlines()
+    rows = [[str(r["tokens"]), r["dtype"], str(r["rows"]),
+             f"{r['chunk_bytes'] / 1e6:.0f}" if r["rows"] else "",
+             f"{r['saved_bytes'] / 1e6:.0f}", f"{r['moved_bytes'] / 1e9:.2f}"]
+            for r in map(json.loads, lines)]
+    return table(["tokens", "type", "N", "a chunk, MB", "saved for the backward, MB",
+                  "read and written in a step, GB"], rows)
+
+
+TABLES = {"chains": chains, "loss_chunks": loss_chunks, "planning": planning,
+          "programs": programs, "step_parts": step_parts, "steps": steps, "summary": summary}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
