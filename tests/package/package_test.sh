@@ -58,7 +58,8 @@ case $name in
     guide/build/mine > said
     grep -q __global__ said || fail "README's program prints no kernel"
     block README.md coda > guide/readme.coda
-    "$prefix/bin/coda" check guide/readme.coda --sizes M=100,V=128,D=64 > said || { cat said; exit 1; }
+    "$prefix/bin/coda" check guide/readme.coda --sizes M=100,V=128,D=64 > said ||
+      { cat said; exit 1; }
     ;;
   pkg_config)
     export PKG_CONFIG_PATH
