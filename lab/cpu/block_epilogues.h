@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coda/program_builder.h"
+#include "coda/tensor.h"
 
 namespace coda::cpu {
 
