@@ -16,8 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
-PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/training.md",
-         "lab/notebook/cpu.md")
+PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/configurations.md",
+         "docs/training.md", "lab/notebook/cpu.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -246,8 +246,21 @@ def loss_chunks() -> str:
                   "read and written in a step, GB"], rows)
 
 
+def tuned() -> str:
+    """What the choice of a configuration is worth, by the shipped table."""
+    lines = (ROOT / "src" / "hopper" / "configure" / "tuned_rows.txt").read_text().splitlines()
+    times = [[float(us) for us in line.rsplit("|", 1)[1].split()[1::2]]
+             for line in lines if not line.startswith("#")]
+    ratios = [max(us) / min(us) for us in times]
+    return table(["kernels", "configurations of a kernel, median",
+                  "slowest over fastest, median", "slowest over fastest, largest"],
+                 [[str(len(times)), f"{statistics.median(map(len, times)):.0f}",
+                   figure(statistics.median(ratios)), figure(max(ratios))]])
+
+
 TABLES = {"chains": chains, "loss_chunks": loss_chunks, "planning": planning,
-          "programs": programs, "step_parts": step_parts, "steps": steps, "summary": summary}
+          "programs": programs, "step_parts": step_parts, "steps": steps, "summary": summary,
+          "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
