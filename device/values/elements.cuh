@@ -313,7 +313,7 @@ __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 vali
     Elements<2> x;
     load_float_pair(x.value, access.address, access.both, access.first, access.second);
     return x;
-  } else if constexpr (bytes_of(kStored) == 2) {
+  } else if constexpr (is_16_bits(kStored)) {
     return unpack<kStored>(load_packed_pair<kAligned>(tensor, index, valid));
   } else {
     return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
@@ -326,7 +326,7 @@ __device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, con
   if constexpr (kStored == Element::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
     store_float_pair(access.address, access.both, access.first, access.second, x.value);
-  } else if constexpr (bytes_of(kStored) == 2) {
+  } else if constexpr (is_16_bits(kStored)) {
     const PairAccess<2, kAligned> access(tensor, index, valid);
     store_half_pair(access.address, access.both, access.first, access.second, pack<kStored>(x));
   } else {

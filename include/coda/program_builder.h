@@ -156,16 +156,16 @@ TileValue min(const Operand& a, const Operand& b);
 TileValue equal(const Operand& a, const Operand& b);  // 1 or 0
 TileValue less(const Operand& a, const Operand& b);   // 1 or 0
 TileValue select(const Operand& condition, const Operand& a, const Operand& b);
-TileValue exp(TileValue a, std::source_location where = std::source_location::current());
-TileValue log(TileValue a, std::source_location where = std::source_location::current());
-TileValue rsqrt(TileValue a, std::source_location where = std::source_location::current());
-TileValue sqrt(TileValue a, std::source_location where = std::source_location::current());
-TileValue recip(TileValue a, std::source_location where = std::source_location::current());
-TileValue sigmoid(TileValue a, std::source_location where = std::source_location::current());
-TileValue tanh(TileValue a, std::source_location where = std::source_location::current());
-TileValue erf(TileValue a, std::source_location where = std::source_location::current());
-TileValue silu(TileValue a, std::source_location where = std::source_location::current());
-TileValue gelu(TileValue a, std::source_location where = std::source_location::current());
-TileValue gelu_tanh(TileValue a, std::source_location where = std::source_location::current());
+TileValue exp(const Operand& a);
+TileValue log(const Operand& a);
+TileValue rsqrt(const Operand& a);
+TileValue sqrt(const Operand& a);
+TileValue recip(const Operand& a);
+TileValue sigmoid(const Operand& a);
+TileValue tanh(const Operand& a);
+TileValue erf(const Operand& a);
+TileValue silu(const Operand& a);
+TileValue gelu(const Operand& a);
+TileValue gelu_tanh(const Operand& a);
 
 }  // namespace CODA_API coda

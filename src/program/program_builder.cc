@@ -236,38 +236,16 @@ TileValue less(const Operand& a, const Operand& b) { return apply(Elementwise::l
 TileValue select(const Operand& condition, const Operand& a, const Operand& b) {
   return apply(Elementwise::select, {condition, a, b});
 }
-TileValue exp(TileValue a, std::source_location where) {
-  return apply(Elementwise::exp, {{a, where}});
-}
-TileValue log(TileValue a, std::source_location where) {
-  return apply(Elementwise::log, {{a, where}});
-}
-TileValue rsqrt(TileValue a, std::source_location where) {
-  return apply(Elementwise::rsqrt, {{a, where}});
-}
-TileValue sqrt(TileValue a, std::source_location where) {
-  return apply(Elementwise::sqrt, {{a, where}});
-}
-TileValue recip(TileValue a, std::source_location where) {
-  return apply(Elementwise::recip, {{a, where}});
-}
-TileValue sigmoid(TileValue a, std::source_location where) {
-  return apply(Elementwise::sigmoid, {{a, where}});
-}
-TileValue tanh(TileValue a, std::source_location where) {
-  return apply(Elementwise::tanh, {{a, where}});
-}
-TileValue erf(TileValue a, std::source_location where) {
-  return apply(Elementwise::erf, {{a, where}});
-}
-TileValue silu(TileValue a, std::source_location where) {
-  return apply(Elementwise::silu, {{a, where}});
-}
-TileValue gelu(TileValue a, std::source_location where) {
-  return apply(Elementwise::gelu, {{a, where}});
-}
-TileValue gelu_tanh(TileValue a, std::source_location where) {
-  return apply(Elementwise::gelu_tanh, {{a, where}});
-}
+TileValue exp(const Operand& a) { return apply(Elementwise::exp, {a}); }
+TileValue log(const Operand& a) { return apply(Elementwise::log, {a}); }
+TileValue rsqrt(const Operand& a) { return apply(Elementwise::rsqrt, {a}); }
+TileValue sqrt(const Operand& a) { return apply(Elementwise::sqrt, {a}); }
+TileValue recip(const Operand& a) { return apply(Elementwise::recip, {a}); }
+TileValue sigmoid(const Operand& a) { return apply(Elementwise::sigmoid, {a}); }
+TileValue tanh(const Operand& a) { return apply(Elementwise::tanh, {a}); }
+TileValue erf(const Operand& a) { return apply(Elementwise::erf, {a}); }
+TileValue silu(const Operand& a) { return apply(Elementwise::silu, {a}); }
+TileValue gelu(const Operand& a) { return apply(Elementwise::gelu, {a}); }
+TileValue gelu_tanh(const Operand& a) { return apply(Elementwise::gelu_tanh, {a}); }
 
 }  // namespace coda

@@ -124,7 +124,7 @@ class SpaceWriter {
         break;
       case StepKind::as_stored:
         if (!is_operand(s.dtype())) return values_.operand(at, 0);
-        if (!is_staged(s.dtype())) return std::nullopt;
+        if (!is_16_bits(s.dtype())) return std::nullopt;
         text = filled("unpack<$>($)", {element_text(s.dtype()), packed_value(at)});
         break;
       default: return std::nullopt;
@@ -169,7 +169,7 @@ class SpaceWriter {
           {made, type, pointer, place("column"), place("(column + 1)")});
       return made;
     }
-    if (analysis_.loads_columns_by_fragment && size_of(tensor(s.tensor()).dtype) != 2) {
+    if (analysis_.loads_columns_by_fragment && !is_16_bits(tensor(s.tensor()).dtype)) {
       const auto side = [&](const std::string& column) {
         return filled("load_pair<$>($, $, inside_pair($, at.columns))",
                       {type, pointer, place(column), column});
