@@ -29,7 +29,7 @@ namespace coda::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kGrace = std::chrono::seconds(5);     // for the others to say why and end
+constexpr auto kGrace = std::chrono::seconds(5);      // for the others to say why and end
 constexpr auto kPatience = std::chrono::seconds(15);  // from the polite signal to the last
 
 constexpr int kNotStarted = 127;
@@ -183,8 +183,14 @@ int run_under_mpi(int count) {
   ::setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / count)).c_str(), 0);
   // mpirun gives its processes a terminal, also where it has none.
   if (::isatty(STDOUT_FILENO) == 0) ::setenv("TERM", "dumb", 1);
-  // Quiet, as the processes say themselves what is wrong.
-  std::vector<std::string> words = {"mpirun", "-q", "--bind-to", "none", "-n",
+  // Quiet, as the processes say themselves what is wrong; reading another process's memory would
+  // print a line of its own where that has died.
+  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  std::vector<std::string> words = {"mpirun",
+                                    "-q",
+                                    "--bind-to",
+                                    "none",
+                                    "-n",
                                     std::to_string(count),
                                     std::filesystem::read_symlink("/proc/self/exe").string()};
   const std::vector<std::string> own = arguments();

@@ -34,7 +34,7 @@ struct RunPlan {
   ModelFiles files;  // that checkpoints hand on
   std::shared_ptr<Backend> backend;
   Communicator* communicator = nullptr;  // null: this process alone
-  bool report = false;  // compare with xz and with the unfused plan
+  bool report = false;                   // compare with xz and with the unfused plan
 };
 
 // Returns the exit status: 0, or 130 when it was asked to stop (stop_request.h). Throws Error; then

@@ -26,7 +26,8 @@ void* open_library() {
 
 void* symbol(void* library, const char* name) {
   void* const found = dlsym(library, name);
-  require(found != nullptr, "libmpi.so.40 is not Open MPI: it has no " + std::string(name) + kRemedy);
+  require(found != nullptr,
+          "libmpi.so.40 is not Open MPI: it has no " + std::string(name) + kRemedy);
   return found;
 }
 

@@ -70,8 +70,8 @@ class Rendezvous::Impl {
   ~Impl() {
     if (std::uncaught_exceptions() == 0) {
       for (const Peer& peer : peers_) send_message(peer.socket, {'L', ""});
-      // Launchers end all once one has ended with an exit status that is not 0, as after Ctrl-C, and
-      // rank 0 may be writing a checkpoint.
+      // Launchers end all once one has ended with an exit status that is not 0, as after Ctrl-C,
+      // and rank 0 may be writing a checkpoint.
       while (place_.rank > 0 && !first_has_left_) std::this_thread::sleep_for(10ms);
     }
     is_leaving_ = true;
@@ -110,7 +110,10 @@ class Rendezvous::Impl {
     first.socket = connect_until(place_.address, place_.port, deadline);
     first.host = place_.address;
     std::ostringstream hello;
-    hello << kGreeting << '\n' << place_.rank << '\n' << place_.world << '\n' << host_name() << '\n'
+    hello << kGreeting << '\n'
+          << place_.rank << '\n'
+          << place_.world << '\n'
+          << host_name() << '\n'
           << kind << '\n';
     send_message(first.socket, {'H', hello.str()});
     const auto answer = receive_message(first.socket);
@@ -139,11 +142,10 @@ class Rendezvous::Impl {
     peer.socket = std::move(socket);
     peers_.push_back(std::move(peer));
     const Peer& come = peers_.back();
-    require(world == place_.world, "rank " + std::to_string(come.rank) + " (" +
-                                       printable(come.host) + ") is one of " +
-                                       std::to_string(world) + " processes, and rank 0 one of " +
-                                       std::to_string(place_.world) +
-                                       ": start all with the same number");
+    require(world == place_.world,
+            "rank " + std::to_string(come.rank) + " (" + printable(come.host) + ") is one of " +
+                std::to_string(world) + " processes, and rank 0 one of " +
+                std::to_string(place_.world) + ": start all with the same number");
     require(come.rank > 0 && come.rank < place_.world && is_first(come),
             "there are two processes of rank " + std::to_string(come.rank) +
                 ", and each must have its own (look how they are started)");
@@ -186,8 +188,8 @@ class Rendezvous::Impl {
       if (!is_there(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
     }
     return "after " + std::to_string(static_cast<int>(place_.patience)) + " seconds rank " +
-           missing + " of " + std::to_string(place_.world) +
-           " has not come to rank 0 at port " + std::to_string(place_.port) +
+           missing + " of " + std::to_string(place_.world) + " has not come to rank 0 at port " +
+           std::to_string(place_.port) +
            " (look whether it was started, with rank 0's MASTER_ADDR and MASTER_PORT; "
            "CODA_JOIN_SECONDS waits longer)";
   }

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "collective/socket.h"
 #include "coda/communicator.h"
+#include "collective/socket.h"
 
 namespace coda {
 

@@ -91,8 +91,8 @@ Socket listen_at(const std::string& address, int port) {
   four.sin_addr.s_addr = htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY);
   six.sin6_port = four.sin_port = htons(static_cast<uint16_t>(port));
   if (is_v6) set(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  const auto* const where = is_v6 ? reinterpret_cast<const sockaddr*>(&six)
-                                  : reinterpret_cast<const sockaddr*>(&four);
+  const auto* const where =
+      is_v6 ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
   const socklen_t size = is_v6 ? sizeof six : sizeof four;
   if (::bind(socket.descriptor(), where, size) != 0 || ::listen(socket.descriptor(), 512) != 0) {
     throw Error("rank 0 cannot listen at port " + std::to_string(port) + ": " +

@@ -127,8 +127,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
     staged = backend.allocate_on_host(kBytes, "a step's numbers");
     std::memset(staged.get(), 0, kBytes);
   }
-  for (Tensor* number : {&norm_, &scale_, &is_sound_})
-    *number = Tensor(DType::f32, 1, 1, backend);
+  for (Tensor* number : {&norm_, &scale_, &is_sound_}) *number = Tensor(DType::f32, 1, 1, backend);
   restore_soundness();
   prepare(clip);
 }
@@ -230,7 +229,8 @@ void DeviceUpdate::prepare(double clip) {
                       {"root_scale", number(root_scale)}};
   std::vector<Views> views(buckets_.size() + 1, of_step);
   std::vector<Prepared> all;
-  const auto add = [&](const std::string& text, const DimValues& sizes, Views& its, Launch& launch) {
+  const auto add = [&](const std::string& text, const DimValues& sizes, Views& its,
+                       Launch& launch) {
     all.push_back({parse_program(text), sizes, &its, &launch});
     verify(all.back().program);
   };
@@ -357,8 +357,8 @@ void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
   if (world_ > 1) {
     TensorView asks = own_numbers(said_, kSaid);
     asks = from(asks, stop_request * kNumberStride, 1, kNumberStride);
-    backend_.start_copy_in(
-        dense_view(numbers + stop * kNumberStride, DType::f32, 1, kNumberStride), asks);
+    backend_.start_copy_in(dense_view(numbers + stop * kNumberStride, DType::f32, 1, kNumberStride),
+                           asks);
   }
   if (steps_ == 1) return update();
   if (!recorded_) recorded_ = backend_.record([this] { update(); });

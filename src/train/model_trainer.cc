@@ -26,8 +26,8 @@ TrainOptions options_of(const ModelTrainSettings& s) {
 
 int64_t ModelTrainSettings::own_batch() const {
   const int64_t world = communicator == nullptr ? 1 : communicator->world();
-  require(batch % world == 0, "a pass of " + std::to_string(batch) + " sequences cannot be shared by " +
-                                  std::to_string(world) +
+  require(batch % world == 0, "a pass of " + std::to_string(batch) +
+                                  " sequences cannot be shared by " + std::to_string(world) +
                                   " processes: choose a multiple of them (--batch)");
   return batch / world;
 }

@@ -100,8 +100,8 @@ struct Trainer::Impl {
     now.numbers = backend.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
     auto* const numbers = reinterpret_cast<float*>(now.numbers.get());
     const auto bring = [&](const Tensor& tensor, size_t place) {
-      backend.start_copy_out(tensor.view(), dense_view(numbers + place, DType::f32, tensor.rows(),
-                                                       tensor.cols()));
+      backend.start_copy_out(tensor.view(),
+                             dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
     };
     start_scales(batch);
     clear_gradients();
@@ -120,8 +120,7 @@ struct Trainer::Impl {
     const auto* const numbers = reinterpret_cast<const float*>(oldest.numbers.get());
     const auto passes = static_cast<double>(options.accumulate * world());
     for (int rank = 0; rank < world(); ++rank) {
-      const float* const said =
-          numbers + DeviceUpdate::kSaid * DeviceUpdate::kNumberStride * rank;
+      const float* const said = numbers + DeviceUpdate::kSaid * DeviceUpdate::kNumberStride * rank;
       oldest.report.loss += said[DeviceUpdate::loss_sum * DeviceUpdate::kNumberStride] / passes;
       oldest.report.asks_to_stop |=
           said[DeviceUpdate::stop_request * DeviceUpdate::kNumberStride] != 0;

@@ -154,8 +154,8 @@ TEST(Rendezvous, APortThatIsTakenIsSaid) {
     listen_at("127.0.0.1", port_of(first));
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0 cannot listen at port"),
-                                    HasSubstr("set MASTER_PORT")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("rank 0 cannot listen at port"), HasSubstr("set MASTER_PORT")));
   }
 }
 
@@ -163,10 +163,10 @@ TEST(Rendezvous, APortThatIsTakenIsSaid) {
 TEST(Rendezvous, AStrangerIsNotAnswered) {
   const Ended ended = in_processes(2, 0, [](const ProcessPlace& place, Socket listening) {
     if (place.rank == 1) {
-      const Socket stranger = connect_until("127.0.0.1", place.port,
-                                            std::chrono::steady_clock::now() + 10s);
-      const Socket another = connect_until("127.0.0.1", place.port,
-                                           std::chrono::steady_clock::now() + 10s);
+      const Socket stranger =
+          connect_until("127.0.0.1", place.port, std::chrono::steady_clock::now() + 10s);
+      const Socket another =
+          connect_until("127.0.0.1", place.port, std::chrono::steady_clock::now() + 10s);
       send_message(stranger, {'H', "GET / HTTP/1.1"});
       send_message(another, {'X', ""});
       const Rendezvous all(place, {}, "CPU", "");

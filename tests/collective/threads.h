@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that train together as threads of one: what a test needs to see all of them. Tensors lie
-// in the host's memory.
+// Processes that train together as threads of one: what a test needs to see all of them. Tensors
+// lie in the host's memory.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda train in several processes on CPUs, over Open MPI: the same bits each time and across a stop,
-// another number of processes on the same run, and one line where one of them dies or gives up.
+// coda train in several processes on CPUs, over Open MPI: the same bits each time and across a
+// stop, another number of processes on the same run, and one line where one of them dies or gives
+// up.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,15 +42,35 @@ class ProcessesTest : public testing::Test {
   }
 
   Words train(const std::string& out, int processes, int steps) const {
-    return {"train",      "--device",   "cpu",     "--data",  data_,     "--out",
-            folder_ / out, "--hidden",  "32",      "--layers", "2",      "--heads",
-            "4",          "--batch",    "6",       "--sequence", "24",   "--sample",
-            "0",          "--save-every", "5",     "--steps", std::to_string(steps),
-            "--processes", std::to_string(processes)};
+    return {"train",
+            "--device",
+            "cpu",
+            "--data",
+            data_,
+            "--out",
+            folder_ / out,
+            "--hidden",
+            "32",
+            "--layers",
+            "2",
+            "--heads",
+            "4",
+            "--batch",
+            "6",
+            "--sequence",
+            "24",
+            "--sample",
+            "0",
+            "--save-every",
+            "20",
+            "--steps",
+            std::to_string(steps),
+            "--processes",
+            std::to_string(processes)};
   }
   Words resumed(const std::string& out, int processes) const {
-    return {"train", "--device", "cpu", "--data", data_, "--out", folder_ / out, "--sample", "0",
-            "--resume", "--processes", std::to_string(processes)};
+    return {"train",       "--device", "cpu", "--data",   data_,         "--out",
+            folder_ / out, "--sample", "0",   "--resume", "--processes", std::to_string(processes)};
   }
   std::string weights(const std::string& out) const {
     return read_bytes(fs::path(folder_ / out) / "latest/model.safetensors") +
@@ -85,7 +106,7 @@ int64_t lines_of(const std::string& text) { return std::count(text.begin(), text
 TEST_F(ProcessesTest, GiveTheSameBitsEachTimeAndAfterAStop) {
   for (const int processes : {2, 3}) {
     const std::string n = std::to_string(processes);
-    const CommandResult whole = run_coda(train("whole" + n, processes, 300), under_mpi());
+    const CommandResult whole = run_coda(train("whole" + n, processes, 250), under_mpi());
     ASSERT_EQ(whole.status, 0) << whole.err;
     EXPECT_EQ(whole.err, "");
     EXPECT_THAT(whole.out, HasSubstr(n + " processes, " + std::to_string(6 / processes) +
@@ -94,13 +115,13 @@ TEST_F(ProcessesTest, GiveTheSameBitsEachTimeAndAfterAStop) {
 
     CommandOptions stopping = under_mpi();
     stopping.while_running = [&](pid_t child) {
-      wait_for("stopped" + n, "step-000005");
+      wait_for("stopped" + n, "step-000020");
       kill(child, SIGINT);
     };
-    const CommandResult stopped = run_coda(train("stopped" + n, processes, 300), stopping);
+    const CommandResult stopped = run_coda(train("stopped" + n, processes, 250), stopping);
     EXPECT_EQ(stopped.status, 130) << stopped.err;
-    EXPECT_THAT(stopped.out, AllOf(HasSubstr("stopped after step"),
-                                   HasSubstr("--resume --processes " + n)));
+    EXPECT_THAT(stopped.out,
+                AllOf(HasSubstr("stopped after step"), HasSubstr("--resume --processes " + n)));
     const CommandResult rest = run_coda(resumed("stopped" + n, processes), under_mpi());
     EXPECT_EQ(rest.status, 0) << rest.err;
     EXPECT_THAT(rest.out, HasSubstr("going on from"));
@@ -124,12 +145,13 @@ std::vector<std::pair<double, double>> losses_in(const std::string& state) {
 
 // The data of a step do not depend on the number, so losses are the same within rounding.
 TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
+  const Words slow = {"--lr", "0.0005"};  // so that roundings do not grow
   CommandOptions stopping = under_mpi();
   stopping.while_running = [&](pid_t child) {
-    wait_for("run", "step-000005");
+    wait_for("run", "step-000020");
     kill(child, SIGTERM);
   };
-  EXPECT_EQ(run_coda(train("run", 2, 300), stopping).status, 130);
+  EXPECT_EQ(run_coda(train("run", 2, 250) + slow, stopping).status, 130);
   for (const int processes : {3, 1}) {
     CommandOptions again = under_mpi();
     const std::string before = fs::read_symlink(fs::path(folder_ / "run") / "latest").string();
@@ -145,11 +167,11 @@ TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
   const auto losses = losses_in(read_bytes(fs::path(folder_ / "run") / "latest/run_state.json"));
   ASSERT_GT(losses.size(), 10u);
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i].first, i + 1.0);
-  const CommandResult whole = run_coda(train("whole", 1, 300), under_mpi());
+  const CommandResult whole = run_coda(train("whole", 1, 250) + slow, under_mpi());
   ASSERT_EQ(whole.status, 0) << whole.err;
   const auto wanted = losses_in(read_bytes(fs::path(folder_ / "whole") / "latest/run_state.json"));
   for (size_t i = 0; i < losses.size(); ++i)
-    EXPECT_NEAR(losses[i].second, wanted[i].second, 0.02 * wanted[i].second) << i;
+    EXPECT_NEAR(losses[i].second, wanted[i].second, 1e-3 * wanted[i].second) << i;
 }
 
 TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
@@ -158,7 +180,7 @@ TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
     CommandOptions killing = under_mpi();
     std::chrono::steady_clock::time_point killed;
     killing.while_running = [&](pid_t child) {
-      wait_for(out, "step-000005");
+      wait_for(out, "step-000020");
       const std::vector<pid_t> ranks = ranks_of(child);
       ASSERT_EQ(ranks.size(), 3u);
       kill(ranks[dying], SIGKILL);
@@ -196,7 +218,7 @@ TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
   EXPECT_THAT(refused(train("a", 2, 10) + Words{"--device", "gpu"}), HasSubstr("is for CPUs"));
   // Of rank 0 alone, while the others wait for it.
   EXPECT_THAT(refused(train("text.txt/run", 2, 10)), HasSubstr("text.txt/run"));
-  EXPECT_THAT(refused(train("b", 2, 300) + Words{"--lr", "1e6", "--warmup", "0", "--clip", "0"}),
+  EXPECT_THAT(refused(train("b", 2, 250) + Words{"--lr", "1e6", "--warmup", "0", "--clip", "0"}),
               AllOf(HasSubstr("not finite"), HasSubstr("the last good checkpoint is")));
 }
 

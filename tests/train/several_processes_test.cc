@@ -55,8 +55,8 @@ Course trained(ModelTrainSettings settings, int world, int steps, const Course& 
     trainer.fetch();
     const std::lock_guard lock(mutex);
     if (communicator.rank() == 0) {
-      course = {losses, norms, trainer.step_count, trainer.weights, trainer.moments,
-                trainer.eight_bit_scales};
+      course = {losses,          norms,           trainer.step_count,
+                trainer.weights, trainer.moments, trainer.eight_bit_scales};
     }
   });
   return course;

@@ -13,9 +13,9 @@ struct UniqueId {
   char bytes[128];
 };
 
-inline constexpr int kBytes = 1;    // types: unsigned, of 8 bits
+inline constexpr int kBytes = 1;  // types: unsigned, of 8 bits
 inline constexpr int kFloat32 = 7;
-inline constexpr int kSum = 0;      // operations
+inline constexpr int kSum = 0;  // operations
 inline constexpr int kMaximum = 2;
 
 struct Api {

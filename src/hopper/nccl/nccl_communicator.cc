@@ -28,9 +28,9 @@ class NcclCommunicator : public Communicator {
       check(api().get_unique_id(&id), "making an id");
       token.assign(id.bytes, sizeof id.bytes);
     }
-    rendezvous_.emplace(
-        place, std::move(listening),
-        state_->context->info().name + " with NCCL " + version_text(api().version), token);
+    rendezvous_.emplace(place, std::move(listening),
+                        state_->context->info().name + " with NCCL " + version_text(api().version),
+                        token);
     require(rendezvous_->token().size() == sizeof id.bytes, "rank 0 sent no id of NCCL");
     std::memcpy(id.bytes, rendezvous_->token().data(), sizeof id.bytes);
     try {
@@ -60,8 +60,8 @@ class NcclCommunicator : public Communicator {
     const auto block = static_cast<size_t>(blocks.size() / world_);
     auto* const values = static_cast<float*>(blocks.data);
     const Context::Scope scope(*state_->context);
-    check(api().reduce_scatter(values, values + block * static_cast<size_t>(rank_), block,
-                               kFloat32, kSum, handle_, state_->stream),
+    check(api().reduce_scatter(values, values + block * static_cast<size_t>(rank_), block, kFloat32,
+                               kSum, handle_, state_->stream),
           "adding up gradients");
   }
 
