@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing for the parts named: build, python (what builds the Python package),
 # lint, judges (PyTorch and transformers, for parity tests and benchmarks; Open MPI, for tests of
-# several processes). System packages come from apt, Python ones go into .venv. What is there is not installed again, and when all is there
-# no network is touched.
+# several processes). System packages come from apt, Python ones go into .venv. What is there is not
+# installed again, and when all is there no network is touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

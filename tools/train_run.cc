@@ -92,7 +92,7 @@ class Run {
     fmt::print("{}: {} tokens to train on, {} held out; {} a step ({} sequences of {})\n",
                plan_.data.train.source, plan_.data.train.size(), plan_.data.held_out.size(),
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
-    if (!backend_->is_on_host()) fmt::print("on {}\n", describe_gpu());
+    if (!backend_->is_on_host() && is_first()) fmt::print("on {}\n", describe_gpu());
     if (world() > 1) {
       fmt::print("{} processes, {} sequences of a pass each\n", world(), s.own_batch());
     }
