@@ -149,11 +149,12 @@ int run(const Flags& f) {
     if (f.prints_losses) fmt::print(stderr, "{:.4f} ", loss);
     return 1e3 * seconds_since(begin);
   };
-  // As many steps in all processes.
   const auto hot = Clock::now();
-  step();
-  const auto heating = static_cast<int>(f.heat / seconds_since(hot));
-  for (int i = 0; i < (is_alone ? heating : kHeatingOfSeveral); ++i) step();
+  if (is_alone) {
+    while (seconds_since(hot) < f.heat) step();
+  } else {  // as many in all processes
+    for (int i = 0; i < kHeatingOfSeveral; ++i) step();
+  }
   std::vector<double> times;
   for (int64_t i = 0; i < f.steps; ++i) times.push_back(step());
   trainer.finish_step();
