@@ -90,7 +90,7 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
   command.add_flag("--resume", f.resume,
                    "Go on from the newest checkpoint in --out, with the settings it was started "
                    "with and the --data that is given again; weights come out bitwise as if it had "
-                   "not stopped");
+                   "not stopped, unless --batch and --accumulate split a step otherwise");
   command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
   command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
@@ -245,8 +245,11 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   for (const auto& [name, value] : all_settings(command, flags, {}))
     require_state(options.contains(name), "'options' has no '" + name + "'");
   const std::string text = shell_word(printable(options.at(kind)));
+  const auto is_of_a_split = [](const std::string& name) {
+    return name == "batch" || name == "accumulate";
+  };
   for (const auto& [name, value] : given) {
-    require(name == "data" || name == "ids",
+    require(name == "data" || name == "ids" || is_of_a_split(name),
             "--" + name +
                 ": a resumed run keeps the settings it was started with; leave it out "
                 "(or start another run with --init " +
@@ -259,6 +262,16 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   auto kept = options;
   for (const char* name : {kFingerprint, "init", "config", "tokenizer"}) kept.erase(name);
   parse_options(kept, flags);
+  // Passes may be others, as where there are fewer GPUs than before; a step's data are the same.
+  const int64_t sequences = flags.batch * flags.accumulate;
+  for (const auto& [name, value] : given)
+    if (is_of_a_split(name)) kept[name] = options[name] = value;
+  parse_options(kept, flags);
+  require(
+      flags.batch * flags.accumulate == sequences,
+      fmt::format("--batch {} and --accumulate {}: a step of this run has {} sequences, and one "
+                  "that is resumed keeps that; choose two numbers whose product it is",
+                  flags.batch, flags.accumulate, sequences));
   require_state(flags.seed == plan.state.seed, "'seed' is " + std::to_string(plan.state.seed) +
                                                    ", but --seed among 'options' is " +
                                                    std::to_string(flags.seed));

@@ -2,8 +2,9 @@
 // Whole optimizer steps of a LLaMA on a GPU, as `coda train` runs them: random ids, fp32 master
 // weights, AdamW. Prints one line of JSON for scripts/bench_gpu.sh, which runs the peer
 // (bench/peers/train_step.py) in turns with this. Started several times over, by torchrun or with
-// RANK, LOCAL_RANK and WORLD_SIZE set, the processes train together, a GPU each. With --steps-of-plan it prints what each step of
-// the plan takes instead, one after another with the GPU idle between.
+// RANK, LOCAL_RANK and WORLD_SIZE set, the processes train together, a GPU each. With
+// --steps-of-plan it prints what each step of the plan takes instead, one after another with the
+// GPU idle between.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -115,8 +116,8 @@ int run(const Flags& f) {
                                                   : GpuAttention::repeatable;
   const ProcessPlace place = process_place();
   const bool is_alone = place.world == 1;
-  const auto backend = make_backend(
-      "hopper", {.device = is_alone ? -1 : place.local_rank, .attention = attention});
+  const auto backend =
+      make_backend("hopper", {.device = is_alone ? -1 : place.local_rank, .attention = attention});
   const auto communicator = is_alone ? nullptr : backend->join(place);
   ModelTrainSettings settings;
   settings.model = config_of(f);

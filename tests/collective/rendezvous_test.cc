@@ -83,6 +83,21 @@ TEST(Rendezvous, AllGetTheTokenAndLeave) {
   EXPECT_EQ(ended.statuses, (std::vector{0, 0, 0}));
 }
 
+// A launcher ends all once one has ended: rank 0 may still be writing.
+TEST(Rendezvous, TheOthersLeaveBehindRank0) {
+  const Ended ended = in_processes(2, 0, [](const ProcessPlace& place, Socket listening) {
+    {
+      const Rendezvous all(place, std::move(listening), "CPU", "");
+      if (place.rank == 0) {
+        std::this_thread::sleep_for(300ms);
+        fprintf(stderr, "first ");
+      }
+    }
+    if (place.rank == 1) fprintf(stderr, "second");
+  });
+  EXPECT_EQ(ended.printed, "first second");
+}
+
 TEST(Rendezvous, NamesARankThatDoesNotCome) {
   const Ended ended = in_processes(4, 2, [](const ProcessPlace& place, Socket listening) {
     const Rendezvous all(place, std::move(listening), "CPU", "");

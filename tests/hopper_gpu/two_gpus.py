@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two GPUs beside one, on a machine that has them: the course, the bits, a stop, another
-number, a process that dies, and what is refused; then the speed of a step of the 1B model.
+"""Training on two GPUs beside one, on a machine that has them: the course, the bits, a stop,
+another number, a process that dies, and what is refused; then the speed of a step of the 1B model.
 
 Usage: two_gpus.py BUILD [--quick]. BUILD has tools/coda and bench/train_step/train_step. --quick
 leaves the speed out. Two minutes; the exit status is 1 if something does not hold.
@@ -167,7 +167,8 @@ def step_of(build: pathlib.Path, gpus: int) -> dict:
 
 def check_speed(build: pathlib.Path) -> None:
     one, two = (step_of(build, gpus)["tokens_per_second"] for gpus in (1, 2))
-    check(two >= 1.92 * one, f"1B, 16 x 2048 a GPU: {one} and {two} tokens/s, {two / one:.3f} times")
+    check(two >= 1.92 * one,
+          f"1B, 16 x 2048 a GPU: {one} and {two} tokens/s, {two / one:.3f} times")
 
 
 def main() -> int:

@@ -152,6 +152,8 @@ TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
     kill(child, SIGTERM);
   };
   EXPECT_EQ(run_coda(train("run", 2, 250) + slow, stopping).status, 130);
+  EXPECT_THAT(run_coda(resumed("run", 1) + Words{"--batch", "4"}, under_mpi()).err,
+              HasSubstr("--batch 4 and --accumulate 1: a step of this run has 6 sequences"));
   for (const int processes : {3, 1}) {
     CommandOptions again = under_mpi();
     const std::string before = fs::read_symlink(fs::path(folder_ / "run") / "latest").string();
@@ -161,7 +163,8 @@ TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
         std::this_thread::sleep_for(10ms);
       kill(child, SIGTERM);
     };
-    const CommandResult result = run_coda(resumed("run", processes), again);
+    const Words split = processes == 1 ? Words{"--batch", "2", "--accumulate", "3"} : Words{};
+    const CommandResult result = run_coda(resumed("run", processes) + split, again);
     EXPECT_TRUE(result.status == 130 || result.status == 0) << result.err;
   }
   const auto losses = losses_in(read_bytes(fs::path(folder_ / "run") / "latest/run_state.json"));
