@@ -69,6 +69,8 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 
 ModelTrainSettings settings_of(DType storage, int64_t accumulate) {
   ModelTrainSettings settings = tiny_settings();
+  // Of some 140 rows of the update's matrices, so that each of up to three processes has some.
+  std::get<LlamaConfig>(settings.model).vocab = 1500;
   settings.storage = storage;
   settings.batch = 6;
   settings.accumulate = accumulate;
@@ -145,18 +147,21 @@ TEST(SeveralProcesses, ARunGoesOnWithAnotherNumber) {
   }
 }
 
-// x * w is to be t, of 4 rows.
+// x * w is to be t, of 4 rows; of `e` the loss depends, and no gradient.
 struct Line {
   Graph graph;
   Value x = graph.input("x", {"M", 1});
   Value t = graph.input("t", {"M", 1});
+  Value e = graph.input("e", {"M", 1});
   Value w = graph.parameter("w", {1, 1}, DType::f32);
   Value d = linear(x, w) - t;
-  Value loss = col_sum(d * d) * graph.reciprocal_dim("M");
+  Value loss = col_sum(d * d + e) * graph.reciprocal_dim("M");
 };
 
-TensorMap rows_of(float x, float t) {
-  TensorMap batch = {{"x", Tensor(DType::f32, 4, 1)}, {"t", Tensor(DType::f32, 4, 1)}};
+TensorMap rows_of(float x, float t, float e = 0) {
+  TensorMap batch;
+  for (const char* name : {"x", "t", "e"}) batch.emplace(name, Tensor(DType::f32, 4, 1));
+  batch.at("e").fill(e);
   batch.at("x").fill(x);
   batch.at("t").fill(t);
   return batch;
@@ -181,7 +186,7 @@ TEST(SeveralProcesses, WhatIsNotFiniteInOneStopsAll) {
     const double before = trainer.loss(rows_of(1, 2));
     std::string refusal;
     try {
-      trainer.step(rows_of(1, communicator.rank() == 1 ? INFINITY : 0));
+      trainer.step(rows_of(1, 0, communicator.rank() == 1 ? INFINITY : 0));
     } catch (const Error& error) {
       refusal = error.what();
     }
