@@ -8,6 +8,7 @@
 #include "coda/builders.h"
 #include "coda/check.h"
 #include "coda/checkpoint.h"
+#include "coda/communicator.h"
 #include "coda/compile.h"
 #include "coda/compile_request.h"
 #include "coda/device.h"
