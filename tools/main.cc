@@ -165,6 +165,7 @@ int main(int argc, char** argv) {
   coda::tools::add_derive(app);
   coda::tools::add_emit(app);
   coda::tools::add_check(app);
+  coda::tools::add_fmt(app);
   coda::tools::add_bench(app);
   coda::tools::add_compile(app);
   coda::tools::add_tune(app);
