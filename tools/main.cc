@@ -33,18 +33,18 @@ Examples:
 // Instead of those, of the commands that are about programs and kernels.
 constexpr const char* kEmitExamples = R"(
 Examples:
-  coda emit examples/programs/gate_up_forward.coda --storage bf16 --sizes M=4096,D=2048,I=5632
+  coda emit programs/swiglu.coda --sizes M=4096,N=5632,K=2048
   coda emit --hidden 2048 --layers 1               a model's kernels
   coda emit mine.coda --sizes M=4096,N=2048,K=2048 --choices
 )";
 constexpr const char* kCheckExamples = R"(
 Examples:
-  coda check examples/programs/gate_up_forward.coda
+  coda check programs/swiglu.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:
-  coda bench program examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
+  coda bench program programs/swiglu.coda --sizes M=1024,N=1536,K=512
   coda bench block --hidden 1024 --tokens 2048     beside its products alone
   coda bench start                                 on a GPU: first calls, a warm start, a launch
 )";

@@ -10,7 +10,7 @@
 
 namespace coda::tools {
 
-// The symbols of its tensors' shapes.
+// The symbols of its tensors' shapes and its values' (column_index(N) reads no tensor).
 std::set<std::string> symbols_of(const Program& program);
 
 // Every dense matrix that is fp32 in `type`, as products on a GPU need it.

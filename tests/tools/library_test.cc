@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each program of programs/ is right on the CPU at sizes that fill tiles, ragged and tiny ones, and
+// so is each program of the backward that `coda derive` writes of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program/library_programs.h"
+#include "tools/run_command.h"
+
+namespace coda {
+namespace library_command {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class LibraryCommand : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Programs, LibraryCommand, testing::ValuesIn(tests::library_names()),
+                         tests::name_of_library_test);
+
+TEST_P(LibraryCommand, IsRightAtSizesThatFillTilesRaggedAndTiny) {
+  const CommandResult result =
+      run_coda({"check", tests::library_file(GetParam()), "--backend", "cpu"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("well formed"));
+  EXPECT_THAT(result.out, Not(HasSubstr("elements are not finite")));
+  EXPECT_THAT(result.out, HasSubstr("the same bits in two runs and 4 configurations"));
+  EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
+  size_t sizes = 0;
+  for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
+  EXPECT_EQ(sizes, 3U) << result.out;
+}
+
+TEST_P(LibraryCommand, HasABackwardThatIsComputedAsItSays) {
+  const TestFolder folder;
+  Words derive{"derive", "--out", folder / "backward"};
+  for (const std::string& name : tests::with_makers(GetParam()))
+    derive.push_back(tests::library_file(name));
+  const CommandResult derived = run_coda(derive);
+  if (derived.status != 0) {
+    // What a graph cannot say has no gradient, and the reason is given.
+    EXPECT_THAT(derived.err,
+                AnyOf(HasSubstr("has no counterpart in a graph"), HasSubstr("has no gradient"),
+                      HasSubstr("has no operation in a graph")));
+    GTEST_SKIP() << derived.err;
+  }
+  Words check{"check", "--backend", "cpu", "--brief", "--configurations", "2"};
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "backward"))
+    check.push_back(entry.path());
+  EXPECT_GE(check.size(), 7U) << "no backward";
+  const CommandResult checked = run_coda(check);
+  EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
+}
+
+}  // namespace
+}  // namespace library_command
+}  // namespace coda
