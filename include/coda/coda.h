@@ -38,6 +38,7 @@
 #include "coda/plan_cost.h"
 #include "coda/program.h"
 #include "coda/program_builder.h"
+#include "coda/program_error.h"
 #include "coda/program_file.h"
 #include "coda/rates.h"
 #include "coda/row_chunks.h"

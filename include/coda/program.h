@@ -263,8 +263,9 @@ std::vector<TileSpace> tile_spaces(const Program& program);
 // Throws Error, naming the step and what is wrong, unless the program is well formed.
 void verify(const Program& program);
 
-// The .coda text of a program; parse_program(text(p)) == p. Errors name the line.
+// The .coda text of a program; parse_program(text(p)) == p. Throws ProgramError, with all mistakes
+// of the text (coda/program_error.h); `file` is the name that it has there.
 std::string text(const Program& program);
-Program parse_program(std::string_view text);
+Program parse_program(std::string_view text, std::string_view file = "text");
 
 }  // namespace CODA_API coda

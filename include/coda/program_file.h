@@ -9,7 +9,7 @@
 
 namespace CODA_API coda {
 
-// Parsed and verified. Throws Error naming the file and, for a wrong text, the line.
+// Parsed and verified. Throws Error naming the file; for a wrong text a ProgramError.
 Program read_program(const std::filesystem::path& file);
 
 // The file is replaced as a whole or not at all; its folder is made. Throws Error.

@@ -2,19 +2,12 @@
 #include "coda/program_file.h"
 
 #include "base/atomic_file.h"
-#include "coda/error.h"
-#include "coda/messages.h"
 #include "io/mapped_file.h"
 
 namespace coda {
 
 Program read_program(const std::filesystem::path& file) {
-  const std::string text = io::read_file(file);
-  try {
-    return parse_program(text);
-  } catch (const Error& error) {
-    throw Error(printable(file) + ": " + error.what());
-  }
+  return parse_program(io::read_file(file), file.native());
 }
 
 void write_program(const std::filesystem::path& file, const Program& program) {

@@ -206,10 +206,14 @@ void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, T
 Program ProgramBuilder::build() {
   try {
     return state_->assembler.finish(/*reorder=*/true);
-  } catch (const program::Problem& problem) {
-    const std::string message = "program '" + state_->name + "': " + problem.message;
-    if (problem.step < 0) throw Error(message);
-    throw error_at(state_->places[problem.step], message);
+  } catch (const program::Problems& problems) {
+    const program::Problem& first = problems.all.front();
+    const std::string message =
+        "program '" + state_->name + "': " + program::with_places(first.message, [&](int step) {
+          return "line " + std::to_string(state_->places[step].line());
+        });
+    if (first.step < 0) throw Error(message);
+    throw error_at(state_->places[first.step], message);
   }
 }
 

@@ -13,12 +13,12 @@ int SizeSet::root(int node) const {
 }
 
 int SizeSet::known(const Dim& size) {
-  nodes_.push_back({static_cast<int>(nodes_.size()), size});
+  nodes_.push_back({.parent = static_cast<int>(nodes_.size()), .size = size});
   return nodes_.back().parent;
 }
 
 int SizeSet::unknown() {
-  nodes_.push_back({static_cast<int>(nodes_.size()), std::nullopt});
+  nodes_.push_back({.parent = static_cast<int>(nodes_.size()), .size = std::nullopt});
   return nodes_.back().parent;
 }
 
@@ -28,13 +28,15 @@ bool SizeSet::unify(int a, int b) {
   if (a == b) return true;
   if (nodes_[a].size && nodes_[b].size) {
     if (*nodes_[a].size != *nodes_[b].size) return false;
-    nodes_[b].parent = a;
-    return true;
+  } else if (is_unit(a) || is_unit(b)) {
+    // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
+    return false;
   }
-  // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
-  if (is_unit(a) || is_unit(b)) return false;
-  if (nodes_[a].size) std::swap(a, b);
+  // The smaller set goes below the larger one: paths stay short, whatever the text.
+  if (nodes_[a].members > nodes_[b].members) std::swap(a, b);
   nodes_[a].parent = b;
+  nodes_[b].members += nodes_[a].members;
+  if (!nodes_[b].size) nodes_[b].size = nodes_[a].size;
   return true;
 }
 

@@ -35,6 +35,7 @@ class SizeSet {
   struct Node {
     int parent;
     std::optional<Dim> size;
+    int members = 1;  // of a root: in its set
   };
   int root(int node) const;
   std::vector<Node> nodes_;

@@ -132,8 +132,6 @@ TEST(Emit, WhatCannotBeDoneSaysWhy) {
     return result.err;
   };
   EXPECT_THAT(error_of({"emit", folder / "nothing.coda"}), HasSubstr("nothing.coda"));
-  EXPECT_THAT(error_of({"emit", folder.write("bad.coda", "program p {\n  store(x\n}\n")}),
-              AllOf(HasSubstr("bad.coda"), HasSubstr("line")));
   EXPECT_THAT(error_of({"emit", product, "--sizes", "M=16,K=16"}),
               HasSubstr("the size N of program 'product' is not known: give it, as in --sizes N="));
   EXPECT_THAT(error_of({"emit", product, "--sizes", "M=16,N=16,K=16,Q=2"}),
