@@ -43,7 +43,7 @@ constexpr const char* kCheckExamples = R"(
 Examples:
   coda check programs/swiglu.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
-  coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
+  coda check mine.coda --formula "x = x0 + y @ w.T"
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:
