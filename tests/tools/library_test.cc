@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each program of programs/ is right on the CPU at sizes that fill tiles, ragged and tiny ones, and
-// so is each program of the backward that `coda derive` writes of it.
+// Each program of programs/ computes the formula in its comments and is right on the CPU, at sizes
+// that fill tiles, ragged and tiny ones, and so is each program of the backward that `coda derive`
+// writes of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 #include "program/library_programs.h"
 #include "tools/run_command.h"
@@ -19,17 +22,29 @@ class LibraryCommand : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Programs, LibraryCommand, testing::ValuesIn(tests::library_names()),
                          tests::name_of_library_test);
 
-TEST_P(LibraryCommand, IsRightAtSizesThatFillTilesRaggedAndTiny) {
-  const CommandResult result =
-      run_coda({"check", tests::library_file(GetParam()), "--backend", "cpu"});
+// The lines of comments that are indented, in NumPy's words.
+std::string formula_of(const std::string& name) {
+  const std::string mark = "#     ";
+  std::istringstream lines(tests::library_text(name));
+  std::string formula;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(mark)) formula += line.substr(mark.size()) + "\n";
+  return formula;
+}
+
+TEST_P(LibraryCommand, ComputesItsFormulaAtSizesThatFillTilesRaggedAndTiny) {
+  const CommandResult result = run_coda({"check", tests::library_file(GetParam()), "--backend",
+                                         "cpu", "--formula", formula_of(GetParam())});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("The program computes what is wanted"));
+  EXPECT_THAT(result.out, Not(HasSubstr("not compared")));
   EXPECT_THAT(result.out, HasSubstr("well formed"));
   EXPECT_THAT(result.out, Not(HasSubstr("elements are not finite")));
   EXPECT_THAT(result.out, HasSubstr("the same bits in two runs and 4 configurations"));
   EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
   size_t sizes = 0;
   for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
-  EXPECT_EQ(sizes, 3U) << result.out;
+  EXPECT_EQ(sizes, 6U) << result.out;
 }
 
 TEST_P(LibraryCommand, HasABackwardThatIsComputedAsItSays) {
