@@ -23,9 +23,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, LibraryCommand, testing::ValuesIn(tests::libr
                          tests::name_of_library_test);
 
 // The lines of comments that are indented, in NumPy's words.
-std::string formula_of(const std::string& name) {
+std::string formula_of(const std::string& file) {
   const std::string mark = "#     ";
-  std::istringstream lines(tests::library_text(name));
+  std::istringstream lines(read_bytes(file));
   std::string formula;
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with(mark)) formula += line.substr(mark.size()) + "\n";
@@ -33,8 +33,9 @@ std::string formula_of(const std::string& name) {
 }
 
 TEST_P(LibraryCommand, ComputesItsFormulaAtSizesThatFillTilesRaggedAndTiny) {
-  const CommandResult result = run_coda({"check", tests::library_file(GetParam()), "--backend",
-                                         "cpu", "--formula", formula_of(GetParam())});
+  const CommandResult result =
+      run_coda({"check", tests::library_file(GetParam()), "--backend", "cpu", "--formula",
+                formula_of(tests::library_file(GetParam()))});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("The program computes what is wanted"));
   EXPECT_THAT(result.out, Not(HasSubstr("not compared")));
@@ -45,6 +46,31 @@ TEST_P(LibraryCommand, ComputesItsFormulaAtSizesThatFillTilesRaggedAndTiny) {
   size_t sizes = 0;
   for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
   EXPECT_EQ(sizes, 6U) << result.out;
+}
+
+TEST(Ladder, TheTextsOfEachStepComputeTheirFormulas) {
+  int texts = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(CODA_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".coda") continue;
+    const CommandResult result = run_coda({"check", entry.path(), "--backend", "cpu", "--brief",
+                                           "--formula", formula_of(entry.path())});
+    EXPECT_EQ(result.status, 0) << entry.path() << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("The program computes what is wanted"));
+    ++texts;
+  }
+  EXPECT_GE(texts, 13);
+}
+
+// The programs of the last step are a block together.
+TEST(Ladder, TheTextsOfTheBlockComputeTheBlock) {
+  const std::string folder = CODA_SOURCE_DIR "/examples/08_block/";
+  const CommandResult result =
+      run_coda({"check", folder + "statistics.coda", folder + "scale.coda", folder + "up_gate.coda",
+                folder + "down.coda", "--backend", "cpu", "--brief", "--formula",
+                "n = x / sqrt(sum(x ** 2, axis=1) * inv_d + 1e-5)[:, None] * norm\n"
+                "y = x + (silu(n @ gate.T) * (n @ up.T)) @ down.T"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
 }
 
 TEST_P(LibraryCommand, HasABackwardThatIsComputedAsItSays) {

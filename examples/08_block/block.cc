@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block as plain mathematics, x + swiglu(norm(x)·Wgᵀ, norm(x)·Wuᵀ)·Wdᵀ: compiled with its
-// gradients, printed, and run on the CPU.
-#include <coda/coda.h>
-
-#include <cstdio>
-#include <exception>
-#include <random>
-#include <vector>
+// gradients, printed, and run on the CPU. The programs that one would write by hand compute the
+// same.
+#include "../ladder.h"
 
 namespace {
 
@@ -14,7 +10,7 @@ constexpr int64_t kTokens = 512;
 constexpr int64_t kHidden = 192;
 constexpr int64_t kMlp = 512;
 
-void run() {
+void run(const std::vector<std::string>& texts) {
   coda::Graph graph;
   const coda::Value x = graph.input("x", {"M", kHidden});
   const coda::Value norm = graph.parameter("norm", {1, kHidden});
@@ -52,15 +48,18 @@ void run() {
   for (const char* name : {"y", "dx", "dgate"}) {
     std::printf("%s[0, 0] = %g\n", name, session.tensor(name).floats()[0]);
   }
+
+  ladder::Programs by_hand;
+  for (const std::string& file : texts) by_hand.push_back(coda::read_program(file));
+  ladder::Values values{{"inv_d", {1.0F / kHidden}}};
+  for (const char* name : {"x", "norm", "gate", "up", "down"})
+    values[name] = session.tensor(name).floats();
+  ladder::run(by_hand, {{"M", kTokens}, {"D", kHidden}, {"I", kMlp}}, values);
+  const std::vector<float> y_of_session = session.tensor("y").floats();
+  for (size_t i = 0; i < y_of_session.size(); ++i)
+    coda::require(std::abs(values["y"][i] - y_of_session[i]) < 1e-4, "by hand y is another");
 }
 
 }  // namespace
 
-int main() {
-  try {
-    run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "block: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int count, char** arguments) { return ladder::main(count, arguments, run); }
