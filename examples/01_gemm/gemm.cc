@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program is a product and what is done with it. Here it is only stored.
-#include "../ladder.h"
+#include "ladder.h"
 
 int main(int count, char** arguments) {
   return ladder::main(count, arguments, [](const auto& texts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to a tile of a product before it goes to memory is its epilogue: no pass over memory
 // for the bias, none for the activation.
-#include "../ladder.h"
+#include "ladder.h"
 
 int main(int count, char** arguments) {
   return ladder::main(count, arguments, [](const auto& texts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reduction over a whole row takes two programs: tiles leave partial sums, a finalizer combines
 // them. So no tile waits for another, and the bits are the same for every shape of the tiles.
-#include "../ladder.h"
+#include "ladder.h"
 
 int main(int count, char** arguments) {
   return ladder::main(count, arguments, [](const auto& texts) {

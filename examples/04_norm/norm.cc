@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What waits for a whole row moves behind the next product, where it commutes: the scale of a norm.
-#include "../ladder.h"
+#include "ladder.h"
 
 int main(int count, char** arguments) {
   return ladder::main(count, arguments, [](const auto& texts) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits for a whole row moves behind the next product, where it commutes: the scale of a norm."""
+"""What waits for a whole row moves behind the next product, where it commutes: a norm's scale."""
 
 import torch
 from torch.nn import functional

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pairs of columns: a tile has both members, wherever they lie, so no weight is permuted in memory.
-#include "../ladder.h"
+#include "ladder.h"
 
 int main(int count, char** arguments) {
   return ladder::main(count, arguments, [](const auto& texts) {

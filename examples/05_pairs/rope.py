@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of columns: a tile has both members, wherever they lie, so no weight is permuted in memory."""
+"""Pairs of columns: a tile has both members, wherever they lie: no weight is permuted in memory."""
 
 import torch
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reduction with two results, which stay apart until the difference is taken; and a value that is
 // rounded before its statistics are.
-#include "../ladder.h"
+#include "ladder.h"
 
 int main(int count, char** arguments) {
   return ladder::main(count, arguments, [](const auto& texts) {

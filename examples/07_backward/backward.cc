@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A backward by hand, and the one that is derived: y = silu(x · wᵀ) · vᵀ as a graph, whose gradient
 // for x the compiler makes of the same programs. (`coda derive` writes such programs.)
-#include "../ladder.h"
+#include "ladder.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // A block as plain mathematics, x + swiglu(norm(x)·Wgᵀ, norm(x)·Wuᵀ)·Wdᵀ: compiled with its
 // gradients, printed, and run on the CPU. The programs that one would write by hand compute the
 // same.
-#include "../ladder.h"
+#include "ladder.h"
 
 namespace {
 

@@ -26,10 +26,8 @@ TEST(Check, GivenSizesAreUsedAndEachStoredTensorHasALine) {
   EXPECT_THAT(result.out, Not(HasSubstr("well formed")));
 }
 
-const std::string kProjection =
-    std::string(CODA_SOURCE_DIR) + "/programs/residual_norm.coda";
-const std::string kFinalizer =
-    std::string(CODA_SOURCE_DIR) + "/programs/rms_statistic.coda";
+const std::string kProjection = std::string(CODA_SOURCE_DIR) + "/programs/residual_norm.coda";
+const std::string kFinalizer = std::string(CODA_SOURCE_DIR) + "/programs/rms_statistic.coda";
 
 TEST(Check, AFormulaIsComparedWithWhatIsStored) {
   const TestFolder folder;
@@ -57,8 +55,8 @@ TEST(Check, ADifferenceIsShownWithItsFirstElements) {
 
 TEST(Check, AFormulaThatSaysNothingOfTheProgramIsRefused) {
   const auto error_of = [](const std::string& formula) {
-    return run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,N=5,K=5", "--formula",
-                     formula})
+    return run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,N=5,K=5",
+                     "--formula", formula})
         .err;
   };
   EXPECT_THAT(error_of("x2 = x0"), HasSubstr("none of which the programs store; they store h, "
