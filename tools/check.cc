@@ -11,8 +11,7 @@
 #include "coda/check.h"
 #include "coda/device.h"
 #include "coda/error.h"
-#include "coda/graph.h"
-#include "coda/lift.h"
+#include "coda/mathematics.h"
 #include "commands.h"
 #include "explained_plan.h"
 #include "program_file.h"
@@ -45,29 +44,10 @@ std::vector<DimValues> usual_sizes(const Program& program) {
   return all;
 }
 
-void print_graph(const Program& program) {
+void print_mathematics(const Program& program) {
   fmt::print("{}: well formed; {} tensors, {} steps\n", program.name, program.tensors.size(),
              program.steps.size());
-  try {
-    Graph graph;
-    LiftedTensors lifted;
-    lift(program, graph, lifted);
-    std::vector<int> roots;
-    for (const auto& [name, value] : lifted.values) {
-      if (graph.node(value.id).op != Op::input) roots.push_back(value.id);
-    }
-    for (const auto& [name, partial] : lifted.reduced) roots.push_back(partial.value.id);
-    fmt::print("as mathematics:\n{}", text(graph, roots));
-    for (const auto& [name, value] : lifted.values) {
-      if (graph.node(value.id).op != Op::input) fmt::print("{} is %{}\n", name, value.id);
-    }
-    for (const auto& [name, partial] : lifted.reduced) {
-      fmt::print("{} is the {} of each {} of %{}\n", name, info(partial.kind).name,
-                 partial.of_rows ? "row" : "column", partial.value.id);
-    }
-  } catch (const Error& error) {
-    fmt::print("no graph: {}\n", error.what());
-  }
+  for (const std::string& line : mathematics(program)) fmt::print("  {}\n", line);
 }
 
 void run(const CheckFlags& flags) {
@@ -93,7 +73,7 @@ void run(const CheckFlags& flags) {
   bool is_refused = false;
   for (const Program& program : programs) {
     if (!flags.brief) fmt::print("\n");
-    if (!flags.brief) print_graph(program);
+    if (!flags.brief) print_mathematics(program);
     std::vector<DimValues> all = usual_sizes(program);
     if (!given.empty()) {
       require_sizes(program, given);

@@ -22,6 +22,7 @@
 #include "coda/kernels.h"
 #include "coda/lift.h"
 #include "coda/loss_curve.h"
+#include "coda/mathematics.h"
 #include "coda/measure.h"
 #include "coda/messages.h"
 #include "coda/model_config.h"
