@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda check: whether a program is well formed, and whether the backends compute what it says: on
-// random inputs against float64, at sizes that fill tiles and at ragged ones, with poisoned memory,
-// and with the same bits whatever the configuration.
+// coda check: whether a program is well formed, computes what its author means, and is computed by
+// the backends as it says. docs/checking.md is about it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 
+#include "check_report.h"
 #include "coda/check.h"
+#include "coda/compare.h"
 #include "coda/device.h"
 #include "coda/error.h"
-#include "coda/mathematics.h"
 #include "commands.h"
 #include "explained_plan.h"
+#include "formula_text.h"
 #include "program_file.h"
 
 namespace coda::tools {
@@ -21,33 +24,79 @@ namespace {
 
 struct CheckFlags {
   std::vector<std::string> files;
+  std::vector<std::string> formulas;
   std::vector<std::string> sizes;
   std::string backend;  // empty: all that there are
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
   size_t configurations = 4;
   uint64_t seed = 1;
   bool brief = false;
+  bool json = false;
 };
 
-// Sizes that fill tiles, ragged ones, and ones smaller than any tile.
-std::vector<DimValues> usual_sizes(const Program& program) {
+// Each symbol with the largest number that it is multiplied by.
+std::map<std::string, int64_t> factors_of(const std::vector<Program>& programs) {
+  std::map<std::string, int64_t> factors;
+  for (const Program& program : programs) {
+    for (const TensorDecl& decl : program.tensors) {
+      for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
+        for (const auto& [symbol, factor] : dim.terms())
+          factors[symbol] = std::max(factors[symbol], factor);
+      }
+    }
+  }
+  return factors;
+}
+
+// Sizes that fill tiles, ragged ones, and ones smaller than any tile. Of heads, as in 128*H, there
+// are few.
+std::vector<DimValues> usual_sizes(const std::vector<Program>& programs) {
   constexpr int64_t kRagged[] = {77, 131, 203, 67, 95, 149};
   std::vector<DimValues> all(3);
   int64_t i = 0;
-  for (const std::string& symbol : symbols_of(program)) {
-    all[0][symbol] = 128 + 64 * i;
-    all[1][symbol] = kRagged[i % 6];
-    all[2][symbol] = 1 + 7 * i;
+  for (const auto& [symbol, factor] : factors_of(programs)) {
+    const auto divided = [f = factor](int64_t size) {
+      return f < 8 ? size : std::max<int64_t>(1, size / f);
+    };
+    all[0][symbol] = divided(128 + 64 * i);
+    all[1][symbol] = divided(kRagged[i % 6]);
+    all[2][symbol] = divided(1 + 7 * i);
     ++i;
   }
   if (i == 0) all.resize(1);
   return all;
 }
 
-void print_mathematics(const Program& program) {
-  fmt::print("{}: well formed; {} tensors, {} steps\n", program.name, program.tensors.size(),
-             program.steps.size());
-  for (const std::string& line : mathematics(program)) fmt::print("  {}\n", line);
+// The sizes that are a program's.
+DimValues sizes_of(const Program& program, const DimValues& all) {
+  DimValues sizes;
+  for (const std::string& symbol : symbols_of(program)) sizes[symbol] = all.at(symbol);
+  return sizes;
+}
+
+void check_formulas(const std::vector<Program>& programs, const std::vector<DimValues>& all,
+                    const CheckFlags& flags, CheckOutput& output) {
+  if (flags.formulas.empty()) return;
+  const std::string formula = formula_text(flags.formulas);
+  output.begin("the formula beside what is stored, both in float64");
+  for (const DimValues& sizes : all)
+    output.add(sizes, compare_with_formula(programs, sizes, formula, flags.seed));
+}
+
+void check_backends(const Program& program, const std::vector<DimValues>& all,
+                    const CheckOptions& options, const CheckFlags& flags, CheckOutput& output) {
+  output.begin(program);
+  for (const DimValues& of_all : all) {
+    const DimValues sizes = sizes_of(program, of_all);
+    output.announce(sizes);
+    CheckReport report = check_program(program, sizes, options);
+    for (CheckedBackend& backend : report.backends) {
+      if (backend.name == "hopper") backend.name = "gpu";  // as --backend has it
+      if (flags.storage.empty() && backend.refused.find("tensor cores") != std::string::npos)
+        backend.refused += "; --storage bf16 checks it with matrices in bf16";
+    }
+    output.add(sizes, report);
+  }
 }
 
 void run(const CheckFlags& flags) {
@@ -60,42 +109,30 @@ void run(const CheckFlags& flags) {
         stored_as(std::move(programs.back()), flags.storage == "bf16" ? DType::bf16 : DType::f16);
   }
   refuse_other_sizes(programs, given);
+  std::vector<DimValues> all = usual_sizes(programs);
+  if (!given.empty()) {
+    for (const Program& program : programs) require_sizes(program, given);
+    all = {given};
+  }
   // A line is seen when it is written, also where the output is a file.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const std::string why = flags.backend == "cpu" ? "" : why_no_gpu();
   require(flags.backend != "gpu" || why.empty(), "--backend gpu: " + why);
-  if (flags.backend != "cpu") fmt::print("{}\n", why.empty() ? describe_gpu() : "no GPU: " + why);
+  CheckOutput output(flags.json);
+  if (flags.backend != "cpu") {
+    output.device(why.empty() ? describe_gpu()
+                              : "no GPU here: checked on the CPU alone; `coda info` says why");
+  }
+  for (const Program& program : programs) {
+    if (!flags.brief) output.mathematics_of(program);
+  }
+  check_formulas(programs, all, flags, output);
   const CheckOptions options{.backend = flags.backend == "gpu" ? "hopper" : flags.backend,
                              .configurations = flags.configurations,
                              .seed = flags.seed,
-                             .says = [](const std::string& what) { fmt::print("  {}\n", what); }};
-  bool is_right = true;
-  bool is_refused = false;
-  for (const Program& program : programs) {
-    if (!flags.brief) fmt::print("\n");
-    if (!flags.brief) print_mathematics(program);
-    std::vector<DimValues> all = usual_sizes(program);
-    if (!given.empty()) {
-      require_sizes(program, given);
-      all = {given};
-    }
-    fmt::print("{}{}", flags.brief ? "\n" : "", flags.brief ? program.name : "");
-    for (const DimValues& sizes : all) {
-      fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
-      CheckReport report = check_program(program, sizes, options);
-      for (CheckedBackend& backend : report.backends) {
-        if (backend.name == "hopper") backend.name = "gpu";  // as --backend has it
-        is_refused = is_refused || !backend.refused.empty();
-        if (flags.storage.empty() && backend.refused.find("tensor cores") != std::string::npos)
-          backend.refused += "; --storage bf16 checks it with matrices in bf16";
-      }
-      fmt::print("{}", text(report));
-      is_right = is_right && report.is_right();
-    }
-  }
-  if (!is_right) throw Error("a backend does not compute what the program says: see WRONG above");
-  require(flags.backend != "gpu" || !is_refused,
-          "--backend gpu: not all was checked: see refused above");
+                             .says = [&](const std::string& what) { output.says(what); }};
+  for (const Program& program : programs) check_backends(program, all, options, flags, output);
+  output.end(flags.seed, flags.backend == "gpu");
 }
 
 }  // namespace
@@ -104,17 +141,25 @@ void add_check(CLI::App& app) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App& command = *app.add_subcommand(
       "check",
-      "Whether programs are well formed, and whether the backends compute what they say: random "
-      "inputs against float64");
-  command.add_option("programs", flags->files, "Files of programs (.coda)")
+      "Whether programs compute what their author means, and whether the backends compute what "
+      "they say: random inputs against float64");
+  command.add_option("programs", flags->files, "Files of programs (.coda), one behind the other")
       ->required()
       ->type_name("FILE");
+  command
+      .add_option("--formula", flags->formulas,
+                  "What a stored tensor should be, as NumPy has it: \"out = silu(x @ w.T)\"; or a "
+                  "file of such lines (.txt). May be given several times")
+      ->type_name("TEXT")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   command
       .add_option(
           "--sizes", flags->sizes,
           "Sizes of the programs' symbols, as in M=256,N=512 [sizes that fill tiles, ragged "
           "ones and tiny ones]")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command.add_option("--backend", flags->backend, "cpu or gpu [all that there are]")
       ->check(CLI::IsMember({"cpu", "gpu"}));
@@ -131,6 +176,7 @@ void add_check(CLI::App& app) {
       ->capture_default_str();
   command.add_option("--seed", flags->seed, "Of the inputs")->capture_default_str();
   command.add_flag("--brief", flags->brief, "Leave the mathematics out");
+  command.add_flag("--json", flags->json, "Print one JSON object");
   command.callback([flags] { run(*flags); });
 }
 

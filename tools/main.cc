@@ -41,6 +41,7 @@ constexpr const char* kCheckExamples = R"(
 Examples:
   coda check examples/programs/gate_up_forward.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
+  coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:

@@ -74,7 +74,8 @@ bool is_selected(const Program& program, size_t tensor) {
 
 }  // namespace
 
-TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed) {
+TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
+                           bool inside) {
   std::mt19937_64 random(seed);
   TensorValues inputs;
   const std::vector<StepTensor> uses = step_tensors({program.name, {}, program, {}});
@@ -84,7 +85,7 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
     const PhysicalShape shape = physical_shape(decl, sizes);
     std::vector<double>& values = inputs[decl.name];
     values.resize(static_cast<size_t>(shape.rows * shape.cols));
-    const int64_t outside = is_selected(program, t) ? 1 : 0;
+    const int64_t outside = !inside && is_selected(program, t) ? 1 : 0;
     const int64_t limit = index_limit(program, sizes, static_cast<int>(t));
     for (size_t i = 0; i < values.size(); ++i) {
       if (decl.dtype == DType::i32) {

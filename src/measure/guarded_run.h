@@ -16,8 +16,9 @@ namespace coda::measure {
 using program::TensorValues;
 
 // Numbers that the tensors' types have, from -1 to 1; indices inside what they index, of selected
-// columns a few outside.
-TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed);
+// columns a few outside, unless all shall be `inside`.
+TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
+                           bool inside = false);
 
 struct GuardedRun {
   TensorValues results;                                // of what the program stores

@@ -59,8 +59,7 @@ class Notation {
         if (std::string line = effect_line(s); !line.empty()) result.push_back(std::move(line));
       } else if (!names_[i].empty()) {
         const bool is_tensor = named_by_tensor_.contains(i);
-        result.push_back(names_[i] + (is_tensor ? dims_text(s.shape) : "") + " = " +
-                         made(i).text);
+        result.push_back(names_[i] + (is_tensor ? dims_text(s.shape) : "") + " = " + made(i).text);
       }
     }
     return result;
@@ -68,9 +67,7 @@ class Notation {
 
  private:
   const Step& step(int i) const { return program_.steps[static_cast<size_t>(i)]; }
-  const TensorDecl& tensor(int index) const {
-    return program_.tensors[static_cast<size_t>(index)];
-  }
+  const TensorDecl& tensor(int index) const { return program_.tensors[static_cast<size_t>(index)]; }
   const std::string& name_of(int index) const { return tensor(index).name; }
 
   // Values that are used twice; leaves need no other name.
@@ -167,8 +164,7 @@ class Notation {
     if (program::is_tile_load(s)) return loaded(s);
     if (program::is_vector_load(s)) return {name_of(s.tensor())};
     if (program::is_column_index(s)) return {"column_index"};
-    if (program::is_rounding(s))
-      return {call(coda::name_of(s.dtype()), {operand(i, 0).text})};
+    if (program::is_rounding(s)) return {call(coda::name_of(s.dtype()), {operand(i, 0).text})};
     if (program::is_selection(s)) {
       return {bracketed(operand(i, 0), Level::primary) + "[i, " + operand(i, 1).text + "[i]]"};
     }
@@ -190,9 +186,8 @@ class Notation {
   Formula product_of_matrices(const Step& s) const {
     std::string text;
     for (const GemmSegment& segment : s.segments()) {
-      text += (text.empty() ? "" : " + ") + name_of(segment.a) +
-              (segment.transpose_a ? "ᵀ" : "") + " · " + name_of(segment.b) +
-              (segment.transpose_b ? "ᵀ" : "");
+      text += (text.empty() ? "" : " + ") + name_of(segment.a) + (segment.transpose_a ? "ᵀ" : "") +
+              " · " + name_of(segment.b) + (segment.transpose_b ? "ᵀ" : "");
     }
     return {text, s.segments().size() > 1 ? Level::sum : Level::matmul};
   }
@@ -208,7 +203,8 @@ class Notation {
   Formula combination(const Step& s) const {
     const std::string& partials = name_of(s.tensor());
     const PartialInfo& kind = info(s.partial());
-    if (kind.lanes == 1) return {call(kind.name, {partials})};
+    const bool is_single = s.lane() >= 0 && s.lane() < kind.lanes;
+    if (kind.lanes == 1 || !is_single) return {call(kind.name, {partials})};
     const std::string_view result = kind.results[static_cast<size_t>(s.lane())];
     if (s.partial() == PartialKind::log_sum_exp && result == "log_sum")
       return {"logsumexp(" + partials + ") - max(" + partials + ")", Level::sum};

@@ -51,6 +51,63 @@ TEST(Check, GivenSizesAreUsedAndEachStoredTensorHasALine) {
   EXPECT_THAT(result.out, Not(HasSubstr("well formed")));
 }
 
+const std::string kProjection =
+    std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
+const std::string kFinalizer =
+    std::string(CODA_SOURCE_DIR) + "/examples/programs/norm_finalizer.coda";
+
+TEST(Check, AFormulaIsComparedWithWhatIsStored) {
+  const TestFolder folder;
+  const std::string lines = folder.write("lines.txt", "x1_squares = sum(x1 ** 2, axis=1)\n");
+  const CommandResult result =
+      run_coda({"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=30,D=70",
+                "--formula", "x1 = x0 + y0 @ wo.T", "--formula", lines, "--formula",
+                "r1 = 1 / sqrt(x1_squares * inv_d + 1e-5)"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("x1_squares           [30]"));
+  EXPECT_THAT(result.out, HasSubstr("not compared: h1"));
+  EXPECT_THAT(result.out, HasSubstr("The program computes what is wanted"));
+}
+
+TEST(Check, ADifferenceIsShownWithItsFirstElements) {
+  const CommandResult result =
+      run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--seed", "7",
+                "--formula", "x1 = 2 * (x0 + y0 @ wo.T)"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("WRONG: 15 of 15 elements differ"));
+  EXPECT_THAT(result.out, HasSubstr("all of it is 0.5 times what is wanted"));
+  EXPECT_THAT(result.out, HasSubstr("[0, 0]: "));
+  EXPECT_THAT(result.err, HasSubstr("--seed 7 replays it"));
+}
+
+TEST(Check, AFormulaThatSaysNothingOfTheProgramIsRefused) {
+  const auto error_of = [](const std::string& formula) {
+    return run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--formula",
+                     formula})
+        .err;
+  };
+  EXPECT_THAT(error_of("x2 = x0"), HasSubstr("none of which the programs store; they store h1, "
+                                             "x1, x1_squares; the nearest known name is"));
+  EXPECT_THAT(error_of("x1 = x0 + y0 @ wi.T"), HasSubstr("'wi' has no value here"));
+  EXPECT_THAT(error_of("x1 = y0 @ x0"), HasSubstr("@ cannot multiply [3, 5] by [3, 5]"));
+  EXPECT_THAT(error_of("missing.txt"), HasSubstr("cannot read missing.txt"));
+}
+
+TEST(Check, ShapesThatDifferAreWrong) {
+  const CommandResult result = run_coda({"check", kProjection, "--backend", "cpu", "--sizes",
+                                         "M=3,D=5", "--formula", "x1 = (x0 + y0 @ wo.T).T"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("the shape that is wanted is [5, 3]"));
+}
+
+TEST(Check, ALackingGpuIsOneLine) {
+  const CommandResult result = run_coda({"check", kProjection, "--sizes", "M=3,D=5", "--brief"},
+                                        {.environment = {{"CODA_CUDA_DRIVER", "/nowhere"}}});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, testing::StartsWith("no GPU here: checked on the CPU alone; `coda info` "
+                                              "says why\n\n"));
+}
+
 TEST(Check, ASizeOfNoSymbolIsRefused) {
   const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
   const CommandResult result = run_coda({"check", file, "--sizes", "M=30,D=70,K=8", "--brief"});
