@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "array_flags.h"
 #include "check_report.h"
 #include "coda/check.h"
 #include "coda/compare.h"
@@ -16,6 +18,7 @@
 #include "coda/error.h"
 #include "commands.h"
 #include "explained_plan.h"
+#include "flag_values.h"
 #include "formula_text.h"
 #include "program_file.h"
 
@@ -25,6 +28,9 @@ namespace {
 struct CheckFlags {
   std::vector<std::string> files;
   std::vector<std::string> formulas;
+  std::vector<std::string> inputs;  // files of arrays
+  std::vector<std::string> expected;
+  std::optional<double> tolerance;
   std::vector<std::string> sizes;
   std::string backend;  // empty: all that there are
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
@@ -83,6 +89,28 @@ void check_formulas(const std::vector<Program>& programs, const std::vector<DimV
     output.add(sizes, compare_with_formula(programs, sizes, formula, flags.seed));
 }
 
+// The error that rounding inputs and results to their types may make; fp32's where all are.
+double usual_tolerance(const std::vector<Program>& programs) {
+  double tolerance = 1e-5;
+  for (const Program& program : programs) {
+    for (const TensorDecl& decl : program.tensors)
+      tolerance = std::max(tolerance, size_of(decl.dtype) == 1   ? 0.1
+                                      : size_of(decl.dtype) == 2 ? 1e-2
+                                                                 : 0);
+  }
+  return tolerance;
+}
+
+void check_results(const std::vector<Program>& programs, const CheckFlags& flags,
+                   const DimValues& given, CheckOutput& output) {
+  if (flags.expected.empty()) return;
+  const Arrays inputs = read_all_arrays(flags.inputs);
+  const DimValues sizes = sizes_of_inputs(programs, inputs, given);
+  output.begin("given results beside what is stored in float64 of given inputs");
+  output.add(sizes, compare_with_results(programs, sizes, inputs, read_all_arrays(flags.expected),
+                                         flags.tolerance.value_or(usual_tolerance(programs))));
+}
+
 void check_backends(const Program& program, const std::vector<DimValues>& all,
                     const CheckOptions& options, const CheckFlags& flags, CheckOutput& output) {
   output.begin(program);
@@ -102,15 +130,13 @@ void check_backends(const Program& program, const std::vector<DimValues>& all,
 void run(const CheckFlags& flags) {
   const DimValues given = parse_sizes(flags.sizes);
   std::vector<Program> programs;
-  for (const std::string& file : flags.files) {
-    programs.push_back(read_program(file));
-    if (flags.storage.empty()) continue;
-    programs.back() =
-        stored_as(std::move(programs.back()), flags.storage == "bf16" ? DType::bf16 : DType::f16);
-  }
+  for (const std::string& file : flags.files)
+    programs.push_back(read_program_stored_as(file, flags.storage));
   refuse_other_sizes(programs, given);
+  require(flags.inputs.empty() == flags.expected.empty(),
+          "--in gives the inputs whose results --expect has: give both");
   std::vector<DimValues> all = usual_sizes(programs);
-  if (!given.empty()) {
+  if (!given.empty() && flags.inputs.empty()) {
     for (const Program& program : programs) require_sizes(program, given);
     all = {given};
   }
@@ -127,6 +153,7 @@ void run(const CheckFlags& flags) {
     if (!flags.brief) output.mathematics_of(program);
   }
   check_formulas(programs, all, flags, output);
+  check_results(programs, flags, given, output);
   const CheckOptions options{.backend = flags.backend == "gpu" ? "hopper" : flags.backend,
                              .configurations = flags.configurations,
                              .seed = flags.seed,
@@ -153,6 +180,13 @@ void add_check(CLI::App& app) {
       ->type_name("TEXT")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
+  add_array_files(command, "--in", flags->inputs, "Inputs whose results --expect has");
+  add_array_files(command, "--expect", flags->expected, "What is wanted of the inputs of --in");
+  command
+      .add_option("--tolerance", flags->tolerance,
+                  "The relative error that --expect allows [1e-5; 1e-2 where a tensor has 16 bits, "
+                  "0.1 where it has 8]")
+      ->check(number_within(0, 1e6));
   command
       .add_option(
           "--sizes", flags->sizes,
@@ -166,8 +200,8 @@ void add_check(CLI::App& app) {
   command
       .add_option(
           "--storage", flags->storage,
-          "bf16 or f16: matrices that are fp32 in the files are stored so, as products on a "
-          "GPU need it [as written]")
+          "bf16 or f16: matrices without a type in the files are stored so, as products on a GPU "
+          "need it [as written]")
       ->check(CLI::IsMember({"bf16", "f16"}));
   command
       .add_option("--configurations", flags->configurations,

@@ -37,11 +37,16 @@ Examples:
   coda emit --hidden 2048 --layers 1               a model's kernels
   coda emit mine.coda --sizes M=4096,N=2048,K=2048 --choices
 )";
-constexpr const char* kCheckExamples = R"(
+constexpr const char* kCheckExamples = R"help(
 Examples:
   coda check examples/programs/gate_up_forward.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
   coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
+)help";
+constexpr const char* kRunExamples = R"(
+Examples:
+  coda run mine.coda --in x.npz --out y.npz
+  coda run product.coda finalizer.coda --in x.safetensors --out y.safetensors --device gpu
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:
@@ -157,6 +162,7 @@ int main(int argc, char** argv) {
   coda::tools::add_derive(app);
   coda::tools::add_emit(app);
   coda::tools::add_check(app);
+  coda::tools::add_run(app);
   coda::tools::add_bench(app);
   coda::tools::add_compile(app);
   coda::tools::add_tune(app);
@@ -164,8 +170,8 @@ int main(int argc, char** argv) {
   coda::tools::read_decimal_numbers(app);
   for (const auto& [name, examples] :
        {std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
-        std::pair{"bench", kBenchExamples}, std::pair{"compile", kCompileExamples},
-        std::pair{"tune", kTuneExamples}}) {
+        std::pair{"run", kRunExamples}, std::pair{"bench", kBenchExamples},
+        std::pair{"compile", kCompileExamples}, std::pair{"tune", kTuneExamples}}) {
     CLI::App& command = *app.get_subcommand(name);
     command.footer(examples + std::string(kFacts));
     for (CLI::App* below : command.get_subcommands({})) below->footer(command.get_footer());

@@ -7,16 +7,6 @@
 
 #include "coda/error.h"
 
-namespace coda {
-
-std::string shape_text(const Array& array) {
-  std::string text;
-  for (const int64_t size : array.shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + text + "]";
-}
-
-}  // namespace coda
-
 namespace coda::formula {
 namespace {
 

@@ -7,10 +7,10 @@
 
 #include "base/nearest_name.h"
 #include "base/relative_error.h"
-#include "base/stored_element.h"
 #include "coda/error.h"
 #include "coda/formula.h"
 #include "measure/chain.h"
+#include "measure/given_inputs.h"
 
 namespace coda {
 namespace {
@@ -161,10 +161,17 @@ std::vector<int64_t> matrix_shape(const TensorDecl& decl, const Array& array) {
   return {};
 }
 
+// As an author writes it: [M, N], [M], nothing for a scalar.
+std::string dims_text(const TensorDecl& decl) {
+  if (decl.kind != TensorKind::dense || !decl.shape.is_vector()) return decl.shape.text();
+  if (decl.shape.is_scalar()) return "";
+  return "[" + (decl.shape.is_per_row() ? decl.shape.rows : decl.shape.cols).text() + "]";
+}
+
 std::string listed(const std::map<std::string, TensorDecl>& tensors) {
   std::string list;
   for (const auto& [name, decl] : tensors)
-    list += (list.empty() ? "" : ", ") + name + decl.shape.text();
+    list += (list.empty() ? "" : ", ") + name + dims_text(decl);
   return list;
 }
 
@@ -214,23 +221,11 @@ Comparison compare_with_formula(std::span<const Program> programs, const DimValu
 Comparison compare_with_results(std::span<const Program> programs, const DimValues& sizes,
                                 const Arrays& inputs, const Arrays& results, double bound) {
   measure::require_chain(programs);
-  program::TensorValues values;
-  std::vector<std::string> notes;
-  for (const auto& [name, decl] : measure::tensors_of(programs).inputs) {
-    std::vector<double>& of_tensor = values[name] = inputs.at(name).values;
-    bool changes = false;
-    for (double& x : of_tensor) {
-      const double stored = rounded_to(decl.dtype, x);
-      changes = changes || (stored != x && !std::isnan(x));
-      x = stored;
-    }
-    if (changes)
-      notes.push_back("input " + name + " is rounded to " + std::string(name_of(decl.dtype)));
-  }
+  measure::GivenInputs given = measure::given_inputs(programs, sizes, inputs);
   const Arrays stored =
-      measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, values));
+      measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, given.values));
   Comparison result = compared_all(programs, stored, results, bound, "the file of results");
-  result.notes = std::move(notes);
+  result.notes = std::move(given.notes);
   return result;
 }
 
@@ -241,7 +236,7 @@ DimValues sizes_of_inputs(std::span<const Program> programs, const Arrays& input
   std::vector<std::string> names;
   for (const auto& [name, decl] : tensors.inputs) {
     names.push_back(name);
-    require(inputs.contains(name), "the input '" + name + "' " + decl.shape.text() +
+    require(inputs.contains(name), "the input '" + name + "' " + dims_text(decl) +
                                        " is missing; the programs read " + listed(tensors.inputs));
   }
   for (const auto& [name, array] : inputs)
@@ -265,7 +260,7 @@ DimValues sizes_of_inputs(std::span<const Program> programs, const Arrays& input
     for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
       for (const auto& [symbol, factor] : dim.terms())
         require(sizes.contains(symbol), "the shapes of the inputs do not give the size " + symbol +
-                                            ": '" + name + "' needs " + decl.shape.text() +
+                                            ": '" + name + "' needs " + dims_text(decl) +
                                             " and has " + shape_text(array) + "; --sizes " +
                                             symbol + "=1024 gives one");
     }
@@ -275,7 +270,7 @@ DimValues sizes_of_inputs(std::span<const Program> programs, const Arrays& input
     for (const auto& [symbol, size] : sizes) at += " " + symbol + "=" + std::to_string(size);
     require(shape == std::vector<int64_t>{needed.rows, needed.cols},
             "input '" + name + "' has the shape " + shape_text(array) + " and needs " +
-                decl.shape.text() + ", which is [" + std::to_string(needed.rows) + ", " +
+                dims_text(decl) + ", which is [" + std::to_string(needed.rows) + ", " +
                 std::to_string(needed.cols) + "] at" + (at.empty() ? " any sizes" : at));
   }
   return sizes;
