@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "tools/run_command.h"
 
@@ -34,7 +35,7 @@ TEST(Check, TheExamplesAreRightAtSizesThatFillTilesRaggedAndTiny) {
     EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
     size_t sizes = 0;
     for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
-    EXPECT_EQ(sizes, 3U) << result.out;
+    EXPECT_EQ(sizes, 4U) << result.out;  // and those of the backward
   }
 }
 
@@ -98,6 +99,29 @@ TEST(Check, ShapesThatDifferAreWrong) {
                                          "M=3,D=5", "--formula", "x1 = (x0 + y0 @ wo.T).T"});
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, HasSubstr("the shape that is wanted is [5, 3]"));
+}
+
+TEST(Check, OneJsonObjectHasAllOfIt) {
+  const CommandResult result = run_coda({"check", kProjection, "--backend", "cpu", "--sizes",
+                                         "M=3,D=5", "--json", "--formula", "x1 = x0 - y0 @ wo.T"});
+  EXPECT_EQ(result.status, 1);
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at("right"), false);
+  EXPECT_EQ(json.at("seed"), 1);
+  EXPECT_EQ(json.at("mathematics").at("out_projection").size(), 4U);
+  EXPECT_EQ(json.at("compared").at(0).at("tensors").at(0).at("right"), false);
+  const auto& checked = json.at("programs").at(0).at("checked").at(0);
+  EXPECT_EQ(checked.at("sizes").at("M"), 3);
+  EXPECT_EQ(checked.at("backends").at(0).at("right"), true);
+  EXPECT_EQ(json.at("backward").at("gradients").size(), 4U);
+}
+
+TEST(Check, TheDerivedBackwardIsCheckedUnlessItIsLeftOut) {
+  const Words words{"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=3,D=5"};
+  const CommandResult with = run_coda(words);
+  EXPECT_EQ(with.status, 0) << with.out << with.err;
+  EXPECT_THAT(with.out, HasSubstr("as finite differences have it: grad_to_y0"));
+  EXPECT_THAT(run_coda(words + Words{"--no-backward"}).out, Not(HasSubstr("grad_to")));
 }
 
 TEST(Check, ALackingGpuIsOneLine) {
