@@ -36,6 +36,7 @@ struct CheckFlags {
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
   size_t configurations = 4;
   uint64_t seed = 1;
+  bool backward = true;
   bool brief = false;
   bool json = false;
 };
@@ -71,6 +72,17 @@ std::vector<DimValues> usual_sizes(const std::vector<Program>& programs) {
   }
   if (i == 0) all.resize(1);
   return all;
+}
+
+// Sizes at which finite differences take no time: small, and nothing is the only one of its kind.
+DimValues small_sizes(const std::vector<Program>& programs) {
+  DimValues sizes;
+  int64_t size = 5;
+  for (const auto& [symbol, factor] : factors_of(programs)) {
+    sizes[symbol] = factor < 8 ? size : 2;
+    size += 3;
+  }
+  return sizes;
 }
 
 // The sizes that are a program's.
@@ -159,6 +171,11 @@ void run(const CheckFlags& flags) {
                              .seed = flags.seed,
                              .says = [&](const std::string& what) { output.says(what); }};
   for (const Program& program : programs) check_backends(program, all, options, flags, output);
+  if (flags.backward) {
+    output.begin("the derived backward");
+    const DimValues sizes = given.empty() ? small_sizes(programs) : all.front();
+    output.add(sizes, check_backward(programs, sizes, flags.seed));
+  }
   output.end(flags.seed, flags.backend == "gpu");
 }
 
@@ -209,6 +226,8 @@ void add_check(CLI::App& app) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command.add_option("--seed", flags->seed, "Of the inputs")->capture_default_str();
+  command.add_flag("--backward,!--no-backward", flags->backward,
+                   "Whether the derived backward is that of finite differences [it is checked]");
   command.add_flag("--brief", flags->brief, "Leave the mathematics out");
   command.add_flag("--json", flags->json, "Print one JSON object");
   command.callback([flags] { run(*flags); });

@@ -32,6 +32,9 @@ Json json_of(const CheckReport& report) {
     one["configurations"] = backend.configurations;
     one["different_bits"] = backend.different;
     one["written_outside"] = backend.overrun;
+    one["traps"] = backend.traps;
+    one["wrong_traps"] = backend.wrong_traps;
+    one["notes"] = backend.notes;
     all.push_back(std::move(one));
   }
   return all;
@@ -104,9 +107,25 @@ void CheckOutput::add(const DimValues& sizes, const Comparison& comparison) {
   programs_are_right_ = programs_are_right_ && comparison.is_right();
 }
 
+void CheckOutput::add(const DimValues& sizes, const BackwardReport& report) {
+  announce(sizes);
+  if (!as_json_) fmt::print("{}", text(report));
+  Json gradients = Json::array();
+  for (const CheckedGradient& gradient : report.gradients)
+    gradients.push_back({{"name", gradient.name},
+                         {"error", number(gradient.error)},
+                         {"bound", number(gradient.bound)},
+                         {"right", gradient.is_right()}});
+  json_["backward"] = {{"sizes", sizes},
+                       {"left_out", report.left_out},
+                       {"gradients", gradients},
+                       {"without_gradient", report.without_gradient}};
+  gradients_are_right_ = report.is_right();
+}
+
 void CheckOutput::end(uint64_t seed, bool needs_gpu) {
   json_["seed"] = seed;
-  json_["right"] = programs_are_right_ && backends_are_right_;
+  json_["right"] = programs_are_right_ && backends_are_right_ && gradients_are_right_;
   const bool was_compared = json_.contains("compared");
   if (was_compared && programs_are_right_)
     line("\nThe program computes what is wanted, in all that was compared.");
@@ -116,6 +135,8 @@ void CheckOutput::end(uint64_t seed, bool needs_gpu) {
     throw Error("the program does not compute what is wanted: see WRONG above" + replay);
   if (!backends_are_right_)
     throw Error("a backend does not compute what the program says: see WRONG above" + replay);
+  require(gradients_are_right_,
+          "the derived backward is not the program's: see WRONG above" + replay);
   require(!needs_gpu || !is_refused_, "--backend gpu: not all was checked: see refused above");
 }
 

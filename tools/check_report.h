@@ -24,6 +24,7 @@ class CheckOutput {
   void announce(const DimValues& sizes);
   void add(const DimValues& sizes, const CheckReport& report);  // behind announce
   void add(const DimValues& sizes, const Comparison& comparison);
+  void add(const DimValues& sizes, const BackwardReport& report);
 
   // The verdict. Throws Error, with the seed that replays it, where something is wrong, and where
   // the GPU refused what it was asked to check.
@@ -35,6 +36,7 @@ class CheckOutput {
   bool as_json_;
   bool programs_are_right_ = true;  // they compute what is meant
   bool backends_are_right_ = true;
+  bool gradients_are_right_ = true;
   bool is_refused_ = false;
   nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
 };

@@ -4,6 +4,7 @@
 // writing at all, shows.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,8 +26,10 @@ struct GuardedRun {
   std::map<std::string, std::vector<std::byte>> bits;  // the same, with guards
   std::vector<std::string> overrun;                    // tensors beside which memory was written
 };
-// Rows are apart, on a device by multiples of 16 bytes.
+// Rows are apart, on a device by multiples of 16 bytes. `poison` is around the tensors and where
+// nothing is given; of i32 the smallest number.
 GuardedRun run_between_guards(Backend& backend, const Program& program, const DimValues& sizes,
-                              const TensorValues& inputs);
+                              const TensorValues& inputs,
+                              double poison = std::numeric_limits<double>::quiet_NaN());
 
 }  // namespace coda::measure

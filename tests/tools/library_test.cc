@@ -45,7 +45,7 @@ TEST_P(LibraryCommand, ComputesItsFormulaAtSizesThatFillTilesRaggedAndTiny) {
   EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
   size_t sizes = 0;
   for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
-  EXPECT_EQ(sizes, 6U) << result.out;
+  EXPECT_GE(sizes, 6U) << result.out;  // with those of the backward
 }
 
 TEST(Ladder, TheTextsOfEachStepComputeTheirFormulas) {
