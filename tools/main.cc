@@ -50,7 +50,7 @@ Examples:
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:
-  coda bench program examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
+  coda bench examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
   coda bench block --hidden 1024 --tokens 2048     beside its products alone
   coda bench start                                 on a GPU: first calls, a warm start, a launch
 )";
