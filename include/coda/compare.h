@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,10 @@ std::string text(const Comparison& comparison);  // lines, for people
 // nothing that is stored.
 Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
                                 std::string_view formula, uint64_t seed);
+// The same with a function that has what is wanted of the inputs and sizes.
+using Wanted = std::function<Arrays(const Arrays& known)>;
+Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
+                                 const Wanted& wanted, uint64_t seed);
 
 // The same beside given results of given inputs. Inputs are rounded to the types of their tensors;
 // `bound` is the error that is allowed.

@@ -207,15 +207,20 @@ std::string text(const Comparison& comparison) {
 
 Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
                                 std::string_view formula, uint64_t seed) {
+  return compare_with_function(
+      programs, sizes, [&](const Arrays& known) { return evaluate_formula(formula, known); }, seed);
+}
+
+Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
+                                 const Wanted& wanted, uint64_t seed) {
   measure::require_chain(programs);
   const program::TensorValues inputs = measure::chain_inputs(programs, sizes, seed);
   Arrays known = measure::as_arrays(programs, sizes, inputs);
   for (const auto& [symbol, size] : sizes)
     known.try_emplace(symbol, Array{{}, {static_cast<double>(size)}});
-  const Arrays wanted = evaluate_formula(formula, known);
   const Arrays stored =
       measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, inputs));
-  return compared_all(programs, stored, wanted, kFormulaBound, "the formula");
+  return compared_all(programs, stored, wanted(known), kFormulaBound, "the formula");
 }
 
 Comparison compare_with_results(std::span<const Program> programs, const DimValues& sizes,
