@@ -37,7 +37,8 @@ struct Comparison {
 };
 std::string text(const Comparison& comparison);  // lines, for people
 
-// Programs one behind the other on random inputs of a seed, beside the formula (coda/formula.h),
+// Programs one behind the other on random inputs of a seed, from -1 to 1 and larger and smaller
+// ones, beside the formula (coda/formula.h),
 // which reads the programs' inputs by name and their sizes, and assigns what they store: matrices
 // [M, N], vectors [M], of a partial p the whole reduction, and of its two results p_max and
 // p_log_sum, or p_mean and p_m2. Throws Error for a formula that cannot be evaluated, or that names
