@@ -16,11 +16,13 @@
 #include "coda/compare.h"
 #include "coda/device.h"
 #include "coda/error.h"
+#include "coda/formula.h"
 #include "commands.h"
 #include "explained_plan.h"
 #include "flag_values.h"
 #include "formula_text.h"
 #include "program_file.h"
+#include "python_formula.h"
 
 namespace coda::tools {
 namespace {
@@ -94,11 +96,26 @@ DimValues sizes_of(const Program& program, const DimValues& all) {
 
 void check_formulas(const std::vector<Program>& programs, const std::vector<DimValues>& all,
                     const CheckFlags& flags, CheckOutput& output) {
-  if (flags.formulas.empty()) return;
-  const std::string formula = formula_text(flags.formulas);
-  output.begin("the formula beside what is stored, both in float64");
-  for (const DimValues& sizes : all)
-    output.add(sizes, compare_with_formula(programs, sizes, formula, flags.seed));
+  std::vector<Wanted> wanted;
+  std::vector<std::string> lines;
+  for (const std::string& formula : flags.formulas) {
+    const auto function = python_function(formula);
+    if (!function) lines.push_back(formula);
+    if (function) {
+      wanted.push_back([&programs, function](const Arrays& known) {
+        return call_python(*function, programs, known);
+      });
+    }
+  }
+  if (!lines.empty())
+    wanted.push_back([text = formula_text(lines)](const Arrays& known) {
+      return evaluate_formula(text, known);
+    });
+  if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
+  for (const Wanted& one : wanted) {
+    for (const DimValues& sizes : all)
+      output.add(sizes, compare_with_function(programs, sizes, one, flags.seed));
+  }
 }
 
 // The error that rounding inputs and results to their types may make; fp32's where all are.
@@ -191,9 +208,11 @@ void add_check(CLI::App& app) {
       ->required()
       ->type_name("FILE");
   command
-      .add_option("--formula", flags->formulas,
-                  "What a stored tensor should be, as NumPy has it: \"out = silu(x @ w.T)\"; or a "
-                  "file of such lines (.txt). May be given several times")
+      .add_option(
+          "--formula", flags->formulas,
+          "What a stored tensor should be, as NumPy has it: \"out = silu(x @ w.T)\"; or a "
+          "file of such lines (.txt), or a Python function (model.py:function). May be given "
+          "several times")
       ->type_name("TEXT")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

@@ -129,6 +129,8 @@ void CheckOutput::end(uint64_t seed, bool needs_gpu) {
   const bool was_compared = json_.contains("compared");
   if (was_compared && programs_are_right_)
     line("\nThe program computes what is wanted, in all that was compared.");
+  if (!was_compared && backends_are_right_)
+    line("\nThe program is computed as it is written; whether it is what you mean: --formula.");
   if (as_json_) fmt::print("{}\n", json_.dump(2));
   const std::string replay = fmt::format("; --seed {} replays it", seed);
   if (!programs_are_right_)

@@ -11,6 +11,7 @@
 // is never ambiguous.
 #pragma once
 
+#include "device/epilogue/fragment_bytes.cuh"
 #include "device/epilogue/group_values.cuh"
 #include "device/layout/pipeline.cuh"
 #include "device/layout/shared_layout.cuh"
@@ -119,6 +120,13 @@ struct EpilogueRing {
 #pragma unroll
         for (u32 plane = 0; plane < kTraits.stores; ++plane) {
           Space::store(arguments, plane, origin.m, origin.n, plane_address(state, plane));
+        }
+      }
+      if constexpr (kTraits.bytes != 0) {
+#pragma unroll
+        for (u32 plane = 0; plane < kTraits.bytes; ++plane) {
+          Space::store_bytes(arguments, plane, origin.m, origin.n,
+                             plane_address(state, kTraits.first_byte_plane() + plane));
         }
       }
       store_commit();
@@ -241,7 +249,7 @@ struct EpilogueRing {
     unrolled<kWidth / kFragmentColumns>([&](auto fragment) {
       constexpr u32 kFragment = decltype(fragment)::value;
       u32 loaded[larger(1, Space::kTraits.loads)][4];
-      u32 stored[larger(1, Space::kTraits.stores)][4];
+      u32 stored[larger(1, Space::kTraits.stores + Space::kTraits.bytes)][4];
       if constexpr (Space::kTraits.loads != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kTraits.loads; ++plane) {
@@ -258,6 +266,16 @@ struct EpilogueRing {
         for (u32 plane = 0; plane < Space::kTraits.stores; ++plane) {
           store_matrices(address(Space::kTraits.wide_stores, plane, kFragment), stored[plane]);
         }
+      }
+#pragma unroll
+      for (u32 plane = 0; plane < Space::kTraits.bytes; ++plane) {
+        const u32(&bytes)[4] = stored[Space::kTraits.stores + plane];
+        const SharedAddress start =
+            plane_address(consumer.state, Space::kTraits.first_byte_plane() + plane);
+        if ((Space::kTraits.byte_rows >> plane & 1) != 0)
+          stage_byte_rows(start, bytes, tile.thread, kFragment);
+        if ((Space::kTraits.byte_columns >> plane & 1) != 0)
+          stage_byte_columns(start, bytes, tile.thread, kFragment);
       }
     });
     Space::template end_sub_tile<kBlock>(arguments, rows, values, first, consumer.scratch);

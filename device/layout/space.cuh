@@ -34,6 +34,8 @@
 //     static void load(const Arguments&, u32 plane, SharedAddress destination, u32 row,
 //                      u32 column, SharedAddress barrier);
 //     static void store(const Arguments&, u32 plane, u32 row, u32 column, SharedAddress source);
+//     static void store_bytes(const Arguments&, u32 byte_plane, u32 row, u32 column,
+//                             SharedAddress source);
 //
 //     // All 128 threads of a consumer warpgroup, inlined, every index into registers compile-time.
 //     struct Rows {};     // per-row values of a thread for one tile
@@ -54,12 +56,14 @@
 //     static void begin_sub_tile(const Arguments&, const Rows&, SubTile&, const FragmentPosition&);
 //     // 16 base columns: eight elements a thread in each narrow value. Element i of `acc[part]` is
 //     // at row + (i / 2 % 2) * 8, column + (i / 4) * 8 + i % 2 of the position; register q of a
-//     // plane packs elements 2q (low) and 2q + 1 (unpack_fragment, pack_fragment).
+//     // plane packs elements 2q (low) and 2q + 1 (unpack_fragment, pack_fragment). Behind the
+//     // planes, `stored` has the byte planes (put_bytes).
 //     template <u32 kBlock, u32 kFragment>
 //     static void fragment(const Arguments&, const Rows&, SubTile&,
 //                       const float (&acc)[kTraits.parts][8],
 //                       const u32 (&loaded)[larger(1, kTraits.loads)][4],
-//                       u32 (&stored)[larger(1, kTraits.stores)][4], const FragmentPosition&);
+//                       u32 (&stored)[larger(1, kTraits.stores + kTraits.bytes)][4],
+//                       const FragmentPosition&);
 //     // Where kTraits.group_span is not 0: what there is one of for each group of columns
 //     // (device/epilogue/group_values.cuh), for as many base columns at a time. The position is
 //     their first
@@ -102,6 +106,7 @@ namespace coda::device {
 inline constexpr u32 kSubTileColumns = kSwizzleBytes / kElementBytes;
 inline constexpr u32 kHalfSubTileColumns = kSubTileColumns / 2;
 inline constexpr u32 kSubTileBytes = kWgmmaM * kSwizzleBytes;
+inline constexpr u32 kBytePlaneHalf = kWgmmaM * kSubTileColumns;  // bytes
 inline constexpr u32 kFragmentColumns = 16;
 inline constexpr u32 kFragments = kSubTileColumns / kFragmentColumns;
 inline constexpr u32 kFragmentElements = 8;
@@ -123,14 +128,21 @@ struct EpilogueTraits {
   // Planes that share shared memory agree.
   u32 wide_loads = 0;
   u32 wide_stores = 0;
+  // Planes of values that leave in 8 bits, behind those: the sub-tile along rows, then along
+  // columns, 64 bytes wide both. Bit b: byte plane b has the one, the other. They share no memory
+  // with loads, because a warp's columns lie beside those of other warps.
+  u32 bytes = 0;
+  u32 byte_rows = 0;
+  u32 byte_columns = 0;
   u32 column_partials = 0;    // 64 floats of scratch a warp each
   bool keeps_tables = false;  // Space::load_tables is called
   u32 group_span = 0;   // base columns that hold whole groups and are walked together; 0: no groups
   u32 group_walks = 0;  // one for sums that are made of other sums
   u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
 
-  constexpr u32 planes() const { return larger(loads, stores); }
-  constexpr bool staged() const { return loads + stores != 0; }
+  constexpr u32 first_byte_plane() const { return larger(loads, stores); }
+  constexpr u32 planes() const { return first_byte_plane() + bytes; }
+  constexpr bool staged() const { return planes() != 0; }
   // Pieces in which a B tile is loaded.
   constexpr u32 loaded_parts() const { return natural_half != 0 ? 1 : parts; }
 };
@@ -198,6 +210,7 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
     // tell).
     if (base < kSubTileColumns || base % kHalfSubTileColumns != 0) return false;
     if (shape.natural_half != 0 || shape.column_partials != 0 || shape.keeps_tables) return false;
+    if (shape.bytes != 0) return false;
     if (shape.group_span != 0) return false;
   }
   if (shape.group_span != 0 && base % shape.group_span != 0) return false;

@@ -111,6 +111,10 @@ __device__ __forceinline__ void add_four_floats(u64 address, const float (&x)[4]
 __device__ __forceinline__ void store_shared(SharedAddress address, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address.byte), "f"(x) : "memory");
 }
+__device__ __forceinline__ void store_shared(SharedAddress address, const u32 (&words)[2]) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address.byte), "r"(words[0]), "r"(words[1])
+               : "memory");
+}
 __device__ __forceinline__ float load_shared(SharedAddress address) {
   float x;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address.byte) : "memory");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,13 +37,18 @@ struct Comparison {
 };
 std::string text(const Comparison& comparison);  // lines, for people
 
-// Programs one behind the other on random inputs of a seed, beside the formula (coda/formula.h),
+// Programs one behind the other on random inputs of a seed, from -1 to 1 and larger and smaller
+// ones, beside the formula (coda/formula.h),
 // which reads the programs' inputs by name and their sizes, and assigns what they store: matrices
 // [M, N], vectors [M], of a partial p the whole reduction, and of its two results p_max and
 // p_log_sum, or p_mean and p_m2. Throws Error for a formula that cannot be evaluated, or that names
 // nothing that is stored.
 Comparison compare_with_formula(std::span<const Program> programs, const DimValues& sizes,
                                 std::string_view formula, uint64_t seed);
+// The same with a function that has what is wanted of the inputs and sizes.
+using Wanted = std::function<Arrays(const Arrays& known)>;
+Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
+                                 const Wanted& wanted, uint64_t seed);
 
 // The same beside given results of given inputs. Inputs are rounded to the types of their tensors;
 // `bound` is the error that is allowed.

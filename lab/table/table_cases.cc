@@ -79,7 +79,8 @@ SizedProgram sized_program(const Program& program, const DimValues& sizes) {
 }
 
 // Those with products of a training step; of a loop over row chunks at the sizes of its first.
-std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t tokens) {
+std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t tokens,
+                                         EightBits eight_bits) {
   const int64_t sequence = std::min<int64_t>(tokens, 4096);
   ModelTaskGraph task = make_task(for_sequence(config, sequence),
                                   {.task = ModelTask::gradients,
@@ -88,6 +89,7 @@ std::vector<SizedProgram> model_programs(const ModelConfig& config, int64_t toke
                                    .sequence = sequence},
                                   h200_rates());
   task.options.objective = Objective::memory;
+  task.options.eight_bits = eight_bits;
   const Plan plan = compile(task.model->graph, task.request, task.options).plan;
   std::vector<SizedProgram> programs;
   const auto add = [&](const Program& program, const DimValues& sizes) {
@@ -144,7 +146,25 @@ std::vector<TableCase> model_cases(int64_t tokens) {
   std::vector<TableCase> cases;
   for (const TableModel& model : table_models()) {
     cases.push_back({model.name + ", " + std::to_string(tokens) + " tokens",
-                     [&model, tokens] { return model_programs(model.config, tokens); }});
+                     [&model, tokens] {
+                       return model_programs(model.config, tokens, EightBits::none);
+                     }});
+  }
+  return cases;
+}
+
+// Of these two models also with products in 8 bits, whose epilogues are others.
+std::vector<TableCase> eight_bit_cases() {
+  std::vector<TableCase> cases;
+  for (const TableModel& model : table_models()) {
+    const bool is_1b = model.name == "LLaMA-3 1B";
+    if (!is_1b && model.name != "LLaMA-3 8B") continue;
+    for (const int64_t tokens : {is_1b ? 32768 : 16384, 4096}) {
+      cases.push_back({model.name + " in 8 bits, " + std::to_string(tokens) + " tokens",
+                       [&model, tokens] {
+                         return model_programs(model.config, tokens, EightBits::all);
+                       }});
+    }
   }
   return cases;
 }
@@ -155,6 +175,7 @@ std::vector<TableCase> table_cases(const std::string& benchmarks) {
   for (const int64_t tokens : {16384, 4096, 1024}) {
     for (TableCase& one : model_cases(tokens)) cases.push_back(std::move(one));
   }
+  for (TableCase& one : eight_bit_cases()) cases.push_back(std::move(one));
   return cases;
 }
 

@@ -119,22 +119,25 @@ class HostKernel {
     end_ = reinterpret_cast<void (*)()>(dlsym(library, "host_end"));
   }
 
-  // `addresses`: of the program's tensors, `strides`: elements between their rows.
-  void run(const std::vector<void*>& addresses, const std::vector<int64_t>& strides) {
+  // `addresses`: of the program's tensors, `strides`: elements between their rows. `bytes` of an
+  // element of each; where it is empty, what the copy engine moves has 16 bits.
+  void run(const std::vector<void*>& addresses, const std::vector<int64_t>& strides,
+           const std::vector<unsigned>& bytes = {}) {
     std::vector<char> arguments;
     const auto append = [&](const void* data, size_t bytes) {
       arguments.insert(arguments.end(), static_cast<const char*>(data),
                        static_cast<const char*>(data) + bytes);
     };
     for (const TensorMapSpec& map : launch_.maps) {
-      constexpr int64_t kBytes = 2;
+      const unsigned element = bytes.empty() ? 2 : bytes[static_cast<size_t>(map.tensor)];
       const HostMap host{static_cast<unsigned char*>(addresses[map.tensor]) +
-                             (map.row_offset * strides[map.tensor] + map.column_offset) * kBytes,
+                             (map.row_offset * strides[map.tensor] + map.column_offset) * element,
                          map.rows,
                          map.columns,
                          strides[map.tensor],
                          map.box_rows,
-                         map.box_columns};
+                         map.box_columns,
+                         element};
       append(&host, sizeof(host));
       arguments.resize((arguments.size() + 127) / 128 * 128);
     }

@@ -88,13 +88,17 @@ inline Values run_on_host(const Program& program, const DimValues& sizes, const 
   }
   const std::vector<KernelLaunch> launches = lower(program, sizes, options);
   std::vector<int64_t> strides = options.row_strides;
+  std::vector<unsigned> bytes;
+  for (const TensorDecl& decl : program.tensors)
+    bytes.push_back(static_cast<unsigned>(size_of(decl.dtype)));
   std::vector<std::vector<char>> scratch;
   for (const ScratchTensor& tensor : launches.at(0).scratch) {
     scratch.emplace_back(tensor.rows * tensor.row_stride * size_of(tensor.dtype), '\xff');
     addresses.push_back(scratch.back().data());
     strides.push_back(tensor.row_stride);
+    bytes.push_back(static_cast<unsigned>(size_of(tensor.dtype)));
   }
-  for (const KernelLaunch& launch : launches) HostKernel(launch).run(addresses, strides);
+  for (const KernelLaunch& launch : launches) HostKernel(launch).run(addresses, strides, bytes);
   std::set<int> stored;
   for (const Step& step : program.steps) {
     if (program::is_effect(step.kind())) stored.insert(step.tensor());

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -54,6 +55,46 @@ TEST(Check, ADifferenceIsShownWithItsFirstElements) {
   EXPECT_THAT(result.out, HasSubstr("all of it is 0.5 times what is wanted"));
   EXPECT_THAT(result.out, HasSubstr("[0, 0]: "));
   EXPECT_THAT(result.err, HasSubstr("--seed 7 replays it"));
+}
+
+const char* const kPython =
+    "def x1(x0, y0, wo):\n    return x0 + y0 @ wo.T\n\n"
+    "def wrong(x0, **others):\n    return {'x1': x0, 'rows': others['M']}\n\n"
+    "def asks(v):\n    return v\n";
+
+CommandResult checked_by_python(const std::string& function, const std::string& path) {
+  return run_coda(
+      {"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--formula", function},
+      {.environment = {{"PATH", path}}});
+}
+
+TEST(Check, AFormulaMayBeAPythonFunction) {
+  const std::string path = std::string(CODA_SOURCE_DIR) + "/.venv/bin:" + std::getenv("PATH");
+  const std::string has_numpy = "PATH=" + path + " python3 -c 'import numpy' 2>/dev/null";
+  if (std::system(has_numpy.c_str()) != 0) GTEST_SKIP() << "python3 has no numpy here";
+  const TestFolder folder;
+  const std::string file = folder.write("model.py", kPython);
+  const CommandResult right = checked_by_python(file + ":x1", path);
+  EXPECT_EQ(right.status, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("The program computes what is wanted"));
+  const CommandResult wrong = checked_by_python(file + ":wrong", path);
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("15 of 15 elements differ"));
+  EXPECT_THAT(checked_by_python(file + ":asks", path).err,
+              HasSubstr(":asks: asks asks for v; there are D, M, w1, wo, x0, y0"));
+}
+
+TEST(Check, SaysWhatPythonLacks) {
+  const TestFolder folder;
+  const std::string file = folder.write("model.py", kPython);
+  EXPECT_THAT(checked_by_python(file + ":x1", folder / "empty").err,
+              HasSubstr("python3 is not found"));
+  const std::string python = folder.write(
+      "bin/python3",
+      "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'numpy'\" >&2\nexit 1\n");
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  EXPECT_THAT(checked_by_python(file + ":x1", folder / "bin").err,
+              HasSubstr("No module named 'numpy' (pip install numpy)"));
 }
 
 TEST(Check, AFormulaThatSaysNothingOfTheProgramIsRefused) {

@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string kPrograms = std::string(CODA_SOURCE_DIR) + "/programs/";
 
@@ -69,6 +70,41 @@ TEST(Derive, SaysWhatItDoesNotDeriveAndWhatIsGiven) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("nothing is derived of largest"),
                                 HasSubstr("grad_of_squares, grad_of_y"),
                                 HasSubstr("store(grad_to_x"), HasSubstr("store(grad_to_w")));
+}
+
+// Of those that are not asked for there is no program, and no upstream gradient that only they
+// need.
+TEST(Derive, MakesTheGradientsThatAreWanted) {
+  TestFolder folder;
+  const std::string file = folder.write("mine.coda",
+                                        "program mine {\n"
+                                        "  y = gemm(x[M, K], w[N, K])\n"
+                                        "  store(y, y)\n"
+                                        "  store(z, tile(b[M, N]) * 2)\n"
+                                        "}\n");
+  const CommandResult result = run_coda({"derive", file, "--gradients", "x"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("store(grad_to_x"), Not(HasSubstr("grad_to_w")),
+                                HasSubstr("no program reads grad_of_z: what it is the gradient of "
+                                          "does not lead to the inputs of --gradients")));
+  const CommandResult wrong = run_coda({"derive", file, "--gradients", "x,v"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("no gradient flows to 'v'; those of b, w, x can be derived"));
+}
+
+TEST(Derive, SaysOfWhichStoredValuesNoGradientComes) {
+  TestFolder folder;
+  const std::string file = folder.write("mine.coda",
+                                        "program mine {\n"
+                                        "  x = tile(x[M, N])\n"
+                                        "  store(mask, less(x, 0))\n"
+                                        "  store(y, x * 2)\n"
+                                        "  row_partial(p, log_sum_exp(x))\n"
+                                        "}\n");
+  const CommandResult result = run_coda({"derive", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("no program reads grad_of_mask"),
+                                HasSubstr("the gradients grad_of_p, grad_of_y\n")));
 }
 
 TEST(Derive, RefusesWhatHasNoGradient) {

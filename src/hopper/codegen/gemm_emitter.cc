@@ -49,7 +49,6 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
   device::RingShape ring;
   bool has_column_partials = false;
   bool has_direct_loads = false;
-  bool has_bytes = false;
   for (size_t i = 0; i < kernel.spaces.size(); ++i) {
     const SpaceAnalysis& space = kernel.spaces[i];
     const int64_t rows = sizes.size(map.spaces[space.space].shape.rows);
@@ -62,13 +61,11 @@ KernelLaunch emit_gemm_kernel(const ProgramSizes& sizes, const program::TileMap&
     ring = device::merged(ring, device::ring_shape(config, space.traits()));
     has_column_partials = has_column_partials || !space.column_partials.empty();
     has_direct_loads = has_direct_loads || space.direct_registers != 0;
-    has_bytes = has_bytes || space.leaves_bytes();
   }
 
   std::vector<std::string> headers = {"arguments.cuh", "epilogue/fragment_values.cuh"};
   if (has_column_partials) headers.emplace_back("epilogue/column_partial.cuh");
   if (has_direct_loads) headers.emplace_back("epilogue/direct_pairs.cuh");
-  if (has_bytes) headers.emplace_back("epilogue/fragment_bytes.cuh");
   headers.emplace_back("kernels/program_kernel.cuh");
   KernelLaunch launch =
       launch_of({.function = identifier(sizes.program().name) + "_kernel",

@@ -65,6 +65,16 @@ std::string RowValues::index(int tensor) {
   return "rows." + name;
 }
 
+std::string RowValues::known_maximum(int tensor) {
+  std::string& name = maximum_names_[tensor];
+  if (name.empty()) {
+    name = names_.make(sizes_.tensor(tensor).name + "_known");
+    fields_.line("u32 $;", {name});
+    scalar_lines_.line("rows.$ = raised_word($);", {name, arguments_.pointer(tensor)});
+  }
+  return "rows." + name;
+}
+
 // Made of the index where it is read: begin_tile would wait for it.
 std::string RowValues::table_row(int index_tensor, int table, const std::string& which) {
   std::string& rows = table_rows_[sizes_.tensor(table).shape.rows];

@@ -27,6 +27,8 @@ class RowValues {
   std::string value(int i);
   // An i32 vector as integers, the thread's two rows of each block: indices of columns.
   std::string index(int tensor);
+  // What a scalar that the program raises has been raised to before the tile.
+  std::string known_maximum(int tensor);
   // The row of a table that an i32 vector names for the thread's row `which`: "[kBlock][0]".
   std::string table_row(int index, int table, const std::string& which);
 
@@ -50,6 +52,7 @@ class RowValues {
   ValueText values_;  // as begin_tile knows them
   std::set<int> kept_;
   std::map<int, std::string> index_names_;  // tensor
+  std::map<int, std::string> maximum_names_;
   std::map<Dim, std::string> table_rows_;
   Body fields_{4};
   Body scalar_lines_{4};

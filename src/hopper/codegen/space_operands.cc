@@ -9,6 +9,7 @@
 #include "base/rounding.h"
 #include "device/layout/tile_order.cuh"
 #include "hopper/codegen/function_text.h"
+#include "program/step_table.h"
 
 namespace coda::hopper {
 namespace {
@@ -61,6 +62,9 @@ std::string SpaceOperands::shape_text(bool keeps_tables) const {
       ", .loads = " + std::to_string(shape_.loads) + ", .stores = " + std::to_string(shape_.stores);
   field("wide_loads", shape_.wide_loads, 0);
   field("wide_stores", shape_.wide_stores, 0);
+  field("bytes", shape_.bytes, 0);
+  field("byte_rows", shape_.byte_rows, 0);
+  field("byte_columns", shape_.byte_columns, 0);
   field("column_partials", shape_.column_partials, 0);
   if (keeps_tables) text += ", .keeps_tables = true";
   field("group_span", shape_.group_span, 0);
@@ -160,6 +164,48 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
   return {"&" + arguments_.map(spec, role), column};
 }
 
+// A box along rows begins at the sub-tile's first column and row, one along columns at its first
+// row and column.
+std::string SpaceOperands::byte_box(int effect, bool is_wide, int plane) {
+  const Step& s = step(effect);
+  const bool is_transposed = program::is_transposed_store(s);
+  const int from = s.operands[0];
+  TensorMapSpec spec = whole(s.tensor());
+  spec.box_rows = spec.box_columns = device::kSubTileColumns;
+  std::string role = "_bytes";
+  std::string column = "column";
+  if (is_wide && is_concatenated(from)) {
+    int64_t& own = is_transposed ? spec.rows : spec.columns;
+    own /= 2;
+    (is_transposed ? spec.row_offset : spec.column_offset) = plane * own;
+    role += plane == 0 ? "_first" : "_second";
+  } else if (is_wide) {
+    column = filled("plane_column($, $, column)",
+                    {std::to_string(half(from)), std::to_string(plane)});
+  }
+  const std::string map = "&" + arguments_.map(spec, role);
+  return is_transposed ? filled("tma_store_once($, row, $, source + kBytePlaneHalf);", {map, column})
+                       : filled("tma_store_once($, $, row, source);", {map, column});
+}
+
+std::string SpaceOperands::byte_planes() {
+  Body lines(4);
+  for (const ByteMove& move : analysis_.bytes) {
+    for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
+      for (const int effect : {move.rows, move.columns}) {
+        if (effect < 0) continue;
+        lines.line("if (plane == $) $", {std::to_string(move.plane + plane),
+                                         byte_box(effect, move.is_wide, plane)});
+      }
+    }
+  }
+  return lines.empty() ? ""
+                       : function("void",
+                                  "store_bytes(const Arguments& a, u32 plane, u32 row, u32 column,\n"
+                                  "                                     SharedAddress source)",
+                                  lines.text());
+}
+
 std::string SpaceOperands::planes() {
   const auto moved = [&](const std::vector<TileMove>& moves, const char* pattern,
                          const char* signature) {
@@ -179,7 +225,8 @@ std::string SpaceOperands::planes() {
             "                              SharedAddress barrier)");
   return loads +
          moved(analysis_.stores, "if (plane == $) tma_store_once($, $, row, source);",
-               "store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source)");
+               "store(const Arguments& a, u32 plane, u32 row, u32 column, SharedAddress source)") +
+         byte_planes();
 }
 
 }  // namespace coda::hopper

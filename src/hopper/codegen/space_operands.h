@@ -44,6 +44,9 @@ class SpaceOperands {
   TensorMapSpec whole(int tensor) const;
   // The descriptor of a staged tensor's plane, and where its box starts.
   std::pair<std::string, std::string> plane_box(const TileMove& move, int plane);
+  // The functions of byte planes, and the line that stores one copy of one.
+  std::string byte_planes();
+  std::string byte_box(int effect, bool is_wide, int plane);
 
   const ProgramSizes& sizes_;
   const program::TileMap& map_;

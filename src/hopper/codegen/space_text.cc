@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "coda/error.h"
 #include "device/layout/fragment.cuh"
 #include "hopper/arch/element.h"
-#include "hopper/codegen/byte_text.h"
 #include "hopper/codegen/direct_loads.h"
 #include "hopper/codegen/expressions.h"
+#include "hopper/codegen/fragment_pass.h"
 #include "hopper/codegen/function_text.h"
 #include "hopper/codegen/group_text.h"
 #include "hopper/codegen/pair_turns.h"
@@ -31,39 +32,6 @@ bool can_keep_tables(const SpaceAnalysis& space, const device::GemmConfig& confi
   return space.repeated_planes != 0 && space.loads_ahead &&
          config.schedule == device::Schedule::cooperative && config.blocks_m() == 1 &&
          device::sub_tile_columns(config, space.traits()) > 1;
-}
-
-// The lines of one walk over a sub-tile's fragments: of the one that makes what the effects need,
-// or of one that adds up groups of columns ahead of it. What is written once in a walk has a name
-// there.
-struct Pass {
-  int walk = -1;  // ahead of the fragments
-  bool is_walk() const { return walk >= 0; }
-  std::map<std::pair<int, int>, std::string> packed_names;  // step, plane
-  Body before{4};  // arrays that outlive the loop over pairs
-  Body early{6};   // direct loads, all before any is used
-  Body body{6};
-  Body after{4};
-};
-
-// `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
-std::string fragment_lines(const Pass& pass, const std::string& ahead, const std::string& last) {
-  const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||
-                   pass.early.mentions("row") || pass.early.mentions("inside");
-  const auto head = [&](const Body& body) {
-    std::string text = "#pragma unroll\n    for (u32 pair = 0; pair < kPairs; ++pair) {\n";
-    const bool inside = body.mentions("inside");
-    if (row && (inside || body.mentions("row")))
-      text += "      const u32 row = at.row + 8 * (pair % 2);\n";
-    if (inside || body.mentions("column"))
-      text += "      const u32 column = at.column + 8 * (pair / 2);\n";
-    if (inside)
-      text += "      const u32 inside = row < at.rows ? inside_pair(column, at.columns) : 0;\n";
-    return text;
-  };
-  std::string lines = pass.before.text() + ahead;
-  if (!pass.early.empty()) lines += head(pass.early) + pass.early.text() + "    }\n";
-  return lines + head(pass.body) + pass.body.text() + last + "    }\n" + pass.after.text();
 }
 
 class SpaceWriter {
@@ -87,8 +55,6 @@ class SpaceWriter {
         names_(sizes),
         rows_(sizes, analysis, operands_, names_, arguments),
         groups_(sizes, map, analysis, places_, names_, rows_, arguments),
-        bytes_(sizes, places_, names_, arguments,
-               {pass_.before, pass_.body, pass_.after, sub_fields_, sub_lines_, end_}),
         values_(sizes, &map, &analysis.representative,
                 {.place = [this](const At& at) { return place(at); },
                  .source = [this](const At& at) { return source(at); },
@@ -297,8 +263,8 @@ class SpaceWriter {
     switch (step(i).kind()) {
       case StepKind::store_tile: return store(i);
       case StepKind::store_vector: return select(i);
-      case StepKind::store_transposed:
-      case StepKind::abs_max_into: return leave_bytes(i);
+      case StepKind::store_transposed: return leave_bytes(i);
+      case StepKind::abs_max_into: return raise_maximum(i);
       case StepKind::row_partial: return row_partial(i);
       case StepKind::column_partial: return column_partial(i);
       default: return;
@@ -310,6 +276,7 @@ class SpaceWriter {
     const auto found = std::find_if(analysis_.stores.begin(), analysis_.stores.end(),
                                     [&](const TileMove& move) { return move.step == i; });
     const DType type = tensor(s.tensor()).dtype;
+    if (found->movement == Movement::bytes) return leave_bytes(i);
     if (found->movement == Movement::added && places_.is_contiguous(i)) return add_sub_tile(i);
     for (int plane = 0; plane < planes_of(i); ++plane) {
       if (found->movement == Movement::staged) {
@@ -317,12 +284,6 @@ class SpaceWriter {
         const std::string place = filled("stored[$][pair]", {std::to_string(found->plane + plane)});
         pass_.body.line("$ = $;", {place, bits});
         turns_.end_with(place);
-        continue;
-      }
-      if (found->movement == Movement::bytes) {
-        const std::string stored = value(s.operands[0], plane);
-        bytes_.store(i, s.operands[0], plane, stored);
-        turns_.end_with(stored);
         continue;
       }
       const bool adds = found->movement == Movement::added;
@@ -340,16 +301,30 @@ class SpaceWriter {
     }
   }
 
+  // Both copies of a value are of the same bytes, which are packed by whichever comes first.
   void leave_bytes(int i) {
-    const int from = step(i).operands[0];
-    for (int plane = 0; plane < planes_of(from); ++plane) {
-      const std::string left = value(from, plane);
-      if (program::is_maximum(step(i))) {
-        bytes_.raise(i, from, left, valid_columns());
-      } else {
-        bytes_.store_transposed(i, from, plane, left);
-      }
+    const ByteMove& move = *analysis_.find_bytes(i);
+    const std::string type = arguments_.stored_type(step(i).tensor());
+    for (int plane = 0; plane < planes_of(move.from) && packed_bytes_.insert({&move, plane}).second;
+         ++plane) {
+      const std::string left = value(move.from, plane);
+      pass_.body.line("put_bytes<$>(stored[$], pair, $);",
+                      {type, std::to_string(shape_.stores + move.plane + plane), left});
       turns_.end_with(left);
+    }
+  }
+
+  void raise_maximum(int i) {
+    const int from = step(i).operands[0];
+    const std::string name = names_.make(value_name(from) + "_largest");
+    sub_fields_.line("float $[2] = {0.0f, 0.0f};", {name});
+    end_.line("raise_magnitude($, sub.$, $, at);",
+              {arguments_.pointer(step(i).tensor()), name, rows_.known_maximum(step(i).tensor())});
+    for (int plane = 0; plane < planes_of(from); ++plane) {
+      const std::string raised = value(from, plane);
+      pass_.body.line("add_pair_magnitudes(sub.$[pair % 2], $, $);",
+                      {name, raised, valid_columns()});
+      turns_.end_with(raised);
     }
   }
 
@@ -542,7 +517,7 @@ class SpaceWriter {
                     "fragment(const Arguments& a, const Rows& rows, SubTile& sub,\n"
                     "                             " +
                         fragment_parameters() + "u32 (&stored)[" +
-                        std::to_string(std::max(1u, shape_.stores)) +
+                        std::to_string(std::max(1u, shape_.stores + shape_.bytes)) +
                         "][4], const FragmentPosition& " + turns_.position() + ")",
                     lines, "  template <u32 kBlock, u32 kFragment>\n");
   }
@@ -573,11 +548,11 @@ class SpaceWriter {
   ValueNames names_;
   RowValues rows_;
   GroupText groups_;
-  ByteText bytes_;
 
   ValueText values_;
   ValueText::Made needed_;
   std::map<int, std::string> kept_values_;  // step
+  std::set<std::pair<const ByteMove*, int>> packed_bytes_;
   Pass pass_;                               // the one that is being written
   std::vector<Pass> walks_;                 // of sums
   uint32_t column_fields_ = 0;

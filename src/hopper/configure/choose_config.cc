@@ -40,9 +40,10 @@ device::RingShape ring_of(const GemmConfig& config,
 // Planes of a value.
 double width_of(const program::TileMap& map, int value) { return map.pairing[value].is(0) ? 1 : 2; }
 
+int copies_of(const ByteMove& move) { return (move.rows >= 0 ? 1 : 0) + (move.columns >= 0 ? 1 : 0); }
+
 // Of the epilogue, in planes of 16 bits: what threads move themselves counts too.
-double planes_of(const ProgramSizes& sizes, const program::TileMap& map,
-                 const SpaceAnalysis& space) {
+double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   double planes = 0;
   const auto add = [&](const TileMove& move) {
     const double width = move.is_wide ? 2 : 1;
@@ -50,7 +51,7 @@ double planes_of(const ProgramSizes& sizes, const program::TileMap& map,
     const double bytes = static_cast<double>(size_of(sizes.tensor(step.tensor()).dtype));
     switch (move.movement) {
       case Movement::staged: planes += width; break;
-      case Movement::bytes: planes += width / 2; break;
+      case Movement::bytes: break;  // below
       case Movement::direct: planes += step.repeat() == 1 ? width * bytes / 2 : 0.5; break;
       case Movement::added: planes += 2 * width * bytes / 2; break;
       case Movement::nothing: break;
@@ -58,7 +59,8 @@ double planes_of(const ProgramSizes& sizes, const program::TileMap& map,
   };
   for (const TileMove& load : space.loads) add(load);
   for (const TileMove& store : space.stores) add(store);
-  for (int i : space.byte_columns) planes += width_of(map, sizes.step(i).operands[0]) / 2;
+  for (const ByteMove& move : space.bytes)
+    planes += (move.is_wide ? 1 : 0.5) * copies_of(move);
   return planes;
 }
 
@@ -77,9 +79,7 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   }
   for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
   // Bytes are packed and exchanged two to three times for eight elements.
-  for (const TileMove& store : space.stores)
-    work += store.movement == Movement::bytes ? 2 * width_of(map, store.step) : 0;
-  for (int i : space.byte_columns) work += 2 * width_of(map, sizes.step(i).operands[0]);
+  for (const ByteMove& move : space.bytes) work += (move.is_wide ? 4 : 2) * copies_of(move);
   for (int i : space.maxima) work += 2 * width_of(map, sizes.step(i).operands[0]);
   return work;
 }
@@ -97,9 +97,7 @@ uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
                        space.column_registers + space.direct_registers + 10 * space.column_fields +
                        space.groups.registers;
   // The bytes of a fragment's rows, and a sub-tile's magnitudes.
-  for (const TileMove& store : space.stores)
-    registers += store.movement == Movement::bytes ? (store.is_wide ? 4 : 2) : 0;
-  registers += 3 * static_cast<uint32_t>(space.maxima.size());
+  registers += 2 * shape.bytes + 3 * static_cast<uint32_t>(space.maxima.size());
   for (int i : space.row_partials)
     registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
   return registers;
@@ -166,7 +164,7 @@ std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap
     const Shape& shape = map.spaces[space.space].shape;
     SpaceWork work{.shape = space.traits(),
                    .extents = {.rows = sizes.size(shape.rows), .columns = sizes.size(shape.cols)},
-                   .planes = planes_of(sizes, map, space),
+                   .planes = planes_of(sizes, space),
                    .operations = operations_of(sizes, map, space)};
     for (const GemmSegment& s : sizes.step(space.parts.front().gemm).segments()) {
       const Shape& a = sizes.tensor(s.a).shape;

@@ -2,6 +2,7 @@
 #include "hopper/configure/tuned_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -31,7 +32,11 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   add("k", space.segments == 1 ? 0 : space.segments);
   add("l", work.shape.loads);
   add("s", work.shape.stores);
-  const double staged = work.shape.loads + work.shape.stores;
+  add("b", std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns));
+  add("m", static_cast<int64_t>(space.maxima.size()));
+  const double copies =
+      std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns);
+  const double staged = work.shape.loads + work.shape.stores + copies / 2;
   add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
   add("w", step_of(work.operations));
   std::string partials;

@@ -240,12 +240,9 @@ class Analyser {
       if (program::is_tile_store(s) && !map_.grouped[i]) result_.stores.push_back({i});
       if (program::is_vector_store(s)) result_.selections.push_back(i);
       if (program::is_row_partial(s)) result_.row_partials.push_back(i);
-      if (program::is_maximum(s) || program::is_transposed_store(s)) {
-        const bool is_maximum = program::is_maximum(s);
-        if (!is_maximum && size_of(sizes_.tensor(s.tensor()).dtype) != 1)
-          return refuse({.reason = RefusalReason::without_product, .step = i});
-        (is_maximum ? result_.maxima : result_.byte_columns).push_back(i);
-      }
+      if (program::is_maximum(s)) result_.maxima.push_back(i);
+      if (program::is_transposed_store(s) && !add_bytes(i))
+        return refuse({.reason = RefusalReason::without_product, .step = i});
       if (!program::is_column_partial(s)) continue;
       if (info(s.partial()).lanes > 1)
         return refuse({.reason = RefusalReason::column_reduction, .step = i});
@@ -258,17 +255,49 @@ class Analyser {
         store.movement = Movement::added;
       } else if (can_stage(store.step, true)) {
         store.movement = Movement::staged;
-      } else if (can_store_bytes(store.step)) {
+      } else if (add_bytes(store.step)) {
         store.movement = Movement::bytes;
       }
     }
     return true;
   }
 
-  // Eight base columns are neighbours in memory.
-  bool can_store_bytes(int i) const {
-    const bool are_neighbours = half(i) % 8 == 0 || is_concatenated(i);
-    return size_of(sizes_.tensor(step(i).tensor()).dtype) == 1 && are_neighbours;
+  // A store along rows or along columns, by way of a byte plane; both of one value and type by the
+  // same.
+  bool add_bytes(int i) {
+    constexpr int kMostPlanes = 6;
+    const Step& s = step(i);
+    const DType type = sizes_.tensor(s.tensor()).dtype;
+    const int from = s.operands[0];
+    if (size_of(type) != 1 || !can_be_box(s.tensor())) return false;
+    const int64_t h = half(from);
+    const bool is_contiguous = h == 0 || h % kBoxColumns == 0;
+    if (!is_contiguous && !(is_concatenated(from) && h % kCopyBytes == 0)) return false;
+    const bool is_transposed = program::is_transposed_store(s);
+    for (ByteMove& move : result_.bytes) {
+      int& own = is_transposed ? move.columns : move.rows;
+      const int other = is_transposed ? move.rows : move.columns;
+      if (move.from != from || own >= 0) continue;
+      if (sizes_.tensor(step(other).tensor()).dtype != type) continue;
+      own = i;
+      return true;
+    }
+    int next = 0;
+    for (const ByteMove& move : result_.bytes) next += move.is_wide ? 2 : 1;
+    const bool is_wide = h != 0;
+    if (next + (is_wide ? 2 : 1) > kMostPlanes) return false;
+    result_.bytes.push_back({.from = from,
+                             .rows = is_transposed ? -1 : i,
+                             .columns = is_transposed ? i : -1,
+                             .is_wide = is_wide,
+                             .plane = next});
+    return true;
+  }
+  // What TMA stores is clipped to whole 16 bytes.
+  bool can_be_box(int tensor) const {
+    const int64_t granule = kCopyBytes / size_of(sizes_.tensor(tensor).dtype);
+    return sizes_.stride(tensor) % granule == 0 &&
+           sizes_.size(sizes_.tensor(tensor).shape.cols) % granule == 0;
   }
 
   // store(t, tile(t) + x) in fp32 where nothing else reads the sum or the load.
@@ -474,20 +503,26 @@ device::EpilogueTraits SpaceAnalysis::traits() const {
     shape.stores += store.is_wide ? 2 : 1;
     if (store.is_permuted) shape.wide_stores |= 1u << store.plane;
   }
+  for (const ByteMove& move : bytes) {
+    const uint32_t planes = (move.is_wide ? 3u : 1u) << move.plane;
+    shape.bytes += move.is_wide ? 2 : 1;
+    if (move.rows >= 0) shape.byte_rows |= planes;
+    if (move.columns >= 0) shape.byte_columns |= planes;
+  }
   return shape;
 }
 
-bool SpaceAnalysis::leaves_bytes() const {
-  const auto is_one = [](const TileMove& move) { return move.movement == Movement::bytes; };
-  return !byte_columns.empty() || !maxima.empty() ||
-         std::any_of(stores.begin(), stores.end(), is_one);
+const ByteMove* SpaceAnalysis::find_bytes(int effect) const {
+  for (const ByteMove& move : bytes)
+    if (move.rows == effect || move.columns == effect) return &move;
+  return nullptr;
 }
 
 bool SpaceAnalysis::needs_whole_sub_tiles() const {
   const auto moved_by_threads = [](const TileMove& move) {
     return move.movement == Movement::direct || move.movement == Movement::added;
   };
-  return groups.span != 0 || !row_partials.empty() || !column_partials.empty() ||
+  return groups.span != 0 || !bytes.empty() || !row_partials.empty() || !column_partials.empty() ||
          !selections.empty() || column_registers != 0 ||
          std::any_of(loads.begin(), loads.end(), moved_by_threads) ||
          std::any_of(stores.begin(), stores.end(), moved_by_threads);
@@ -538,8 +573,10 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
   for (int i : analysis.column_partials) {
     text += "column partial " + tensor(program.steps[i].tensor()) + "\n";
   }
-  for (int i : analysis.byte_columns) {
-    text += "transposed store " + tensor(program.steps[i].tensor()) + "\n";
+  for (const ByteMove& move : analysis.bytes) {
+    if (move.columns < 0) continue;
+    text += "transposed store " + tensor(program.steps[move.columns].tensor()) + ": byte plane " +
+            std::to_string(move.plane) + (move.is_wide ? ", wide\n" : "\n");
   }
   for (int i : analysis.maxima) {
     text += "maximum " + tensor(program.steps[i].tensor()) + "\n";

@@ -22,7 +22,7 @@ namespace coda::hopper {
 enum class Movement : uint8_t {
   staged,  // in 64x64 planes by TMA through the ring: 16-bit tensors whose rows TMA can address
   direct,  // read or written by the threads themselves, two neighbouring columns at a time
-  bytes,   // stored eight at a time by threads that exchange a fragment's: 8-bit tensors
+  bytes,   // of 8 bits, by way of a byte plane
   added,   // fp32 accumulation: added to memory at the memory, never loaded
   nothing  // a load whose value the memory adds, or that another load makes
 };
@@ -38,6 +38,18 @@ struct TileMove {
   int plane = -1;  // staged: the first of its planes
 
   friend bool operator==(const TileMove&, const TileMove&) = default;
+};
+
+// A value that leaves in 8 bits by way of byte planes, one or, if it is wide, two: along rows, along
+// columns, or both.
+struct ByteMove {
+  int from = -1;     // the value's step
+  int rows = -1;     // store_tile; -1: none
+  int columns = -1;  // store_transposed
+  bool is_wide = false;
+  int plane = 0;  // the first
+
+  friend bool operator==(const ByteMove&, const ByteMove&) = default;
 };
 
 // One accumulator of each base column: a narrow product, or a member of a wide one.
@@ -67,7 +79,7 @@ struct SpaceAnalysis {
   std::vector<int> column_partials;  // steps
   uint32_t column_fields = 0;        // floats a column that these pass between warps
   std::vector<int> selections;       // store_vector steps of selected columns
-  std::vector<int> byte_columns;     // store_transposed steps, of 8 bits
+  std::vector<ByteMove> bytes;
   std::vector<int> maxima;           // abs_max_into steps
   bool ragged_columns = false;       // base columns are no multiple of 64
   uint32_t row_values = 0;           // per-row vectors that are loaded
@@ -100,7 +112,7 @@ struct SpaceAnalysis {
   bool multiplies_as(const SpaceAnalysis& other) const;
   const TileMove* find_load(int step) const;
   device::EpilogueTraits traits() const;
-  bool leaves_bytes() const;  // or a magnitude: device/epilogue/fragment_bytes.cuh
+  const ByteMove* find_bytes(int effect) const;
   // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
   // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
   bool needs_whole_sub_tiles() const;

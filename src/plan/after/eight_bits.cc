@@ -159,17 +159,33 @@ class Writer {
     std::vector<int> dropped;
     for (const auto& [operand, copies] : choice_.copies) {
       if (copies.store < 0 || operand.version != at) continue;
-      add_copies(result, operand, copies, program.steps[copies.store].operands[0]);
-      if (copies.drops_store) dropped.push_back(copies.store);
+      int value = program.steps[copies.store].operands[0];
+      if (copies.drops_store) {
+        dropped.push_back(copies.store);
+        // What is not stored in 16 bits need not be rounded to them first.
+        if (program::is_rounding(program.steps[value])) value = program.steps[value].operands[0];
+      }
+      add_copies(result, operand, copies, value);
     }
     std::sort(dropped.rbegin(), dropped.rend());
-    for (const int store : dropped) {
-      result.steps.erase(result.steps.begin() + store);
-      for (Step& s : result.steps)
-        for (int& operand : s.operands) operand -= operand > store ? 1 : 0;
-    }
+    for (const int store : dropped) drop_step(result, store);
+    drop_unread(result);
     drop_unnamed(result);
     return result;
+  }
+
+  static void drop_step(Program& program, int step) {
+    program.steps.erase(program.steps.begin() + step);
+    for (Step& s : program.steps)
+      for (int& operand : s.operands) operand -= operand > step ? 1 : 0;
+  }
+  static void drop_unread(Program& program) {
+    for (int i = static_cast<int>(program.steps.size()) - 1; i >= 0; --i) {
+      const bool is_read = std::any_of(program.steps.begin(), program.steps.end(), [&](auto& s) {
+        return std::find(s.operands.begin(), s.operands.end(), i) != s.operands.end();
+      });
+      if (!is_read && !program::is_effect(program.steps[i])) drop_step(program, i);
+    }
   }
 
   static void drop_unnamed(Program& program) {

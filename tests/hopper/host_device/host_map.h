@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a TensorMap holds on a CPU: a rectangle of a matrix of 16-bit elements, and a box.
+// What a TensorMap holds on a CPU: a rectangle of a matrix of 16-bit or 8-bit elements, and a box.
 #pragma once
 
 struct HostMap {
@@ -9,4 +9,5 @@ struct HostMap {
   long long stride;  // elements between rows
   unsigned box_rows;
   unsigned box_columns;
+  unsigned bytes;  // of an element
 };

@@ -63,6 +63,10 @@ inline void add_four_floats(u64 address, const float (&x)[4]) {
 inline void store_shared(SharedAddress address, float x) {
   std::memcpy(shared_byte(address), &x, 4);
 }
+inline void store_shared(SharedAddress address, const u32 (&words)[2]) {
+  if (address.byte % 8 != 0) std::abort();
+  std::memcpy(shared_byte(address), words, 8);
+}
 inline float load_shared(SharedAddress address) {
   float x;
   std::memcpy(&x, shared_byte(address), 4);
