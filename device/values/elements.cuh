@@ -185,6 +185,16 @@ template <class A, class B>
 __device__ __forceinline__ auto less(const A& a, const B& b) {
   return each([](float x, float y) { return less(x, y); }, a, b);
 }
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto less_equal(const A& a, const B& b) {
+  return each([](float x, float y) { return less_equal(x, y); }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto not_equal(const A& a, const B& b) {
+  return each([](float x, float y) { return not_equal(x, y); }, a, b);
+}
 template <class A, class B, class C>
   requires HasElements<A, B, C>
 __device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
@@ -213,6 +223,14 @@ __device__ __forceinline__ auto reciprocal(const Elements<N>& a) {
 template <u32 N>
 __device__ __forceinline__ auto sigmoid(const Elements<N>& a) {
   return each([](float x) { return sigmoid(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto absolute(const Elements<N>& a) {
+  return each([](float x) { return absolute(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto relu(const Elements<N>& a) {
+  return each([](float x) { return relu(x); }, a);
 }
 template <u32 N>
 __device__ __forceinline__ auto hyperbolic_tangent(const Elements<N>& a) {

@@ -41,6 +41,7 @@
 #include "coda/program_builder.h"
 #include "coda/program_error.h"
 #include "coda/program_file.h"
+#include "coda/program_format.h"
 #include "coda/rates.h"
 #include "coda/row_chunks.h"
 #include "coda/run.h"

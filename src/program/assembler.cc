@@ -161,7 +161,8 @@ void Assembler::name_tensors(StepMention& m) {
   *fields.tensor = as == Argument::partial
                        ? mention(*m.tensor, sizes, m.partial, info(m.step.partial()).lanes)
                        : mention(*m.tensor, sizes);
-  if (m.step.repeat() > 1) need_sizes(*m.tensor, m.step.tensor(), "[M, N]");
+  if (!m.step.repeat().is(1))
+    need_sizes(*m.tensor, m.step.tensor(), as == Argument::per_column ? "[128]" : "[M, N]");
   if (!m.row_index) return;
   TensorMention index = *m.row_index;
   const bool is_first =

@@ -5,55 +5,40 @@
 // text are told of at once. What follows from one is no second mistake: names that the line gives
 // are known as failed, and a statement that needs one fails without a word.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
 #include <set>
+#include <span>
 
-#include "base/nearest_name.h"
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "program/assembler.h"
 #include "program/diagnostics.h"
-#include "program/lexer.h"
 #include "program/problem.h"
+#include "program/token_reader.h"
 #include "program/vocabulary.h"
 
 namespace coda::program {
 namespace {
 
-constexpr int kMaxDepth = 200;     // of nested expressions: bad input must not exhaust the stack
+constexpr int kMaxDepth = 200;  // of nested expressions: bad input must not exhaust the stack
+constexpr std::string_view kComparisons[] = {"<", "<=", ">", ">=", "==", "!="};
 constexpr int kMostSteps = 20000;  // no program of a person or of the compiler has a tenth of it
 
 // Thrown where a statement cannot be read because of an earlier mistake.
 struct FollowsFromMistake {};
 
-std::string listed(const std::vector<std::string_view>& names) {
-  std::string list;
-  for (size_t i = 0; i < names.size(); ++i)
-    list += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + std::string(names[i]);
-  return list;
-}
-
-// "; did you mean 'acc'?"
-std::string meant(std::string_view name, const std::vector<std::string_view>& known) {
-  const auto similar = similar_name(name, known);
-  return similar ? "; did you mean '" + std::string(*similar) + "'?" : "";
-}
-
-class Parser {
+class Parser : private TokenReader {
  public:
   Parser(std::string_view text, std::string_view file)
-      : text_(text), file_(file), tokens_(tokens_of(text)), diagnostics_(text) {}
+      : TokenReader(text), file_(file), diagnostics_(text) {}
 
   Program parse() {
     std::string program_name = "program";
     Place place;
     try {
       skip_lines();
-      expect_word("program");
+      expect_program();
       place = here();
       program_name = name();
       skip_lines();
@@ -98,50 +83,15 @@ class Parser {
       if (!at_end()) throw mistake("nothing may follow a tensor's name, shape and type");
       return result;
     } catch (const Mistake& mistake) {
-      throw Error("tensor " + in_quotes(text_) + ": " + mistake.message);
+      throw Error("tensor " + in_quotes(text()) + ": " + mistake.message);
     }
   }
 
  private:
-  // Tokens.
-  const Token& now() const { return tokens_[now_]; }
-  const Token& next() { return tokens_[at_end() ? now_ : now_++]; }
-  bool at_end() const { return now().kind == TokenKind::end; }
-  static Place place_of(const Token& token) {
-    return {token.offset, token.kind == TokenKind::line_end ? 1 : token.text.size()};
-  }
-  Place here() const { return place_of(now()); }
-  // At the token that is read now. What is no token is a mistake of its own.
-  Mistake mistake(const std::string& message) const {
-    return {here(), now().mistake != nullptr ? now().mistake : message};
-  }
-  bool is(std::string_view sign) const {
-    return now().kind == TokenKind::sign && now().text == sign;
-  }
-  bool is_word(std::string_view word) const {
-    return now().kind == TokenKind::word && now().text == word;
-  }
-  bool take(std::string_view sign) {
-    if (!is(sign)) return false;
+  void expect_program() {
+    if (!is_word("program"))
+      throw mistake("expected 'program', " + found() + "; a file begins with  program NAME {");
     next();
-    return true;
-  }
-  std::string found() const {
-    if (at_end()) return "the text ends";
-    if (now().kind == TokenKind::line_end) return "the line ends";
-    return "there is " + in_quotes(now().text);
-  }
-  void expect(std::string_view sign) {
-    if (!take(sign)) throw mistake("expected '" + std::string(sign) + "', " + found());
-  }
-  void expect_word(std::string_view word) {
-    if (!is_word(word))
-      throw mistake("expected '" + std::string(word) + "', " + found() +
-                    "; a file begins with  program NAME {");
-    next();
-  }
-  void skip_lines() {
-    while (now().kind == TokenKind::line_end) next();
   }
   void end_of_statement() {
     if (is("}") || now().kind == TokenKind::line_end) return;
@@ -165,7 +115,7 @@ class Parser {
 
   // A statement and the end of its line.
   void line() {
-    const size_t start = now_;
+    const size_t start = position();
     misses_tensor_ = false;
     try {
       statement();
@@ -182,19 +132,15 @@ class Parser {
   // Goes to the end of the line. The names of the failed statement, which begins at token `start`:
   // those that it gives have failed, and so have tensors that it would have been the first to name.
   void pass_over(size_t start) {
-    const auto ends_here = [&] {
-      if (at_end() || now().kind == TokenKind::line_end) return true;
-      const TokenKind behind = tokens_[now_ + (at_end() ? 0 : 1)].kind;
-      return is("}") && (behind == TokenKind::line_end || behind == TokenKind::end);
-    };
-    while (!ends_here()) next();
-    size_t equals = start;
-    while (equals < now_ &&
-           (tokens_[equals].kind == TokenKind::word || tokens_[equals].text == ","))
+    skip_line();
+    const std::span<const Token> tokens = tokens_from(start);
+    size_t equals = 0;
+    while (equals < tokens.size() &&
+           (tokens[equals].kind == TokenKind::word || tokens[equals].text == ","))
       ++equals;
-    const bool gives_names = equals < now_ && tokens_[equals].text == "=";
-    for (size_t i = start; i < now_; ++i) {
-      const Token& token = tokens_[i];
+    const bool gives_names = equals < tokens.size() && tokens[equals].text == "=";
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const Token& token = tokens[i];
       if (token.kind != TokenKind::word && token.kind != TokenKind::name) continue;
       if (gives_names && i < equals) {
         values_.emplace(token.text, kFailed);
@@ -204,46 +150,6 @@ class Parser {
     }
   }
 
-  // Names, sizes, tensors.
-  std::string name() {
-    if (now().kind != TokenKind::word && now().kind != TokenKind::name)
-      throw mistake("expected a name, " + found());
-    return std::string(next().text);
-  }
-  std::string word(const char* what) {
-    if (now().kind != TokenKind::word)
-      throw mistake(std::string("expected ") + what + ", " + found());
-    return std::string(next().text);
-  }
-  // A size: all tokens up to a comma or a closing sign.
-  Dim dim() {
-    constexpr size_t kLongest = 200;
-    const size_t offset = now().offset;
-    size_t stop = offset;
-    while (!at_end() && now().kind != TokenKind::line_end && !is(",") && !is("]") && !is(")") &&
-           !is("}")) {
-      stop = now().offset + now().text.size();
-      next();
-    }
-    const Place place{offset, stop - offset};
-    std::string size(text_.substr(offset, stop - offset));
-    if (size.empty() || size.size() > kLongest)
-      throw Mistake{place, "expected a size: a number, a symbol or a sum such as 2*I + 4"};
-    std::replace(size.begin(), size.end(), '\n', ' ');
-    try {
-      return Dim::parse(size);
-    } catch (const Error& problem) {
-      throw Mistake{place, problem.what()};
-    }
-  }
-  DType dtype() {
-    const Place place = here();
-    const std::string name = word("a type");
-    const auto type = dtype_by_name(name);
-    if (!type)
-      throw Mistake{place, "types are " + listed(type_names()) + meant(name, type_names())};
-    return *type;
-  }
   TensorMention mention() {
     TensorMention result;
     result.name = name();
@@ -255,29 +161,6 @@ class Parser {
     }
     if (take(":")) result.dtype = dtype();
     return result;
-  }
-  int64_t integer() {
-    const Token& token = now();
-    int64_t value = 0;
-    const auto [stop, problem] =
-        std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
-    if (token.kind != TokenKind::number || problem != std::errc() ||
-        stop != token.text.data() + token.text.size()) {
-      throw mistake("expected a whole number, " + found());
-    }
-    next();
-    return value;
-  }
-  double number() {
-    const Token& token = now();
-    double value = std::numeric_limits<double>::infinity();
-    if (!is_word("inf")) {
-      const auto [stop, problem] =
-          std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
-      if (problem != std::errc()) throw mistake("this number is out of range");
-    }
-    next();
-    return value;
   }
 
   // Statements.
@@ -370,6 +253,25 @@ class Parser {
   int expression() {
     if (++depth_ > kMaxDepth)
       throw mistake("expressions are nested too deeply; name a part of this one");
+    const int left = sum();
+    --depth_;
+    const auto comparison = [&] {
+      return std::find(std::begin(kComparisons), std::end(kComparisons), now().text);
+    };
+    if (now().kind != TokenKind::sign || comparison() == std::end(kComparisons)) return left;
+    const Token sign = next();
+    const int right = sum();
+    if (now().kind == TokenKind::sign && comparison() != std::end(kComparisons))
+      throw mistake("comparisons do not follow one another; write where(a < b, b < c, 0)");
+    const bool is_turned = sign.text[0] == '>';
+    const Elementwise op = sign.text == "=="       ? Elementwise::equal
+                           : sign.text == "!="     ? Elementwise::not_equal
+                           : sign.text.size() == 2 ? Elementwise::less_equal
+                                                   : Elementwise::less;
+    return apply(place_of(sign), op,
+                 is_turned ? std::vector{right, left} : std::vector{left, right});
+  }
+  int sum() {
     int value = product();
     while (is("+") || is("-")) {
       const Token sign = next();
@@ -377,7 +279,6 @@ class Parser {
       value = apply(place_of(sign), sign.text == "+" ? Elementwise::add : Elementwise::sub,
                     {value, right});
     }
-    --depth_;
     return value;
   }
   int product() {
@@ -446,7 +347,7 @@ class Parser {
   }
 
   int call(const std::string& function, Place place) {
-    if (const auto op = elementwise_by_name(function)) {
+    if (const auto op = operation_by_word(function)) {
       std::vector<int> operands;
       do operands.push_back(expression());
       while (take(","));
@@ -470,7 +371,8 @@ class Parser {
     StepMention step{.step = {.work = work_of(kind)}};
     bool is_first = true;
     for (const Argument argument : info(kind).arguments) {
-      const bool has_own_comma = argument == Argument::tile_options || argument == Argument::result;
+      const bool has_own_comma = argument == Argument::tile_options ||
+                                 argument == Argument::repeat || argument == Argument::result;
       if (argument == Argument::none) break;
       if (!is_first && !has_own_comma) expect(",");
       is_first = false;
@@ -496,7 +398,8 @@ class Parser {
       case Argument::target:
       case Argument::transposed_target:
       case Argument::scalar_target: m.tensor = mention(); break;
-      case Argument::tile_options: tile_options(m); break;
+      case Argument::tile_options: options(m, true); break;
+      case Argument::repeat: options(m, false); break;
       case Argument::columns:
         if (!is(")")) m.columns = dim();
         break;
@@ -539,19 +442,21 @@ class Parser {
     return segment;
   }
 
-  void tile_options(StepMention& m) {
+  void options(StepMention& m, bool of_tile) {
+    Dim* repeat = fields_of(m.step).repeat;
     while (take(",")) {
       const Place place = here();
-      const std::string option = word("rows= or repeat=");
+      const std::string option = word(of_tile ? "rows= or repeat=" : "repeat=");
       expect("=");
-      if (option == "rows" && !m.row_index) {
+      if (of_tile && option == "rows" && !m.row_index) {
         m.row_index = mention();
-      } else if (option == "repeat") {
-        *fields_of(m.step).repeat = integer();
+      } else if (option == "repeat" && repeat->is(1)) {
+        *repeat = dim();
       } else {
-        throw Mistake{place,
-                      "a tile takes rows= (an index of rows) and repeat= (of columns), each once" +
-                          meant(option, {"rows", "repeat"})};
+        throw Mistake{place, of_tile ? "a tile takes rows= (an index of rows) and repeat= (of "
+                                       "columns), each once" +
+                                           meant(option, {"rows", "repeat"})
+                                     : "a vector of columns takes repeat=, once"};
       }
     }
   }
@@ -559,24 +464,24 @@ class Parser {
   // Which result of a partial that has two.
   int lane(const PartialInfo& kind) {
     if (kind.lanes != 2) return 0;
-    expect(",");
+    std::vector<std::string_view> known(kind.results.begin(), kind.results.end());
+    if (!kind.both.empty()) known.push_back(kind.both);
+    const std::string results = "a " + std::string(kind.name) + " partial gives " + listed(known) +
+                                (kind.both.empty() ? "" : ", which is the whole: both added");
+    if (!is(",")) throw mistake("expected ',' and the result to take, " + found() + "; " + results);
+    next();
     const Place place = here();
     const std::string result = word("the result to take");
-    const auto& [first, second] = kind.results;
-    if (result != first && result != second) {
-      throw Mistake{place, "a " + std::string(kind.name) + " partial gives " + std::string(first) +
-                               " and " + std::string(second) + meant(result, {first, second})};
-    }
-    return result == second ? 1 : 0;
+    if (result == kind.both) return kBothResults;
+    if (result == kind.results[0]) return 0;
+    if (result == kind.results[1]) return 1;
+    throw Mistake{place, results + meant(result, known)};
   }
 
   static constexpr int kFailed = -1;  // of a name whose definition is a mistake
 
-  std::string_view text_;
   std::string_view file_;
-  std::vector<Token> tokens_;
   Diagnostics diagnostics_;
-  size_t now_ = 0;
   int depth_ = 0;
   Assembler* assembler_ = nullptr;
   std::map<std::string, int, std::less<>> values_;

@@ -99,7 +99,7 @@ TileValue ProgramBuilder::load_tile(std::string_view tensor, Where where) {
 }
 
 TileValue ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Where where) {
-  return make(where, steps::LoadTile{.repeat = options.repeat}, {}, [&](StepMention& m) {
+  return make(where, steps::LoadTile{.repeat = std::move(options.repeat)}, {}, [&](StepMention& m) {
     if (!options.rows.empty()) m.row_index = parse_mention(options.rows);
     m.tensor = parse_mention(tensor);
   });
@@ -110,6 +110,9 @@ TileValue ProgramBuilder::load_per_row(std::string_view tensor, Where where) {
 }
 TileValue ProgramBuilder::load_per_column(std::string_view tensor, Where where) {
   return make(where, steps::LoadPerColumn{}, {}, tensor);
+}
+TileValue ProgramBuilder::load_per_column(std::string_view tensor, const Dim& repeat, Where where) {
+  return make(where, steps::LoadPerColumn{.repeat = repeat}, {}, tensor);
 }
 TileValue ProgramBuilder::load_scalar(std::string_view tensor, Where where) {
   return make(where, steps::LoadScalar{}, {}, tensor);
@@ -237,6 +240,16 @@ TileValue max(const Operand& a, const Operand& b) { return apply(Elementwise::ma
 TileValue min(const Operand& a, const Operand& b) { return apply(Elementwise::min, {a, b}); }
 TileValue equal(const Operand& a, const Operand& b) { return apply(Elementwise::equal, {a, b}); }
 TileValue less(const Operand& a, const Operand& b) { return apply(Elementwise::less, {a, b}); }
+TileValue less_equal(const Operand& a, const Operand& b) {
+  return apply(Elementwise::less_equal, {a, b});
+}
+TileValue not_equal(const Operand& a, const Operand& b) {
+  return apply(Elementwise::not_equal, {a, b});
+}
+TileValue operator<(const Operand& a, const Operand& b) { return less(a, b); }
+TileValue operator<=(const Operand& a, const Operand& b) { return less_equal(a, b); }
+TileValue operator>(const Operand& a, const Operand& b) { return less(b, a); }
+TileValue operator>=(const Operand& a, const Operand& b) { return less_equal(b, a); }
 TileValue select(const Operand& condition, const Operand& a, const Operand& b) {
   return apply(Elementwise::select, {condition, a, b});
 }
@@ -272,6 +285,12 @@ TileValue gelu(TileValue a, std::source_location where) {
 }
 TileValue gelu_tanh(TileValue a, std::source_location where) {
   return apply(Elementwise::gelu_tanh, {{a, where}});
+}
+TileValue relu(TileValue a, std::source_location where) {
+  return apply(Elementwise::relu, {{a, where}});
+}
+TileValue abs(TileValue a, std::source_location where) {
+  return apply(Elementwise::abs, {{a, where}});
 }
 
 }  // namespace coda

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/columns.h"
 #include "program/step_table.h"
 
 namespace coda::program {
@@ -64,6 +65,27 @@ std::string ShapeRule::operand_texts() const {
 Sizes ShapeRule::as_operand() const {
   return is(operand(0), [](const auto& expected, const auto& given) {
     return "its shape " + given + " is not its operand's, " + expected;
+  });
+}
+
+int repeated_columns(const ShapeRule& r) {
+  const Dim& repeat = r.step.repeat();
+  if (repeat.is_constant() && repeat.constant() < 1) r.wrong("columns are repeated at least once");
+  const Dim& stored = *r.sizes.at(r.tensor().cols);
+  const std::optional<Dim> columns = product(repeat, stored);
+  if (!columns) {
+    r.wrong(stored.text() + " columns repeated " + repeat.text() +
+            " times have no linear size; one of the two must be a number");
+  }
+  return r.sizes.known(*columns);
+}
+
+void check_repeat(const StepCheck& c) {
+  constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a load lifts to
+  const Dim& repeat = c.step.repeat();
+  c.check(!repeat.is_constant() || repeat.constant() <= kMostRepeats, [&] {
+    return "columns repeated " + repeat.text() + " times, where 1 to " +
+           std::to_string(kMostRepeats) + " are supported";
   });
 }
 

@@ -78,6 +78,9 @@ struct ShapeRule {
   Sizes as_operand() const;
 };
 
+// Of a load that repeats the stored columns.
+int repeated_columns(const ShapeRule& rule);
+
 // A step whose shape is right, for what else its kind asks.
 struct StepCheck {
   const Program& program;
@@ -90,5 +93,8 @@ struct StepCheck {
   // Its tensor holds partials of its kind along rows or columns.
   void check_partial_tensor(TensorKind kind) const;
 };
+
+// How often a load repeats the stored columns.
+void check_repeat(const StepCheck& c);
 
 }  // namespace coda::program

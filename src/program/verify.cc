@@ -223,7 +223,7 @@ class Verifier {
     if (is_effect(s) || s.tensor() < 0 || stored[s.tensor()] < 0) return;
     const int store = stored[s.tensor()];
     const Step& by = step(store);
-    bool in_place = i < store && by.shape == s.shape && s.repeat() == 1 && s.row_index() < 0 &&
+    bool in_place = i < store && by.shape == s.shape && s.repeat().is(1) && s.row_index() < 0 &&
                     (map_.on_tile[i] ? is_tile_store(by) && map_.space[i] == map_.space[store] &&
                                            map_.pairing[i] == map_.pairing[store] &&
                                            map_.grouped[i] == map_.grouped[store]

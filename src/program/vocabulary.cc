@@ -30,6 +30,10 @@ std::vector<std::string_view> step_words(bool of_effects) {
 
 }  // namespace
 
+std::optional<Elementwise> operation_by_word(std::string_view word) {
+  return word == "where" ? Elementwise::select : elementwise_by_name(word);
+}
+
 const std::vector<std::string_view>& type_names() {
   static const auto names = [] {
     std::vector<std::string_view> all;
@@ -47,6 +51,7 @@ const std::vector<std::string_view>& effect_words() {
 const std::vector<std::string_view>& function_words() {
   static const auto words = [] {
     std::vector<std::string_view> all = step_words(false);
+    all.push_back("where");
     for (int op = 0; op < kElementwiseCount; ++op)
       all.push_back(info(static_cast<Elementwise>(op)).name);
     return all;
@@ -71,7 +76,7 @@ bool is_identifier(std::string_view text) {
 
 bool is_reserved(std::string_view word) {
   return word == "_" || word == "inf" || word == "nan" || step_by_word(word).has_value() ||
-         elementwise_by_name(word).has_value();
+         operation_by_word(word).has_value();
 }
 
 std::string quoted_name(std::string_view name) {

@@ -42,6 +42,24 @@ TEST(ProductOnHost, ResidualAndNorm) {
   expect_right(tests::library_program("residual_norm"), kRaggedSizes, "128x128p12s4");
 }
 
+// A vector that all heads share lies once in memory, also where its length is odd or half; what
+// bends at 0, and comparisons.
+TEST(ProductOnHost, AVectorOfEachHead) {
+  const Program program = parse_program(R"(program heads {
+  acc = gemm(h[M, K]:bf16, w[64*H, K]:bf16)
+  store(q:bf16, acc * per_column(g[64], repeat=H))
+  store(wide, acc + per_column(b[64]:bf16, repeat=H))
+})");
+  for (const char* choice : {"128x128p12s4", "128x256c21s3"})
+    expect_right(program, {{"M", 203}, {"H", 3}, {"K", 71}}, choice);
+  expect_right(parse_program(R"(program odd {
+  acc = gemm(h[M, K]:bf16, w[9*H, K]:bf16)
+  x = acc * per_column(g[9], repeat=H)
+  store(y, where(x > 0.5, relu(x), abs(x) - (x <= per_row(r)) * 2))
+})"),
+               {{"M", 203}, {"H", 15}, {"K", 71}}, "128x128p12s4");
+}
+
 // Loads and stores of one memory, a row and a column vector, partials along columns.
 TEST(ProductOnHost, NormBackward) {
   expect_right(tests::library_program("norm_backward"), kRaggedSizes, "128x128c11s4");

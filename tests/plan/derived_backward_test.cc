@@ -21,7 +21,7 @@ namespace coda {
 namespace derived_backward {
 namespace {
 
-const DimValues kSizes{{"M", 5}, {"N", 70}, {"K", 3}, {"S", 4}};
+const DimValues kSizes{{"M", 5}, {"N", 70}, {"K", 3}, {"S", 4}, {"H", 3}};
 
 struct Derivation {
   Graph graph;
@@ -113,6 +113,24 @@ TEST(DerivedBackward, TakesInThePartialsThatNoFinalizerCombines) {
 TEST(DerivedBackward, TakesInAValueThatIsSeenInPartialsAlone) {
   expect_gradients_are_finite_differences(
       {parse_program("program p {\n  row_partial(p, log_sum_exp(gemm(x[M, K], w[N, K])))\n}\n")});
+}
+
+// Of a number of heads that is a symbol.
+TEST(DerivedBackward, TakesInAWeightOfEachHead) {
+  expect_gradients_are_finite_differences({parse_program(R"(program p {
+  x = gemm(x[M, K], w[4*H, K])
+  scale = repeat_group(rsqrt(reduce_group(x * x, 4) * 0.25 + 0.1), 4)
+  store(y, x * scale * per_column(g[4], repeat=H))
+})")});
+  expect_gradients_are_finite_differences({parse_program(R"(program p {
+  store(y, gemm(x[M, K], w[4*H, K]) * tile(table[M, 4], repeat=H))
+})")});
+}
+
+TEST(DerivedBackward, TakesInWhatBendsAtZero) {
+  expect_gradients_are_finite_differences(
+      {product_with("store(z, relu(y) * where(y <= 0.25, y, 2))")});
+  expect_gradients_are_finite_differences({product_with("store(z, abs(y) * (y != 3))")});
 }
 
 TEST(DerivedBackward, NamesTheReductionsWithoutAGradient) {

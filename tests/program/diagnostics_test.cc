@@ -54,7 +54,7 @@ TEST(Diagnostics, MistakesNameLineAndColumnAndShowTheLine) {
       {"store(o, acc ! 2)", "text:3:16: error: this character has no meaning here"},
       {"store(\"o, acc)", "this quote is not closed"},
       {"store(o, acc * 1e999)", "this number is out of range"},
-      {"store(o, tile(t[S, N], rows=acc2[M], repeat=x))", "expected a whole number"},
+      {"store(o, tile(t[S, N], rows=acc2[M], repeat=))", "expected a size"},
       {"store(o, tile(t[M/2, N]))", "'M/2' is not a size"},
   };
   for (const Mistake& mistake : mistakes) {
@@ -167,6 +167,18 @@ TEST(Diagnostics, TheNearestNameIsSaid) {
       {"row_partial(o, summ(acc))", "did you mean 'sum'?"},
       {"store(o, tile(x, row=i))", "each once; did you mean 'rows'?"},
       {"store(o, acc) # no near name\n  store(p, xyzzy(acc))", "there is no function 'xyzzy'\n"},
+      {"store(o, acc < 1 < 2)",
+       "comparisons do not follow one another; write where(a < b, b < c, 0)"},
+      {"store(o, acc * per_column(v, repeat=2))",
+       "the shape of 'v' is not known here; write it, as in v[128]"},
+      {"store(o, acc * per_column(v[K], repeat=H))",
+       "K columns repeated H times have no linear size"},
+      {"store(o, acc * per_column(w[K], rows=2))", "a vector of columns takes repeat=, once"},
+      {"store(o, combine_rows(log_sum_exp(p[M, N])))",
+       "expected ',' and the result to take, there is ')'; a log_sum_exp partial gives max, "
+       "log_sum "
+       "and log_sum_exp, which is the whole: both added"},
+      {"store(o, combine_rows(log_sum_exp(p[M, N]), logsum))", "did you mean 'log_sum'?"},
       {"store(o, store(p, acc))", "'store' has no value; write it as a line of its own"},
   };
   for (const Mistake& c : cases) {

@@ -40,6 +40,33 @@ TEST(ProgramText, OfCopiesAndMagnitudesToo) {
   EXPECT_EQ(text(parse_program(written)), written);
 }
 
+TEST(ProgramText, ComparisonsAndWhereHaveOnePrintedForm) {
+  EXPECT_EQ(text(parse_program(R"(program p {
+  x = tile(x[M, N])
+  store(a, where(x > 0, x, 0.1 * x))
+  store(b, where(x <= 1, where(x != 2, x, 3), 4))
+})")),
+            R"(program p {
+  x = tile(x[M, N])
+  store(a, select(less(0, x), x, 0.1 * x))
+  store(b, select(less_equal(x, 1), select(not_equal(x, 2), x, 3), 4))
+}
+)");
+}
+
+TEST(ProgramText, AVectorOfColumnsMayBeAWeightOfEachHead) {
+  const std::string written = R"(program qk_norm {
+  acc = gemm(h[M, D]:bf16, wq[128*H, D]:bf16)
+  squares = reduce_group(acc * acc, 128)
+  scale = repeat_group(rsqrt(squares * 0.0078125 + 1e-06), 128)
+  store(q:bf16, acc * scale * per_column(w[128], repeat=H))
+}
+)";
+  const Program program = parse_program(written);
+  EXPECT_EQ(parse_program(text(program)), program) << text(program);
+  EXPECT_NE(text(program).find("per_column(w[128], repeat=H)"), std::string::npos);
+}
+
 TEST(ProgramText, LooksLikeWhatAPersonWrites) {
   const std::string written = R"(program rmsnorm_swiglu {
   acc = gemm(x[M, K]:bf16, w[2*I, K]:bf16)

@@ -197,13 +197,29 @@ TEST(Check, SizesThatTheReferenceIsTooSlowForAreRefused) {
                         "float64 would take about 275 minutes; check it at smaller"));
 }
 
+// Every command that reads programs shows all mistakes, each with its line and a mark.
 TEST(Check, WhatIsNotWellFormedFailsWithTheFileAndTheLine) {
   const TestFolder folder;
-  const CommandResult result =
-      run_coda({"check", folder.write("bad.coda", "program p {\n  store(x\n}\n")});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("bad.coda"));
-  EXPECT_THAT(result.err, HasSubstr("bad.coda:2:10: error: "));
+  const std::string bad =
+      folder.write("bad.coda", "program p {\n  z = tile(x[M, N]) * per_rwo(r)\n  store(x\n}\n");
+  const std::string good = folder.write("good.coda", "program p {\n  store(y, tile(x[M, N]))\n}\n");
+  for (const char* command : {"check", "derive", "explain", "emit", "compile", "tune"}) {
+    const CommandResult result = run_coda({command, bad});
+    EXPECT_EQ(result.status, 1) << command;
+    EXPECT_EQ(result.err, bad +
+                              ":2:23: error: there is no function 'per_rwo'; did you mean "
+                              "'per_row'?\n"
+                              "    z = tile(x[M, N]) * per_rwo(r)\n"
+                              "                        ^~~~~~~\n" +
+                              bad +
+                              ":3:10: error: expected ',', the line ends\n"
+                              "    store(x\n"
+                              "           ^\n"
+                              "coda: 2 mistakes in the program\n")
+        << command;
+  }
+  EXPECT_THAT(run_coda({"bench", "program", bad}).err, HasSubstr(bad + ":2:23: error: "));
+  EXPECT_EQ(run_coda({"check", good, "--backend", "cpu", "--sizes", "M=3,N=5"}).status, 0);
 }
 
 }  // namespace

@@ -32,6 +32,28 @@ std::vector<std::string> names_in(const std::string& out) {
   return names;
 }
 
+// With a number of heads that is a symbol, and with what bends at 0.
+TEST(Derive, AWeightOfEachHeadHasAGradient) {
+  const TestFolder folder;
+  const std::string file = folder.write("qk_norm.coda", R"(program qk_norm {
+  x = gemm(h[M, D], w[64*H, D])
+  scale = repeat_group(rsqrt(reduce_group(x * x, 64) * 0.015625 + 1e-6), 64)
+  store(q, relu(x * scale * per_column(g[64], repeat=H)))
+})");
+  const CommandResult derived = run_coda({"derive", file, "--out", folder / "backward"});
+  ASSERT_EQ(derived.status, 0) << derived.err;
+  Words check{"check", "--backend", "cpu", "--brief", "--sizes", "M=50,D=70,H=3"};
+  bool has_weight = false;
+  for (const std::string& name : names_in(run_coda({"derive", file}).out)) {
+    const std::string program = folder / ("backward/" + name + ".coda");
+    has_weight = has_weight || read_bytes(program).find("store(grad_to_g") != std::string::npos;
+    const CommandResult checked = run_coda(check + Words{program});
+    EXPECT_EQ(checked.status == 0 || checked.err.find("is no size of") != std::string::npos, true)
+        << checked.out << checked.err;
+  }
+  EXPECT_TRUE(has_weight);
+}
+
 TEST(Derive, PrintsWhatItWrites) {
   const std::vector<Words> examples{
       {kPrograms + "residual_norm.coda"},

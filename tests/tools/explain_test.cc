@@ -96,7 +96,7 @@ TEST(Explain, ProgramsInFilesAreLiftedDifferentiatedAndPlanned) {
       run_coda({"explain", folder.write("bad.coda", "program p {\n  store(x\n}\n")});
   EXPECT_EQ(broken.status, 1);
   EXPECT_THAT(broken.err, HasSubstr("bad.coda"));
-  EXPECT_THAT(broken.err, HasSubstr("line 3"));
+  EXPECT_THAT(broken.err, HasSubstr("bad.coda:2:10: error: "));
 }
 
 // Programs that once ended in internal errors, with gradients and without.

@@ -373,7 +373,7 @@ class Analyser {
       if (load.movement != Movement::direct) continue;
       planes += load.is_wide ? 2 : 1;
       const Step& s = step(load.step);
-      load.is_repeated = s.repeat() != 1 && !load.is_wide &&
+      load.is_repeated = !s.repeat().is(1) && !load.is_wide &&
                          sizes_.size(sizes_.tensor(s.tensor()).shape.cols) == kPartialSpan;
       if (load.is_repeated) ++result_.repeated_planes;
     }
@@ -390,7 +390,7 @@ class Analyser {
     const DType type = sizes_.tensor(s.tensor()).dtype;
     if (!is_staged(type)) return false;
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
-    if (s.repeat() != 1 || s.row_index() >= 0) return false;
+    if (!s.repeat().is(1) || s.row_index() >= 0) return false;
     // The ring holds one sub-tile at a time.
     if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
     if (sizes_.stride(s.tensor()) % granule != 0) return false;
