@@ -76,6 +76,8 @@ struct ProgramBenchFlags {
   BenchFlags bench;
   std::string file;
   std::vector<std::string> sizes;
+  std::string storage;
+  bool beside = true;
   size_t tune = 0;
   bool fast_accumulation = false;
 };
@@ -101,12 +103,13 @@ void show(const Benched& benched, bool json) {
 
 void bench_program(const ProgramBenchFlags& flags) {
   const DimValues sizes = parse_sizes(flags.sizes);
-  const Program program = read_program(flags.file);
+  const Program program = read_program_stored_as(flags.file, flags.storage);
   require_sizes(program, sizes);
   refuse_other_sizes({&program, 1}, sizes);
   MeasureOptions options = flags.bench.options();
   options.gpu.tuned = flags.tune;
   options.gpu.fast_accumulation = flags.fast_accumulation;
+  options.beside = flags.beside;
   show({.measured = measure_program(program, sizes, options),
         .title = program.name + text_of(sizes),
         .about = {{"program", program.name}, {"sizes", sizes}}},
@@ -160,23 +163,36 @@ void bench_block(const BlockFlags& flags) {
        flags.bench.json);
 }
 
-void add_program(CLI::App& bench) {
-  auto flags = std::make_shared<ProgramBenchFlags>();
-  CLI::App& command = *bench.add_subcommand(
-      "program", "A program's time beside that of its product alone (on a GPU: by cuBLAS)");
-  command.add_option("file", flags->file, "The program (.coda)")->required()->type_name("FILE");
-  command.add_option("--sizes", flags->sizes, "Sizes of its symbols: M=16384,N=2048,K=2048")
+// All but the file, which `coda bench` may go without.
+void add_program_flags(CLI::App& command, ProgramBenchFlags& flags) {
+  command.add_option("--sizes", flags.sizes, "Sizes of its symbols: M=16384,N=2048,K=2048")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command
-      .add_option("--tune", flags->tune,
+      .add_option("--storage", flags.storage,
+                  "bf16 or f16: matrices without a type in the file are stored so, as products on "
+                  "a GPU need it [as written]")
+      ->check(CLI::IsMember({"bf16", "f16"}));
+  command
+      .add_option("--tune", flags.tune,
                   "On a GPU: also time so many other tile configurations, and show the fastest")
       ->capture_default_str();
   command.add_flag(
-      "--fast-accumulation", flags->fast_accumulation,
+      "--fast-accumulation", flags.fast_accumulation,
       "On a GPU: products of 8-bit operands are summed by the tensor cores alone, ours "
       "and cuBLAS's, which keeps about 14 bits");
-  flags->bench.add_to(command);
+  command.add_flag("--beside,!--alone", flags.beside,
+                   "Beside it also its operations one by one and a copy of as many bytes; "
+                   "--alone leaves them out");
+  flags.bench.add_to(command);
+}
+
+void add_program(CLI::App& bench) {
+  auto flags = std::make_shared<ProgramBenchFlags>();
+  CLI::App& command = *bench.add_subcommand("program", "The same as coda bench FILE");
+  command.add_option("file", flags->file, "The program (.coda)")->required()->type_name("FILE");
+  add_program_flags(command, *flags);
   command.callback([flags] { bench_program(*flags); });
 }
 
@@ -216,9 +232,19 @@ void add_start(CLI::App& bench) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  CLI::App& command =
-      *app.add_subcommand("bench", "Times of a program or of a block beside its products alone");
-  command.require_subcommand(1);
+  auto flags = std::make_shared<ProgramBenchFlags>();
+  CLI::App& command = *app.add_subcommand(
+      "bench",
+      "A program's time beside that of its product alone, its operations one by one and a copy of "
+      "its bytes; or a block's beside its products");
+  command.add_option("file", flags->file, "The program (.coda)")->type_name("FILE");
+  add_program_flags(command, *flags);
+  command.require_subcommand(0, 1);
+  command.callback([flags, &command] {
+    if (!command.get_subcommands().empty()) return;
+    if (flags->file.empty()) throw CLI::RequiredError("file, or one of the subcommands");
+    bench_program(*flags);
+  });
   add_program(command);
   add_block(command);
   add_start(command);

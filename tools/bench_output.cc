@@ -24,6 +24,15 @@ std::string times_text(const Spread& times) {
   return fmt::format("{:.4f} ({:.4f} to {:.4f})", times.median_ms, times.low_ms, times.high_ms);
 }
 
+// In the unit of the column; a copy, which multiplies nothing, names its own.
+std::string rate_text(const Measured& measured, const Timed& candidate, double ms) {
+  const double gigabytes = measured.moved_bytes * 1e-6 / ms;
+  if (measured.flops == 0) return fmt::format("{:.{}f}", gigabytes, gigabytes < 10 ? 3 : 0);
+  if (candidate.name.starts_with("copy")) return fmt::format("{:.0f} GB/s", gigabytes);
+  const double teraflops = measured.flops * 1e-9 / ms;
+  return fmt::format("{:.{}f}", teraflops, teraflops < 10 ? 3 : 0);
+}
+
 }  // namespace
 
 void print_table(const Benched& benched) {
@@ -39,10 +48,9 @@ void print_table(const Benched& benched) {
                has_watts ? "     W" : "");
     for (const Timed& candidate : measured.candidates) {
       const Spread& times = candidate.*regime.times;
-      const double rate = measured.flops > 0 ? measured.flops * 1e-9 : measured.moved_bytes * 1e-6;
-      fmt::print("{:28} {:>30} {:8.3f} {:12.{}f}", candidate.name, times_text(times),
-                 times.median_ms / (peer.*regime.times).median_ms, rate / times.median_ms,
-                 rate / times.median_ms < 10 ? 3 : 0);
+      fmt::print("{:28} {:>30} {:8.3f} {:>12}", candidate.name, times_text(times),
+                 times.median_ms / (peer.*regime.times).median_ms,
+                 rate_text(measured, candidate, times.median_ms));
       if (has_clock) fmt::print(" {:5.0f}", times.mhz);
       if (has_watts) fmt::print(" {:5.0f}", candidate.watts);
       fmt::print("\n");

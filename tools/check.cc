@@ -1,121 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda check: whether a program is well formed, and whether the backends compute what it says: on
-// random inputs against float64, at sizes that fill tiles and at ragged ones, with poisoned memory,
-// and with the same bits whatever the configuration.
+// coda check: whether a program is well formed, computes what its author means, and is computed by
+// the backends as it says. docs/checking.md is about it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <optional>
 
+#include "array_flags.h"
+#include "check_report.h"
 #include "coda/check.h"
+#include "coda/compare.h"
 #include "coda/device.h"
 #include "coda/error.h"
-#include "coda/graph.h"
-#include "coda/lift.h"
+#include "coda/formula.h"
 #include "commands.h"
 #include "explained_plan.h"
+#include "flag_values.h"
+#include "formula_text.h"
 #include "program_file.h"
+#include "python_formula.h"
 
 namespace coda::tools {
 namespace {
 
 struct CheckFlags {
   std::vector<std::string> files;
+  std::vector<std::string> formulas;
+  std::vector<std::string> inputs;  // files of arrays
+  std::vector<std::string> expected;
+  std::optional<double> tolerance;
   std::vector<std::string> sizes;
   std::string backend;  // empty: all that there are
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
   size_t configurations = 4;
   uint64_t seed = 1;
+  bool backward = true;
   bool brief = false;
+  bool json = false;
 };
 
-// Sizes that fill tiles, ragged ones, and ones smaller than any tile.
-std::vector<DimValues> usual_sizes(const Program& program) {
+// Each symbol with the largest number that it is multiplied by.
+std::map<std::string, int64_t> factors_of(const std::vector<Program>& programs) {
+  std::map<std::string, int64_t> factors;
+  for (const Program& program : programs) {
+    for (const TensorDecl& decl : program.tensors) {
+      for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
+        for (const auto& [symbol, factor] : dim.terms())
+          factors[symbol] = std::max(factors[symbol], factor);
+      }
+    }
+  }
+  return factors;
+}
+
+// Sizes that fill tiles, ragged ones, and ones smaller than any tile. Of heads, as in 128*H, there
+// are few.
+std::vector<DimValues> usual_sizes(const std::vector<Program>& programs) {
   constexpr int64_t kRagged[] = {77, 131, 203, 67, 95, 149};
   std::vector<DimValues> all(3);
   int64_t i = 0;
-  for (const std::string& symbol : symbols_of(program)) {
-    all[0][symbol] = 128 + 64 * i;
-    all[1][symbol] = kRagged[i % 6];
-    all[2][symbol] = 1 + 7 * i;
+  for (const auto& [symbol, factor] : factors_of(programs)) {
+    const auto divided = [f = factor](int64_t size) {
+      return f < 8 ? size : std::max<int64_t>(1, size / f);
+    };
+    all[0][symbol] = divided(128 + 64 * i);
+    all[1][symbol] = divided(kRagged[i % 6]);
+    all[2][symbol] = divided(1 + 7 * i);
     ++i;
   }
   if (i == 0) all.resize(1);
   return all;
 }
 
-void print_graph(const Program& program) {
-  fmt::print("{}: well formed; {} tensors, {} steps\n", program.name, program.tensors.size(),
-             program.steps.size());
-  try {
-    Graph graph;
-    LiftedTensors lifted;
-    lift(program, graph, lifted);
-    std::vector<int> roots;
-    for (const auto& [name, value] : lifted.values) {
-      if (graph.node(value.id).op != Op::input) roots.push_back(value.id);
+// Sizes at which finite differences take no time: small, and nothing is the only one of its kind.
+DimValues small_sizes(const std::vector<Program>& programs) {
+  DimValues sizes;
+  int64_t size = 5;
+  for (const auto& [symbol, factor] : factors_of(programs)) {
+    sizes[symbol] = factor < 8 ? size : 2;
+    size += 3;
+  }
+  return sizes;
+}
+
+// The sizes that are a program's.
+DimValues sizes_of(const Program& program, const DimValues& all) {
+  DimValues sizes;
+  for (const std::string& symbol : symbols_of(program)) sizes[symbol] = all.at(symbol);
+  return sizes;
+}
+
+void check_formulas(const std::vector<Program>& programs, const std::vector<DimValues>& all,
+                    const CheckFlags& flags, CheckOutput& output) {
+  std::vector<Wanted> wanted;
+  std::vector<std::string> lines;
+  for (const std::string& formula : flags.formulas) {
+    const auto function = python_function(formula);
+    if (!function) lines.push_back(formula);
+    if (function) {
+      wanted.push_back([&programs, function](const Arrays& known) {
+        return call_python(*function, programs, known);
+      });
     }
-    for (const auto& [name, partial] : lifted.reduced) roots.push_back(partial.value.id);
-    fmt::print("as mathematics:\n{}", text(graph, roots));
-    for (const auto& [name, value] : lifted.values) {
-      if (graph.node(value.id).op != Op::input) fmt::print("{} is %{}\n", name, value.id);
+  }
+  if (!lines.empty())
+    wanted.push_back([text = formula_text(lines)](const Arrays& known) {
+      return evaluate_formula(text, known);
+    });
+  if (!wanted.empty()) output.begin("the formula beside what is stored, both in float64");
+  for (const Wanted& one : wanted) {
+    for (const DimValues& sizes : all)
+      output.add(sizes, compare_with_function(programs, sizes, one, flags.seed));
+  }
+}
+
+// The error that rounding inputs and results to their types may make; fp32's where all are.
+double usual_tolerance(const std::vector<Program>& programs) {
+  double tolerance = 1e-5;
+  for (const Program& program : programs) {
+    for (const TensorDecl& decl : program.tensors)
+      tolerance = std::max(tolerance, size_of(decl.dtype) == 1   ? 0.1
+                                      : size_of(decl.dtype) == 2 ? 1e-2
+                                                                 : 0);
+  }
+  return tolerance;
+}
+
+void check_results(const std::vector<Program>& programs, const CheckFlags& flags,
+                   const DimValues& given, CheckOutput& output) {
+  if (flags.expected.empty()) return;
+  const Arrays inputs = read_all_arrays(flags.inputs);
+  const DimValues sizes = sizes_of_inputs(programs, inputs, given);
+  output.begin("given results beside what is stored in float64 of given inputs");
+  output.add(sizes, compare_with_results(programs, sizes, inputs, read_all_arrays(flags.expected),
+                                         flags.tolerance.value_or(usual_tolerance(programs))));
+}
+
+void check_backends(const Program& program, const std::vector<DimValues>& all,
+                    const CheckOptions& options, const CheckFlags& flags, CheckOutput& output) {
+  output.begin(program);
+  for (const DimValues& of_all : all) {
+    const DimValues sizes = sizes_of(program, of_all);
+    output.announce(sizes);
+    CheckReport report = check_program(program, sizes, options);
+    for (CheckedBackend& backend : report.backends) {
+      if (backend.name == "hopper") backend.name = "gpu";  // as --backend has it
+      if (flags.storage.empty() && backend.refused.find("tensor cores") != std::string::npos)
+        backend.refused += "; --storage bf16 checks it with matrices in bf16";
     }
-    for (const auto& [name, partial] : lifted.reduced) {
-      fmt::print("{} is the {} of each {} of %{}\n", name, info(partial.kind).name,
-                 partial.of_rows ? "row" : "column", partial.value.id);
-    }
-  } catch (const Error& error) {
-    fmt::print("no graph: {}\n", error.what());
+    output.add(sizes, report);
   }
 }
 
 void run(const CheckFlags& flags) {
   const DimValues given = parse_sizes(flags.sizes);
   std::vector<Program> programs;
-  for (const std::string& file : flags.files) {
-    programs.push_back(read_program(file));
-    if (flags.storage.empty()) continue;
-    programs.back() =
-        stored_as(std::move(programs.back()), flags.storage == "bf16" ? DType::bf16 : DType::f16);
-  }
+  for (const std::string& file : flags.files)
+    programs.push_back(read_program_stored_as(file, flags.storage));
   refuse_other_sizes(programs, given);
+  require(flags.inputs.empty() == flags.expected.empty(),
+          "--in gives the inputs whose results --expect has: give both");
+  std::vector<DimValues> all = usual_sizes(programs);
+  if (!given.empty() && flags.inputs.empty()) {
+    for (const Program& program : programs) require_sizes(program, given);
+    all = {given};
+  }
   // A line is seen when it is written, also where the output is a file.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const std::string why = flags.backend == "cpu" ? "" : why_no_gpu();
   require(flags.backend != "gpu" || why.empty(), "--backend gpu: " + why);
-  if (flags.backend != "cpu") fmt::print("{}\n", why.empty() ? describe_gpu() : "no GPU: " + why);
+  CheckOutput output(flags.json);
+  if (flags.backend != "cpu") {
+    output.device(why.empty() ? describe_gpu()
+                              : "no GPU here: checked on the CPU alone; `coda info` says why");
+  }
+  for (const Program& program : programs) {
+    if (!flags.brief) output.mathematics_of(program);
+  }
+  check_formulas(programs, all, flags, output);
+  check_results(programs, flags, given, output);
   const CheckOptions options{.backend = flags.backend == "gpu" ? "hopper" : flags.backend,
                              .configurations = flags.configurations,
                              .seed = flags.seed,
-                             .says = [](const std::string& what) { fmt::print("  {}\n", what); }};
-  bool is_right = true;
-  bool is_refused = false;
-  for (const Program& program : programs) {
-    if (!flags.brief) fmt::print("\n");
-    if (!flags.brief) print_graph(program);
-    std::vector<DimValues> all = usual_sizes(program);
-    if (!given.empty()) {
-      require_sizes(program, given);
-      all = {given};
-    }
-    fmt::print("{}{}", flags.brief ? "\n" : "", flags.brief ? program.name : "");
-    for (const DimValues& sizes : all) {
-      fmt::print("\nsizes{}\n", sizes.empty() ? " as written" : text_of(sizes));
-      CheckReport report = check_program(program, sizes, options);
-      for (CheckedBackend& backend : report.backends) {
-        if (backend.name == "hopper") backend.name = "gpu";  // as --backend has it
-        is_refused = is_refused || !backend.refused.empty();
-        if (flags.storage.empty() && backend.refused.find("tensor cores") != std::string::npos)
-          backend.refused += "; --storage bf16 checks it with matrices in bf16";
-      }
-      fmt::print("{}", text(report));
-      is_right = is_right && report.is_right();
-    }
+                             .says = [&](const std::string& what) { output.says(what); }};
+  for (const Program& program : programs) check_backends(program, all, options, flags, output);
+  if (flags.backward) {
+    output.begin("the derived backward");
+    const DimValues sizes = given.empty() ? small_sizes(programs) : all.front();
+    output.add(sizes, check_backward(programs, sizes, flags.seed));
   }
-  if (!is_right) throw Error("a backend does not compute what the program says: see WRONG above");
-  require(flags.backend != "gpu" || !is_refused,
-          "--backend gpu: not all was checked: see refused above");
+  output.end(flags.seed, flags.backend == "gpu");
 }
 
 }  // namespace
@@ -124,25 +202,42 @@ void add_check(CLI::App& app) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App& command = *app.add_subcommand(
       "check",
-      "Whether programs are well formed, and whether the backends compute what they say: random "
-      "inputs against float64");
-  command.add_option("programs", flags->files, "Files of programs (.coda)")
+      "Whether programs compute what their author means, and whether the backends compute what "
+      "they say: random inputs against float64");
+  command.add_option("programs", flags->files, "Files of programs (.coda), one behind the other")
       ->required()
       ->type_name("FILE");
+  command
+      .add_option(
+          "--formula", flags->formulas,
+          "What a stored tensor should be, as NumPy has it: \"out = silu(x @ w.T)\"; or a "
+          "file of such lines (.txt), or a Python function (model.py:function). May be given "
+          "several times")
+      ->type_name("TEXT")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  add_array_files(command, "--in", flags->inputs, "Inputs whose results --expect has");
+  add_array_files(command, "--expect", flags->expected, "What is wanted of the inputs of --in");
+  command
+      .add_option("--tolerance", flags->tolerance,
+                  "The relative error that --expect allows [1e-5; 1e-2 where a tensor has 16 bits, "
+                  "0.1 where it has 8]")
+      ->check(number_within(0, 1e6));
   command
       .add_option(
           "--sizes", flags->sizes,
           "Sizes of the programs' symbols, as in M=256,N=512 [sizes that fill tiles, ragged "
           "ones and tiny ones]")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command.add_option("--backend", flags->backend, "cpu or gpu [all that there are]")
       ->check(CLI::IsMember({"cpu", "gpu"}));
   command
       .add_option(
           "--storage", flags->storage,
-          "bf16 or f16: matrices that are fp32 in the files are stored so, as products on a "
-          "GPU need it [as written]")
+          "bf16 or f16: matrices without a type in the files are stored so, as products on a GPU "
+          "need it [as written]")
       ->check(CLI::IsMember({"bf16", "f16"}));
   command
       .add_option("--configurations", flags->configurations,
@@ -150,7 +245,10 @@ void add_check(CLI::App& app) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command.add_option("--seed", flags->seed, "Of the inputs")->capture_default_str();
+  command.add_flag("--backward,!--no-backward", flags->backward,
+                   "Whether the derived backward is that of finite differences [it is checked]");
   command.add_flag("--brief", flags->brief, "Leave the mathematics out");
+  command.add_flag("--json", flags->json, "Print one JSON object");
   command.callback([flags] { run(*flags); });
 }
 

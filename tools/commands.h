@@ -17,6 +17,7 @@ void add_derive(CLI::App& app);
 void add_emit(CLI::App& app);
 void add_fmt(CLI::App& app);
 void add_check(CLI::App& app);
+void add_run(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_compile(CLI::App& app);
 void add_tune(CLI::App& app);

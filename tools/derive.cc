@@ -22,6 +22,7 @@ namespace {
 struct DeriveFlags {
   std::vector<std::string> programs;
   std::vector<std::string> sizes;
+  std::vector<std::string> gradients;  // names of inputs; empty: all that have one
   std::string dtype = "fp32";
   std::string out;
 };
@@ -48,11 +49,47 @@ std::vector<const Program*> programs_of(const std::vector<PlanStep>& steps,
     if (const auto* program = std::get_if<Program>(&step.work)) {
       programs.push_back(program);
     } else {
-      remarks.push_back("step " + step.name + " is the operation " +
-                        std::get<OpaqueCall>(step.work).function + ", which is no program");
+      const auto& call = std::get<OpaqueCall>(step.work);
+      std::set<std::string> made(call.outputs.begin(), call.outputs.end());
+      remarks.push_back("step " + step.name + ", which makes " + listed_names(made) +
+                        ", is the operation " + call.function + ", which is no program");
     }
   }
   return programs;
+}
+
+// Keeps the gradients of the named inputs.
+void keep_gradients(ExplainedGraph& source, const std::vector<std::string>& wanted) {
+  if (wanted.empty()) return;
+  std::vector<GradientRequest> kept;
+  std::set<std::string> names;
+  for (const GradientRequest& gradient : source.request.gradients)
+    names.insert(source.get().node(gradient.input.id).name);
+  for (const std::string& name : std::set<std::string>(wanted.begin(), wanted.end())) {
+    require(names.contains(name), "--gradients: no gradient flows to " + in_quotes(name) +
+                                      "; those of " + listed_names(names) + " can be derived");
+    for (const GradientRequest& gradient : source.request.gradients) {
+      if (source.get().node(gradient.input.id).name == name) kept.push_back(gradient);
+    }
+  }
+  source.request.gradients = std::move(kept);
+}
+
+// The tensors that steps read.
+std::set<std::string> read_by(const std::vector<PlanStep>& steps) {
+  std::set<std::string> read;
+  for (const PlanStep& step : steps) {
+    for (const StepTensor& t : step_tensors(step)) {
+      if (t.read) read.insert(t.name);
+    }
+  }
+  return read;
+}
+
+// What a tensor is a view of, or itself.
+std::string viewed(const Plan& plan, const std::string& name) {
+  const std::string& of = plan.tensor(name).view_of;
+  return of.empty() ? name : viewed(plan, of);
 }
 
 // The tensors that programs store.
@@ -67,7 +104,8 @@ std::set<std::string> stored_by(const std::vector<const Program*>& programs) {
   return stored;
 }
 
-Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& given) {
+Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& given,
+                     bool has_all_gradients) {
   const CompileRequest& request = plan.source.request;
   Derived result;
   for (const std::string& name : plan.source.without_gradient)
@@ -79,9 +117,20 @@ Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& give
   for (const Program& program : given) own.push_back(&program);
   const std::set<std::string> stored = stored_by(own);
   std::set<std::string> made;
+  std::set<std::string> read;
+  for (const std::string& name : read_by(plan.compiled.plan.backward))
+    read.insert(viewed(plan.compiled.plan, name));
   std::set<std::string> gradients;
-  for (const SeededOutput& seed : request.seeds)
-    gradients.insert(plan.source.get().node(seed.cotangent.id).name);
+  for (const SeededOutput& seed : request.seeds) {
+    const std::string& name = plan.source.get().node(seed.cotangent.id).name;
+    if (read.contains(name)) {
+      gradients.insert(name);
+      continue;
+    }
+    result.remarks.push_back("no program reads " + name + ": what it is the gradient of " +
+                             (has_all_gradients ? "changes with no input, but for jumps"
+                                                : "does not lead to the inputs of --gradients"));
+  }
   for (const PlanTensor& t : plan.compiled.plan.tensors) {
     if (t.role == TensorRole::saved && t.view_of.empty() && !stored.contains(t.decl.name))
       made.insert(t.decl.name);
@@ -124,8 +173,9 @@ void run(const DeriveFlags& flags) {
   require(!source.request.seeds.empty(),
           flags.programs.front() +
               ": nothing can be derived: no stored value depends on an input with a gradient");
+  keep_gradients(source, flags.gradients);
   const ExplainedPlan plan = explain(std::move(source));
-  const Derived derived = derived_from(plan, given);
+  const Derived derived = derived_from(plan, given, flags.gradients.empty());
   if (!flags.out.empty()) write_programs(derived, flags.out);
   for (const std::string& remark : derived.remarks) fmt::print("# {}\n", remark);
   if (!flags.out.empty()) return;
@@ -152,6 +202,12 @@ void add_derive(CLI::App& app) {
                   "Sizes at which plans are compared: M=2048,D=576 [2048 for each that is left "
                   "out]")
       ->delimiter(',')
+      ->type_name("LIST");
+  command
+      .add_option("--gradients", flags->gradients,
+                  "The inputs whose gradients are wanted: x,w [all that have one]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("LIST");
   command.add_option("--dtype", flags->dtype, "Storage of what the backward adds: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))

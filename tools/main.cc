@@ -35,18 +35,24 @@ Examples:
 // Instead of those, of the commands that are about programs and kernels.
 constexpr const char* kEmitExamples = R"(
 Examples:
-  coda emit examples/programs/gate_up_forward.coda --storage bf16 --sizes M=4096,D=2048,I=5632
+  coda emit programs/swiglu.coda --sizes M=4096,N=5632,K=2048
   coda emit --hidden 2048 --layers 1               a model's kernels
   coda emit mine.coda --sizes M=4096,N=2048,K=2048 --choices
 )";
-constexpr const char* kCheckExamples = R"(
+constexpr const char* kCheckExamples = R"help(
 Examples:
-  coda check examples/programs/gate_up_forward.coda
+  coda check programs/swiglu.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
+  coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
+)help";
+constexpr const char* kRunExamples = R"(
+Examples:
+  coda run mine.coda --in x.npz --out y.npz
+  coda run product.coda finalizer.coda --in x.safetensors --out y.safetensors --device gpu
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:
-  coda bench program examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
+  coda bench programs/swiglu.coda --sizes M=1024,N=1536,K=512
   coda bench block --hidden 1024 --tokens 2048     beside its products alone
   coda bench start                                 on a GPU: first calls, a warm start, a launch
 )";
@@ -165,6 +171,7 @@ int main(int argc, char** argv) {
   coda::tools::add_derive(app);
   coda::tools::add_emit(app);
   coda::tools::add_check(app);
+  coda::tools::add_run(app);
   coda::tools::add_fmt(app);
   coda::tools::add_bench(app);
   coda::tools::add_compile(app);
@@ -173,8 +180,8 @@ int main(int argc, char** argv) {
   coda::tools::read_decimal_numbers(app);
   for (const auto& [name, examples] :
        {std::pair{"emit", kEmitExamples}, std::pair{"check", kCheckExamples},
-        std::pair{"bench", kBenchExamples}, std::pair{"compile", kCompileExamples},
-        std::pair{"tune", kTuneExamples}}) {
+        std::pair{"run", kRunExamples}, std::pair{"bench", kBenchExamples},
+        std::pair{"compile", kCompileExamples}, std::pair{"tune", kTuneExamples}}) {
     CLI::App& command = *app.get_subcommand(name);
     command.footer(examples + std::string(kFacts));
     for (CLI::App* below : command.get_subcommands({})) below->footer(command.get_footer());

@@ -32,7 +32,7 @@ void ProgramFlags::add_to(CLI::App& command) {
       ->type_name("LIST");
   command
       .add_option("--storage", storage,
-                  "bf16 or f16: matrices that are fp32 in the files are stored so, as products "
+                  "bf16 or f16: matrices without a type in the files are stored so, as products "
                   "need it [as written]")
       ->check(CLI::IsMember({"bf16", "f16"}));
   model.add_to(command);
@@ -60,11 +60,7 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
   }
   const DimValues values = parse_sizes(sizes);
   std::vector<Program> read;
-  for (const std::string& file : files) {
-    read.push_back(read_program(file));
-    if (storage.empty()) continue;
-    read.back() = stored_as(std::move(read.back()), storage == "f16" ? DType::f16 : DType::bf16);
-  }
+  for (const std::string& file : files) read.push_back(read_program_stored_as(file, storage));
   refuse_other_sizes(read, values);
   std::vector<SizedPlan> result;
   for (size_t i = 0; i < files.size(); ++i) {

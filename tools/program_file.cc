@@ -1,24 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program_file.h"
 
+#include <fstream>
+#include <regex>
+
 #include "coda/error.h"
 
 namespace coda::tools {
 
 std::set<std::string> symbols_of(const Program& program) {
   std::set<std::string> symbols;
-  for (const TensorDecl& decl : program.tensors) {
-    for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
+  const auto add = [&](const Shape& shape) {
+    for (const Dim& dim : {shape.rows, shape.cols}) {
       for (const auto& [symbol, factor] : dim.terms()) symbols.insert(symbol);
     }
-  }
+  };
+  for (const TensorDecl& decl : program.tensors) add(decl.shape);
+  for (const Step& step : program.steps) add(step.shape);
   return symbols;
 }
 
-Program stored_as(Program program, DType type) {
+namespace {
+
+// Names of tensors whose type is written as f32: only there a colon stands before a type.
+std::set<std::string> written_as_f32(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::set<std::string> names;
+  // NAME or "NAME", a shape that may be there, :f32.
+  const std::regex typed(
+      R"re((?:"([^"\n]*)"|([A-Za-z_][A-Za-z0-9_.]*))\s*(?:\[[^\]]*\])?\s*:\s*f32\b)re");
+  std::string text;
+  for (std::string line; std::getline(in, line);) text += line.substr(0, line.find('#')) + "\n";
+  for (std::sregex_iterator match(text.begin(), text.end(), typed), end; match != end; ++match)
+    names.insert((*match)[1].matched ? (*match)[1].str() : (*match)[2].str());
+  return names;
+}
+
+}  // namespace
+
+Program read_program_stored_as(const std::string& file, const std::string& storage) {
+  Program program = read_program(file);
+  if (storage.empty()) return program;
+  const std::set<std::string> stays = written_as_f32(file);
   for (TensorDecl& decl : program.tensors) {
     const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
-    if (is_matrix && decl.dtype == DType::f32) decl.dtype = type;
+    if (is_matrix && decl.dtype == DType::f32 && !stays.contains(decl.name))
+      decl.dtype = storage == "f16" ? DType::f16 : DType::bf16;
   }
   return program;
 }

@@ -10,11 +10,13 @@
 
 namespace coda::tools {
 
-// The symbols of its tensors' shapes.
+// The symbols of its tensors' shapes and its values' (column_index(N) reads no tensor).
 std::set<std::string> symbols_of(const Program& program);
 
-// Every dense matrix that is fp32 in `type`, as products on a GPU need it.
-Program stored_as(Program program, DType type);
+// The program of a file. `storage`, "bf16" or "f16", if it is not empty: matrices that have no type
+// in the text, and so are fp32, are stored in it, as products on a GPU need it. A type that is
+// written stays. Throws Error as read_program.
+Program read_program_stored_as(const std::string& file, const std::string& storage);
 
 // Throws Error naming a symbol that has no size.
 void require_sizes(const Program& program, const DimValues& sizes);

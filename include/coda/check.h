@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct CheckOptions {
   std::string backend{};      // "cpu" or "hopper"; empty: all that there are
   size_t configurations = 4;  // ways to cut the program into tiles whose bits are compared
   uint64_t seed = 1;          // of the inputs
+  bool traps = true;          // also the inputs and memory of CheckedBackend::traps
   // Told what comes next, as far as it takes seconds.
   std::function<void(const std::string&)> says = [](const std::string&) {};
 };
@@ -40,7 +42,12 @@ struct CheckedBackend {
   size_t configurations = 0;             // that ran
   std::vector<std::string> different{};  // those of them that gave other bits
   std::vector<std::string> left_out{};   // configurations that do not take the program, and why
-  bool is_right() const;                 // what is refused is not wrong
+  // Zeros, huge and tiny inputs, infinity around tensors, results in the place of inputs: what was
+  // tried and is right, and what is wrong. Left out where the reference takes long.
+  std::vector<std::string> traps{};
+  std::vector<std::string> wrong_traps{};
+  std::vector<std::string> notes{};  // where the program does not hold in fp32, on any backend
+  bool is_right() const;             // what is refused is not wrong
 };
 
 struct CheckReport {
@@ -54,5 +61,25 @@ std::string text(const CheckReport& report);  // lines, for people
 // if the machine lacks the backend that is asked for.
 CheckReport check_program(const Program& program, const DimValues& sizes,
                           const CheckOptions& options = {});
+
+// The gradient of an input, "grad_to_NAME", as the compiler derives it.
+struct CheckedGradient {
+  std::string name;
+  double error = 0;  // along a random direction, of the size of the gradient along it
+  double bound = 0;
+  bool is_right() const { return error <= bound; }
+};
+struct BackwardReport {
+  std::string left_out{};  // why nothing was checked; empty: it was
+  std::vector<CheckedGradient> gradients{};
+  std::vector<std::string> without_gradient{};  // partials whose reduction has no derivative
+  bool is_right() const;
+};
+std::string text(const BackwardReport& report);  // lines, for people
+
+// The derived backward of programs one behind the other (coda/lift.h) against finite differences in
+// float64, all numbers in fp32. Not where no backward can be derived, or where it takes long.
+BackwardReport check_backward(std::span<const Program> programs, const DimValues& sizes,
+                              uint64_t seed = 1);
 
 }  // namespace CODA_API coda

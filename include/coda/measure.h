@@ -60,6 +60,10 @@ struct MeasureOptions {
   std::string backend = "best";  // "cpu", "hopper", or "best": a GPU where there is one
   GpuTiming gpu{};
   CpuTiming cpu{};
+  // Of a program: beside it also its operations one by one, each reading its operands from memory
+  // and writing its result there, and a copy that reads and writes as many bytes as the program's
+  // tensors have, each read or written once: no program is faster than that.
+  bool beside = false;
   // Told what comes next, as far as it takes seconds.
   std::function<void(const std::string&)> says = [](const std::string&) {};
 };

@@ -30,6 +30,7 @@ const Architecture& architecture_of(const ModelConfig& config);
 // The rows.
 Architecture llama();
 Architecture gpt2();
+Architecture gpt_neox();
 Architecture qwen2();
 Architecture qwen3();
 Architecture mistral();

@@ -16,6 +16,7 @@
 #include "hopper/lower.h"
 #include "measure/guarded_run.h"
 #include "measure/products.h"
+#include "measure/traps.h"
 #include "program/judge.h"
 
 namespace coda {
@@ -69,16 +70,21 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
   return made;
 }
 
-// The reference multiplies on one core: says how long that will take, before it does.
-void announce_reference(const Program& program, const DimValues& sizes,
-                        const CheckOptions& options) {
+// What the reference, which multiplies on one core, takes of the first inputs, seconds.
+double reference_seconds(const Program& program, const DimValues& sizes) {
   constexpr double kMultiplyAdds = 8e8;  // a second
   constexpr double kEvaluations = 3;     // whether the inputs serve, exact, rounded as stored
-  constexpr double kWorthALine = 3;
-  constexpr double kMost = 600;
   double seconds = 0;
   for (const measure::ProductShape& product : measure::products_of(program, sizes))
     seconds += kEvaluations * product.flops() / 2 / kMultiplyAdds;
+  return seconds;
+}
+
+// Says how long that will take, before it does.
+void announce_reference(double seconds, const Program& program, const DimValues& sizes,
+                        const CheckOptions& options) {
+  constexpr double kWorthALine = 3;
+  constexpr double kMost = 600;
   std::string at;
   for (const auto& [name, value] : sizes) at += " " + name + "=" + std::to_string(value);
   require(seconds <= kMost, "program '" + program.name + "' at" + at +
@@ -100,7 +106,7 @@ bool is_finite(const measure::TensorValues& tensors) {
 // What the configurations compute; the first is as chosen, and is compared with the reference.
 void check_on(const std::vector<Configuration>& configurations, const Program& program,
               const DimValues& sizes, const measure::TensorValues& inputs, program::Judge& judge,
-              CheckedBackend& result) {
+              bool traps, CheckedBackend& result) {
   const auto run = [&](const Configuration& configuration) {
     return measure::run_between_guards(*configuration.backend, program, sizes, inputs);
   };
@@ -125,6 +131,8 @@ void check_on(const std::vector<Configuration>& configurations, const Program& p
       result.left_out.push_back(name + ": refused: " + error.what());
     }
   }
+  if (traps)
+    measure::check_traps(*configurations.front().backend, program, sizes, inputs, first, result);
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -151,7 +159,7 @@ std::string text(const CheckedTensor& tensor) {
 }  // namespace
 
 bool CheckedBackend::is_right() const {
-  return overrun.empty() && different.empty() &&
+  return overrun.empty() && different.empty() && wrong_traps.empty() &&
          std::all_of(tensors.begin(), tensors.end(),
                      [](const CheckedTensor& tensor) { return tensor.is_right(); });
 }
@@ -181,6 +189,9 @@ std::string text(const CheckReport& report) {
             ? "the same bits in two runs and " + std::to_string(backend.configurations) +
                   " configuration" + (backend.configurations == 1 ? "" : "s")
             : "WRONG: other bits in: " + joined(backend.different));
+    if (!backend.traps.empty()) add("right too: " + joined(backend.traps));
+    for (const std::string& wrong : backend.wrong_traps) add("WRONG: " + wrong);
+    for (const std::string& note : backend.notes) add("note: " + note);
   }
   return lines;
 }
@@ -192,7 +203,10 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
               options.backend + "'");
   const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
   require(options.backend != "hopper" || why.empty(), why);
-  announce_reference(program, sizes, options);
+  const double seconds = reference_seconds(program, sizes);
+  announce_reference(seconds, program, sizes, options);
+  constexpr double kMostForTraps = 1;  // each takes as long again
+  const bool traps = options.traps && seconds < kMostForTraps;
   CheckReport report;
   measure::TensorValues inputs = measure::random_inputs(program, sizes, options.seed);
   if (!is_finite(program::evaluate(program, sizes, inputs))) {
@@ -204,7 +218,7 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
   }
   program::Judge judge(program, sizes, inputs);
   if (options.backend != "hopper") {
-    check_on(cpu_configurations(options.configurations), program, sizes, inputs, judge,
+    check_on(cpu_configurations(options.configurations), program, sizes, inputs, judge, traps,
              report.backends.emplace_back(CheckedBackend{.name = "cpu"}));
   }
   if (options.backend == "cpu" || !why.empty()) return report;
@@ -217,7 +231,7 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
     gpu.refused = error.what();
     return report;
   }
-  check_on(configurations, program, sizes, inputs, judge, gpu);
+  check_on(configurations, program, sizes, inputs, judge, traps, gpu);
   return report;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/guarded_run.h"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "base/rounding.h"
@@ -19,13 +19,15 @@ constexpr int64_t kGuard = 64;  // elements before and behind a tensor
 class Image {
  public:
   Image(const TensorDecl& decl, const DimValues& sizes, const std::vector<double>* values,
-        int64_t row_multiple)
-      : dtype_(decl.dtype), shape_(physical_shape(decl, sizes)) {
+        int64_t row_multiple, double poison)
+      : dtype_(decl.dtype),
+        shape_(physical_shape(decl, sizes)),
+        poison_(rounded_to(dtype_, dtype_ == DType::i32 ? std::nan("") : poison)) {
     stride_ = shape_.cols == 1 ? 1 : (shape_.cols / row_multiple + 1) * row_multiple;
     const int64_t count = 2 * kGuard + shape_.rows * stride_;
     bytes_.resize(round_up(count * size_of(dtype_), 8));
     for (int64_t i = 0; i < count; ++i)
-      write_element(dtype_, bytes_.data(), i, std::numeric_limits<double>::quiet_NaN());
+      write_element(dtype_, bytes_.data(), i, dtype_ == DType::i32 ? std::nan("") : poison_);
     if (values == nullptr) return;
     for (int64_t i = 0; i < shape_.rows * shape_.cols; ++i)
       write_element(dtype_, bytes_.data(), place(i), (*values)[static_cast<size_t>(i)]);
@@ -47,8 +49,7 @@ class Image {
       const int64_t at = i - kGuard;
       const bool inside = at >= 0 && at < shape_.rows * stride_ && at % stride_ < shape_.cols;
       const double value = read_element(dtype_, bytes_.data(), i);
-      const bool is_poison =
-          dtype_ == DType::i32 ? value == std::numeric_limits<int32_t>::min() : std::isnan(value);
+      const bool is_poison = std::isnan(poison_) ? std::isnan(value) : value == poison_;
       if (!inside && !is_poison) return false;
     }
     return true;
@@ -59,6 +60,7 @@ class Image {
 
   DType dtype_;
   PhysicalShape shape_;
+  double poison_;  // as its type has it
   int64_t stride_ = 0;
   std::vector<std::byte> bytes_;
 };
@@ -72,9 +74,17 @@ bool is_selected(const Program& program, size_t tensor) {
   return false;
 }
 
+// The largest magnitude so far, which the program raises.
+bool is_raised(const Program& program, size_t tensor) {
+  return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
+    return program::is_maximum(step) && step.tensor() == static_cast<int>(tensor);
+  });
+}
+
 }  // namespace
 
-TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed) {
+TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
+                           bool inside) {
   std::mt19937_64 random(seed);
   TensorValues inputs;
   const std::vector<StepTensor> uses = step_tensors({program.name, {}, program, {}});
@@ -84,7 +94,8 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
     const PhysicalShape shape = physical_shape(decl, sizes);
     std::vector<double>& values = inputs[decl.name];
     values.resize(static_cast<size_t>(shape.rows * shape.cols));
-    const int64_t outside = is_selected(program, t) ? 1 : 0;
+    const int64_t outside = !inside && is_selected(program, t) ? 1 : 0;
+    const bool is_magnitude = is_raised(program, t);
     const int64_t limit = index_limit(program, sizes, static_cast<int>(t));
     for (size_t i = 0; i < values.size(); ++i) {
       if (decl.dtype == DType::i32) {
@@ -95,14 +106,15 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
       // The second lane of a partial is a sum of positive terms.
       const bool is_positive = decl.lanes == 2 && i >= values.size() / 2;
-      values[i] = rounded_to(decl.dtype, is_positive ? 1 + unit : 2 * unit - 1);
+      const double value = is_positive ? 1 + unit : 2 * unit - 1;
+      values[i] = rounded_to(decl.dtype, is_magnitude ? std::abs(value) : value);
     }
   }
   return inputs;
 }
 
 GuardedRun run_between_guards(Backend& backend, const Program& program, const DimValues& sizes,
-                              const TensorValues& inputs) {
+                              const TensorValues& inputs, double poison) {
   const int64_t row_multiple = backend.is_on_host() ? 1 : 8;
   // An image as it is copied.
   const auto words = [](std::byte* data, const std::vector<std::byte>& image) {
@@ -116,7 +128,7 @@ GuardedRun run_between_guards(Backend& backend, const Program& program, const Di
     std::vector<std::byte>& bytes =
         images
             .emplace_back(decl, sizes, given == inputs.end() ? nullptr : &given->second,
-                          row_multiple)
+                          row_multiple, poison)
             .bytes();
     memory.push_back(backend.allocate(bytes.size(), decl.name));
     backend.copy_in(words(bytes.data(), bytes), words(memory.back().get(), bytes));

@@ -4,6 +4,7 @@
 // writing at all, shows.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,16 +17,19 @@ namespace coda::measure {
 using program::TensorValues;
 
 // Numbers that the tensors' types have, from -1 to 1; indices inside what they index, of selected
-// columns a few outside.
-TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed);
+// columns a few outside, unless all shall be `inside`.
+TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
+                           bool inside = false);
 
 struct GuardedRun {
   TensorValues results;                                // of what the program stores
   std::map<std::string, std::vector<std::byte>> bits;  // the same, with guards
   std::vector<std::string> overrun;                    // tensors beside which memory was written
 };
-// Rows are apart, on a device by multiples of 16 bytes.
+// Rows are apart, on a device by multiples of 16 bytes. `poison` is around the tensors and where
+// nothing is given; of i32 the smallest number.
 GuardedRun run_between_guards(Backend& backend, const Program& program, const DimValues& sizes,
-                              const TensorValues& inputs);
+                              const TensorValues& inputs,
+                              double poison = std::numeric_limits<double>::quiet_NaN());
 
 }  // namespace coda::measure

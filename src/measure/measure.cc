@@ -4,12 +4,15 @@
 
 #include <omp.h>
 
+#include <cstring>
 #include <memory>
+#include <optional>
 
 #include "coda/device.h"
 #include "coda/error.h"
 #include "measure/host_timer.h"
 #include "measure/measure_on_gpu.h"
+#include "measure/one_by_one.h"
 #include "measure/plan_run.h"
 #include "measure/products.h"
 #include "measure/random_fill.h"
@@ -47,6 +50,23 @@ double flops_of(const Plan& plan, const DimValues& sizes) {
   return flops;
 }
 
+// All threads copy, as a program's do; half of the bytes are read, half written.
+Candidate copy_on_host(double bytes) {
+  const auto count = static_cast<size_t>(bytes / 2) + 1;
+  const auto from = std::make_shared<std::vector<std::byte>>(count, std::byte{1});
+  const auto to = std::make_shared<std::vector<std::byte>>(count);
+  return {measure::kCopy, [from, to](unsigned) {
+            const int64_t pieces = omp_get_max_threads();
+            const auto size = std::ssize(*from);
+#pragma omp parallel for schedule(static, 1)
+            for (int64_t piece = 0; piece < pieces; ++piece) {
+              const int64_t start = size * piece / pieces;
+              std::memcpy(to->data() + start, from->data() + start,
+                          static_cast<size_t>(size * (piece + 1) / pieces - start));
+            }
+          }};
+}
+
 struct NamedPlan {
   const char* name;
   const Plan* plan;
@@ -54,7 +74,7 @@ struct NamedPlan {
 
 // The first is what is measured; its products alone stand before it, if there are any.
 Measured measure_on_cpu(std::vector<NamedPlan> plans, const DimValues& sizes,
-                        const CpuTiming& timing) {
+                        const CpuTiming& timing, const std::vector<Candidate>& others = {}) {
   const Plan& ours = *plans.front().plan;
   const Plan products = products_alone(ours);
   if (!products.forward.empty() || !products.backward.empty())
@@ -71,6 +91,7 @@ Measured measure_on_cpu(std::vector<NamedPlan> plans, const DimValues& sizes,
     result.session_bytes = runs.back()->session_bytes();
     result.bound_bytes = runs.back()->bound_bytes();
   }
+  candidates.insert(candidates.end(), others.begin(), others.end());
   std::vector<Candidate*> all;
   for (Candidate& candidate : candidates) all.push_back(&candidate);
   measure::time_on_host(all, timing);
@@ -84,8 +105,17 @@ Measured measure_program(const Program& program, const DimValues& sizes,
                          const MeasureOptions& options) {
   if (is_on_gpu(options)) return measure::measure_program_on_gpu(program, sizes, options);
   const Plan plan = one_step_plan(program);
-  Measured result = measure_on_cpu({{"program", &plan}}, sizes, options.cpu);
-  result.moved_bytes = measure::moved_bytes(program, sizes);
+  const double bytes = measure::moved_bytes(program, sizes);
+  std::vector<NamedPlan> plans{{"program", &plan}};
+  std::vector<Candidate> others;
+  std::optional<Plan> unfused;
+  if (options.beside) {
+    unfused = measure::one_by_one(program);
+    if (unfused) plans.push_back({measure::kOneByOne, &*unfused});
+    others.push_back(copy_on_host(bytes));
+  }
+  Measured result = measure_on_cpu(std::move(plans), sizes, options.cpu, others);
+  result.moved_bytes = bytes;
   return result;
 }
 

@@ -6,9 +6,13 @@
 #include <list>
 
 #include "coda/error.h"
+#include "hopper/hopper_backend.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/lower.h"
+#include "measure/one_by_one.h"
+#include "measure/plan_run.h"
 #include "measure/program_run.h"
+#include "measure/random_fill.h"
 
 namespace coda::measure {
 namespace {
@@ -47,6 +51,52 @@ void compile(hopper::HopperState& state, const Program& program, const DimValues
     }
   });
 }
+
+// What MeasureOptions::beside asks for.
+class Beside {
+ public:
+  Beside(Gpu& gpu, const Program& program, const DimValues& sizes, unsigned sets, double bytes)
+      : plan_(one_by_one(program)), bytes_(static_cast<size_t>(bytes / 2) + 1) {
+    const hopper::HopperState& state = *gpu.state();
+    if (plan_) {
+      backend_ = hopper::make_hopper_backend();
+      backend_->use_stream(Stream::of(state.stream));
+      try {
+        const auto fill = [&](const TensorView& view, uint64_t seed, uint32_t limit) {
+          fill_random(*gpu.state(), view, seed, 1.0F, limit);
+        };
+        run_.emplace(*plan_, *backend_, sizes, fill);
+        candidates_.push_back({kOneByOne, [this](unsigned) { run_->run(); }, 1});
+      } catch (const Error&) {
+        // No kernels take one of the operations alone.
+      }
+    }
+    for (unsigned i = 0; i < 2 * sets; ++i)
+      memory_.emplace_back(state.context, bytes_, state.stream, "a copy",
+                           hopper::Allocation::plain);
+    candidates_.push_back({kCopy,
+                           [this, sets, stream = state.stream](unsigned set) {
+                             const size_t pair = 2 * (set % sets);
+                             hopper::check_driver(hopper::driver().memcpy_dtod_async(
+                                                      memory_[pair].address(),
+                                                      memory_[pair + 1].address(), bytes_, stream),
+                                                  "copying");
+                           },
+                           sets});
+  }
+  Beside(const Beside&) = delete;  // the candidates refer to it
+  Beside& operator=(const Beside&) = delete;
+
+  std::vector<Candidate>& candidates() { return candidates_; }
+
+ private:
+  std::optional<Plan> plan_;
+  size_t bytes_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<PlanRun> run_;
+  std::vector<hopper::DeviceMemory> memory_;
+  std::vector<Candidate> candidates_;
+};
 
 }  // namespace
 
@@ -123,6 +173,11 @@ Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
     if (&winner != &ours.front()) timed.push_back(&winner);
   }
   last.insert(last.end(), timed.begin(), timed.end());
+  std::optional<Beside> beside;
+  if (options.beside) {
+    beside.emplace(gpu, program, sizes, sets, result.moved_bytes);
+    for (Candidate& candidate : beside->candidates()) last.push_back(&candidate);
+  }
   time_on_gpu(timer, last, options);
   for (const Candidate* candidate : last) result.candidates.push_back(*candidate);
   return result;

@@ -6,10 +6,10 @@
 namespace coda {
 namespace {
 
-// "NAME", or with a number if the graph has such an input.
-std::string free_name(const Graph& graph, const std::string& wanted) {
+// "NAME", or with a number if the graph has such an input, or the programs such a tensor.
+std::string free_name(const Graph& graph, const LiftedTensors& tensors, const std::string& wanted) {
   std::string name = wanted;
-  for (int number = 2; graph.find_input(name) >= 0; ++number)
+  for (int number = 2; graph.find_input(name) >= 0 || tensors.values.contains(name); ++number)
     name = wanted + "_" + std::to_string(number);
   return name;
 }
@@ -26,9 +26,10 @@ CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool 
   for (const auto& [name, value] : tensors.values) {
     if (graph.node(value.id).name == name) continue;  // read only
     const bool in_place = graph.find_input(name) >= 0;
-    request.outputs.push_back({in_place ? free_name(graph, name + ".stored") : name, value});
+    request.outputs.push_back(
+        {in_place ? free_name(graph, tensors, name + ".stored") : name, value});
     if (!with_gradients) continue;
-    const std::string cotangent = free_name(graph, "grad_of_" + name);
+    const std::string cotangent = free_name(graph, tensors, "grad_of_" + name);
     request.seeds.push_back({value, graph.input(cotangent, value.shape())});
   }
   if (!with_gradients) return request;
@@ -40,7 +41,8 @@ CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool 
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (gradients[i].graph == nullptr) continue;
     request.gradients.push_back(
-        {graph.value(inputs[i]), free_name(graph, "grad_to_" + graph.node(inputs[i]).name)});
+        {graph.value(inputs[i]),
+         free_name(graph, tensors, "grad_to_" + graph.node(inputs[i]).name)});
   }
   if (request.gradients.empty()) request.seeds.clear();
   return request;

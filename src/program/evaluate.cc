@@ -51,6 +51,9 @@ TensorValues evaluate(const Program& program, const DimValues& sizes, const Tens
       for (size_t i = 0; i < value.values.size(); ++i)
         value.values[i] += error(random) * scale.values[i];
     }
+    if (options.in_fp32) {
+      for (double& x : value.values) x = rounded_to(DType::f32, x);
+    }
     if (is_effect(step)) outputs[at.tensor().name] = std::move(value.values);
     values.push_back(std::move(value));
   }

@@ -25,6 +25,8 @@ struct EvaluateOptions {
   // place of what each step computes (an elementary function on a GPU errs by that), and of
   // products what as many make of a sum of K terms in a row, 16 units of |terms| sqrt(K / 2).
   uint64_t fp32_errors = 0;
+  // Round what each step computes to fp32, with its range: what overflows there does so here.
+  bool in_fp32 = false;
 };
 
 // What the program stores. Throws Error if an input is missing or has a wrong number of elements.

@@ -11,7 +11,7 @@
 #include "hopper/gemm_programs.h"
 #include "hopper/host_run.h"
 #include "hopper/lower.h"
-#include "hopper/measured_program.h"
+#include "program/library_programs.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {
@@ -39,7 +39,7 @@ void expect_right(const Program& program, const DimValues& sizes, const std::str
 const DimValues kRaggedSizes{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 50}};
 
 TEST(ProductOnHost, ResidualAndNorm) {
-  expect_right(measured_program("residual_norm"), kRaggedSizes, "128x128p12s4");
+  expect_right(tests::library_program("residual_norm"), kRaggedSizes, "128x128p12s4");
 }
 
 // A vector that all heads share lies once in memory, also where its length is odd or half; what
@@ -62,7 +62,7 @@ TEST(ProductOnHost, AVectorOfEachHead) {
 
 // Loads and stores of one memory, a row and a column vector, partials along columns.
 TEST(ProductOnHost, NormBackward) {
-  expect_right(measured_program("norm_backward"), kRaggedSizes, "128x128c11s4");
+  expect_right(tests::library_program("norm_backward"), kRaggedSizes, "128x128c11s4");
 }
 
 // Kernels without a product leave them: the program is cut behind its product.
@@ -89,18 +89,20 @@ TEST(ProductOnHost, ColumnMaxima) {
 
 // Two products side by side in a tile; a tile of 96 columns has half sub-tiles.
 TEST(ProductOnHost, SwiGlu) {
-  expect_right(measured_program("swiglu"), kRaggedSizes, "128x192c11s3");
+  expect_right(tests::library_program("swiglu"), kRaggedSizes, "128x192c11s3");
 }
 
 TEST(ProductOnHost, SwiGluBackward) {
-  expect_right(measured_program("swiglu_backward"), kRaggedSizes, "128x128p11s3");
+  expect_right(tests::library_program("swiglu_backward"), kRaggedSizes, "128x128p11s3");
 }
 
 // The target of a row lies in any tile, and outside for some.
-TEST(ProductOnHost, Loss) { expect_right(measured_program("loss"), kRaggedSizes, "128x128p21s4"); }
+TEST(ProductOnHost, Loss) {
+  expect_right(tests::library_program("loss"), kRaggedSizes, "128x128p21s4");
+}
 
 TEST(ProductOnHost, WeightGradientsAreAdded) {
-  expect_right(measured_program("weight_gradient"), kRaggedSizes, "128x128p11s4");
+  expect_right(tests::library_program("weight_gradient"), kRaggedSizes, "128x128p11s4");
 }
 
 // Pairs in natural order, tables' rows gathered by position and repeated for each head.

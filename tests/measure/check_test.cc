@@ -82,5 +82,68 @@ TEST(CheckProgram, RefusesAnUnknownBackendAndSizesThatAreTooLargeForTheReference
               HasSubstr("the reference in float64 would take about"));
 }
 
+TEST(CheckProgram, TriesZerosHugeAndTinyInputsInfinityAroundAndResultsInPlace) {
+  const CheckReport report = check_program(projection(), {{"M", 70}, {"N", 90}, {"K", 40}},
+                                           {.backend = "cpu", .configurations = 1});
+  EXPECT_THAT(
+      report.backends.front().traps,
+      testing::ElementsAre("zero inputs", "huge inputs", "tiny inputs",
+                           "NaN and infinity around tensors", "results in the place of inputs"));
+  EXPECT_TRUE(check_program(projection(), {{"M", 7}, {"N", 9}, {"K", 4}},
+                            {.backend = "cpu", .configurations = 1, .traps = false})
+                  .backends.front()
+                  .traps.empty());
+}
+
+// exp(x) / (1 + exp(x)) of a hundred is infinity by infinity in fp32.
+TEST(CheckProgram, NotesWhereAProgramDoesNotHoldInFp32) {
+  const CheckReport report = check_program(parse_program(R"(program p {
+    e = exp(tile(x[M, N]))
+    store(y, e / (1 + e))
+  })"),
+                                           {{"M", 7}, {"N", 9}}, {.backend = "cpu"});
+  EXPECT_TRUE(report.is_right());
+  ASSERT_EQ(report.backends.front().notes.size(), 1U);
+  EXPECT_THAT(report.backends.front().notes.front(), HasSubstr("of huge inputs y overflows"));
+  EXPECT_THAT(text(report), HasSubstr("cpu: note: of huge inputs y overflows"));
+}
+
+TEST(CheckBackward, ComparesWithFiniteDifferencesAndNamesWhatHasNoDerivative) {
+  const std::vector<Program> programs{parse_program(R"(program p {
+    y = gemm(x[M, K]:bf16, w[V, K])
+    z = max(y, 0) * per_row(r[M])
+    row_partial(l, log_sum_exp(z))
+    row_partial(m, max(z))
+    store(z:bf16, as_stored(z, bf16))
+    store(chosen, select_column(z, per_row(target[M]:i32)))
+  })")};
+  const BackwardReport report = check_backward(programs, {{"M", 5}, {"K", 3}, {"V", 70}});
+  EXPECT_TRUE(report.is_right()) << text(report);
+  std::vector<std::string> names;
+  for (const CheckedGradient& gradient : report.gradients) names.push_back(gradient.name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("grad_to_x", "grad_to_w", "grad_to_r"));
+  EXPECT_THAT(report.without_gradient, testing::ElementsAre("m"));
+  EXPECT_THAT(text(report), HasSubstr("nothing is derived of m"));
+}
+
+TEST(CheckBackward, SaysWhyNothingIsChecked) {
+  const auto left_out = [](const std::string& statements, const DimValues& sizes) {
+    const std::vector<Program> programs{parse_program("program p {\n" + statements + "\n}\n")};
+    return check_backward(programs, sizes).left_out;
+  };
+  EXPECT_THAT(left_out("store(r, combine_rows(sum(p[M, N])) * 2)", {{"M", 5}, {"N", 3}}),
+              HasSubstr("only after the program that makes it"));
+  EXPECT_THAT(left_out("row_partial(p, max(tile(x[M, N])))", {{"M", 5}, {"N", 3}}),
+              HasSubstr("no stored value depends"));
+  EXPECT_THAT(left_out("store(y, gemm(x[M, K], w[N, K]))", {{"M", 999}, {"N", 999}, {"K", 999}}),
+              HasSubstr("take long"));
+}
+
+TEST(CheckBackward, AGradientAboveItsBoundIsWrong) {
+  const BackwardReport report{.gradients = {{"grad_to_x", 2e-3, 1e-3}}};
+  EXPECT_FALSE(report.is_right());
+  EXPECT_THAT(text(report), HasSubstr("WRONG, finite differences are others: grad_to_x"));
+}
+
 }  // namespace
 }  // namespace coda

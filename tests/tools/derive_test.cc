@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `coda derive` prints programs that parse and compute what they say, by `coda check`; nothing that
 // a program stores is dropped without a word. That the gradients are right is in
-// tests/plan/derived_backward_test.cc.
+// tests/plan/derived_backward_test.cc; library_test.cc derives each program of the library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +15,9 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
-const std::string kPrograms = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
+const std::string kPrograms = std::string(CODA_SOURCE_DIR) + "/programs/";
 
 // Of the programs in what is printed.
 std::vector<std::string> names_in(const std::string& out) {
@@ -53,14 +54,11 @@ TEST(Derive, AWeightOfEachHeadHasAGradient) {
   EXPECT_TRUE(has_weight);
 }
 
-TEST(Derive, EveryExampleHasABackwardThatParsesAndIsComputedAsItSays) {
+TEST(Derive, PrintsWhatItWrites) {
   const std::vector<Words> examples{
-      {kPrograms + "out_projection.coda"},
-      {kPrograms + "out_projection.coda", kPrograms + "norm_finalizer.coda"},
-      {kPrograms + "gate_up_forward.coda"},
-      {kPrograms + "gate_up_concatenated.coda"},
-      {kPrograms + "gate_up_backward.coda"},
-      {kPrograms + "norm_backward.coda"}};
+      {kPrograms + "residual_norm.coda"},
+      {kPrograms + "residual_norm.coda", kPrograms + "rms_statistic.coda"},
+      {kPrograms + "swiglu.coda"}};
   for (const Words& files : examples) {
     const CommandResult printed = run_coda(Words{"derive"} + files);
     ASSERT_EQ(printed.status, 0) << printed.err;
@@ -96,6 +94,41 @@ TEST(Derive, SaysWhatItDoesNotDeriveAndWhatIsGiven) {
                                 HasSubstr("store(grad_to_x"), HasSubstr("store(grad_to_w")));
 }
 
+// Of those that are not asked for there is no program, and no upstream gradient that only they
+// need.
+TEST(Derive, MakesTheGradientsThatAreWanted) {
+  TestFolder folder;
+  const std::string file = folder.write("mine.coda",
+                                        "program mine {\n"
+                                        "  y = gemm(x[M, K], w[N, K])\n"
+                                        "  store(y, y)\n"
+                                        "  store(z, tile(b[M, N]) * 2)\n"
+                                        "}\n");
+  const CommandResult result = run_coda({"derive", file, "--gradients", "x"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("store(grad_to_x"), Not(HasSubstr("grad_to_w")),
+                                HasSubstr("no program reads grad_of_z: what it is the gradient of "
+                                          "does not lead to the inputs of --gradients")));
+  const CommandResult wrong = run_coda({"derive", file, "--gradients", "x,v"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("no gradient flows to 'v'; those of b, w, x can be derived"));
+}
+
+TEST(Derive, SaysOfWhichStoredValuesNoGradientComes) {
+  TestFolder folder;
+  const std::string file = folder.write("mine.coda",
+                                        "program mine {\n"
+                                        "  x = tile(x[M, N])\n"
+                                        "  store(mask, less(x, 0))\n"
+                                        "  store(y, x * 2)\n"
+                                        "  row_partial(p, log_sum_exp(x))\n"
+                                        "}\n");
+  const CommandResult result = run_coda({"derive", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("no program reads grad_of_mask"),
+                                HasSubstr("the gradients grad_of_p, grad_of_y\n")));
+}
+
 TEST(Derive, RefusesWhatHasNoGradient) {
   TestFolder folder;
   const std::string file = folder.write("mine.coda",
@@ -106,7 +139,7 @@ TEST(Derive, RefusesWhatHasNoGradient) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("coda: "));
   const CommandResult other =
-      run_coda({"derive", kPrograms + "out_projection.coda", "--sizes", "Q=4"});
+      run_coda({"derive", kPrograms + "residual_norm.coda", "--sizes", "Q=4"});
   EXPECT_NE(other.status, 0);
   EXPECT_THAT(other.err, HasSubstr("Q is no size"));
 }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Zip archives as NumPy writes them (.npz): members that are stored or deflated, in memory.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace coda::io {
+
+// The members by name. `source` is what messages call the archive. Throws Error for what is
+// damaged, encrypted or compressed in another way; sizes and checksums are verified.
+std::map<std::string, std::vector<std::byte>> read_zip(std::span<const std::byte> bytes,
+                                                       const std::string& source);
+
+// An archive of stored members. Throws Error for more than 4 GB, which need another format.
+std::vector<std::byte> zip_of(
+    std::span<const std::pair<std::string, std::vector<std::byte>>> members,
+    const std::string& source);
+
+}  // namespace coda::io

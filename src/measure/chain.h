@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs one behind the other, as an author thinks of them: what one stores the next may read,
+// and a partial is the reduction that it is a part of. All in float64.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coda/array.h"
+#include "coda/program.h"
+#include "program/evaluate.h"
+
+namespace coda::measure {
+
+using program::TensorValues;
+
+// Throws Error if two programs declare a tensor differently, or one reads what a later one stores.
+void require_chain(std::span<const Program> programs);
+
+// The declarations of what the programs read and none before stores, and of all that they store, by
+// name.
+struct ChainTensors {
+  std::map<std::string, TensorDecl> inputs;
+  std::map<std::string, TensorDecl> stored;
+};
+ChainTensors tensors_of(std::span<const Program> programs);
+
+// Random inputs of the chain (random_inputs), indices inside what they index; all positive if the
+// results of others would not be finite.
+TensorValues chain_inputs(std::span<const Program> programs, const DimValues& sizes, uint64_t seed);
+
+// What the programs store. Throws Error as evaluate does.
+TensorValues evaluate_chain(std::span<const Program> programs, const DimValues& sizes,
+                            const TensorValues& inputs);
+
+// Tensors as an author's formula has them: a matrix [M, N], a vector [M], a scalar []. A partial is
+// its whole reduction [M]; one with two results has them too, as NAME_RESULT: p, p_max, p_log_sum.
+Arrays as_arrays(std::span<const Program> programs, const DimValues& sizes,
+                 const TensorValues& values);
+
+}  // namespace coda::measure

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda run: programs on given inputs. docs/checking.md is about it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "array_flags.h"
+#include "coda/backend.h"
+#include "coda/error.h"
+#include "coda/messages.h"
+#include "coda/run_programs.h"
+#include "commands.h"
+#include "explained_plan.h"
+#include "program_file.h"
+
+namespace coda::tools {
+namespace {
+
+struct RunFlags {
+  std::vector<std::string> files;
+  std::vector<std::string> inputs;
+  std::string out;
+  std::vector<std::string> sizes;
+  std::string storage;
+  std::string device = "auto";
+};
+
+void run(const RunFlags& flags) {
+  const DimValues given = parse_sizes(flags.sizes);
+  require_array_file(flags.out);
+  std::vector<Program> programs;
+  for (const std::string& file : flags.files)
+    programs.push_back(read_program_stored_as(file, flags.storage));
+  refuse_other_sizes(programs, given);
+  const Arrays inputs = read_all_arrays(flags.inputs);
+  const DimValues sizes = sizes_of_inputs(programs, inputs, given);
+  const auto backend = make_backend(flags.device == "cpu"   ? "cpu"
+                                    : flags.device == "gpu" ? "hopper"
+                                                            : "best");
+  const RunResult result = run_programs(programs, sizes, inputs, *backend);
+  write_arrays(flags.out, result.results);
+  fmt::print("on {} at{}\n", backend->is_on_host() ? "the CPU" : "the GPU",
+             sizes.empty() ? " sizes as written" : text_of(sizes));
+  for (const std::string& note : result.notes) fmt::print("{}\n", note);
+  for (const ArrayToWrite& one : result.results)
+    fmt::print("{}: {} {} {}\n", printable(flags.out), one.name, shape_text(one.array),
+               name_of(one.dtype));
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App& command = *app.add_subcommand(
+      "run",
+      "Runs programs on given inputs, whose shapes give the sizes, and writes what they store");
+  command.add_option("programs", flags->files, "Files of programs (.coda), one behind the other")
+      ->required()
+      ->type_name("FILE");
+  add_array_files(command, "--in", flags->inputs, "The inputs by the names of their tensors")
+      ->required();
+  command
+      .add_option("--out", flags->out,
+                  "The results (.npz, where bf16 is written as f32, or .safetensors); a file of "
+                  "this name is replaced")
+      ->required()
+      ->type_name("FILE");
+  command
+      .add_option("--sizes", flags->sizes, "Sizes that the inputs' shapes do not give: M=256,N=512")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST");
+  command
+      .add_option("--storage", flags->storage,
+                  "bf16 or f16: matrices without a type in the files are stored so [as written]")
+      ->check(CLI::IsMember({"bf16", "f16"}));
+  command
+      .add_option("--device", flags->device,
+                  "cpu, gpu, or auto: the GPU where there is one, else the CPU")
+      ->check(CLI::IsMember({"auto", "cpu", "gpu"}))
+      ->capture_default_str();
+  command.callback([flags] { run(*flags); });
+}
+
+}  // namespace coda::tools
