@@ -196,7 +196,7 @@ class Notation {
     std::string text = name_of(s.tensor());
     if (s.row_index() >= 0) text += "[" + name_of(s.row_index()) + "]";
     if (s.repeat() == 1) return {text};
-    return {call("repeat columns", {text, std::to_string(s.repeat()) + " times"})};
+    return {call("repeat columns", {text, s.repeat().text() + " times"})};
   }
 
   // What a finalizer takes of partials; ordinary words for results that have them.
