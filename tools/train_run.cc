@@ -85,6 +85,8 @@ class Run {
   void start() {
     const ModelTrainSettings& s = plan_.settings;
     if (is_first()) remove_debris(plan_.out);
+    if (plan_.communicator != nullptr)
+      plan_.communicator->set_remedy("go on from the newest checkpoint in " + printable(plan_.out));
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
