@@ -208,6 +208,50 @@ def step_parts() -> str:
                   ["steps of the plan", *(str(count) for count in launches.values())]])
 
 
+def fp8_steps() -> str:
+    """Steps with products in 8 bits, in turns with torchao's on one board, and ours in bf16."""
+    path = RESULTS / "train_step" / "fp8_h200.jsonl"
+    rows = list(map(json.loads, path.read_text().splitlines()))
+    peer = next(r for r in rows if "torchao" in r["products"])
+    shown = [("bf16, another run", [r for r in rows if r["products"] == "bf16"]),
+             (f"{peer['products']}, head in bf16", [peer])]
+    for products in ("fp8", "fp8-all"):
+        for attention in ("repeatable", "fast"):
+            runs = [r for r in rows if r["run"] == peer["run"] and r["products"] == products
+                    and r["attention"] == attention]
+            if runs:
+                shown.append((f"`{products}`" + (", attention fast" if attention == "fast" else ""),
+                              runs))
+    return table(["products", "ms a step", "tokens/s", "torchao's time over it"],
+                 [[name, " ".join(f"{r['ms']:.1f}" for r in runs),
+                   f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
+                   f"{peer['ms'] / mean_ms(runs):.2f}"] for name, runs in shown])
+
+
+def fp8_losses() -> str:
+    """What a recipe costs: training losses of the last 100 of 1,000 steps, held-out losses."""
+    names = {"bf16": "bf16", "fp8": "`fp8`", "head_gradients": "the head's gradients too",
+             "fp8-all": "`fp8-all`"}
+    rows = []
+    for recipe, name in names.items():
+        cells = []
+        for seed in (2, 3):
+            run = json.loads((RESULTS / "fp8_losses" / f"{recipe}_{seed}.json").read_text())
+            last = statistics.mean(loss for step, loss in run["train_losses"] if step > 900)
+            cells.append((last, run["held_out_all"]))
+        rows.append((name, cells))
+    bf16 = rows[0][1]
+
+    def cell(value: float, reference: float) -> str:
+        change = 100 * (value / reference - 1)
+        return f"{value:.4f}" + ("" if value == reference else f" ({change:+.1f} %)")
+
+    return table(["products in 8 bits", "seed 2, training", "seed 2, held-out", "seed 3, training",
+                  "seed 3, held-out"],
+                 [[name, *(cell(values[i], bf16[s][i]) for s, values in enumerate(cells)
+                           for i in (0, 1))] for name, cells in rows])
+
+
 def planning() -> str:
     """Seconds that the compiler takes, by a model's layers."""
     report = json.loads((RESULTS / "plan" / "compile.json").read_text())
@@ -258,7 +302,7 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"chains": chains, "loss_chunks": loss_chunks, "planning": planning,
+TABLES = {"chains": chains, "fp8_losses": fp8_losses, "fp8_steps": fp8_steps, "loss_chunks": loss_chunks, "planning": planning,
           "programs": programs, "step_parts": step_parts, "steps": steps, "summary": summary,
           "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
