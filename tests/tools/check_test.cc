@@ -165,6 +165,28 @@ TEST(Check, TheDerivedBackwardIsCheckedUnlessItIsLeftOut) {
   EXPECT_THAT(run_coda(words + Words{"--no-backward"}).out, Not(HasSubstr("grad_to")));
 }
 
+TEST(Check, AWrittenBackwardIsComparedWithFiniteDifferencesOfItsForward) {
+  const TestFolder folder;
+  const std::string forward = folder.write(
+      "f.coda", "program f {\n  store(y, gemm(x[M, K], w[N, K]) * per_column(b[N]))\n}\n");
+  const std::string text = "program b {\n  store(dx, gemm(dz[M, N], w[N, K]))\n}\n";
+  const std::string scale =
+      folder.write("s.coda", "program s {\n  store(dz, tile(dy[M, N]) * per_column(b[N]))\n}\n");
+  const std::string wrong_scale =
+      folder.write("t.coda", "program t {\n  store(dz, tile(dy[M, N]) - per_column(b[N]))\n}\n");
+  const std::string backward = folder.write("b.coda", text);
+  const CommandResult right =
+      run_coda({"check", scale, backward, "--backend", "cpu", "--backward-of", forward});
+  EXPECT_EQ(right.status, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("as finite differences have it: dx"));
+  EXPECT_THAT(right.out, HasSubstr("The program computes what is wanted"));
+  const CommandResult wrong =
+      run_coda({"check", wrong_scale, backward, "--backend", "cpu", "--backward-of", forward});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("WRONG, finite differences are others: dx"));
+  EXPECT_THAT(wrong.err, HasSubstr("the program does not compute what is wanted"));
+}
+
 TEST(Check, ALackingGpuIsOneLine) {
   const CommandResult result = run_coda({"check", kProjection, "--sizes", "M=3,D=5", "--brief"},
                                         {.environment = {{"CODA_CUDA_DRIVER", "/nowhere"}}});
