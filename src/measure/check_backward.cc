@@ -13,7 +13,7 @@
 #include "ir/evaluate_graph.h"
 #include "measure/chain.h"
 #include "measure/finite_differences.h"
-#include "measure/products.h"
+#include "measure/reference_time.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
@@ -21,8 +21,7 @@ namespace {
 
 constexpr double kBound = 1e-3;
 constexpr double kNoise = 1e-3;  // gradients that are as small beside the sum cancel in fp32
-constexpr double kMostMultiplyAdds =
-    3e7;  // of the programs' products; each is made dozens of times
+constexpr double kMostSeconds = 0.04;  // of one evaluation of the programs; there are dozens
 
 using Values = std::map<std::string, std::vector<double>>;
 
@@ -150,12 +149,9 @@ std::string text(const BackwardReport& report) {
 BackwardReport check_backward(std::span<const Program> programs, const DimValues& sizes,
                               uint64_t seed) {
   BackwardReport report;
-  double multiply_adds = 0;
-  for (const Program& program : programs) {
-    for (const measure::ProductShape& product : measure::products_of(program, sizes))
-      multiply_adds += product.flops() / 2;
-  }
-  if (multiply_adds > kMostMultiplyAdds) {
+  double seconds = 0;
+  for (const Program& program : programs) seconds += measure::evaluation_seconds(program, sizes);
+  if (seconds > kMostSeconds) {
     report.left_out = "finite differences take long at these sizes";
     return report;
   }

@@ -8,6 +8,7 @@
 #include "coda/error.h"
 #include "measure/chain.h"
 #include "measure/finite_differences.h"
+#include "measure/reference_time.h"
 
 namespace coda {
 namespace {
@@ -34,6 +35,9 @@ class WrittenBackward {
       : forward_(forward), sizes_(sizes), random_(seed) {
     measure::require_chain(forward);
     measure::require_chain(backward);
+    constexpr double kEvaluations = 50;  // two for each direction, step and input
+    measure::require_short(forward, sizes, kEvaluations);
+    measure::require_short(backward, sizes, 1);
     of_forward_ = measure::tensors_of(forward);
     inputs_ = measure::chain_inputs(forward, sizes, seed);
     program::TensorValues known = inputs_;
