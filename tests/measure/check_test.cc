@@ -184,6 +184,7 @@ TEST(CheckWrittenBackward, MistakesAreFound) {
       {"1 + g * (1 - s)", "1 - g * (1 - s)"},
       {"2 * y * per_row(ds[M])", "y * per_row(ds[M])"},
       {"store(grad_to_up, d * g * s)", "store(grad_to_up, d * s)"},
+      {"store(grad_to_up, d * g * s)", "store(grad_to_up, -d * g * s)"},
       {"d * u * s", "d * s"}};
   for (const auto& [right, wrong] : mistakes)
     EXPECT_FALSE(written(kBackward, right, wrong).is_right()) << wrong;
