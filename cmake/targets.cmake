@@ -13,9 +13,11 @@ if(CODA_SANITIZE)
 endif()
 # For programs (tests, the command, examples, what measures): what runs long is in the libraries.
 # -O3 takes almost twice as long to compile. So it is with the libraries that make kernels' texts
-# (in milliseconds, before the compiler takes a second) or measure.
+# and find their cubins (in milliseconds, before the compiler takes a second), describe graphs to
+# cuDNN once, or measure. A launch is in hopper/launch, which is not among them.
 set(CODA_QUICK_COMPILE -Og)
-set(CODA_QUICK_FOLDERS hopper/legalise hopper/configure hopper/codegen measure)
+set(CODA_QUICK_FOLDERS hopper/legalise hopper/configure hopper/codegen hopper/jit hopper/cudnn
+    hopper measure)
 # The compiler of plans takes as long with -O1 as with -O3 (lab/plan), and is built in three fifths
 # of the time. The float64 evaluators (ir, program) do not.
 set(CODA_O1_FOLDERS grad rewrite plan/after plan/partition plan/write plan/search plan)

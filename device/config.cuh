@@ -34,13 +34,9 @@ inline constexpr u32 kElementBytes = 2;
 inline constexpr u32 kWgmmaM = 64;
 inline constexpr u32 kWgmmaK = 16;
 
-// What a staging ring holds.
-constexpr bool is_staged(Element element) {
-  return element == Element::bf16 || element == Element::f16;
-}
 // What tensor cores multiply; those of 8 bits only where both operands are contiguous along K.
 constexpr bool is_operand(Element element) {
-  return is_staged(element) || element == Element::e4m3 || element == Element::e5m2;
+  return is_16_bits(element) || element == Element::e4m3 || element == Element::e5m2;
 }
 
 // What one instruction multiplies: 16 bits by the same type, 8 bits by any type of 8 bits.
@@ -120,10 +116,10 @@ constexpr bool is_valid(const GemmConfig& config) {
   const bool registers = config.producer_registers % 8 == 0 && config.consumer_registers % 8 == 0 &&
                          config.producer_registers + 2 * config.consumer_registers <= 512 &&
                          config.accumulators() + 32 <= config.consumer_registers;
-  const bool layout = is_staged(config.element) || config.layout == OperandLayout::tn;
+  const bool layout = is_16_bits(config.element) || config.layout == OperandLayout::tn;
   const bool promotion = !config.promotes || config.schedule == Schedule::cooperative;
-  return are_operands(config.element, config.element_b) && layout && promotion && wgmma_n && wgmma_m && slices &&
-         registers && config.stages >= 2;
+  return are_operands(config.element, config.element_b) && layout && promotion && wgmma_n &&
+         wgmma_m && slices && registers && config.stages >= 2;
 }
 
 }  // namespace coda::device

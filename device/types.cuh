@@ -34,6 +34,8 @@ constexpr u32 bytes_of(Element element) {
   }
   return 0;
 }
+// Two share a register, and a staging ring holds these alone.
+constexpr bool is_16_bits(Element element) { return bytes_of(element) == 2; }
 
 // A TMA descriptor as the driver encodes it; opaque here.
 struct alignas(64) TensorMap {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block forward and backward on a GPU: the same mathematics as in block.cc, stored in bf16, with
+// A block forward and backward on a GPU: the same mathematics as in 08_block, stored in bf16, with
 // tensors in the GPU's memory and everything on one stream. Where there is no GPU it says so.
 #include <coda/coda.h>
 

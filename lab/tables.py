@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of README.md and of pages in docs/ from the raw results in lab/results.
+"""Makes the tables of README.md and of pages in docs/ and lab/ from the raw results in lab/results.
 
 A page marks a table's place with `<!-- lab/tables.py: NAME -->` and `<!-- end of table -->`.
 Without arguments the tables are written anew; `--check` only says which differ, and fails if one
@@ -16,7 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
-PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md")
+PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/configurations.md",
+         "docs/training.md", "lab/notebook/cpu.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -218,8 +219,48 @@ def planning() -> str:
     return table(["layers", *depths], rows)
 
 
-TABLES = {"planning": planning, "programs": programs, "step_parts": step_parts, "steps": steps,
-          "summary": summary}
+def chains() -> str:
+    """What chains gain on a CPU: time of an epilogue by strips over that by chains."""
+    report = json.loads((RESULTS / "cpu" / "chains.json").read_text())
+    ns = {tuple(run["run_name"].split("/")): run["ns_per_16"]
+          for run in report["benchmarks"] if run["aggregate_name"] == "median"}
+    columns = list(dict.fromkeys(key[:2] for key in ns))
+    columns.sort(key=lambda key: (key[0] != "f32", int(key[1])))
+    rows = []
+    for program in ("out_projection", "gate_up", "gate_up_backward", "norm_backward",
+                    "weight_gradient"):
+        ways = [(ns[(*key, program, "strips")], ns[(*key, program, "chain")]) for key in columns]
+        rows.append([program, *(f"{strips:.1f} / {chain:.1f} = {strips / chain:.1f}"
+                                for strips, chain in ways)])
+    return table(["strips / chain", *(" ".join(key) for key in columns)], rows)
+
+
+def loss_chunks() -> str:
+    """What logits take in chunks of rows and whole, as `coda explain --json` has it."""
+    lines = (RESULTS / "plan" / "loss_chunks.jsonl").read_text().splitlines()
+    rows = [[str(r["tokens"]), r["dtype"], str(r["rows"]),
+             f"{r['chunk_bytes'] / 1e6:.0f}" if r["rows"] else "",
+             f"{r['saved_bytes'] / 1e6:.0f}", f"{r['moved_bytes'] / 1e9:.2f}"]
+            for r in map(json.loads, lines)]
+    return table(["tokens", "type", "N", "a chunk, MB", "saved for the backward, MB",
+                  "read and written in a step, GB"], rows)
+
+
+def tuned() -> str:
+    """What the choice of a configuration is worth, by the shipped table."""
+    lines = (ROOT / "src" / "hopper" / "configure" / "tuned_rows.txt").read_text().splitlines()
+    times = [[float(us) for us in line.rsplit("|", 1)[1].split()[1::2]]
+             for line in lines if not line.startswith("#")]
+    ratios = [max(us) / min(us) for us in times]
+    return table(["kernels", "configurations of a kernel, median",
+                  "slowest over fastest, median", "slowest over fastest, largest"],
+                 [[str(len(times)), f"{statistics.median(map(len, times)):.0f}",
+                   figure(statistics.median(ratios)), figure(max(ratios))]])
+
+
+TABLES = {"chains": chains, "loss_chunks": loss_chunks, "planning": planning,
+          "programs": programs, "step_parts": step_parts, "steps": steps, "summary": summary,
+          "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing for the parts named: build, python (what builds the Python package),
-# lint, judges (PyTorch and transformers, for parity tests and benchmarks). System packages come
-# from apt, Python ones go into .venv. What is there is not installed again, and when all is there
-# no network is touched.
+# lint, judges (PyTorch and transformers, for parity tests and benchmarks; Open MPI, for tests of
+# several processes). System packages come from apt, Python ones go into .venv. What is there is not
+# installed again, and when all is there no network is touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -95,6 +95,7 @@ for part in "$@"; do
     lint) pip_install requirements-lint.txt ;;
     judges)
       has_python_headers || apt_install python3-dev  # torch.compile builds extension modules
+      if command -v apt-get >/dev/null; then apt_install openmpi-bin; fi
       pip_install requirements.txt
       ;;
     *) die "unknown part '$part'; there are build, python, lint, judges" ;;

@@ -15,6 +15,7 @@ void add_sample(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_derive(CLI::App& app);
 void add_emit(CLI::App& app);
+void add_fmt(CLI::App& app);
 void add_check(CLI::App& app);
 void add_run(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -16,14 +16,14 @@ void DeviceFlags::add_to(CLI::App& command) {
       ->capture_default_str();
 }
 
-std::unique_ptr<Backend> DeviceFlags::backend() const {
+std::unique_ptr<Backend> DeviceFlags::backend(int number) const {
   const GpuAttention chosen = attention == "fast"    ? GpuAttention::fast
                               : attention == "plain" ? GpuAttention::plain
                                                      : GpuAttention::repeatable;
   return make_backend(device == "cpu"   ? "cpu"
                       : device == "gpu" ? "hopper"
                                         : "best",
-                      {.attention = chosen});
+                      {.device = number, .attention = chosen});
 }
 
 }  // namespace coda::tools

@@ -15,8 +15,8 @@ struct DeviceFlags {
   std::string attention = "repeatable";
 
   void add_to(CLI::App& command);
-  // Throws Error where the machine lacks what is asked for.
-  std::unique_ptr<Backend> backend() const;
+  // `number`: of the GPU; -1: the first. Throws Error where the machine lacks what is asked for.
+  std::unique_ptr<Backend> backend(int number = -1) const;
 };
 
 }  // namespace coda::tools

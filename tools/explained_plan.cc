@@ -96,11 +96,11 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
   result.options.sizes = sizes;
   LiftedTensors tensors;
   for (const std::string& file : files) {
+    const Program program = read_program(file);
     try {
-      lift(read_program(file), *result.graph, tensors);
+      lift(program, *result.graph, tensors);
     } catch (const Error& error) {
-      const std::string message = error.what();
-      throw Error(message.find(file) == std::string::npos ? file + ": " + message : message);
+      throw Error(file + ": " + error.what());
     }
   }
   Graph& graph = *result.graph;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `coda`. Exit status: 0 done, 1 it failed (one line on stderr says what and what to
-// do), 2 the command line was wrong, 130 stopped by Ctrl-C.
+// do; of a program each mistake has its lines), 2 the command line was wrong, 130 stopped by
+// Ctrl-C.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "coda/messages.h"
+#include "coda/program_error.h"
 #include "coda/version.h"
 #include "commands.h"
 #include "flag_values.h"
@@ -33,13 +35,13 @@ Examples:
 // Instead of those, of the commands that are about programs and kernels.
 constexpr const char* kEmitExamples = R"(
 Examples:
-  coda emit examples/programs/gate_up_forward.coda --storage bf16 --sizes M=4096,D=2048,I=5632
+  coda emit programs/swiglu.coda --sizes M=4096,N=5632,K=2048
   coda emit --hidden 2048 --layers 1               a model's kernels
   coda emit mine.coda --sizes M=4096,N=2048,K=2048 --choices
 )";
 constexpr const char* kCheckExamples = R"help(
 Examples:
-  coda check examples/programs/gate_up_forward.coda
+  coda check programs/swiglu.coda
   coda check mine.coda --sizes M=300,N=392,K=200 --storage bf16 --brief
   coda check mine.coda --formula "out = silu(x @ wg.T) * (x @ wu.T)"
 )help";
@@ -50,7 +52,7 @@ Examples:
 )";
 constexpr const char* kBenchExamples = R"(
 Examples:
-  coda bench examples/programs/gate_up_forward.coda --sizes M=1024,D=512,I=1536
+  coda bench programs/swiglu.coda --sizes M=1024,N=1536,K=512
   coda bench block --hidden 1024 --tokens 2048     beside its products alone
   coda bench start                                 on a GPU: first calls, a warm start, a launch
 )";
@@ -115,16 +117,14 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// One line without escape codes, whatever the message has in it. A line of a program that is shown
-// stands behind it, without the mark below: line and column say where.
+// One line without escape codes, whatever the message has in it.
 std::string one_line(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
-  const bool has_mark = text.ends_with('^');
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find_first_not_of(' ');
-    if (first == std::string::npos || line.substr(first) == "^") continue;
-    result += result.empty() ? line : (has_mark ? ": " : " ") + line.substr(first);
+    if (first == std::string::npos) continue;
+    result += result.empty() ? line : " " + line.substr(first);
   }
   return coda::without_escapes(result);
 }
@@ -133,6 +133,15 @@ int fail(const std::string& message, int status) {
   std::fflush(stdout);
   std::fprintf(stderr, "coda: %s\n", one_line(message).c_str());
   return status;
+}
+
+// The mistakes of a program as a compiler prints them, each with its line, and then how many.
+int fail(const coda::ProgramError& error) {
+  std::fflush(stdout);
+  const size_t count = error.mistakes().size();
+  std::fprintf(stderr, "%s\ncoda: %zu mistake%s in the program\n", error.what(), count,
+               count == 1 ? "" : "s");
+  return 1;
 }
 
 // The subcommand that was being parsed, as "bench program", for the hint at its help.
@@ -163,6 +172,7 @@ int main(int argc, char** argv) {
   coda::tools::add_emit(app);
   coda::tools::add_check(app);
   coda::tools::add_run(app);
+  coda::tools::add_fmt(app);
   coda::tools::add_bench(app);
   coda::tools::add_compile(app);
   coda::tools::add_tune(app);
@@ -195,6 +205,8 @@ int main(int argc, char** argv) {
                 1);
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(coda::file_error("cannot use", error).what(), 1);
+  } catch (const coda::ProgramError& error) {
+    return fail(error);
   } catch (const std::exception& error) {
     return fail(error.what(), 1);
   }

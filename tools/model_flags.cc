@@ -33,6 +33,11 @@ std::string config_text(const Gpt2Config& c) {
                      c.layers, c.hidden, c.heads, c.mlp, c.vocab, c.positions);
 }
 
+std::string config_text(const GptNeoxConfig& c) {
+  return fmt::format("GPT-NeoX, {} layers, hidden {}, {} heads, MLP {}, vocabulary {}{}", c.layers,
+                     c.hidden, c.heads, c.mlp, c.vocab, c.tied ? ", tied head" : "");
+}
+
 // A message that names the keys of a config.json, for who gave flags.
 std::string with_flags(std::string message) {
   static constexpr std::pair<std::string_view, std::string_view> kFlags[] = {

@@ -10,11 +10,13 @@ namespace coda::tools {
 
 std::set<std::string> symbols_of(const Program& program) {
   std::set<std::string> symbols;
-  for (const TensorDecl& decl : program.tensors) {
-    for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
+  const auto add = [&](const Shape& shape) {
+    for (const Dim& dim : {shape.rows, shape.cols}) {
       for (const auto& [symbol, factor] : dim.terms()) symbols.insert(symbol);
     }
-  }
+  };
+  for (const TensorDecl& decl : program.tensors) add(decl.shape);
+  for (const Step& step : program.steps) add(step.shape);
   return symbols;
 }
 

@@ -10,7 +10,7 @@
 
 namespace coda::tools {
 
-// The symbols of its tensors' shapes.
+// The symbols of its tensors' shapes and its values' (column_index(N) reads no tensor).
 std::set<std::string> symbols_of(const Program& program);
 
 // The program of a file. `storage`, "bf16" or "f16", if it is not empty: matrices that have no type

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string_view>
 
 #include "stop_request.h"
 
@@ -14,6 +16,12 @@ namespace {
 
 constexpr double kTerminalSeconds = 0.2;  // between two rewrites of the line
 constexpr double kLogSeconds = 10;        // between two lines of a log
+
+bool has_moving_cursor() {
+  const char* terminal = std::getenv("TERM");
+  const bool is_dumb = terminal != nullptr && std::string_view(terminal) == "dumb";
+  return isatty(STDOUT_FILENO) != 0 && !is_dumb;
+}
 
 }  // namespace
 
@@ -35,7 +43,7 @@ Progress::Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step)
       steps_(steps),
       tokens_of_step_(tokens_of_step),
       done_(first_step),
-      is_terminal_(isatty(STDOUT_FILENO) != 0) {}
+      is_terminal_(has_moving_cursor()) {}
 
 double Progress::seconds_since(Clock::time_point when) const {
   return std::chrono::duration<double>(Clock::now() - when).count();

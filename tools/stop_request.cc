@@ -14,7 +14,7 @@ void on_signal(int signal) { stop_signal = signal; }
 
 StopRequest::StopRequest() {
   stop_signal = 0;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE}) {
     struct sigaction action = {};
     action.sa_handler = signal == SIGPIPE ? SIG_IGN : on_signal;  // then writing fails
     action.sa_flags = SA_RESTART | (signal == SIGPIPE ? 0 : SA_RESETHAND);

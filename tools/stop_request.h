@@ -8,10 +8,10 @@
 
 namespace coda::tools {
 
-// From the first to the last line of its scope Ctrl-C, SIGTERM and SIGHUP (a terminal that is
-// closed) only ask to stop, and so does an output that nobody reads any more (a closed pipe, a full
-// disk under a log). A second signal of a kind ends the process at once. What was ignored when the
-// process started (nohup) stays ignored.
+// From the first to the last line of its scope Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that
+// is closed) only ask to stop, and so does an output that nobody reads any more (a closed pipe, a
+// full disk under a log). A second signal of a kind ends the process at once. What was ignored when
+// the process started (nohup) stays ignored.
 class StopRequest {
  public:
   StopRequest();

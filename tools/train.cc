@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "coda/checkpoint.h"
+#include "coda/communicator.h"
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/models.h"
@@ -19,6 +20,7 @@
 #include "data_flags.h"
 #include "device_flag.h"
 #include "flag_values.h"
+#include "launch.h"
 #include "model_flags.h"
 #include "train_run.h"
 
@@ -39,6 +41,8 @@ struct TrainFlags {
   bool overwrite = false;
   bool report = false;
   DeviceFlags device;
+  int gpus = 1;
+  int processes = 0;  // on CPUs; 0: this one
   double held_out = 0.05;
   int64_t steps = 1800;
   int64_t batch = 4;
@@ -75,8 +79,8 @@ int64_t eval_every_of(const TrainFlags& f) {
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
-         name == "device" || name == "attention" || name == "help" || name == "save-every" ||
-         name == "sample" || name == "prompt";
+         name == "device" || name == "gpus" || name == "processes" || name == "attention" ||
+         name == "help" || name == "save-every" || name == "sample" || name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {
@@ -86,7 +90,7 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
   command.add_flag("--resume", f.resume,
                    "Go on from the newest checkpoint in --out, with the settings it was started "
                    "with and the --data that is given again; weights come out bitwise as if it had "
-                   "not stopped");
+                   "not stopped, unless --batch and --accumulate split a step otherwise");
   command.add_flag("--overwrite", f.overwrite, "Start anew although --out has a run");
   command.add_option("--save-every", f.save_every, "Steps from one checkpoint to the next")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
@@ -96,6 +100,16 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       ->capture_default_str();
   command.add_option("--prompt", f.prompt, "What that text goes on from [a new line]");
   f.device.add_to(command);
+  command
+      .add_option("--gpus", f.gpus,
+                  "GPUs of this machine, each with a share of --batch and a process of its own. "
+                  "Under torchrun, srun or mpirun the processes are theirs")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--processes", f.processes,
+                  "Processes on CPUs, over Open MPI, each with a share of --batch [this one]")
+      ->check(CLI::Range(1, 1024));
   command.add_flag("--report", f.report,
                    "At the end compare with xz -9 on the held-out text, and with the unfused plan");
 }
@@ -231,8 +245,11 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   for (const auto& [name, value] : all_settings(command, flags, {}))
     require_state(options.contains(name), "'options' has no '" + name + "'");
   const std::string text = shell_word(printable(options.at(kind)));
+  const auto is_of_a_split = [](const std::string& name) {
+    return name == "batch" || name == "accumulate";
+  };
   for (const auto& [name, value] : given) {
-    require(name == "data" || name == "ids",
+    require(name == "data" || name == "ids" || is_of_a_split(name),
             "--" + name +
                 ": a resumed run keeps the settings it was started with; leave it out "
                 "(or start another run with --init " +
@@ -245,6 +262,16 @@ void resume(const CLI::App& command, const std::map<std::string, std::string>& g
   auto kept = options;
   for (const char* name : {kFingerprint, "init", "config", "tokenizer"}) kept.erase(name);
   parse_options(kept, flags);
+  // Passes may be others, as where there are fewer GPUs than before; a step's data are the same.
+  const int64_t sequences = flags.batch * flags.accumulate;
+  for (const auto& [name, value] : given)
+    if (is_of_a_split(name)) kept[name] = options[name] = value;
+  parse_options(kept, flags);
+  require(
+      flags.batch * flags.accumulate == sequences,
+      fmt::format("--batch {} and --accumulate {}: a step of this run has {} sequences, and one "
+                  "that is resumed keeps that; choose two numbers whose product it is",
+                  flags.batch, flags.accumulate, sequences));
   require_state(flags.seed == plan.state.seed, "'seed' is " + std::to_string(plan.state.seed) +
                                                    ", but --seed among 'options' is " +
                                                    std::to_string(flags.seed));
@@ -303,18 +330,26 @@ void require_no_run(const TrainFlags& flags) {
               " (go on with --resume, start anew with --overwrite, or choose another --out)");
 }
 
-int run(const CLI::App& command, TrainFlags flags) {
+// What the processes of a run share: alone, a backend and no communicator.
+struct Processes {
+  std::shared_ptr<Backend> backend;
+  std::unique_ptr<Communicator> communicator;
+
+  bool is_first() const { return communicator == nullptr || communicator->rank() == 0; }
+};
+
+int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   require(!flags.out.empty(), "--out is empty: name the run's folder");
   std::error_code error;
   RunPlan plan;
   const auto given = given_options(command);
   std::optional<RunLock> lock;
-  if (fs::is_directory(flags.out, error)) lock.emplace(flags.out);
+  if (processes.is_first() && fs::is_directory(flags.out, error)) lock.emplace(flags.out);
   if (flags.resume) {
     require(!flags.overwrite, "--resume and --overwrite are both given: give one of them");
     resume(command, given, flags, plan);
   } else {
-    require_no_run(flags);
+    if (processes.is_first()) require_no_run(flags);
     plan.state.options = all_settings(command, flags, given);
     plan.state.seed = flags.seed;
   }
@@ -359,9 +394,12 @@ int run(const CLI::App& command, TrainFlags flags) {
               "the same (put it back, or start another run with --init " +
               printable(flags.out) + ")");
   plan.go_on_with =
-      fmt::format("coda train --out {} {} {} --resume", shell_word(flags.out),
+      fmt::format("coda train --out {} {} {} --resume{}", shell_word(flags.out),
                   flags.data.is_text() ? "--data" : "--ids",
-                  shell_word(flags.data.is_text() ? flags.data.data : flags.data.ids));
+                  shell_word(flags.data.is_text() ? flags.data.data : flags.data.ids),
+                  flags.gpus > 1        ? fmt::format(" --gpus {}", flags.gpus)
+                  : flags.processes > 1 ? fmt::format(" --processes {}", flags.processes)
+                                        : "");
   plan.is_text = flags.data.is_text();
   plan.settings = settings_of(flags, model);
   plan.out = flags.out;
@@ -370,13 +408,51 @@ int run(const CLI::App& command, TrainFlags flags) {
   plan.eval_every = eval_every_of(flags);
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
-  plan.device = flags.device;
+  plan.backend = processes.backend ? processes.backend : flags.device.backend();
+  plan.communicator = plan.settings.communicator = processes.communicator.get();
   plan.report = flags.report;
-  if (!lock) {  // the folder is made once all flags are known to be good
+  if (!lock && processes.is_first()) {  // the folder is made once all flags are known to be good
     lock.emplace(flags.out);
     require_no_run(flags);
   }
   return run_training(std::move(plan));
+}
+
+// One of several, which have met; only rank 0 prints.
+Processes join(const DeviceFlags& device, const ProcessPlace& place) {
+  Processes processes;
+  try {
+    processes.backend = device.backend(place.local_rank);
+    processes.communicator = processes.backend->join(place);
+  } catch (const Error& error) {
+    if (place.rank == 0) throw;
+    throw Error("rank " + std::to_string(place.rank) + ": " + error.what());
+  }
+  if (!processes.is_first() && std::freopen("/dev/null", "w", stdout) == nullptr)
+    throw Error("cannot write to /dev/null");
+  return processes;
+}
+
+int start(const CLI::App& command, TrainFlags flags) {
+  const ProcessPlace place = process_place();
+  if (flags.processes > 0) {
+    require(flags.gpus == 1, "--gpus and --processes are both given: give one of them");
+    require(flags.device.device != "gpu",
+            "--processes is for CPUs: for several GPUs give --gpus, without --processes");
+    flags.device.device = "cpu";
+  }
+  if (place.world == 1) {
+    if (flags.gpus > 1) return run_on_gpus(flags.gpus);
+    if (flags.processes > 1) return run_under_mpi(flags.processes);
+    return run(command, std::move(flags), {});
+  }
+  const Processes processes = join(flags.device, place);
+  try {
+    return run(command, std::move(flags), processes);
+  } catch (const std::exception& error) {
+    processes.communicator->fail(error.what());
+    throw;
+  }
 }
 
 }  // namespace
@@ -390,7 +466,7 @@ void add_train(CLI::App& app) {
   add_training_flags(*command, *flags);
   add_run_flags(*command, *flags);
   command->callback([flags, command] {
-    if (const int status = run(*command, *flags)) throw CLI::RuntimeError(status);
+    if (const int status = start(*command, *flags)) throw CLI::RuntimeError(status);
   });
 }
 

@@ -36,7 +36,7 @@ class Run {
  public:
   explicit Run(RunPlan plan)
       : plan_(std::move(plan)),
-        backend_(plan_.device.backend()),
+        backend_(plan_.backend),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
                   plan_.settings.tokens_of_step()) {}
@@ -44,13 +44,15 @@ class Run {
   int run() {
     start();
     if (!train()) return kInterrupted;
-    finish();
+    if (is_first()) finish();
     return 0;
   }
 
  private:
   static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
   int64_t first_step() const { return plan_.state.step; }
+  int world() const { return plan_.communicator == nullptr ? 1 : plan_.communicator->world(); }
+  bool is_first() const { return plan_.communicator == nullptr || plan_.communicator->rank() == 0; }
   bool has_held_out() const { return plan_.data.held_out.size() > 1; }
 
   // All steps, and their last checkpoint; false if it was asked to stop. What comes after it may be
@@ -59,25 +61,30 @@ class Run {
     const StopRequest stop;
     const int64_t steps = plan_.settings.schedule.total_steps;
     while (steps_done() < steps) {
-      step(!stop.is_made());
+      step(stop);
       const int64_t done = steps_done();
       if (done == steps) break;
       if (trainer_.started_steps() > 0) continue;  // so nothing is due
       if (is_due(done, plan_.eval_every)) evaluate_quickly();
-      if (stop.is_made()) break;
+      if (is_to_stop(stop)) break;
       if (is_due(done, plan_.save_every)) save();
     }
-    if (!stop.is_made()) evaluate_quickly();
+    if (!is_to_stop(stop)) evaluate_quickly();
     save();
-    if (!stop.is_made()) return true;
+    if (!is_to_stop(stop)) return true;
     say_stopped();
     return false;
+  }
+
+  // Several processes stop at the same step: what one is asked, all see in a step's report.
+  bool is_to_stop(const StopRequest& stop) const {
+    return world() == 1 ? stop.is_made() : all_stop_;
   }
 
   // Restores or saves a first checkpoint, which also shows that the folder can be written.
   void start() {
     const ModelTrainSettings& s = plan_.settings;
-    remove_debris(plan_.out);
+    if (is_first()) remove_debris(plan_.out);
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
@@ -85,7 +92,10 @@ class Run {
     fmt::print("{}: {} tokens to train on, {} held out; {} a step ({} sequences of {})\n",
                plan_.data.train.source, plan_.data.train.size(), plan_.data.held_out.size(),
                s.tokens_of_step(), s.batch * s.accumulate, s.sequence);
-    if (!backend_->is_on_host()) fmt::print("on {}\n", describe_gpu());
+    if (!backend_->is_on_host() && is_first()) fmt::print("on {}\n", describe_gpu());
+    if (world() > 1) {
+      fmt::print("{} processes, {} sequences of a pass each\n", world(), s.own_batch());
+    }
     const Session& session = trainer_.session();
     if (!session.plan().loops.empty()) {
       fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
@@ -101,7 +111,7 @@ class Run {
       trainer_.restored();
     }
     save();
-    if (plan_.overwrite) remove_the_run_before();
+    if (plan_.overwrite && is_first()) remove_the_run_before();
   }
 
   // Once the new run has a checkpoint; its step is 0, so others are newer.
@@ -127,16 +137,18 @@ class Run {
 
   // Where a GPU does the steps, the next one is started before this one's report is there, unless
   // something is due between them.
-  void step(bool may_start_next) {
+  void step(const StopRequest& stop) {
     naming_the_last_checkpoint([&] {
+      trainer_.asks_to_stop = stop.is_made();
       if (trainer_.started_steps() == 0) trainer_.start_step();
       const int64_t started = trainer_.step_count;
       const bool is_last = started == plan_.settings.schedule.total_steps;
-      if (may_start_next && !backend_->is_on_host() && !is_last &&
+      if (!is_to_stop(stop) && !backend_->is_on_host() && !is_last &&
           !is_due(started, plan_.eval_every) && !is_due(started, plan_.save_every)) {
         trainer_.start_step();
       }
       const StepReport report = trainer_.finish_step();
+      all_stop_ |= report.asks_to_stop;
       plan_.state.train_losses.push_back({steps_done(), report.loss});
       progress_.step(steps_done(), report.loss);
     });
@@ -147,14 +159,18 @@ class Run {
     plan_.state.step = trainer_.step_count;
     naming_the_last_checkpoint([this] {
       trainer_.require_sound();
+      if (!is_first()) return;
       checkpoint_ =
           save_checkpoint(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
+      if (plan_.communicator != nullptr)
+        plan_.communicator->set_remedy("the last good checkpoint is " + printable(checkpoint_));
     });
     progress_.exclude(seconds_since(start));
   }
 
   // To who reads the output, or the errors where the output is lost.
   void say_stopped() {
+    if (!is_first()) return;
     const std::string text =
         fmt::format("stopped after step {}, saved {}; go on with: {}", trainer_.step_count,
                     printable(checkpoint_), plan_.go_on_with);
@@ -168,7 +184,7 @@ class Run {
           std::make_unique<ModelRunner>(plan_.settings.model,
                                         ModelRunnerOptions{.task = ModelTask::losses,
                                                            .storage = plan_.settings.storage,
-                                                           .batch = plan_.settings.batch,
+                                                           .batch = plan_.settings.own_batch(),
                                                            .sequence = plan_.settings.sequence},
                                         *backend_);
       evaluator_->bind(trainer_.parameters());
@@ -181,7 +197,7 @@ class Run {
   }
 
   void evaluate_quickly() {
-    if (!has_held_out()) return;
+    if (!has_held_out() || !is_first()) return;
     auto& marks = plan_.state.held_out_losses;
     if (!marks.empty() && marks.back().step == trainer_.step_count) return;
     const auto start = std::chrono::steady_clock::now();
@@ -247,11 +263,12 @@ class Run {
   }
 
   RunPlan plan_;
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
   ModelTrainer trainer_;
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;
+  bool all_stop_ = false;  // a process of several is asked to stop
 };
 
 }  // namespace

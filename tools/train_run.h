@@ -3,13 +3,15 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "coda/backend.h"
+#include "coda/communicator.h"
 #include "coda/model_trainer.h"
 #include "coda/run.h"
 #include "coda/text_data.h"
-#include "device_flag.h"
 #include "text_tokens.h"
 
 namespace coda::tools {
@@ -30,8 +32,9 @@ struct RunPlan {
   int64_t sample_tokens = 0;
   std::string prompt;
   ModelFiles files;  // that checkpoints hand on
-  DeviceFlags device;
-  bool report = false;  // compare with xz and with the unfused plan
+  std::shared_ptr<Backend> backend;
+  Communicator* communicator = nullptr;  // null: this process alone
+  bool report = false;                   // compare with xz and with the unfused plan
 };
 
 // Returns the exit status: 0, or 130 when it was asked to stop (stop_request.h). Throws Error; then

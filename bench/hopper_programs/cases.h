@@ -12,7 +12,7 @@ namespace coda::hopper_programs {
 
 struct Case {
   std::string row;   // "residual_norm, K = I"
-  std::string file;  // of programs/
+  std::string file;  // of programs/, without .coda
   int64_t hidden = 0;
   int64_t tokens = 0;
   DimValues sizes;

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string folder = "bench/hopper_programs/programs";
+  std::string folder = "programs";
   std::vector<std::string> rows;  // only cases whose row contains one of these; none: all
   std::string json;
   int64_t hidden = 0;  // only this one

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole optimizer steps of a LLaMA on a GPU, as `coda train` runs them: random ids, fp32 master
 // weights, AdamW. Prints one line of JSON for scripts/bench_gpu.sh, which runs the peer
-// (bench/peers/train_step.py) in turns with this. With --steps-of-plan it prints what each step of
-// the plan takes instead, one after another with the GPU idle between.
+// (bench/peers/train_step.py) in turns with this. Started several times over, by torchrun or with
+// RANK, LOCAL_RANK and WORLD_SIZE set, the processes train together, a GPU each. With
+// --steps-of-plan it prints what each step of the plan takes instead, one after another with the
+// GPU idle between.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +14,7 @@
 #include <random>
 
 #include "coda/backend.h"
+#include "coda/communicator.h"
 #include "coda/device.h"
 #include "coda/error.h"
 #include "coda/model_trainer.h"
@@ -24,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+constexpr int kHeatingOfSeveral = 8;  // steps
 
 struct Flags {
   std::string model = "1b";
@@ -109,7 +114,11 @@ int run(const Flags& f) {
   const auto attention = f.attention == "fast"    ? GpuAttention::fast
                          : f.attention == "plain" ? GpuAttention::plain
                                                   : GpuAttention::repeatable;
-  const auto backend = make_backend("hopper", {.attention = attention});
+  const ProcessPlace place = process_place();
+  const bool is_alone = place.world == 1;
+  const auto backend =
+      make_backend("hopper", {.device = is_alone ? -1 : place.local_rank, .attention = attention});
+  const auto communicator = is_alone ? nullptr : backend->join(place);
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
@@ -122,6 +131,7 @@ int run(const Flags& f) {
   settings.accumulate = f.accumulate;
   settings.schedule = {.peak = 1e-4, .floor = 1e-5, .warmup_steps = 10, .total_steps = 1000};
   settings.timing = f.steps_of_plan;
+  settings.communicator = communicator.get();
   const Tokens tokens = random_tokens(1 << 22, 128256);
   ModelTrainer trainer(settings, tokens, *backend);
   const double ready = seconds_since(start);
@@ -141,19 +151,25 @@ int run(const Flags& f) {
     return 1e3 * seconds_since(begin);
   };
   const auto hot = Clock::now();
-  while (seconds_since(hot) < f.heat) step();
+  if (is_alone) {
+    while (seconds_since(hot) < f.heat) step();
+  } else {  // as many in all processes
+    for (int i = 0; i < kHeatingOfSeveral; ++i) step();
+  }
   std::vector<double> times;
   for (int64_t i = 0; i < f.steps; ++i) times.push_back(step());
   trainer.finish_step();
+  if (place.rank > 0) return 0;
   const double ms = median(times);
   const auto tokens_of_step = static_cast<double>(settings.tokens_of_step());
   fmt::print(
-      "{{\"who\": \"coda\", \"products\": \"{}\", \"model\": \"{}\", \"layers\": {}, \"batch\": "
+      "{{\"who\": \"coda\", \"gpus\": {}, \"products\": \"{}\", \"model\": \"{}\", \"layers\": {}, "
+      "\"batch\": "
       "{}, \"sequence\": {}, "
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
       "\"gpu\": \"{}\"}}\n",
-      f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
+      place.world, f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
       static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), describe_gpu());
@@ -169,7 +185,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", f.model, "1b, or 8b: blocks of the 8B model")
       ->check(CLI::IsMember({"1b", "8b"}));
   app.add_option("--layers", f.layers, "0: the model's, 16 and 4");
-  app.add_option("--batch", f.batch, "Sequences of a pass");
+  app.add_option("--batch", f.batch, "Sequences of a pass, of all processes");
   app.add_option("--sequence", f.sequence, "Tokens of a sequence");
   app.add_option("--accumulate", f.accumulate, "Passes of a step");
   app.add_option("--steps", f.steps, "That are measured");

@@ -43,7 +43,7 @@ __device__ __forceinline__ FragmentPosition after_turn(FragmentPosition at, u32 
 // kept as they lie in memory.
 template <Element kStored>
 struct ColumnValues {
-  static constexpr bool kIsPacked = bytes_of(kStored) == 2;
+  static constexpr bool kIsPacked = is_16_bits(kStored);
   u32 packed[kIsPacked ? kFragments : 1][2];
   Elements<2> wide[kIsPacked ? 1 : kFragments][2];
 

@@ -12,7 +12,6 @@ namespace coda::device {
 __device__ __forceinline__ u32 thread_index() { return threadIdx.x; }
 __device__ __forceinline__ u32 block_threads() { return blockDim.x; }
 __device__ __forceinline__ u32 block_index() { return blockIdx.x; }
-__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
 
 // The value of the lane whose number differs by the bits of `mask`.
 __device__ __forceinline__ float exchange(float value, u32 mask) {

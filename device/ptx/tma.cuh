@@ -37,14 +37,6 @@ __device__ __forceinline__ void tma_load_multicast(SharedAddress destination, co
       : "memory");
 }
 
-__device__ __forceinline__ void tma_store(const TensorMap* map, u32 inner, u32 outer,
-                                          SharedAddress source) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
-      "r"(inner), "r"(outer), "r"(source.byte)
-      : "memory");
-}
-
 // What is touched once should leave L2 first: an epilogue's planes would otherwise push out operand
 // tiles that the next column of tiles needs (measured: a fifth fewer bytes from memory, and up to 4
 // % of the time, where an epilogue moves five planes).
@@ -69,16 +61,6 @@ __device__ __forceinline__ void tma_store_once(const TensorMap* map, u32 inner, 
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint"
       " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
       "r"(inner), "r"(outer), "r"(source.byte), "l"(evict_first_policy())
-      : "memory");
-}
-
-// Adds the box to memory instead of overwriting it; each element is added once.
-__device__ __forceinline__ void tma_store_add(const TensorMap* map, u32 inner, u32 outer,
-                                              SharedAddress source) {
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
-      " [%0, {%1, %2}], [%3];" ::"l"(map),
-      "r"(inner), "r"(outer), "r"(source.byte)
       : "memory");
 }
 

@@ -167,7 +167,7 @@ __device__ __forceinline__ void wgmma(float (&d)[kN / 2], u64 a, u64 b, u32 accu
   // Only of 16-bit elements an instruction can transpose; where it cannot, the numbers are unused.
   constexpr int kTransposeA = kMajorA == Major::outer ? 1 : 0;
   constexpr int kTransposeB = kMajorB == Major::outer ? 1 : 0;
-  static_assert(is_staged(kA) || kTransposeA + kTransposeB == 0);
+  static_assert(is_16_bits(kA) || kTransposeA + kTransposeB == 0);
   static_assert(kN == 64 || kN == 128 || kN == 192 || kN == 256, "no wgmma wrapper for this N");
   if constexpr (kN == 64) {
     CODA_WGMMA_OF_TYPES(CODA_WGMMA_N64, ", %35, %36")

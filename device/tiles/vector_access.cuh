@@ -42,7 +42,7 @@ struct PackedEight {
 // Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
 // also where the path that needs them is not taken.
 template <bool kVector, Element kStored,
-          bool kPacked = has_pieces(kVector, kStored) || bytes_of(kStored) == 2>
+          bool kPacked = has_pieces(kVector, kStored) || is_16_bits(kStored)>
 struct LoadedEight {
   using Type = Elements<kThreadColumns>;
 };

@@ -185,6 +185,16 @@ template <class A, class B>
 __device__ __forceinline__ auto less(const A& a, const B& b) {
   return each([](float x, float y) { return less(x, y); }, a, b);
 }
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto less_equal(const A& a, const B& b) {
+  return each([](float x, float y) { return less_equal(x, y); }, a, b);
+}
+template <class A, class B>
+  requires HasElements<A, B>
+__device__ __forceinline__ auto not_equal(const A& a, const B& b) {
+  return each([](float x, float y) { return not_equal(x, y); }, a, b);
+}
 template <class A, class B, class C>
   requires HasElements<A, B, C>
 __device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
@@ -213,6 +223,14 @@ __device__ __forceinline__ auto reciprocal(const Elements<N>& a) {
 template <u32 N>
 __device__ __forceinline__ auto sigmoid(const Elements<N>& a) {
   return each([](float x) { return sigmoid(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto absolute(const Elements<N>& a) {
+  return each([](float x) { return absolute(x); }, a);
+}
+template <u32 N>
+__device__ __forceinline__ auto relu(const Elements<N>& a) {
+  return each([](float x) { return relu(x); }, a);
 }
 template <u32 N>
 __device__ __forceinline__ auto hyperbolic_tangent(const Elements<N>& a) {
@@ -313,7 +331,7 @@ __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 vali
     Elements<2> x;
     load_float_pair(x.value, access.address, access.both, access.first, access.second);
     return x;
-  } else if constexpr (bytes_of(kStored) == 2) {
+  } else if constexpr (is_16_bits(kStored)) {
     return unpack<kStored>(load_packed_pair<kAligned>(tensor, index, valid));
   } else {
     return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
@@ -326,7 +344,7 @@ __device__ __forceinline__ void store_pair(u64 tensor, u64 index, u32 valid, con
   if constexpr (kStored == Element::f32) {
     const PairAccess<4, kAligned> access(tensor, index, valid);
     store_float_pair(access.address, access.both, access.first, access.second, x.value);
-  } else if constexpr (bytes_of(kStored) == 2) {
+  } else if constexpr (is_16_bits(kStored)) {
     const PairAccess<2, kAligned> access(tensor, index, valid);
     store_half_pair(access.address, access.both, access.first, access.second, pack<kStored>(x));
   } else {

@@ -24,10 +24,14 @@ __device__ __forceinline__ float minimum(float a, float b) {
 }
 __device__ __forceinline__ float equal(float a, float b) { return a == b ? 1.0f : 0.0f; }
 __device__ __forceinline__ float less(float a, float b) { return a < b ? 1.0f : 0.0f; }
+__device__ __forceinline__ float less_equal(float a, float b) { return a <= b ? 1.0f : 0.0f; }
+__device__ __forceinline__ float not_equal(float a, float b) { return a != b ? 1.0f : 0.0f; }
 __device__ __forceinline__ float select(float condition, float a, float b) {
   return condition != 0.0f ? a : b;
 }
 __device__ __forceinline__ float negative(float x) { return -x; }
+__device__ __forceinline__ float absolute(float x) { return fabsf(x); }
+__device__ __forceinline__ float relu(float x) { return maximum(0.0f, x); }
 
 // 2 to the power of x.
 __device__ __forceinline__ float power_of_two(float x) {

@@ -18,7 +18,9 @@
 
 namespace CODA_API coda {
 
-class Stream;  // coda/device.h
+class Communicator;  // coda/communicator.h
+class Stream;        // coda/device.h
+struct ProcessPlace;
 
 // Bytes that a backend's kernels read and write, freed with the last copy. On a device the address
 // is the device's: only the backend may use it.
@@ -99,6 +101,11 @@ class Backend {
   // Runs `work` again when it is called, at little cost to the host. `work` runs kernels and fills,
   // and waits for nothing; it has been run before, with tensors that lie where they lie now.
   virtual std::function<void()> record(std::function<void()> work);
+
+  // This process among those that train together, each with a backend of this kind; returns once
+  // all are there. It exchanges tensors of this backend, and the backend must outlive it. On the
+  // host over Open MPI, on GPUs over NCCL. Throws Error where those are missing, or a process is.
+  virtual std::unique_ptr<Communicator> join(const ProcessPlace& place);
 };
 
 // How attention runs on a GPU: forward, and backward.

@@ -20,6 +20,8 @@ namespace CODA_API coda {
 
 // Why there is no GPU that kernels can run on; empty: there is one.
 std::string why_no_gpu();
+// Those that this process may use, of any kind; 0 where there is no driver.
+int count_gpus();
 // "NVIDIA H200, driver for CUDA 13.0". Throws Error if there is none.
 std::string describe_gpu();
 

@@ -30,6 +30,7 @@ enum class Elementwise : uint8_t {
   sigmoid,
   tanh,
   erf,
+  abs,
   // Composite.
   sub,
   div,
@@ -37,8 +38,11 @@ enum class Elementwise : uint8_t {
   silu,
   gelu,
   gelu_tanh,
+  relu,
+  less_equal,
+  not_equal,
 };
-inline constexpr int kElementwiseCount = static_cast<int>(Elementwise::gelu_tanh) + 1;
+inline constexpr int kElementwiseCount = static_cast<int>(Elementwise::not_equal) + 1;
 
 // The operands are a, b and c. An expression is text of operations of the table, + - * / and
 // numbers, over the operands and, in a derivative, the result y and its cotangent g:
@@ -56,8 +60,8 @@ struct ElementwiseInfo {
   bool is_base() const { return expansion.empty(); }
 };
 
-// The row of an operation. select(c, a, b) is a where c is not 0, else b; equal and less give 1 or
-// 0.
+// The row of an operation. select(c, a, b) is a where c is not 0, else b; comparisons give 1 or 0:
+// of NaN not_equal gives 1, all others 0. At 0 relu and abs have the derivative 0.
 const ElementwiseInfo& info(Elementwise op);
 std::optional<Elementwise> elementwise_by_name(std::string_view name);
 

@@ -72,9 +72,9 @@ struct Node {
   Elementwise fn = Elementwise::add;         // elementwise
   PartialKind reduction = PartialKind::sum;  // row_reduce, col_reduce
   double number = 0;                         // constant
-  Dim dim = 0;    // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
-  int which = 0;  // split_pair: member; result: index
-  int64_t repeat = 1;                    // repeat_columns
+  Dim dim = 0;     // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
+  int which = 0;   // split_pair: member; result: index
+  Dim repeat = 1;  // repeat_columns
   std::vector<Transposes> transposes{};  // matmul: one a segment
   std::string name{};                    // input, opaque
   InputKind kind = InputKind::activation;
@@ -234,7 +234,7 @@ Value split_pair(Value x, const Dim& group, int which, Where where = Where::curr
 Value merge_pairs(Value first, Value second, const Dim& group, Where where = Where::current());
 Value slice_columns(Value x, const Dim& offset, const Dim& cols, Where where = Where::current());
 Value concat_columns(const std::vector<Value>& parts, Where where = Where::current());
-Value repeat_columns(Value x, int64_t repeat, Where where = Where::current());
+Value repeat_columns(Value x, const Dim& repeat, Where where = Where::current());
 Value gather_rows(Value table, Value index, Where where = Where::current());
 Value transpose(Value vector, Where where = Where::current());
 

@@ -112,6 +112,26 @@ struct Gpt2Config {
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
 };
 
-using ModelConfig = std::variant<LlamaConfig, Gpt2Config>;
+// GPTNeoXForCausalLM (Pythia): LayerNorm and biases, RoPE of the first channels of each head, a
+// head of its own, attention and MLP beside one another.
+struct GptNeoxConfig {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;  // divides hidden
+  int64_t mlp = 0;
+  int64_t vocab = 0;
+  int64_t max_positions = 2048;
+  int64_t rotary_dim = 0;  // channels of a head that turn: even
+  double rope_theta = 10000;
+  double eps = 1e-5;
+  bool parallel = true;  // both read the same x; else the MLP reads what attention added to
+  bool attention_bias = true;
+  bool exact_gelu = true;  // by erf; else in its tanh form
+  bool tied = false;
+
+  friend bool operator==(const GptNeoxConfig&, const GptNeoxConfig&) = default;
+};
+
+using ModelConfig = std::variant<LlamaConfig, Gpt2Config, GptNeoxConfig>;
 
 }  // namespace CODA_API coda

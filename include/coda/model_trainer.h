@@ -15,7 +15,7 @@ struct ModelTrainSettings {
   ModelConfig model;
   DType storage = DType::f32;
   EightBits eight_bits = EightBits::none;
-  int64_t batch = 8;       // sequences of a pass
+  int64_t batch = 8;       // sequences of a pass, of all processes
   int64_t accumulate = 1;  // passes of a step
   int64_t sequence = 256;
   Objective objective = Objective::memory;  // what comes first where a value can be made again
@@ -25,8 +25,12 @@ struct ModelTrainSettings {
   AdamWOptions adamw;
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping
   bool timing = false;  // of each step of the plan: see SessionOptions
+  // As TrainOptions have it. A step's data are the same for any number of processes.
+  Communicator* communicator = nullptr;
 
   int64_t tokens_of_step() const { return batch * accumulate * sequence; }
+  // Sequences of a pass of one process. Throws Error unless all have as many.
+  int64_t own_batch() const;
 };
 
 class ModelTrainer : public Trainer {

@@ -39,6 +39,7 @@ struct ModelTable {
   int64_t rows = 0;
   int64_t cols = 0;
   std::vector<float> values;
+  DType dtype = DType::f32;  // i32: whole numbers
 };
 
 // Symbols: M tokens (all sequences of a batch, one behind the other) and T tokens of one sequence.

@@ -24,6 +24,9 @@ enum class PartialKind : uint8_t {
 };
 inline constexpr int kPartialKindCount = static_cast<int>(PartialKind::abs_max) + 1;
 
+// Of a kind with two results: both added.
+inline constexpr int kBothResults = -1;
+
 // Of a kind with one lane the second number is not used.
 using PartialLanes = std::array<double, 2>;
 
@@ -36,7 +39,8 @@ struct PartialInfo {
   // One lane: a fold, which reads each value once and combines partials as it does values.
   int lanes;
   std::array<std::string_view, 2> results = {};  // of two lanes: names of what a finalizer takes
-  std::optional<Elementwise> finish = {};        // what makes the last lane the last result
+  std::string_view both = {};              // both results added, where that is of use: its name
+  std::optional<Elementwise> finish = {};  // what makes the last lane the last result
   bool needs_count = false;  // to combine partials one must know how many values each is of
 
   // The meaning, which every backend's code is checked against: of one value, and of two parts that
@@ -51,12 +55,11 @@ struct PartialInfo {
   std::string_view of_one;           // the value of the reduction of one value
   std::string_view derivative = {};  // g times that of the value y by each a; "": it has none
 };
-inline constexpr int kBothResults = -1;
 
 const PartialInfo& info(PartialKind kind);
 std::optional<PartialKind> partial_by_name(std::string_view name);
 
-// The lanes of the partial of some values; result `result` of them.
+// The lanes of the partial of some values; result `result` of them (or kBothResults).
 PartialLanes reduce(PartialKind kind, std::span<const double> values);
 double result_of(PartialKind kind, const PartialLanes& lanes, int result);
 

@@ -80,15 +80,16 @@ struct Gemm {
 struct LoadTile {
   int tensor = -1;
   int row_index = -1;  // an i32 [M, 1] tensor; row i of the tile is row row_index[i]
-  int64_t repeat = 1;  // the stored columns are repeated this many times, side by side
+  Dim repeat = 1;      // the stored columns are repeated this many times, side by side
   bool operator==(const LoadTile&) const = default;
 };
 struct LoadPerRow {  // [M, 1]
   int tensor = -1;
   bool operator==(const LoadPerRow&) const = default;
 };
-struct LoadPerColumn {  // [1, N]
+struct LoadPerColumn {  // [1, N]; may repeat along columns (a weight of each head)
   int tensor = -1;
+  Dim repeat = 1;
   bool operator==(const LoadPerColumn&) const = default;
 };
 struct LoadScalar {  // [1, 1]
@@ -140,7 +141,7 @@ struct SelectColumn {
 struct Combine {  // finalizer: a partial tensor -> [M, 1] or [1, N]
   int tensor = -1;
   PartialKind partial = PartialKind::sum;
-  int lane = 0;  // which result of the kind
+  int lane = 0;  // which result of the kind, or kBothResults
   bool operator==(const Combine&) const = default;
 };
 struct ReduceVector {  // finalizer: [M, 1] or [1, N] -> [1, 1], sum in a fixed order
@@ -229,7 +230,7 @@ struct Step {
   const std::vector<GemmSegment>& segments() const;
   int tensor() const;  // an effect writes it, others read it
   int row_index() const;
-  int64_t repeat() const;
+  const Dim& repeat() const;
   double number() const;
   Elementwise op() const;
   const Dim& group() const;
@@ -263,8 +264,9 @@ std::vector<TileSpace> tile_spaces(const Program& program);
 // Throws Error, naming the step and what is wrong, unless the program is well formed.
 void verify(const Program& program);
 
-// The .coda text of a program; parse_program(text(p)) == p. Errors name the line.
+// The .coda text of a program; parse_program(text(p)) == p. Throws ProgramError, with all mistakes
+// of the text (coda/program_error.h); `file` is the name that it has there.
 std::string text(const Program& program);
-Program parse_program(std::string_view text);
+Program parse_program(std::string_view text, std::string_view file = "text");
 
 }  // namespace CODA_API coda

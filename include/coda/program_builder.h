@@ -91,12 +91,15 @@ class ProgramBuilder {
 
   struct TileOptions {
     std::string_view rows = "";  // an i32 tensor: row i of the tile is row rows[i]
-    int64_t repeat = 1;          // of the stored columns, side by side
+    Dim repeat = 1;              // of the stored columns, side by side
   };
   TileValue load_tile(std::string_view tensor, Where where = Where::current());
   TileValue load_tile(std::string_view tensor, TileOptions options, Where where = Where::current());
   TileValue load_per_row(std::string_view tensor, Where where = Where::current());
   TileValue load_per_column(std::string_view tensor, Where where = Where::current());
+  // The vector `repeat` times, side by side: a weight of each head.
+  TileValue load_per_column(std::string_view tensor, const Dim& repeat,
+                            Where where = Where::current());
   TileValue load_scalar(std::string_view tensor, Where where = Where::current());
   TileValue constant(double number, Where where = Where::current());
   TileValue column_index(std::optional<Dim> columns = std::nullopt, Where where = Where::current());
@@ -112,7 +115,8 @@ class ProgramBuilder {
   TileValue repeat_group(TileValue value, Dim group, Where where = Where::current());
   TileValue select_column(TileValue value, TileValue index, Where where = Where::current());
 
-  // Finalizers. `lane` picks the result of a two-lane kind, see steps::Combine.
+  // Finalizers. `lane` picks the result of a two-lane kind, see steps::Combine; kBothResults: both
+  // added.
   TileValue combine_rows(std::string_view tensor, PartialKind kind, int lane = 0,
                          Where where = Where::current());
   TileValue combine_columns(std::string_view tensor, PartialKind kind, int lane = 0,
@@ -155,17 +159,25 @@ TileValue max(const Operand& a, const Operand& b);
 TileValue min(const Operand& a, const Operand& b);
 TileValue equal(const Operand& a, const Operand& b);  // 1 or 0
 TileValue less(const Operand& a, const Operand& b);   // 1 or 0
+TileValue less_equal(const Operand& a, const Operand& b);
+TileValue not_equal(const Operand& a, const Operand& b);
+TileValue operator<(const Operand& a, const Operand& b);  // comparisons, as in text
+TileValue operator<=(const Operand& a, const Operand& b);
+TileValue operator>(const Operand& a, const Operand& b);
+TileValue operator>=(const Operand& a, const Operand& b);
 TileValue select(const Operand& condition, const Operand& a, const Operand& b);
-TileValue exp(TileValue a, std::source_location where = std::source_location::current());
-TileValue log(TileValue a, std::source_location where = std::source_location::current());
-TileValue rsqrt(TileValue a, std::source_location where = std::source_location::current());
-TileValue sqrt(TileValue a, std::source_location where = std::source_location::current());
-TileValue recip(TileValue a, std::source_location where = std::source_location::current());
-TileValue sigmoid(TileValue a, std::source_location where = std::source_location::current());
-TileValue tanh(TileValue a, std::source_location where = std::source_location::current());
-TileValue erf(TileValue a, std::source_location where = std::source_location::current());
-TileValue silu(TileValue a, std::source_location where = std::source_location::current());
-TileValue gelu(TileValue a, std::source_location where = std::source_location::current());
-TileValue gelu_tanh(TileValue a, std::source_location where = std::source_location::current());
+TileValue exp(const Operand& a);
+TileValue log(const Operand& a);
+TileValue rsqrt(const Operand& a);
+TileValue sqrt(const Operand& a);
+TileValue recip(const Operand& a);
+TileValue sigmoid(const Operand& a);
+TileValue tanh(const Operand& a);
+TileValue erf(const Operand& a);
+TileValue silu(const Operand& a);
+TileValue gelu(const Operand& a);
+TileValue gelu_tanh(const Operand& a);
+TileValue relu(const Operand& a);
+TileValue abs(const Operand& a);
 
 }  // namespace CODA_API coda

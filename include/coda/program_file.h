@@ -3,16 +3,22 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "coda/api.h"
 #include "coda/program.h"
 
 namespace CODA_API coda {
 
-// Parsed and verified. Throws Error naming the file and, for a wrong text, the line.
+// Parsed and verified. Throws Error naming the file; for a wrong text a ProgramError.
 Program read_program(const std::filesystem::path& file);
+
+// As it is written, whether it is right or not. Throws Error naming the file.
+std::string read_program_text(const std::filesystem::path& file);
 
 // The file is replaced as a whole or not at all; its folder is made. Throws Error.
 void write_program(const std::filesystem::path& file, const Program& program);
+void write_program_text(const std::filesystem::path& file, std::string_view text);
 
 }  // namespace CODA_API coda

@@ -16,6 +16,7 @@
 
 #include "coda/adamw.h"
 #include "coda/api.h"
+#include "coda/communicator.h"
 #include "coda/compile.h"
 #include "coda/schedule.h"
 #include "coda/session.h"
@@ -36,6 +37,10 @@ struct TrainOptions {
   AdamWOptions adamw;
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping
   bool timing = false;  // of each step of the plan: see SessionOptions
+  // Where several processes train together: `sizes` are those of a pass of one of them, each gives
+  // its own batches, and all call the same functions of their trainers. It must outlive the
+  // trainer. Null: this one alone.
+  Communicator* communicator = nullptr;
   // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
   std::vector<NamedValue> outputs = {};
 };
@@ -50,9 +55,10 @@ struct Moments {
 };
 
 struct StepReport {
-  double loss = 0;  // mean over the step's passes, before the update
+  double loss = 0;  // mean over the step's passes, of all processes, before the update
   double norm = 0;  // of the gradients, before clipping
   double rate = 0;
+  bool asks_to_stop = false;  // one of the processes asked when it started the step
 };
 
 class Trainer {
@@ -86,8 +92,10 @@ class Trainer {
   void start_step(const Batches& batch);
   StepReport finish_step();
   int started_steps() const;
+  // Told to all processes with the next step that is started: each sees it in that step's report.
+  bool asks_to_stop = false;
 
-  // The loss of a batch with the weights as they are; nothing changes.
+  // The loss of a batch with the weights as they are, the mean of all processes'; nothing changes.
   double loss(const TensorMap& batch);
   // Throws Error, naming the step, unless the weights and the loss that they give on a batch are
   // finite. A state is worth keeping only if it passes: an update of finite gradients may end in
@@ -97,8 +105,8 @@ class Trainer {
   // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
   // A backend with memory of its own trains a copy there: fetch() brings weights and moments to
   // these fields, and is to be called before they are read; until then its moments are empty. On
-  // the host it brings the scales alone. restored() and fetch() are not for while a step is
-  // started.
+  // the host it brings the scales alone. Of several processes all have what they restore, and rank
+  // 0 gets what is fetched. restored() and fetch() are not for while a step is started.
   int64_t step_count = 0;
   Weights weights;
   std::vector<Moments> moments;         // as weights

@@ -124,7 +124,7 @@ std::vector<Case> model_cases(int64_t hidden) {
   config.mlp = hidden == 2048 ? 5632 : 11008;
   config.vocab = hidden == 2048 ? 32768 : 128256;
   config.eps = 1e-5;
-  const auto model = build_llama(config, {.storage = DType::bf16, .positions = 4096});
+  const auto model = build(config, {.storage = DType::bf16, .positions = 4096});
   CompileRequest request;
   request.outputs = {{"loss", model->loss}};
   request.seeds = {{model->loss, model->graph.input("scale", {1, 1})}};

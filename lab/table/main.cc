@@ -20,7 +20,7 @@ namespace {
 
 struct Flags {
   std::string file;
-  std::string benchmarks = "bench/hopper_programs/programs";
+  std::string benchmarks = "programs";
   std::string cases;
   std::string only;
   double limit = 150;

@@ -15,9 +15,9 @@ from typing import Any
 
 from coda_cpp._core import Error
 
-_ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "max", "min", "equal", "less", "select", "exp",
-                "log", "rsqrt", "sqrt", "recip", "sigmoid", "tanh", "erf", "silu", "gelu",
-                "gelu_tanh")
+_ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "max", "min", "equal", "less", "less_equal",
+                "not_equal", "select", "exp", "log", "rsqrt", "sqrt", "recip", "sigmoid", "tanh",
+                "erf", "abs", "relu", "silu", "gelu", "gelu_tanh")
 
 
 class Trace:
@@ -76,6 +76,22 @@ class Tile:
 
     def __neg__(self) -> Tile:
         return elementwise("neg", self)
+
+    # Comparisons are 1 or 0; for == and != there are equal and not_equal.
+    def __lt__(self, other: Operand) -> Tile:
+        return elementwise("less", self, other)
+
+    def __le__(self, other: Operand) -> Tile:
+        return elementwise("less_equal", self, other)
+
+    def __gt__(self, other: Operand) -> Tile:
+        return elementwise("less", other, self)
+
+    def __ge__(self, other: Operand) -> Tile:
+        return elementwise("less_equal", other, self)
+
+    def __abs__(self) -> Tile:
+        return elementwise("abs", self)
 
     def __bool__(self) -> bool:
         raise Error("a tile has no truth value while its program is written: use tiles.select")
@@ -145,9 +161,9 @@ def per_row(tensor: Tensor) -> Tile:
     return _loaded("per_row", tensor)
 
 
-def per_column(tensor: Tensor) -> Tile:
-    """A vector with a value for each column."""
-    return _loaded("per_column", tensor)
+def per_column(tensor: Tensor, repeat: int = 1) -> Tile:
+    """A vector with a value for each column; repeat: side by side, as a weight of each head."""
+    return _loaded("per_column", tensor, f", repeat={repeat}" if repeat != 1 else "")
 
 
 def scalar(tensor: Tensor) -> Tile:
@@ -218,6 +234,20 @@ def equal(a: Operand, b: Operand) -> Tile:
 def less(a: Operand, b: Operand) -> Tile:
     """a < b: 1 or 0."""
     return elementwise("less", a, b)
+
+
+def less_equal(a: Operand, b: Operand) -> Tile:
+    """a <= b: 1 or 0."""
+    return elementwise("less_equal", a, b)
+
+
+def not_equal(a: Operand, b: Operand) -> Tile:
+    """1 or 0."""
+    return elementwise("not_equal", a, b)
+
+
+def relu(x: Tile) -> Tile:
+    return elementwise("relu", x)
 
 
 def exp(x: Tile) -> Tile:

@@ -125,7 +125,7 @@ void bind_tensor_info(nb::module_& module) {
 void bind_program(nb::module_& module) {
   nb::class_<Program>(module, "Program",
                       "One GEMM (or stored tensors) and its epilogue; text: docs/program-text.md.")
-      .def_static("parse", &parse_program, nb::arg("text"),
+      .def_static("parse", &parse_program, nb::arg("text"), nb::arg("file") = "text",
                   "Throws Error with line and column for a wrong text.")
       .def_ro("name", &Program::name)
       .def("text", [](const Program& program) { return text(program); })

@@ -7,12 +7,26 @@
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
 #include "hopper/hopper_backend.h"
+#include "hopper/launch/context.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
+namespace {
+
+bool has_gpu(int device) {
+  if (device < 0) return why_no_gpu().empty();
+  try {  // of the others no context is made
+    hopper::check_architecture(hopper::Context(device).info());
+    return true;
+  } catch (const Error&) {
+    return why_no_gpu().empty();  // then the number is wrong, and an error says so
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options) {
-  if (name == "best") return make_backend(why_no_gpu().empty() ? "hopper" : "cpu", options);
+  if (name == "best") return make_backend(has_gpu(options.device) ? "hopper" : "cpu", options);
   if (name == "cpu") return cpu::make_cpu_backend({.threads = options.threads});
   if (name == "reference") return std::make_unique<ReferenceBackend>();
   if (name == "hopper") {

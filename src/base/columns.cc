@@ -23,6 +23,12 @@ std::optional<Dim> quotient(const Dim& wide, const Dim& group) {
   return Dim(factor);
 }
 
+std::optional<Dim> product(const Dim& a, const Dim& b) {
+  if (a.is_constant()) return a.constant() * b;
+  if (b.is_constant()) return b.constant() * a;
+  return std::nullopt;
+}
+
 bool has_pairs(const Dim& wide, const Dim& group) { return group.half() && quotient(wide, group); }
 
 }  // namespace coda

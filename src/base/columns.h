@@ -11,6 +11,9 @@ namespace coda {
 // wide / group if it is a size for all values of the symbols: 9*Dh / Dh = 9, 128*H / 64 = 2*H.
 std::optional<Dim> quotient(const Dim& wide, const Dim& group);
 
+// a * b if one of them is a number.
+std::optional<Dim> product(const Dim& a, const Dim& b);
+
 // Whether `wide` columns are whole groups of `group`, an even number, in whose first halves the
 // first members of pairs stand.
 bool has_pairs(const Dim& wide, const Dim& group);

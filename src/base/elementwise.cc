@@ -101,6 +101,12 @@ constexpr std::array<ElementwiseInfo, kElementwiseCount> kTable = {{
      [](double a, double, double) { return std::erf(a); },
      {"g * (exp(a * a * -1) * (2 / sqrt(3.141592653589793)))"},
      ""},
+    {E::abs,
+     "abs",
+     1,
+     [](double a, double, double) { return std::fabs(a); },
+     {"select(less(a, 0), g * -1, select(less(0, a), g, 0))"},
+     ""},
     {E::sub, "sub", 2, [](double a, double b, double) { return a - b; }, {}, "a + b * -1"},
     {E::div, "div", 2, [](double a, double b, double) { return a / b; }, {}, "a * recip(b)"},
     {E::neg, "neg", 1, [](double a, double, double) { return -a; }, {}, "a * -1"},
@@ -123,6 +129,25 @@ constexpr std::array<ElementwiseInfo, kElementwiseCount> kTable = {{
      {},
      "a * ((tanh(a * (a * a * (0.044715 * sqrt(2 / 3.141592653589793)) + "
      "sqrt(2 / 3.141592653589793))) + 1) * 0.5)"},
+    // Of a tie max has the gradient of its first operand.
+    {E::relu,
+     "relu",
+     1,
+     [](double a, double, double) { return std::isnan(a) ? a : (a > 0 ? a : 0.0); },
+     {},
+     "max(0, a)"},
+    {E::less_equal,
+     "less_equal",
+     2,
+     [](double a, double b, double) { return a <= b ? 1.0 : 0.0; },
+     {},
+     "max(less(a, b), equal(a, b))"},
+    {E::not_equal,
+     "not_equal",
+     2,
+     [](double a, double b, double) { return a != b ? 1.0 : 0.0; },
+     {},
+     "equal(equal(a, b), 0)"},
 }};
 
 constexpr bool in_order() {

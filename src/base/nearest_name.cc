@@ -32,4 +32,20 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return "; the nearest known name is \"" + *best + "\"";
 }
 
+std::optional<std::string_view> similar_name(std::string_view name,
+                                             const std::vector<std::string_view>& known) {
+  const size_t most = std::min<size_t>(3, (name.size() + 2) / 3);
+  std::optional<std::string_view> best;
+  size_t best_distance = most + 1;
+  for (const std::string_view candidate : known) {
+    const size_t longer = std::max(name.size(), candidate.size());
+    if (longer - std::min(name.size(), candidate.size()) > most) continue;
+    const size_t away = distance(name, candidate);
+    if (away >= best_distance || away == longer) continue;
+    best = candidate;
+    best_distance = away;
+  }
+  return best;
+}
+
 }  // namespace coda

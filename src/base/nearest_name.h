@@ -2,6 +2,7 @@
 // What a user may have meant by a name that is not known.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,5 +11,10 @@ namespace coda {
 
 // The end of a message: "; the nearest known name is "heads"", or "; there is none".
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
+
+// The name that was probably meant: a slip of the finger away (a third of the letters, at most
+// three).
+std::optional<std::string_view> similar_name(std::string_view name,
+                                             const std::vector<std::string_view>& known);
 
 }  // namespace coda

@@ -57,6 +57,7 @@ constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
      .letter = 'e',
      .lanes = 2,
      .results = {"max", "log_sum"},
+     .both = "log_sum_exp",
      .finish = Elementwise::log,
      .of = [](double x) -> Lanes { return {x, 1}; },
      .merge = merge_exponentials,
@@ -115,6 +116,7 @@ PartialLanes reduce(PartialKind kind, std::span<const double> values) {
 
 double result_of(PartialKind kind, const PartialLanes& lanes, int result) {
   const PartialInfo& row = info(kind);
+  if (result == kBothResults) return result_of(kind, lanes, 0) + result_of(kind, lanes, 1);
   const double lane = lanes[static_cast<size_t>(result)];
   const bool is_last = result == row.lanes - 1;
   return is_last && row.finish ? info(*row.finish).evaluate(lane, 0, 0) : lane;

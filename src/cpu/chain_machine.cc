@@ -97,6 +97,7 @@ Handler elementwise_handler(const HandlerKey& key) {
     case Elementwise::sigmoid: return unary(key, [](Vec a) { return sigmoid(a); });
     case Elementwise::tanh: return unary(key, [](Vec a) { return tanh(a); });
     case Elementwise::erf: return unary(key, [](Vec a) { return erf(a); });
+    case Elementwise::abs: return unary(key, [](Vec a) { return hn::Abs(a); });
     case Elementwise::neg: return unary(key, [](Vec a) { return hn::Neg(a); });
     case Elementwise::silu: return unary(key, [](Vec a) { return hn::Mul(a, sigmoid(a)); });
     case Elementwise::gelu:
@@ -110,6 +111,15 @@ Handler elementwise_handler(const HandlerKey& key) {
         const Vec cubic = hn::MulAdd(hn::Mul(hn::Mul(a, a), a), set(0.044715f), a);
         return hn::Mul(a, sigmoid(hn::Mul(cubic, set(1.5957691216057308f))));
       });
+    case Elementwise::relu:
+      return unary(key, [](Vec a) {
+        const Vec zero = set(0.0f);
+        return propagate_nan(zero, a, hn::Max(zero, a));
+      });
+    case Elementwise::less_equal:
+      return binary(key, [](Vec a, Vec b) { return one_if(hn::Le(a, b)); });
+    case Elementwise::not_equal:
+      return binary(key, [](Vec a, Vec b) { return one_if(hn::Not(hn::Eq(a, b))); });
   }
   return binary(key, [](Vec a, Vec b) { return hn::Add(a, b); });
 }

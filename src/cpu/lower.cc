@@ -88,7 +88,8 @@ class Lowering {
             vectors_.add_plane(number, {half(reader), columns(operand)}, plane)};
   }
 
-  ColumnMap memory_map(int i, int64_t repeat) const { return {half(i), columns(i) / repeat}; }
+  // `stored`: how many columns the tensor has, which a load may repeat.
+  ColumnMap memory_map(int i, int64_t stored) const { return {half(i), stored}; }
 
   void set_narrow(TileOp& op, int i) const {
     if (!map_.grouped[i]) return;
@@ -173,7 +174,7 @@ class Lowering {
     op.tensor = s.tensor();
     op.dtype = program_.tensors[s.tensor()].dtype;
     op.index_tensor = s.row_index();
-    op.map = memory_map(i, s.repeat());
+    op.map = memory_map(i, program_.tensors[s.tensor()].shape.cols.evaluate(sizes_));
     set_narrow(op, i);
     if (op.map.is_interleaved()) {
       op.kind = TileOpKind::load_pairs;
@@ -195,7 +196,7 @@ class Lowering {
     TileOp op;
     op.tensor = s.tensor();
     op.dtype = program_.tensors[s.tensor()].dtype;
-    op.map = memory_map(i, 1);
+    op.map = memory_map(i, columns(i));
     set_narrow(op, i);
     if (op.map.is_interleaved()) {
       op.kind = TileOpKind::store_pairs;
@@ -215,7 +216,7 @@ class Lowering {
     op.kind = kind;
     op.tensor = s.tensor();
     op.dtype = program_.tensors[s.tensor()].dtype;
-    op.map = memory_map(i, 1);
+    op.map = memory_map(i, columns(i));
     set_narrow(op, i);
     for (int w = 0; w < value.planes; ++w) {
       op.plane = w;

@@ -180,6 +180,12 @@ void column_partial(PartialKind kind, const float* src, int64_t src_stride, int6
 
 float combine(PartialKind kind, const float* partials, int64_t count, int64_t step,
               int64_t lane_stride, int64_t full, int64_t last, int lane) {
+  if (lane == kBothResults) {
+    const auto one = [&](int which) {
+      return combine(kind, partials, count, step, lane_stride, full, last, which);
+    };
+    return one(0) + one(1);
+  }
   const float* second = partials + lane_stride;
   switch (kind) {
     case PartialKind::sum: {

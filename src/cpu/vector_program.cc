@@ -100,7 +100,13 @@ void VectorProgram::run_step(const Item& item, std::span<const TensorView> tenso
   switch (s.kind()) {
     case StepKind::load_per_row:
     case StepKind::load_per_column:
-    case StepKind::load_scalar: return load_vector(tensors[s.tensor()], out);
+    case StepKind::load_scalar: {
+      const TensorView& stored = tensors[s.tensor()];
+      load_vector(stored, out);
+      if (s.repeat().is(1)) return;
+      for (int64_t j = stored.cols; j < item.length; ++j) out[j] = out[j - stored.cols];
+      return;
+    }
     case StepKind::constant: *out = static_cast<float>(s.number()); return;
     case StepKind::column_index:
       for (int64_t j = 0; j < item.length; ++j) out[j] = static_cast<float>(j);

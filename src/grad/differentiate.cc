@@ -199,8 +199,21 @@ class Reverse {
 
   void through_repeat(const Node& n, Value g) {
     const Dim cols = value(n.operands[0]).shape().cols;
-    for (int64_t i = 0; i < n.repeat; ++i)
-      contribute(n.operands[0], slice_columns(g, i * cols, cols));
+    if (cols.is(1)) return contribute(n.operands[0], row_sum(g));
+    if (n.repeat.is_constant()) {
+      for (int64_t i = 0; i < n.repeat.constant(); ++i)
+        contribute(n.operands[0], slice_columns(g, i * cols, cols));
+      return;
+    }
+    // Of a number of copies that has no number yet: each column gets the sum of those that repeat
+    // it, which are picked by their index.
+    const Value own = graph_.column_index(cols);
+    const Value copied = repeat_columns(own, n.repeat);
+    if (value(n.operands[0]).shape().rows.is(1)) {
+      const Value picked = select(equal(transpose(own), copied), g, 0);
+      return contribute(n.operands[0], transpose(row_sum(picked)));
+    }
+    contribute(n.operands[0], matmul({{g, equal(transpose(copied), own), {}}}));
   }
 
   // Rows are scattered where an input says; by what is computed they are picked with a product.

@@ -18,6 +18,7 @@
 #include "hopper/launch/operation_launches.h"
 #include "hopper/launch/stream_event.h"
 #include "hopper/lower.h"
+#include "hopper/nccl/nccl_communicator.h"
 #include "hopper/tuned_file.h"
 #include "runtime/operation_call.h"
 
@@ -213,6 +214,10 @@ class HopperBackend : public Backend {
       const Context::Scope running(*state->context);
       graph->run(state->stream);
     };
+  }
+
+  std::unique_ptr<Communicator> join(const ProcessPlace& place) override {
+    return nccl::join(state_, place);
   }
 
  private:

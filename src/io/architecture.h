@@ -17,8 +17,8 @@ namespace coda::io {
 struct Architecture {
   const char* name;        // in config.json's architectures
   const char* model_type;  // and its model_type
-  ModelConfig (*read)(const Settings& settings);
-  nlohmann::ordered_json (*write)(const ModelConfig& config);  // all but the two names above
+  std::function<ModelConfig(const Settings& settings)> read;
+  std::function<nlohmann::ordered_json(const ModelConfig& config)> write;  // but for these names
 };
 
 // The one that a config.json names, by architectures or, without, by model_type. Error for others.
@@ -30,6 +30,7 @@ const Architecture& architecture_of(const ModelConfig& config);
 // The rows.
 Architecture llama();
 Architecture gpt2();
+Architecture gpt_neox();
 Architecture qwen2();
 Architecture qwen3();
 Architecture mistral();
@@ -50,18 +51,22 @@ struct FamilyDefaults {
   std::optional<int64_t> head_dim = {};  // none: hidden_size / num_attention_heads
 };
 
-// The sizes, RoPE and the head, with `architecture` as the config's name.
-LlamaConfig read_family(const Settings& settings, const char* architecture,
-                        const FamilyDefaults& defaults);
-
-// Error unless the activation is SiLU.
-void require_silu(const Settings& settings);
-
 // Which products have biases where a config asks for them: attention_bias is of all four of
 // attention, mlp_bias of the MLP's three.
-enum class Biases : uint8_t { attention, attention_and_mlp };
-void read_biases(const Settings& settings, LlamaConfig& config, Biases which);
-void write_biases(const LlamaConfig& config, nlohmann::ordered_json& json, Biases which);
+enum class Biases : uint8_t { none, attention, attention_and_mlp };
+
+// One of the family: what it takes where its config.json says nothing, and what else it has than
+// LLaMA's sizes, RoPE, head and biases.
+struct FamilyMember {
+  const char* name;
+  const char* model_type;
+  FamilyDefaults defaults = {};
+  Biases biases = Biases::none;
+  bool is_silu = true;  // else `read` looks at the activation
+  std::function<void(const Settings&, LlamaConfig&)> read = {};
+  std::function<void(const LlamaConfig&, nlohmann::ordered_json&)> write = {};
+};
+Architecture of_family(const FamilyMember& member);
 
 // layer_types, "sliding_attention" for layers with the window and "full_attention" for others, or
 // where they are not given, `otherwise` of a layer. The window is sliding_window.
@@ -71,10 +76,8 @@ void read_windows(const Settings& settings, LlamaConfig& config, int64_t window,
 // sliding_window where it is given and at least 1, `otherwise` where it is not, 0 where it is null.
 int64_t window_of(const Settings& settings, int64_t otherwise);
 
-// The same settings as a config.json has them.
-nlohmann::ordered_json family_json(const LlamaConfig& config);
-
-// Adds layer_types and sliding_window.
+// Adds sliding_window, null for none; and layer_types with it.
+void write_window(const LlamaConfig& config, nlohmann::ordered_json& json);
 void write_windows(const LlamaConfig& config, nlohmann::ordered_json& json);
 
 }  // namespace coda::io

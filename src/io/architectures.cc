@@ -8,8 +8,8 @@ namespace coda::io {
 namespace {
 
 const auto& architectures() {
-  static const std::array rows{llama(), gpt2(), qwen2(),   qwen3(),  mistral(),
-                               olmo2(), phi3(), smollm3(), gemma2(), gemma3()};
+  static const std::array rows{llama(), gpt2(),    qwen2(),  qwen3(),  mistral(), olmo2(),
+                               phi3(),  smollm3(), gemma2(), gemma3(), gpt_neox()};
   return rows;
 }
 
@@ -53,10 +53,11 @@ const Architecture& architecture_of(const Settings& settings) {
 }
 
 const Architecture& architecture_of(const ModelConfig& config) {
-  const auto* family = std::get_if<LlamaConfig>(&config);
-  const std::string name = family != nullptr ? family->architecture : gpt2().name;
+  if (std::holds_alternative<Gpt2Config>(config)) return *by_name(gpt2().name);
+  if (std::holds_alternative<GptNeoxConfig>(config)) return *by_name(gpt_neox().name);
+  const std::string& name = std::get<LlamaConfig>(config).architecture;
   const Architecture* row = by_name(name);
-  require(row != nullptr && (family == nullptr || name != gpt2().name),
+  require(row != nullptr && name != gpt2().name && name != gpt_neox().name,
           "model config: architecture is " + in_quotes(name) + ", but " + supported());
   return *row;
 }

@@ -2,9 +2,6 @@
 // Batches by a counter: splitmix64's finalizer over (seed, step, row).
 #include "io/batches.h"
 
-#include <algorithm>
-
-#include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/models.h"
 #include "io/mapped_file.h"
@@ -27,10 +24,6 @@ int64_t sample_start(uint64_t seed, int64_t step, int64_t row, int64_t starts) {
   // The high half of the product is uniform in [0, starts), but for 2^-64 of a share.
   return static_cast<int64_t>(
       (static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(starts)) >> 64);
-}
-
-int64_t window_count(const Tokens& tokens, int64_t sequence) {
-  return ceil_div(std::max<int64_t>(tokens.size() - 1, 0), sequence);
 }
 
 void read_windows(const Tokens& tokens, int64_t first, int64_t sequence, std::span<int32_t> inputs,

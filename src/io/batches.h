@@ -14,10 +14,8 @@ namespace coda::io {
 // checkpoints: it never changes.
 int64_t sample_start(uint64_t seed, int64_t step, int64_t row, int64_t starts);
 
-// Windows of `sequence` tokens, side by side; each token but the first is a target once.
-int64_t window_count(const Tokens& tokens, int64_t sequence);
-
-// Windows [first, first + rows) as a batch; beyond the end inputs are 0 and targets kIgnoredTarget.
+// Windows [first, first + rows) of `sequence` tokens as a batch, side by side; each token but the
+// first is a target once. Beyond the end inputs are 0 and targets kIgnoredTarget.
 void read_windows(const Tokens& tokens, int64_t first, int64_t sequence, std::span<int32_t> inputs,
                   std::span<int32_t> targets);
 

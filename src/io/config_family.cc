@@ -7,7 +7,9 @@
 #include "io/config_rope.h"
 
 namespace coda::io {
+namespace {
 
+// The sizes, RoPE and the head, with `architecture` as the config's name.
 LlamaConfig read_family(const Settings& settings, const char* architecture,
                         const FamilyDefaults& defaults) {
   LlamaConfig config;
@@ -36,20 +38,51 @@ LlamaConfig read_family(const Settings& settings, const char* architecture,
   return config;
 }
 
-void require_silu(const Settings& settings) {
-  const std::string activation = settings.word("hidden_act", "silu");
-  if (activation != "silu" && activation != "swish")
-    settings.refuse("hidden_act", "only 'silu' is supported");
+nlohmann::ordered_json family_json(const LlamaConfig& config) {
+  nlohmann::ordered_json json = {
+      {"vocab_size", config.vocab},
+      {"hidden_size", config.hidden},
+      {"intermediate_size", config.mlp},
+      {"num_hidden_layers", config.layers},
+      {"num_attention_heads", config.heads},
+      {"num_key_value_heads", config.kv_heads},
+      {"head_dim", config.head_dim},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", config.max_positions},
+      {"rms_norm_eps", config.eps},
+      {"attention_dropout", 0.0},
+      {"tie_word_embeddings", config.tied},
+  };
+  write_rope(config, json);
+  return json;
 }
 
-void read_biases(const Settings& settings, LlamaConfig& config, Biases which) {
-  config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
-  if (which == Biases::attention_and_mlp) config.mlp_bias = settings.flag("mlp_bias", false);
-}
+}  // namespace
 
-void write_biases(const LlamaConfig& config, nlohmann::ordered_json& json, Biases which) {
-  json["attention_bias"] = config.qkv_bias;
-  if (which == Biases::attention_and_mlp) json["mlp_bias"] = config.mlp_bias;
+Architecture of_family(const FamilyMember& member) {
+  const auto read = [member](const Settings& settings) -> ModelConfig {
+    if (member.is_silu) {
+      const std::string activation = settings.word("hidden_act", "silu");
+      if (activation != "silu" && activation != "swish")
+        settings.refuse("hidden_act", "only 'silu' is supported");
+    }
+    LlamaConfig config = read_family(settings, member.name, member.defaults);
+    if (member.biases != Biases::none)
+      config.qkv_bias = config.output_bias = settings.flag("attention_bias", false);
+    if (member.biases == Biases::attention_and_mlp)
+      config.mlp_bias = settings.flag("mlp_bias", false);
+    if (member.read) member.read(settings, config);
+    return config;
+  };
+  const auto write = [member](const ModelConfig& of) {
+    const auto& config = std::get<LlamaConfig>(of);
+    nlohmann::ordered_json json = family_json(config);
+    if (member.biases != Biases::none) json["attention_bias"] = config.qkv_bias;
+    if (member.biases == Biases::attention_and_mlp) json["mlp_bias"] = config.mlp_bias;
+    if (member.write) member.write(config, json);
+    return json;
+  };
+  return {member.name, member.model_type, read, write};
 }
 
 int64_t window_of(const Settings& settings, int64_t otherwise) {
@@ -87,28 +120,13 @@ void read_windows(const Settings& settings, LlamaConfig& config, int64_t window,
   if (count < config.layers) config.windowed = std::move(windowed);
 }
 
-nlohmann::ordered_json family_json(const LlamaConfig& config) {
-  nlohmann::ordered_json json = {
-      {"vocab_size", config.vocab},
-      {"hidden_size", config.hidden},
-      {"intermediate_size", config.mlp},
-      {"num_hidden_layers", config.layers},
-      {"num_attention_heads", config.heads},
-      {"num_key_value_heads", config.kv_heads},
-      {"head_dim", config.head_dim},
-      {"hidden_act", "silu"},
-      {"max_position_embeddings", config.max_positions},
-      {"rms_norm_eps", config.eps},
-      {"attention_dropout", 0.0},
-      {"tie_word_embeddings", config.tied},
-  };
-  write_rope(config, json);
-  return json;
+void write_window(const LlamaConfig& config, nlohmann::ordered_json& json) {
+  json["sliding_window"] = nullptr;
+  if (config.window != 0) json["sliding_window"] = config.window;
 }
 
 void write_windows(const LlamaConfig& config, nlohmann::ordered_json& json) {
-  json["sliding_window"] = nullptr;
-  if (config.window != 0) json["sliding_window"] = config.window;
+  write_window(config, json);
   json["layer_types"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i) {
     const bool is = config.window != 0 && (config.windowed.empty() || config.windowed[i]);

@@ -3,26 +3,10 @@
 #include "io/architecture.h"
 
 namespace coda::io {
-namespace {
 
-constexpr const char* kLlama = "LlamaForCausalLM";
-
-ModelConfig read_llama(const Settings& settings) {
-  require_silu(settings);
-  LlamaConfig config = read_family(settings, kLlama, {});
-  read_biases(settings, config, Biases::attention_and_mlp);
-  return config;
+Architecture llama() {
+  return of_family(
+      {.name = "LlamaForCausalLM", .model_type = "llama", .biases = Biases::attention_and_mlp});
 }
-
-nlohmann::ordered_json llama_json(const ModelConfig& of) {
-  const auto& config = std::get<LlamaConfig>(of);
-  nlohmann::ordered_json json = family_json(config);
-  write_biases(config, json, Biases::attention_and_mlp);
-  return json;
-}
-
-}  // namespace
-
-Architecture llama() { return {kLlama, "llama", read_llama, llama_json}; }
 
 }  // namespace coda::io

@@ -3,30 +3,19 @@
 #include "io/architecture.h"
 
 namespace coda::io {
-namespace {
 
-constexpr const char* kMistral = "MistralForCausalLM";
-
-ModelConfig read_mistral(const Settings& settings) {
-  require_silu(settings);
-  if (settings.find("layer_types") != nullptr)
-    settings.refuse("layer_types", "all layers of Mistral are alike (leave it out)");
-  LlamaConfig config =
-      read_family(settings, kMistral, {.max_positions = 131072, .kv_heads_as_heads = false});
-  config.window = window_of(settings, 4096);
-  return config;
+Architecture mistral() {
+  return of_family({.name = "MistralForCausalLM",
+                    .model_type = "mistral",
+                    .defaults = {.max_positions = 131072, .kv_heads_as_heads = false},
+                    .read =
+                        [](const Settings& settings, LlamaConfig& config) {
+                          if (settings.find("layer_types") != nullptr)
+                            settings.refuse("layer_types",
+                                            "all layers of Mistral are alike (leave it out)");
+                          config.window = window_of(settings, 4096);
+                        },
+                    .write = write_window});
 }
-
-nlohmann::ordered_json mistral_json(const ModelConfig& of) {
-  const auto& config = std::get<LlamaConfig>(of);
-  nlohmann::ordered_json json = family_json(config);
-  json["sliding_window"] = nullptr;
-  if (config.window != 0) json["sliding_window"] = config.window;
-  return json;
-}
-
-}  // namespace
-
-Architecture mistral() { return {kMistral, "mistral", read_mistral, mistral_json}; }
 
 }  // namespace coda::io

@@ -5,11 +5,7 @@
 namespace coda::io {
 namespace {
 
-constexpr const char* kPhi3 = "Phi3ForCausalLM";
-
-ModelConfig read_phi3(const Settings& settings) {
-  require_silu(settings);
-  LlamaConfig config = read_family(settings, kPhi3, {.eps = 1e-5, .max_positions = 4096});
+void read_phi3(const Settings& settings, LlamaConfig& config) {
   // transformers would take any other for one of its own, longrope.
   if (config.rope_scaling) {
     throw Error(settings.source() +
@@ -17,21 +13,22 @@ ModelConfig read_phi3(const Settings& settings) {
   }
   config.joined = true;
   config.window = window_of(settings, 0);
-  return config;
 }
 
-nlohmann::ordered_json phi3_json(const ModelConfig& of) {
-  const auto& config = std::get<LlamaConfig>(of);
-  nlohmann::ordered_json json = family_json(config);
+void write_phi3(const LlamaConfig& config, nlohmann::ordered_json& json) {
   json["resid_pdrop"] = 0.0;
   json["embd_pdrop"] = 0.0;
-  json["sliding_window"] = nullptr;
-  if (config.window != 0) json["sliding_window"] = config.window;
-  return json;
+  write_window(config, json);
 }
 
 }  // namespace
 
-Architecture phi3() { return {kPhi3, "phi3", read_phi3, phi3_json}; }
+Architecture phi3() {
+  return of_family({.name = "Phi3ForCausalLM",
+                    .model_type = "phi3",
+                    .defaults = {.eps = 1e-5, .max_positions = 4096},
+                    .read = read_phi3,
+                    .write = write_phi3});
+}
 
 }  // namespace coda::io

@@ -9,8 +9,6 @@
 namespace coda::io {
 namespace {
 
-constexpr const char* kSmolLm3 = "SmolLM3ForCausalLM";
-
 std::vector<bool> rotated_layers(const Settings& settings, int64_t layers) {
   std::vector<bool> rotated;
   if (layers < 1 || layers > ConfigChecker::kMostLayers)
@@ -33,34 +31,34 @@ std::vector<bool> rotated_layers(const Settings& settings, int64_t layers) {
   return all ? std::vector<bool>{} : rotated;
 }
 
-ModelConfig read_smollm3(const Settings& settings) {
-  require_silu(settings);
-  LlamaConfig config = read_family(
-      settings, kSmolLm3,
-      {.theta = 2000000, .max_positions = 32768, .tied = true, .kv_heads_as_heads = false});
-  read_biases(settings, config, Biases::attention_and_mlp);
+void read_smollm3(const Settings& settings, LlamaConfig& config) {
   config.rotated = rotated_layers(settings, config.layers);
   const int64_t window = settings.flag("use_sliding_window", false) ? window_of(settings, 0) : 0;
   read_windows(settings, config, window, [&](int64_t i) {
     return window != 0 && !config.rotated.empty() && !config.rotated[static_cast<size_t>(i)];
   });
-  return config;
 }
 
-nlohmann::ordered_json smollm3_json(const ModelConfig& of) {
-  const auto& config = std::get<LlamaConfig>(of);
-  nlohmann::ordered_json json = family_json(config);
-  write_biases(config, json, Biases::attention_and_mlp);
+void write_smollm3(const LlamaConfig& config, nlohmann::ordered_json& json) {
   json["use_sliding_window"] = config.window != 0;
   write_windows(config, json);
   json["no_rope_layers"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i)
     json["no_rope_layers"].push_back(config.rotated.empty() || config.rotated[i] ? 1 : 0);
-  return json;
 }
 
 }  // namespace
 
-Architecture smollm3() { return {kSmolLm3, "smollm3", read_smollm3, smollm3_json}; }
+Architecture smollm3() {
+  return of_family({.name = "SmolLM3ForCausalLM",
+                    .model_type = "smollm3",
+                    .defaults = {.theta = 2000000,
+                                 .max_positions = 32768,
+                                 .tied = true,
+                                 .kv_heads_as_heads = false},
+                    .biases = Biases::attention_and_mlp,
+                    .read = read_smollm3,
+                    .write = write_smollm3});
+}
 
 }  // namespace coda::io

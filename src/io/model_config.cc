@@ -69,6 +69,29 @@ void check(const Gpt2Config& config, const std::string& source) {
   must.positive("layer_norm_epsilon", config.eps);
 }
 
+void check(const GptNeoxConfig& config, const std::string& source) {
+  const ConfigChecker must{source};
+  must.layers("num_hidden_layers", config.layers);
+  must.size("hidden_size", config.hidden);
+  must.size("num_attention_heads", config.heads);
+  must.size("intermediate_size", config.mlp);
+  must.size("vocab_size", config.vocab);
+  must.size("max_position_embeddings", config.max_positions);
+  must.divides("num_attention_heads", config.heads, "hidden_size", config.hidden);
+  must.product("intermediate_size", config.mlp, "hidden_size", config.hidden);
+  must.product("vocab_size", config.vocab, "hidden_size", config.hidden);
+  must.product("hidden_size * 3", 3 * config.hidden, "hidden_size", config.hidden);
+  must.weights(config);
+  must.positive("layer_norm_eps", config.eps);
+  must.positive("rotary_emb_base", config.rope_theta);
+  const int64_t head = config.hidden / config.heads;
+  require(head % 2 == 0 && config.rotary_dim >= 2 && config.rotary_dim <= head &&
+              config.rotary_dim % 2 == 0,
+          source + ": rotary_pct turns " + std::to_string(config.rotary_dim) +
+              " channels of heads of " + std::to_string(head) +
+              ", but both must be even and at least 2 channels turn: change one of the two");
+}
+
 const char* torch_name(DType type) {
   switch (type) {
     case DType::f32: return "float32";

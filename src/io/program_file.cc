@@ -2,24 +2,23 @@
 #include "coda/program_file.h"
 
 #include "base/atomic_file.h"
-#include "coda/error.h"
-#include "coda/messages.h"
 #include "io/mapped_file.h"
 
 namespace coda {
 
 Program read_program(const std::filesystem::path& file) {
-  const std::string text = io::read_file(file);
-  try {
-    return parse_program(text);
-  } catch (const Error& error) {
-    throw Error(printable(file) + ": " + error.what());
-  }
+  return parse_program(read_program_text(file), file.native());
 }
 
+std::string read_program_text(const std::filesystem::path& file) { return io::read_file(file); }
+
 void write_program(const std::filesystem::path& file, const Program& program) {
+  write_program_text(file, text(program));
+}
+
+void write_program_text(const std::filesystem::path& file, std::string_view text) {
   if (file.has_parent_path()) make_folders(file.parent_path());
-  write_file_atomically(file, text(program));
+  write_file_atomically(file, text);
 }
 
 }  // namespace coda

@@ -78,12 +78,12 @@ class Evaluation {
       default: break;
     }
     for (int64_t r = 0; r < out.rows; ++r) {
-      for (int64_t c = 0; c < out.cols; ++c) out.at(r, c) = element(n, r, c, out.cols);
+      for (int64_t c = 0; c < out.cols; ++c) out.at(r, c) = element(n, r, c);
     }
   }
 
   // The value of one element of an operation that has no loop of its own.
-  double element(const Node& n, int64_t r, int64_t c, int64_t cols) const {
+  double element(const Node& n, int64_t r, int64_t c) const {
     switch (n.op) {
       case Op::ones: return 1;
       case Op::column_index: return static_cast<double>(c);
@@ -105,7 +105,7 @@ class Evaluation {
       case Op::slice_columns:
         return operand(n, 0).at(
             r, c + (n.dim.is_constant() ? n.dim.constant() : n.dim.evaluate(sizes_)));
-      case Op::repeat_columns: return operand(n, 0).at(r, c % (cols / n.repeat));
+      case Op::repeat_columns: return operand(n, 0).at(r, c % operand(n, 0).cols);
       case Op::gather_rows: {
         const auto row = static_cast<int64_t>(operand(n, 1).at(r, 0));
         require(row >= 0 && row < operand(n, 0).rows,

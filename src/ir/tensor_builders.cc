@@ -244,19 +244,25 @@ Value concat_columns(const std::vector<Value>& parts, Where where) {
   return make(parts[0], std::move(node));
 }
 
-// The gradient of a repetition is a sum of as many slices.
-Value repeat_columns(Value x, int64_t repeat, Where where) {
+// The gradient of a repetition by a number is a sum of as many slices.
+Value repeat_columns(Value x, const Dim& repeat, Where where) {
   graph_of("repeat_columns", {x}, where);
   constexpr int64_t kMost = 1024;
-  if (repeat < 1 || repeat > kMost) {
+  if (repeat.is_constant() && (repeat.constant() < 1 || repeat.constant() > kMost)) {
     fail("repeat_columns", {x},
-         "repeats " + std::to_string(repeat) + " times, where 1 to " + std::to_string(kMost) +
+         "repeats " + repeat.text() + " times, where 1 to " + std::to_string(kMost) +
              " are supported",
          where);
   }
-  if (repeat == 1) return x;
+  if (repeat.is(1)) return x;
+  const std::optional<Dim> columns = product(repeat, x.shape().cols);
+  if (!columns)
+    fail("repeat_columns", {x},
+         "has " + x.shape().cols.text() + " columns, which " + repeat.text() +
+             " times have no linear size; one of the two must be a number",
+         where);
   Node node{.op = Op::repeat_columns,
-            .shape = {x.shape().rows, repeat * x.shape().cols},
+            .shape = {x.shape().rows, *columns},
             .operands = {x.id},
             .repeat = repeat};
   return make(x, std::move(node));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/guarded_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -73,6 +74,13 @@ bool is_selected(const Program& program, size_t tensor) {
   return false;
 }
 
+// The largest magnitude so far, which the program raises.
+bool is_raised(const Program& program, size_t tensor) {
+  return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
+    return program::is_maximum(step) && step.tensor() == static_cast<int>(tensor);
+  });
+}
+
 }  // namespace
 
 TensorValues random_inputs(const Program& program, const DimValues& sizes, uint64_t seed,
@@ -87,6 +95,7 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
     std::vector<double>& values = inputs[decl.name];
     values.resize(static_cast<size_t>(shape.rows * shape.cols));
     const int64_t outside = !inside && is_selected(program, t) ? 1 : 0;
+    const bool is_magnitude = is_raised(program, t);
     const int64_t limit = index_limit(program, sizes, static_cast<int>(t));
     for (size_t i = 0; i < values.size(); ++i) {
       if (decl.dtype == DType::i32) {
@@ -97,7 +106,8 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
       // The second lane of a partial is a sum of positive terms.
       const bool is_positive = decl.lanes == 2 && i >= values.size() / 2;
-      values[i] = rounded_to(decl.dtype, is_positive ? 1 + unit : 2 * unit - 1);
+      const double value = is_positive ? 1 + unit : 2 * unit - 1;
+      values[i] = rounded_to(decl.dtype, is_magnitude ? std::abs(value) : value);
     }
   }
   return inputs;

@@ -36,7 +36,7 @@ Value layer(ModelBuilder& m, const Gpt2Config& c, const std::string& name, Value
 
 }  // namespace
 
-std::unique_ptr<ModelGraph> build_gpt2(const Gpt2Config& config, const ModelOptions& options) {
+std::unique_ptr<ModelGraph> build(const Gpt2Config& config, const ModelOptions& options) {
   ModelBuilder m(options, config.vocab);
   const Value tokens = m.matrix("transformer.wte.weight", config.vocab, config.hidden);
   const Value places = m.matrix("transformer.wpe.weight", config.positions, config.hidden);
@@ -46,5 +46,13 @@ std::unique_ptr<ModelGraph> build_gpt2(const Gpt2Config& config, const ModelOpti
   }
   return m.finish(linear(norm(m, config, "transformer.ln_f", x), tokens));
 }
+
+int64_t parameter_count(const Gpt2Config& c) {
+  const int64_t matrices = (4 * c.hidden + 2 * c.mlp) * c.hidden;
+  const int64_t vectors = 9 * c.hidden + c.mlp;  // two norms, four biases
+  return c.layers * (matrices + vectors) + (c.vocab + c.positions + 2) * c.hidden;
+}
+
+int64_t longest_sequence(const Gpt2Config& config) { return config.positions; }
 
 }  // namespace coda

@@ -11,6 +11,10 @@
 
 namespace coda {
 
-std::unique_ptr<ModelGraph> build_gpt2(const Gpt2Config& config, const ModelOptions& options);
+std::unique_ptr<ModelGraph> build(const Gpt2Config& config, const ModelOptions& options);
+
+// The number of weights; sizes must have been checked.
+int64_t parameter_count(const Gpt2Config& config);
+int64_t longest_sequence(const Gpt2Config& config);
 
 }  // namespace coda

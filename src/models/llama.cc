@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -139,7 +140,7 @@ class Layers {
 
 }  // namespace
 
-int64_t llama_parameter_count(const LlamaConfig& c) {
+int64_t parameter_count(const LlamaConfig& c) {
   const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   int64_t layer = (2 * q + 2 * kv + 3 * c.mlp) * c.hidden;
   layer += (c.norms == NormPlace::both ? 4 : 2) * c.hidden;
@@ -151,10 +152,16 @@ int64_t llama_parameter_count(const LlamaConfig& c) {
   return c.layers * layer + ((c.tied ? 1 : 2) * c.vocab + 1) * c.hidden;
 }
 
-std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOptions& options) {
-  require(options.positions >= 1,
-          "build_model: set ModelOptions::positions to the longest sequence that will be run; " +
-              std::to_string(options.positions) + " positions leave the RoPE tables empty");
+int64_t longest_sequence(const LlamaConfig& config) {
+  const auto* dynamic =
+      config.rope_scaling ? std::get_if<DynamicRopeScaling>(&*config.rope_scaling) : nullptr;
+  if (dynamic == nullptr) return config.max_positions;
+  const double longest = dynamic->factor * static_cast<double>(config.max_positions);
+  return static_cast<int64_t>(std::min(longest, 2147483647.0));
+}
+
+std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions& options) {
+  require_positions(options);
   ModelBuilder m(options, config.vocab);
   const Value embeddings = m.matrix("model.embed_tokens.weight", config.vocab, config.hidden);
   Layers layers(m, config, options.positions);

@@ -11,9 +11,10 @@
 
 namespace coda {
 
-std::unique_ptr<ModelGraph> build_llama(const LlamaConfig& config, const ModelOptions& options);
+std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions& options);
 
 // The number of weights; sizes must have been checked.
-int64_t llama_parameter_count(const LlamaConfig& config);
+int64_t parameter_count(const LlamaConfig& config);
+int64_t longest_sequence(const LlamaConfig& config);
 
 }  // namespace coda

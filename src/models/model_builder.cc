@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/model_builder.h"
 
+#include "coda/error.h"
+
 namespace coda {
+
+void require_positions(const ModelOptions& options) {
+  require(options.positions >= 1,
+          "build_model: set ModelOptions::positions to the longest sequence that will be run; " +
+              std::to_string(options.positions) + " positions leave the RoPE tables empty");
+}
 
 ModelBuilder::ModelBuilder(const ModelOptions& options, int64_t vocabulary)
     : storage_(options.storage) {
@@ -30,6 +38,12 @@ Value ModelBuilder::table(const std::string& name, int64_t rows, int64_t cols,
                           std::vector<float> values) {
   model_->tables.push_back({name, rows, cols, std::move(values)});
   return model_->graph.table(name, {rows, cols});
+}
+
+Value ModelBuilder::indices(const std::string& name, const std::vector<int32_t>& values) {
+  const int64_t count = std::ssize(values);
+  model_->tables.push_back({name, count, 1, {values.begin(), values.end()}, DType::i32});
+  return model_->graph.table(name, {count, 1}, DType::i32);
 }
 
 std::unique_ptr<ModelGraph> ModelBuilder::finish(Value logits) {

@@ -11,6 +11,9 @@
 
 namespace coda {
 
+// Throws Error for a model with RoPE of no positions.
+void require_positions(const ModelOptions& options);
+
 class ModelBuilder {
  public:
   ModelBuilder(const ModelOptions& options, int64_t vocabulary);
@@ -20,6 +23,8 @@ class ModelBuilder {
   // A vector of `value`s, as [1, size]; fp32 and without decay.
   Value vector(const std::string& name, int64_t size, double value);
   Value table(const std::string& name, int64_t rows, int64_t cols, std::vector<float> values);
+  // Of rows, as i32 [size, 1]. Below 2^24: floats keep them exactly.
+  Value indices(const std::string& name, const std::vector<int32_t>& values);
 
   ModelGraph& model() { return *model_; }
   // Adds the loss and hands the model over.

@@ -161,7 +161,8 @@ void Assembler::name_tensors(StepMention& m) {
   *fields.tensor = as == Argument::partial
                        ? mention(*m.tensor, sizes, m.partial, info(m.step.partial()).lanes)
                        : mention(*m.tensor, sizes);
-  if (m.step.repeat() > 1) need_sizes(*m.tensor, m.step.tensor(), "[M, N]");
+  if (!m.step.repeat().is(1))
+    need_sizes(*m.tensor, m.step.tensor(), as == Argument::per_column ? "[128]" : "[M, N]");
   if (!m.row_index) return;
   TensorMention index = *m.row_index;
   const bool is_first =
@@ -293,37 +294,71 @@ Program Assembler::finish(bool reorder) {
   program.name = program_.name;
   std::vector<int> order(program_.steps.size());
   std::iota(order.begin(), order.end(), 0);
-  if (reorder) order = order_of_use();
+  std::vector<Problem> problems;
+  try {
+    if (reorder) order = order_of_use();
+    problems = resolve_steps(order, program);
+  } catch (Problem& problem) {
+    problems = {std::move(problem)};
+  }
+  if (problems.empty()) {
+    try {
+      problems = resolve_tensors(program);
+    } catch (Problem& problem) {
+      problems = {std::move(problem)};
+    }
+    if (problems.empty()) {
+      if (reorder) number_tensors_by_use(program);
+      problems = find_problems(program);
+    }
+    for (Problem& problem : problems) {
+      if (problem.step >= 0) problem.step = order[problem.step];
+      problem.message =
+          with_places(problem.message, [&](int step) { return place_of_step(order[step]); });
+    }
+  }
+  if (!problems.empty()) throw Problems{std::move(problems)};
+  return program;
+}
+
+bool Assembler::knows(std::string_view tensor) const {
+  const auto found = tensor_index_.find(tensor);
+  return found != tensor_index_.end() && mentioned_[found->second];
+}
+
+// The steps in their order, with shapes. Of those that have none the first ones are told of: what
+// is made of them has none either.
+std::vector<Problem> Assembler::resolve_steps(const std::vector<int>& order,
+                                              Program& program) const {
+  std::vector<Problem> problems;
   std::vector<int> renumbered(program_.steps.size(), -1);
+  std::vector<char> has_shape(program_.steps.size(), 0);
   for (int i : order) {
     Step step = program_.steps[i];
     const Sizes sizes = step_sizes_[i];
     const auto& rows = sizes_.at(sizes.rows);
     const auto& cols = sizes_.at(sizes.cols);
-    if (!rows || !cols) {
-      fail(i, step.tensor() >= 0 ? "the shape of '" + program_.tensors[step.tensor()].name +
+    has_shape[i] = rows && cols;
+    if (has_shape[i]) {
+      step.shape = {*rows, *cols};
+    } else if (std::all_of(step.operands.begin(), step.operands.end(),
+                           [&](int operand) { return has_shape[operand]; })) {
+      problems.push_back({i, step.tensor() >= 0
+                                 ? "the shape of '" + program_.tensors[step.tensor()].name +
                                        "' cannot be inferred; write it"
-                                 : std::string("the shape of this value cannot be inferred"));
+                                 : std::string("the shape of this value cannot be inferred")});
     }
-    step.shape = {*rows, *cols};
     for (int& operand : step.operands) operand = renumbered[operand];
     renumbered[i] = static_cast<int>(program.steps.size());
     program.steps.push_back(std::move(step));
   }
   program.tensors = program_.tensors;
-  try {
-    resolve_tensors(program);
-    if (reorder) number_tensors_by_use(program);
-    if (auto problem = find_problem(program)) throw *std::move(problem);
-  } catch (Problem& problem) {
-    if (problem.step >= 0) problem.step = order[problem.step];
-    throw;
-  }
-  return program;
+  return problems;
 }
 
 // The columns of a row partial that no mention gives are the base columns of its tile space.
-void Assembler::resolve_tensors(Program& program) const {
+std::vector<Problem> Assembler::resolve_tensors(Program& program) const {
+  std::vector<Problem> problems;
   std::vector<int> reduced(program.tensors.size(), -1);
   for (size_t i = 0; i < program.steps.size(); ++i) {
     if (!is_row_partial(program.steps[i])) continue;
@@ -333,7 +368,10 @@ void Assembler::resolve_tensors(Program& program) const {
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     TensorDecl& decl = program.tensors[t];
     decl.dtype = dtypes_[t].value_or(DType::f32);
-    if (!mentioned_[t]) fail(-1, "no step names tensor '" + decl.name + "'");
+    if (!mentioned_[t]) {
+      problems.push_back({-1, "no step names tensor '" + decl.name + "'"});
+      continue;
+    }
     const auto& rows = sizes_.at(tensor_sizes_[t].rows);
     std::optional<Dim> cols = sizes_.at(tensor_sizes_[t].cols);
     if (!cols && reduced[t] >= 0) {
@@ -341,12 +379,14 @@ void Assembler::resolve_tensors(Program& program) const {
       const int space = tiles->space[reduced[t]];
       if (tiles->on_tile[reduced[t]]) cols = tiles->spaces[space].shape.cols;
     }
-    if (!rows || !cols) {
-      fail(-1,
-           "the shape of '" + decl.name + "' cannot be inferred; write it where it is first named");
+    if (rows && cols) {
+      decl.shape = {*rows, *cols};
+    } else {
+      problems.push_back({-1, "the shape of '" + decl.name +
+                                  "' cannot be inferred; write it where it is first named"});
     }
-    decl.shape = {*rows, *cols};
   }
+  return problems;
 }
 
 }  // namespace coda::program

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes Programs step by step and infers the shapes that text and builder calls leave out. What the
 // parser and the ProgramBuilder share. Steps get their number when they are made, tensors when a
-// step first names them. Errors are thrown as Problems at the call that causes them.
+// step first names them. What is wrong is thrown as a Problem at the call that causes it.
 #pragma once
 
 #include <map>
@@ -57,11 +57,14 @@ class Assembler {
   int constant(double number);
   int elementwise(Elementwise op, std::vector<int> operands);
 
+  // Whether a step has named the tensor.
+  bool knows(std::string_view tensor) const;
   int step_count() const { return static_cast<int>(program_.steps.size()); }
 
   // Resolves all sizes and verifies. With `reorder`, steps stand where their first use needs them,
   // operands from left to right: what C++ leaves to the compiler does not show in the program, and
-  // members of pairs that nothing uses go. Problems name steps by their number before that.
+  // members of pairs that nothing uses go. Throws Problems, which name steps by their number before
+  // that.
   Program finish(bool reorder = false);
 
  private:
@@ -75,7 +78,8 @@ class Assembler {
   void name_tensors(StepMention& mention);
   int name_target(const StepMention& mention);
   std::vector<int> order_of_use() const;
-  void resolve_tensors(Program& program) const;
+  std::vector<Problem> resolve_steps(const std::vector<int>& order, Program& program) const;
+  std::vector<Problem> resolve_tensors(Program& program) const;
 
   Program program_;
   SizeSet sizes_;

@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step as one line, for messages: unlike the printer it works on steps that are not well formed.
+// Steps in messages. As one line: unlike the printer this works on steps that are not well formed.
+#include <algorithm>
+#include <cstdlib>
+
 #include "program/problem.h"
 #include "program/vocabulary.h"
 
 namespace coda::program {
+namespace {
+
+constexpr char kMark = '\x01';  // no name has it (is_name)
+
+}  // namespace
+
+std::string place_of_step(int step) { return kMark + std::to_string(step) + kMark; }
+
+std::string with_places(const std::string& message,
+                        const std::function<std::string(int step)>& place) {
+  std::string result;
+  size_t at = 0;
+  while (true) {
+    const size_t mark = message.find(kMark, at);
+    result += message.substr(at, mark - at);
+    if (mark == std::string::npos) return result;
+    result += place(std::atoi(message.c_str() + mark + 1));
+    at = std::min(message.find(kMark, mark + 1), message.size() - 1) + 1;
+  }
+}
 
 std::string describe_step(const Program& program, int index) {
   const Step& s = program.steps[index];

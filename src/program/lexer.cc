@@ -3,6 +3,8 @@
 #include "program/lexer.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "program/vocabulary.h"
 
@@ -40,44 +42,54 @@ size_t word_end(std::string_view text, size_t i) {
   return i;
 }
 
-}  // namespace
-
-Error error_at(std::string_view text, size_t offset, const std::string& message) {
-  offset = std::min(offset, text.size());
-  const size_t before = offset == 0 ? std::string_view::npos : text.rfind('\n', offset - 1);
-  const size_t start = before == std::string_view::npos ? 0 : before + 1;
-  const size_t stop = std::min(text.find('\n', offset), text.size());
-  const auto line =
-      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(start), '\n');
-  std::string shown(text.substr(start, stop - start));
-  // What a terminal would not show as one column would put the mark in the wrong place.
-  for (char& c : shown) {
-    if (c < ' ' || c > '~') c = ' ';
+// Whether the line that starts at `i` begins a statement or ends the program, whatever is open: no
+// part of a broken line looks like  z = ...,  a, b = ...,  store(...  or  }.
+bool begins_statement(std::string_view text, size_t i) {
+  const auto skip_blanks = [&] {
+    while (i < text.size() && (text[i] == ' ' || text[i] == '\t')) ++i;
+  };
+  const auto is = [&](size_t at, char c) { return at < text.size() && text[at] == c; };
+  const auto word = [&] {
+    skip_blanks();
+    const size_t start = i;
+    if (i < text.size() && is_letter(text[i])) i = word_end(text, i);
+    const std::string_view found = text.substr(start, i - start);
+    skip_blanks();
+    return found;
+  };
+  std::string_view first = word();
+  if (is(i, '}')) return true;
+  if (first.empty()) return false;
+  const std::optional<StepKind> kind = step_by_word(first);
+  if (is(i, '(')) return kind && is_effect(*kind);
+  if (is(i, ',')) {
+    ++i;
+    if (word().empty()) return false;
+    first = {};
   }
-  // A line of a file that is no program may be as long as that.
-  constexpr size_t kShown = 200;
-  std::string mark = "\n  " + std::string(offset - start, ' ') + "^";
-  if (shown.size() > kShown) {
-    shown = shown.substr(0, kShown) + "...";
-    if (offset - start > kShown) mark.clear();
-  }
-  return Error("line " + std::to_string(line) + ", column " + std::to_string(offset - start + 1) +
-               ": " + message + "\n  " + shown + mark);
+  return is(i, '=') && !is(i + 1, '=') && first != "rows" && first != "repeat";
 }
 
+}  // namespace
+
 std::vector<Token> tokens_of(std::string_view text) {
+  constexpr std::string_view kSigns = "()[]{},;:=+-*/<>";
+  constexpr std::string_view kLongSigns[] = {"<=", ">=", "==", "!="};
   std::vector<Token> tokens;
   int depth = 0;  // of parentheses and brackets
   size_t i = 0;
-  const auto add = [&](TokenKind kind, size_t stop) {
-    tokens.push_back({kind, text.substr(i, stop - i), i});
+  const auto add = [&](TokenKind kind, size_t stop, const char* mistake = nullptr) {
+    tokens.push_back({kind, text.substr(i, stop - i), i, mistake});
     i = stop;
   };
   while (i < text.size()) {
     const char c = text[i];
+    const bool is_long_sign = std::find(std::begin(kLongSigns), std::end(kLongSigns),
+                                        text.substr(i, 2)) != std::end(kLongSigns);
     if (c == '#') {
       i = std::min(text.find('\n', i), text.size());
     } else if (c == '\n') {
+      if (depth > 0 && begins_statement(text, i + 1)) depth = 0;
       if (depth == 0) {
         add(TokenKind::line_end, i + 1);
       } else {
@@ -90,21 +102,27 @@ std::vector<Token> tokens_of(std::string_view text) {
     } else if (is_digit(c)) {
       add(TokenKind::number, number_end(text, i));
     } else if (c == '"') {
-      const size_t close = text.find_first_of("\"\n", i + 1);
-      if (close == std::string_view::npos || text[close] == '\n')
-        throw error_at(text, i, "this quote is not closed");
+      const size_t close = std::min(text.find_first_of("\"\n", i + 1), text.size());
       const std::string_view name = text.substr(i + 1, close - i - 1);
-      if (!is_name(name))
-        throw error_at(text, i,
-                       "a name is not empty, and has no backslash or unprintable character");
-      tokens.push_back({TokenKind::name, name, i});
-      i = close + 1;
-    } else if (std::string_view("()[]{},;:=+-*/").find(c) != std::string_view::npos) {
+      if (close == text.size() || text[close] == '\n') {
+        add(TokenKind::wrong, close, "this quote is not closed");
+      } else if (!is_name(name)) {
+        add(TokenKind::wrong, close + 1,
+            "a name is not empty, and has no backslash or unprintable character");
+      } else {
+        tokens.push_back({TokenKind::name, name, i});
+        i = close + 1;
+      }
+    } else if (is_long_sign) {
+      add(TokenKind::sign, i + 2);
+    } else if (kSigns.find(c) != std::string_view::npos) {
       if (c == '(' || c == '[') ++depth;
       if (c == ')' || c == ']') depth = std::max(0, depth - 1);
       add(TokenKind::sign, i + 1);
     } else {
-      throw error_at(text, i, "this character has no meaning here");
+      size_t stop = i + 1;  // of a character in UTF-8
+      while (stop < text.size() && (text[stop] & 0xc0) == 0x80) ++stop;
+      add(TokenKind::wrong, stop, "this character has no meaning here");
     }
   }
   tokens.push_back({TokenKind::end, {}, text.size()});

@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words, numbers and signs of program text. A line's end is a token of its own, except inside
-// parentheses and brackets. Every token knows where it stands, for messages.
+// parentheses and brackets. There it is one too where the next line begins a statement: a bracket
+// was left open, and all lines behind it would be lost. Every token knows where it stands.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "coda/error.h"
-
 namespace coda::program {
 
-enum class TokenKind : unsigned char { word, name, number, sign, line_end, end };
+enum class TokenKind : unsigned char { word, name, number, sign, line_end, end, wrong };
 
 struct Token {
   TokenKind kind = TokenKind::end;
   std::string_view text;  // of a name in quotes: without them
   size_t offset = 0;
+  const char* mistake = nullptr;  // of what is no token: why
 };
 
-// An Error that says line and column, and shows the line.
-Error error_at(std::string_view text, size_t offset, const std::string& message);
-
-// Throws Error on a character that belongs to no token.
 std::vector<Token> tokens_of(std::string_view text);
 
 }  // namespace coda::program

@@ -2,17 +2,30 @@
 // Each step becomes the graph operation that it is the tile of.
 #include "coda/lift.h"
 
+#include <algorithm>
+
 #include "coda/error.h"
 #include "program/lifting.h"
 #include "program/step_table.h"
 
 namespace coda {
+namespace {
+
+// Numbers of rows and columns, and what rows are gathered of (the angles of positions).
+bool is_table(const Program& program, int tensor) {
+  if (program.tensors[tensor].dtype == DType::i32) return true;
+  return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
+    return step.row_index() >= 0 && step.tensor() == tensor;
+  });
+}
+
+}  // namespace
 
 Value program::Lifting::read(int tensor) const {
   const TensorDecl& t = program.tensors[tensor];
   const auto found = tensors.values.find(t.name);
   if (found == tensors.values.end()) {
-    const InputKind kind = t.dtype == DType::i32 ? InputKind::table : InputKind::activation;
+    const InputKind kind = is_table(program, tensor) ? InputKind::table : InputKind::activation;
     return tensors.values[t.name] = graph.input(t.name, t.shape, t.dtype, kind);
   }
   require(found->second.shape() == t.shape, "program '" + program.name + "': tensor '" + t.name +

@@ -1,145 +1,159 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parser of program text (grammar: docs/program-text.md). Expressions make their steps as they
 // are read, operands first and from left to right, so the order of steps is the order of the text.
-// Every Problem gets the place it came from.
+// At a mistake the rest of its line is passed over and reading goes on, so that all mistakes of a
+// text are told of at once. What follows from one is no second mistake: names that the line gives
+// are known as failed, and a statement that needs one fails without a word.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
+#include <set>
+#include <span>
 
 #include "coda/error.h"
+#include "coda/messages.h"
 #include "program/assembler.h"
-#include "program/lexer.h"
+#include "program/diagnostics.h"
 #include "program/problem.h"
+#include "program/token_reader.h"
 #include "program/vocabulary.h"
 
 namespace coda::program {
 namespace {
 
 constexpr int kMaxDepth = 200;  // of nested expressions: bad input must not exhaust the stack
+constexpr std::string_view kComparisons[] = {"<", "<=", ">", ">=", "==", "!="};
+constexpr int kMostSteps = 20000;  // no program of a person or of the compiler has a tenth of it
 
-class Parser {
+// Thrown where a statement cannot be read because of an earlier mistake.
+struct FollowsFromMistake {};
+
+class Parser : private TokenReader {
  public:
-  explicit Parser(std::string_view text) : text_(text), tokens_(tokens_of(text)) {}
+  Parser(std::string_view text, std::string_view file)
+      : TokenReader(text), file_(file), diagnostics_(text) {}
 
   Program parse() {
-    skip_lines();
-    expect_word("program");
-    const Token name_token = now();
-    Assembler assembler(name());
+    std::string program_name = "program";
+    Place place;
+    try {
+      skip_lines();
+      expect_program();
+      place = here();
+      program_name = name();
+      skip_lines();
+      expect("{");
+    } catch (const Mistake& mistake) {
+      diagnostics_.add(mistake);
+      while (!at_end() && !is("{")) next();
+      take("{");
+    }
+    Assembler assembler(program_name);
     assembler_ = &assembler;
     skip_lines();
-    expect("{");
-    skip_lines();
-    while (!is("}")) {
-      statement();
-      if (!is("}")) end_of_statement();
+    while (!is("}") && !at_end() && !diagnostics_.is_full()) {
+      line();
       skip_lines();
     }
-    expect("}");
-    skip_lines();
-    if (now().kind != TokenKind::end)
-      throw error("a file holds one program; nothing may follow it");
+    if (!diagnostics_.is_full()) {
+      try {
+        expect("}");
+        skip_lines();
+        if (!at_end()) throw mistake("a file holds one program; nothing may follow it");
+      } catch (const Mistake& mistake) {
+        if (!diagnostics_.any()) diagnostics_.add(mistake);
+      }
+    }
+    if (diagnostics_.any()) diagnostics_.fail(file_);
     try {
       return assembler.finish();
-    } catch (const Problem& problem) {
-      const size_t offset = problem.step >= 0 ? places_[problem.step] : name_token.offset;
-      throw error_at(text_, offset, problem.message);
+    } catch (const Problems& problems) {
+      const auto line = [&](int step) {
+        return "line " + std::to_string(diagnostics_.line_of(places_[step]));
+      };
+      for (const auto& [step, message] : problems.all)
+        diagnostics_.add({step >= 0 ? places_[step] : place, with_places(message, line)});
+      diagnostics_.fail(file_);
     }
   }
 
   TensorMention lone_mention() {
-    TensorMention result = mention();
-    if (now().kind != TokenKind::end)
-      throw error("nothing may follow a tensor's name, shape and type");
-    return result;
+    try {
+      TensorMention result = mention();
+      if (!at_end()) throw mistake("nothing may follow a tensor's name, shape and type");
+      return result;
+    } catch (const Mistake& mistake) {
+      throw Error("tensor " + in_quotes(text()) + ": " + mistake.message);
+    }
   }
 
  private:
-  // Tokens.
-  const Token& now() const { return tokens_[now_]; }
-  const Token& next() { return tokens_[now().kind == TokenKind::end ? now_ : now_++]; }
-  Error error(const std::string& message) const { return error_at(text_, now().offset, message); }
-  bool is(std::string_view sign) const {
-    return now().kind == TokenKind::sign && now().text == sign;
-  }
-  bool is_word(std::string_view word) const {
-    return now().kind == TokenKind::word && now().text == word;
-  }
-  bool take(std::string_view sign) {
-    if (!is(sign)) return false;
+  void expect_program() {
+    if (!is_word("program"))
+      throw mistake("expected 'program', " + found() + "; a file begins with  program NAME {");
     next();
-    return true;
-  }
-  std::string found() const {
-    if (now().kind == TokenKind::end) return "the text ends";
-    if (now().kind == TokenKind::line_end) return "the line ends";
-    return "there is '" + std::string(now().text) + "'";
-  }
-  void expect(std::string_view sign) {
-    if (!take(sign)) throw error("expected '" + std::string(sign) + "', " + found());
-  }
-  void expect_word(std::string_view word) {
-    if (!is_word(word)) throw error("expected '" + std::string(word) + "', " + found());
-    next();
-  }
-  void skip_lines() {
-    while (now().kind == TokenKind::line_end) next();
   }
   void end_of_statement() {
-    if (now().kind != TokenKind::line_end) throw error("expected the end of the line, " + found());
+    if (is("}") || now().kind == TokenKind::line_end) return;
+    throw mistake("expected the end of the line, " + found());
   }
 
-  // Makes one or more steps; they stand at `offset`.
-  int make(size_t offset, const std::function<int()>& action) {
+  // Makes one or more steps; they stand at `place`.
+  int make(Place place, const std::function<int()>& action) {
+    if (assembler_->step_count() >= kMostSteps)
+      throw Mistake{place, "a program has at most " + std::to_string(kMostSteps) + " steps"};
     try {
       const int step = action();
-      places_.resize(assembler_->step_count(), offset);
+      places_.resize(assembler_->step_count(), place);
       return step;
     } catch (const Problem& problem) {
-      throw error_at(text_, offset, problem.message);
+      throw Mistake{place, problem.message};
     } catch (const Error& problem) {
-      throw error_at(text_, offset, problem.what());
+      throw Mistake{place, problem.what()};
     }
   }
 
-  // Names, sizes, tensors.
-  std::string name() {
-    if (now().kind != TokenKind::word && now().kind != TokenKind::name)
-      throw error("expected a name, " + found());
-    return std::string(next().text);
-  }
-  std::string word(const char* what) {
-    if (now().kind != TokenKind::word)
-      throw error(std::string("expected ") + what + ", " + found());
-    return std::string(next().text);
-  }
-  // A size: all tokens up to a comma or a closing sign.
-  Dim dim() {
-    const size_t offset = now().offset;
-    size_t stop = offset;
-    while (now().kind != TokenKind::end && now().kind != TokenKind::line_end && !is(",") &&
-           !is("]") && !is(")") && !is("}")) {
-      stop = now().offset + now().text.size();
-      next();
-    }
+  // A statement and the end of its line.
+  void line() {
+    const size_t start = position();
+    misses_tensor_ = false;
     try {
-      return Dim::parse(text_.substr(offset, stop - offset));
-    } catch (const Error& problem) {
-      throw error_at(text_, offset, problem.what());
+      statement();
+      end_of_statement();
+      return;
+    } catch (const Mistake& mistake) {
+      if (!misses_tensor_) diagnostics_.add(mistake);
+    } catch (const FollowsFromMistake&) {
+    }
+    depth_ = 0;
+    pass_over(start);
+  }
+
+  // Goes to the end of the line. The names of the failed statement, which begins at token `start`:
+  // those that it gives have failed, and so have tensors that it would have been the first to name.
+  void pass_over(size_t start) {
+    skip_line();
+    const std::span<const Token> tokens = tokens_from(start);
+    size_t equals = 0;
+    while (equals < tokens.size() &&
+           (tokens[equals].kind == TokenKind::word || tokens[equals].text == ","))
+      ++equals;
+    const bool gives_names = equals < tokens.size() && tokens[equals].text == "=";
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const Token& token = tokens[i];
+      if (token.kind != TokenKind::word && token.kind != TokenKind::name) continue;
+      if (gives_names && i < equals) {
+        values_.emplace(token.text, kFailed);
+      } else if (!values_.contains(token.text) && !assembler_->knows(token.text)) {
+        failed_tensors_.insert(token.text);
+      }
     }
   }
-  DType dtype() {
-    const size_t offset = now().offset;
-    const auto type = dtype_by_name(word("a type"));
-    if (!type) throw error_at(text_, offset, "types are f32, bf16, f16, f64, i32, e4m3 and e5m2");
-    return *type;
-  }
+
   TensorMention mention() {
     TensorMention result;
     result.name = name();
+    misses_tensor_ = misses_tensor_ || (!is("[") && failed_tensors_.contains(result.name));
     if (take("[")) {
       result.dims.push_back(dim());
       if (take(",")) result.dims.push_back(dim());
@@ -148,41 +162,17 @@ class Parser {
     if (take(":")) result.dtype = dtype();
     return result;
   }
-  int64_t integer() {
-    const Token& token = now();
-    int64_t value = 0;
-    const auto [stop, problem] =
-        std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
-    if (token.kind != TokenKind::number || problem != std::errc() ||
-        stop != token.text.data() + token.text.size()) {
-      throw error("expected a whole number, " + found());
-    }
-    next();
-    return value;
-  }
-  double number() {
-    const Token& token = now();
-    double value = std::numeric_limits<double>::infinity();
-    if (!is_word("inf")) {
-      const auto [stop, problem] =
-          std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
-      if (problem != std::errc()) throw error("this number is out of range");
-    }
-    next();
-    return value;
-  }
 
   // Statements.
   void statement() {
     const Token start = now();
     const std::string first = word("a statement");
     if (is("(")) {
-      if (first == "tensors") return tensor_order(start.offset);
+      if (first == "tensors") return tensor_order(place_of(start));
       const auto kind = step_by_word(first);
-      if (kind && is_effect(*kind)) return effect(*kind, first, start.offset);
-      throw error_at(text_, start.offset,
-                     "a statement gives a value a name (z = ...) or is one of store, row_partial, "
-                     "column_partial, store_transposed, abs_max_into");
+      if (kind && is_effect(*kind)) return effect(*kind, first, place_of(start));
+      throw Mistake{place_of(start), "a statement gives a value a name (z = ...) or is one of " +
+                                         listed(effect_words()) + meant(first, effect_words())};
     }
     std::vector<Token> targets = {start};
     while (take(",")) {
@@ -190,28 +180,16 @@ class Parser {
       word("a name");
     }
     expect("=");
-    for (const Token& target : targets) {
-      const std::string text(target.text);
-      if (text == "_" && targets.size() == 2) continue;
-      if (!is_identifier(text) || is_reserved(text)) {
-        throw error_at(
-            text_, target.offset,
-            "'" + text +
-                "' cannot name a value; use letters, digits and _, and no function's name");
-      }
-      if (values_.contains(text))
-        throw error_at(text_, target.offset,
-                       "'" + text + "' has a value already; a name is given once");
-    }
+    for (const Token& target : targets) check_target(target, targets.size() == 2);
     if (targets.size() == 1) {
       const int value = expression();
-      values_.emplace(targets[0].text, value);
+      values_[std::string(targets[0].text)] = value;
       return;
     }
     if (targets.size() != 2 || !is_word("split_pairs"))
-      throw error("only split_pairs gives values to several names, to two");
-    if (targets[0].text == targets[1].text)
-      throw error_at(text_, targets[1].offset, "the members of a pair need two names");
+      throw mistake("only split_pairs gives values to several names, to two");
+    if (targets[0].text == targets[1].text && targets[0].text != "_")
+      throw Mistake{place_of(targets[1]), "the members of a pair need two names"};
     const Token function = next();
     expect("(");
     StepMention step = arguments(*step_by_word(function.text), function.text);
@@ -220,11 +198,26 @@ class Parser {
       const Token& target = targets[which];
       if (target.text == "_") continue;
       *fields_of(step.step).which = which;
-      values_.emplace(target.text, make(function.offset, [&] { return assembler_->make(step); }));
+      values_[std::string(target.text)] =
+          make(place_of(function), [&] { return assembler_->make(step); });
     }
   }
 
-  void tensor_order(size_t offset) {
+  void check_target(const Token& target, bool is_member) {
+    const std::string name(target.text);
+    if (name == "_" && is_member) return;
+    if (!is_identifier(name) || is_reserved(name)) {
+      throw Mistake{place_of(target),
+                    in_quotes(name) +
+                        " cannot name a value; use letters, digits and _, and no function's name"};
+    }
+    const auto earlier = values_.find(name);
+    if (earlier != values_.end() && earlier->second != kFailed)
+      throw Mistake{place_of(target),
+                    in_quotes(name) + " has a value already; a name is given once"};
+  }
+
+  void tensor_order(Place place) {
     std::vector<std::string> names;
     expect("(");
     if (!is(")")) {
@@ -232,44 +225,60 @@ class Parser {
       while (take(","));
     }
     expect(")");
-    make(offset, [&] {
+    make(place, [&] {
       assembler_->order_tensors(names);
       return -1;
     });
   }
 
-  void effect(StepKind kind, const std::string& function, size_t offset) {
+  void effect(StepKind kind, const std::string& function, Place place) {
     expect("(");
     StepMention step = arguments(kind, function);
     expect(")");
-    make(offset, [&] { return assembler_->make(step); });
+    make(place, [&] { return assembler_->make(step); });
   }
 
   PartialKind partial_kind() {
-    const size_t offset = now().offset;
-    const auto kind = partial_by_name(word("a kind of reduction"));
+    const Place place = here();
+    const std::string name = word("a kind of reduction");
+    const auto kind = partial_by_name(name);
     if (kind) return *kind;
-    std::string known;
-    for (int i = 0; i < kPartialKindCount; ++i) {
-      const bool is_last = i + 1 == kPartialKindCount;
-      known += (i == 0 ? "" : is_last ? " and " : ", ");
-      known += info(static_cast<PartialKind>(i)).name;
-    }
-    throw error_at(text_, offset, "reductions are " + known);
+    std::vector<std::string_view> known;
+    for (int i = 0; i < kPartialKindCount; ++i)
+      known.push_back(info(static_cast<PartialKind>(i)).name);
+    throw Mistake{place, "reductions are " + listed(known) + meant(name, known)};
   }
 
   // Expressions.
   int expression() {
     if (++depth_ > kMaxDepth)
-      throw error("expressions are nested too deeply; name a part of this one");
+      throw mistake("expressions are nested too deeply; name a part of this one");
+    const int left = sum();
+    --depth_;
+    const auto comparison = [&] {
+      return std::find(std::begin(kComparisons), std::end(kComparisons), now().text);
+    };
+    if (now().kind != TokenKind::sign || comparison() == std::end(kComparisons)) return left;
+    const Token sign = next();
+    const int right = sum();
+    if (now().kind == TokenKind::sign && comparison() != std::end(kComparisons))
+      throw mistake("comparisons do not follow one another; write where(a < b, b < c, 0)");
+    const bool is_turned = sign.text[0] == '>';
+    const Elementwise op = sign.text == "=="       ? Elementwise::equal
+                           : sign.text == "!="     ? Elementwise::not_equal
+                           : sign.text.size() == 2 ? Elementwise::less_equal
+                                                   : Elementwise::less;
+    return apply(place_of(sign), op,
+                 is_turned ? std::vector{right, left} : std::vector{left, right});
+  }
+  int sum() {
     int value = product();
     while (is("+") || is("-")) {
       const Token sign = next();
       const int right = product();
-      value = apply(sign.offset, sign.text == "+" ? Elementwise::add : Elementwise::sub,
+      value = apply(place_of(sign), sign.text == "+" ? Elementwise::add : Elementwise::sub,
                     {value, right});
     }
-    --depth_;
     return value;
   }
   int product() {
@@ -277,33 +286,33 @@ class Parser {
     while (is("*") || is("/")) {
       const Token sign = next();
       const int right = unary();
-      value = apply(sign.offset, sign.text == "*" ? Elementwise::mul : Elementwise::div,
+      value = apply(place_of(sign), sign.text == "*" ? Elementwise::mul : Elementwise::div,
                     {value, right});
     }
     return value;
   }
   int unary() {
     if (!is("-")) return primary();
-    const size_t offset = next().offset;
+    const Place place = place_of(next());
     if (now().kind == TokenKind::number || is_word("inf")) {
       const double value = -number();
-      return make(offset, [&] { return assembler_->constant(value); });
+      return make(place, [&] { return assembler_->constant(value); });
     }
     if (++depth_ > kMaxDepth)
-      throw error("expressions are nested too deeply; name a part of this one");
+      throw mistake("expressions are nested too deeply; name a part of this one");
     const int operand = unary();
     --depth_;
-    return apply(offset, Elementwise::neg, {operand});
+    return apply(place, Elementwise::neg, {operand});
   }
-  int apply(size_t offset, Elementwise op, std::vector<int> operands) {
-    return make(offset, [&] { return assembler_->elementwise(op, std::move(operands)); });
+  int apply(Place place, Elementwise op, std::vector<int> operands) {
+    return make(place, [&] { return assembler_->elementwise(op, std::move(operands)); });
   }
 
   int primary() {
     const Token start = now();
     if (start.kind == TokenKind::number || is_word("inf")) {
       const double value = number();
-      return make(start.offset, [&] { return assembler_->constant(value); });
+      return make(place_of(start), [&] { return assembler_->constant(value); });
     }
     if (take("(")) {
       const int value = expression();
@@ -312,35 +321,49 @@ class Parser {
     }
     const std::string word = this->word("a value");
     if (take("(")) {
-      const int value = call(word, start.offset);
+      const int value = call(word, place_of(start));
       expect(")");
       return value;
     }
-    const auto value = values_.find(word);
-    if (value == values_.end()) {
-      throw error_at(text_, start.offset,
-                     "'" + word + "' has no value yet; a tensor is read by tile(" + word +
-                         "), per_row(" + word + "), per_column(" + word + ") or scalar(" + word +
-                         ")");
-    }
-    return value->second;
+    return named_value(word, place_of(start));
   }
 
-  int call(const std::string& function, size_t offset) {
-    if (const auto op = elementwise_by_name(function)) {
+  int named_value(const std::string& name, Place place) {
+    const auto value = values_.find(name);
+    if (value != values_.end()) {
+      if (value->second == kFailed) throw FollowsFromMistake();
+      return value->second;
+    }
+    std::vector<std::string_view> known;
+    for (const auto& [other, step] : values_) {
+      if (step != kFailed) known.push_back(other);
+    }
+    const std::string reads = "a tensor is read by tile(" + name + "), per_row(" + name +
+                              "), per_column(" + name + ") or scalar(" + name + ")";
+    const std::string similar = meant(name, known);
+    values_.emplace(name, kFailed);  // each name is told of once
+    throw Mistake{place, in_quotes(name) + " has no value yet" +
+                             (similar.empty() ? "; " + reads : similar + " (" + reads + ")")};
+  }
+
+  int call(const std::string& function, Place place) {
+    if (const auto op = operation_by_word(function)) {
       std::vector<int> operands;
       do operands.push_back(expression());
       while (take(","));
-      return apply(offset, *op, std::move(operands));
+      return apply(place, *op, std::move(operands));
     }
     const auto kind = step_by_word(function);
-    if (!kind || is_effect(*kind))
-      throw error_at(text_, offset, "there is no function '" + function + "'");
+    if (kind && is_effect(*kind))
+      throw Mistake{place, "'" + function + "' has no value; write it as a line of its own"};
+    if (!kind)
+      throw Mistake{
+          place, "there is no function " + in_quotes(function) + meant(function, function_words())};
     if (info(*kind).columns == ColumnChange::split) {
-      throw error_at(text_, offset, "split_pairs gives two values: write  a, b = split_pairs(...)");
+      throw Mistake{place, "split_pairs gives two values: write  a, b = split_pairs(...)"};
     }
     const StepMention step = arguments(*kind, function);
-    return make(offset, [&] { return assembler_->make(step); });
+    return make(place, [&] { return assembler_->make(step); });
   }
 
   // What stands between the brackets, as the kind's row says.
@@ -348,7 +371,8 @@ class Parser {
     StepMention step{.step = {.work = work_of(kind)}};
     bool is_first = true;
     for (const Argument argument : info(kind).arguments) {
-      const bool has_own_comma = argument == Argument::tile_options || argument == Argument::result;
+      const bool has_own_comma = argument == Argument::tile_options ||
+                                 argument == Argument::repeat || argument == Argument::result;
       if (argument == Argument::none) break;
       if (!is_first && !has_own_comma) expect(",");
       is_first = false;
@@ -374,7 +398,8 @@ class Parser {
       case Argument::target:
       case Argument::transposed_target:
       case Argument::scalar_target: m.tensor = mention(); break;
-      case Argument::tile_options: tile_options(m); break;
+      case Argument::tile_options: options(m, true); break;
+      case Argument::repeat: options(m, false); break;
       case Argument::columns:
         if (!is(")")) m.columns = dim();
         break;
@@ -417,18 +442,21 @@ class Parser {
     return segment;
   }
 
-  void tile_options(StepMention& m) {
+  void options(StepMention& m, bool of_tile) {
+    Dim* repeat = fields_of(m.step).repeat;
     while (take(",")) {
-      const size_t at = now().offset;
-      const std::string option = word("rows= or repeat=");
+      const Place place = here();
+      const std::string option = word(of_tile ? "rows= or repeat=" : "repeat=");
       expect("=");
-      if (option == "rows" && !m.row_index) {
+      if (of_tile && option == "rows" && !m.row_index) {
         m.row_index = mention();
-      } else if (option == "repeat") {
-        *fields_of(m.step).repeat = integer();
+      } else if (option == "repeat" && repeat->is(1)) {
+        *repeat = dim();
       } else {
-        throw error_at(text_, at,
-                       "a tile takes rows= (an index of rows) and repeat= (of columns), each once");
+        throw Mistake{place, of_tile ? "a tile takes rows= (an index of rows) and repeat= (of "
+                                       "columns), each once" +
+                                           meant(option, {"rows", "repeat"})
+                                     : "a vector of columns takes repeat=, once"};
       }
     }
   }
@@ -436,35 +464,42 @@ class Parser {
   // Which result of a partial that has two.
   int lane(const PartialInfo& kind) {
     if (kind.lanes != 2) return 0;
-    expect(",");
-    const size_t at = now().offset;
+    std::vector<std::string_view> known(kind.results.begin(), kind.results.end());
+    if (!kind.both.empty()) known.push_back(kind.both);
+    const std::string results = "a " + std::string(kind.name) + " partial gives " + listed(known) +
+                                (kind.both.empty() ? "" : ", which is the whole: both added");
+    if (!is(",")) throw mistake("expected ',' and the result to take, " + found() + "; " + results);
+    next();
+    const Place place = here();
     const std::string result = word("the result to take");
-    const auto& [first, second] = kind.results;
-    if (result != first && result != second) {
-      throw error_at(text_, at,
-                     "a " + std::string(kind.name) + " partial gives " + std::string(first) +
-                         " and " + std::string(second));
-    }
-    return result == second ? 1 : 0;
+    if (result == kind.both) return kBothResults;
+    if (result == kind.results[0]) return 0;
+    if (result == kind.results[1]) return 1;
+    throw Mistake{place, results + meant(result, known)};
   }
 
-  std::string_view text_;
-  std::vector<Token> tokens_;
-  size_t now_ = 0;
+  static constexpr int kFailed = -1;  // of a name whose definition is a mistake
+
+  std::string_view file_;
+  Diagnostics diagnostics_;
   int depth_ = 0;
   Assembler* assembler_ = nullptr;
   std::map<std::string, int, std::less<>> values_;
-  std::vector<size_t> places_;  // of each step, in the text
+  std::set<std::string_view> failed_tensors_;  // first named where a mistake is
+  bool misses_tensor_ = false;                 // the statement names one of those
+  std::vector<Place> places_;                  // of each step, in the text
 };
 
 }  // namespace
 
-TensorMention parse_mention(std::string_view text) { return Parser(text).lone_mention(); }
+TensorMention parse_mention(std::string_view text) { return Parser(text, {}).lone_mention(); }
 
 }  // namespace coda::program
 
 namespace coda {
 
-Program parse_program(std::string_view text) { return program::Parser(text).parse(); }
+Program parse_program(std::string_view text, std::string_view file) {
+  return program::Parser(text, file).parse();
+}
 
 }  // namespace coda

@@ -211,7 +211,9 @@ class Printer {
       case Argument::tile: return tensor(s.tensor(), shape_of(s.tensor()));
       case Argument::tile_options: return tile_options(s);
       case Argument::per_row: return tensor(s.tensor(), "[" + s.shape.rows.text() + "]");
-      case Argument::per_column: return tensor(s.tensor(), "[" + s.shape.cols.text() + "]");
+      case Argument::per_column:
+        return tensor(s.tensor(), "[" + program_.tensors[s.tensor()].shape.cols.text() + "]");
+      case Argument::repeat: return repeat_text(s);
       case Argument::scalar:
       case Argument::target:
       case Argument::transposed_target:
@@ -224,8 +226,11 @@ class Printer {
       case Argument::group: return s.group().text();
       case Argument::dtype: return std::string(coda::name_of(s.dtype()));
       case Argument::partial: return of_kind(tensor(s.tensor(), shape_of(s.tensor())));
-      case Argument::result:
-        return std::string(info(s.partial()).results[static_cast<size_t>(s.lane())]);
+      case Argument::result: {
+        const PartialInfo& kind = info(s.partial());
+        return std::string(s.lane() == kBothResults ? kind.both
+                                                    : kind.results[static_cast<size_t>(s.lane())]);
+      }
       case Argument::reduction: return of_kind(operand);
     }
     throw InternalError("a step has no text");
@@ -250,12 +255,16 @@ class Printer {
     return text;
   }
 
+  static std::string repeat_text(const Step& s) {
+    return s.repeat().is(1) ? "" : "repeat=" + s.repeat().text();
+  }
+
   std::string tile_options(const Step& s) {
     std::string text;
     if (s.row_index() >= 0)
       text = "rows=" + tensor(s.row_index(), "[" + s.shape.rows.text() + "]", DType::i32);
-    if (s.repeat() == 1) return text;
-    return text + (text.empty() ? "" : ", ") + "repeat=" + std::to_string(s.repeat());
+    const std::string repeat = repeat_text(s);
+    return text + (text.empty() || repeat.empty() ? "" : ", ") + repeat;
   }
 
   Expression elementwise(int i) {

@@ -99,7 +99,7 @@ TileValue ProgramBuilder::load_tile(std::string_view tensor, Where where) {
 }
 
 TileValue ProgramBuilder::load_tile(std::string_view tensor, TileOptions options, Where where) {
-  return make(where, steps::LoadTile{.repeat = options.repeat}, {}, [&](StepMention& m) {
+  return make(where, steps::LoadTile{.repeat = std::move(options.repeat)}, {}, [&](StepMention& m) {
     if (!options.rows.empty()) m.row_index = parse_mention(options.rows);
     m.tensor = parse_mention(tensor);
   });
@@ -110,6 +110,9 @@ TileValue ProgramBuilder::load_per_row(std::string_view tensor, Where where) {
 }
 TileValue ProgramBuilder::load_per_column(std::string_view tensor, Where where) {
   return make(where, steps::LoadPerColumn{}, {}, tensor);
+}
+TileValue ProgramBuilder::load_per_column(std::string_view tensor, const Dim& repeat, Where where) {
+  return make(where, steps::LoadPerColumn{.repeat = repeat}, {}, tensor);
 }
 TileValue ProgramBuilder::load_scalar(std::string_view tensor, Where where) {
   return make(where, steps::LoadScalar{}, {}, tensor);
@@ -206,10 +209,14 @@ void ProgramBuilder::column_partial(std::string_view tensor, PartialKind kind, T
 Program ProgramBuilder::build() {
   try {
     return state_->assembler.finish(/*reorder=*/true);
-  } catch (const program::Problem& problem) {
-    const std::string message = "program '" + state_->name + "': " + problem.message;
-    if (problem.step < 0) throw Error(message);
-    throw error_at(state_->places[problem.step], message);
+  } catch (const program::Problems& problems) {
+    const program::Problem& first = problems.all.front();
+    const std::string message =
+        "program '" + state_->name + "': " + program::with_places(first.message, [&](int step) {
+          return "line " + std::to_string(state_->places[step].line());
+        });
+    if (first.step < 0) throw Error(message);
+    throw error_at(state_->places[first.step], message);
   }
 }
 
@@ -233,41 +240,31 @@ TileValue max(const Operand& a, const Operand& b) { return apply(Elementwise::ma
 TileValue min(const Operand& a, const Operand& b) { return apply(Elementwise::min, {a, b}); }
 TileValue equal(const Operand& a, const Operand& b) { return apply(Elementwise::equal, {a, b}); }
 TileValue less(const Operand& a, const Operand& b) { return apply(Elementwise::less, {a, b}); }
+TileValue less_equal(const Operand& a, const Operand& b) {
+  return apply(Elementwise::less_equal, {a, b});
+}
+TileValue not_equal(const Operand& a, const Operand& b) {
+  return apply(Elementwise::not_equal, {a, b});
+}
+TileValue operator<(const Operand& a, const Operand& b) { return less(a, b); }
+TileValue operator<=(const Operand& a, const Operand& b) { return less_equal(a, b); }
+TileValue operator>(const Operand& a, const Operand& b) { return less(b, a); }
+TileValue operator>=(const Operand& a, const Operand& b) { return less_equal(b, a); }
 TileValue select(const Operand& condition, const Operand& a, const Operand& b) {
   return apply(Elementwise::select, {condition, a, b});
 }
-TileValue exp(TileValue a, std::source_location where) {
-  return apply(Elementwise::exp, {{a, where}});
-}
-TileValue log(TileValue a, std::source_location where) {
-  return apply(Elementwise::log, {{a, where}});
-}
-TileValue rsqrt(TileValue a, std::source_location where) {
-  return apply(Elementwise::rsqrt, {{a, where}});
-}
-TileValue sqrt(TileValue a, std::source_location where) {
-  return apply(Elementwise::sqrt, {{a, where}});
-}
-TileValue recip(TileValue a, std::source_location where) {
-  return apply(Elementwise::recip, {{a, where}});
-}
-TileValue sigmoid(TileValue a, std::source_location where) {
-  return apply(Elementwise::sigmoid, {{a, where}});
-}
-TileValue tanh(TileValue a, std::source_location where) {
-  return apply(Elementwise::tanh, {{a, where}});
-}
-TileValue erf(TileValue a, std::source_location where) {
-  return apply(Elementwise::erf, {{a, where}});
-}
-TileValue silu(TileValue a, std::source_location where) {
-  return apply(Elementwise::silu, {{a, where}});
-}
-TileValue gelu(TileValue a, std::source_location where) {
-  return apply(Elementwise::gelu, {{a, where}});
-}
-TileValue gelu_tanh(TileValue a, std::source_location where) {
-  return apply(Elementwise::gelu_tanh, {{a, where}});
-}
+TileValue exp(const Operand& a) { return apply(Elementwise::exp, {a}); }
+TileValue log(const Operand& a) { return apply(Elementwise::log, {a}); }
+TileValue rsqrt(const Operand& a) { return apply(Elementwise::rsqrt, {a}); }
+TileValue sqrt(const Operand& a) { return apply(Elementwise::sqrt, {a}); }
+TileValue recip(const Operand& a) { return apply(Elementwise::recip, {a}); }
+TileValue sigmoid(const Operand& a) { return apply(Elementwise::sigmoid, {a}); }
+TileValue tanh(const Operand& a) { return apply(Elementwise::tanh, {a}); }
+TileValue erf(const Operand& a) { return apply(Elementwise::erf, {a}); }
+TileValue silu(const Operand& a) { return apply(Elementwise::silu, {a}); }
+TileValue gelu(const Operand& a) { return apply(Elementwise::gelu, {a}); }
+TileValue gelu_tanh(const Operand& a) { return apply(Elementwise::gelu_tanh, {a}); }
+TileValue relu(const Operand& a) { return apply(Elementwise::relu, {a}); }
+TileValue abs(const Operand& a) { return apply(Elementwise::abs, {a}); }
 
 }  // namespace coda

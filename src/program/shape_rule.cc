@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/columns.h"
 #include "program/step_table.h"
 
 namespace coda::program {
@@ -13,12 +14,12 @@ int SizeSet::root(int node) const {
 }
 
 int SizeSet::known(const Dim& size) {
-  nodes_.push_back({static_cast<int>(nodes_.size()), size});
+  nodes_.push_back({.parent = static_cast<int>(nodes_.size()), .size = size});
   return nodes_.back().parent;
 }
 
 int SizeSet::unknown() {
-  nodes_.push_back({static_cast<int>(nodes_.size()), std::nullopt});
+  nodes_.push_back({.parent = static_cast<int>(nodes_.size()), .size = std::nullopt});
   return nodes_.back().parent;
 }
 
@@ -28,13 +29,15 @@ bool SizeSet::unify(int a, int b) {
   if (a == b) return true;
   if (nodes_[a].size && nodes_[b].size) {
     if (*nodes_[a].size != *nodes_[b].size) return false;
-    nodes_[b].parent = a;
-    return true;
+  } else if (is_unit(a) || is_unit(b)) {
+    // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
+    return false;
   }
-  // An unknown size is one of a vector's length or a tile's side, never a unit dimension.
-  if (is_unit(a) || is_unit(b)) return false;
-  if (nodes_[a].size) std::swap(a, b);
+  // The smaller set goes below the larger one: paths stay short, whatever the text.
+  if (nodes_[a].members > nodes_[b].members) std::swap(a, b);
   nodes_[a].parent = b;
+  nodes_[b].members += nodes_[a].members;
+  if (!nodes_[b].size) nodes_[b].size = nodes_[a].size;
   return true;
 }
 
@@ -62,6 +65,27 @@ std::string ShapeRule::operand_texts() const {
 Sizes ShapeRule::as_operand() const {
   return is(operand(0), [](const auto& expected, const auto& given) {
     return "its shape " + given + " is not its operand's, " + expected;
+  });
+}
+
+int repeated_columns(const ShapeRule& r) {
+  const Dim& repeat = r.step.repeat();
+  if (repeat.is_constant() && repeat.constant() < 1) r.wrong("columns are repeated at least once");
+  const Dim& stored = *r.sizes.at(r.tensor().cols);
+  const std::optional<Dim> columns = product(repeat, stored);
+  if (!columns) {
+    r.wrong(stored.text() + " columns repeated " + repeat.text() +
+            " times have no linear size; one of the two must be a number");
+  }
+  return r.sizes.known(*columns);
+}
+
+void check_repeat(const StepCheck& c) {
+  constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a load lifts to
+  const Dim& repeat = c.step.repeat();
+  c.check(!repeat.is_constant() || repeat.constant() <= kMostRepeats, [&] {
+    return "columns repeated " + repeat.text() + " times, where 1 to " +
+           std::to_string(kMostRepeats) + " are supported";
   });
 }
 

@@ -35,6 +35,7 @@ class SizeSet {
   struct Node {
     int parent;
     std::optional<Dim> size;
+    int members = 1;  // of a root: in its set
   };
   int root(int node) const;
   std::vector<Node> nodes_;
@@ -77,6 +78,9 @@ struct ShapeRule {
   Sizes as_operand() const;
 };
 
+// Of a load that repeats the stored columns.
+int repeated_columns(const ShapeRule& rule);
+
 // A step whose shape is right, for what else its kind asks.
 struct StepCheck {
   const Program& program;
@@ -89,5 +93,8 @@ struct StepCheck {
   // Its tensor holds partials of its kind along rows or columns.
   void check_partial_tensor(TensorKind kind) const;
 };
+
+// How often a load repeats the stored columns.
+void check_repeat(const StepCheck& c);
 
 }  // namespace coda::program

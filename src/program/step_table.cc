@@ -136,6 +136,7 @@ T field(const Step& step, T* program::StepFields::* member, T otherwise) {
 
 const std::vector<GemmSegment> kNoSegments;
 const Dim kNoGroup = 0;
+const Dim kOnce = 1;
 
 }  // namespace
 
@@ -148,9 +149,12 @@ const Dim& Step::group() const {
   const Dim* found = fields_of(*this).group;
   return found != nullptr ? *found : kNoGroup;
 }
+const Dim& Step::repeat() const {
+  const Dim* found = fields_of(*this).repeat;
+  return found != nullptr ? *found : kOnce;
+}
 int Step::tensor() const { return field(*this, &F::tensor, -1); }
 int Step::row_index() const { return field(*this, &F::row_index, -1); }
-int64_t Step::repeat() const { return field(*this, &F::repeat, int64_t{1}); }
 double Step::number() const { return field(*this, &F::number, 0.0); }
 Elementwise Step::op() const { return field(*this, &F::op, Elementwise::add); }
 int Step::which() const { return field(*this, &F::which, 0); }

@@ -42,6 +42,7 @@ enum class Argument : uint8_t {
   tile_options,  // rows=i[M], repeat=2, each where it is not the default
   per_row,       // a vector that is read: r[M]
   per_column,    // b[N]
+  repeat,        // repeat=2, where it is not the default
   scalar,        // c
   columns,       // a column index's: N, may be left out
   pair_group,    // interleaved, concatenated, or columns
@@ -175,7 +176,7 @@ struct StepFields {
   std::vector<GemmSegment>* segments = nullptr;
   int* tensor = nullptr;
   int* row_index = nullptr;
-  int64_t* repeat = nullptr;
+  Dim* repeat = nullptr;
   double* number = nullptr;
   Elementwise* op = nullptr;
   Dim* group = nullptr;

@@ -126,8 +126,9 @@ void check_select_column(const StepCheck& c) {
   c.check(index.kind() == StepKind::load_per_row &&
               c.program.tensors[index.tensor()].dtype == DType::i32,
           [&] {
-            return "the column to select, v" + std::to_string(c.step.operands[1]) +
-                   ", must be a per-row load of an i32 tensor";
+            return std::string(
+                "the column to select must be a per-row load of an i32 tensor, such as "
+                "per_row(target[M]:i32)");
           });
 }
 

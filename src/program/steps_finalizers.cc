@@ -24,8 +24,10 @@ Sizes shape_of_combine(const ShapeRule& r) {
 void check_combine(const StepCheck& c) {
   c.check_partial_tensor(c.tensor().kind == TensorKind::dense ? TensorKind::row_partial
                                                               : c.tensor().kind);
-  c.check(c.step.lane() >= 0 && c.step.lane() < info(c.step.partial()).lanes, [&] {
-    return "a " + std::string(info(c.step.partial()).name) + " partial has no result " +
+  const PartialInfo& kind = info(c.step.partial());
+  const bool is_both = c.step.lane() == kBothResults && !kind.both.empty();
+  c.check(is_both || (c.step.lane() >= 0 && c.step.lane() < kind.lanes), [&] {
+    return "a " + std::string(kind.name) + " partial has no result " +
            std::to_string(c.step.lane());
   });
 }

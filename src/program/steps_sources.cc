@@ -114,10 +114,8 @@ Value lift_gemm(const Lifting& l) {
 // ---- load_tile ----
 
 Sizes shape_of_load_tile(const ShapeRule& r) {
-  const int64_t repeat = r.step.repeat();
-  if (repeat < 1) r.wrong("columns are repeated at least once");
   Sizes result = r.tensor();
-  if (repeat != 1) result.cols = r.sizes.known(repeat * *r.sizes.at(result.cols));
+  if (!r.step.repeat().is(1)) result.cols = repeated_columns(r);
   if (r.step.row_index() >= 0) result.rows = r.tensors[r.step.row_index()].rows;
   return r.is_said(result, [&] { return "the tile of '" + r.name() + "' has shape "; });
 }
@@ -131,11 +129,7 @@ void check_load_tile(const StepCheck& c) {
              std::string(coda::name_of(index.dtype)) + " of shape " + index.shape.text();
     });
   }
-  constexpr int64_t kMostRepeats = 1024;  // as repeat_columns has it, which a tile lifts to
-  c.check(c.step.repeat() <= kMostRepeats, [&] {
-    return "columns repeated " + std::to_string(c.step.repeat()) + " times, where 1 to " +
-           std::to_string(kMostRepeats) + " are supported";
-  });
+  check_repeat(c);
 }
 
 StepValue evaluate_load_tile(const Evaluation& e) {
@@ -162,7 +156,7 @@ StepValue evaluate_load_tile(const Evaluation& e) {
 Value lift_load_tile(const Lifting& l) {
   Value tile = l.read(l.step.tensor());
   if (l.step.row_index() >= 0) tile = gather_rows(tile, l.read(l.step.row_index()));
-  return l.step.repeat() == 1 ? tile : repeat_columns(tile, l.step.repeat());
+  return repeat_columns(tile, l.step.repeat());
 }
 
 constexpr StepInfo kSourceRows[] = {

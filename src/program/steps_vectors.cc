@@ -11,6 +11,10 @@ namespace coda::program {
 namespace {
 
 Sizes shape_of_load_vector(const ShapeRule& r) {
+  if (!r.step.repeat().is(1)) {
+    return r.is_said({r.tensor().rows, repeated_columns(r)},
+                     [&] { return "'" + r.name() + "' repeated has shape "; });
+  }
   return r.is(r.tensor(), [&](const auto& expected, const auto& given) {
     return "its shape " + given + " is not that of '" + r.name() + "', " + expected;
   });
@@ -21,22 +25,30 @@ void check_load_vector(const StepCheck& c) {
   const char* need = c.step.kind() == StepKind::load_per_row      ? "[M, 1]"
                      : c.step.kind() == StepKind::load_per_column ? "[1, N]"
                                                                   : "[1, 1]";
+  check_repeat(c);
   c.check(t.shape.is_vector() && c.step.kind() == load_kind(t.shape), [&] {
     return "'" + t.name + "' has shape " + t.shape.text() + "; " +
            std::string(name_of(c.step.kind())) + " needs " + need;
   });
 }
 
-StepValue evaluate_load_vector(const Evaluation& e) { return e.input(e.step().tensor()); }
-Value lift_load_vector(const Lifting& l) { return l.read(l.step.tensor()); }
+StepValue evaluate_load_vector(const Evaluation& e) {
+  const StepValue stored = e.input(e.step().tensor());
+  if (e.step().repeat().is(1)) return stored;
+  return {1, e.size(e.step().shape.cols),
+          [&](int64_t, int64_t j) { return stored.at(0, j % stored.cols); }};
+}
+Value lift_load_vector(const Lifting& l) {
+  return repeat_columns(l.read(l.step.tensor()), l.step.repeat());
+}
 
 constexpr StepInfo load(StepKind kind, std::string_view name, std::string_view word,
-                        Argument tensor) {
+                        Argument tensor, Argument options = Argument::none) {
   return {.kind = kind,
           .name = name,
           .group = StepGroup::vector,
           .words = {word},
-          .arguments = {tensor},
+          .arguments = {tensor, options},
           .shape = shape_of_load_vector,
           .check = check_load_vector,
           .evaluate = evaluate_load_vector,
@@ -45,7 +57,8 @@ constexpr StepInfo load(StepKind kind, std::string_view name, std::string_view w
 
 constexpr StepInfo kVectorRows[] = {
     load(StepKind::load_per_row, "load_per_row", "per_row", Argument::per_row),
-    load(StepKind::load_per_column, "load_per_column", "per_column", Argument::per_column),
+    load(StepKind::load_per_column, "load_per_column", "per_column", Argument::per_column,
+         Argument::repeat),
     load(StepKind::load_scalar, "load_scalar", "scalar", Argument::scalar),
     {.kind = StepKind::constant,
      .name = "constant",

@@ -91,7 +91,7 @@ class TileMapper {
         const Shape& mine = step(i).shape;
         const Shape& theirs = step(operand).shape;
         check(!is_elementwise(step(i)) || mine == theirs, i, [&] {
-          return "operand v" + std::to_string(operand) + " is a part of the tile with shape " +
+          return "the value of " + place_of_step(operand) + " is a part of the tile with shape " +
                  theirs.text() + " and does not broadcast to " + mine.text() +
                  "; use repeat_group or split_pairs";
         });
@@ -106,8 +106,8 @@ class TileMapper {
       ClassFacts& result = facts_[classes_.find(i)];
       for (int operand : s.operands) {
         check(map_.on_tile[operand], i, [&] {
-          return std::string(name_of(s.kind())) + " needs a tile, v" + std::to_string(operand) +
-                 " is a vector";
+          return std::string(name_of(s.kind())) + " needs a tile, the value of " +
+                 place_of_step(operand) + " is a vector";
         });
         ClassFacts& source = facts_[classes_.find(operand)];
         switch (info(s).columns) {
@@ -135,8 +135,8 @@ class TileMapper {
   void set_group(ClassFacts& facts, int i) {
     const Dim& group = step(i).group();
     check(facts.full < 0 || facts.group == group, i, [&] {
-      return "columns that are pairs within " + facts.group.text() + " columns (step " +
-             std::to_string(facts.full) + ") are also pairs within " + group.text() +
+      return "columns that are pairs within " + facts.group.text() + " columns (at " +
+             place_of_step(facts.full) + ") are also pairs within " + group.text() +
              "; a tile has one pairing: store the value and load it in another program";
     });
     facts.full = i;
@@ -293,8 +293,8 @@ std::vector<TileSpace> tile_spaces(const Program& program) {
   try {
     return program::map_tiles(program).spaces;
   } catch (const program::Problem& problem) {
-    throw Error("program '" + program.name + "': step " + std::to_string(problem.step) + ": " +
-                problem.message);
+    throw Error("program '" + program.name + "': " + program::step_text(problem.step) + ": " +
+                program::with_places(problem.message, program::step_text));
   }
 }
 

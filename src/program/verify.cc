@@ -2,6 +2,7 @@
 // The rules of a well-formed program: each step on its own (what it names exists, its kind's own
 // rules), then all of them together (tile spaces, names,
 // stores). A backend trusts all of this.
+#include <algorithm>
 #include <set>
 
 #include "coda/error.h"
@@ -19,47 +20,71 @@ class Verifier {
   explicit Verifier(const Program& program)
       : program_(program), count_(static_cast<int>(program.steps.size())) {}
 
-  void run() {
-    check_tensors();
-    check(count_ > 0, -1, [] { return std::string("it has no steps"); });
+  // Every rule that is broken, in the order of the steps. Rules that build on a broken one are not
+  // asked.
+  std::vector<Problem> run() {
+    attempt([&] {
+      check(is_name(program_.name), -1, [] {
+        return std::string("its name is empty or has characters that text cannot hold");
+      });
+    });
+    for (const TensorDecl& t : program_.tensors) attempt([&] { check_tensor(t); });
+    attempt([&] { check(count_ > 0, -1, [] { return std::string("it has no steps"); }); });
     for (const TensorDecl& t : program_.tensors) tensor_sizes_.push_back(sizes_.known(t.shape));
-    for (int i = 0; i < count_; ++i) check_step(i);
+    for (int i = 0; i < count_; ++i) {
+      attempt([&] { check_step(i); });
+      step_sizes_.push_back(sizes_.known(step(i).shape));
+    }
+    if (!problems_.empty()) return std::move(problems_);
     check_uses();
-    map_ = map_tiles(program_);
-    check_kinds_of_steps();
-    check_row_partials();
-    check_stores();
+    const size_t before = problems_.size();
+    attempt([&] { map_ = map_tiles(program_); });
+    if (problems_.size() == before) {
+      has_tiles_ = std::find(map_.on_tile.begin(), map_.on_tile.end(), 1) != map_.on_tile.end();
+      for (int i = 0; i < count_; ++i) attempt([&] { check_kind(i); });
+      for (int i = 0; i < count_; ++i) attempt([&] { check_row_partial(i); });
+      check_stores();
+    }
+    std::stable_sort(problems_.begin(), problems_.end(),
+                     [](const Problem& a, const Problem& b) { return a.step < b.step; });
+    return std::move(problems_);
   }
 
  private:
   const Step& step(int i) const { return program_.steps[i]; }
   const TensorDecl& tensor(int i) const { return program_.tensors[i]; }
 
+  // Nobody reads more problems than this.
+  void attempt(const auto& rule) {
+    constexpr size_t kMostProblems = 50;
+    if (problems_.size() >= kMostProblems) return;
+    try {
+      rule();
+    } catch (Problem& problem) {
+      problems_.push_back(std::move(problem));
+    }
+  }
+
   void check_size(const Dim& dim, int at, const std::string& what) {
     check(!dim.is_constant() || dim.constant() > 0, at,
           [&] { return what + " has size " + dim.text() + "; sizes are positive"; });
   }
 
-  void check_tensors() {
-    check(is_name(program_.name), -1,
-          [] { return std::string("its name is empty or has characters that text cannot hold"); });
-    std::set<std::string_view> names;
-    for (const TensorDecl& t : program_.tensors) {
-      check(is_name(t.name), -1, [&] {
-        return "tensor name '" + t.name + "' is empty or has characters that text cannot hold";
-      });
-      check(names.insert(t.name).second, -1,
-            [&] { return "tensor '" + t.name + "' is declared twice"; });
-      check_size(t.shape.rows, -1, "tensor '" + t.name + "'");
-      check_size(t.shape.cols, -1, "tensor '" + t.name + "'");
-      if (t.kind == TensorKind::dense) {
-        check(t.lanes == 1, -1,
-              [&] { return "dense tensor '" + t.name + "' has more than one lane"; });
-      } else {
-        check(t.dtype == DType::f32, -1, [&] { return "partial '" + t.name + "' must be f32"; });
-        check(t.lanes == 1 || t.lanes == 2, -1,
-              [&] { return "partial '" + t.name + "' has " + std::to_string(t.lanes) + " lanes"; });
-      }
+  void check_tensor(const TensorDecl& t) {
+    check(is_name(t.name), -1, [&] {
+      return "tensor name '" + t.name + "' is empty or has characters that text cannot hold";
+    });
+    check(names_.insert(t.name).second, -1,
+          [&] { return "tensor '" + t.name + "' is declared twice"; });
+    check_size(t.shape.rows, -1, "tensor '" + t.name + "'");
+    check_size(t.shape.cols, -1, "tensor '" + t.name + "'");
+    if (t.kind == TensorKind::dense) {
+      check(t.lanes == 1, -1,
+            [&] { return "dense tensor '" + t.name + "' has more than one lane"; });
+    } else {
+      check(t.dtype == DType::f32, -1, [&] { return "partial '" + t.name + "' must be f32"; });
+      check(t.lanes == 1 || t.lanes == 2, -1,
+            [&] { return "partial '" + t.name + "' has " + std::to_string(t.lanes) + " lanes"; });
     }
   }
 
@@ -96,7 +121,6 @@ class Verifier {
             });
     }
     kind.shape({program_, s, sizes_, tensor_sizes_, step_sizes_, &s.shape, i});
-    step_sizes_.push_back(sizes_.known(s.shape));
     if (kind.check != nullptr) kind.check({program_, s, i});
   }
 
@@ -108,62 +132,60 @@ class Verifier {
       for (int t : tensors_of(s)) named[t] = 1;
     }
     for (int i = 0; i < count_; ++i) {
-      check(used[i] || is_effect(step(i)), i,
-            [] { return std::string("its value is never used; store it or remove the step"); });
+      attempt([&] {
+        check(used[i] || is_effect(step(i)), i,
+              [] { return std::string("its value is never used; store it or remove the step"); });
+      });
     }
     for (size_t t = 0; t < named.size(); ++t) {
-      check(named[t], -1,
-            [&] { return "no step names tensor '" + program_.tensors[t].name + "'"; });
+      attempt([&] {
+        check(named[t], -1,
+              [&] { return "no step names tensor '" + program_.tensors[t].name + "'"; });
+      });
     }
   }
 
-  void check_kinds_of_steps() {
-    bool has_tiles = false;
-    for (int i = 0; i < count_; ++i) has_tiles = has_tiles || map_.on_tile[i];
-    for (int i = 0; i < count_; ++i) {
-      const Step& s = step(i);
-      if (info(s).group == StepGroup::finalizer) {
-        check(!has_tiles, i, [&] {
-          return "a " + std::string(info(s).name) +
-                 " belongs to a finalizer, this program has tiles; make two programs";
-        });
-      }
-      if (!is_effect(s)) {
-        check(!is_selection(s) || map_.on_tile[s.operands[0]], i,
-              [] { return std::string("columns are selected from a tile, not from a vector"); });
-        continue;
-      }
-      const int operand = s.operands[0];
-      const bool stores_vector = !map_.on_tile[operand] || is_selection(step(operand));
-      if (is_vector_store(s)) {
-        check(stores_vector, i, [] { return std::string("a tile is stored by store_tile"); });
-        check(map_.on_tile[operand] || !has_tiles, i, [] {
-          return std::string(
-              "a vector that comes from no tile is stored by a program of its own, a finalizer");
-        });
-      } else {
-        check(!stores_vector, i,
-              [&] { return std::string(info(s).name) + " needs a tile, its operand is a vector"; });
-      }
+  void check_kind(int i) {
+    const Step& s = step(i);
+    if (info(s).group == StepGroup::finalizer) {
+      check(!has_tiles_, i, [&] {
+        return "a " + std::string(info(s).name) +
+               " belongs to a finalizer, this program has tiles; make two programs";
+      });
+    }
+    if (!is_effect(s)) {
+      check(!is_selection(s) || map_.on_tile[s.operands[0]], i,
+            [] { return std::string("columns are selected from a tile, not from a vector"); });
+      return;
+    }
+    const int operand = s.operands[0];
+    const bool stores_vector = !map_.on_tile[operand] || is_selection(step(operand));
+    if (is_vector_store(s)) {
+      check(stores_vector, i, [] { return std::string("a tile is stored by store_tile"); });
+      check(map_.on_tile[operand] || !has_tiles_, i, [] {
+        return std::string(
+            "a vector that comes from no tile is stored by a program of its own, a finalizer");
+      });
+    } else {
+      check(!stores_vector, i,
+            [&] { return std::string(info(s).name) + " needs a tile, its operand is a vector"; });
     }
   }
 
-  void check_row_partials() {
-    for (int i = 0; i < count_; ++i) {
-      const Step& s = step(i);
-      if (!is_row_partial(s)) continue;
-      const Dim& base = map_.spaces[map_.space[i]].shape.cols;
-      const TensorDecl& t = tensor(s.tensor());
-      check(t.shape.cols == base, i, [&] {
-        return "row partial '" + t.name + "' is declared for " + t.shape.cols.text() +
-               " columns, its tile space has " + base.text() + " base columns";
-      });
-      check(!info(s.partial()).needs_count || s.shape.cols == base, i, [&] {
-        return "a " + std::string(info(s.partial()).name) +
-               " row partial needs a value of the base width (how many values one covers would be "
-               "unknown); reduce the members of the pairs one by one";
-      });
-    }
+  void check_row_partial(int i) {
+    const Step& s = step(i);
+    if (!is_row_partial(s)) return;
+    const Dim& base = map_.spaces[map_.space[i]].shape.cols;
+    const TensorDecl& t = tensor(s.tensor());
+    check(t.shape.cols == base, i, [&] {
+      return "row partial '" + t.name + "' is declared for " + t.shape.cols.text() +
+             " columns, its tile space has " + base.text() + " base columns";
+    });
+    check(!info(s.partial()).needs_count || s.shape.cols == base, i, [&] {
+      return "a " + std::string(info(s.partial()).name) +
+             " row partial needs a value of the base width (how many values one covers would be "
+             "unknown); reduce the members of the pairs one by one";
+    });
   }
 
   // A tensor is stored once; a scalar may be raised by several values. It may also be read, in
@@ -175,42 +197,46 @@ class Verifier {
       if (!is_effect(step(i))) continue;
       int& by = stored[step(i).tensor()];
       const bool is_raised_again = by >= 0 && is_maximum(step(by)) && is_maximum(step(i));
-      check(by < 0 || is_raised_again, i, [&] {
-        return "tensor '" + tensor(step(i).tensor()).name + "' is stored twice, also by step " +
-               std::to_string(by);
+      attempt([&] {
+        check(by < 0 || is_raised_again, i, [&] {
+          return "tensor '" + tensor(step(i).tensor()).name + "' is stored twice, also at " +
+                 place_of_step(by);
+        });
       });
       by = i;
     }
-    for (int i = 0; i < count_; ++i) {
-      const Step& s = step(i);
-      const auto refuse_stored = [&](int t) {
-        check(t < 0 || stored[t] < 0, i, [&] {
-          return "tensor '" + tensor(t).name + "' is stored by step " + std::to_string(stored[t]) +
-                 " and cannot be read as a whole";
-        });
-      };
-      for (const GemmSegment& segment : s.segments())
-        refuse_stored(segment.a), refuse_stored(segment.b);
-      refuse_stored(s.row_index());
-      if (is_effect(s) || s.tensor() < 0 || stored[s.tensor()] < 0) continue;
-      const int store = stored[s.tensor()];
-      const Step& by = step(store);
-      bool in_place = i < store && by.shape == s.shape && s.repeat() == 1 && s.row_index() < 0 &&
-                      (map_.on_tile[i] ? is_tile_store(by) && map_.space[i] == map_.space[store] &&
-                                             map_.pairing[i] == map_.pairing[store] &&
-                                             map_.grouped[i] == map_.grouped[store]
-                                       : is_vector_store(by) && !map_.on_tile[store]);
-      for (int j = 0; j < count_ && in_place && !map_.on_tile[i]; ++j) {
-        for (int operand : step(j).operands) {
-          if (operand == i) in_place = map_.space[j] == map_.space[store];
-        }
-      }
-      check(in_place, i, [&] {
-        return "tensor '" + tensor(s.tensor()).name + "' is stored by step " +
-               std::to_string(store) +
-               "; it may only be read before, at the same place of the same tile";
+    for (int i = 0; i < count_; ++i) attempt([&] { check_reads(i, stored); });
+  }
+
+  // `stored`: which step stores each tensor.
+  void check_reads(int i, const std::vector<int>& stored) {
+    const Step& s = step(i);
+    const auto refuse_stored = [&](int t) {
+      check(t < 0 || stored[t] < 0, i, [&] {
+        return "tensor '" + tensor(t).name + "' is stored at " + place_of_step(stored[t]) +
+               " and cannot be read as a whole";
       });
+    };
+    for (const GemmSegment& segment : s.segments())
+      refuse_stored(segment.a), refuse_stored(segment.b);
+    refuse_stored(s.row_index());
+    if (is_effect(s) || s.tensor() < 0 || stored[s.tensor()] < 0) return;
+    const int store = stored[s.tensor()];
+    const Step& by = step(store);
+    bool in_place = i < store && by.shape == s.shape && s.repeat().is(1) && s.row_index() < 0 &&
+                    (map_.on_tile[i] ? is_tile_store(by) && map_.space[i] == map_.space[store] &&
+                                           map_.pairing[i] == map_.pairing[store] &&
+                                           map_.grouped[i] == map_.grouped[store]
+                                     : is_vector_store(by) && !map_.on_tile[store]);
+    for (int j = 0; j < count_ && in_place && !map_.on_tile[i]; ++j) {
+      for (int operand : step(j).operands) {
+        if (operand == i) in_place = map_.space[j] == map_.space[store];
+      }
     }
+    check(in_place, i, [&] {
+      return "tensor '" + tensor(s.tensor()).name + "' is stored at " + place_of_step(store) +
+             "; it may only be read before, at the same place of the same tile";
+    });
   }
 
   const Program& program_;
@@ -219,31 +245,29 @@ class Verifier {
   std::vector<Sizes> tensor_sizes_;
   std::vector<Sizes> step_sizes_;
   TileMap map_;
+  bool has_tiles_ = false;
+  std::set<std::string_view> names_;
+  std::vector<Problem> problems_;
 };
 
 }  // namespace
 
-std::optional<Problem> find_problem(const Program& program) {
-  try {
-    Verifier(program).run();
-    return std::nullopt;
-  } catch (Problem& problem) {
-    return std::move(problem);
-  }
-}
+std::vector<Problem> find_problems(const Program& program) { return Verifier(program).run(); }
 
 }  // namespace coda::program
 
 namespace coda {
 
 void verify(const Program& program) {
-  const auto problem = program::find_problem(program);
-  if (!problem) return;
-  const std::string where = problem->step < 0
-                                ? ""
-                                : "step " + std::to_string(problem->step) + ", " +
-                                      program::describe_step(program, problem->step) + ": ";
-  throw Error("program '" + program.name + "': " + where + problem->message);
+  const std::vector<program::Problem> problems = program::find_problems(program);
+  if (problems.empty()) return;
+  const int step = problems.front().step;
+  const std::string message =
+      program::with_places(problems.front().message, [](int i) { return program::step_text(i); });
+  const std::string where =
+      step < 0 ? ""
+               : program::step_text(step) + ", " + program::describe_step(program, step) + ": ";
+  throw Error("program '" + program.name + "': " + where + message);
 }
 
 }  // namespace coda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <variant>
 
 #include "coda/error.h"
 
@@ -12,7 +13,51 @@ namespace {
 
 constexpr std::array<DType, 7> kTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                          DType::i32, DType::e4m3, DType::e5m2};
+
+// Words of the steps that are effects, or of those that are not; each once.
+std::vector<std::string_view> step_words(bool of_effects) {
+  std::vector<std::string_view> words;
+  for (size_t kind = 0; kind < std::variant_size_v<StepWork>; ++kind) {
+    const StepInfo& row = info(static_cast<StepKind>(kind));
+    if (is_effect(row.kind) != of_effects) continue;
+    for (const std::string_view word : row.words) {
+      if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end())
+        words.push_back(word);
+    }
+  }
+  return words;
+}
+
 }  // namespace
+
+std::optional<Elementwise> operation_by_word(std::string_view word) {
+  return word == "where" ? Elementwise::select : elementwise_by_name(word);
+}
+
+const std::vector<std::string_view>& type_names() {
+  static const auto names = [] {
+    std::vector<std::string_view> all;
+    for (DType type : kTypes) all.push_back(coda::name_of(type));
+    return all;
+  }();
+  return names;
+}
+
+const std::vector<std::string_view>& effect_words() {
+  static const auto words = step_words(true);
+  return words;
+}
+
+const std::vector<std::string_view>& function_words() {
+  static const auto words = [] {
+    std::vector<std::string_view> all = step_words(false);
+    all.push_back("where");
+    for (int op = 0; op < kElementwiseCount; ++op)
+      all.push_back(info(static_cast<Elementwise>(op)).name);
+    return all;
+  }();
+  return words;
+}
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -31,7 +76,7 @@ bool is_identifier(std::string_view text) {
 
 bool is_reserved(std::string_view word) {
   return word == "_" || word == "inf" || word == "nan" || step_by_word(word).has_value() ||
-         elementwise_by_name(word).has_value();
+         operation_by_word(word).has_value();
 }
 
 std::string quoted_name(std::string_view name) {

@@ -6,12 +6,21 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "program/step_table.h"
 
 namespace coda::program {
 
 std::optional<DType> dtype_by_name(std::string_view name);
+
+// Of the table's name, or `where`, which reads better than select.
+std::optional<Elementwise> operation_by_word(std::string_view word);
+
+// All words of a kind, for messages.
+const std::vector<std::string_view>& type_names();
+const std::vector<std::string_view>& effect_words();
+const std::vector<std::string_view>& function_words();  // that have a value
 
 // Of ASCII, the underscore among the letters.
 bool is_letter(char c);

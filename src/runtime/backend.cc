@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "base/aligned_buffer.h"
+#include "coda/communicator.h"
 #include "coda/error.h"
+#include "collective/mpi_communicator.h"
 #include "runtime/copy_matrix.h"
 
 namespace coda {
@@ -49,5 +51,9 @@ std::function<void()> Backend::mark() {
 }
 
 std::function<void()> Backend::record(std::function<void()> work) { return work; }
+
+std::unique_ptr<Communicator> Backend::join(const ProcessPlace& place) {
+  return join_over_mpi(place);
+}
 
 }  // namespace coda

@@ -16,15 +16,17 @@ namespace coda {
 namespace {
 
 constexpr int64_t kRowElements = 512;
-constexpr int64_t kGroup = 64;  // rows whose squares are added together
+constexpr int64_t kGroup = 64;        // rows whose squares are added together
+constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
 
-// What changes from step to step. Each number is the first of a row of its own, as backends want
-// tensors aligned.
-enum Number : uint8_t { decay, step_size, root_scale, kNumbers };
-constexpr int64_t kNumberStride = 64;
+constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix
+
+// What changes from step to step, each the first of a row of its own. The last is for said_.
+enum Number : uint8_t { decay, step_size, root_scale, kNumbers, stop = kNumbers, kStaged };
 
 // Sums of squares: of a row by its spans of 64, then of groups of rows, whose sums are a matrix
-// again, then of all groups. So the order is fixed.
+// again, then of all groups, those of all processes in their order. So the order is fixed. A
+// process whose loss was not finite makes its sums infinite, so all processes see it in the norm.
 const char* const kSquares = R"(
 program gradient_squares {
   g = tile(gradient[R, C])
@@ -36,7 +38,12 @@ program gradient_squares_of_rows {
 })";
 const char* const kOfGroups = R"(
 program gradient_squares_of_groups {
-  row_partial(of_groups, sum(tile(of_rows[S, G])))
+  row_partial(of_groups, sum(tile(of_rows[S, G]) / scalar(sound)))
+})";
+// For a download: what lies in the gradient's place then is gathered.
+const char* const kOwnPart = R"(
+program own_part {
+  store(block, tile(own[R, C]))
 })";
 std::string number_text(double value) {
   char text[40];
@@ -49,6 +56,7 @@ const char* const kLossCheck = R"(
 program loss_check {
   l = scalar(loss)
   store(sound, scalar(sound) * less(l * l, inf))
+  store(losses, scalar(losses) + l)
 })";
 std::string norm_text(double clip) {
   return R"(
@@ -91,134 +99,251 @@ TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t co
                     rows, cols);
 }
 
+size_t place_in(const Program& program, std::string_view name) {
+  const auto found = std::ranges::find(program.tensors, name, &TensorDecl::name);
+  return static_cast<size_t>(found - program.tensors.begin());
+}
+
 }  // namespace
 
 DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options,
-                           double clip)
-    : backend_(backend), options_(options) {
-  int64_t rows = 0;
-  std::vector<float> decays;
-  for (const WeightTensor& w : weights) {
-    parts_.push_back({rows, w.rows, w.cols});
-    rows += ceil_div(w.rows * w.cols, kRowElements);
-    decays.resize(static_cast<size_t>(rows), w.decays ? 1.0F : 0.0F);
+                           double clip, Communicator* communicator)
+    : backend_(backend), options_(options), communicator_(communicator) {
+  if (communicator_ != nullptr) {
+    rank_ = communicator_->rank();
+    world_ = communicator_->world();
   }
-  rows = round_up(std::max<int64_t>(rows, 1), kGroup);
-  decays.resize(static_cast<size_t>(rows));
-  const bool has_copy = std::any_of(weights.begin(), weights.end(),
-                                    [](const WeightTensor& w) { return !w.bf16.empty(); });
-  for (int i = 0; i < kMatrices; ++i) {
-    if (i == copy && !has_copy) continue;
-    matrices_[i] = Tensor(i == copy ? DType::bf16 : DType::f32, rows, kRowElements, backend);
-  }
+  place(weights);
+  for (Bucket& bucket : buckets_) allocate(bucket);
   for (size_t i = 0; i < weights.size(); ++i) {
     const Matrix read = weights[i].bf16.empty() ? master : copy;
     parameters_.emplace(weights[i].name, Tensor(part(read, i), backend));
     gradients_.emplace_back(part(gradient, i), backend);
   }
   numbers_ = Tensor(DType::f32, kNumbers, kNumberStride, backend);
+  said_ = Tensor(DType::f32, kSaid * world_, kNumberStride, backend);
   for (BackendMemory& staged : staged_) {
-    constexpr auto kBytes = static_cast<size_t>(kNumbers * kNumberStride) * sizeof(float);
+    constexpr auto kBytes = static_cast<size_t>(kStaged * kNumberStride) * sizeof(float);
     staged = backend.allocate_on_host(kBytes, "a step's numbers");
     std::memset(staged.get(), 0, kBytes);
   }
-  norm_ = Tensor(DType::f32, 1, 1, backend);
-  is_sound_ = Tensor(DType::f32, 1, 1, backend);
+  for (Tensor* number : {&norm_, &scale_, &is_sound_}) *number = Tensor(DType::f32, 1, 1, backend);
   restore_soundness();
+  prepare(clip);
+}
 
-  const DimValues sizes{{"R", rows}, {"C", kRowElements}, {"S", rows / kGroup}, {"G", kGroup}};
-  std::map<std::string, TensorView, std::less<>> views{
-      {"gradient", matrices_[gradient].view()},
-      {"m", matrices_[m].view()},
-      {"v", matrices_[v].view()},
-      {"master", matrices_[master].view()},
-      {"copy", matrices_[copy].view()},
-      {"norm", norm_.view()},
-      {"sound", is_sound_.view()},
-      {"decay", from(numbers_.view(), decay * kNumberStride, 1, 1)},
-      {"step_size", from(numbers_.view(), step_size * kNumberStride, 1, 1)},
-      {"root_scale", from(numbers_.view(), root_scale * kNumberStride, 1, 1)},
-  };
-  kept_.emplace_back(DType::f32, rows, 1, backend).set(decays);
-  views.emplace("decays", kept_.back().view());
-
-  std::vector<Program> programs;
-  for (const std::string& text :
-       {std::string(kLossCheck), std::string(kSquares), std::string(kOfRows),
-        std::string(kOfGroups), norm_text(clip), adamw_text(options, has_copy)}) {
-    programs.push_back(parse_program(text));
-    verify(programs.back());
-  }
-  std::vector<AnnouncedProgram> announced;
-  for (const Program& program : programs) announced.push_back({&program, sizes});
-  backend.announce(announced);
-  for (const Program& program : programs) {
-    Launch launch{backend.prepare(program, sizes), {}};
-    for (const TensorDecl& decl : program.tensors) {
-      if (decl.name == "loss") {  // check_loss says where it lies
-        loss_place_ = launch.tensors.size();
-        launch.tensors.push_back({});
-        continue;
-      }
-      const PhysicalShape shape = physical_shape(decl, sizes);
-      if (!views.contains(decl.name)) {
-        kept_.emplace_back(decl.dtype, shape.rows, shape.cols, backend);
-        views.emplace(decl.name, kept_.back().view());
-      }
-      // A vector of one program is a matrix of the next.
-      launch.tensors.push_back(from(views.at(decl.name), 0, shape.rows, shape.cols));
+// Rows for each parameter: of one process in one bucket, of several by how they are read.
+void DeviceUpdate::place(const Weights& weights) {
+  size_t of_kind[2] = {SIZE_MAX, SIZE_MAX};
+  for (const WeightTensor& w : weights) {
+    const bool is_copied = !w.bf16.empty();
+    size_t& index = of_kind[world_ > 1 && is_copied ? 1 : 0];
+    if (index == SIZE_MAX) {
+      index = buckets_.size();
+      buckets_.emplace_back();
     }
-    launches_.push_back(std::move(launch));
+    Bucket& bucket = buckets_[index];
+    bucket.has_copy |= is_copied;
+    parts_.push_back({index, bucket.rows, w.rows, w.cols});
+    bucket.rows += ceil_div(w.rows * w.cols, kRowElements);
+    bucket.decays.resize(static_cast<size_t>(bucket.rows), w.decays ? 1.0F : 0.0F);
   }
-  loss_check_ = std::move(launches_.front());
-  launches_.erase(launches_.begin());
+  if (buckets_.empty()) buckets_.emplace_back();
+  for (Bucket& bucket : buckets_) {
+    bucket.rows = round_up(std::max<int64_t>(bucket.rows, 1), kGroup * world_);
+    bucket.decays.resize(static_cast<size_t>(bucket.rows));
+    bucket.own_rows = bucket.rows / world_;
+    bucket.first_own = bucket.own_rows * rank_;
+  }
+}
+
+void DeviceUpdate::allocate(Bucket& bucket) {
+  for (const Matrix matrix : {master, copy, m, v, gradient}) {
+    if (matrix == copy && !bucket.has_copy) continue;
+    bucket.matrices[matrix] =
+        Tensor(matrix == copy ? DType::bf16 : DType::f32,
+               is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows, kRowElements, backend_);
+  }
+}
+
+bool DeviceUpdate::is_whole(const Bucket& bucket, Matrix matrix) const {
+  return world_ == 1 || matrix == gradient || matrix == copy ||
+         (matrix == master && !bucket.has_copy);
+}
+
+TensorView DeviceUpdate::own(const Bucket& bucket, Matrix matrix) const {
+  const int64_t first = is_whole(bucket, matrix) ? bucket.first_own : 0;
+  return from(bucket.matrices[matrix].view(), first * kRowElements, bucket.own_rows, kRowElements);
 }
 
 TensorView DeviceUpdate::part(Matrix matrix, size_t weight) const {
   const Part& p = parts_[weight];
-  return from(matrices_[matrix].view(), p.first_row * kRowElements, p.rows, p.cols);
+  return from(buckets_[p.bucket].matrices[matrix].view(), p.first_row * kRowElements, p.rows,
+              p.cols);
+}
+
+DeviceUpdate::Held DeviceUpdate::held(Matrix matrix, size_t weight) const {
+  const Part& p = parts_[weight];
+  const Bucket& bucket = buckets_[p.bucket];
+  const bool whole = is_whole(bucket, matrix);
+  const int64_t start = p.first_row * kRowElements;
+  const int64_t first = whole ? 0 : bucket.first_own * kRowElements;
+  const int64_t end = first + (whole ? bucket.rows : bucket.own_rows) * kRowElements;
+  const int64_t begin = std::max(start, first);
+  const int64_t count = std::min(start + p.rows * p.cols, end) - begin;
+  if (count <= 0) return {};
+  return {begin - start, count, from(bucket.matrices[matrix].view(), begin - first, 1, count)};
+}
+
+// This process's rows where each process has as many.
+TensorView DeviceUpdate::own_numbers(const Tensor& of_all, int64_t rows) const {
+  return from(of_all.view(), rank_ * rows * of_all.cols(), rows, of_all.cols());
+}
+
+struct DeviceUpdate::Prepared {
+  Program program;
+  DimValues sizes;
+  Views* views;
+  Launch* launch;
+};
+
+void DeviceUpdate::prepare(double clip) {
+  int64_t groups = 0;  // of a process
+  std::vector<int64_t> first_group;
+  for (const Bucket& bucket : buckets_) {
+    first_group.push_back(groups);
+    groups += bucket.own_rows / kGroup;
+    if (world_ > 1) groups = round_up(groups, kGroupsAlign);
+  }
+  of_groups_ = Tensor(DType::f32, world_, groups, backend_);
+  const auto number = [this](Number which) {
+    return from(numbers_.view(), which * kNumberStride, 1, 1);
+  };
+  const Views of_step{{"norm", norm_.view()},
+                      {"sound", is_sound_.view()},
+                      {"scale", scale_.view()},
+                      {"of_groups", of_groups_.view()},
+                      {"losses", own_numbers(said_, kSaid)},
+                      {"decay", number(decay)},
+                      {"step_size", number(step_size)},
+                      {"root_scale", number(root_scale)}};
+  std::vector<Views> views(buckets_.size() + 1, of_step);
+  std::vector<Prepared> all;
+  const auto add = [&](const std::string& text, const DimValues& sizes, Views& its,
+                       Launch& launch) {
+    all.push_back({parse_program(text), sizes, &its, &launch});
+    verify(all.back().program);
+  };
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    Views& its = views[i];
+    for (const Matrix matrix : {master, copy, m, v, gradient})
+      if (matrix != copy || bucket.has_copy) its[kNames[matrix]] = own(bucket, matrix);
+    kept_.emplace_back(DType::f32, bucket.own_rows, 1, backend_)
+        .set(std::span(bucket.decays)
+                 .subspan(static_cast<size_t>(bucket.first_own),
+                          static_cast<size_t>(bucket.own_rows)));
+    its["decays"] = kept_.back().view();
+    const int64_t own_groups = bucket.own_rows / kGroup;
+    its["of_groups"] = from(of_groups_.view(), rank_ * groups + first_group[i], own_groups, 1);
+    const DimValues sizes{
+        {"R", bucket.own_rows}, {"C", kRowElements}, {"S", own_groups}, {"G", kGroup}};
+    bucket.squares.resize(3);
+    add(kSquares, sizes, its, bucket.squares[0]);
+    add(kOfRows, sizes, its, bucket.squares[1]);
+    add(kOfGroups, sizes, its, bucket.squares[2]);
+    add(adamw_text(options_, bucket.has_copy), sizes, its, bucket.adamw);
+    if (world_ == 1) continue;
+    its["block"] = its["own"] = its["gradient"];  // gather() says of which matrix
+    add(kOwnPart, sizes, its, bucket.own_part);
+    own_part_place_ = place_in(all.back().program, "own");
+  }
+  views.back()["loss"] = norm_.view();  // check_loss() says of which pass
+  add(kLossCheck, {}, views.back(), loss_check_);
+  loss_place_ = place_in(all.back().program, "loss");
+  add(norm_text(clip), {{"S", world_ * groups}, {"G", kGroup}}, views.back(), norm_launch_);
+
+  std::vector<AnnouncedProgram> announced;
+  for (const Prepared& one : all) announced.push_back({&one.program, one.sizes});
+  backend_.announce(announced);
+  for (const Prepared& one : all) *one.launch = launch_of(one.program, one.sizes, *one.views);
+}
+
+DeviceUpdate::Launch DeviceUpdate::launch_of(const Program& program, const DimValues& sizes,
+                                             Views& views) {
+  Launch launch{backend_.prepare(program, sizes), {}};
+  for (const TensorDecl& decl : program.tensors) {
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    if (!views.contains(decl.name)) {
+      kept_.emplace_back(decl.dtype, shape.rows, shape.cols, backend_);
+      views.emplace(decl.name, kept_.back().view());
+    }
+    // A vector of one program is a matrix of the next.
+    launch.tensors.push_back(from(views.at(decl.name), 0, shape.rows, shape.cols));
+  }
+  return launch;
 }
 
 void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
-    const auto put = [&](Matrix matrix, void* data, DType dtype) {
-      backend_.copy_in(dense_view(data, dtype, w.rows, w.cols), part(matrix, i));
+    const auto put = [&](Matrix matrix, auto& values, DType dtype) {
+      const Held part = held(matrix, i);
+      if (part.count == 0) return;
+      if (values.empty()) return backend_.fill(part.place, std::byte{0});
+      backend_.copy_in(dense_view(values.data() + part.first, dtype, 1, part.count), part.place);
     };
-    put(master, w.values.data(), DType::f32);
-    if (moments[i].m.empty()) {
-      backend_.fill(part(m, i), std::byte{0});
-      backend_.fill(part(v, i), std::byte{0});
-    } else {
-      put(m, moments[i].m.data(), DType::f32);
-      put(v, moments[i].v.data(), DType::f32);
+    put(master, w.values, DType::f32);
+    put(m, moments[i].m, DType::f32);
+    put(v, moments[i].v, DType::f32);
+    if (!w.bf16.empty()) put(copy, w.bf16, DType::bf16);
+  }
+}
+
+void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) {
+  for (const Matrix matrix : {master, copy, m, v}) {
+    gather(matrix);
+    if (rank_ > 0) continue;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      WeightTensor& w = weights[i];
+      const Bucket& bucket = buckets_[parts_[i].bucket];
+      const Matrix where = is_whole(bucket, matrix) ? matrix : gradient;
+      const auto get = [&](auto& values, DType dtype) {
+        backend_.copy_out(part(where, i), dense_view(values.data(), dtype, w.rows, w.cols));
+      };
+      if (matrix == copy && !w.bf16.empty()) get(w.bf16, DType::bf16);
+      if (matrix == master) get(w.values, DType::f32);
+      if (matrix == m || matrix == v) moments[i].make(w);
+      if (matrix == m) get(moments[i].m, DType::f32);
+      if (matrix == v) get(moments[i].v, DType::f32);
     }
-    if (!w.bf16.empty()) put(copy, w.bf16.data(), DType::bf16);
   }
 }
 
-void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) const {
-  for (size_t i = 0; i < weights.size(); ++i) {
-    WeightTensor& w = weights[i];
-    const auto get = [&](Matrix matrix, void* data, DType dtype) {
-      backend_.copy_out(part(matrix, i), dense_view(data, dtype, w.rows, w.cols));
-    };
-    get(master, w.values.data(), DType::f32);
-    moments[i].make(w);
-    get(m, moments[i].m.data(), DType::f32);
-    get(v, moments[i].v.data(), DType::f32);
-    if (!w.bf16.empty()) get(copy, w.bf16.data(), DType::bf16);
+// What is not whole, as a whole in the gradient's place.
+void DeviceUpdate::gather(Matrix matrix) {
+  for (Bucket& bucket : buckets_) {
+    if (is_whole(bucket, matrix)) continue;
+    for (size_t i = 0; i < bucket.own_part.tensors.size(); ++i)
+      bucket.own_part.tensors[i] = own(bucket, i == own_part_place_ ? matrix : gradient);
+    bucket.own_part.run();
+    communicator_->all_gather(bucket.matrices[gradient].view());
   }
 }
 
-void DeviceUpdate::clear_gradients() { backend_.fill(matrices_[gradient].view(), std::byte{0}); }
+void DeviceUpdate::clear_gradients() {
+  for (const Bucket& bucket : buckets_)
+    backend_.fill(bucket.matrices[gradient].view(), std::byte{0});
+}
+
+void DeviceUpdate::clear_losses() { backend_.fill(own_numbers(said_, kSaid), std::byte{0}); }
 
 void DeviceUpdate::check_loss(const Tensor& loss) {
   loss_check_.tensors[loss_place_] = loss.view();
-  loss_check_.kernel->run(loss_check_.tensors);
+  loss_check_.run();
 }
 
-void DeviceUpdate::start_step(double rate, int64_t step) {
+void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
   const auto steps = static_cast<double>(step);
   auto* const numbers = reinterpret_cast<float*>(staged_[steps_++ % 2].get());
   const auto set = [&](Number which, double value) {
@@ -227,13 +352,34 @@ void DeviceUpdate::start_step(double rate, int64_t step) {
   set(decay, rate * options_.weight_decay);
   set(step_size, rate / (1 - std::pow(options_.beta1, steps)));
   set(root_scale, 1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
+  set(stop, asks_to_stop ? 1 : 0);
   backend_.start_copy_in(dense_view(numbers, DType::f32, kNumbers, kNumberStride), numbers_.view());
-  const auto work = [this] {
-    for (Launch& launch : launches_) launch.kernel->run(launch.tensors);
-  };
-  if (steps_ == 1) return work();
-  if (!recorded_) recorded_ = backend_.record(work);
+  if (world_ > 1) {
+    TensorView asks = own_numbers(said_, kSaid);
+    asks = from(asks, stop_request * kNumberStride, 1, kNumberStride);
+    backend_.start_copy_in(dense_view(numbers + stop * kNumberStride, DType::f32, 1, kNumberStride),
+                           asks);
+  }
+  if (steps_ == 1) return update();
+  if (!recorded_) recorded_ = backend_.record([this] { update(); });
   recorded_();
+}
+
+void DeviceUpdate::update() {
+  for (Bucket& bucket : buckets_) {
+    if (world_ > 1) communicator_->reduce_scatter(bucket.matrices[gradient].view());
+    for (const Launch& launch : bucket.squares) launch.run();
+  }
+  if (world_ > 1) {
+    communicator_->all_gather(of_groups_.view());
+    communicator_->all_gather(said_.view());
+  }
+  norm_launch_.run();
+  for (Bucket& bucket : buckets_) {
+    bucket.adamw.run();
+    if (world_ > 1)
+      communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
+  }
 }
 
 }  // namespace coda

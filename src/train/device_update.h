@@ -1,31 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step's update where a backend has memory of its own: weights, moments and gradients stay there,
-// and nothing waits for the host, nor the host for it. The global norm and AdamW are programs (see
-// coda/program.h), so whatever backend runs the model runs them too.
+// A step's update where a backend has memory of its own, or several processes share it: weights,
+// moments and gradients stay in the backend's memory, and nothing waits for the host, nor the host
+// for it. The global norm and AdamW are programs (see coda/program.h), so whatever backend runs the
+// model runs them too.
 //
 // All parameters are one matrix [R, kRowElements] of rows in the order of the weights, each
 // parameter from the start of a row; weights, moments, gradients and the 16-bit copies are such
 // matrices, so that AdamW of all parameters is one launch. What lies between two parameters is 0
 // and stays 0.
+//
+// Of several processes each keeps moments, and master weights that have a 16-bit copy, of its own
+// share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
+// the next forward reads is gathered. Parameters that are read as they are and those that are read
+// as copies are two matrices then, a bucket each, as only the former are gathered in fp32.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "coda/backend.h"
+#include "coda/communicator.h"
 #include "coda/trainer.h"
 
 namespace coda {
 
 class DeviceUpdate {
  public:
-  // clip: the largest norm of a step's gradients, 0: any. The backend must outlive it.
-  DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip);
+  // clip: the largest norm of a step's gradients, 0: any. `communicator`: null where there is one
+  // process. Both it and the backend must outlive it.
+  DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
+               Communicator* communicator);
 
-  // All of the state, to the backend and back.
+  // All of the state, to the backend and back. Of several processes all call both; each has what
+  // it uploads, and rank 0 gets what is downloaded. A download leaves no gradients.
   void upload(Weights& weights, std::vector<Moments>& moments);
-  void download(Weights& weights, std::vector<Moments>& moments) const;
+  void download(Weights& weights, std::vector<Moments>& moments);
 
   // What a plan reads, by name.
   const TensorMap& parameters() const { return parameters_; }
@@ -33,49 +45,100 @@ class DeviceUpdate {
   const std::vector<Tensor>& gradients() const { return gradients_; }
   void clear_gradients();
 
+  // Before a step's passes: their losses are added up from 0.
+  void clear_losses();
   // Behind a pass's forward: if its loss is not finite, no later step changes the state until
   // restore_soundness().
   void check_loss(const Tensor& loss);
-  // AdamW's step `step` (1, 2, ...) as adamw_step has it, with gradients scaled to the largest
-  // norm. Nothing waits for it. If the norm, or a loss since the last step, is not finite, this and
-  // later steps leave the state as it was.
-  void start_step(double rate, int64_t step);
+  // AdamW's step `step` (1, 2, ...) as adamw_step has it, with gradients summed over the processes
+  // and scaled to the largest norm. Nothing waits for it. If the norm, or a loss of any process
+  // since the last step, is not finite, this and later steps leave the state as it was.
+  // `asks_to_stop` is told to all processes.
+  void start_step(double rate, int64_t step, bool asks_to_stop);
   // Of the gradients of the last step, before scaling; fp32 [1, 1].
   const Tensor& norm() const { return norm_; }
+  // What each process says of the last step, fp32 [kSaid * world, kNumberStride], in the first
+  // element of a row: the sum of its passes' losses, and whether it asks to stop.
+  enum Said : uint8_t { loss_sum, stop_request, kSaid };
+  static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
+  const Tensor& said() const { return said_; }
   // 1, or 0 since a loss or a norm was not finite; fp32 [1, 1].
   const Tensor& is_sound() const { return is_sound_; }
   void restore_soundness() { is_sound_.fill(1); }
 
  private:
   enum Matrix { master, copy, m, v, gradient, kMatrices };
+  using Views = std::map<std::string, TensorView, std::less<>>;
   struct Launch {
     std::unique_ptr<Kernel> kernel;
     std::vector<TensorView> tensors;
+
+    void run() const { kernel->run(tensors); }
   };
-
-  // Rows of one parameter in a matrix, as the parameter's own shape.
-  TensorView part(Matrix matrix, size_t weight) const;
-
-  Backend& backend_;
-  AdamWOptions options_;
+  // Rows that are exchanged, and whose state is stored, alike.
+  struct Bucket {
+    bool has_copy = false;
+    int64_t rows = 0;  // of all processes
+    int64_t own_rows = 0;
+    int64_t first_own = 0;
+    std::vector<float> decays;  // 1 where a row decays
+    Tensor matrices[kMatrices];
+    std::vector<Launch> squares;
+    Launch adamw;
+    Launch own_part;  // into the process's rows of the gradient
+  };
+  // Of a parameter in its bucket.
   struct Part {
+    size_t bucket = 0;
     int64_t first_row = 0;
     int64_t rows = 0;  // of the parameter
     int64_t cols = 0;
   };
-  std::vector<Part> parts_;  // as the weights
-  Tensor matrices_[kMatrices];
+  struct Prepared;
+
+  void place(const Weights& weights);
+  void allocate(Bucket& bucket);
+  void prepare(double clip);
+  Launch launch_of(const Program& program, const DimValues& sizes, Views& views);
+  // Whether it has the rows of all processes, or this one's only.
+  bool is_whole(const Bucket& bucket, Matrix matrix) const;
+  TensorView own(const Bucket& bucket, Matrix matrix) const;
+  // A parameter as its own shape, in a matrix that is whole.
+  TensorView part(Matrix matrix, size_t weight) const;
+  // Elements [first, first + count) of parameter `weight` that the matrix has, and where.
+  struct Held {
+    int64_t first = 0;
+    int64_t count = 0;  // 0: none
+    TensorView place;   // [1, count]
+  };
+  Held held(Matrix matrix, size_t weight) const;
+  TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
+  void update();
+  void gather(Matrix matrix);
+
+  Backend& backend_;
+  AdamWOptions options_;
+  Communicator* communicator_;
+  int rank_ = 0;
+  int world_ = 1;
+  std::vector<Bucket> buckets_;
+  std::vector<Part> parts_;   // as the weights
   std::vector<Tensor> kept_;  // what the programs hand on
-  Tensor numbers_;            // of this step: see kNumbers
+  Tensor of_groups_;          // sums of squares [world, groups of a process]
+  Tensor numbers_;            // of this step: see Number
   BackendMemory staged_[2];   // numbers_ of this step and the one before, on the host
   int64_t steps_ = 0;
   Tensor norm_;
+  Tensor scale_;     // of the gradients, for their largest norm
   Tensor is_sound_;  // 1, or 0 since something was not finite
+  Tensor said_;
   TensorMap parameters_;
   std::vector<Tensor> gradients_;
   Launch loss_check_;
-  size_t loss_place_ = 0;  // among its tensors
-  std::vector<Launch> launches_;
+  // Among their programs' tensors: the loss, and the matrix whose part it is.
+  size_t loss_place_ = 0;
+  size_t own_part_place_ = 0;
+  Launch norm_launch_;
   std::function<void()> recorded_;
 };
 

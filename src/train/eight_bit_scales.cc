@@ -27,8 +27,9 @@ program next_scales {
 
 }  // namespace
 
-EightBitScales::EightBitScales(Backend& backend, std::vector<float> first)
-    : first_(std::move(first)) {
+EightBitScales::EightBitScales(Backend& backend, std::vector<float> first,
+                               Communicator* communicator)
+    : first_(std::move(first)), communicator_(communicator) {
   const int64_t columns = kScaleColumns * std::ssize(first_);
   for (Tensor* vector : {&remembered_, &scale_, &inverse_, &largest_})
     *vector = Tensor(DType::f32, 1, columns, backend);
@@ -46,6 +47,7 @@ void EightBitScales::bind(Session& session) const {
 }
 
 void EightBitScales::finish_step(const Tensor& sound) {
+  if (communicator_ != nullptr) communicator_->maximum(largest_.view());
   const TensorView tensors[] = {sound.view(), largest_.view(), remembered_.view(), scale_.view(),
                                 inverse_.view()};
   update_->run(tensors);

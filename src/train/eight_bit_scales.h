@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "coda/backend.h"
+#include "coda/communicator.h"
 #include "coda/session.h"
 
 namespace coda {
 
 class EightBitScales {
  public:
-  // The backend must outlive it.
-  EightBitScales(Backend& backend, std::vector<float> first);
+  // `communicator`: null where there is one process; else all see what any of them saw. Both it and
+  // the backend must outlive it.
+  EightBitScales(Backend& backend, std::vector<float> first, Communicator* communicator);
 
   void bind(Session& session) const;
 
@@ -42,6 +44,7 @@ class EightBitScales {
   static void set(Tensor& vector, const std::vector<float>& values);
 
   std::vector<float> first_;
+  Communicator* communicator_;
   bool are_known_ = false;
   Tensor remembered_;
   Tensor scale_;

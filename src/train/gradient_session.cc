@@ -82,7 +82,8 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
       std::move(compiled.plan), backend, options.sizes,
       SessionOptions{.timing = options.timing, .own_results = gradients.empty()});
   if (!compiled.first_scales.empty()) {
-    scales_ = std::make_unique<EightBitScales>(backend, std::move(compiled.first_scales));
+    scales_ = std::make_unique<EightBitScales>(backend, std::move(compiled.first_scales),
+                                               options.communicator);
     scales_->bind(*session_);
   }
   // All that is not an input of the graph lies here.
@@ -110,7 +111,8 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
     session_->bind(output.name, Tensor(decl.dtype, shape.rows, shape.cols, backend));
   }
   scale_ = Tensor(DType::f32, 1, 1, backend);
-  scale_.fill(1.0F / static_cast<float>(options.accumulate));
+  const int world = options.communicator == nullptr ? 1 : options.communicator->world();
+  scale_.fill(1.0F / static_cast<float>(options.accumulate * world));
   session_->bind_known({{kLossScale, scale_}});
   if (!session_->owns(kLoss)) session_->bind(kLoss, Tensor(DType::f32, 1, 1, backend));
 }

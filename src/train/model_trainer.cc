@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coda/model_trainer.h"
 
+#include "coda/error.h"
 #include "coda/model_runner.h"
 #include "io/batches.h"
 
@@ -8,7 +9,7 @@ namespace coda {
 namespace {
 
 TrainOptions options_of(const ModelTrainSettings& s) {
-  return {.sizes = {{"M", s.batch * s.sequence}, {"T", s.sequence}},
+  return {.sizes = {{"M", s.own_batch() * s.sequence}, {"T", s.sequence}},
           .storage = s.storage,
           .accumulate = s.accumulate,
           .objective = s.objective,
@@ -17,13 +18,22 @@ TrainOptions options_of(const ModelTrainSettings& s) {
           .schedule = s.schedule,
           .adamw = s.adamw,
           .clip = s.clip,
-          .timing = s.timing};
+          .timing = s.timing,
+          .communicator = s.communicator};
 }
 
 }  // namespace
 
+int64_t ModelTrainSettings::own_batch() const {
+  const int64_t world = communicator == nullptr ? 1 : communicator->world();
+  require(batch % world == 0, "a pass of " + std::to_string(batch) +
+                                  " sequences cannot be shared by " + std::to_string(world) +
+                                  " processes: choose a multiple of them (--batch)");
+  return batch / world;
+}
+
 std::unique_ptr<ModelGraph> ModelTrainer::model_of(const ModelTrainSettings& s) {
-  check_sizes(s.model, s.batch, s.sequence);
+  check_sizes(s.model, s.own_batch(), s.sequence);
   return build_model(s.model, {.storage = s.storage, .positions = s.sequence});
 }
 
@@ -34,18 +44,20 @@ ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tok
       settings_(settings),
       tokens_(tokens),
       model_(std::move(model)),
-      ids_(static_cast<size_t>(settings.batch * settings.sequence)),
+      ids_(static_cast<size_t>(settings.own_batch() * settings.sequence)),
       targets_(ids_.size()) {
   const auto column = [](std::vector<int32_t>& values) {
     return Tensor(dense_view(values.data(), DType::i32, std::ssize(values), 1));
   };
   batch_ = {{"ids", column(ids_)}, {"targets", column(targets_)}};
-  bind(constants_of(*model_, settings.batch, settings.sequence));
+  bind(constants_of(*model_, settings.own_batch(), settings.sequence));
 }
 
 const TensorMap& ModelTrainer::batch(int64_t pass) {
-  sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch, settings_.sequence,
-               ids_, targets_);
+  const Communicator* const all = settings_.communicator;
+  const int64_t before = all == nullptr ? 0 : all->rank() * settings_.own_batch();
+  sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch + before,
+               settings_.sequence, ids_, targets_);
   return batch_;
 }
 

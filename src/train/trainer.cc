@@ -27,12 +27,13 @@ void require_finite(double value, const char* what, int64_t step) {
 struct Trainer::Impl {
   TrainOptions options;
   Backend& backend;
-  std::unique_ptr<DeviceUpdate> device;  // where the backend has memory of its own
+  // Where the backend has memory of its own, or several processes train.
+  std::unique_ptr<DeviceUpdate> device;
   GradientSession session;
   struct Started {
     int64_t step = 0;
     StepReport report;               // whole on the host, else without what `numbers` will have
-    BackendMemory numbers;           // fp32: the loss of each pass, then the norm
+    BackendMemory numbers;           // fp32: what processes said, then the norm
     std::function<void()> is_there;  // waits for them
   };
   std::deque<Started> started;  // the oldest first
@@ -42,9 +43,10 @@ struct Trainer::Impl {
        const TrainOptions& options)
       : options(options),
         backend(backend),
-        device(backend.is_on_host()
+        device(backend.is_on_host() && options.communicator == nullptr
                    ? nullptr
-                   : std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip)),
+                   : std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip,
+                                                    options.communicator)),
         session(graph, loss, weights, backend, options,
                 device ? device->gradients() : std::vector<Tensor>()) {}
 
@@ -76,33 +78,54 @@ struct Trainer::Impl {
     scales->start_step();
   }
 
+  int world() const { return options.communicator == nullptr ? 1 : options.communicator->world(); }
+
+  // The mean of what all processes have.
+  double mean(double own) {
+    if (world() == 1) return own;
+    Tensor all(DType::f32, world(), 1, backend);
+    std::vector<float> values(static_cast<size_t>(world()));
+    values[static_cast<size_t>(options.communicator->rank())] = static_cast<float>(own);
+    all.set(values);
+    options.communicator->all_gather(all.view());
+    double sum = 0;
+    for (const float value : all.floats()) sum += value;
+    return sum / world();
+  }
+
   // Nothing here waits for the backend.
-  void start(Started& now, const Batches& batch) {
+  void start(Started& now, const Batches& batch, bool asks_to_stop) {
     is_fetched = false;
-    const auto passes = static_cast<size_t>(options.accumulate);
-    now.numbers = backend.allocate_on_host((passes + 1) * sizeof(float), "a step's losses");
+    const auto said = static_cast<size_t>(device->said().size());
+    now.numbers = backend.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
     auto* const numbers = reinterpret_cast<float*>(now.numbers.get());
-    const auto bring = [&](const Tensor& number, size_t place) {
-      backend.start_copy_out(number.view(), dense_view(numbers + place, DType::f32, 1, 1));
+    const auto bring = [&](const Tensor& tensor, size_t place) {
+      backend.start_copy_out(tensor.view(),
+                             dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
     };
     start_scales(batch);
     clear_gradients();
-    for (int64_t pass = 0; pass < options.accumulate; ++pass) {
+    device->clear_losses();
+    for (int64_t pass = 0; pass < options.accumulate; ++pass)
       session.start_pass(batch(pass), [this] { device->check_loss(session.loss()); });
-      bring(session.loss(), static_cast<size_t>(pass));
-    }
-    device->start_step(now.report.rate, now.step);
+    device->start_step(now.report.rate, now.step, asks_to_stop);
     if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
-    bring(device->norm(), passes);
+    bring(device->said(), 0);
+    bring(device->norm(), said);
     now.is_there = backend.mark();
   }
 
   void wait_for(Started& oldest) const {
     oldest.is_there();
     const auto* const numbers = reinterpret_cast<const float*>(oldest.numbers.get());
-    for (int64_t pass = 0; pass < options.accumulate; ++pass)
-      oldest.report.loss += numbers[pass] / static_cast<double>(options.accumulate);
-    oldest.report.norm = numbers[options.accumulate];
+    const auto passes = static_cast<double>(options.accumulate * world());
+    for (int rank = 0; rank < world(); ++rank) {
+      const float* const said = numbers + DeviceUpdate::kSaid * DeviceUpdate::kNumberStride * rank;
+      oldest.report.loss += said[DeviceUpdate::loss_sum * DeviceUpdate::kNumberStride] / passes;
+      oldest.report.asks_to_stop |=
+          said[DeviceUpdate::stop_request * DeviceUpdate::kNumberStride] != 0;
+    }
+    oldest.report.norm = numbers[device->said().size()];
   }
 };
 
@@ -117,7 +140,7 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
                                  std::to_string(options.clip));
   impl_ = std::make_unique<Impl>(graph, loss, weights, backend, options);
   moments.resize(weights.size());
-  if (backend.is_on_host())
+  if (!impl_->device)
     for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
   restored();
 }
@@ -141,6 +164,9 @@ void Trainer::restored() {
   if (scales != nullptr) scales->restore(eight_bit_scales);
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);
+  // Rank 0 writes checkpoints; the others need no copy of theirs.
+  if (impl_->world() > 1 && impl_->options.communicator->rank() > 0)
+    for (Moments& its : moments) its = {};
   impl_->session.bind_weights(parameters());
 }
 
@@ -167,9 +193,9 @@ void Trainer::bind(const TensorMap& constants) { impl_->session.bind_constants(c
 // Where no step has told the scales of 8-bit operands, this batch does, and is forgotten.
 double Trainer::loss(const TensorMap& batch) {
   EightBitScales* scales = impl_->session.scales();
-  if (scales == nullptr || scales->are_known()) return impl_->session.forward(batch);
+  if (scales == nullptr || scales->are_known()) return impl_->mean(impl_->session.forward(batch));
   impl_->learn_scales(batch, false);
-  const double loss = impl_->session.forward(batch);
+  const double loss = impl_->mean(impl_->session.forward(batch));
   scales->restore({});
   return loss;
 }
@@ -207,7 +233,7 @@ void Trainer::start_step(const Batches& batch) {
   now.step = step_count + 1;
   now.report.rate = learning_rate(impl_->options.schedule, step_count);
   if (impl_->device) {
-    impl_->start(now, batch);
+    impl_->start(now, batch, asks_to_stop);
   } else {
     run_on_host(batch, now.report);
   }

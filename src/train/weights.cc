@@ -114,7 +114,7 @@ TensorMap constants_of(const ModelGraph& model, int64_t sequences, int64_t lengt
   TensorMap constants = {{"positions", Tensor(DType::i32, std::ssize(places), 1)}};
   constants.at("positions").set(places);
   for (const ModelTable& table : model.tables) {
-    Tensor tensor(DType::f32, table.rows, table.cols);
+    Tensor tensor(table.dtype, table.rows, table.cols);
     tensor.set(table.values);
     constants.emplace(table.name, tensor);
   }

@@ -25,7 +25,7 @@ TEST(Elementwise, NamesRoundTrip) {
     EXPECT_EQ(info(op).op, op);
     EXPECT_EQ(elementwise_by_name(info(op).name), op);
   }
-  EXPECT_EQ(elementwise_by_name("relu"), std::nullopt);
+  EXPECT_EQ(elementwise_by_name("softmax"), std::nullopt);
 }
 
 // A base operation has one derivative an operand and no expansion, a composite one the opposite.
@@ -49,6 +49,13 @@ TEST(Elementwise, KnownValues) {
   EXPECT_EQ(run(Elementwise::less, 1, 2), 1);
   EXPECT_EQ(run(Elementwise::less, 2, 2), 0);
   EXPECT_EQ(run(Elementwise::equal, 2, 2), 1);
+  EXPECT_EQ(run(Elementwise::less_equal, 2, 2), 1);
+  EXPECT_EQ(run(Elementwise::less_equal, 3, 2), 0);
+  EXPECT_EQ(run(Elementwise::not_equal, 2, 2), 0);
+  EXPECT_EQ(run(Elementwise::not_equal, 2, 3), 1);
+  EXPECT_EQ(run(Elementwise::relu, 4), 4);
+  EXPECT_EQ(run(Elementwise::relu, -4), 0);
+  EXPECT_EQ(run(Elementwise::abs, -4), 4);
   EXPECT_EQ(run(Elementwise::rsqrt, 4), 0.5);
   EXPECT_EQ(run(Elementwise::recip, 4), 0.25);
   EXPECT_EQ(run(Elementwise::sub, 4, 1), 3);
@@ -74,6 +81,14 @@ TEST(Elementwise, MaxAndMinKeepNaN) {
   }
   EXPECT_EQ(run(Elementwise::max, -kInf, 1), 1);
   EXPECT_EQ(run(Elementwise::min, -kInf, 1), -kInf);
+}
+
+TEST(Elementwise, OfNaNOnlyNotEqualHolds) {
+  EXPECT_EQ(run(Elementwise::less_equal, kNotANumber, 1), 0);
+  EXPECT_EQ(run(Elementwise::equal, kNotANumber, kNotANumber), 0);
+  EXPECT_EQ(run(Elementwise::not_equal, kNotANumber, kNotANumber), 1);
+  EXPECT_TRUE(std::isnan(run(Elementwise::relu, kNotANumber)));
+  EXPECT_TRUE(std::isnan(run(Elementwise::abs, kNotANumber)));
 }
 
 TEST(Elementwise, SelectDoesNotReadTheOtherSide) {

@@ -195,6 +195,32 @@ TEST(Differentiate, PairsSlicesAndRepeats) {
   expect_gradients(repeats, repeat_columns(repeats.wanted_input("x", {"M", 3}) * 2.0, 4));
 }
 
+// A weight of each head, of as many heads as a symbol says; rows of a table too, and one column.
+TEST(Differentiate, RepetitionsOfAnUnknownNumber) {
+  for (const Shape& shape : {Shape{1, 4}, Shape{"M", 4}, Shape{"M", 1}, Shape{1, 1}}) {
+    SCOPED_TRACE(shape.text());
+    Case c;
+    c.sizes["H"] = 3;
+    const Value x = c.wanted_input("x", shape);
+    expect_gradients(
+        c, repeat_columns(x * 2.0, "H") * c.table("t", {"M", shape.cols.constant() * Dim("H")}));
+  }
+}
+
+// At 0 both have the derivative 0; besides, relu has 1 or 0 and abs 1 or -1.
+TEST(Differentiate, ReluAndAbsAtTheirCorner) {
+  for (const auto& [fn, expected] : {std::pair(Elementwise::relu, std::vector<double>{0, 0, 1}),
+                                     std::pair(Elementwise::abs, std::vector<double>{-1, 0, 1})}) {
+    Graph graph;
+    const Value x = graph.input("x", {1, 3});
+    const Value seed = graph.input("g", {1, 3});
+    const Value y = elementwise(fn, {x});
+    const Value gradient = differentiate(graph, {{y.id, seed}}, {x.id})[0];
+    EXPECT_EQ(evaluate(graph, {gradient.id}, {{"x", {-2, 0, 2}}, {"g", {1, 1, 1}}}, {})[0].data,
+              expected);
+  }
+}
+
 TEST(Differentiate, NormsGatesAndRope) {
   Case rms;
   expect_gradients(rms,

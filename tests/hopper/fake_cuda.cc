@@ -193,3 +193,27 @@ FAKE(nvrtcGetProgramLog) END
 FAKE(nvrtcGetCUBINSize) END
 FAKE(nvrtcGetCUBIN) END
 FAKE(nvrtcDestroyProgram) END
+
+struct FakeId {
+  char bytes[128];
+};
+FAKE(ncclGetVersion, int* version) *version = state.nccl_version; END
+FAKE(ncclGetUniqueId, FakeId* id) std::memset(id, 7, sizeof *id); END
+FAKE(ncclCommInitRank, void** handle, int world, FakeId id, int rank)
+  if (world != 1 || rank != 0 || id.bytes[127] != 7) return 4;
+  *handle = &the_context;
+END
+FAKE(ncclCommDestroy, void*) END
+FAKE(ncclReduceScatter, const void* from, void* to, size_t count, int type, int operation, void*,
+     void* stream)
+  state.exchanges.push_back({from, to, count, type, operation, stream});
+END
+FAKE(ncclAllGather, const void* from, void* to, size_t count, int type, void*, void* stream)
+  state.exchanges.push_back({from, to, count, type, -1, stream});
+END
+FAKE(ncclAllReduce, const void* from, void* to, size_t count, int type, int operation, void*,
+     void* stream)
+  state.exchanges.push_back({from, to, count, type, operation, stream});
+END
+extern "C" const char* ncclGetErrorString(int) { return "a fake reason"; }
+extern "C" const char* ncclGetLastError(void*) { return "the last of them"; }

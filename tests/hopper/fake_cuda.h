@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA driver without a GPU, for tests: memory is the host's, copies and fills work, launches are
-// recorded, and any call can be made to fail. The same library is an NVRTC that is too old.
+// recorded, and any call can be made to fail. The same library is an NVRTC that is too old, and an
+// NCCL of one process, which records what is exchanged.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,15 @@ struct FakeTensorMap {
   int32_t swizzle;
 };
 
+struct FakeExchange {
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t count = 0;
+  int type = 0;
+  int operation = -1;
+  void* stream = nullptr;
+};
+
 struct FakeCuda {
   int version = 13000;
   int devices = 1;
@@ -41,6 +51,8 @@ struct FakeCuda {
   int minor = 0;
   bool has_pools = true;
   size_t argument_bytes = 0;         // of each launch's argument, to be recorded
+  int nccl_version = 22809;
+  std::vector<FakeExchange> exchanges;
   std::map<std::string, int> fails;  // function -> result
   std::vector<FakeLaunch> launches;
   std::map<std::string, int> calls;  // function -> how often

@@ -11,7 +11,7 @@
 #include "hopper/gemm_programs.h"
 #include "hopper/host_run.h"
 #include "hopper/lower.h"
-#include "hopper/measured_program.h"
+#include "program/library_programs.h"
 #include "program/random_program.h"
 
 namespace coda::hopper {
@@ -39,12 +39,30 @@ void expect_right(const Program& program, const DimValues& sizes, const std::str
 const DimValues kRaggedSizes{{"M", 203}, {"N", 139}, {"K", 71}, {"S", 50}};
 
 TEST(ProductOnHost, ResidualAndNorm) {
-  expect_right(measured_program("residual_norm"), kRaggedSizes, "128x128p12s4");
+  expect_right(tests::library_program("residual_norm"), kRaggedSizes, "128x128p12s4");
+}
+
+// A vector that all heads share lies once in memory, also where its length is odd or half; what
+// bends at 0, and comparisons.
+TEST(ProductOnHost, AVectorOfEachHead) {
+  const Program program = parse_program(R"(program heads {
+  acc = gemm(h[M, K]:bf16, w[64*H, K]:bf16)
+  store(q:bf16, acc * per_column(g[64], repeat=H))
+  store(wide, acc + per_column(b[64]:bf16, repeat=H))
+})");
+  for (const char* choice : {"128x128p12s4", "128x256c21s3"})
+    expect_right(program, {{"M", 203}, {"H", 3}, {"K", 71}}, choice);
+  expect_right(parse_program(R"(program odd {
+  acc = gemm(h[M, K]:bf16, w[9*H, K]:bf16)
+  x = acc * per_column(g[9], repeat=H)
+  store(y, where(x > 0.5, relu(x), abs(x) - (x <= per_row(r)) * 2))
+})"),
+               {{"M", 203}, {"H", 15}, {"K", 71}}, "128x128p12s4");
 }
 
 // Loads and stores of one memory, a row and a column vector, partials along columns.
 TEST(ProductOnHost, NormBackward) {
-  expect_right(measured_program("norm_backward"), kRaggedSizes, "128x128c11s4");
+  expect_right(tests::library_program("norm_backward"), kRaggedSizes, "128x128c11s4");
 }
 
 // Kernels without a product leave them: the program is cut behind its product.
@@ -71,18 +89,20 @@ TEST(ProductOnHost, ColumnMaxima) {
 
 // Two products side by side in a tile; a tile of 96 columns has half sub-tiles.
 TEST(ProductOnHost, SwiGlu) {
-  expect_right(measured_program("swiglu"), kRaggedSizes, "128x192c11s3");
+  expect_right(tests::library_program("swiglu"), kRaggedSizes, "128x192c11s3");
 }
 
 TEST(ProductOnHost, SwiGluBackward) {
-  expect_right(measured_program("swiglu_backward"), kRaggedSizes, "128x128p11s3");
+  expect_right(tests::library_program("swiglu_backward"), kRaggedSizes, "128x128p11s3");
 }
 
 // The target of a row lies in any tile, and outside for some.
-TEST(ProductOnHost, Loss) { expect_right(measured_program("loss"), kRaggedSizes, "128x128p21s4"); }
+TEST(ProductOnHost, Loss) {
+  expect_right(tests::library_program("loss"), kRaggedSizes, "128x128p21s4");
+}
 
 TEST(ProductOnHost, WeightGradientsAreAdded) {
-  expect_right(measured_program("weight_gradient"), kRaggedSizes, "128x128p11s4");
+  expect_right(tests::library_program("weight_gradient"), kRaggedSizes, "128x128p11s4");
 }
 
 // Pairs in natural order, tables' rows gathered by position and repeated for each head.

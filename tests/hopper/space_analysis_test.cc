@@ -10,7 +10,7 @@
 #include "hopper/legalise/clone_shared_loads.h"
 #include "hopper/legalise/space_analysis.h"
 #include "hopper/lower.h"
-#include "hopper/measured_program.h"
+#include "program/library_programs.h"
 
 namespace coda::hopper {
 namespace {
@@ -111,7 +111,7 @@ TEST(SpaceAnalysis, ProductsThatShareOnlyLoadsAreSeparated) {
 }
 
 std::string chosen_for(const std::string& name, const DimValues& sizes) {
-  return text(legal_choices(measured_program(name), sizes, {}).front());
+  return text(legal_choices(tests::library_program(name), sizes, {}).front());
 }
 
 // lab/notebook/hopper.md, "What it decides".
@@ -146,7 +146,7 @@ TEST(ChooseConfig, HalfSubTilesServeWhatSpansNoColumns) {
 
 // What has little room is ranked, so that it is tuned, but taken only where it was timed.
 TEST(ChooseConfig, AnEpilogueThatFillsTheRegistersIsTimedFirst) {
-  const Program program = measured_program("swiglu");
+  const Program program = tests::library_program("swiglu");
   for (const int64_t tokens : {256, 1024, 4096, 16384, 65536}) {
     const DimValues sizes{{"M", tokens}, {"N", 5632}, {"K", 2048}};
     LowerOptions options;
@@ -182,7 +182,7 @@ TEST(ChooseConfig, OneWaveOfTilesIsSharedByBothWarpgroups) {
       {"product_tn", {{"N", 2048}, {"K", 2048}}, "128x128 ping-pong, cluster 1x2, 6 stages"},
   };
   for (const Case& one : cases) {
-    const Program program = measured_program(one.program);
+    const Program program = tests::library_program(one.program);
     const auto chosen = [&](int64_t tokens, uint32_t multiprocessors) {
       DimValues sizes = one.sizes;
       sizes["M"] = tokens;
@@ -201,7 +201,7 @@ TEST(ChooseConfig, OneWaveOfTilesIsSharedByBothWarpgroups) {
 
 // A small output is cut into tiles enough for the processors.
 TEST(ChooseConfig, SmallOutputsHaveSmallTiles) {
-  const Program program = measured_program("product_tn");
+  const Program program = tests::library_program("product_tn");
   for (const int64_t size : {256, 512, 1024}) {
     const DimValues sizes{{"M", size}, {"N", size}, {"K", 2048}};
     const KernelLaunch launch = lower(program, sizes, {}).front();

@@ -235,7 +235,8 @@ TEST(SplitProgram, AnEpilogueOfTooManyValuesSaysSoAndIsSplit) {
   const Program program = sums(24);
   EXPECT_THAT(lower(program, sizes, {}).front().note,
               HasSubstr("program 'sums' is split into 2, since no kernel holds it: the epilogue of "
-                        "tile space 0 fits into no tile: it has more values than 232 registers"));
+                        "tile space 0 fits into no tile: it has more values than 232 registers a "
+                        "thread; most take "));
   expect_equal(program, programs_of(split_to_fit(program, sizes, {})), sizes, 1);
 }
 

@@ -34,7 +34,7 @@ std::string message_of(const std::function<void()>& call) {
 // the copy engine can address and rows that it cannot.
 TEST_F(BadInput, TensorsMayStartAtAnyElement) {
   const DimValues sizes{{"M", 137}, {"N", 136}, {"K", 72}, {"S", 50}};
-  const std::vector<Program> programs = written_programs("bench/hopper_programs/programs");
+  const std::vector<Program> programs = written_programs("programs");
   check_all(programs, sizes, 3000, {.gap = 0, .multiple = 8, .offset = 1}, kSinglePrecision);
   check_all(programs, sizes, 3100, {.gap = 1, .multiple = 1, .offset = 3}, kSinglePrecision);
   check_all(programs, sizes, 3200, {.gap = 8, .multiple = 8, .offset = 8}, kSinglePrecision);

@@ -46,15 +46,6 @@ inline Program with_operands(Program program, DType type) {
   return program;
 }
 
-// Every dense tensor of two real dimensions in `type`, as a model stores its activations.
-inline Program with_storage(Program program, DType type) {
-  for (TensorDecl& decl : program.tensors) {
-    const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
-    if (is_matrix && decl.dtype == DType::f32) decl.dtype = type;
-  }
-  return with_operands(std::move(program), type);
-}
-
 // The programs of a plan, both phases.
 inline std::vector<Program> programs_of(const Plan& plan) {
   std::vector<Program> programs;

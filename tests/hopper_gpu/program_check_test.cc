@@ -9,14 +9,14 @@ namespace {
 
 using WrittenPrograms = OnGpu;
 
-TEST_F(WrittenPrograms, OfTheBenchmark) {
+TEST_F(WrittenPrograms, OfTheLibrary) {
   const std::vector<DimValues> shapes{
       {{"M", 128}, {"N", 256}, {"K", 64}, {"S", 50}},
       {{"M", 300}, {"N", 392}, {"K", 200}, {"S", 50}},
       {{"M", 1}, {"N", 8}, {"K", 8}, {"S", 3}},
       {{"M", 520}, {"N", 1000}, {"K", 136}, {"S", 50}},
   };
-  const auto programs = written_programs("bench/hopper_programs/programs");
+  const auto programs = written_programs("programs");
   uint64_t seed = 1;
   for (const DimValues& sizes : shapes)
     check_all(programs, sizes, 100 * seed++, {.gap = 0, .multiple = 8}, kSinglePrecision);
@@ -26,20 +26,10 @@ TEST_F(WrittenPrograms, OfTheBenchmark) {
 TEST_F(WrittenPrograms, WithUnalignedRows) {
   const std::vector<DimValues> shapes{{{"M", 77}, {"N", 129}, {"K", 65}, {"S", 50}},
                                       {{"M", 130}, {"N", 67}, {"K", 31}, {"S", 9}}};
-  const auto programs = written_programs("bench/hopper_programs/programs");
+  const auto programs = written_programs("programs");
   uint64_t seed = 11;
   for (const DimValues& sizes : shapes)
     check_all(programs, sizes, 100 * seed++, {.gap = 3, .multiple = 1}, kSinglePrecision);
-}
-
-TEST_F(WrittenPrograms, OfTheExamplesIn16Bits) {
-  const DimValues sizes{{"M", 200}, {"D", 328}, {"I", 264}};
-  for (const DType type : {DType::bf16, DType::f16}) {
-    std::vector<Program> programs;
-    for (const Program& program : written_programs("examples/programs"))
-      programs.push_back(with_storage(program, type));
-    check_all(programs, sizes, 21, {.gap = 0, .multiple = 8}, kSinglePrecision);
-  }
 }
 
 // A vector of columns beside pairs whose members are neighbours, or an odd number apart.

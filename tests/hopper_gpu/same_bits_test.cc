@@ -31,7 +31,7 @@ std::vector<hopper::LowerOptions> configurations(const Program& program, const D
   return all;
 }
 
-// The programs of the benchmark, a quarter of them each.
+// The programs of the library, a quarter of them each.
 constexpr size_t kParts = 4;
 using SameBits = OnGpuWith<size_t>;
 
@@ -39,7 +39,7 @@ TEST_P(SameBits, ForEveryTile) {
   const DimValues all_sizes{{"M", 392}, {"N", 520}, {"K", 200}, {"S", 50}};
   int runs = 0;
   uint64_t seed = 500;
-  const auto programs = written_programs("bench/hopper_programs/programs");
+  const auto programs = written_programs("programs");
   for (size_t i = GetParam(); i < programs.size(); i += kParts) {
     const Program& program = programs[i];
     const DimValues sizes = bind(program, all_sizes);

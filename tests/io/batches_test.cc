@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/rounding.h"
 #include "coda/models.h"
 
 namespace coda::io {
@@ -111,7 +112,7 @@ TEST(ReadWindows, EveryTokenButTheFirstIsATargetOnce) {
   for (int64_t count = 1; count < 20; ++count) {
     const Tokens tokens = counting(count);
     std::vector<int32_t> targets;
-    for (int64_t window = 0; window < window_count(tokens, kSequence); ++window) {
+    for (int64_t window = 0; window < ceil_div(count - 1, kSequence); ++window) {
       std::vector<int32_t> in(kSequence);
       std::vector<int32_t> out(kSequence);
       read_windows(tokens, window, kSequence, in, out);

@@ -187,6 +187,42 @@ TEST(ModelConfig, ReadsGpt2) {
   EXPECT_EQ(std::get<Gpt2Config>(parse_model_config(object.dump(), "gpt2")).mlp, 100);
 }
 
+TEST(ModelConfig, ReadsGptNeox) {
+  json object = {{"model_type", "gpt_neox"}, {"num_hidden_layers", 6},
+                 {"hidden_size", 48},        {"num_attention_heads", 4},
+                 {"intermediate_size", 96},  {"vocab_size", 113},
+                 {"rotary_pct", 0.4},        {"rotary_emb_base", 100},
+                 {"layer_norm_eps", 1e-6},   {"use_parallel_residual", false}};
+  const GptNeoxConfig expected{.layers = 6,
+                               .hidden = 48,
+                               .heads = 4,
+                               .mlp = 96,
+                               .vocab = 113,
+                               .rotary_dim = 4,
+                               .rope_theta = 100,
+                               .eps = 1e-6,
+                               .parallel = false};
+  const auto read = [&] {
+    return std::get<GptNeoxConfig>(parse_model_config(object.dump(), "neox"));
+  };
+  EXPECT_EQ(read(), expected);
+  // As transformers 5 writes it.
+  object.erase("rotary_pct");
+  object.erase("rotary_emb_base");
+  object["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 100.0}, {"partial_rotary_factor", 0.4}};
+  EXPECT_EQ(read(), expected);
+  // Whatever number of channels turns, a reader of what is written finds it.
+  for (GptNeoxConfig config = expected; config.rotary_dim <= 12; config.rotary_dim += 2)
+    EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"),
+              ModelConfig(config));
+  object["rope_parameters"]["partial_rotary_factor"] = 0.1;
+  EXPECT_THAT(error_message(read),
+              HasSubstr("rotary_pct turns 1 channels of heads of 12, but both must be even"));
+  object["rope_parameters"]["rope_type"] = "linear";
+  EXPECT_THAT(error_message(read), HasSubstr("only 'default' is supported for GPT-NeoX"));
+}
+
 TEST(ModelConfig, HasTransformersDefaults) {
   const json object = {{"model_type", "llama"},    {"hidden_size", 64},
                        {"intermediate_size", 96},  {"num_hidden_layers", 2},
@@ -247,7 +283,7 @@ TEST(ModelConfig, RefusesOtherModels) {
   EXPECT_THAT(message_with("/architectures", json::array({"MixtralForCausalLM"})),
               AllOf(StartsWith("config.json: architectures is '[\"MixtralForCausalLM\"]'"),
                     HasSubstr("only LlamaForCausalLM, GPT2LMHeadModel, Qwen2ForCausalLM, "),
-                    HasSubstr(" and Gemma3ForCausalLM are supported")));
+                    HasSubstr(" and GPTNeoXForCausalLM are supported")));
   EXPECT_THAT(message_with("/architectures", "LlamaForCausalLM"), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/architectures", json::array()), HasSubstr("list of one name"));
   EXPECT_THAT(message_with("/architectures", json::array({7})), HasSubstr("list of one name"));

@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr const char* kPrograms = CODA_SOURCE_DIR "/bench/hopper_programs/programs";
+constexpr const char* kPrograms = CODA_SOURCE_DIR "/programs";
 
 // What was timed needs no GPU again. A configuration that takes a little longer at one clock, of a
 // shape that draws less power, comes first; rows of other kernels are those that are shipped.

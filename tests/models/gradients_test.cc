@@ -35,6 +35,20 @@ Gpt2Config tiny_gpt2() {
   return {.layers = 2, .hidden = 12, .heads = 3, .vocab = 17, .positions = 9, .mlp = 20};
 }
 
+// Two of the four channels of a head turn.
+GptNeoxConfig tiny_gpt_neox(bool parallel) {
+  return {.layers = 2,
+          .hidden = 12,
+          .heads = 3,
+          .mlp = 20,
+          .vocab = 17,
+          .rotary_dim = 2,
+          .parallel = parallel,
+          .attention_bias = parallel,
+          .exact_gelu = parallel,
+          .tied = !parallel};
+}
+
 class Models : public testing::TestWithParam<ModelConfig> {};
 
 TEST_P(Models, GradientsAreThoseOfFiniteDifferences) {
@@ -107,11 +121,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Models,
                          testing::Values(ModelConfig(tiny_llama()), ModelConfig(tied(tiny_llama())),
                                          ModelConfig(all_settings(NormPlace::both)),
                                          ModelConfig(all_settings(NormPlace::after)),
-                                         ModelConfig(tiny_gpt2())));
+                                         ModelConfig(tiny_gpt2()), ModelConfig(tiny_gpt_neox(true)),
+                                         ModelConfig(tiny_gpt_neox(false))));
 
 TEST(Models, ATiedHeadIsNoParameterOfItsOwn) {
-  const auto untied = build_llama(tiny_llama(), {.positions = 4});
-  const auto shared = build_llama(tied(tiny_llama()), {.positions = 4});
+  const auto untied = build(tiny_llama(), {.positions = 4});
+  const auto shared = build(tied(tiny_llama()), {.positions = 4});
   EXPECT_NE(untied->graph.find_input("lm_head.weight"), -1);
   EXPECT_EQ(shared->graph.find_input("lm_head.weight"), -1);
   EXPECT_EQ(untied->parameter_count() - shared->parameter_count(), 17 * 12);

@@ -35,12 +35,13 @@ case $name in
     # docs/cpp.md as it stands there: its project, and its blocks as one program.
     rm -rf guide
     mkdir -p guide/run
+    # block PAGE BEGIN: what stands between the fences that open so.
     block() {
-      awk -v begin="\`\`\`$1" '$0 == begin { on = 1; next } $0 == "```" { on = 0 } on' \
-        "$here/../../docs/cpp.md"
+      awk -v begin="\`\`\`$2" '$0 == begin { on = 1; next } $0 == "```" { on = 0 } on' \
+        "$here/../../$1"
     }
-    block cmake > guide/CMakeLists.txt
-    block cpp > guide/main.cc
+    block docs/cpp.md cmake > guide/CMakeLists.txt
+    block docs/cpp.md cpp > guide/main.cc
     "$CMAKE" -G Ninja -S guide -B guide/build -DCMAKE_PREFIX_PATH="$prefix" \
       -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wpedantic -Werror" > guide.log
     "$CMAKE" --build guide/build >> guide.log || { cat guide.log; exit 1; }
@@ -51,6 +52,14 @@ case $name in
     awk '/^loss/ { last = $2 } END { exit !(last < 4) }' guide/said || fail "nothing is learned"
     grep -q "characters of CUDA" guide/said || fail "no kernels"
     [ -e guide/run/run/latest/model.safetensors ] || fail "no checkpoint"
+    # README's program in C++ and the one as text.
+    block README.md cpp > guide/main.cc
+    "$CMAKE" --build guide/build >> guide.log || { cat guide.log; exit 1; }
+    guide/build/mine > said
+    grep -q __global__ said || fail "README's program prints no kernel"
+    block README.md coda > guide/readme.coda
+    "$prefix/bin/coda" check guide/readme.coda --sizes M=100,V=128,D=64 > said ||
+      { cat said; exit 1; }
     ;;
   pkg_config)
     export PKG_CONFIG_PATH

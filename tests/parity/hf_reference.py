@@ -44,6 +44,7 @@ class Case:
     batch: int = 2
     tokens: int = 19
     shard: str | None = None  # largest shard of the checkpoint, as save_pretrained takes it
+    renamed: dict = dataclasses.field(default_factory=dict)  # parameters, in the checkpoint
     old_config: bool = False  # config.json as transformers 4 writes it: rope_theta, rope_scaling
 
 
@@ -78,6 +79,12 @@ _GEMMA3 = _GEMMA2 | dict(
 _YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, beta_slow=1.0,
              original_max_position_embeddings=32)
 
+_NEOX = dict(
+    vocab_size=113, hidden_size=48, intermediate_size=88, num_hidden_layers=2,
+    num_attention_heads=4, max_position_embeddings=64,
+    rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.4))
+_NEOX_NAMES = {"lm_head.weight": "embed_out.weight"}
+
 CASES = {
     "llama_untied": Case("llama", _LLAMA),
     "llama_tied": Case("llama", _LLAMA | dict(tie_word_embeddings=True)),
@@ -107,6 +114,11 @@ CASES = {
     "smollm3": Case("smollm3", _SMOLLM3),
     "gemma2": Case("gemma2", _GEMMA2),
     "gemma3": Case("gemma3_text", _GEMMA3),
+    # Four of the twelve channels of a head turn.
+    "gpt_neox": Case("gpt_neox", _NEOX, renamed=_NEOX_NAMES),
+    "gpt_neox_one_after_the_other": Case("gpt_neox", _NEOX | dict(
+        use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new",
+        tie_word_embeddings=True), renamed=_NEOX_NAMES),
     "gpt2": Case("gpt2", _GPT2),
     "gpt2_exact_gelu": Case("gpt2", _GPT2 | dict(activation_function="gelu")),
     "gpt2_long": Case("gpt2", _GPT2 | dict(n_inner=72, vocab_size=257), batch=1, tokens=64),
@@ -175,7 +187,7 @@ def make_case(folder: pathlib.Path, name: str) -> None:
         "tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(),
         "losses": losses.detach().view(targets.shape), "loss": loss.detach().view(1)}
     for parameter_name, parameter in model.named_parameters():
-        result["grad." + parameter_name] = parameter.grad
+        result["grad." + case.renamed.get(parameter_name, parameter_name)] = parameter.grad
     save_file({key: value.contiguous() for key, value in result.items()},
               folder / name / "reference.safetensors")
     count = sum(parameter.numel() for parameter in model.parameters())

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward of a program takes in every reduction that the program leaves as partials. The
+// The backward of a program takes in every reduction that the program leaves as partials; those of
+// the library's programs are right too. The
 // reference is finite differences: how much the sum of all outputs, each times its upstream
 // gradient, changes with each input, evaluated in float64.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "coda/compile.h"
+#include "coda/error.h"
 #include "coda/lift.h"
 #include "ir/evaluate_graph.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
+#include "program/library_programs.h"
 
 namespace coda {
 namespace derived_backward {
 namespace {
 
-const DimValues kSizes{{"M", 5}, {"N", 70}, {"K", 3}};
+const DimValues kSizes{{"M", 5}, {"N", 70}, {"K", 3}, {"S", 4}, {"H", 3}};
 
 struct Derivation {
   Graph graph;
@@ -25,9 +29,9 @@ struct Derivation {
   std::vector<std::string> left_out;
 };
 
-void derive(const std::string& text, Derivation& d) {
+void derive(const std::vector<Program>& programs, Derivation& d) {
   LiftedTensors tensors;
-  lift(parse_program(text), d.graph, tensors);
+  for (const Program& program : programs) lift(program, d.graph, tensors);
   d.left_out = reduce_partials(tensors, true);
   d.request = program_request(d.graph, tensors, true);
 }
@@ -42,7 +46,10 @@ Values random_inputs(const Graph& graph) {
     std::vector<double>& values = inputs[n.name];
     values.resize(
         static_cast<size_t>(n.shape.rows.evaluate(kSizes) * n.shape.cols.evaluate(kSizes)));
-    for (double& v : values) v = normal(random);
+    // An index: of a row of a table, or of a column.
+    for (double& v : values)
+      v = n.dtype == DType::i32 ? static_cast<double>(random() % 4) : normal(random);
+    if (n.shape.is_scalar()) values[0] = std::abs(values[0]);  // one over a size: a root is taken
   }
   return inputs;
 }
@@ -60,10 +67,10 @@ double weighted_outputs(const Derivation& d, const Values& inputs) {
   return sum;
 }
 
-void expect_gradients_are_finite_differences(const std::string& text) {
-  SCOPED_TRACE(text);
+void expect_gradients_are_finite_differences(const std::vector<Program>& programs) {
+  SCOPED_TRACE(text(programs.back()));
   Derivation d;
-  derive(text, d);
+  derive(programs, d);
   CompileOptions options;
   options.sizes = kSizes;
   const Plan plan = compile(d.graph, d.request, options).plan;
@@ -92,35 +99,82 @@ void expect_gradients_are_finite_differences(const std::string& text) {
   }
 }
 
-std::string product_with(const std::string& statement) {
-  return "program p {\n  y = gemm(x[M, K], w[N, K])\n  store(y, y)\n  " + statement + "\n}\n";
+Program product_with(const std::string& statement) {
+  return parse_program("program p {\n  y = gemm(x[M, K], w[N, K])\n  store(y, y)\n  " + statement +
+                       "\n}\n");
 }
 
 TEST(DerivedBackward, TakesInThePartialsThatNoFinalizerCombines) {
-  expect_gradients_are_finite_differences(product_with("row_partial(p, sum(y * y))"));
-  expect_gradients_are_finite_differences(product_with("column_partial(p, sum(exp(y)))"));
-  expect_gradients_are_finite_differences(product_with("row_partial(p, log_sum_exp(y))"));
-  expect_gradients_are_finite_differences(product_with("row_partial(p, mean_m2(y))"));
+  for (const char* partial : {"row_partial(p, sum(y * y))", "column_partial(p, sum(exp(y)))",
+                              "row_partial(p, log_sum_exp(y))", "row_partial(p, mean_m2(y))"})
+    expect_gradients_are_finite_differences({product_with(partial)});
 }
 
 TEST(DerivedBackward, TakesInAValueThatIsSeenInPartialsAlone) {
   expect_gradients_are_finite_differences(
-      "program p {\n  row_partial(p, log_sum_exp(gemm(x[M, K], w[N, K])))\n}\n");
+      {parse_program("program p {\n  row_partial(p, log_sum_exp(gemm(x[M, K], w[N, K])))\n}\n")});
+}
+
+// Of a number of heads that is a symbol.
+TEST(DerivedBackward, TakesInAWeightOfEachHead) {
+  expect_gradients_are_finite_differences({parse_program(R"(program p {
+  x = gemm(x[M, K], w[4*H, K])
+  scale = repeat_group(rsqrt(reduce_group(x * x, 4) * 0.25 + 0.1), 4)
+  store(y, x * scale * per_column(g[4], repeat=H))
+})")});
+  expect_gradients_are_finite_differences({parse_program(R"(program p {
+  store(y, gemm(x[M, K], w[4*H, K]) * tile(table[M, 4], repeat=H))
+})")});
+}
+
+TEST(DerivedBackward, TakesInWhatBendsAtZero) {
+  expect_gradients_are_finite_differences(
+      {product_with("store(z, relu(y) * where(y <= 0.25, y, 2))")});
+  expect_gradients_are_finite_differences({product_with("store(z, abs(y) * (y != 3))")});
 }
 
 TEST(DerivedBackward, NamesTheReductionsWithoutAGradient) {
   Derivation d;
-  derive(product_with("row_partial(largest, max(y))\n  row_partial(scale, abs_max(y))"), d);
+  derive({product_with("row_partial(largest, max(y))\n  row_partial(scale, abs_max(y))")}, d);
   EXPECT_THAT(d.left_out, testing::ElementsAre("largest", "scale"));
   ASSERT_EQ(d.request.seeds.size(), 1U);
   EXPECT_EQ(d.request.outputs[0].name, "y");
+}
+
+class LibraryBackward : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Programs, LibraryBackward, testing::ValuesIn(tests::library_names()),
+                         tests::name_of_library_test);
+
+TEST_P(LibraryBackward, IsWhatFiniteDifferencesSay) {
+  std::vector<Program> programs;
+  for (const std::string& name : tests::with_makers(GetParam()))
+    programs.push_back(tests::library_program(name));
+  try {
+    Derivation d;
+    derive(programs, d);
+    CompileOptions options;
+    options.sizes = kSizes;
+    compile(d.graph, d.request, options);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  expect_gradients_are_finite_differences(programs);
+}
+
+// The angles of positions are no results of anything.
+TEST(DerivedBackward, LeavesOutTablesWhoseRowsAreGathered) {
+  Derivation d;
+  derive({tests::library_program("rope_2048")}, d);
+  std::set<std::string> names;
+  for (const GradientRequest& wanted : d.request.gradients) names.insert(wanted.name);
+  EXPECT_EQ(names, (std::set<std::string>{"grad_to_h", "grad_to_r", "grad_to_w"}));
 }
 
 // What a finalizer made of partials is asked for, not the partials themselves again.
 TEST(DerivedBackward, LeavesPartialsToTheFinalizerThatCombinesThem) {
   Derivation d;
   LiftedTensors tensors;
-  lift(parse_program(product_with("row_partial(p, sum(y * y))")), d.graph, tensors);
+  lift(product_with("row_partial(p, sum(y * y))"), d.graph, tensors);
   lift(parse_program("program f {\n  store(r, rsqrt(combine_rows(sum(p[M, N])) + 1))\n}\n"),
        d.graph, tensors);
   EXPECT_TRUE(reduce_partials(tensors, true).empty());

@@ -64,6 +64,21 @@ void expect_types(const Plan& plan) {
   }
 }
 
+// A loop over row chunks has memory for one chunk: its steps run one behind the other.
+void expect_whole_loops(const Plan& plan) {
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    std::vector<int> begun;
+    for (const PlanStep& step : *phase) {
+      if (step.loop < 0 || (!begun.empty() && begun.back() == step.loop)) {
+        if (step.loop < 0) begun.push_back(-1);
+        continue;
+      }
+      EXPECT_EQ(std::count(begun.begin(), begun.end(), step.loop), 0) << step.name;
+      begun.push_back(step.loop);
+    }
+  }
+}
+
 // Scales that are powers of two, so that their inverses are exact, and not one.
 void give_scales(PlanEvaluator& evaluator, size_t scales) {
   const auto columns = scales * static_cast<size_t>(kScaleColumns);
@@ -136,10 +151,35 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
                                   "3 of a loss's logits (the first: '") != std::string::npos;
         EXPECT_EQ(says_why, others != 0) << compiled.plan.notes.back();
         expect_types(compiled.plan);
+        expect_whole_loops(compiled.plan);
         expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
       }
     }
   }
+}
+
+// Logits that are sums over 40 stay in 16 bits, their gradient's products do not: the head's weight
+// is first read in 8 bits in the middle of the loop over chunks.
+TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
+  Block b;
+  b.storage = DType::bf16;
+  llama_model(b, 2, false,
+              {.hidden = 40,
+               .heads = 2,
+               .kv_heads = 1,
+               .head_dim = 16,
+               .mlp = 48,
+               .vocab = 96,
+               .sequence = Dim("T")});
+  const DimValues sizes{{"M", kRows}, {"T", kRows}};
+  CompileOptions options;
+  options.storage = DType::bf16;
+  options.sizes = sizes;
+  options.chunk_rows = 64;
+  options.eight_bits = EightBits::all;
+  const Compiled compiled = compile(b.graph, b.request, options);
+  expect_whole_loops(compiled.plan);
+  expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
 }
 
 // A sum over 40 is no multiple of 16: the product stays, and the note names it.

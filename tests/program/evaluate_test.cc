@@ -63,6 +63,39 @@ TEST(Evaluate, LoadsRepeatColumnsAndGatherRows) {
                Error);
 }
 
+TEST(Evaluate, AVectorOfColumnsRepeats) {
+  const TensorValues inputs = {{"x", {1, 2, 3, 4, 5, 6}}, {"w", {1, 10}}};
+  EXPECT_THAT(
+      run("store(o, tile(x[M, 2*H]) * per_column(w[2], repeat=H))", {{"M", 1}, {"H", 3}}, inputs)
+          .at("o"),
+      ElementsAre(1, 20, 3, 40, 5, 60));
+}
+
+TEST(Evaluate, ComparisonsAndWhere) {
+  const TensorValues inputs = {{"x", {1, 2, 3}}};
+  const auto of = [&](const std::string& condition) {
+    return run("x = tile(x[M, 3])\nstore(o, where(" + condition + ", 10, x))", {{"M", 1}}, inputs)
+        .at("o");
+  };
+  EXPECT_THAT(of("x < 2"), ElementsAre(10, 2, 3));
+  EXPECT_THAT(of("x <= 2"), ElementsAre(10, 10, 3));
+  EXPECT_THAT(of("x > 2"), ElementsAre(1, 2, 10));
+  EXPECT_THAT(of("x >= 2"), ElementsAre(1, 10, 10));
+  EXPECT_THAT(of("x == 4 / 2"), ElementsAre(1, 10, 3));
+  EXPECT_THAT(of("x + 1 != 3"), ElementsAre(10, 2, 10));
+  EXPECT_THAT(of("(x > 1) * (x < 3)"), ElementsAre(1, 10, 3));
+}
+
+TEST(Evaluate, AWholeLogSumExpIsBothResultsAdded) {
+  const TensorValues inputs = {{"p", {1000, 2, 3, 4}}};  // two rows: maxima, then sums of exp
+  const TensorValues out =
+      run("store(whole, combine_rows(log_sum_exp(p[M, V]), log_sum_exp))\n"
+          "store(parts, combine_rows(log_sum_exp(p), max) + combine_rows(log_sum_exp(p), log_sum))",
+          {{"M", 2}, {"V", 64}}, inputs);
+  EXPECT_THAT(out.at("whole"), ElementsAre(1000 + std::log(3.0), 2 + std::log(4.0)));
+  EXPECT_EQ(out.at("whole"), out.at("parts"));
+}
+
 TEST(Evaluate, VectorsBroadcastByTheProgramsShapesNotByThisRunsSizes) {
   const TensorValues inputs = {
       {"x", {1, 2, 3}}, {"row", {10}}, {"col", {100, 200, 300}}, {"s", {2}}};

@@ -1,120 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser on broken text: whatever is done to a valid program, it is either parsed to a program
-// that prints and parses to itself, or refused with an Error; nothing else is thrown, and nothing
-// crashes or hangs.
+// The parser on broken text, 10^5 times: whatever is done to a valid program, it is either parsed
+// to a program that prints, is laid out and parses to itself, or refused with mistakes that lie in
+// the text; nothing else is thrown, and nothing crashes or hangs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "coda/error.h"
 #include "coda/program.h"
-#include "program/lexer.h"
-#include "program/random_program.h"
+#include "coda/program_error.h"
+#include "coda/program_format.h"
+#include "program/mutated_text.h"
 
 namespace coda {
 namespace {
 
-class Mutator {
- public:
-  explicit Mutator(uint64_t seed) : random_(seed) {}
-
-  std::string mutate(std::string text) {
-    const int count = below(2) ? 1 : 1 + below(4);
-    for (int i = 0; i < count && !text.empty(); ++i) step(text);
-    return text;
+// The mistakes that a text is refused with; none if it is a program.
+std::vector<Diagnostic> mistakes_in(const std::string& text, Program& program) {
+  try {
+    program = parse_program(text);
+  } catch (const ProgramError& error) {
+    EXPECT_FALSE(error.mistakes().empty());
+    return error.mistakes();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what() << "\n" << text;
   }
+  return {};
+}
 
- private:
-  int below(size_t n) { return static_cast<int>(random_() % n); }
-
-  void step(std::string& text) {
-    const int at = below(text.size());
-    switch (below(8)) {
-      case 0: text[at] = static_cast<char>(random_()); return;
-      case 1: text[at] ^= static_cast<char>(1 << below(8)); return;
-      case 2: text.erase(at, 1 + below(12)); return;
-      case 3: text.resize(at); return;
-      case 4: text.insert(at, words_[below(std::size(words_))]); return;
-      case 5: {  // copies a part elsewhere
-        const std::string part = text.substr(below(text.size()), 1 + below(60));
-        text.insert(at, part);
-        return;
-      }
-      default: swap_tokens(text); return;
-    }
+void expect_to_lie_in(const std::string& text, const std::vector<Diagnostic>& mistakes) {
+  const int64_t lines = 1 + std::count(text.begin(), text.end(), '\n');
+  for (const Diagnostic& mistake : mistakes) {
+    ASSERT_GE(mistake.line, 1);
+    ASSERT_LE(mistake.line, lines) << mistake.message << "\n" << text;
+    ASSERT_LE(mistake.column, static_cast<int64_t>(text.size()) + 1);
+    ASSERT_FALSE(mistake.message.empty());
+    ASSERT_EQ(mistake.message.find('\x01'), std::string::npos) << mistake.message;
   }
-
-  void swap_tokens(std::string& text) {
-    std::vector<program::Token> tokens;
-    try {
-      tokens = program::tokens_of(text);
-    } catch (const Error&) {
-      return;
-    }
-    const auto& a = tokens[below(tokens.size())];
-    const auto& b = tokens[below(tokens.size())];
-    const auto& [first, second] = a.offset < b.offset ? std::pair(a, b) : std::pair(b, a);
-    if (first.text.empty() || second.text.empty() ||
-        first.offset + first.text.size() > second.offset)
-      return;
-    const std::string one(first.text);
-    const std::string other(second.text);
-    text.replace(second.offset, other.size(), one);
-    text.replace(first.offset, one.size(), other);
-  }
-
-  std::mt19937_64 random_;
-  const char* words_[17] = {
-      "(",           ")", "[",  "]", "\"",  ",",    "\n", "}", "-", "1e308", "99999999999999999999",
-      "interleaved", "M", "2*", "_", "inf", "gemm("};
-};
+}
 
 TEST(ProgramTextFuzz, BrokenTextIsParsedOrRefused) {
-  std::vector<std::string> texts;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    const tests::RandomProgram random = tests::random_program(seed);
-    texts.push_back(text(random.program));
-    if (random.finalizer) texts.push_back(text(*random.finalizer));
-  }
+  const std::vector<std::string> texts = tests::random_texts(200);
   int parsed = 0;
   int refused = 0;
-  for (uint64_t seed = 0; seed < 20000; ++seed) {
-    const std::string broken = Mutator(seed).mutate(texts[seed % texts.size()]);
+  for (uint64_t seed = 0; seed < 70000; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::string broken = tests::TextMutator(seed).mutate(texts[seed % texts.size()]);
     Program program;
-    try {
-      program = parse_program(broken);
-    } catch (const Error& error) {
+    const std::vector<Diagnostic> mistakes = mistakes_in(broken, program);
+    if (!mistakes.empty()) {
       ++refused;
+      expect_to_lie_in(broken, mistakes);
       continue;
-    } catch (const std::exception& error) {
-      FAIL() << "seed " << seed << " throws " << error.what() << "\n" << broken;
     }
     ++parsed;
+    if (parsed % 4 != 0) continue;
     const std::string printed = text(program);
-    ASSERT_EQ(parse_program(printed), program) << "seed " << seed << "\n"
-                                               << broken << "\n"
-                                               << printed;
+    ASSERT_EQ(parse_program(printed), program) << broken << "\n" << printed;
+    ASSERT_EQ(parse_program(format_program(broken)), program) << broken;
   }
   // Both happen: otherwise this tests little.
-  EXPECT_GT(parsed, 500);
-  EXPECT_GT(refused, 5000);
+  EXPECT_GT(parsed, 2000);
+  EXPECT_GT(refused, 20000);
 }
 
 TEST(ProgramTextFuzz, RandomTokensAreRefused) {
   std::mt19937_64 random(1);
-  const char* words[] = {"program",     "p", "{", "}",   "\n",         "=", "store", "(",
-                         ")",           ",", "x", "[",   "M",          "]", "gemm",  "tile",
-                         "+",           "*", "-", "2",   "\"",         ";", ":",     "bf16",
-                         "split_pairs", "a", "_", "sum", "row_partial"};
-  for (int trial = 0; trial < 20000; ++trial) {
+  const char* words[] = {"program",     "p", "{", "}",   "\n",          "=", "store", "(",
+                         ")",           ",", "x", "[",   "M",           "]", "gemm",  "tile",
+                         "+",           "*", "-", "2",   "\"",          ";", ":",     "bf16",
+                         "split_pairs", "a", "_", "sum", "row_partial", "<", "==",    "repeat="};
+  for (int trial = 0; trial < 30000; ++trial) {
     std::string text = trial % 2 ? "program p {\n a = tile(x[M, N])\n" : "";
     for (int i = 0; i < 12; ++i) text += std::string(words[random() % std::size(words)]) + " ";
-    try {
-      parse_program(text);
-    } catch (const Error&) {
-    } catch (const std::exception& error) {
-      FAIL() << error.what() << "\n" << text;
+    Program program;
+    expect_to_lie_in(text, mistakes_in(text, program));
+  }
+}
+
+// Each of these repeats one thing. What is not linear in it takes minutes here.
+TEST(ProgramTextFuzz, LongTextsAreRefused) {
+  const auto repeated = [](const std::string& part, int count) {
+    std::string text = "program p {\n  a = tile(x[M, N])\n";
+    for (int i = 0; i < count; ++i) {
+      for (const char c : part) c == '#' ? text += std::to_string(i) : text += c;
     }
+    return text;
+  };
+  for (const char* part : {"  v# = a\n", "(", "  b# = nothing#\n", "tile(y#[M, N]) + ", "[", "\"",
+                           "a, ", "  store(o#, a * a * a)\n", "-", "x = ", "\n", "#!"}) {
+    SCOPED_TRACE(part);
+    Program program;
+    const std::string text = repeated(part, 300000);
+    expect_to_lie_in(text, mistakes_in(text, program));
   }
 }
 

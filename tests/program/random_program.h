@@ -154,6 +154,18 @@ class RandomProgramGenerator {
     return builder_.load_tile(tensor(stored_rows, stored_cols), options);
   }
 
+  // A vector of columns; where the width is a multiple, often one that is repeated.
+  TileValue columns(const Dim& width) {
+    const auto& terms = width.terms();
+    const bool is_even = width.is_constant() && width.constant() % 2 == 0 && width.constant() > 2;
+    if (is_even && one_in(2)) return builder_.load_per_column(vector(*width.half()), 2);
+    if (terms.size() == 1 && width.constant() == 0 && terms.begin()->second > 1 && !one_in(3)) {
+      const auto& [name, factor] = *terms.begin();
+      return builder_.load_per_column(vector(factor), Dim(name));
+    }
+    return builder_.load_per_column(vector(width));
+  }
+
   void split() {
     const auto [first, second] = builder_.split_pairs(any(full_), pairs_);
     const bool only_second = one_in(6);
@@ -173,7 +185,7 @@ class RandomProgramGenerator {
       case 1: pool.values.push_back(unary(x)); break;
       case 2: pool.values.push_back(binary(x, any(pool))); break;
       case 3: pool.values.push_back(x * builder_.load_per_row(vector(rows_))); break;
-      case 4: pool.values.push_back(x + builder_.load_per_column(vector(pool.width))); break;
+      case 4: pool.values.push_back(x + columns(pool.width)); break;
       case 5: pool.values.push_back(one_in(2) ? x * number() : number() - x); break;
       case 6:
         pool.values.push_back(x + builder_.load_scalar(new_name()) *
@@ -222,7 +234,7 @@ class RandomProgramGenerator {
   }
 
   TileValue unary(TileValue x) {
-    switch (random_() % 15) {
+    switch (random_() % 17) {
       case 0: return exp(tanh(x));
       case 1: return log(x * x + 0.5);
       case 2: return rsqrt(x * x + 0.5);
@@ -237,6 +249,8 @@ class RandomProgramGenerator {
       case 11: return gelu_tanh(x);
       case 12: return x * sigmoid(1.5 * x) - (x - 2.0) / 3.0;
       case 13: return -(x * -0.5) + 1.0;
+      case 14: return relu(x) - 0.25 * abs(x);
+      case 15: return abs(x - 0.5);
       default: return max(x, 0.0);
     }
   }
@@ -250,7 +264,14 @@ class RandomProgramGenerator {
       case 5: return min(y, x);
       case 6: {
         const TileValue row = builder_.load_per_row(new_name() + "[" + rows_.text() + "]:i32");
-        return select(less(builder_.column_index(), row), x, y);
+        const TileValue column = builder_.column_index();
+        switch (random_() % 5) {
+          case 0: return select(column < row, x, y);
+          case 1: return select(column <= row, x, y);
+          case 2: return select(column > row, x, y);
+          case 3: return select(column >= row, x, y);
+          default: return select(not_equal(column, row), x, y);
+        }
       }
       default: return x - (y - 0.5 * x);
     }
@@ -353,7 +374,9 @@ class RandomProgramGenerator {
       any = true;
       const std::string name = "\"" + decl.name + "\"";
       const bool rows = step.kind() == StepKind::row_partial;
-      const int lane = static_cast<int>(random_() % info(step.partial()).lanes);
+      const bool is_whole = !info(step.partial()).both.empty() && one_in(3);
+      const int lane =
+          is_whole ? kBothResults : static_cast<int>(random_() % info(step.partial()).lanes);
       const std::string partial = name + decl.shape.text();
       const TileValue total = rows ? builder.combine_rows(partial, step.partial(), lane)
                                    : builder.combine_columns(partial, step.partial(), lane);

@@ -207,8 +207,8 @@ TEST(Verify, ARandomChangeIsRefusedOrPrintsWithoutLoss) {
         break;
       case 5: set(fields.tensor, static_cast<int>(random() % 40) - 2); break;
       case 6: set(fields.row_index, static_cast<int>(random() % 40) - 2); break;
-      case 7: set(fields.repeat, static_cast<int64_t>(random() % 4) - 1); break;
-      case 8: set(fields.op, static_cast<Elementwise>(random() % 25)); break;
+      case 7: set(fields.repeat, Dim(static_cast<int64_t>(random() % 4) - 1)); break;
+      case 8: set(fields.op, static_cast<Elementwise>(random() % 29)); break;
       case 9: set(fields.group, Dim(static_cast<int>(random() % 10) - 1)); break;
       case 10: set(fields.which, static_cast<int>(random() % 4) - 1); break;
       case 11: tensor.dtype = static_cast<DType>(random() % 5); break;

@@ -119,7 +119,7 @@ class FunctionsOverTiles(unittest.TestCase):
                 (without_shape, "'x' needs a shape as its annotation"),
                 (of_a_tensor, "'x' is a tensor; load it by tile"),
                 (branching, "no truth value.*tiles.select"),
-                (wrong, "line 4")):
+                (wrong, "text:4:")):
             with self.subTest(message), self.assertRaisesRegex(coda_cpp.Error, message):
                 coda_cpp.program(function)
 

@@ -155,11 +155,13 @@ TEST_F(BadInput, SizesBeyondWhatCanBeCounted) {
   // Not refused by the size of any tensor, but by that of all: 13 TB.
   expect_train_refuses({"--data", data, "--layers", "10000", "--hidden", "2048", "--mlp", "8192"},
                        1, {"weights", "GB", "make the model smaller"});
-  const std::string program = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection";
-  expect_one_line(run_coda({"explain", program + ".coda", "--sizes", "M=4294967296,D=64"}), 2,
+  const std::string program = std::string(CODA_SOURCE_DIR) + "/programs/residual_norm";
+  expect_one_line(run_coda({"explain", program + ".coda", "--sizes", "M=4294967296,N=64,K=64"}), 2,
                   {"M=4294967296", "2147483647"});
-  EXPECT_EQ(run_coda({"explain", program + ".coda", "--sizes", "M=2147483647,D=2147483647"}).status,
-            0);
+  EXPECT_EQ(
+      run_coda({"explain", program + ".coda", "--sizes", "M=2147483647,N=2147483647,K=2147483647"})
+          .status,
+      0);
 }
 
 TEST_F(BadInput, AVocabularyTooSmallForTheData) {

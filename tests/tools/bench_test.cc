@@ -15,7 +15,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kExamples = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
+const std::string kLibrary = std::string(CODA_SOURCE_DIR) + "/programs/";
 
 json measured(Words command) {
   command.insert(command.end(), {"--backend", "cpu", "--rounds", "3", "--json"});
@@ -40,22 +40,22 @@ void expect_figures(const json& result, const std::vector<std::string>& names) {
 
 TEST(Bench, AProgramStandsBesideItsProductAlone) {
   const json result =
-      measured({"bench", kExamples + "out_projection.coda", "--sizes", "M=64,D=96"});
+      measured({"bench", kLibrary + "residual_norm.coda", "--sizes", "M=64,N=96,K=96"});
   expect_figures(result,
                  {"products alone", "program", "operations one by one", "copy of as many bytes"});
   EXPECT_EQ(result["flops"], 2.0 * 64 * 96 * 96);
-  EXPECT_EQ(result["sizes"]["D"], 96);
+  EXPECT_EQ(result["sizes"]["N"], 96);
 }
 
 TEST(Bench, AProgramStandsBesideItsProductOnlyIfAskedFor) {
-  expect_figures(measured({"bench", "program", kExamples + "out_projection.coda", "--sizes",
-                           "M=64,D=96", "--alone"}),
+  expect_figures(measured({"bench", "program", kLibrary + "residual_norm.coda", "--sizes",
+                           "M=64,N=96,K=96", "--alone"}),
                  {"products alone", "program"});
 }
 
 TEST(Bench, AProgramWithoutAProductHasNone) {
   const json result =
-      measured({"bench", "program", kExamples + "norm_finalizer.coda", "--sizes", "M=64,D=96"});
+      measured({"bench", "program", kLibrary + "rms_statistic.coda", "--sizes", "M=64,N=96"});
   expect_figures(result, {"program", "copy of as many bytes"});
   EXPECT_FALSE(result.contains("flops"));
   EXPECT_GT(result["bytes"], 0);
@@ -108,9 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"nothing", {"bench"}, 2, "(see coda bench --help)"},
         Refusal{"program_missing", {"bench", "program"}, 2, "(see coda bench program --help)"},
         Refusal{"sizes_missing",
-                {"bench", "program", kExamples + "out_projection.coda", "--sizes", "M=64"},
+                {"bench", "program", kLibrary + "residual_norm.coda", "--sizes", "M=64"},
                 1,
-                "the size D of program 'out_projection' is not known: give it, as in --sizes D="},
+                "the size K of program 'residual_norm' is not known: give it, as in --sizes K="},
         Refusal{"no_file", {"bench", "program", "/nowhere/p.coda"}, 1, "/nowhere/p.coda"},
         Refusal{"heads",
                 {"bench", "block", "--backend", "cpu", "--hidden", "100", "--heads", "3"},

@@ -17,64 +17,39 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Words programs_of(const std::string& folder) {
-  Words files;
-  for (const auto& entry : std::filesystem::directory_iterator(CODA_SOURCE_DIR + folder)) {
-    if (entry.path().extension() == ".coda") files.push_back(entry.path());
-  }
-  return files;
-}
-
-TEST(Check, TheExamplesAreRightAtSizesThatFillTilesRaggedAndTiny) {
-  for (const std::string& file : programs_of("/examples/programs")) {
-    const CommandResult result = run_coda({"check", file, "--backend", "cpu"});
-    EXPECT_EQ(result.status, 0) << file << "\n" << result.out << result.err;
-    EXPECT_THAT(result.out, HasSubstr("well formed"));
-    EXPECT_THAT(result.out, HasSubstr("\n  of "));
-    EXPECT_THAT(result.out, Not(HasSubstr("elements are not finite")));
-    EXPECT_THAT(result.out, HasSubstr("the same bits in two runs and 4 configurations"));
-    EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
-    size_t sizes = 0;
-    for (size_t at = 0; (at = result.out.find("\nsizes ", at)) != std::string::npos; ++at) ++sizes;
-    EXPECT_EQ(sizes, 4U) << result.out;  // and those of the backward
-  }
-}
-
 TEST(Check, GivenSizesAreUsedAndEachStoredTensorHasALine) {
-  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
-  const CommandResult result = run_coda({"check", file, "--backend", "cpu", "--sizes", "M=30,D=70",
-                                         "--configurations", "2", "--brief"});
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/programs/residual_norm.coda";
+  const CommandResult result = run_coda({"check", file, "--backend", "cpu", "--sizes",
+                                         "M=30,N=70,K=70", "--configurations", "2", "--brief"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("sizes D=70 M=30"));
-  for (const char* tensor : {"cpu: x1 ", "cpu: h1 ", "cpu: x1_squares "})
+  EXPECT_THAT(result.out, HasSubstr("sizes K=70 M=30 N=70"));
+  for (const char* tensor : {"cpu: x ", "cpu: h ", "cpu: squares "})
     EXPECT_THAT(result.out, HasSubstr(tensor));
   EXPECT_THAT(result.out, HasSubstr("partials by rows"));
   EXPECT_THAT(result.out, HasSubstr("2 configurations"));
   EXPECT_THAT(result.out, Not(HasSubstr("well formed")));
 }
 
-const std::string kProjection =
-    std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
-const std::string kFinalizer =
-    std::string(CODA_SOURCE_DIR) + "/examples/programs/norm_finalizer.coda";
+const std::string kProjection = std::string(CODA_SOURCE_DIR) + "/programs/residual_norm.coda";
+const std::string kFinalizer = std::string(CODA_SOURCE_DIR) + "/programs/rms_statistic.coda";
 
 TEST(Check, AFormulaIsComparedWithWhatIsStored) {
   const TestFolder folder;
-  const std::string lines = folder.write("lines.txt", "x1_squares = sum(x1 ** 2, axis=1)\n");
+  const std::string lines = folder.write("lines.txt", "squares = sum(x ** 2, axis=1)\n");
   const CommandResult result =
-      run_coda({"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=30,D=70",
-                "--formula", "x1 = x0 + y0 @ wo.T", "--formula", lines, "--formula",
-                "r1 = 1 / sqrt(x1_squares * inv_d + 1e-5)"});
+      run_coda({"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=30,N=70,K=70",
+                "--formula", "x = x0 + y @ w.T", "--formula", lines, "--formula",
+                "r = 1 / sqrt(squares * inv_n + 1e-5)"});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("x1_squares           [30]"));
-  EXPECT_THAT(result.out, HasSubstr("not compared: h1"));
+  EXPECT_THAT(result.out, HasSubstr("squares              [30]"));
+  EXPECT_THAT(result.out, HasSubstr("not compared: h"));
   EXPECT_THAT(result.out, HasSubstr("The program computes what is wanted"));
 }
 
 TEST(Check, ADifferenceIsShownWithItsFirstElements) {
   const CommandResult result =
-      run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--seed", "7",
-                "--formula", "x1 = 2 * (x0 + y0 @ wo.T)"});
+      run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,N=5,K=5", "--seed", "7",
+                "--formula", "x = 2 * (x0 + y @ w.T)"});
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, HasSubstr("WRONG: 15 of 15 elements differ"));
   EXPECT_THAT(result.out, HasSubstr("all of it is 0.5 times what is wanted"));
@@ -83,13 +58,13 @@ TEST(Check, ADifferenceIsShownWithItsFirstElements) {
 }
 
 const char* const kPython =
-    "def x1(x0, y0, wo):\n    return x0 + y0 @ wo.T\n\n"
-    "def wrong(x0, **others):\n    return {'x1': x0, 'rows': others['M']}\n\n"
+    "def x(x0, y, w):\n    return x0 + y @ w.T\n\n"
+    "def wrong(x0, **others):\n    return {'x': x0, 'rows': others['M']}\n\n"
     "def asks(v):\n    return v\n";
 
 CommandResult checked_by_python(const std::string& function, const std::string& path) {
   return run_coda(
-      {"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--formula", function},
+      {"check", kProjection, "--backend", "cpu", "--sizes", "M=3,N=5,K=5", "--formula", function},
       {.environment = {{"PATH", path}}});
 }
 
@@ -99,57 +74,57 @@ TEST(Check, AFormulaMayBeAPythonFunction) {
   if (std::system(has_numpy.c_str()) != 0) GTEST_SKIP() << "python3 has no numpy here";
   const TestFolder folder;
   const std::string file = folder.write("model.py", kPython);
-  const CommandResult right = checked_by_python(file + ":x1", path);
+  const CommandResult right = checked_by_python(file + ":x", path);
   EXPECT_EQ(right.status, 0) << right.out << right.err;
   EXPECT_THAT(right.out, HasSubstr("The program computes what is wanted"));
   const CommandResult wrong = checked_by_python(file + ":wrong", path);
   EXPECT_EQ(wrong.status, 1);
   EXPECT_THAT(wrong.out, HasSubstr("15 of 15 elements differ"));
   EXPECT_THAT(checked_by_python(file + ":asks", path).err,
-              HasSubstr(":asks: asks asks for v; there are D, M, w1, wo, x0, y0"));
+              HasSubstr(":asks: asks asks for v; there are K, M, N, norm, w, x0, y"));
 }
 
 TEST(Check, SaysWhatPythonLacks) {
   const TestFolder folder;
   const std::string file = folder.write("model.py", kPython);
-  EXPECT_THAT(checked_by_python(file + ":x1", folder / "empty").err,
+  EXPECT_THAT(checked_by_python(file + ":x", folder / "empty").err,
               HasSubstr("python3 is not found"));
   const std::string python = folder.write(
       "bin/python3",
       "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'numpy'\" >&2\nexit 1\n");
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
-  EXPECT_THAT(checked_by_python(file + ":x1", folder / "bin").err,
+  EXPECT_THAT(checked_by_python(file + ":x", folder / "bin").err,
               HasSubstr("No module named 'numpy' (pip install numpy)"));
 }
 
 TEST(Check, AFormulaThatSaysNothingOfTheProgramIsRefused) {
   const auto error_of = [](const std::string& formula) {
-    return run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--formula",
-                     formula})
+    return run_coda({"check", kProjection, "--backend", "cpu", "--sizes", "M=3,N=5,K=5",
+                     "--formula", formula})
         .err;
   };
-  EXPECT_THAT(error_of("x2 = x0"), HasSubstr("none of which the programs store; they store h1, "
-                                             "x1, x1_squares; the nearest known name is"));
-  EXPECT_THAT(error_of("x1 = x0 + y0 @ wi.T"), HasSubstr("'wi' has no value here"));
-  EXPECT_THAT(error_of("x1 = y0 @ x0"), HasSubstr("@ cannot multiply [3, 5] by [3, 5]"));
+  EXPECT_THAT(error_of("x2 = x0"), HasSubstr("none of which the programs store; they store h, "
+                                             "squares, x; the nearest known name is"));
+  EXPECT_THAT(error_of("x = x0 + y @ wi.T"), HasSubstr("'wi' has no value here"));
+  EXPECT_THAT(error_of("x = y @ x0"), HasSubstr("@ cannot multiply [3, 5] by [3, 5]"));
   EXPECT_THAT(error_of("missing.txt"), HasSubstr("cannot read missing.txt"));
 }
 
 TEST(Check, ShapesThatDifferAreWrong) {
   const CommandResult result = run_coda({"check", kProjection, "--backend", "cpu", "--sizes",
-                                         "M=3,D=5", "--formula", "x1 = (x0 + y0 @ wo.T).T"});
+                                         "M=3,N=5,K=5", "--formula", "x = (x0 + y @ w.T).T"});
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, HasSubstr("the shape that is wanted is [5, 3]"));
 }
 
 TEST(Check, OneJsonObjectHasAllOfIt) {
   const CommandResult result = run_coda({"check", kProjection, "--backend", "cpu", "--sizes",
-                                         "M=3,D=5", "--json", "--formula", "x1 = x0 - y0 @ wo.T"});
+                                         "M=3,N=5,K=5", "--json", "--formula", "x = x0 - y @ w.T"});
   EXPECT_EQ(result.status, 1);
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json.at("right"), false);
   EXPECT_EQ(json.at("seed"), 1);
-  EXPECT_EQ(json.at("mathematics").at("out_projection").size(), 4U);
+  EXPECT_EQ(json.at("mathematics").at("residual_norm").size(), 4U);
   EXPECT_EQ(json.at("compared").at(0).at("tensors").at(0).at("right"), false);
   const auto& checked = json.at("programs").at(0).at("checked").at(0);
   EXPECT_EQ(checked.at("sizes").at("M"), 3);
@@ -158,10 +133,10 @@ TEST(Check, OneJsonObjectHasAllOfIt) {
 }
 
 TEST(Check, TheDerivedBackwardIsCheckedUnlessItIsLeftOut) {
-  const Words words{"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=3,D=5"};
+  const Words words{"check", kProjection, kFinalizer, "--backend", "cpu", "--sizes", "M=3,N=5,K=5"};
   const CommandResult with = run_coda(words);
   EXPECT_EQ(with.status, 0) << with.out << with.err;
-  EXPECT_THAT(with.out, HasSubstr("as finite differences have it: grad_to_y0"));
+  EXPECT_THAT(with.out, HasSubstr("as finite differences have it: grad_to_y"));
   EXPECT_THAT(run_coda(words + Words{"--no-backward"}).out, Not(HasSubstr("grad_to")));
 }
 
@@ -188,7 +163,7 @@ TEST(Check, AWrittenBackwardIsComparedWithFiniteDifferencesOfItsForward) {
 }
 
 TEST(Check, ALackingGpuIsOneLine) {
-  const CommandResult result = run_coda({"check", kProjection, "--sizes", "M=3,D=5", "--brief"},
+  const CommandResult result = run_coda({"check", kProjection, "--sizes", "M=3,N=5,K=5", "--brief"},
                                         {.environment = {{"CODA_CUDA_DRIVER", "/nowhere"}}});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, testing::StartsWith("no GPU here: checked on the CPU alone; `coda info` "
@@ -196,11 +171,12 @@ TEST(Check, ALackingGpuIsOneLine) {
 }
 
 TEST(Check, ASizeOfNoSymbolIsRefused) {
-  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
-  const CommandResult result = run_coda({"check", file, "--sizes", "M=30,D=70,K=8", "--brief"});
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/programs/residual_norm.coda";
+  const CommandResult result =
+      run_coda({"check", file, "--sizes", "M=30,N=70,K=70,D=8", "--brief"});
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err,
-              HasSubstr("K is no size of the programs, they have D, M: check the name"));
+              HasSubstr("D is no size of the programs, they have K, M, N: check the name"));
   EXPECT_EQ(result.out, "");
 }
 
@@ -222,31 +198,50 @@ TEST(Check, IndicesAndCancellationAreWithinTheBound) {
 
 // Products on a GPU have 16-bit operands; the files need not say so.
 TEST(Check, MatricesAreStoredIn16BitsIfAskedFor) {
-  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
-  const CommandResult result = run_coda(
-      {"check", file, "--backend", "cpu", "--sizes", "M=30,D=70", "--storage", "f16", "--brief"});
+  const TestFolder folder;
+  const std::string file =
+      folder.write("p.coda", "program p {\n  store(y, gemm(x[M, K], w[N, K]))\n}\n");
+  const CommandResult result = run_coda({"check", file, "--backend", "cpu", "--sizes",
+                                         "M=30,N=70,K=70", "--storage", "f16", "--brief"});
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("cpu: x1                   f16"));
+  EXPECT_THAT(result.out, HasSubstr("cpu: y                    f16"));
   EXPECT_THAT(result.out, Not(HasSubstr("WRONG")));
 }
 
 // The reference multiplies on one core: what would take hours is refused at once.
 TEST(Check, SizesThatTheReferenceIsTooSlowForAreRefused) {
-  const std::string file = std::string(CODA_SOURCE_DIR) + "/examples/programs/out_projection.coda";
+  const std::string file = std::string(CODA_SOURCE_DIR) + "/programs/residual_norm.coda";
   const CommandResult result =
-      run_coda({"check", file, "--backend", "cpu", "--sizes", "M=65536,D=8192", "--brief"});
+      run_coda({"check", file, "--backend", "cpu", "--sizes", "M=65536,N=8192,K=8192", "--brief"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("program 'out_projection' at D=8192 M=65536: the reference in "
-                                    "float64 would take about 27"));
+  EXPECT_THAT(result.err,
+              HasSubstr("program 'residual_norm' at K=8192 M=65536 N=8192: the reference in "
+                        "float64 would take about 27"));
 }
 
+// Every command that reads programs shows all mistakes, each with its line and a mark.
 TEST(Check, WhatIsNotWellFormedFailsWithTheFileAndTheLine) {
   const TestFolder folder;
-  const CommandResult result =
-      run_coda({"check", folder.write("bad.coda", "program p {\n  store(x\n}\n")});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("bad.coda"));
-  EXPECT_THAT(result.err, HasSubstr("line 3"));
+  const std::string bad =
+      folder.write("bad.coda", "program p {\n  z = tile(x[M, N]) * per_rwo(r)\n  store(x\n}\n");
+  const std::string good = folder.write("good.coda", "program p {\n  store(y, tile(x[M, N]))\n}\n");
+  for (const char* command : {"check", "derive", "explain", "emit", "compile", "tune"}) {
+    const CommandResult result = run_coda({command, bad});
+    EXPECT_EQ(result.status, 1) << command;
+    EXPECT_EQ(result.err, bad +
+                              ":2:23: error: there is no function 'per_rwo'; did you mean "
+                              "'per_row'?\n"
+                              "    z = tile(x[M, N]) * per_rwo(r)\n"
+                              "                        ^~~~~~~\n" +
+                              bad +
+                              ":3:10: error: expected ',', the line ends\n"
+                              "    store(x\n"
+                              "           ^\n"
+                              "coda: 2 mistakes in the program\n")
+        << command;
+  }
+  EXPECT_THAT(run_coda({"bench", "program", bad}).err, HasSubstr(bad + ":2:23: error: "));
+  EXPECT_EQ(run_coda({"check", good, "--backend", "cpu", "--sizes", "M=3,N=5"}).status, 0);
 }
 
 }  // namespace

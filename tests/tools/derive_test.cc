@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `coda derive` prints programs that parse and compute what they say, by `coda check`; nothing that
 // a program stores is dropped without a word. That the gradients are right is in
-// tests/plan/derived_backward_test.cc.
+// tests/plan/derived_backward_test.cc; library_test.cc derives each program of the library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kPrograms = std::string(CODA_SOURCE_DIR) + "/examples/programs/";
+const std::string kPrograms = std::string(CODA_SOURCE_DIR) + "/programs/";
 
 // Of the programs in what is printed.
 std::vector<std::string> names_in(const std::string& out) {
@@ -32,14 +32,33 @@ std::vector<std::string> names_in(const std::string& out) {
   return names;
 }
 
-TEST(Derive, EveryExampleHasABackwardThatParsesAndIsComputedAsItSays) {
+// With a number of heads that is a symbol, and with what bends at 0.
+TEST(Derive, AWeightOfEachHeadHasAGradient) {
+  const TestFolder folder;
+  const std::string file = folder.write("qk_norm.coda", R"(program qk_norm {
+  x = gemm(h[M, D], w[64*H, D])
+  scale = repeat_group(rsqrt(reduce_group(x * x, 64) * 0.015625 + 1e-6), 64)
+  store(q, relu(x * scale * per_column(g[64], repeat=H)))
+})");
+  const CommandResult derived = run_coda({"derive", file, "--out", folder / "backward"});
+  ASSERT_EQ(derived.status, 0) << derived.err;
+  Words check{"check", "--backend", "cpu", "--brief", "--sizes", "M=50,D=70,H=3"};
+  bool has_weight = false;
+  for (const std::string& name : names_in(run_coda({"derive", file}).out)) {
+    const std::string program = folder / ("backward/" + name + ".coda");
+    has_weight = has_weight || read_bytes(program).find("store(grad_to_g") != std::string::npos;
+    const CommandResult checked = run_coda(check + Words{program});
+    EXPECT_EQ(checked.status == 0 || checked.err.find("is no size of") != std::string::npos, true)
+        << checked.out << checked.err;
+  }
+  EXPECT_TRUE(has_weight);
+}
+
+TEST(Derive, PrintsWhatItWrites) {
   const std::vector<Words> examples{
-      {kPrograms + "out_projection.coda"},
-      {kPrograms + "out_projection.coda", kPrograms + "norm_finalizer.coda"},
-      {kPrograms + "gate_up_forward.coda"},
-      {kPrograms + "gate_up_concatenated.coda"},
-      {kPrograms + "gate_up_backward.coda"},
-      {kPrograms + "norm_backward.coda"}};
+      {kPrograms + "residual_norm.coda"},
+      {kPrograms + "residual_norm.coda", kPrograms + "rms_statistic.coda"},
+      {kPrograms + "swiglu.coda"}};
   for (const Words& files : examples) {
     const CommandResult printed = run_coda(Words{"derive"} + files);
     ASSERT_EQ(printed.status, 0) << printed.err;
@@ -120,7 +139,7 @@ TEST(Derive, RefusesWhatHasNoGradient) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("coda: "));
   const CommandResult other =
-      run_coda({"derive", kPrograms + "out_projection.coda", "--sizes", "Q=4"});
+      run_coda({"derive", kPrograms + "residual_norm.coda", "--sizes", "Q=4"});
   EXPECT_NE(other.status, 0);
   EXPECT_THAT(other.err, HasSubstr("Q is no size"));
 }

@@ -59,7 +59,8 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
       {"smollm3", R"("no_rope_layer_interval": 2, "attention_bias": true, "mlp_bias": true)"},
       {"gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7)"},
       {"gemma3_text", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7,
-          "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 2.0})"}};
+          "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 2.0})"},
+      {"gpt_neox", R"("rotary_pct": 0.5, "rotary_emb_base": 100)"}};
   for (const auto& [type, settings] : others) {
     folder.write(type + "/config.json",
                  R"({"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,

@@ -22,6 +22,16 @@ ModelConfig gpt2() {
       .layers = 2, .hidden = 32, .heads = 4, .vocab = 256, .positions = 64, .mlp = 64};
 }
 
+ModelConfig gpt_neox() {
+  return GptNeoxConfig{.layers = 2,
+                       .hidden = 32,
+                       .heads = 4,
+                       .mlp = 64,
+                       .vocab = 256,
+                       .max_positions = 64,
+                       .rotary_dim = 4};
+}
+
 // Windows, soft caps, and layers without RoPE, which the kept keys must follow.
 ModelConfig with_windows() {
   LlamaConfig config = std::get<LlamaConfig>(tiny_model());
@@ -96,6 +106,10 @@ TEST_F(Models, OfLlamaGenerateWithKeptKeysAndValuesAsWithout) {
 TEST_F(Models, OfGpt2GenerateWithKeptKeysAndValuesAsWithout) {
   check(gpt2(), DType::f32, 1e-5);
   check(gpt2(), DType::bf16, 3e-2);
+}
+
+TEST_F(Models, OfGptNeoxGenerateWithKeptKeysAndValuesAsWithout) {
+  check(gpt_neox(), DType::f32, 1e-5);
 }
 
 TEST_F(Models, OfTheFamilyGenerateWithKeptKeysAndValuesAsWithout) {

@@ -33,6 +33,6 @@ const ElementRow& element_row(Element element) {
 }
 
 bool is_operand(DType type) { return device::is_operand(element_row(type).element); }
-bool is_staged(DType type) { return device::is_staged(element_row(type).element); }
+bool is_16_bits(DType type) { return device::is_16_bits(element_row(type).element); }
 
 }  // namespace coda::hopper

@@ -19,7 +19,7 @@ const ElementRow& element_row(DType type);
 const ElementRow& element_row(device::Element element);
 
 bool is_operand(DType type);  // tensor cores multiply it
-bool is_staged(DType type);   // a staging ring holds it
+bool is_16_bits(DType type);  // two share a register, and a staging ring holds it
 
 // The copy engine addresses 16 bytes at a time.
 inline constexpr int64_t kCopyBytes = 16;

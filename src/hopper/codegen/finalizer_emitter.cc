@@ -228,14 +228,19 @@ class KernelWriter {
     } else if (program::is_column_index(s)) {
       text = "static_cast<float>(at.line)";
     } else if (program::is_combination(s)) {
-      text = filled("$.lane($)", {combined(s), std::to_string(s.lane())});
-      const PartialInfo& kind = info(s.partial());
-      if (kind.finish && s.lane() == kind.lanes - 1) text = expression(*kind.finish, {text});
+      text = s.lane() == kBothResults ? result(s, 0) + " + " + result(s, 1) : result(s, s.lane());
     } else {
       return std::nullopt;
     }
     write(i, name(i), text, from >= 0 ? arguments_.comment(from) : "");
     return name(i);
+  }
+
+  // One of a combination's results.
+  std::string result(const Step& s, int lane) {
+    const std::string text = filled("$.lane($)", {combined(s), std::to_string(lane)});
+    const PartialInfo& kind = info(s.partial());
+    return kind.finish && lane == kind.lanes - 1 ? expression(*kind.finish, {text}) : text;
   }
 
   // A scalar, or an element of a vector, for the line's first thread.
@@ -249,7 +254,8 @@ class KernelWriter {
   std::string place_of(const Step& s) {
     return !Analysis::is_line(s)  ? "0"
            : s.shape.is_per_row() ? arguments_.row_start("at.line", s.tensor())
-                                  : "at.line";
+           : s.repeat().is(1)     ? "at.line"
+                                  : "at.line % " + arguments_.stored_columns(s.tensor());
   }
   std::string store_of(const Step& s) {
     return filled("store_element<$>($, $, $);$",

@@ -80,8 +80,7 @@ std::string GroupText::place(int i, int plane, const std::string& row,
                              const std::string& base_column) {
   const Step& s = step(i);
   std::string at = column(i, plane, base_column);
-  if (s.repeat() != 1)
-    at += " % " + std::to_string(sizes_.size(sizes_.tensor(s.tensor()).shape.cols));
+  if (!s.repeat().is(1)) at += " % " + std::to_string(sizes_.stored_columns(s.tensor()));
   return filled("static_cast<u64>($) * $ + $", {row, arguments_.stride(s.tensor()), at});
 }
 
@@ -94,8 +93,11 @@ std::optional<std::string> GroupText::source(const At& at) {
   const std::string own = column(at.reader, at.plane, "(at.column + 8 * eight)");
   if (program::is_column_index(s)) return "static_cast<float>(" + own + ")";
   if (!program::is_vector_load(s)) return std::nullopt;
-  return filled("(at.column + 8 * eight < at.columns ? load_element<$>($, $) : 0.0f)",
-                {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()), own});
+  return filled(
+      "(at.column + 8 * eight < at.columns ? load_element<$>($, $) : 0.0f)",
+      {arguments_.stored_type(s.tensor()), arguments_.pointer(s.tensor()),
+       s.repeat().is(1) ? own
+                        : "(" + own + ") % " + std::to_string(sizes_.stored_columns(s.tensor()))});
 }
 
 std::optional<std::string> GroupText::tile(const At& at) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <vector>
 
+#include "hopper/arch/element.h"
 #include "program/tile_map.h"
 #include "program/vocabulary.h"
 
@@ -219,8 +220,8 @@ class Rewriter {
   bool is_only_stored_to_16_bits(int i) const {
     return std::all_of(program_.steps.begin(), program_.steps.end(), [&](const Step& s) {
       if (std::find(s.operands.begin(), s.operands.end(), i) == s.operands.end()) return true;
-      return (program::is_tile_store(s) && size_of(program_.tensors[s.tensor()].dtype) == 2) ||
-             (program::is_rounding(s) && size_of(s.dtype()) == 2);
+      return (program::is_tile_store(s) && is_16_bits(program_.tensors[s.tensor()].dtype)) ||
+             (program::is_rounding(s) && is_16_bits(s.dtype()));
     });
   }
 

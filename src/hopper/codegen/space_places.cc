@@ -31,7 +31,7 @@ std::string SpacePlaces::base() {
 std::string SpacePlaces::element(int i, int plane, const std::string& row,
                                  const std::string& column) {
   std::string at = natural(i, plane, column);
-  if (sizes_.step(i).repeat() != 1) at = "(" + at + ") % " + std::to_string(columns_of(i));
+  if (!sizes_.step(i).repeat().is(1)) at = "(" + at + ") % " + std::to_string(columns_of(i));
   return filled("static_cast<u64>($) * $ + $",
                 {row, arguments_.stride(sizes_.step(i).tensor()), at});
 }
@@ -47,7 +47,7 @@ const char* SpacePlaces::pair_or_two(int i) const { return are_neighbours(i) ? "
 bool SpacePlaces::is_contiguous(int i) const {
   const int64_t h = operands_.half(i);
   const bool in_plane = h == 0 || operands_.is_concatenated(i) || h % kPartialSpan == 0;
-  return in_plane && (sizes_.step(i).repeat() == 1 || columns_of(i) % kPartialSpan == 0);
+  return in_plane && (sizes_.step(i).repeat().is(1) || columns_of(i) % kPartialSpan == 0);
 }
 
 int64_t SpacePlaces::columns_of(int i) const {
@@ -58,7 +58,7 @@ int64_t SpacePlaces::columns_of(int i) const {
 bool SpacePlaces::are_neighbours(int i) const {
   const int64_t h = operands_.half(i);
   return (h == 0 || operands_.is_concatenated(i) || h % 2 == 0) &&
-         (sizes_.step(i).repeat() == 1 || columns_of(i) % 2 == 0);
+         (sizes_.step(i).repeat().is(1) || columns_of(i) % 2 == 0);
 }
 
 }  // namespace coda::hopper

@@ -124,7 +124,7 @@ class SpaceWriter {
         break;
       case StepKind::as_stored:
         if (!is_operand(s.dtype())) return values_.operand(at, 0);
-        if (!is_staged(s.dtype())) return std::nullopt;
+        if (!is_16_bits(s.dtype())) return std::nullopt;
         text = filled("unpack<$>($)", {element_text(s.dtype()), packed_value(at)});
         break;
       default: return std::nullopt;
@@ -163,16 +163,24 @@ class SpaceWriter {
     }
     const std::string type = arguments_.stored_type(s.tensor());
     const std::string pointer = arguments_.pointer(s.tensor());
-    if (!places_.are_neighbours(at.reader) || pass_.is_walk()) {
+    const bool repeats = !s.repeat().is(1);
+    const auto stored_place = [&](const std::string& column) {
+      const std::string at_column = place(column);
+      if (!repeats) return at_column;
+      return "(" + at_column + ") % " + std::to_string(sizes_.stored_columns(s.tensor()));
+    };
+    const bool are_neighbours = places_.are_neighbours(at.reader) &&
+                                (!repeats || sizes_.stored_columns(s.tensor()) % 2 == 0);
+    if (!are_neighbours || pass_.is_walk()) {
       pass_.body.line(
           "const Elements<2> $ = load_two<$>($, $, $, inside_pair(column, at.columns));",
-          {made, type, pointer, place("column"), place("(column + 1)")});
+          {made, type, pointer, stored_place("column"), stored_place("(column + 1)")});
       return made;
     }
-    if (analysis_.loads_columns_by_fragment && size_of(tensor(s.tensor()).dtype) != 2) {
+    if (analysis_.loads_columns_by_fragment && !is_16_bits(tensor(s.tensor()).dtype)) {
       const auto side = [&](const std::string& column) {
         return filled("load_pair<$>($, $, inside_pair($, at.columns))",
-                      {type, pointer, place(column), column});
+                      {type, pointer, stored_place(column), column});
       };
       pass_.before.line("const Elements<2> $[2] = {$,", {made, side("at.column")});
       pass_.before.line("$$};", {std::string(made.size() + 26, ' '), side("(at.column + 8)")});
@@ -180,7 +188,7 @@ class SpaceWriter {
     }
     sub_fields_.line("ColumnValues<$> $;", {type, made});
     sub_lines_.line("sub.$.load($, at, [&](u32 column) { return $; });",
-                    {made, pointer, place("column")});
+                    {made, pointer, stored_place("column")});
     return filled("sub.$.at(kFragment, pair)", {made});
   }
 

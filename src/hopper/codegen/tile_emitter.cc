@@ -211,10 +211,16 @@ class TileSpaceWriter {
       case StepKind::load_per_column: {
         const TileLayout& lies = layout(at.reader);
         const std::string raw = "c" + name(at).substr(1);
+        std::string columns = columns_.of(lies, at.plane);
+        if (!s.repeat().is(1)) {
+          if (lies.is_vector()) columns_.align(arguments_.stored_columns(t) + " * 2");
+          columns =
+              columns_.in_table("table" + raw.substr(1), columns, t, lies.is_vector() ? 1 : 0);
+        }
         before_.line(
             "const auto $ = load_eight<$, Access::cached, $>($, 0, $, $);$",
             {raw, arguments_.stored_type(t), ColumnText::is_vector(lies), arguments_.pointer(t),
-             columns_.loaded("at.valid"), columns_.of(lies, at.plane), arguments_.comment(t)});
+             columns_.loaded("at.valid"), columns, arguments_.comment(t)});
         if (lies.is_vector()) columns_.align_tensor(t, false);
         text = filled("values($)", {raw});
         break;
@@ -257,7 +263,7 @@ class TileSpaceWriter {
     std::string row = by_blocks_ ? "inside" : "row";
     if (s.row_index() >= 0)
       row = filled("table_row($, $)", {index_of_row(s.row_index()), arguments_.stored_rows(t)});
-    const bool is_table = s.row_index() >= 0 || s.repeat() > 1;
+    const bool is_table = s.row_index() >= 0 || !s.repeat().is(1);
     // A thread reads four bytes an element, or adjacent pairs, in two halves of a sector: the
     // second finds it in L1.
     const bool is_halved = size_of(tensor(t).dtype) > 2 || is_adjacent;
@@ -266,7 +272,7 @@ class TileSpaceWriter {
                                                        : "streamed";
     if (lies.kind != TileLayout::grouped) columns_.align_tensor(t, true);
     std::string columns = columns_.of(lies, plane);
-    if (s.repeat() > 1) {
+    if (!s.repeat().is(1)) {
       if (lies.is_vector() || is_adjacent)
         columns_.align(arguments_.stored_columns(t) + (is_adjacent ? "" : " * 2"));
       columns = columns_.in_table("table" + raw.substr(1), columns, t,

@@ -3,6 +3,7 @@
 #include "hopper/configure/choose_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "base/rounding.h"
@@ -40,7 +41,9 @@ device::RingShape ring_of(const GemmConfig& config,
 // Planes of a value.
 double width_of(const program::TileMap& map, int value) { return map.pairing[value].is(0) ? 1 : 2; }
 
-int copies_of(const ByteMove& move) { return (move.rows >= 0 ? 1 : 0) + (move.columns >= 0 ? 1 : 0); }
+int copies_of(const ByteMove& move) {
+  return (move.rows >= 0 ? 1 : 0) + (move.columns >= 0 ? 1 : 0);
+}
 
 // Of the epilogue, in planes of 16 bits: what threads move themselves counts too.
 double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
@@ -52,15 +55,14 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
     switch (move.movement) {
       case Movement::staged: planes += width; break;
       case Movement::bytes: break;  // below
-      case Movement::direct: planes += step.repeat() == 1 ? width * bytes / 2 : 0.5; break;
+      case Movement::direct: planes += step.repeat().is(1) ? width * bytes / 2 : 0.5; break;
       case Movement::added: planes += 2 * width * bytes / 2; break;
       case Movement::nothing: break;
     }
   };
   for (const TileMove& load : space.loads) add(load);
   for (const TileMove& store : space.stores) add(store);
-  for (const ByteMove& move : space.bytes)
-    planes += (move.is_wide ? 1 : 0.5) * copies_of(move);
+  for (const ByteMove& move : space.bytes) planes += (move.is_wide ? 1 : 0.5) * copies_of(move);
   return planes;
 }
 
@@ -84,22 +86,38 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   return work;
 }
 
-// What lives at once in a thread, counted: accumulators, addresses and states, the planes of a
-// fragment, direct loads of a fragment, vectors, running reductions (values that wait for a
-// sub-tile's end take the registers of its accumulators).
-uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
-                      const GemmConfig& config) {
+struct RegisterUse {
+  const char* what;
+  uint32_t count;
+};
+
+// What lives at once in a thread: accumulators, addresses and states with the planes of a fragment,
+// direct loads of a fragment, vectors, running reductions (values that wait for a sub-tile's end
+// take the registers of its accumulators).
+std::array<RegisterUse, 7> register_uses(const ProgramSizes& sizes, const SpaceAnalysis& space,
+                                         const GemmConfig& config) {
   const device::EpilogueTraits shape = space.traits();
   const uint32_t fragment = device::takes_turns(config, shape)
                                 ? 16 + 4 * shape.planes()
                                 : 24 + 4 * (shape.loads + shape.stores);
-  uint32_t registers = config.accumulators() + fragment + 2 * config.blocks_m() * space.row_values +
-                       space.column_registers + space.direct_registers + 10 * space.column_fields +
-                       space.groups.registers;
-  // The bytes of a fragment's rows, and a sub-tile's magnitudes.
-  registers += 2 * shape.bytes + 3 * static_cast<uint32_t>(space.maxima.size());
+  uint32_t partials = space.groups.registers;
   for (int i : space.row_partials)
-    registers += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
+    partials += 2 * static_cast<uint32_t>(info(sizes.step(i).partial()).lanes);
+  return {{{"accumulators", config.accumulators()},
+           {"addresses and staged tiles", fragment},
+           {"values of rows", 2 * config.blocks_m() * space.row_values},
+           {"vectors of columns", space.column_registers + 10 * space.column_fields},
+           {"tiles that threads load", space.direct_registers},
+           // The bytes of a fragment's rows, and a sub-tile's magnitudes.
+           {"8-bit copies and magnitudes",
+            2 * shape.bytes + 3 * static_cast<uint32_t>(space.maxima.size())},
+           {"sums of rows and groups", partials}}};
+}
+
+uint32_t registers_of(const ProgramSizes& sizes, const SpaceAnalysis& space,
+                      const GemmConfig& config) {
+  uint32_t registers = 0;
+  for (const RegisterUse& use : register_uses(sizes, space, config)) registers += use.count;
   return registers;
 }
 
@@ -208,6 +226,28 @@ bool has_room(const ProgramSizes& sizes, const KernelSpaces& kernel) {
     }
   }
   return false;
+}
+
+std::string largest_register_uses(const ProgramSizes& sizes, const SpaceAnalysis& space) {
+  const KernelSpaces kernel{{space}};
+  std::array<RegisterUse, 7> fewest{};
+  uint32_t fewest_registers = UINT32_MAX;
+  for (const TileKind& tile : tile_kinds()) {
+    const GemmConfig config = config_of(tile, kClusters[0], kernel);
+    const uint32_t registers = registers_of(sizes, space, config) - consumed_of(config);
+    if (registers >= fewest_registers) continue;
+    fewest_registers = registers;
+    fewest = register_uses(sizes, space, config);
+  }
+  std::stable_sort(fewest.begin(), fewest.end(),
+                   [](const RegisterUse& a, const RegisterUse& b) { return a.count > b.count; });
+  std::string text;
+  for (int i = 0; i < 3; ++i)
+    text += (i == 0   ? ""
+             : i == 1 ? ", "
+                      : " and ") +
+            std::string(fewest[i].what) + " " + std::to_string(fewest[i].count);
+  return text;
 }
 
 std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program::TileMap& map,

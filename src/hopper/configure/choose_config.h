@@ -37,6 +37,10 @@ std::vector<RankedChoice> rank_choices(const ProgramSizes& sizes, const program:
 // tried.
 bool has_room(const ProgramSizes& sizes, const KernelSpaces& kernel);
 
+// "vectors of columns 320, accumulators 64 and values of rows 40": what takes most registers of a
+// thread, with the tile that leaves most of them.
+std::string largest_register_uses(const ProgramSizes& sizes, const SpaceAnalysis& space);
+
 // What the model is told of the kernel, by space.
 std::vector<SpaceWork> work_of(const ProgramSizes& sizes, const program::TileMap& map,
                                const KernelSpaces& kernel);

@@ -115,6 +115,17 @@ LibraryQuery cudnn_library() {
           .packages_first = true};
 }
 
+LibraryQuery nccl_library() {
+  return {.what = "NCCL, which connects GPUs",
+          .variable = "CODA_NCCL",
+          .names = {"libnccl.so.2"},
+          .packages = {"nccl/lib"},
+          .remedy =
+              "install it with `pip install nvidia-nccl-cu13` (PyTorch brings it too), or set "
+              "CODA_NCCL to the file",
+          .packages_first = true};
+}
+
 SearchPlaces search_places() {
   SearchPlaces places;
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {

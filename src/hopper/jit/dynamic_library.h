@@ -28,6 +28,7 @@ LibraryQuery driver_library();
 LibraryQuery management_library();  // NVML
 LibraryQuery cublas_library();      // cuBLASLt
 LibraryQuery cudnn_library();
+LibraryQuery nccl_library();
 
 // A variable of the environment; empty where it is not set.
 std::string environment(const char* name);

@@ -34,6 +34,15 @@ std::string why_no_gpu() {
   }
 }
 
+int count_gpus() {
+  int count = 0;
+  try {
+    return hopper::driver().device_get_count(&count) == 0 ? count : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 std::string describe_gpu() {
   const hopper::Context context;
   return context.info().name + ", driver for CUDA " +

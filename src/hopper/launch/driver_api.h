@@ -31,7 +31,6 @@ inline constexpr unsigned kNonBlocking = 1;       // streams
 inline constexpr unsigned kSleepingWait = 1 | 2;  // events: no spinning, no timing
 inline constexpr int kOutOfMemory = 2;            // results
 inline constexpr int kNoDevice = 100;
-inline constexpr int kNotReady = 600;
 // The oldest driver that captures dependent launches into graphs.
 inline constexpr int kDependentLaunchInGraphs = 12030;
 

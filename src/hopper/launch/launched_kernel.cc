@@ -12,7 +12,7 @@
 namespace coda::hopper {
 namespace {
 
-// Steps of a loop over blocks of rows see as many places as there are blocks.
+// Steps of a loop over chunks of rows see as many places as there are chunks.
 constexpr size_t kMostBindings = 64;
 constexpr int64_t kPaddedRow = 128;  // bytes: rows of a copy start at multiples of them
 

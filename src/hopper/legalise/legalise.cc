@@ -334,8 +334,8 @@ class Legaliser {
       for (const Step& s : part.program.steps) {
         if (program::is_product(s)) products += kKeptBytes * width(s.shape) + kLaunchBytes;
         if (!program::is_tile_load(s) && !program::is_tile_store(s)) continue;
-        bytes += width(s.shape) / static_cast<double>(s.repeat()) *
-                 static_cast<double>(size_of(part.program.tensors[s.tensor()].dtype));
+        const TensorDecl& stored = part.program.tensors[s.tensor()];
+        bytes += width(stored.shape) * static_cast<double>(size_of(stored.dtype));
       }
       if (is_refused_(part)) bytes += products + kLaunchBytes;
     }

@@ -40,7 +40,7 @@ bool is_plain_product(const Program& program, const Step& product) {
                      [&](const GemmSegment& s) {
                        const bool is_tn = !s.transpose_a && s.transpose_b;
                        return program.tensors[s.a].dtype != type ||
-                              program.tensors[s.b].dtype != type || (!is_staged(type) && !is_tn);
+                              program.tensors[s.b].dtype != type || (!is_16_bits(type) && !is_tn);
                      });
 }
 

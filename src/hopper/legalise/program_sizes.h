@@ -29,8 +29,6 @@ class ProgramSizes {
   int64_t stored_columns(int t) const;
   // Elements between the starts of two rows.
   int64_t stride(int t) const;
-  // Rows of one lane of a partial.
-  int64_t rows_of_lane(int t) const { return stored_rows(t) / tensor(t).lanes; }
 
   // "program 'x' with M = 3, N = 5" for messages.
   std::string description() const;

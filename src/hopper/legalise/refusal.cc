@@ -73,7 +73,7 @@ Words words_of(const Refusal& r, const ProgramSizes& sizes) {
     case RefusalReason::registers:
       return {"the epilogue of tile space " + value +
                   " fits into no tile: it has more values than " + budget +
-                  " registers a thread beside its accumulators",
+                  " registers a thread; most take " + r.uses,
               "store some values and go on in another program"};
     case RefusalReason::two_groups:
       return {"its columns stand for different groups of the tile",

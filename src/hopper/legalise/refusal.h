@@ -38,6 +38,7 @@ struct Refusal {
   int tensor = -1;  // of the program
   int64_t value = 0;
   int64_t budget = 0;
+  std::string uses{};  // what takes most of the budget
 
   friend bool operator==(const Refusal&, const Refusal&) = default;
 };

@@ -208,7 +208,8 @@ class Analyser {
                                    : (s.transpose_b ? OperandLayout::tn : OperandLayout::nn);
     result_.element = element_of(s.a);
     result_.element_b = element_of(s.b);
-    result_.promotes = !device::is_staged(result_.element) && !sizes_.options().fast_accumulation &&
+    result_.promotes = !device::is_16_bits(result_.element) &&
+                       !sizes_.options().fast_accumulation &&
                        length_of_sum(segments) > kLongestFastSum;
   }
   device::Element element_of(int tensor) const {
@@ -352,7 +353,7 @@ class Analyser {
       if (step(i).shape.is_per_row()) ++result_.row_values;
       if (!step(i).shape.is_per_column()) continue;
       const uint32_t planes = sizes_.size(step(i).shape.cols) == base ? 1 : 2;
-      (size_of(sizes_.tensor(step(i).tensor()).dtype) == 2 ? packed : wide) += planes;
+      (is_16_bits(sizes_.tensor(step(i).tensor()).dtype) ? packed : wide) += planes;
     }
     result_.loads_columns_by_fragment = 8 * packed + 16 * wide > kMostRegisters;
     result_.column_registers = 8 * packed + (result_.loads_columns_by_fragment ? 4 : 16) * wide;
@@ -373,7 +374,7 @@ class Analyser {
       if (load.movement != Movement::direct) continue;
       planes += load.is_wide ? 2 : 1;
       const Step& s = step(load.step);
-      load.is_repeated = s.repeat() != 1 && !load.is_wide &&
+      load.is_repeated = !s.repeat().is(1) && !load.is_wide &&
                          sizes_.size(sizes_.tensor(s.tensor()).shape.cols) == kPartialSpan;
       if (load.is_repeated) ++result_.repeated_planes;
     }
@@ -388,9 +389,9 @@ class Analyser {
   bool can_stage(int i, bool is_store) const {
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor()).dtype;
-    if (!is_staged(type)) return false;
+    if (!is_16_bits(type)) return false;
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
-    if (s.repeat() != 1 || s.row_index() >= 0) return false;
+    if (!s.repeat().is(1) || s.row_index() >= 0) return false;
     // The ring holds one sub-tile at a time.
     if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
     if (sizes_.stride(s.tensor()) % granule != 0) return false;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "coda/error.h"
+#include "hopper/arch/element.h"
 #include "program/problem.h"
 #include "program/step_table.h"
 #include "program/tile_map.h"
@@ -79,7 +80,7 @@ class Splitter {
     const Step& v = step(value);
     std::string name = "kept" + std::to_string(result_.scratch.size() + 1);
     while (!names_.insert(name).second) name += "_";
-    const bool is_rounded = program::is_rounding(v) && size_of(v.dtype()) == 2;
+    const bool is_rounded = program::is_rounding(v) && is_16_bits(v.dtype());
     result_.scratch.push_back(
         {.name = name, .shape = v.shape, .dtype = is_rounded ? v.dtype() : DType::f32});
     return static_cast<int>(program_.tensors.size() + result_.scratch.size()) - 1;

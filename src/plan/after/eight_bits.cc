@@ -98,13 +98,19 @@ class Writer {
   }
 
   // The step before which an operand's copies are made: behind what wrote it, and behind all of a
-  // loop that did, unless they are the loop's own; else the first that reads them.
+  // loop that did, unless they are the loop's own; else the first that reads them, or the first of
+  // the loop that does.
   int place_of(const Operand& operand, const EightBitCopies& copies) const {
     if (operand.version < 0 ||
         (operand.loop >= 0 && !operands_.is_written_in(operand, operand.loop))) {
       const int r = copies.rows.first;
       const int c = copies.columns.first;
-      return r < 0 ? c : c < 0 ? r : std::min(r, c);
+      int place = r < 0 ? c : c < 0 ? r : std::min(r, c);
+      const int loop = operand.loop >= 0 ? -1 : operands_.step(place).loop;
+      while (loop >= 0 && place > 0 && operands_.step(place - 1).loop == loop &&
+             operands_.is_backward(place - 1) == operands_.is_backward(place))
+        --place;
+      return place;
     }
     int place = operand.version + 1;
     const int loop = operand.loop >= 0 ? -1 : operands_.step(operand.version).loop;

@@ -131,7 +131,7 @@ class Reuse {
       if (other_use || s.row_index() == tensor) return false;
     }
     const Step& l = program.steps[static_cast<size_t>(load)];
-    if (l.repeat() != 1 || l.row_index() >= 0) return false;
+    if (!l.repeat().is(1) || l.row_index() >= 0) return false;
     const bool in_space =
         std::find(space.steps.begin(), space.steps.end(), load) != space.steps.end();
     const std::vector<PlanStep*>& users = users_.at(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A finalizer in two: what it computes of each row by itself, and what needs all rows (a loss's
-// mean), so that the first can run for a block of rows.
+// mean), so that the first can run for a chunk of rows.
 #pragma once
 
 #include <string>

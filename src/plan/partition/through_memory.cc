@@ -273,10 +273,10 @@ class MemoryPass {
   Value repeat(const Node& n) {
     const Value v = tile(n.operands[0]);
     if (v.shape().cols.is(1)) return mul(v, graph().ones(n.shape.cols));
-    if (v.shape().rows.is(1)) {
+    if (v.shape().rows.is(1) && n.repeat.is_constant()) {
       // A copy: a call may be unable to add to a gradient that is made of its result.
       const Value part = is_result(v) ? copy(v) : v;
-      return joined(n.shape, std::vector<Value>(static_cast<size_t>(n.repeat), part));
+      return joined(n.shape, std::vector<Value>(static_cast<size_t>(n.repeat.constant()), part));
     }
     return over(n, {is_source(graph(), v.id) ? v : stored(v)});
   }

@@ -240,7 +240,7 @@ class Emission {
     for (int operand : n.operands) {
       if (graph_.node(operand).shape.is_tensor()) {
         const TensorRef ref = names_.read(operand, unit.is_backward);
-        invariant(ref.repeat == 1 && ref.row_index < 0,
+        invariant(ref.repeat.is(1) && ref.row_index < 0,
                   "a call's operand is a gathered or repeated table");
         call.inputs.push_back(ref.name);
       } else {

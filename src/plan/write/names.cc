@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/write/names.h"
 
+#include "base/columns.h"
 #include "coda/error.h"
 #include "ir/calls.h"
 #include "plan/partition/through_memory.h"
@@ -143,13 +144,13 @@ TensorRef TensorNames::read(int id, bool backward) {
     case Op::result: return {opaque_result(id)};
     case Op::slice_columns: {
       TensorRef base = read(n.operands[0], backward);
-      require(base.repeat == 1, "a slice of repeated columns is not supported; repeat the slice");
+      require(base.repeat.is(1), "a slice of repeated columns is not supported; repeat the slice");
       base.name = view(base.name, {decl(base.name).shape.rows, n.shape.cols}, n.dim, false);
       return base;
     }
     case Op::repeat_columns: {
       TensorRef base = read(n.operands[0], backward);
-      base.repeat *= n.repeat;
+      base.repeat = *product(base.repeat, n.repeat);  // its columns have a size
       return base;
     }
     case Op::gather_rows: {
@@ -213,6 +214,7 @@ std::string TensorNames::vector(int id, int result) {
   const Node& n = graph_.node(id);
   if (n.op == Op::input) return read(id, false).name;
   if (n.op == Op::result) return opaque_result(id);
+  if (n.op == Op::repeat_columns) return vector(n.operands[0]);
   if (n.op == Op::slice_columns && is_source(graph_, id)) return read(id, false).name;
   if (n.op == Op::transpose && is_source(graph_, n.operands[0])) {
     return view(vector(n.operands[0]), n.shape, 0, true);

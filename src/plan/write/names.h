@@ -20,7 +20,7 @@ namespace coda {
 struct TensorRef {
   std::string name;
   int row_index = -1;  // node of the index vector, if rows are gathered
-  int64_t repeat = 1;
+  Dim repeat = 1;
 };
 
 class TensorNames {

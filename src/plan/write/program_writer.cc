@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/columns.h"
 #include "coda/error.h"
 #include "plan/partition/inverses.h"
 #include "program/problem.h"
@@ -108,7 +109,7 @@ int ProgramWriter::gemm(const Node& n) {
   for (size_t s = 0; s < n.transposes.size(); ++s) {
     auto operand = [&](size_t i) {
       const TensorRef ref = names_.read(n.operands[2 * s + i], backward_);
-      invariant(ref.repeat == 1 && ref.row_index < 0,
+      invariant(ref.repeat.is(1) && ref.row_index < 0,
                 "a product's operand is a gathered or repeated table");
       return tensor(ref.name);
     };
@@ -230,8 +231,17 @@ int ProgramWriter::load_vector(int id, int result) {
   const bool given = n.op == Op::input || n.op == Op::result || is_source(graph_, id) ||
                      (n.op == Op::transpose && is_source(graph_, n.operands[0]));
   if (!given) loaded_vectors_.insert(id);
-  return vectors_[{id, result}] =
-             push(program::vector_load(tensor(names_.vector(id, result)), n.shape));
+  Step load = program::vector_load(tensor(names_.vector(id, result)), n.shape);
+  if (n.op == Op::repeat_columns) *program::fields_of(load).repeat = repeat_of(id);
+  return vectors_[{id, result}] = push(std::move(load));
+}
+
+// How often a vector in memory stands side by side.
+Dim ProgramWriter::repeat_of(int id) const {
+  Dim repeat = 1;
+  for (; graph_.node(id).op == Op::repeat_columns; id = graph_.node(id).operands[0])
+    repeat = *product(repeat, graph_.node(id).repeat);  // its columns have a size
+  return repeat;
 }
 
 int ProgramWriter::vector_value(int id) {

@@ -60,6 +60,7 @@ class ProgramWriter {
   int size_value(const Dim& dim);
   int merged_squares(const Step& combine, int second, const Node& node);
   int load_vector(int id, int result);
+  Dim repeat_of(int id) const;
   int gemm(const Node& node);
   int load(int id);
   bool is_in_memory(int id) const;

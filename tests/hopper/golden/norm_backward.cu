@@ -2,7 +2,7 @@
 //   acc = gemm(dz[M, K]:bf16, w[K, N]:bf16)
 //   x = tile(x[M, N]:bf16)
 //   v = acc * per_column(norm[N]:bf16)
-//   v_2 = x * per_row(s[M])
+//   v_2 = x * per_row(row_factor[M])
 //   store(dx, tile(dx[M, N]:bf16) + v + v_2)
 //   column_partial(d_norm, sum(x * acc))
 // }
@@ -26,7 +26,7 @@ enum : u32 {
 // Addresses.
 enum : u32 {
   at_norm,
-  at_s,
+  at_row_factor,
   at_d_norm,
 };
 // Sizes, strides (elements between rows), tile orders.
@@ -79,7 +79,7 @@ struct Space0 {
   }
 
   struct Rows {
-    float s[kConfig.blocks_m()][2];
+    float row_factor[kConfig.blocks_m()][2];
   };
 
   __device__ __forceinline__ static void begin_tile(const Arguments& a, Rows& rows, const FragmentPosition& at) {
@@ -89,8 +89,8 @@ struct Space0 {
       for (u32 side = 0; side < 2; ++side) {
         const u32 row = at.row + block * kWgmmaM + 8 * side;
         const bool is_inside = row < a.numbers[rows_0];
-        const float s = is_inside ? load_element<Element::f32>(a.pointers[at_s], row) : 0.0f;
-        rows.s[block][side] = s;
+        const float row_factor = is_inside ? load_element<Element::f32>(a.pointers[at_row_factor], row) : 0.0f;
+        rows.row_factor[block][side] = row_factor;
       }
     }
   }
@@ -117,7 +117,7 @@ struct Space0 {
       const auto acc = pair_of(accumulators[0], pair);
       const auto x = unpack<Element::bf16>(loaded[0][pair]);
       const auto v3 = acc * sub.norm_at.at(kFragment, pair);
-      const auto v5 = x * rows.s[kBlock][pair % 2];
+      const auto v5 = x * rows.row_factor[kBlock][pair % 2];
       const auto dx = unpack<Element::bf16>(loaded[1][pair]);
       const auto v7 = dx + v3;
       const auto dx_2 = v7 + v5;

@@ -19,8 +19,12 @@ inline float maximum(float a, float b) { return a != a || b != b ? kNaN : a > b 
 inline float minimum(float a, float b) { return a != a || b != b ? kNaN : a < b ? a : b; }
 inline float equal(float a, float b) { return a == b ? 1.0f : 0.0f; }
 inline float less(float a, float b) { return a < b ? 1.0f : 0.0f; }
+inline float less_equal(float a, float b) { return a <= b ? 1.0f : 0.0f; }
+inline float not_equal(float a, float b) { return a != b ? 1.0f : 0.0f; }
 inline float select(float condition, float a, float b) { return condition != 0.0f ? a : b; }
 inline float negative(float x) { return -x; }
+inline float absolute(float x) { return fabsf(x); }
+inline float relu(float x) { return maximum(0.0f, x); }
 inline float exponential(float x) { return expf(x); }
 inline float logarithm(float x) { return logf(x); }
 inline float reciprocal(float x) { return 1.0f / x; }

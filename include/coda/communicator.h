@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training by several processes, one a GPU (or a share of the CPUs): which of them this one is, and
+// what they exchange. A launcher starts them: `coda train --gpus`, torchrun, srun or mpirun.
+//
+//     const ProcessPlace place = process_place();
+//     const auto backend = make_backend("best", {.device = place.local_rank});
+//     const auto communicator = backend->join(place);
+//     options.communicator = communicator.get();  // coda/trainer.h
+#pragma once
+
+#include <string>
+
+#include "coda/api.h"
+#include "coda/tensor.h"
+
+namespace CODA_API coda {
+
+// A process among those that train together.
+struct ProcessPlace {
+  int rank = 0;          // 0 to world - 1; rank 0 prints and writes
+  int world = 1;         // processes
+  int local_rank = 0;    // among those of its machine: the number of its GPU
+  std::string address;   // of rank 0's machine; empty: not said
+  int port = 0;          // where rank 0 listens; 0: not said
+  double patience = 60;  // seconds to wait for the others at the start
+};
+
+// What the launcher has set: RANK, WORLD_SIZE and LOCAL_RANK (torchrun), OMPI_COMM_WORLD_RANK,
+// _SIZE and _LOCAL_RANK (mpirun), or SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_LOCALID (srun);
+// MASTER_ADDR and MASTER_PORT, where they are needed and the processes are of one machine
+// 127.0.0.1 and 29500; CODA_JOIN_SECONDS. torchrun itself listens at MASTER_PORT, so that there
+// the port is the next one. One process where nothing is set. Throws Error for what is no number,
+// or no rank of that world.
+ProcessPlace process_place();
+
+// All processes call the same functions in the same order. Matrices are dense, lie in the memory
+// of the backend that made it, and are exchanged in the order of what that runs; `blocks` are as
+// many equal blocks of whole rows as there are processes. With the same processes sums have the
+// same bits each time.
+//
+// Where a process ends before it has left, all others end within half a minute: rank 0 (or, if it
+// is the one, rank 1) prints one line that names it, and the exit status is 1.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;  // leaves, once rank 0 has
+  virtual int rank() const = 0;
+  virtual int world() const = 0;
+
+  // Of fp32: block `rank` becomes the sum of that block of all processes, added up in a fixed
+  // order. Other blocks are undefined afterwards.
+  virtual void reduce_scatter(const TensorView& blocks) = 0;
+  // Of any type: block r becomes what it is in process r.
+  virtual void all_gather(const TensorView& blocks) = 0;
+  // Of fp32: each element becomes the largest that a process has there.
+  virtual void maximum(const TensorView& values) = 0;
+
+  // Before a process gives up, so that there is one message: rank 0 returns, to print it, and the
+  // others end silently; elsewhere rank 0 prints it and all end, and this does not return.
+  virtual void fail(const std::string& message) = 0;
+  // What the line about a process that has ended says at its end: where to go on from.
+  virtual void set_remedy(const std::string& remedy) = 0;
+};
+
+}  // namespace CODA_API coda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How processes that train together meet, and notice that one of them is gone: each has a TCP
+// connection to rank 0 from the start to the end. A collective cannot tell that a process has died
+// (NCCL's wait for ever), but its connection closes, at once where the process ends and within 25
+// seconds where its machine does.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "coda/communicator.h"
+#include "collective/socket.h"
+
+namespace coda {
+
+class Rendezvous {
+ public:
+  // Returns once all processes are there. `kind` is what this process has and all must have alike,
+  // for people ("NVIDIA H200"); `token` is rank 0's, for all. Throws Error in rank 0, and ends the
+  // others that are there, if some do not come within the place's patience (it names them) or the
+  // kinds differ. Rank 0 listens with `listening`.
+  Rendezvous(const ProcessPlace& place, Socket listening, const std::string& kind,
+             const std::string& token);
+  // Leaves, rank 0 first: the others wait for it. While an exception unwinds the stack it is as if
+  // the process ended.
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  const std::string& token() const;            // rank 0's
+  void fail(const std::string& message);       // see Communicator
+  void set_remedy(const std::string& remedy);  // see Communicator
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace coda

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-NeoX's graph, with the parameter names and layouts of Hugging Face's GPTNeoXForCausalLM.
+#pragma once
+
+#include <memory>
+
+#include "coda/models.h"
+
+namespace coda {
+
+std::unique_ptr<ModelGraph> build(const GptNeoxConfig& config, const ModelOptions& options);
+
+// The number of weights; sizes must have been checked.
+int64_t parameter_count(const GptNeoxConfig& config);
+int64_t longest_sequence(const GptNeoxConfig& config);
+
+}  // namespace coda

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Works on tokens: the program itself is not changed, whatever the printer would make of it. What
+// stands between two tokens is blanks, line ends and comments.
+#include "coda/program_format.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "coda/error.h"
+#include "coda/program.h"
+#include "program/lexer.h"
+#include "program/vocabulary.h"
+
+namespace coda {
+namespace program {
+namespace {
+
+constexpr size_t kColumns = 100;
+
+bool is_sign(const Token& token, std::string_view signs) {
+  return token.kind == TokenKind::sign && signs.find(token.text) != std::string_view::npos;
+}
+bool is_operator(const Token& token) {
+  return token.kind == TokenKind::sign &&
+         std::string_view("()[]{},;:=").find(token.text) == std::string_view::npos;
+}
+// As it is written: a name with its quotes.
+std::string_view written(std::string_view text, const Token& token) {
+  return text.substr(token.offset, token.text.size() + (token.kind == TokenKind::name ? 2 : 0));
+}
+
+// The line or lines of one statement.
+class StatementLayout {
+ public:
+  StatementLayout(std::string_view text, const std::vector<Token>& tokens)
+      : text_(text), tokens_(tokens) {}
+
+  std::string run() {
+    for (size_t i = 0; i < tokens_.size(); ++i) add(i);
+    return result_ + line_;
+  }
+
+ private:
+  // What is open: a function's arguments, or (without a kind) a size or a part of an expression.
+  struct Open {
+    std::optional<StepKind> function;
+    bool is_size = false;
+    size_t argument = 0;
+    bool is_repeat = false;  // behind repeat=
+  };
+  // Where a line may be broken, and how much it tears apart: the more is open there the more, and
+  // an operator's operands more than arguments.
+  struct Break {
+    size_t at;
+    size_t cost;
+  };
+
+  void add(size_t i) {
+    const Token& token = tokens_[i];
+    if (is_sign(token, ")]") && !open_.empty()) open_.pop_back();
+    const bool is_unary = token.text == "-" && is_operator(token) && begins_operand(i);
+    if (i > 0 && has_space(i)) line_ += ' ';
+    line_ += written(text_, token);
+    if (line_.size() > kColumns) break_line();
+    if (is_sign(token, "([")) {
+      const bool is_call = token.text == "(" && i > 0 && tokens_[i - 1].kind == TokenKind::word;
+      open_.push_back({.function = is_call ? step_by_word(tokens_[i - 1].text) : std::nullopt,
+                       .is_size = token.text == "["});
+    } else if (is_sign(token, ",;") && !open_.empty()) {
+      ++open_.back().argument;
+      open_.back().is_repeat = false;
+      breaks_.push_back({line_.size(), 2 * open_.size()});
+    } else if (is_sign(token, "=") && !open_.empty()) {
+      open_.back().is_repeat = tokens_[i - 1].text == "repeat";
+    } else if (is_operator(token) && !is_unary && !open_.empty() && !in_size()) {
+      breaks_.push_back({line_.size(), 2 * open_.size() + 1});
+    }
+    follows_unary_ = is_unary;
+  }
+
+  // A minus there has no left operand.
+  bool begins_operand(size_t i) const {
+    return i == 0 || is_operator(tokens_[i - 1]) || is_sign(tokens_[i - 1], "([,;=");
+  }
+
+  bool in_size() const {
+    if (open_.empty()) return false;
+    const Open& inner = open_.back();
+    if (inner.is_size || inner.is_repeat) return true;
+    if (!inner.function || inner.argument >= info(*inner.function).arguments.size()) return false;
+    const Argument argument = info(*inner.function).arguments[inner.argument];
+    return argument == Argument::columns || argument == Argument::pair_group ||
+           argument == Argument::group;
+  }
+
+  bool has_space(size_t i) const {
+    const Token& before = tokens_[i - 1];
+    const Token& token = tokens_[i];
+    if (is_sign(token, ",;)]:") || is_sign(before, "([:") || follows_unary_) return false;
+    if (is_sign(token, "(["))
+      return before.kind != TokenKind::word && before.kind != TokenKind::name;
+    if (!open_.empty() && (is_sign(token, "=") || is_sign(before, "="))) return false;
+    const bool is_factor = is_sign(token, "*") || is_sign(before, "*");
+    return !(is_factor && in_size());
+  }
+
+  // Where it costs least, of those places at the last. A line without one stays long.
+  void break_line() {
+    const auto best = std::min_element(breaks_.rbegin(), breaks_.rend(),
+                                       [](auto& a, auto& b) { return a.cost < b.cost; });
+    if (best == breaks_.rend()) return;
+    constexpr std::string_view kIndent = "      ";
+    const size_t at = best->at;
+    result_ += line_.substr(0, at) + "\n";
+    size_t rest = at;
+    while (rest < line_.size() && line_[rest] == ' ') ++rest;
+    line_ = std::string(kIndent) + line_.substr(rest);
+    std::erase_if(breaks_, [&](const Break& other) { return other.at <= at; });
+    for (Break& other : breaks_) other.at = other.at - rest + kIndent.size();
+  }
+
+  std::string_view text_;
+  const std::vector<Token>& tokens_;
+  std::vector<Open> open_;
+  std::vector<Break> breaks_;
+  std::string result_;
+  std::string line_ = "  ";
+  bool follows_unary_ = false;
+};
+
+class Formatter {
+ public:
+  explicit Formatter(std::string_view text) : text_(text) {}
+
+  std::string run() {
+    size_t end = 0;
+    for (const Token& token : tokens_of(text_)) {
+      comments(text_.substr(end, token.offset - end));
+      end = token.offset + written(text_, token).size();
+      add(token);
+    }
+    std::string result;
+    for (const std::string& line : lines_) result += line + "\n";
+    return result;
+  }
+
+ private:
+  void add(const Token& token) {
+    if (token.kind == TokenKind::end) return;
+    if (token.kind == TokenKind::line_end) {
+      if (is_inside_ && !statement_.empty()) end_statement();
+      if (!has_content_) is_blank_ = true;
+      has_content_ = false;
+      return;
+    }
+    has_content_ = true;
+    statement_.push_back(token);
+    if (!is_inside_ && token.text == "{" && token.kind == TokenKind::sign) {
+      std::string header;
+      for (const Token& t : statement_)
+        header += (header.empty() ? "" : " ") + std::string(written(text_, t));
+      statement_.clear();
+      write(header);
+      is_inside_ = is_first_ = true;
+    } else if (is_inside_ && is_sign(token, "}")) {
+      statement_.pop_back();
+      if (!statement_.empty()) end_statement();
+      is_inside_ = is_blank_ = false;
+      write("}");
+    }
+  }
+
+  void end_statement() {
+    std::string lines = StatementLayout(text_, statement_).run();
+    if (!trailing_.empty()) lines += "  " + trailing_;
+    write(lines);
+    statement_.clear();
+    trailing_.clear();
+  }
+
+  // Of what stands between two tokens.
+  void comments(std::string_view gap) {
+    size_t at = 0;
+    bool is_own_line = false;
+    while ((at = gap.find_first_of("#\n", at)) != std::string_view::npos) {
+      if (gap[at] == '\n') {
+        is_own_line = true;
+        ++at;
+        continue;
+      }
+      const size_t stop = std::min(gap.find('\n', at), gap.size());
+      std::string comment(gap.substr(at, stop - at));
+      comment.resize(comment.find_last_not_of(" \t\r") + 1);
+      at = stop;
+      if (!has_content_ || (is_own_line && statement_.empty())) {
+        write((is_inside_ ? "  " : "") + comment);
+      } else if (statement_.empty()) {
+        lines_.back() += "  " + comment;
+      } else if (stop == gap.size() && !is_own_line && trailing_.empty()) {
+        trailing_ = comment;
+      } else {
+        write("  " + comment);
+      }
+      has_content_ = true;
+    }
+  }
+
+  // After a blank line, if one was there; not at the beginning of the text or of the program.
+  void write(const std::string& line) {
+    if (is_blank_ && !is_first_) lines_.emplace_back();
+    is_blank_ = is_first_ = false;
+    lines_.push_back(line);
+  }
+
+  std::string_view text_;
+  std::vector<std::string> lines_;
+  std::vector<Token> statement_;
+  std::string trailing_;
+  bool is_inside_ = false;    // of the program's braces
+  bool has_content_ = false;  // the line that is read
+  bool is_blank_ = false;     // a line without content was passed
+  bool is_first_ = true;      // nothing was written, or only what opens the program
+};
+
+}  // namespace
+}  // namespace program
+
+std::string format_program(std::string_view text, std::string_view file) {
+  const Program program = parse_program(text, file);
+  std::string result = program::Formatter(text).run();
+  invariant(parse_program(result) == program, "a layout changed a program");
+  return result;
+}
+
+}  // namespace coda

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that train together as threads of one: what a test needs to see all of them. Tensors
+// lie in the host's memory.
+#pragma once
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "coda/communicator.h"
+
+namespace coda {
+
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(int world) : barrier_(world), views_(static_cast<size_t>(world)) {}
+
+ private:
+  friend class ThreadCommunicator;
+  std::barrier<> barrier_;
+  std::vector<TensorView> views_;  // of what is exchanged, by rank
+};
+
+class ThreadCommunicator : public Communicator {
+ public:
+  ThreadCommunicator(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int world() const override { return static_cast<int>(group_.views_.size()); }
+
+  void reduce_scatter(const TensorView& blocks) override {
+    exchange(blocks, [&] {
+      const int64_t block = blocks.size() / world();
+      float* const own = floats(blocks) + block * rank_;
+      for (int64_t i = 0; i < block; ++i) {
+        float sum = 0;
+        for (const TensorView& view : group_.views_) sum += floats(view)[block * rank_ + i];
+        own[i] = sum;
+      }
+    });
+  }
+
+  void all_gather(const TensorView& blocks) override {
+    const auto bytes = static_cast<size_t>(blocks.size() * size_of(blocks.dtype) / world());
+    exchange(blocks, [&] {
+      for (int r = 0; r < world(); ++r) {
+        const size_t offset = bytes * static_cast<size_t>(r);
+        const void* const theirs = group_.views_[static_cast<size_t>(r)].data;
+        if (r != rank_)
+          std::memcpy(static_cast<char*>(blocks.data) + offset,
+                      static_cast<const char*>(theirs) + offset, bytes);
+      }
+    });
+  }
+
+  void maximum(const TensorView& values) override {
+    std::vector<float> largest(static_cast<size_t>(values.size()));
+    exchange(values, [&] {
+      for (size_t i = 0; i < largest.size(); ++i) {
+        largest[i] = floats(values)[i];
+        for (const TensorView& view : group_.views_)
+          largest[i] = std::max(largest[i], floats(view)[i]);
+      }
+    });
+    std::copy(largest.begin(), largest.end(), floats(values));
+  }
+
+  void fail(const std::string& /*message*/) override {}
+  void set_remedy(const std::string& /*remedy*/) override {}
+
+ private:
+  static float* floats(const TensorView& view) { return static_cast<float*>(view.data); }
+
+  void exchange(const TensorView& own, const std::function<void()>& work) {
+    group_.views_[static_cast<size_t>(rank_)] = own;
+    group_.barrier_.arrive_and_wait();
+    work();
+    group_.barrier_.arrive_and_wait();
+  }
+
+  ThreadGroup& group_;
+  int rank_;
+};
+
+// work(communicator) in as many threads as there are ranks.
+inline void in_threads(int world, const std::function<void(Communicator&)>& work) {
+  ThreadGroup group(world);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadCommunicator communicator(group, rank);
+      work(communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace coda

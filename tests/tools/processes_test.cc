@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// coda train in several processes on CPUs, over Open MPI: the same bits each time and across a
+// stop, another number of processes on the same run, and one line where one of them dies or gives
+// up.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "tools/run_command.h"
+
+namespace coda {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// In a container tests run as root, and on fewer cores than processes.
+CommandOptions under_mpi() {
+  CommandOptions options;
+  options.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                         {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                         {"OMPI_MCA_mpi_yield_when_idle", "1"}};
+  return options;
+}
+
+class ProcessesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+    std::string text;
+    for (int i = 0; i < 4000; ++i) text += std::to_string(i % 50) + " ";
+    data_ = folder_.write("text.txt", text);
+  }
+
+  Words train(const std::string& out, int processes, int steps) const {
+    return {"train",
+            "--device",
+            "cpu",
+            "--data",
+            data_,
+            "--out",
+            folder_ / out,
+            "--hidden",
+            "32",
+            "--layers",
+            "2",
+            "--heads",
+            "4",
+            "--batch",
+            "6",
+            "--sequence",
+            "24",
+            "--sample",
+            "0",
+            "--save-every",
+            "20",
+            "--steps",
+            std::to_string(steps),
+            "--processes",
+            std::to_string(processes)};
+  }
+  Words resumed(const std::string& out, int processes) const {
+    return {"train",       "--device", "cpu", "--data",   data_,         "--out",
+            folder_ / out, "--sample", "0",   "--resume", "--processes", std::to_string(processes)};
+  }
+  std::string weights(const std::string& out) const {
+    return read_bytes(fs::path(folder_ / out) / "latest/model.safetensors") +
+           read_bytes(fs::path(folder_ / out) / "latest/optimizer.safetensors");
+  }
+  bool has(const std::string& out, const std::string& checkpoint) const {
+    return fs::exists(fs::path(folder_ / out) / checkpoint);
+  }
+  // Waits until a run has a checkpoint, 60 seconds at most.
+  void wait_for(const std::string& out, const std::string& checkpoint) const {
+    for (int i = 0; i < 6000 && !has(out, checkpoint); ++i) std::this_thread::sleep_for(10ms);
+  }
+
+  TestFolder folder_;
+  std::string data_;
+};
+
+// Processes of mpirun, which is the command's child.
+std::vector<pid_t> ranks_of(pid_t command) {
+  const auto children = [](pid_t parent) {
+    std::ifstream file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
+                       "/children");
+    std::vector<pid_t> found;
+    for (pid_t child = 0; file >> child;) found.push_back(child);
+    return found;
+  };
+  const std::vector<pid_t> mpirun = children(command);
+  return mpirun.empty() ? mpirun : children(mpirun.front());
+}
+
+int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST_F(ProcessesTest, GiveTheSameBitsEachTimeAndAfterAStop) {
+  for (const int processes : {2, 3}) {
+    const std::string n = std::to_string(processes);
+    const CommandResult whole = run_coda(train("whole" + n, processes, 250), under_mpi());
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    EXPECT_EQ(whole.err, "");
+    EXPECT_THAT(whole.out, HasSubstr(n + " processes, " + std::to_string(6 / processes) +
+                                     " sequences of a pass each"));
+    EXPECT_EQ(whole.out.find("going on"), std::string::npos);
+
+    CommandOptions stopping = under_mpi();
+    stopping.while_running = [&](pid_t child) {
+      wait_for("stopped" + n, "step-000020");
+      kill(child, SIGINT);
+    };
+    const CommandResult stopped = run_coda(train("stopped" + n, processes, 250), stopping);
+    EXPECT_EQ(stopped.status, 130) << stopped.err;
+    EXPECT_THAT(stopped.out,
+                AllOf(HasSubstr("stopped after step"), HasSubstr("--resume --processes " + n)));
+    const CommandResult rest = run_coda(resumed("stopped" + n, processes), under_mpi());
+    EXPECT_EQ(rest.status, 0) << rest.err;
+    EXPECT_THAT(rest.out, HasSubstr("going on from"));
+    EXPECT_EQ(weights("stopped" + n), weights("whole" + n));
+  }
+  EXPECT_NE(weights("whole2"), weights("whole3"));  // other sums: the bits are of a number
+}
+
+std::vector<std::pair<double, double>> losses_in(const std::string& state) {
+  std::vector<std::pair<double, double>> losses;
+  size_t at = state.find("\"train_losses\":[[") + 16;
+  while (state[at] == '[') {
+    char* end = nullptr;
+    const double step = std::strtod(state.c_str() + at + 1, &end);
+    losses.emplace_back(step, std::strtod(end + 1, &end));
+    at = static_cast<size_t>(end - state.c_str()) + 1;
+    if (state[at] == ',') ++at;
+  }
+  return losses;
+}
+
+// The data of a step do not depend on the number, so losses are the same within rounding.
+TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
+  const Words slow = {"--lr", "0.0005"};  // so that roundings do not grow
+  CommandOptions stopping = under_mpi();
+  stopping.while_running = [&](pid_t child) {
+    wait_for("run", "step-000020");
+    kill(child, SIGTERM);
+  };
+  EXPECT_EQ(run_coda(train("run", 2, 250) + slow, stopping).status, 130);
+  EXPECT_THAT(run_coda(resumed("run", 1) + Words{"--batch", "4"}, under_mpi()).err,
+              HasSubstr("--batch 4 and --accumulate 1: a step of this run has 6 sequences"));
+  for (const int processes : {3, 1}) {
+    CommandOptions again = under_mpi();
+    const std::string before = fs::read_symlink(fs::path(folder_ / "run") / "latest").string();
+    again.while_running = [&](pid_t child) {
+      for (int i = 0; i < 6000 && fs::read_symlink(fs::path(folder_ / "run") / "latest") == before;
+           ++i)
+        std::this_thread::sleep_for(10ms);
+      kill(child, SIGTERM);
+    };
+    const Words split = processes == 1 ? Words{"--batch", "2", "--accumulate", "3"} : Words{};
+    const CommandResult result = run_coda(resumed("run", processes) + split, again);
+    EXPECT_TRUE(result.status == 130 || result.status == 0) << result.err;
+  }
+  const auto losses = losses_in(read_bytes(fs::path(folder_ / "run") / "latest/run_state.json"));
+  ASSERT_GT(losses.size(), 10u);
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(losses[i].first, i + 1.0);
+  const CommandResult whole = run_coda(train("whole", 1, 250) + slow, under_mpi());
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const auto wanted = losses_in(read_bytes(fs::path(folder_ / "whole") / "latest/run_state.json"));
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i].second, wanted[i].second, 1e-3 * wanted[i].second) << i;
+}
+
+TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
+  for (const size_t dying : {0u, 1u, 2u}) {
+    const std::string out = "run" + std::to_string(dying);
+    CommandOptions killing = under_mpi();
+    std::chrono::steady_clock::time_point killed;
+    killing.while_running = [&](pid_t child) {
+      wait_for(out, "step-000020");
+      const std::vector<pid_t> ranks = ranks_of(child);
+      ASSERT_EQ(ranks.size(), 3u);
+      kill(ranks[dying], SIGKILL);
+      killed = std::chrono::steady_clock::now();
+    };
+    const CommandResult result = run_coda(train(out, 3, 100000), killing);
+    EXPECT_LT(std::chrono::steady_clock::now() - killed, 30s);
+    EXPECT_NE(result.status, 0);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("coda: rank " + std::to_string(dying) + " of 3 ("),
+                                  HasSubstr(") has ended")));
+    EXPECT_EQ(lines_of(result.err), 1) << result.err;
+    if (dying > 0) {
+      EXPECT_THAT(result.err, HasSubstr("; the last good checkpoint is "));
+    }
+    // And it is whole.
+    CommandOptions stopping = under_mpi();
+    stopping.while_running = [&](pid_t child) {
+      std::this_thread::sleep_for(500ms);
+      kill(child, SIGTERM);
+    };
+    EXPECT_EQ(run_coda(resumed(out, 1), stopping).status, 130);
+  }
+}
+
+TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
+  const auto refused = [&](const Words& words) {
+    const CommandResult result = run_coda(words, under_mpi());
+    EXPECT_NE(result.status, 0);
+    EXPECT_EQ(lines_of(result.err), 1) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused(train("a", 4, 10)), HasSubstr("6 sequences cannot be shared by 4 processes"));
+  EXPECT_THAT(refused(train("a", 2, 10) + Words{"--data", "none.txt"}), HasSubstr("none.txt"));
+  EXPECT_THAT(refused(train("a", 2, 10) + Words{"--gpus", "2"}), HasSubstr("give one of them"));
+  EXPECT_THAT(refused(train("a", 2, 10) + Words{"--device", "gpu"}), HasSubstr("is for CPUs"));
+  // Of rank 0 alone, while the others wait for it.
+  EXPECT_THAT(refused(train("text.txt/run", 2, 10)), HasSubstr("text.txt/run"));
+  EXPECT_THAT(refused(train("b", 2, 250) + Words{"--lr", "1e6", "--warmup", "0", "--clip", "0"}),
+              AllOf(HasSubstr("not finite"), HasSubstr("the last good checkpoint is")));
+}
+
+TEST_F(ProcessesTest, NeedMpirun) {
+  CommandOptions alone = under_mpi();
+  alone.environment["PATH"] = "/nowhere";
+  const CommandResult result = run_coda(train("a", 2, 10), alone);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("there is no mpirun"));
+}
+
+}  // namespace
+}  // namespace coda

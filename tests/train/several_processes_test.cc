@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several processes that train together (as threads here): the same course as one that has all of
+// the batch, the same bits each time, a state that goes on with another number of processes, and
+// what one of them meets is seen by all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "base/relative_error.h"
+#include "coda/error.h"
+#include "collective/threads.h"
+#include "cpu/cpu_backend.h"
+#include "train/tiny_model.h"
+
+namespace coda {
+namespace {
+
+using testing::HasSubstr;
+
+struct Course {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  int64_t step_count = 0;
+  Weights weights;  // of rank 0
+  std::vector<Moments> moments;
+  std::vector<float> eight_bit_scales;
+};
+
+// `settings` from `start` on (no weights: from the first step), by `world` processes.
+Course trained(ModelTrainSettings settings, int world, int steps, const Course& start = {}) {
+  static const Tokens text = counting_text(500);
+  Course course;
+  std::mutex mutex;
+  in_threads(world, [&](Communicator& communicator) {
+    const auto backend = cpu::make_cpu_backend({.threads = 1});
+    ModelTrainSettings its = settings;
+    its.communicator = world == 1 ? nullptr : &communicator;
+    ModelTrainer trainer(its, text, *backend);
+    if (!start.weights.empty()) {
+      trainer.weights = start.weights;
+      trainer.moments = start.moments;
+      trainer.step_count = start.step_count;
+      trainer.eight_bit_scales = start.eight_bit_scales;
+      trainer.restored();
+    }
+    std::vector<double> losses;
+    std::vector<double> norms;
+    for (int i = 0; i < steps; ++i) {
+      const StepReport report = trainer.step();
+      losses.push_back(report.loss);
+      norms.push_back(report.norm);
+    }
+    trainer.fetch();
+    const std::lock_guard lock(mutex);
+    if (communicator.rank() == 0) {
+      course = {losses,          norms,           trainer.step_count,
+                trainer.weights, trainer.moments, trainer.eight_bit_scales};
+    }
+  });
+  return course;
+}
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  return relative_error(std::vector<double>(a.begin(), a.end()),
+                        std::vector<double>(b.begin(), b.end()));
+}
+
+ModelTrainSettings settings_of(DType storage, int64_t accumulate) {
+  ModelTrainSettings settings = tiny_settings();
+  // Of some 140 rows of the update's matrices, so that each of up to three processes has some.
+  std::get<LlamaConfig>(settings.model).vocab = 1500;
+  settings.storage = storage;
+  settings.batch = 6;
+  settings.accumulate = accumulate;
+  settings.clip = 0.5;  // below the norm of the first steps
+  return settings;
+}
+
+// Adam divides by the size of a gradient, so the first steps turn a rounding of a small one into a
+// step of full length.
+TEST(SeveralProcesses, TakeTheCourseOfOne) {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    const double tolerance = storage == DType::f32 ? 1e-4 : 2e-2;
+    for (const int64_t accumulate : {1, 2}) {
+      const ModelTrainSettings settings = settings_of(storage, accumulate);
+      const Course one = trained(settings, 1, 3);
+      for (const int world : {2, 3}) {
+        SCOPED_TRACE(std::string(name_of(storage)) + ", " + std::to_string(world));
+        const Course several = trained(settings, world, 3);
+        for (size_t i = 0; i < one.losses.size(); ++i) {
+          EXPECT_NEAR(several.losses[i], one.losses[i], tolerance * one.losses[i]);
+          EXPECT_NEAR(several.norms[i], one.norms[i], tolerance * one.norms[i]);
+        }
+        for (size_t i = 0; i < one.weights.size(); ++i) {
+          EXPECT_LT(difference(several.weights[i].values, one.weights[i].values), 10 * tolerance)
+              << one.weights[i].name;
+          EXPECT_LT(difference(several.moments[i].m, one.moments[i].m), 10 * tolerance);
+          EXPECT_LT(difference(several.moments[i].v, one.moments[i].v), 20 * tolerance);
+          EXPECT_EQ(several.weights[i].bf16.empty(), one.weights[i].bf16.empty());
+        }
+      }
+    }
+  }
+}
+
+void expect_same(const Course& a, const Course& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (size_t i = 0; i < a.weights.size(); ++i) {
+    EXPECT_EQ(a.weights[i].values, b.weights[i].values) << a.weights[i].name;
+    EXPECT_EQ(a.weights[i].bf16, b.weights[i].bf16) << a.weights[i].name;
+    EXPECT_EQ(a.moments[i].m, b.moments[i].m) << a.weights[i].name;
+    EXPECT_EQ(a.moments[i].v, b.moments[i].v) << a.weights[i].name;
+  }
+  EXPECT_EQ(a.eight_bit_scales, b.eight_bit_scales);
+}
+
+TEST(SeveralProcesses, GiveTheSameBitsEachTimeAndFromARestoredState) {
+  for (const EightBits eight : {EightBits::none, EightBits::all}) {
+    ModelTrainSettings settings = settings_of(DType::bf16, 2);
+    settings.eight_bits = eight;
+    const Course whole = trained(settings, 3, 6);
+    expect_same(whole, trained(settings, 3, 6));
+    const Course half = trained(settings, 3, 3);
+    Course resumed = trained(settings, 3, 3, half);
+    resumed.losses.insert(resumed.losses.begin(), half.losses.begin(), half.losses.end());
+    resumed.norms.insert(resumed.norms.begin(), half.norms.begin(), half.norms.end());
+    expect_same(whole, resumed);
+  }
+}
+
+TEST(SeveralProcesses, ARunGoesOnWithAnotherNumber) {
+  const ModelTrainSettings settings = settings_of(DType::f32, 1);
+  const Course whole = trained(settings, 2, 6);
+  const Course half = trained(settings, 2, 3);
+  for (const int world : {1, 3}) {
+    const Course resumed = trained(settings, world, 3, half);
+    for (size_t i = 0; i < resumed.losses.size(); ++i)
+      EXPECT_NEAR(resumed.losses[i], whole.losses[i + 3], 1e-3 * whole.losses[i + 3]);
+    for (size_t i = 0; i < whole.weights.size(); ++i) {
+      EXPECT_LT(difference(resumed.weights[i].values, whole.weights[i].values), 1e-3)
+          << whole.weights[i].name;
+    }
+  }
+}
+
+// x * w is to be t, of 4 rows; of `e` the loss depends, and no gradient.
+struct Line {
+  Graph graph;
+  Value x = graph.input("x", {"M", 1});
+  Value t = graph.input("t", {"M", 1});
+  Value e = graph.input("e", {"M", 1});
+  Value w = graph.parameter("w", {1, 1}, DType::f32);
+  Value d = linear(x, w) - t;
+  Value loss = col_sum(d * d + e) * graph.reciprocal_dim("M");
+};
+
+TensorMap rows_of(float x, float t, float e = 0) {
+  TensorMap batch;
+  for (const char* name : {"x", "t", "e"}) batch.emplace(name, Tensor(DType::f32, 4, 1));
+  batch.at("e").fill(e);
+  batch.at("x").fill(x);
+  batch.at("t").fill(t);
+  return batch;
+}
+
+// One process's data are bad: all say so at the same step, and none has changed its weights.
+TEST(SeveralProcesses, WhatIsNotFiniteInOneStopsAll) {
+  std::mutex mutex;
+  int refused = 0;
+  in_threads(2, [&](Communicator& communicator) {
+    const auto backend = cpu::make_cpu_backend({.threads = 1});
+    const Line line;
+    TrainOptions options;
+    options.sizes = {{"M", 4}};
+    options.schedule = {.peak = 0.1, .floor = 0.1, .warmup_steps = 0, .total_steps = 10};
+    options.communicator = &communicator;
+    Trainer trainer(line.graph, line.loss, initial_weights(line.graph, 1), *backend, options);
+    const StepReport first = trainer.step(rows_of(1, static_cast<float>(communicator.rank())));
+    const float w = initial_weights(line.graph, 1)[0].values[0];
+    EXPECT_NEAR(first.loss, (w * w + (w - 1) * (w - 1)) / 2, 1e-6);  // of both
+    EXPECT_FALSE(first.asks_to_stop);
+    const double before = trainer.loss(rows_of(1, 2));
+    std::string refusal;
+    try {
+      trainer.step(rows_of(1, 0, communicator.rank() == 1 ? INFINITY : 0));
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+    EXPECT_EQ(trainer.step_count, 1);
+    EXPECT_EQ(trainer.loss(rows_of(1, 2)), before);
+    trainer.asks_to_stop = communicator.rank() == 1;
+    EXPECT_TRUE(trainer.step(rows_of(1, 0)).asks_to_stop);
+    const std::lock_guard lock(mutex);
+    if (refusal.find("step 2: the loss is not finite") != std::string::npos) ++refused;
+  });
+  EXPECT_EQ(refused, 2);
+}
+
+TEST(SeveralProcesses, NeedABatchThatTheyCanShare) {
+  ThreadGroup group(4);
+  ThreadCommunicator communicator(group, 0);
+  ModelTrainSettings settings = tiny_settings();
+  settings.communicator = &communicator;
+  settings.batch = 6;
+  try {
+    settings.own_batch();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("6 sequences cannot be shared by 4 processes"));
+  }
+}
+
+}  // namespace
+}  // namespace coda

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coda/device.h"
+#include "coda/error.h"
+
+namespace coda::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kGrace = std::chrono::seconds(5);      // for the others to say why and end
+constexpr auto kPatience = std::chrono::seconds(15);  // from the polite signal to the last
+
+constexpr int kNotStarted = 127;
+
+volatile std::sig_atomic_t handed_on = 0;  // the last signal
+
+// A signal interrupts what waits.
+void hand_on_at(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = [](int which) { handed_on = which; };
+  ::sigaction(signal, &action, nullptr);
+}
+
+// This process's own, from the program's name on.
+std::vector<std::string> arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// One that nothing listens at now.
+int free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size);
+  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+void set(const char* name, int value) { ::setenv(name, std::to_string(value).c_str(), 1); }
+
+class Children {
+ public:
+  void start(int rank, std::vector<char*>& words) {
+    const pid_t parent = ::getpid();
+    const pid_t child = ::fork();
+    require(child >= 0, std::string("cannot start a process: ") + std::strerror(errno));
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (::getppid() != parent) std::_Exit(1);
+      set("RANK", rank);
+      set("LOCAL_RANK", rank);
+      ::execv("/proc/self/exe", words.data());
+      std::_Exit(kNotStarted);
+    }
+    running_.push_back(child);
+    ranks_.push_back(rank);
+  }
+
+  bool are_running() const { return !running_.empty(); }
+  void signal(int which) const {
+    for (const pid_t child : running_) ::kill(child, which);
+  }
+
+  struct Ended {
+    int rank = -1;  // -1: none has yet
+    int state = 0;
+  };
+  // Of those that have ended, one that is not known yet.
+  Ended ended() {
+    for (size_t i = 0; i < running_.size(); ++i) {
+      Ended one;
+      if (::waitpid(running_[i], &one.state, WNOHANG) != running_[i]) continue;
+      one.rank = ranks_[i];
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(i));
+      return one;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<pid_t> running_;
+  std::vector<int> ranks_;
+};
+
+// Until all have ended. Those that exit have said why, or another has; one that a signal ends has
+// not, and if it was the first and nobody speaks for it (before they have met), this does.
+int wait_for(Children& children) {
+  int status = 0;
+  bool is_said = true;
+  std::string about;  // the first that failed
+  Clock::time_point failed;
+  bool is_asked = false;
+  while (children.are_running()) {
+    if (handed_on != 0) {
+      children.signal(handed_on);
+      handed_on = 0;
+    }
+    const Children::Ended one = children.ended();
+    if (one.rank >= 0 && WIFEXITED(one.state) && WEXITSTATUS(one.state) == 1) is_said = true;
+    if (one.rank >= 0 && one.state != 0 && status == 0) {
+      failed = Clock::now();
+      is_said = WIFEXITED(one.state) && WEXITSTATUS(one.state) != kNotStarted;
+      status = WIFEXITED(one.state) ? WEXITSTATUS(one.state) : 1;
+      if (WIFSIGNALED(one.state)) {
+        about = fmt::format("rank {} was ended by signal {} ({})", one.rank, WTERMSIG(one.state),
+                            strsignal(WTERMSIG(one.state)));
+      } else {
+        about = fmt::format("rank {} could not be started", one.rank);
+      }
+    }
+    if (one.rank >= 0) continue;
+    if (status != 0 && !is_asked && Clock::now() - failed > kGrace) {
+      children.signal(SIGTERM);
+      is_asked = true;
+    }
+    if (status != 0 && Clock::now() - failed > kPatience) children.signal(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (status != 0 && !is_said) fmt::print(stderr, "coda: {}\n", about);
+  return status;
+}
+
+}  // namespace
+
+int run_on_gpus(int count) {
+  const int there = count_gpus();
+  require(count <= there, fmt::format("--gpus {}: this process may use {} (look at nvidia-smi and "
+                                      "CUDA_VISIBLE_DEVICES, or choose a lower number)",
+                                      count, there));
+  set("WORLD_SIZE", count);
+  set("LOCAL_WORLD_SIZE", count);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  if (std::getenv("MASTER_PORT") == nullptr) set("MASTER_PORT", free_port());
+  std::vector<std::string> words = arguments();
+  std::vector<char*> pointers = pointers_to(words);
+  std::fflush(stdout);
+  Children children;
+  for (int rank = 0; rank < count; ++rank) children.start(rank, pointers);
+  // A terminal sends Ctrl-C to the children too.
+  std::signal(SIGINT, SIG_IGN);
+  for (const int signal : {SIGTERM, SIGHUP}) hand_on_at(signal);
+  return wait_for(children);
+}
+
+int run_under_mpi(int count) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  ::setenv("OMP_NUM_THREADS", std::to_string(std::max(1, cores / count)).c_str(), 0);
+  // mpirun gives its processes a terminal, also where it has none.
+  if (::isatty(STDOUT_FILENO) == 0) ::setenv("TERM", "dumb", 1);
+  // Quiet, as the processes say themselves what is wrong; reading another process's memory would
+  // print a line of its own where that has died.
+  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  std::vector<std::string> words = {"mpirun",
+                                    "-q",
+                                    "--bind-to",
+                                    "none",
+                                    "-n",
+                                    std::to_string(count),
+                                    std::filesystem::read_symlink("/proc/self/exe").string()};
+  const std::vector<std::string> own = arguments();
+  words.insert(words.end(), own.begin() + 1, own.end());
+  std::vector<char*> pointers = pointers_to(words);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  require(child >= 0, std::string("cannot start a process: ") + std::strerror(errno));
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::setpgid(0, 0);  // a terminal's Ctrl-C goes to this process alone
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    if (::getppid() != parent || ::dup2(nothing, STDIN_FILENO) < 0) std::_Exit(1);
+    ::execvp("mpirun", pointers.data());
+    std::_Exit(kNotStarted);
+  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before = {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) hand_on_at(signal);
+  }
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0) {
+    if (handed_on != 0) ::kill(child, SIGUSR1);
+    handed_on = 0;
+  }
+  require(!WIFEXITED(state) || WEXITSTATUS(state) != kNotStarted,
+          "--processes: there is no mpirun (install Open MPI: apt-get install openmpi-bin)");
+  return WIFEXITED(state) ? WEXITSTATUS(state) : 1;
+}
+
+}  // namespace coda::tools
