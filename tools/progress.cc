@@ -38,10 +38,11 @@ std::string count_text(double count) {
   return fmt::format("{:.2f}M", count / 1e6);
 }
 
-Progress::Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step)
+Progress::Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens)
     : first_(first_step),
       steps_(steps),
       tokens_of_step_(tokens_of_step),
+      most_tokens_(most_tokens),
       done_(first_step),
       is_terminal_(has_moving_cursor()) {}
 
@@ -63,9 +64,11 @@ void Progress::step(int64_t done, double loss) {
   printed_ = Clock::now();
   const double rate = tokens_per_second();
   const double left = rate > 0 ? static_cast<double>((steps_ - done) * tokens_of_step_) / rate : 0;
-  const std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s  {} left", done,
+  const std::string share =
+      most_tokens_ > 0 ? fmt::format(" ({:.1f} % of the peak)", 100 * rate / most_tokens_) : "";
+  const std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s{}  {} left", done,
                                        std::to_string(steps_).size(), steps_, loss,
-                                       count_text(rate), duration_text(left));
+                                       count_text(rate), share, duration_text(left));
   say(is_terminal_ ? "\r\x1b[K" + line : line + "\n");
   has_line_ = is_terminal_;
 }

@@ -16,7 +16,8 @@ std::string count_text(double count);
 
 class Progress {
  public:
-  Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step);
+  // most_tokens: a second, at the machine's peak; 0: not known.
+  Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens = 0);
   ~Progress() { finish_line(); }
 
   // After each step; prints this step's loss if it is time to.
@@ -35,6 +36,7 @@ class Progress {
   int64_t first_;
   int64_t steps_;
   int64_t tokens_of_step_;
+  double most_tokens_;
   int64_t done_;
   bool is_terminal_;
   bool has_line_ = false;

@@ -12,6 +12,7 @@
 
 #include "coda/checkpoint.h"
 #include "coda/communicator.h"
+#include "coda/device.h"
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/models.h"
@@ -422,7 +423,8 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
 Processes join(const DeviceFlags& device, const ProcessPlace& place) {
   Processes processes;
   try {
-    processes.backend = device.backend(place.local_rank);
+    // Slurm may show each process its own GPU alone.
+    processes.backend = device.backend(count_gpus() == 1 ? 0 : place.local_rank);
     processes.communicator = processes.backend->join(place);
   } catch (const Error& error) {
     if (place.rank == 0) throw;

@@ -14,6 +14,7 @@
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/model_runner.h"
+#include "coda/models.h"
 #include "coda/row_chunks.h"
 #include "model_flags.h"
 #include "progress.h"
@@ -39,7 +40,7 @@ class Run {
         backend_(plan_.backend),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
-                  plan_.settings.tokens_of_step()) {}
+                  plan_.settings.tokens_of_step(), most_tokens()) {}
 
   int run() {
     start();
@@ -49,6 +50,13 @@ class Run {
   }
 
  private:
+  // Tokens a second if all GPUs did products at their peak all the time; 0 on CPUs.
+  double most_tokens() const {
+    constexpr double kPeak = 989.4e12;  // H100 SXM and H200, dense bf16 (NVIDIA's data sheets)
+    if (backend_->is_on_host()) return 0;
+    return world() * kPeak / training_flops_of_token(plan_.settings.model, plan_.settings.sequence);
+  }
+
   static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
   int64_t first_step() const { return plan_.state.step; }
   int world() const { return plan_.communicator == nullptr ? 1 : plan_.communicator->world(); }
@@ -85,6 +93,8 @@ class Run {
   void start() {
     const ModelTrainSettings& s = plan_.settings;
     if (is_first()) remove_debris(plan_.out);
+    if (plan_.communicator != nullptr)
+      plan_.communicator->set_remedy("go on from the newest checkpoint in " + printable(plan_.out));
     fmt::print("{}: {} parameters, {}\n", text(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -41,6 +42,12 @@ std::chrono::steady_clock::time_point in(std::chrono::duration<double> time) {
   std::fflush(stdout);
   std::fprintf(stderr, "coda: %s\n", without_escapes(message).c_str());
   end_process();
+}
+
+// For a message; 0: without an end.
+void wait_at_most(const Socket& socket, int seconds) {
+  const timeval time{.tv_sec = seconds, .tv_usec = 0};
+  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
 // One of the others, as rank 0 knows it; or rank 0, as the others do.
@@ -115,8 +122,11 @@ class Rendezvous::Impl {
           << place_.world << '\n'
           << host_name() << '\n'
           << kind << '\n';
+    // Rank 0 waits as long for others; another program that listens there may never answer.
+    wait_at_most(first.socket, static_cast<int>(place_.patience) + 5);
     send_message(first.socket, {'H', hello.str()});
     const auto answer = receive_message(first.socket);
+    wait_at_most(first.socket, 0);
     if (answer && answer->kind == 'Q') end_process();
     require(answer && answer->kind == 'W',
             "rank 0 at " + place_.address + ", port " + std::to_string(place_.port) +
@@ -126,8 +136,7 @@ class Rendezvous::Impl {
 
   // Whoever else connects is not answered.
   void greet(Socket socket) {
-    const timeval soon{.tv_sec = 5, .tv_usec = 0};
-    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
+    wait_at_most(socket, 5);
     const auto hello = receive_message(socket);
     if (!hello || hello->kind != 'H') return;
     std::istringstream text(hello->text);
@@ -175,9 +184,8 @@ class Rendezvous::Impl {
       for (const Peer& peer : peers_) send_message(peer.socket, {'Q', ""});
       throw;
     }
-    const timeval never{};
     for (const Peer& peer : peers_) {
-      ::setsockopt(peer.socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &never, sizeof never);
+      wait_at_most(peer.socket, 0);
       send_message(peer.socket, {'W', token_});
     }
   }

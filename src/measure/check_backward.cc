@@ -20,7 +20,7 @@ namespace coda {
 namespace {
 
 constexpr double kBound = 1e-3;
-constexpr double kNoise = 1e-3;  // gradients that are as small beside the sum cancel in fp32
+constexpr double kNoise = 1e-3;        // gradients that are as small beside the sum cancel in fp32
 constexpr double kMostSeconds = 0.04;  // of one evaluation of the programs; there are dozens
 
 using Values = std::map<std::string, std::vector<double>>;

@@ -195,9 +195,8 @@ TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("coda: rank " + std::to_string(dying) + " of 3 ("),
                                   HasSubstr(") has ended")));
     EXPECT_EQ(lines_of(result.err), 1) << result.err;
-    if (dying > 0) {
-      EXPECT_THAT(result.err, HasSubstr("; the last good checkpoint is "));
-    }
+    EXPECT_THAT(result.err, HasSubstr(dying > 0 ? "; the last good checkpoint is "
+                                                : "; go on from the newest checkpoint in "));
     // And it is whole.
     CommandOptions stopping = under_mpi();
     stopping.while_running = [&](pid_t child) {
@@ -223,6 +222,30 @@ TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
   EXPECT_THAT(refused(train("text.txt/run", 2, 10)), HasSubstr("text.txt/run"));
   EXPECT_THAT(refused(train("b", 2, 250) + Words{"--lr", "1e6", "--warmup", "0", "--clip", "0"}),
               AllOf(HasSubstr("not finite"), HasSubstr("the last good checkpoint is")));
+}
+
+// Of GPUs, with a fake of the driver and of NCCL: what comes before the first kernel.
+TEST_F(ProcessesTest, OnGpusWhatIsMissingIsNamed) {
+  CommandOptions options;
+  options.environment = {{"CODA_CUDA_DRIVER", CODA_FAKE_CUDA}, {"CODA_NCCL", CODA_FAKE_CUDA}};
+  const Words words = {"train", "--data", data_, "--out", folder_ / "a"};
+  const auto message = [&](const Words& more) {
+    const CommandResult result = run_coda(words + more, options);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(lines_of(result.err), 1) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(message({"--gpus", "2"}), HasSubstr("--gpus 2: this process may use 1"));
+  options.environment.insert({{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"CODA_JOIN_SECONDS", "1"}});
+  EXPECT_THAT(message({}), HasSubstr("set MASTER_ADDR"));
+  options.environment["MASTER_ADDR"] = "127.0.0.1";
+  options.environment["MASTER_PORT"] = "29874";
+  EXPECT_THAT(message({}), HasSubstr("after 1 seconds rank 1, 2 of 3 has not come to rank 0"));
+  options.environment["RANK"] = "1";
+  EXPECT_THAT(message({}), AllOf(HasSubstr("rank 1: cannot reach rank 0 at 127.0.0.1, port 29874"),
+                                 HasSubstr("MASTER_ADDR and MASTER_PORT")));
+  options.environment["WORLD_SIZE"] = "1";
+  EXPECT_THAT(message({}), HasSubstr("ranks count from 0"));
 }
 
 TEST_F(ProcessesTest, NeedMpirun) {
