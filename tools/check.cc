@@ -33,6 +33,7 @@ struct CheckFlags {
   std::vector<std::string> inputs;  // files of arrays
   std::vector<std::string> expected;
   std::optional<double> tolerance;
+  std::vector<std::string> backward_of;
   std::vector<std::string> sizes;
   std::string backend;  // empty: all that there are
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
@@ -140,6 +141,20 @@ void check_results(const std::vector<Program>& programs, const CheckFlags& flags
                                          flags.tolerance.value_or(usual_tolerance(programs))));
 }
 
+void check_as_backward(const std::vector<Program>& programs, const CheckFlags& flags,
+                       const DimValues& given, CheckOutput& output) {
+  if (flags.backward_of.empty()) return;
+  std::vector<Program> forward;
+  for (const std::string& file : flags.backward_of)
+    forward.push_back(read_program_stored_as(file, flags.storage));
+  std::vector<Program> all = programs;
+  all.insert(all.end(), forward.begin(), forward.end());
+  DimValues sizes = small_sizes(all);
+  for (const auto& [symbol, size] : given) sizes[symbol] = size;
+  output.begin("the gradients beside finite differences of the forward, both in float64");
+  output.add(sizes, check_written_backward(forward, programs, sizes, flags.seed), false);
+}
+
 void check_backends(const Program& program, const std::vector<DimValues>& all,
                     const CheckOptions& options, const CheckFlags& flags, CheckOutput& output) {
   output.begin(program);
@@ -183,6 +198,7 @@ void run(const CheckFlags& flags) {
   }
   check_formulas(programs, all, flags, output);
   check_results(programs, flags, given, output);
+  check_as_backward(programs, flags, given, output);
   const CheckOptions options{.backend = flags.backend == "gpu" ? "hopper" : flags.backend,
                              .configurations = flags.configurations,
                              .seed = flags.seed,
@@ -191,7 +207,7 @@ void run(const CheckFlags& flags) {
   if (flags.backward) {
     output.begin("the derived backward");
     const DimValues sizes = given.empty() ? small_sizes(programs) : all.front();
-    output.add(sizes, check_backward(programs, sizes, flags.seed));
+    output.add(sizes, check_backward(programs, sizes, flags.seed), true);
   }
   output.end(flags.seed, flags.backend == "gpu");
 }
@@ -218,6 +234,14 @@ void add_check(CLI::App& app) {
       ->allow_extra_args(false);
   add_array_files(command, "--in", flags->inputs, "Inputs whose results --expect has");
   add_array_files(command, "--expect", flags->expected, "What is wanted of the inputs of --in");
+  command
+      .add_option("--backward-of", flags->backward_of,
+                  "The forward (.coda) whose backward the programs are: what they store as "
+                  "grad_to_NAME or dNAME is compared with its finite differences. May be given "
+                  "several times")
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   command
       .add_option("--tolerance", flags->tolerance,
                   "The relative error that --expect allows [1e-5; 1e-2 where a tensor has 16 bits, "

@@ -107,7 +107,7 @@ void CheckOutput::add(const DimValues& sizes, const Comparison& comparison) {
   programs_are_right_ = programs_are_right_ && comparison.is_right();
 }
 
-void CheckOutput::add(const DimValues& sizes, const BackwardReport& report) {
+void CheckOutput::add(const DimValues& sizes, const BackwardReport& report, bool is_derived) {
   announce(sizes);
   if (!as_json_) fmt::print("{}", text(report));
   Json gradients = Json::array();
@@ -116,17 +116,19 @@ void CheckOutput::add(const DimValues& sizes, const BackwardReport& report) {
                          {"error", number(gradient.error)},
                          {"bound", number(gradient.bound)},
                          {"right", gradient.is_right()}});
-  json_["backward"] = {{"sizes", sizes},
-                       {"left_out", report.left_out},
-                       {"gradients", gradients},
-                       {"without_gradient", report.without_gradient}};
-  gradients_are_right_ = report.is_right();
+  json_[is_derived ? "backward" : "backward_of"] = {{"sizes", sizes},
+                                                    {"left_out", report.left_out},
+                                                    {"gradients", gradients},
+                                                    {"without_gradient", report.without_gradient},
+                                                    {"not_compared", report.not_compared}};
+  bool& verdict = is_derived ? gradients_are_right_ : programs_are_right_;
+  verdict = verdict && report.is_right();
 }
 
 void CheckOutput::end(uint64_t seed, bool needs_gpu) {
   json_["seed"] = seed;
   json_["right"] = programs_are_right_ && backends_are_right_ && gradients_are_right_;
-  const bool was_compared = json_.contains("compared");
+  const bool was_compared = json_.contains("compared") || json_.contains("backward_of");
   if (was_compared && programs_are_right_)
     line("\nThe program computes what is wanted, in all that was compared.");
   if (!was_compared && backends_are_right_)

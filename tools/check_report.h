@@ -24,7 +24,8 @@ class CheckOutput {
   void announce(const DimValues& sizes);
   void add(const DimValues& sizes, const CheckReport& report);  // behind announce
   void add(const DimValues& sizes, const Comparison& comparison);
-  void add(const DimValues& sizes, const BackwardReport& report);
+  // `is_derived`: by the compiler; else the program is the backward.
+  void add(const DimValues& sizes, const BackwardReport& report, bool is_derived);
 
   // The verdict. Throws Error, with the seed that replays it, where something is wrong, and where
   // the GPU refused what it was asked to check.

@@ -72,7 +72,10 @@ struct CheckedGradient {
 struct BackwardReport {
   std::string left_out{};  // why nothing was checked; empty: it was
   std::vector<CheckedGradient> gradients{};
-  std::vector<std::string> without_gradient{};  // partials whose reduction has no derivative
+  // Partials whose reduction has no derivative; of a written backward what the forward stores and
+  // no gradient comes from.
+  std::vector<std::string> without_gradient{};
+  std::vector<std::string> not_compared{};  // stored by a written backward, no input's gradient
   bool is_right() const;
 };
 std::string text(const BackwardReport& report);  // lines, for people
@@ -81,5 +84,14 @@ std::string text(const BackwardReport& report);  // lines, for people
 // float64, all numbers in fp32. Not where no backward can be derived, or where it takes long.
 BackwardReport check_backward(std::span<const Program> programs, const DimValues& sizes,
                               uint64_t seed = 1);
+
+// A backward that was written by hand, or edited, against finite differences of the forward, both
+// in float64. It reads the forward's tensors by their names, and the gradients of what the forward
+// stores, of a partial that of its whole reduction, as grad_of_NAME, grad_NAME, d_NAME or dNAME; it
+// stores those of the forward's inputs as grad_to_NAME, or named in the same ways. What is not read
+// counts as 0. Throws Error where nothing is named so.
+BackwardReport check_written_backward(std::span<const Program> forward,
+                                      std::span<const Program> backward, const DimValues& sizes,
+                                      uint64_t seed = 1);
 
 }  // namespace CODA_API coda

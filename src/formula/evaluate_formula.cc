@@ -3,8 +3,10 @@
 // expressions, as far as arrays need it.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 
@@ -26,15 +28,16 @@ struct Token {
   size_t offset = 0;
 };
 
-// "line 2, column 5: what", with the line and a mark below.
+// "formula, line 2, column 5, at '@ w.T': what": one line, as all messages are.
 [[noreturn]] void fail_at(std::string_view text, size_t offset, const std::string& what) {
+  constexpr size_t kShown = 30;
   const size_t start = offset == 0 ? 0 : text.rfind('\n', offset - 1) + 1;
   const auto line =
       1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(offset), '\n');
-  const std::string shown(text.substr(start, text.find('\n', start) - start));
+  const std::string_view rest = text.substr(offset, text.find('\n', offset) - offset);
   throw Error("formula, line " + std::to_string(line) + ", column " +
-              std::to_string(offset - start + 1) + ": " + what + "\n    " + shown + "\n    " +
-              std::string(offset - start, ' ') + "^");
+              std::to_string(offset - start + 1) + ", at " +
+              (rest.empty() ? "the end" : in_quotes(rest.substr(0, kShown))) + ": " + what);
 }
 
 bool is_letter(char c) { return c == '_' || std::isalpha(static_cast<unsigned char>(c)) != 0; }
@@ -76,7 +79,7 @@ std::vector<Token> tokens_of(std::string_view text) {
       for (const std::string_view sign : kLong) {
         if (text.substr(at).starts_with(sign)) end = at + sign.size();
       }
-      if (end == at + 1 && std::string_view("+-*/%@()[],:=<>.").find(c) == std::string_view::npos)
+      if (end == at + 1 && std::string_view("+-*/%@()[],:=<>.&|").find(c) == std::string_view::npos)
         fail_at(text, at,
                 "the character " + in_quotes(text.substr(at, 1)) + " is not part of a formula");
       depth += (c == '(' || c == '[') - (c == ')' || c == ']');
@@ -188,18 +191,33 @@ class Evaluator {
 
   Value expression() {
     if (++depth_ > kDeepest) fail("too many brackets within brackets");
-    Value left = sum();
+    Value left = condition();
     const Token at = token();
     static constexpr std::array<std::string_view, 6> kComparisons{"<", "<=", ">", ">=", "==", "!="};
     const auto* which = std::find(kComparisons.begin(), kComparisons.end(), at.text);
     if (at.kind == Token::Kind::sign && which != kComparisons.end()) {
       ++at_;
-      left = apply(at, left, sum(), [which = which - kComparisons.begin()](double a, double b) {
-        const bool results[] = {a<b, a <= b, a> b, a >= b, a == b, a != b};
-        return results[which] ? 1.0 : 0.0;
-      });
+      left =
+          apply(at, left, condition(), [which = which - kComparisons.begin()](double a, double b) {
+            const bool results[] = {a<b, a <= b, a> b, a >= b, a == b, a != b};
+            return results[which] ? 1.0 : 0.0;
+          });
     }
     --depth_;
+    return left;
+  }
+
+  // & and | bind as tightly as in Python: comparisons beside them stand in brackets.
+  Value condition() {
+    Value left = sum();
+    while (is("&") || is("|")) {
+      const Token at = token();
+      const bool both = at.text == "&";
+      ++at_;
+      left = apply(at, left, sum(), [both](double a, double b) {
+        return (both ? a != 0 && b != 0 : a != 0 || b != 0) ? 1.0 : 0.0;
+      });
+    }
     return left;
   }
 

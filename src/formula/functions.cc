@@ -115,6 +115,7 @@ Value unary(const Bound& b) {
   return Value::of(map(b.array(0), kFunction));
 }
 double relu(double x) { return x > 0 || std::isnan(x) ? x : 0; }
+double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
 double sign(double x) { return std::isnan(x) ? x : (x > 0) - (x < 0); }
 double square(double x) { return x * x; }
 double reciprocal(double x) { return 1 / x; }
@@ -189,7 +190,7 @@ Value transposed(const Bound& b) {
   const std::vector<int64_t> axes = b.wholes(1);
   if (axes.empty()) return Value::of(transpose(x));
   std::vector<int> order;
-  if (std::ssize(axes) == 2 && dimensions(x) != 2) {  // PyTorch's: two are exchanged
+  if (std::ssize(axes) == 2) {  // PyTorch's: two are exchanged
     order.resize(x.shape.size());
     std::iota(order.begin(), order.end(), 0);
     std::swap(order[static_cast<size_t>(axis_of(x, axes[0]))],
@@ -319,6 +320,7 @@ const Row kRows[] = {
     {"erf", "x", 1, unary<std::erf>},
     {"sigmoid", "x", 1, unary<operation<Elementwise::sigmoid>>},
     {"relu", "x", 1, unary<relu>},
+    {"softplus", "x", 1, unary<softplus>},
     {"silu", "x", 1, unary<operation<Elementwise::silu>>},
     {"gelu", "x", 1, unary<operation<Elementwise::gelu>>},
     {"gelu_tanh", "x", 1, unary<operation<Elementwise::gelu_tanh>>},
@@ -330,6 +332,7 @@ const Row kRows[] = {
     {"maximum", "a b", 2, binary<larger>},
     {"minimum", "a b", 2, binary<smaller>},
     {"power", "a b", 2, binary<std::pow>},
+    {"pow", "a b", 2, binary<std::pow>},
     {"where", "condition a b", 3, where},
     {"clip", "x min max", 1, clip},
     {"clamp", "x min max", 1, clip},

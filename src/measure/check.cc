@@ -15,7 +15,7 @@
 #include "hopper/jit/parallel_for.h"
 #include "hopper/lower.h"
 #include "measure/guarded_run.h"
-#include "measure/products.h"
+#include "measure/reference_time.h"
 #include "measure/traps.h"
 #include "program/judge.h"
 
@@ -70,31 +70,8 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
   return made;
 }
 
-// What the reference, which multiplies on one core, takes of the first inputs, seconds.
-double reference_seconds(const Program& program, const DimValues& sizes) {
-  constexpr double kMultiplyAdds = 8e8;  // a second
-  constexpr double kEvaluations = 3;     // whether the inputs serve, exact, rounded as stored
-  double seconds = 0;
-  for (const measure::ProductShape& product : measure::products_of(program, sizes))
-    seconds += kEvaluations * product.flops() / 2 / kMultiplyAdds;
-  return seconds;
-}
-
-// Says how long that will take, before it does.
-void announce_reference(double seconds, const Program& program, const DimValues& sizes,
-                        const CheckOptions& options) {
-  constexpr double kWorthALine = 3;
-  constexpr double kMost = 600;
-  std::string at;
-  for (const auto& [name, value] : sizes) at += " " + name + "=" + std::to_string(value);
-  require(seconds <= kMost, "program '" + program.name + "' at" + at +
-                                ": the reference in float64 would take about " +
-                                std::to_string(std::lround(seconds / 60)) +
-                                " minutes; check it at smaller sizes");
-  if (seconds > kWorthALine)
-    options.says("the reference in float64 takes about " + std::to_string(std::lround(seconds)) +
-                 " s");
-}
+// Of the first inputs: whether they serve, exact, rounded as stored.
+constexpr double kEvaluations = 3;
 
 bool is_finite(const measure::TensorValues& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
@@ -203,9 +180,13 @@ CheckReport check_program(const Program& program, const DimValues& sizes,
               options.backend + "'");
   const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
   require(options.backend != "hopper" || why.empty(), why);
-  const double seconds = reference_seconds(program, sizes);
-  announce_reference(seconds, program, sizes, options);
+  constexpr double kWorthALine = 3;
   constexpr double kMostForTraps = 1;  // each takes as long again
+  measure::require_short({&program, 1}, sizes, kEvaluations);
+  const double seconds = kEvaluations * measure::evaluation_seconds(program, sizes);
+  if (seconds > kWorthALine)
+    options.says("the reference in float64 takes about " + std::to_string(std::lround(seconds)) +
+                 " s");
   const bool traps = options.traps && seconds < kMostForTraps;
   CheckReport report;
   measure::TensorValues inputs = measure::random_inputs(program, sizes, options.seed);

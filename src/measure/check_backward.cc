@@ -12,28 +12,18 @@
 #include "coda/session.h"
 #include "ir/evaluate_graph.h"
 #include "measure/chain.h"
-#include "measure/products.h"
+#include "measure/finite_differences.h"
+#include "measure/reference_time.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
 namespace {
 
-// Where the function is smooth both steps are exact to some 1e-7; where one meets a kink (a relu at
-// 0), the smaller one hardly does.
-constexpr double kSteps[] = {1e-5, 1e-7};
 constexpr double kBound = 1e-3;
-constexpr double kNoise = 1e-3;  // gradients that are as small beside the sum cancel in fp32
-constexpr double kMostMultiplyAdds =
-    3e7;  // of the programs' products; each is made dozens of times
+constexpr double kNoise = 1e-3;        // gradients that are as small beside the sum cancel in fp32
+constexpr double kMostSeconds = 0.04;  // of one evaluation of the programs; there are dozens
 
 using Values = std::map<std::string, std::vector<double>>;
-
-std::vector<double> random_values(size_t count, std::mt19937_64& random) {
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  std::vector<double> values(count);
-  for (double& x : values) x = uniform(random);
-  return values;
-}
 
 // All numbers in fp32: rounding would be larger than the differences.
 std::vector<Program> in_fp32(std::span<const Program> programs) {
@@ -57,27 +47,15 @@ class Differences {
     for (const SeededOutput& seed : request.seeds) roots_.push_back(seed.output.id);
   }
 
-  // The error of a gradient, of the size of its product with the direction.
   double error_of(const std::string& input, const std::vector<float>& gradient,
                   std::mt19937_64& random) {
-    double least = HUGE_VAL;
-    for (const double step : kSteps) {
-      const std::vector<double> direction = random_values(gradient.size(), random);
-      const double above = sum_at(input, direction, step);
-      const double change = (above - sum_at(input, direction, -step)) / (2 * step);
-      double told = 0;
-      double squares = 0;
-      for (size_t i = 0; i < gradient.size(); ++i) {
-        const double part = static_cast<double>(gradient[i]) * direction[i];
-        told += part;
-        squares += part * part;
-      }
-      const double size = std::max(std::sqrt(squares), kNoise * (1 + std::abs(above)));
-      const double error = std::abs(change - told) / size;
-      if (std::isfinite(error)) least = std::min(least, error);
-      if (least <= kBound) break;
-    }
-    return least;
+    const std::vector<double> exact(gradient.begin(), gradient.end());
+    return measure::gradient_error(
+        exact, kNoise, random,
+        [&](const std::vector<double>& direction, double step) {
+          return sum_at(input, direction, step);
+        },
+        kBound);
   }
 
  private:
@@ -113,7 +91,7 @@ void check_gradients(const Graph& graph, const CompileRequest& request, const Di
   for (auto& [name, tensor] : bound) {
     if (graph.find_input(name) < 0) continue;
     if (!inputs.contains(name))
-      inputs[name] = random_values(static_cast<size_t>(tensor.size()), random);
+      inputs[name] = measure::random_values(static_cast<size_t>(tensor.size()), random);
     Tensor copy = tensor;
     // What is given is what fp32 holds, in both.
     std::vector<double>& values = inputs[name];
@@ -129,7 +107,8 @@ void check_gradients(const Graph& graph, const CompileRequest& request, const Di
     const Node& cotangent = graph.node(seed.cotangent.id);
     const auto count = static_cast<size_t>(cotangent.shape.rows.evaluate(sizes) *
                                            cotangent.shape.cols.evaluate(sizes));
-    if (!inputs.contains(cotangent.name)) inputs[cotangent.name] = random_values(count, random);
+    if (!inputs.contains(cotangent.name))
+      inputs[cotangent.name] = measure::random_values(count, random);
   }
   session.forward();
   session.backward();
@@ -161,19 +140,18 @@ std::string text(const BackwardReport& report) {
   if (!right.empty()) lines += "  as finite differences have it: " + right + "\n";
   if (!wrong.empty()) lines += "  WRONG, finite differences are others: " + wrong + "\n";
   for (const std::string& name : report.without_gradient)
-    lines += "  nothing is derived of " + name + ", whose reduction has no derivative\n";
+    lines += "  no gradient comes from " + name + "\n";
+  for (const std::string& name : report.not_compared)
+    lines += "  not compared: " + name + ", which is named after no input of the forward\n";
   return lines;
 }
 
 BackwardReport check_backward(std::span<const Program> programs, const DimValues& sizes,
                               uint64_t seed) {
   BackwardReport report;
-  double multiply_adds = 0;
-  for (const Program& program : programs) {
-    for (const measure::ProductShape& product : measure::products_of(program, sizes))
-      multiply_adds += product.flops() / 2;
-  }
-  if (multiply_adds > kMostMultiplyAdds) {
+  double seconds = 0;
+  for (const Program& program : programs) seconds += measure::evaluation_seconds(program, sizes);
+  if (seconds > kMostSeconds) {
     report.left_out = "finite differences take long at these sizes";
     return report;
   }

@@ -11,6 +11,7 @@
 #include "coda/formula.h"
 #include "measure/chain.h"
 #include "measure/given_inputs.h"
+#include "measure/reference_time.h"
 
 namespace coda {
 namespace {
@@ -227,6 +228,9 @@ Comparison compare_with_formula(std::span<const Program> programs, const DimValu
 Comparison compare_with_function(std::span<const Program> programs, const DimValues& sizes,
                                  const Wanted& wanted, uint64_t seed) {
   measure::require_chain(programs);
+  constexpr double kEvaluations =
+      7;  // for inputs, and of three scales, where the formula is another
+  measure::require_short(programs, sizes, kEvaluations);
   const program::TensorValues inputs = measure::chain_inputs(programs, sizes, seed);
   const auto compare = [&](double scale) {
     const program::TensorValues own = scaled(programs, inputs, scale);
@@ -256,6 +260,7 @@ Comparison compare_with_function(std::span<const Program> programs, const DimVal
 Comparison compare_with_results(std::span<const Program> programs, const DimValues& sizes,
                                 const Arrays& inputs, const Arrays& results, double bound) {
   measure::require_chain(programs);
+  measure::require_short(programs, sizes, 1);
   measure::GivenInputs given = measure::given_inputs(programs, sizes, inputs);
   const Arrays stored =
       measure::as_arrays(programs, sizes, measure::evaluate_chain(programs, sizes, given.values));

@@ -161,8 +161,7 @@ class Notation {
       return {number_text(s.number()), s.number() < 0 ? Level::unary : Level::primary, true};
     if (program::is_elementwise(s)) return elementwise(i);
     if (program::is_combination(s)) return combination(s);
-    if (program::is_tile_load(s)) return loaded(s);
-    if (program::is_vector_load(s)) return {name_of(s.tensor())};
+    if (program::is_tile_load(s) || program::is_vector_load(s)) return loaded(s);
     if (program::is_column_index(s)) return {"column_index"};
     if (program::is_rounding(s)) return {call(coda::name_of(s.dtype()), {operand(i, 0).text})};
     if (program::is_selection(s)) {
@@ -195,7 +194,7 @@ class Notation {
   Formula loaded(const Step& s) const {
     std::string text = name_of(s.tensor());
     if (s.row_index() >= 0) text += "[" + name_of(s.row_index()) + "]";
-    if (s.repeat() == 1) return {text};
+    if (s.repeat() == Dim(1)) return {text};
     return {call("repeat columns", {text, s.repeat().text() + " times"})};
   }
 
@@ -204,9 +203,11 @@ class Notation {
     const std::string& partials = name_of(s.tensor());
     const PartialInfo& kind = info(s.partial());
     const bool is_single = s.lane() >= 0 && s.lane() < kind.lanes;
-    if (kind.lanes == 1 || !is_single) return {call(kind.name, {partials})};
+    if (kind.lanes == 1) return {call(kind.name, {partials})};
+    const bool is_log_sum_exp = s.partial() == PartialKind::log_sum_exp;
+    if (!is_single) return {call(is_log_sum_exp ? "logsumexp" : kind.name, {partials})};
     const std::string_view result = kind.results[static_cast<size_t>(s.lane())];
-    if (s.partial() == PartialKind::log_sum_exp && result == "log_sum")
+    if (is_log_sum_exp && result == "log_sum")
       return {"logsumexp(" + partials + ") - max(" + partials + ")", Level::sum};
     return {call(result, {partials})};
   }
@@ -257,6 +258,8 @@ class Notation {
       case Elementwise::neg: return {"-" + bracketed(operand(i, 0), Level::product), Level::unary};
       case Elementwise::less: return comparison(" < ");
       case Elementwise::equal: return comparison(" == ");
+      case Elementwise::less_equal: return comparison(" ≤ ");
+      case Elementwise::not_equal: return comparison(" ≠ ");
       default: {
         std::string list;
         for (size_t o = 0; o < operands.size(); ++o)

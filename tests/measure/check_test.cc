@@ -123,7 +123,7 @@ TEST(CheckBackward, ComparesWithFiniteDifferencesAndNamesWhatHasNoDerivative) {
   for (const CheckedGradient& gradient : report.gradients) names.push_back(gradient.name);
   EXPECT_THAT(names, testing::UnorderedElementsAre("grad_to_x", "grad_to_w", "grad_to_r"));
   EXPECT_THAT(report.without_gradient, testing::ElementsAre("m"));
-  EXPECT_THAT(text(report), HasSubstr("nothing is derived of m"));
+  EXPECT_THAT(text(report), HasSubstr("no gradient comes from m"));
 }
 
 TEST(CheckBackward, SaysWhyNothingIsChecked) {
@@ -137,6 +137,70 @@ TEST(CheckBackward, SaysWhyNothingIsChecked) {
               HasSubstr("no stored value depends"));
   EXPECT_THAT(left_out("store(y, gemm(x[M, K], w[N, K]))", {{"M", 999}, {"N", 999}, {"K", 999}}),
               HasSubstr("take long"));
+}
+
+// A gated product, its backward by hand, and mistakes in that.
+const char* const kForward = R"(program forward {
+    gate = gemm(x[M, K], w[N, K])
+    store(gate, gate)
+    y = silu(gate) * tile(up[M, N])
+    store(y, y)
+    row_partial(s, sum(y * y))
+  })";
+const char* const kBackward = R"(program backward {
+    g = tile(gate[M, N])
+    u = tile(up[M, N])
+    s = sigmoid(g)
+    y = g * s * u
+    d = tile(grad_of_y[M, N]) + 2 * y * per_row(ds[M])
+    store(grad_to_up, d * g * s)
+    store(dgate, d * u * s * (1 + g * (1 - s)))
+  })";
+const char* const kProducts = R"(program products {
+    store(dx, gemm(dgate[M, N], w[N, K]))
+  })";
+
+BackwardReport written(std::string backward, const std::string& from = "",
+                       const std::string& to = "") {
+  if (!from.empty()) backward.replace(backward.find(from), from.size(), to);
+  const std::vector<Program> forward{parse_program(kForward)};
+  const std::vector<Program> programs{parse_program(backward), parse_program(kProducts)};
+  return check_written_backward(forward, programs, {{"M", 5}, {"N", 70}, {"K", 3}});
+}
+
+TEST(CheckWrittenBackward, ARightOneIsAsFiniteDifferencesHaveIt) {
+  const BackwardReport report = written(kBackward);
+  EXPECT_TRUE(report.is_right()) << text(report);
+  ASSERT_EQ(report.gradients.size(), 2U);
+  EXPECT_EQ(report.gradients[0].name, "dx");
+  EXPECT_EQ(report.gradients[1].name, "grad_to_up");
+  EXPECT_LT(report.gradients[0].error, 1e-6);
+  EXPECT_THAT(report.without_gradient, testing::ElementsAre("gate"));
+  EXPECT_THAT(report.not_compared, testing::ElementsAre("dgate"));
+}
+
+TEST(CheckWrittenBackward, MistakesAreFound) {
+  const std::vector<std::pair<std::string, std::string>> mistakes{
+      {"1 + g * (1 - s)", "1 - g * (1 - s)"},
+      {"2 * y * per_row(ds[M])", "y * per_row(ds[M])"},
+      {"store(grad_to_up, d * g * s)", "store(grad_to_up, d * s)"},
+      {"store(grad_to_up, d * g * s)", "store(grad_to_up, -d * g * s)"},
+      {"d * u * s", "d * s"}};
+  for (const auto& [right, wrong] : mistakes)
+    EXPECT_FALSE(written(kBackward, right, wrong).is_right()) << wrong;
+}
+
+TEST(CheckWrittenBackward, NamesThatSayNothingAreRefused) {
+  const auto refusal = [](const std::string& from, const std::string& to) {
+    try {
+      written(kBackward, from, to);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(refusal("grad_of_y[M, N]", "upstream[M, N]"), HasSubstr("reads 'upstream'"));
+  EXPECT_THAT(refusal("ds[M]", "ds2[M]"), HasSubstr("reads 'ds2'"));
 }
 
 TEST(CheckBackward, AGradientAboveItsBoundIsWrong) {

