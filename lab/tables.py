@@ -302,9 +302,9 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"chains": chains, "fp8_losses": fp8_losses, "fp8_steps": fp8_steps, "loss_chunks": loss_chunks, "planning": planning,
-          "programs": programs, "step_parts": step_parts, "steps": steps, "summary": summary,
-          "tuned": tuned}
+TABLES = {"chains": chains, "fp8_losses": fp8_losses, "fp8_steps": fp8_steps,
+          "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
+          "step_parts": step_parts, "steps": steps, "summary": summary, "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
