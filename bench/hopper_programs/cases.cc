@@ -6,7 +6,10 @@ namespace {
 
 constexpr int64_t kPositions = 4096;
 
-std::string rope(int64_t hidden) { return "rope_" + std::to_string(hidden); }
+// Heads have 128 columns.
+DimValues rope_sizes(int64_t tokens, int64_t hidden) {
+  return {{"M", tokens}, {"H", hidden / 128}, {"K", hidden}, {"S", kPositions}};
+}
 
 }  // namespace
 
@@ -31,14 +34,9 @@ std::vector<Case> block_cases(int64_t tokens) {
     add("residual + norm, K = D", "residual_norm", d, d);
     add("residual + norm, K = I", "residual_norm", d, i);
     add("rstd + SwiGLU", "swiglu", i, d);
-    cases.push_back(
-        {"rstd + RoPE", rope(d), d, tokens, {{"M", tokens}, {"K", d}, {"S", kPositions}}});
+    cases.push_back({"rstd + RoPE", "rope", d, tokens, rope_sizes(tokens, d)});
     if (d == 2048) {
-      cases.push_back({"rstd + QK-norm + RoPE",
-                       "head_norm_2048",
-                       d,
-                       tokens,
-                       {{"M", tokens}, {"K", d}, {"S", kPositions}}});
+      cases.push_back({"rstd + QK-norm + RoPE", "qk_norm_rope", d, tokens, rope_sizes(tokens, d)});
     }
     if (d <= 4096) {
       add("rstd + LSE + target, V = 32768", "loss", 32768, d);
@@ -63,7 +61,7 @@ std::vector<Case> square_cases() {
     add("bare product, TN", "product_tn", d);
     add("residual + norm", "residual_norm", d);
     add("rstd + SwiGLU", "swiglu", d / 2);
-    cases.push_back({"rstd + RoPE", rope(d), d, d, {{"M", d}, {"K", d}, {"S", kPositions}}});
+    cases.push_back({"rstd + RoPE", "rope", d, d, rope_sizes(d, d)});
     add("rstd + LSE + target", "loss", d);
     add("norm backward", "norm_backward", d);
     add("SwiGLU backward", "swiglu_backward", d);

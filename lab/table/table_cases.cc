@@ -128,7 +128,7 @@ std::vector<SizedProgram> benchmark_programs(const std::string& folder) {
     add_nk("residual_norm", d, d);
     add_nk("residual_norm", d, i);
     add_nk("swiglu", i, d);
-    add("rope_" + std::to_string(d), {{"M", kTokens}, {"K", d}, {"S", kPositions}});
+    add("rope", {{"M", kTokens}, {"H", d / 128}, {"K", d}, {"S", kPositions}});
     if (d <= 4096) {
       for (const int64_t vocabulary : {32768, 128256}) add_nk("loss", vocabulary, d);
     }
@@ -145,8 +145,7 @@ std::vector<SizedProgram> benchmark_programs(const std::string& folder) {
 std::vector<TableCase> model_cases(int64_t tokens) {
   std::vector<TableCase> cases;
   for (const TableModel& model : table_models()) {
-    cases.push_back({model.name + ", " + std::to_string(tokens) + " tokens",
-                     [&model, tokens] {
+    cases.push_back({model.name + ", " + std::to_string(tokens) + " tokens", [&model, tokens] {
                        return model_programs(model.config, tokens, EightBits::none);
                      }});
   }
@@ -160,10 +159,9 @@ std::vector<TableCase> eight_bit_cases() {
     const bool is_1b = model.name == "LLaMA-3 1B";
     if (!is_1b && model.name != "LLaMA-3 8B") continue;
     for (const int64_t tokens : {is_1b ? 32768 : 16384, 4096}) {
-      cases.push_back({model.name + " in 8 bits, " + std::to_string(tokens) + " tokens",
-                       [&model, tokens] {
-                         return model_programs(model.config, tokens, EightBits::all);
-                       }});
+      cases.push_back(
+          {model.name + " in 8 bits, " + std::to_string(tokens) + " tokens",
+           [&model, tokens] { return model_programs(model.config, tokens, EightBits::all); }});
     }
   }
   return cases;

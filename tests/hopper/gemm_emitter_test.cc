@@ -23,10 +23,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}};
+const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
 
 TEST(GemmEmitter, GoldenTexts) {
-  for (const std::string name : {"residual_norm", "swiglu", "rope_2048", "norm_backward"}) {
+  for (const std::string name : {"residual_norm", "swiglu", "rope", "norm_backward"}) {
     LowerOptions options;
     options.uses_table = false;  // which is measured anew from time to time
     expect_golden(name + ".cu", lower(tests::library_program(name), kSizes, options));
@@ -38,7 +38,7 @@ TEST(GemmEmitter, GoldenTexts) {
 TEST(GemmEmitter, GoldenTextOfATableThatIsKept) {
   LowerOptions options;
   options.choice = parse_choice("128x256c21s3");
-  expect_golden("rope_kept.cu", lower(tests::library_program("rope_2048"), kSizes, options));
+  expect_golden("rope_kept.cu", lower(tests::library_program("rope"), kSizes, options));
 }
 
 // ... unless that spills, or the tile's epilogue is hidden anyway: then a fragment ahead, head by
@@ -323,7 +323,7 @@ TEST(GemmEmitter, SumsOfHeadsAreInTheEpilogue) {
     std::string program;
     const char* tile;
   };
-  const std::string rotated = tests::library_text("head_norm_2048");
+  const std::string rotated = tests::library_text("qk_norm_rope");
   const auto normed = [](int head, const std::string& more) {
     const std::string h = std::to_string(head);
     return "program heads {\n z = gemm(h[M, K]:bf16, w[" + h + "*H, K]:bf16, nt)\n" + more +

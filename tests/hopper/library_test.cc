@@ -16,7 +16,7 @@ namespace coda::hopper {
 namespace library {
 namespace {
 
-const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}};
+const DimValues kSizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
 
 class LibraryKernels : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Programs, LibraryKernels, testing::ValuesIn(tests::library_names()),

@@ -178,7 +178,7 @@ TEST(ChooseConfig, OneWaveOfTilesIsSharedByBothWarpgroups) {
   };
   const Case cases[] = {
       {"residual_norm", {{"N", 2048}, {"K", 2048}}, "128x128 cooperative, cluster 1x2, 5 stages"},
-      {"rope_2048", {{"K", 2048}, {"S", 4096}}, "128x128 cooperative, cluster 1x2, 6 stages"},
+      {"rope", {{"H", 16}, {"K", 2048}, {"S", 4096}}, "128x128 cooperative, cluster 1x2, 6 stages"},
       {"product_tn", {{"N", 2048}, {"K", 2048}}, "128x128 ping-pong, cluster 1x2, 6 stages"},
   };
   for (const Case& one : cases) {

@@ -33,7 +33,7 @@ std::string message_of(const std::function<void()>& call) {
 // Tensors that start one, three and eight elements behind a multiple of 16 bytes, with rows that
 // the copy engine can address and rows that it cannot.
 TEST_F(BadInput, TensorsMayStartAtAnyElement) {
-  const DimValues sizes{{"M", 137}, {"N", 136}, {"K", 72}, {"S", 50}};
+  const DimValues sizes{{"M", 137}, {"N", 136}, {"K", 72}, {"S", 50}, {"H", 3}};
   const std::vector<Program> programs = written_programs("programs");
   check_all(programs, sizes, 3000, {.gap = 0, .multiple = 8, .offset = 1}, kSinglePrecision);
   check_all(programs, sizes, 3100, {.gap = 1, .multiple = 1, .offset = 3}, kSinglePrecision);
@@ -114,7 +114,7 @@ TEST_F(BadInput, AnIndexOutsideATableMakesARowOfNaN) {
 
 // Whether threads load the table beside a product or without one.
 TEST_F(BadInput, AnIndexOutsideATableReadsItsLastRow) {
-  const DimValues sizes{{"M", 70}, {"K", 64}, {"S", 9}};
+  const DimValues sizes{{"M", 70}, {"K", 64}, {"S", 9}, {"H", 3}};
   for (const char* tile : {"gemm(a[M, K]:bf16, b[128, K]:bf16, nt)", "tile(x[M, 128])"}) {
     const Program program = parse_program("program gathered {\n  store(y, " + std::string(tile) +
                                           " * tile(t[S, 64], rows=p[M]:i32, repeat=2))\n}");

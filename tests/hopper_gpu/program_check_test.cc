@@ -11,10 +11,10 @@ using WrittenPrograms = OnGpu;
 
 TEST_F(WrittenPrograms, OfTheLibrary) {
   const std::vector<DimValues> shapes{
-      {{"M", 128}, {"N", 256}, {"K", 64}, {"S", 50}},
-      {{"M", 300}, {"N", 392}, {"K", 200}, {"S", 50}},
-      {{"M", 1}, {"N", 8}, {"K", 8}, {"S", 3}},
-      {{"M", 520}, {"N", 1000}, {"K", 136}, {"S", 50}},
+      {{"M", 128}, {"N", 256}, {"K", 64}, {"S", 50}, {"H", 3}},
+      {{"M", 300}, {"N", 392}, {"K", 200}, {"S", 50}, {"H", 3}},
+      {{"M", 1}, {"N", 8}, {"K", 8}, {"S", 3}, {"H", 3}},
+      {{"M", 520}, {"N", 1000}, {"K", 136}, {"S", 50}, {"H", 3}},
   };
   const auto programs = written_programs("programs");
   uint64_t seed = 1;
@@ -24,8 +24,8 @@ TEST_F(WrittenPrograms, OfTheLibrary) {
 
 // Sizes and pitches that the copy engine cannot address.
 TEST_F(WrittenPrograms, WithUnalignedRows) {
-  const std::vector<DimValues> shapes{{{"M", 77}, {"N", 129}, {"K", 65}, {"S", 50}},
-                                      {{"M", 130}, {"N", 67}, {"K", 31}, {"S", 9}}};
+  const std::vector<DimValues> shapes{{{"M", 77}, {"N", 129}, {"K", 65}, {"S", 50}, {"H", 3}},
+                                      {{"M", 130}, {"N", 67}, {"K", 31}, {"S", 9}, {"H", 3}}};
   const auto programs = written_programs("programs");
   uint64_t seed = 11;
   for (const DimValues& sizes : shapes)

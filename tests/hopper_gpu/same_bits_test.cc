@@ -36,7 +36,7 @@ constexpr size_t kParts = 4;
 using SameBits = OnGpuWith<size_t>;
 
 TEST_P(SameBits, ForEveryTile) {
-  const DimValues all_sizes{{"M", 392}, {"N", 520}, {"K", 200}, {"S", 50}};
+  const DimValues all_sizes{{"M", 392}, {"N", 520}, {"K", 200}, {"S", 50}, {"H", 3}};
   int runs = 0;
   uint64_t seed = 500;
   const auto programs = written_programs("programs");

@@ -164,7 +164,7 @@ TEST_P(LibraryBackward, IsWhatFiniteDifferencesSay) {
 // The angles of positions are no results of anything.
 TEST(DerivedBackward, LeavesOutTablesWhoseRowsAreGathered) {
   Derivation d;
-  derive({tests::library_program("rope_2048")}, d);
+  derive({tests::library_program("rope")}, d);
   std::set<std::string> names;
   for (const GradientRequest& wanted : d.request.gradients) names.insert(wanted.name);
   EXPECT_EQ(names, (std::set<std::string>{"grad_to_h", "grad_to_r", "grad_to_w"}));

@@ -1,8 +1,8 @@
 // program rope {
-//   acc = gemm(h[M, K]:bf16, w[2048, K]:bf16)
+//   acc = gemm(h[M, K]:bf16, w[128*H, K]:bf16)
 //   v = acc * per_row(r[M])
-//   cos = tile(cos[S, 64], rows=position[M], repeat=16)
-//   sin = tile(sin[S, 64], rows=position, repeat=16)
+//   cos = tile(cos[S, 64], rows=position[M], repeat=H)
+//   sin = tile(sin[S, 64], rows=position, repeat=H)
 //   first, second = split_pairs(v, 128)
 //   v_2 = first * cos
 //   store(q:bf16, merge_pairs(v_2 - second * sin, second * cos + first * sin, 128))
