@@ -10,6 +10,7 @@
 #include "device/arguments.cuh"
 #include "device/ptx/dependent_launch.cuh"
 #include "device/tiles/vector_access.cuh"
+#include "device/values/philox.cuh"
 #include "device/values/precise_math.cuh"
 #include "device/values/reductions.cuh"
 

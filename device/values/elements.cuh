@@ -9,6 +9,7 @@
 #include "device/ptx/matrix_move.cuh"
 #include "device/ptx/memory_moves.cuh"
 #include "device/values/math.cuh"
+#include "device/values/philox.cuh"
 
 namespace coda::device {
 
@@ -199,6 +200,11 @@ template <class A, class B, class C>
   requires HasElements<A, B, C>
 __device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
   return each([](float x, float y, float z) { return select(x, y, z); }, a, b, c);
+}
+template <class A, class B, class C>
+  requires HasElements<A, B, C>
+__device__ __forceinline__ auto random_number(const A& a, const B& b, const C& c) {
+  return each([](float x, float y, float z) { return random_number(x, y, z); }, a, b, c);
 }
 template <u32 N>
 __device__ __forceinline__ auto exponential(const Elements<N>& a) {

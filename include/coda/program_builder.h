@@ -179,5 +179,6 @@ TileValue gelu(const Operand& a);
 TileValue gelu_tanh(const Operand& a);
 TileValue relu(const Operand& a);
 TileValue abs(const Operand& a);
+TileValue random(const Operand& seed, const Operand& row, const Operand& column);  // in [0, 1)
 
 }  // namespace CODA_API coda

@@ -17,7 +17,7 @@ from coda_cpp._core import Error
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "max", "min", "equal", "less", "less_equal",
                 "not_equal", "select", "exp", "log", "rsqrt", "sqrt", "recip", "sigmoid", "tanh",
-                "erf", "abs", "relu", "silu", "gelu", "gelu_tanh")
+                "erf", "abs", "random", "relu", "silu", "gelu", "gelu_tanh")
 
 
 class Trace:
@@ -244,6 +244,12 @@ def less_equal(a: Operand, b: Operand) -> Tile:
 def not_equal(a: Operand, b: Operand) -> Tile:
     """1 or 0."""
     return elementwise("not_equal", a, b)
+
+
+def random(seed: Operand, row: Operand, column: Operand) -> Tile:
+    """In [0, 1), the same for the same three whole numbers: a mask of dropout that the backward
+    makes again."""
+    return elementwise("random", seed, row, column)
 
 
 def relu(x: Tile) -> Tile:

@@ -8,6 +8,8 @@
 #include <limits>
 #include <numbers>
 
+#include "base/philox.h"
+
 namespace coda {
 namespace {
 
@@ -106,6 +108,15 @@ constexpr std::array<ElementwiseInfo, kElementwiseCount> kTable = {{
      1,
      [](double a, double, double) { return std::fabs(a); },
      {"select(less(a, 0), g * -1, select(less(0, a), g, 0))"},
+     ""},
+    {E::random,
+     "random",
+     3,
+     [](double a, double b, double c) {
+       const auto nearest = [](double x) { return static_cast<float>(x); };
+       return static_cast<double>(random_number(nearest(a), nearest(b), nearest(c)));
+     },
+     {"0", "0", "0"},
      ""},
     {E::sub, "sub", 2, [](double a, double b, double) { return a - b; }, {}, "a + b * -1"},
     {E::div, "div", 2, [](double a, double b, double) { return a / b; }, {}, "a * recip(b)"},

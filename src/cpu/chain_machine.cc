@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"  // NOLINT: must come before highway.h
 #include "hwy/highway.h"
 
+#include "base/philox.h"
 #include "base/vector_math-inl.h"
 #include "cpu/chain_handlers-inl.h"
 
@@ -59,6 +60,16 @@ Handler ternary(const HandlerKey& key, const Function& /*f*/) {
   return ternary_at<Function, 2>(key);
 }
 
+// One by one: integers of 64 bits are multiplied, and no program is made of this alone.
+HWY_NOINLINE Vec random_numbers(Vec seed, Vec row, Vec column) {
+  HWY_ALIGN float x[3][hn::MaxLanes(F32())];
+  hn::Store(seed, F32(), x[0]);
+  hn::Store(row, F32(), x[1]);
+  hn::Store(column, F32(), x[2]);
+  for (size_t i = 0; i < hn::Lanes(F32()); ++i) x[0][i] = random_number(x[0][i], x[1][i], x[2][i]);
+  return hn::Load(F32(), x[0]);
+}
+
 Handler sum_handler(const HandlerKey& key) {
   switch (key.arithmetic) {
     case Arithmetic::add: break;
@@ -98,6 +109,8 @@ Handler elementwise_handler(const HandlerKey& key) {
     case Elementwise::tanh: return unary(key, [](Vec a) { return tanh(a); });
     case Elementwise::erf: return unary(key, [](Vec a) { return erf(a); });
     case Elementwise::abs: return unary(key, [](Vec a) { return hn::Abs(a); });
+    case Elementwise::random:
+      return ternary(key, [](Vec a, Vec b, Vec c) { return random_numbers(a, b, c); });
     case Elementwise::neg: return unary(key, [](Vec a) { return hn::Neg(a); });
     case Elementwise::silu: return unary(key, [](Vec a) { return hn::Mul(a, sigmoid(a)); });
     case Elementwise::gelu:

@@ -266,5 +266,8 @@ TileValue gelu(const Operand& a) { return apply(Elementwise::gelu, {a}); }
 TileValue gelu_tanh(const Operand& a) { return apply(Elementwise::gelu_tanh, {a}); }
 TileValue relu(const Operand& a) { return apply(Elementwise::relu, {a}); }
 TileValue abs(const Operand& a) { return apply(Elementwise::abs, {a}); }
+TileValue random(const Operand& seed, const Operand& row, const Operand& column) {
+  return apply(Elementwise::random, {seed, row, column});
+}
 
 }  // namespace coda

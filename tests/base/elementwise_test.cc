@@ -2,6 +2,7 @@
 // The elementwise table: names round trip, values at known points, and behaviour at the edges of
 // the number range.
 #include "coda/elementwise.h"
+#include "base/philox.h"
 
 #include <gtest/gtest.h>
 
@@ -89,6 +90,28 @@ TEST(Elementwise, OfNaNOnlyNotEqualHolds) {
   EXPECT_EQ(run(Elementwise::not_equal, kNotANumber, kNotANumber), 1);
   EXPECT_TRUE(std::isnan(run(Elementwise::relu, kNotANumber)));
   EXPECT_TRUE(std::isnan(run(Elementwise::abs, kNotANumber)));
+}
+
+// The known answers of the authors' Random123.
+TEST(Elementwise, RandomNumbersArePhilox) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr uint32_t kOnes = 0xffffffff;
+  EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(run(Elementwise::random, 0, 0, 0), (0x6627e8d5 >> 8) * 0x1p-24);
+  EXPECT_NE(run(Elementwise::random, 0, 1, 0), run(Elementwise::random, 0, 0, 1));
+  EXPECT_TRUE(std::isnan(run(Elementwise::random, 0, -1, 0)));
+  EXPECT_TRUE(std::isnan(run(Elementwise::random, kNotANumber, 0, 0)));
+  double sum = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const double x = run(Elementwise::random, 7, i / 100, i % 100);
+    EXPECT_TRUE(x >= 0 && x < 1);
+    sum += x;
+  }
+  EXPECT_NEAR(sum / 10000, 0.5, 0.01);
 }
 
 TEST(Elementwise, SelectDoesNotReadTheOtherSide) {

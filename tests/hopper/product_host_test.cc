@@ -58,6 +58,12 @@ TEST(ProductOnHost, AVectorOfEachHead) {
   store(y, where(x > 0.5, relu(x), abs(x) - (x <= per_row(r)) * 2))
 })"),
                {{"M", 203}, {"H", 15}, {"K", 71}}, "128x128p12s4");
+  expect_right(parse_program(R"(program dropout {
+  x = gemm(h[M, K]:bf16, w[N, K]:bf16)
+  keep = random(17, abs(per_row(row[M]:i32)), column_index()) < 0.9
+  store(y:bf16, where(keep, x / 0.9, 0))
+})"),
+               kRaggedSizes, "128x128p12s4");
 }
 
 // Loads and stores of one memory, a row and a column vector, partials along columns.

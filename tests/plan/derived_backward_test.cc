@@ -133,6 +133,12 @@ TEST(DerivedBackward, TakesInWhatBendsAtZero) {
   expect_gradients_are_finite_differences({product_with("store(z, abs(y) * (y != 3))")});
 }
 
+// The backward makes the mask again.
+TEST(DerivedBackward, TakesInDropout) {
+  expect_gradients_are_finite_differences(product_with(
+      "store(z, where(random(5, per_row(row[M]) * 0, column_index()) < 0.25, 0, y / 0.75))"));
+}
+
 TEST(DerivedBackward, NamesTheReductionsWithoutAGradient) {
   Derivation d;
   derive({product_with("row_partial(largest, max(y))\n  row_partial(scale, abs_max(y))")}, d);

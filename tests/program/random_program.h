@@ -265,11 +265,12 @@ class RandomProgramGenerator {
       case 6: {
         const TileValue row = builder_.load_per_row(new_name() + "[" + rows_.text() + "]:i32");
         const TileValue column = builder_.column_index();
-        switch (random_() % 5) {
+        switch (random_() % 6) {
           case 0: return select(column < row, x, y);
-          case 1: return select(column <= row, x, y);
-          case 2: return select(column > row, x, y);
-          case 3: return select(column >= row, x, y);
+          case 1: return x * random(3.0, abs(row), column) + y;
+          case 2: return select(column <= row, x, y);
+          case 3: return select(column > row, x, y);
+          case 4: return select(column >= row, x, y);
           default: return select(not_equal(column, row), x, y);
         }
       }
