@@ -73,10 +73,10 @@ __device__ __forceinline__ void stage_byte_columns(SharedAddress plane, const u3
 // bits are; what is no number lies above them all.
 
 // One pair more of a row, of which the first `valid` exist.
-__device__ __forceinline__ void add_pair_magnitudes(float& largest, const Elements<2>& x, u32 valid) {
+__device__ __forceinline__ void add_pair_magnitudes(float& largest, const Elements<2>& x,
+                                                    u32 valid) {
 #pragma unroll
-  for (u32 i = 0; i < 2; ++i)
-    largest = valid > i ? maximum(largest, fabsf(x.value[i])) : largest;
+  for (u32 i = 0; i < 2; ++i) largest = valid > i ? maximum(largest, fabsf(x.value[i])) : largest;
 }
 
 // Of a thread's two rows of a sub-tile at `at`. `known`: what memory has had; a warp that has

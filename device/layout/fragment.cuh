@@ -51,8 +51,8 @@ constexpr u32 byte_row_offset(u32 thread, u32 fragment) {
 }
 constexpr u32 byte_column_offset(u32 thread, u32 fragment) {
   const u32 group = thread % kWarpSize / 4;
-  const u32 column = fragment * kFragmentColumns + fragment_column(thread, 0) +
-                     group % 4 / 2 * 8 + group % 2;
+  const u32 column =
+      fragment * kFragmentColumns + fragment_column(thread, 0) + group % 4 / 2 * 8 + group % 2;
   const u32 row = thread / kWarpSize * 16 + group / 4 * 8;
   return kBytePlaneHalf + swizzle_64b(column * kWgmmaM + row);
 }

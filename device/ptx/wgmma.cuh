@@ -34,10 +34,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
   for (u32 i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
 }
 
-#define CODA_WGMMA_N64(k, a_type, b_type, transposes)                                                        \
+#define CODA_WGMMA_N64(k, a_type, b_type, transposes)                                              \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %34, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." a_type "." b_type \
+      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." a_type "." b_type                           \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -51,10 +51,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N128(k, a_type, b_type, transposes)                                                       \
+#define CODA_WGMMA_N128(k, a_type, b_type, transposes)                                             \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %66, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." a_type "." b_type \
+      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." a_type "." b_type                          \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -75,10 +75,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N192(k, a_type, b_type, transposes)                                                       \
+#define CODA_WGMMA_N192(k, a_type, b_type, transposes)                                             \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %98, 0;\n"                               \
-      "wgmma.mma_async.sync.aligned.m64n192k" k ".f32." a_type "." b_type \
+      "wgmma.mma_async.sync.aligned.m64n192k" k ".f32." a_type "." b_type                          \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -105,10 +105,10 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
       : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB)                        \
       : "memory")
 
-#define CODA_WGMMA_N256(k, a_type, b_type, transposes)                                                       \
+#define CODA_WGMMA_N256(k, a_type, b_type, transposes)                                             \
   asm volatile(                                                                                    \
       "{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %130, 0;\n"                              \
-      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." a_type "." b_type \
+      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." a_type "." b_type                          \
       " {"                                                                                         \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
@@ -145,19 +145,19 @@ __device__ __forceinline__ void pin_registers(float (&values)[kCount]) {
 
 // One instruction for each pair of types: those of 16 bits are multiplied by their own, and can be
 // transposed on the way; those of 8 bits by each other.
-#define CODA_WGMMA_OF_TYPES(instruction, transposes)                           \
-  if constexpr (kA == Element::bf16) {                                         \
-    instruction("16", "bf16", "bf16", transposes);                             \
-  } else if constexpr (kA == Element::f16) {                                   \
-    instruction("16", "f16", "f16", transposes);                               \
-  } else if constexpr (kA == Element::e4m3 && kB == Element::e4m3) {           \
-    instruction("32", "e4m3", "e4m3", "");                                     \
-  } else if constexpr (kA == Element::e4m3) {                                  \
-    instruction("32", "e4m3", "e5m2", "");                                     \
-  } else if constexpr (kB == Element::e4m3) {                                  \
-    instruction("32", "e5m2", "e4m3", "");                                     \
-  } else {                                                                     \
-    instruction("32", "e5m2", "e5m2", "");                                     \
+#define CODA_WGMMA_OF_TYPES(instruction, transposes)                 \
+  if constexpr (kA == Element::bf16) {                               \
+    instruction("16", "bf16", "bf16", transposes);                   \
+  } else if constexpr (kA == Element::f16) {                         \
+    instruction("16", "f16", "f16", transposes);                     \
+  } else if constexpr (kA == Element::e4m3 && kB == Element::e4m3) { \
+    instruction("32", "e4m3", "e4m3", "");                           \
+  } else if constexpr (kA == Element::e4m3) {                        \
+    instruction("32", "e4m3", "e5m2", "");                           \
+  } else if constexpr (kB == Element::e4m3) {                        \
+    instruction("32", "e5m2", "e4m3", "");                           \
+  } else {                                                           \
+    instruction("32", "e5m2", "e5m2", "");                           \
   }
 
 // d = a · b, plus d if `accumulate`; a and b are shared-memory descriptors, of elements kA and kB.

@@ -185,8 +185,7 @@ std::string kernel_source(const Variant& variant) {
          (c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative") +
          ", .layout = " + layouts[static_cast<int>(c.layout)] +
          ", .element = " + element_name(c.element) + ", .element_b = " + element_name(c.element_b) +
-         ", " +
-         field("producer_registers", c.producer_registers) +
+         ", " + field("producer_registers", c.producer_registers) +
          field("consumer_registers", c.consumer_registers) +
          "};\n"
          "constexpr EpilogueTraits kTraits{" +

@@ -50,7 +50,7 @@ struct FakeCuda {
   int major = 9;
   int minor = 0;
   bool has_pools = true;
-  size_t argument_bytes = 0;         // of each launch's argument, to be recorded
+  size_t argument_bytes = 0;  // of each launch's argument, to be recorded
   int nccl_version = 22809;
   std::vector<FakeExchange> exchanges;
   std::map<std::string, int> fails;  // function -> result

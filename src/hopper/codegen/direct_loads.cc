@@ -13,9 +13,9 @@ std::string DirectLoads::add(const DirectLoad& load) {
   fields_.line("DirectPairs<$$> $;", {type, is_kept_ ? ", kFragments" : "", load.name});
   // Second members may begin at an odd column.
   const std::string begins =
-      load.plane == 0 ? ""
-                      : filled(" && ($) % 2 == 0",
-                               {places_.natural(load.step, load.plane, "at.column")});
+      load.plane == 0
+          ? ""
+          : filled(" && ($) % 2 == 0", {places_.natural(load.step, load.plane, "at.column")});
   begin_.line("$.is_plain = $ && has_aligned_pairs<$>($, $)$;",
               {owner_, empty() ? "is_whole(at)" : owner_ + ".is_plain", type, pointer,
                arguments_.stride(t), begins});

@@ -24,7 +24,8 @@ struct Pass {
 };
 
 // `ahead`: behind what outlives the loop over pairs; `last`: of a pair.
-inline std::string fragment_lines(const Pass& pass, const std::string& ahead, const std::string& last) {
+inline std::string fragment_lines(const Pass& pass, const std::string& ahead,
+                                  const std::string& last) {
   const bool row = pass.body.mentions("row") || pass.body.mentions("inside") ||
                    pass.early.mentions("row") || pass.early.mentions("inside");
   const auto head = [&](const Body& body) {

@@ -180,12 +180,13 @@ std::string SpaceOperands::byte_box(int effect, bool is_wide, int plane) {
     (is_transposed ? spec.row_offset : spec.column_offset) = plane * own;
     role += plane == 0 ? "_first" : "_second";
   } else if (is_wide) {
-    column = filled("plane_column($, $, column)",
-                    {std::to_string(half(from)), std::to_string(plane)});
+    column =
+        filled("plane_column($, $, column)", {std::to_string(half(from)), std::to_string(plane)});
   }
   const std::string map = "&" + arguments_.map(spec, role);
-  return is_transposed ? filled("tma_store_once($, row, $, source + kBytePlaneHalf);", {map, column})
-                       : filled("tma_store_once($, $, row, source);", {map, column});
+  return is_transposed
+             ? filled("tma_store_once($, row, $, source + kBytePlaneHalf);", {map, column})
+             : filled("tma_store_once($, $, row, source);", {map, column});
 }
 
 std::string SpaceOperands::byte_planes() {
@@ -194,16 +195,17 @@ std::string SpaceOperands::byte_planes() {
     for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
       for (const int effect : {move.rows, move.columns}) {
         if (effect < 0) continue;
-        lines.line("if (plane == $) $", {std::to_string(move.plane + plane),
-                                         byte_box(effect, move.is_wide, plane)});
+        lines.line("if (plane == $) $",
+                   {std::to_string(move.plane + plane), byte_box(effect, move.is_wide, plane)});
       }
     }
   }
-  return lines.empty() ? ""
-                       : function("void",
-                                  "store_bytes(const Arguments& a, u32 plane, u32 row, u32 column,\n"
-                                  "                                     SharedAddress source)",
-                                  lines.text());
+  return lines.empty()
+             ? ""
+             : function("void",
+                        "store_bytes(const Arguments& a, u32 plane, u32 row, u32 column,\n"
+                        "                                     SharedAddress source)",
+                        lines.text());
 }
 
 std::string SpaceOperands::planes() {

@@ -561,8 +561,8 @@ class SpaceWriter {
   ValueText::Made needed_;
   std::map<int, std::string> kept_values_;  // step
   std::set<std::pair<const ByteMove*, int>> packed_bytes_;
-  Pass pass_;                               // the one that is being written
-  std::vector<Pass> walks_;                 // of sums
+  Pass pass_;                // the one that is being written
+  std::vector<Pass> walks_;  // of sums
   uint32_t column_fields_ = 0;
 
   Body sub_fields_{4};

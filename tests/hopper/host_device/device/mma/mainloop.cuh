@@ -40,9 +40,9 @@ struct Mainloop {
       const std::vector<float> a = operand<kConfig.element>(
           Space::a(arguments, segment), kConfig.major_a(), tile.m, kConfig.tile_m, depth);
       for (u32 part = 0; part < kParts; ++part) {
-        const std::vector<float> b = operand<kConfig.element_b>(
-            Space::b(arguments, segment, part), kConfig.major_b(),
-            operand_column(Space::kTraits, tile.n), kPartColumns, depth);
+        const std::vector<float> b =
+            operand<kConfig.element_b>(Space::b(arguments, segment, part), kConfig.major_b(),
+                                       operand_column(Space::kTraits, tile.n), kPartColumns, depth);
         for (u32 m = 0; m < kConfig.tile_m; ++m) {
           for (u32 n = 0; n < kPartColumns; ++n) {
             float& sum = result[m * kConfig.tile_n + part * kPartColumns + n];
@@ -91,8 +91,8 @@ struct Mainloop {
         const long long row = major == Major::k ? static_cast<long long>(first) + o : k;
         const long long column = major == Major::k ? k : static_cast<long long>(first) + o;
         if (row >= m.rows || column >= m.columns) continue;
-        values[o * depth + k] = load_element<kElement>(
-            reinterpret_cast<u64>(m.first), static_cast<u64>(row * m.stride + column));
+        values[o * depth + k] = load_element<kElement>(reinterpret_cast<u64>(m.first),
+                                                       static_cast<u64>(row * m.stride + column));
       }
     }
     return values;
