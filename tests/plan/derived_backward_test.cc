@@ -135,8 +135,8 @@ TEST(DerivedBackward, TakesInWhatBendsAtZero) {
 
 // The backward makes the mask again.
 TEST(DerivedBackward, TakesInDropout) {
-  expect_gradients_are_finite_differences(product_with(
-      "store(z, where(random(5, per_row(row[M]) * 0, column_index()) < 0.25, 0, y / 0.75))"));
+  expect_gradients_are_finite_differences({product_with(
+      "store(z, where(random(5, per_row(row[M]) * 0, column_index()) < 0.25, 0, y / 0.75))")});
 }
 
 TEST(DerivedBackward, NamesTheReductionsWithoutAGradient) {
