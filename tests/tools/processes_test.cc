@@ -165,7 +165,10 @@ TEST_F(ProcessesTest, ARunGoesOnWithAnotherNumber) {
     };
     const Words split = processes == 1 ? Words{"--batch", "2", "--accumulate", "3"} : Words{};
     const CommandResult result = run_coda(resumed("run", processes) + split, again);
-    EXPECT_TRUE(result.status == 130 || result.status == 0) << result.err;
+    // Once all is saved, a signal ends the command at once.
+    const bool is_late = result.status == 128 + SIGTERM && has("run", "step-000250");
+    EXPECT_TRUE(result.status == 130 || result.status == 0 || is_late)
+        << result.status << " " << result.err;
   }
   const auto losses = losses_in(read_bytes(fs::path(folder_ / "run") / "latest/run_state.json"));
   ASSERT_GT(losses.size(), 10u);
