@@ -59,7 +59,8 @@ class Parser : private TokenReader {
       try {
         expect("}");
         skip_lines();
-        if (!at_end()) throw mistake("a file holds one program; nothing may follow it");
+        if (!at_end())
+          throw mistake("a file holds one program; give further ones as files of their own");
       } catch (const Mistake& mistake) {
         if (!diagnostics_.any()) diagnostics_.add(mistake);
       }
@@ -433,11 +434,21 @@ class Parser : private TokenReader {
     }
   }
 
+  TensorMention stored_operand() {
+    const TensorMention operand = mention();
+    for (const char* computes : {"(", "+", "-", "*", "/"}) {
+      if (is(computes))
+        throw mistake(
+            "an operand of gemm is a stored matrix, no computed value; store it in a program "
+            "before");
+    }
+    return operand;
+  }
   SegmentMention segment() {
     SegmentMention segment;
-    segment.a = mention();
+    segment.a = stored_operand();
     expect(",");
-    segment.b = mention();
+    segment.b = stored_operand();
     if (take(",")) segment.layout = word("a layout (nn, nt, tn or tt)");
     return segment;
   }

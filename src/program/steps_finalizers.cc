@@ -64,7 +64,7 @@ Value lift_combine(const Lifting& l) {
   const auto found = l.tensors.reduced.find(t.name);
   require(found != l.tensors.reduced.end(),
           "program '" + l.program.name + "': partial '" + t.name +
-              "' can be lifted only after the program that makes it");
+              "' is made by another program: give that one's file before this one's");
   found->second.is_combined = true;
   const Value x = found->second.value;
   const bool rows = t.kind == TensorKind::row_partial;
@@ -73,7 +73,8 @@ Value lift_combine(const Lifting& l) {
   if (l.step.lane() == kind.value) return reduced(l.step.partial());
   require(kind.needs_count && l.step.lane() == 0,
           "program '" + l.program.name + "': the " + std::string(kind.name) + " of '" + t.name +
-              "' has no operation in a graph for each of its results alone");
+              "' has no gradient for its results apart: take the whole, " + std::string(kind.name) +
+              " behind the comma");
   return mul(reduced(PartialKind::sum),
              l.graph.reciprocal_dim(rows ? x.shape().cols : x.shape().rows));
 }
