@@ -140,6 +140,7 @@ def summary() -> str:
 
     both, forward = "block, forward + backward", "block, forward"
     ours, peer = runs_of_steps(("1b", 16, 2048))
+    fp8, fp8_peer = runs_of_fp8("fp8", "repeatable")
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
          *gpu(torch_over_block, forward)],
@@ -150,6 +151,8 @@ def summary() -> str:
          *(figure(quack_over_ours(size)) for size in SIZES)],
         ["", "training step of LLaMA-3 1B, 16 x 2048 tokens: torch.compile 2.11",
          figure(mean_ms(peer) / mean_ms(ours)), "", ""],
+        ["", "the same step in 8 bits: torchao 0.18 tensorwise, torch.compile 2.11",
+         figure(mean_ms([fp8_peer]) / mean_ms(fp8)), "", ""],
         ["Two cores of Zen 4, D = 576, 1024, 2048",
          "fp32 block, forward + backward: the best of PyTorch 2.13",
          *cpu_blocks("fwdbwd", "f32")],
@@ -208,17 +211,22 @@ def step_parts() -> str:
                   ["steps of the plan", *(str(count) for count in launches.values())]])
 
 
-def fp8_steps() -> str:
-    """Steps with products in 8 bits, in turns with torchao's on one board, and ours in bf16."""
+def runs_of_fp8(products: str, attention: str) -> tuple[list[dict], dict]:
+    """Ours with products in 8 bits, and torchao's in turns with them on one board."""
     path = RESULTS / "train_step" / "fp8_h200.jsonl"
     rows = list(map(json.loads, path.read_text().splitlines()))
     peer = next(r for r in rows if "torchao" in r["products"])
-    shown = [("bf16, another run", [r for r in rows if r["products"] == "bf16"]),
-             (f"{peer['products']}, head in bf16", [peer])]
+    return ([r for r in rows if r["products"] == products and r["attention"] == attention
+             and r["run"] in (peer["run"], 1)], peer)
+
+
+def fp8_steps() -> str:
+    """Steps with products in 8 bits, torchao's, and ours in bf16."""
+    bf16, peer = runs_of_fp8("bf16", "repeatable")
+    shown = [("bf16, another run", bf16), (f"{peer['products']}, head in bf16", [peer])]
     for products in ("fp8", "fp8-all"):
         for attention in ("repeatable", "fast"):
-            runs = [r for r in rows if r["run"] == peer["run"] and r["products"] == products
-                    and r["attention"] == attention]
+            runs, _ = runs_of_fp8(products, attention)
             if runs:
                 shown.append((f"`{products}`" + (", attention fast" if attention == "fast" else ""),
                               runs))
