@@ -58,17 +58,18 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// One that nothing listens at now.
+// One that nothing listens at now; 0: there is none.
 int free_port() {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size);
-  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  const bool is_bound =
+      ::bind(descriptor, any, size) == 0 && ::getsockname(descriptor, any, &size) == 0;
   ::close(descriptor);
-  return ntohs(address.sin_port);
+  return is_bound ? ntohs(address.sin_port) : 0;
 }
 
 void set(const char* name, int value) { ::setenv(name, std::to_string(value).c_str(), 1); }

@@ -22,7 +22,7 @@ std::optional<std::string> differentiated(const std::string& name,
                                           const std::map<std::string, TensorDecl>& tensors) {
   for (const std::string prefix : {"grad_of_", "grad_to_", "grad_", "d_", "d"}) {
     if (!name.starts_with(prefix)) continue;
-    const std::string rest = name.substr(prefix.size());
+    std::string rest = name.substr(prefix.size());
     if (tensors.contains(rest)) return rest;
   }
   return std::nullopt;

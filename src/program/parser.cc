@@ -125,6 +125,7 @@ class Parser : private TokenReader {
     } catch (const Mistake& mistake) {
       if (!misses_tensor_) diagnostics_.add(mistake);
     } catch (const FollowsFromMistake&) {
+      misses_tensor_ = false;  // nothing is to be said of this line
     }
     depth_ = 0;
     pass_over(start);

@@ -33,7 +33,7 @@ void check_load_vector(const StepCheck& c) {
 }
 
 StepValue evaluate_load_vector(const Evaluation& e) {
-  const StepValue stored = e.input(e.step().tensor());
+  StepValue stored = e.input(e.step().tensor());
   if (e.step().repeat().is(1)) return stored;
   return {1, e.size(e.step().shape.cols),
           [&](int64_t, int64_t j) { return stored.at(0, j % stored.cols); }};

@@ -165,7 +165,7 @@ class SpaceWriter {
     const std::string pointer = arguments_.pointer(s.tensor());
     const bool repeats = !s.repeat().is(1);
     const auto stored_place = [&](const std::string& column) {
-      const std::string at_column = place(column);
+      std::string at_column = place(column);
       if (!repeats) return at_column;
       return "(" + at_column + ") % " + std::to_string(sizes_.stored_columns(s.tensor()));
     };
