@@ -50,18 +50,18 @@ void wait_at_most(const Socket& socket, int seconds) {
   ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
-// One of the others, as rank 0 knows it; or rank 0, as the others do.
-struct Peer {
-  int rank = 0;
-  Socket socket;
-  std::string host;
-  std::string kind;
-  bool has_left = false;
-};
-
 }  // namespace
 
 class Rendezvous::Impl {
+  // One of the others, as rank 0 knows it; or rank 0, as the others do.
+  struct Peer {
+    int rank = 0;
+    Socket socket;
+    std::string host;
+    std::string kind;
+    bool has_left = false;
+  };
+
  public:
   Impl(const ProcessPlace& place, Socket listening, const std::string& kind,
        const std::string& token)

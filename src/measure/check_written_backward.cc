@@ -13,8 +13,8 @@
 namespace coda {
 namespace {
 
-constexpr double kBound = 1e-5;
-constexpr double kNoise = 1e-9;
+constexpr double kGradientBound = 1e-5;
+constexpr double kGradientNoise = 1e-9;
 constexpr int kDirections = 3;
 
 // The tensor that `name` is the gradient of, by the ways in which gradients are named.
@@ -77,12 +77,12 @@ class WrittenBackward {
       double error = 0;
       for (int i = 0; i < kDirections; ++i)
         error = std::max(error, measure::gradient_error(
-                                    gradient.values, kNoise, random_,
+                                    gradient.values, kGradientNoise, random_,
                                     [&](const std::vector<double>& direction, double step) {
                                       return sum_at(*input, direction, step);
                                     },
-                                    kBound));
-      report.gradients.push_back({name, error, kBound});
+                                    kGradientBound));
+      report.gradients.push_back({name, error, kGradientBound});
     }
     require(!report.gradients.empty(),
             "the backward stores " + stored +

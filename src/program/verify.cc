@@ -18,7 +18,9 @@ std::string v(int step) { return "v" + std::to_string(step); }
 class Verifier {
  public:
   explicit Verifier(const Program& program)
-      : program_(program), count_(static_cast<int>(program.steps.size())) {}
+      : program_(program),
+        count_(static_cast<int>(program.steps.size())),
+        is_sound_(program.steps.size()) {}
 
   // Every rule that is broken, in the order of the steps. Rules that build on a broken one are not
   // asked.
@@ -120,8 +122,11 @@ class Verifier {
               return "tensor '" + tensor(t).name + "' holds partials; only combine reads them";
             });
     }
+    const auto is_sound = [&](int operand) { return is_sound_[static_cast<size_t>(operand)] != 0; };
+    if (!std::all_of(s.operands.begin(), s.operands.end(), is_sound)) return;
     kind.shape({program_, s, sizes_, tensor_sizes_, step_sizes_, &s.shape, i});
     if (kind.check != nullptr) kind.check({program_, s, i});
+    is_sound_[static_cast<size_t>(i)] = 1;
   }
 
   void check_uses() {
@@ -241,6 +246,7 @@ class Verifier {
 
   const Program& program_;
   const int count_;
+  std::vector<char> is_sound_;  // steps that broke no rule, nor what they are made of
   SizeSet sizes_;
   std::vector<Sizes> tensor_sizes_;
   std::vector<Sizes> step_sizes_;

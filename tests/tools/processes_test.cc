@@ -101,7 +101,7 @@ std::vector<pid_t> ranks_of(pid_t command) {
   return mpirun.empty() ? mpirun : children(mpirun.front());
 }
 
-int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+int64_t line_count(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
 TEST_F(ProcessesTest, GiveTheSameBitsEachTimeAndAfterAStop) {
   for (const int processes : {2, 3}) {
@@ -197,7 +197,7 @@ TEST_F(ProcessesTest, OneThatDiesEndsAllWithOneLine) {
     EXPECT_NE(result.status, 0);
     EXPECT_THAT(result.err, AllOf(HasSubstr("coda: rank " + std::to_string(dying) + " of 3 ("),
                                   HasSubstr(") has ended")));
-    EXPECT_EQ(lines_of(result.err), 1) << result.err;
+    EXPECT_EQ(line_count(result.err), 1) << result.err;
     EXPECT_THAT(result.err, HasSubstr(dying > 0 ? "; the last good checkpoint is "
                                                 : "; go on from the newest checkpoint in "));
     // And it is whole.
@@ -214,7 +214,7 @@ TEST_F(ProcessesTest, WhatIsWrongIsSaidOnce) {
   const auto refused = [&](const Words& words) {
     const CommandResult result = run_coda(words, under_mpi());
     EXPECT_NE(result.status, 0);
-    EXPECT_EQ(lines_of(result.err), 1) << result.err;
+    EXPECT_EQ(line_count(result.err), 1) << result.err;
     return result.err;
   };
   EXPECT_THAT(refused(train("a", 4, 10)), HasSubstr("6 sequences cannot be shared by 4 processes"));
@@ -235,7 +235,7 @@ TEST_F(ProcessesTest, OnGpusWhatIsMissingIsNamed) {
   const auto message = [&](const Words& more) {
     const CommandResult result = run_coda(words + more, options);
     EXPECT_EQ(result.status, 1);
-    EXPECT_EQ(lines_of(result.err), 1) << result.err;
+    EXPECT_EQ(line_count(result.err), 1) << result.err;
     return result.err;
   };
   EXPECT_THAT(message({"--gpus", "2"}), HasSubstr("--gpus 2: this process may use 1"));
