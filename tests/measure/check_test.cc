@@ -132,7 +132,7 @@ TEST(CheckBackward, SaysWhyNothingIsChecked) {
     return check_backward(programs, sizes).left_out;
   };
   EXPECT_THAT(left_out("store(r, combine_rows(sum(p[M, N])) * 2)", {{"M", 5}, {"N", 3}}),
-              HasSubstr("only after the program that makes it"));
+              HasSubstr("is made by another program"));
   EXPECT_THAT(left_out("row_partial(p, max(tile(x[M, N])))", {{"M", 5}, {"N", 3}}),
               HasSubstr("no stored value depends"));
   EXPECT_THAT(left_out("store(y, gemm(x[M, K], w[N, K]))", {{"M", 999}, {"N", 999}, {"K", 999}}),
