@@ -29,9 +29,12 @@ inline constexpr const char* kEightBitProducts[] = {
   store(dw, gemm(dy[M, K]:e5m2, x[N, K]:e4m3, nt))
   store(dy_w:bf16, gemm(w[M, K]:e4m3, dz[N, K]:e5m2, nt) * scalar(scale))
 })",
-    // In both orders, with the largest magnitude: what an operand of later products leaves.
+    // In both orders, with the largest magnitude: what an operand of later products leaves. A
+    // product is 0 outside of the tensors alone.
     R"(program copied {
-  y = gemm(x[M, K]:bf16, w[N, K]:bf16, nt) + tile(h[M, N]:bf16)
+  acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)
+  abs_max_into(zeros, equal(acc, 0))
+  y = acc + tile(h[M, N]:bf16)
   scaled = y * scalar(scale)
   store(y:bf16, y)
   store(y_rows:e4m3, scaled)

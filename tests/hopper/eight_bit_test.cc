@@ -34,6 +34,15 @@ TEST(EightBits, ProgramsWithProductsComputeWhatTheyMean) {
       expect_right(text, {{"M", m}, {"N", n}, {"K", 71}});
 }
 
+// Threads load them themselves, a pair at a time where that is aligned.
+TEST(EightBits, SecondMembersOfPairsMayBeginAtAnOddColumn) {
+  expect_right(R"(program odd {
+  gate, up = split_pairs(tile(z[M, 2*N]:bf16), concatenated)
+  store(y:bf16, gemm(x[M, K]:e4m3, w[N, K]:e4m3, nt) * gate * up)
+})",
+               {{"M", 70}, {"N", 139}, {"K", 40}});
+}
+
 TEST(EightBits, TilesComputeWhatTheyMean) {
   for (const int64_t columns : {1, 67, 136})
     expect_right(tests::kEightBitTiles, {{"M", 70}, {"N", columns}});
