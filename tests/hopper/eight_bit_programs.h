@@ -33,7 +33,7 @@ inline constexpr const char* kEightBitProducts[] = {
     // product is 0 outside of the tensors alone.
     R"(program copied {
   acc = gemm(x[M, K]:bf16, w[N, K]:bf16, nt)
-  abs_max_into(zeros, equal(acc, 0))
+  abs_max_into(product_largest, acc + equal(acc, 0) * 1e6)
   y = acc + tile(h[M, N]:bf16)
   scaled = y * scalar(scale)
   store(y:bf16, y)
