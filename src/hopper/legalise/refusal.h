@@ -23,7 +23,7 @@ enum class RefusalReason : uint8_t {
   // Of an epilogue.
   group_in_tile,     // no tile holds groups of `value` columns
   column_reduction,  // the partial `step` is none that is made of a product
-  without_product,   // the effect `step` is made by kernels without a product alone
+  without_product,   // a product's epilogue cannot make the effect `step`
   registers,         // the epilogue of space `value` takes more than `budget`
   // Of groups, with a product or without.
   two_groups,        // the columns of `step` stand for two different groups
