@@ -224,7 +224,7 @@ def fp8_steps() -> str:
     """Steps with products in 8 bits, torchao's, and ours in bf16."""
     bf16, peer = runs_of_fp8("bf16", "repeatable")
     shown = [("bf16, another run", bf16), (f"{peer['products']}, head in bf16", [peer])]
-    for products in ("fp8", "fp8-all"):
+    for products in ("fp8", "fp8-body", "fp8-all"):
         for attention in ("repeatable", "fast"):
             runs, _ = runs_of_fp8(products, attention)
             if runs:
@@ -237,27 +237,34 @@ def fp8_steps() -> str:
 
 
 def fp8_losses() -> str:
-    """What a recipe costs: training losses of the last 100 of 1,000 steps, held-out losses."""
-    names = {"bf16": "bf16", "fp8": "`fp8`", "head_gradients": "the head's gradients too",
-             "fp8-all": "`fp8-all`"}
+    """What a recipe costs: training losses of the last 100 of 1,000 steps and held-out losses, of
+    the seeds that were run, and their means over those of bf16 with the same seeds."""
+    names = {"bf16": "bf16", "bf16_fast_attention": "bf16, sums of attention in another order",
+             "fp8": "`fp8`", "fp8-body": "`fp8-body`", "fp8-all": "`fp8-all`",
+             "head_gradients": "`fp8-all`, but the logits",
+             "head_data_gradient_bf16": "`fp8-all`, but the head's data gradient",
+             "head_gradients_bf16": "`fp8-all`, but the head's gradients"}
+
+    def found(recipe: str, kind: int) -> dict[str, float]:
+        losses = {}
+        for path in sorted((RESULTS / "fp8_losses").glob(f"{recipe}_[0-9].json")):
+            run = json.loads(path.read_text())
+            last = statistics.mean(loss for step, loss in run["train_losses"] if step > 900)
+            losses[path.stem[-1]] = (last, run["held_out_all"])[kind]
+        return losses
+
     rows = []
     for recipe, name in names.items():
-        cells = []
-        for seed in (2, 3):
-            run = json.loads((RESULTS / "fp8_losses" / f"{recipe}_{seed}.json").read_text())
-            last = statistics.mean(loss for step, loss in run["train_losses"] if step > 900)
-            cells.append((last, run["held_out_all"]))
-        rows.append((name, cells))
-    bf16 = rows[0][1]
-
-    def cell(value: float, reference: float) -> str:
-        change = 100 * (value / reference - 1)
-        return f"{value:.4f}" + ("" if value == reference else f" ({change:+.1f} %)")
-
-    return table(["products in 8 bits", "seed 2, training", "seed 2, held-out", "seed 3, training",
-                  "seed 3, held-out"],
-                 [[name, *(cell(values[i], bf16[s][i]) for s, values in enumerate(cells)
-                           for i in (0, 1))] for name, cells in rows])
+        row = [name]
+        for kind in (0, 1):
+            bf16, losses = found("bf16", kind), found(recipe, kind)
+            change = 100 * (statistics.mean(losses.values())
+                            / statistics.mean(bf16[seed] for seed in losses) - 1)
+            row += [" ".join(f"{loss:.4f}" for loss in losses.values()),
+                    "" if recipe == "bf16" else f"{change:+.1f} %"]
+        rows.append(row)
+    return table(["products in 8 bits", "training, seeds 2, 3, 4", "to bf16", "held-out",
+                  "to bf16"], rows)
 
 
 def planning() -> str:
