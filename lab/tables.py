@@ -140,7 +140,7 @@ def summary() -> str:
 
     both, forward = "block, forward + backward", "block, forward"
     ours, peer = runs_of_steps(("1b", 16, 2048))
-    fp8, fp8_peer = runs_of_fp8("fp8", "repeatable")
+    fp8, fp8_peer = runs_of_fp8("1b", "fp8", "repeatable")
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
          *gpu(torch_over_block, forward)],
@@ -211,29 +211,37 @@ def step_parts() -> str:
                   ["steps of the plan", *(str(count) for count in launches.values())]])
 
 
-def runs_of_fp8(products: str, attention: str) -> tuple[list[dict], dict]:
-    """Ours with products in 8 bits, and torchao's in turns with them on one board."""
+def runs_of_fp8(model: str, products: str, attention: str) -> tuple[list[dict], dict | None]:
+    """Ours of the last run that has torchao's in turns with them on one board, and torchao's; else
+    of the last run."""
     path = RESULTS / "train_step" / "fp8_h200.jsonl"
-    rows = list(map(json.loads, path.read_text().splitlines()))
-    peer = next(r for r in rows if "torchao" in r["products"])
-    return ([r for r in rows if r["products"] == products and r["attention"] == attention
-             and r["run"] in (peer["run"], 1)], peer)
+    rows = [row for row in map(json.loads, path.read_text().splitlines()) if row["model"] == model]
+    peers = {row["run"]: row for row in rows if "torchao" in row["products"]}
+    own = [row for row in rows if (row["products"], row["attention"]) == (products, attention)]
+    if not own:
+        return [], None
+    last = max(own, key=lambda row: (row["run"] in peers, row["run"]))["run"]
+    return [row for row in own if row["run"] == last], peers.get(last)
 
 
 def fp8_steps() -> str:
-    """Steps with products in 8 bits, torchao's, and ours in bf16."""
-    bf16, peer = runs_of_fp8("bf16", "repeatable")
-    shown = [("bf16, another run", bf16), (f"{peer['products']}, head in bf16", [peer])]
-    for products in ("fp8", "fp8-body", "fp8-all"):
-        for attention in ("repeatable", "fast"):
-            runs, _ = runs_of_fp8(products, attention)
-            if runs:
-                shown.append((f"`{products}`" + (", attention fast" if attention == "fast" else ""),
-                              runs))
-    return table(["products", "ms a step", "tokens/s", "torchao's time over it"],
-                 [[name, " ".join(f"{r['ms']:.1f}" for r in runs),
-                   f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
-                   f"{peer['ms'] / mean_ms(runs):.2f}"] for name, runs in shown])
+    """Steps with products in 8 bits, and in bf16, beside torchao's of the same run."""
+    models = {"1b": "1B, 16 x 2048", "8b": "four 8B blocks, 8 x 2048"}
+    rows = []
+    for model, name in models.items():
+        for products in ("bf16", "fp8-body", "fp8", "fp8-all"):
+            for attention in ("repeatable", "fast"):
+                runs, peer = runs_of_fp8(model, products, attention)
+                if not runs:
+                    continue
+                fast = ", attention fast" if attention == "fast" else ""
+                rows.append(
+                    [name, f"`{products}`{fast}", " ".join(f"{r['ms']:.1f}" for r in runs),
+                     f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
+                     f"{peer['ms']:.1f}" if peer else "",
+                     f"{peer['ms'] / mean_ms(runs):.2f}" if peer else ""])
+    return table(["model", "products", "ms a step", "tokens/s", "torchao, ms", "torchao's over ours"],
+                 rows)
 
 
 def fp8_losses() -> str:
