@@ -133,6 +133,16 @@ def cpu_blocks(phase: str, dtype: str) -> list[str]:
     return cells
 
 
+def steps_of_pytorch() -> tuple[dict, dict]:
+    """A step of a PyTorch module in bf16 with Inductor, and with backend "coda", in turns."""
+    path = RESULTS / "train_step" / "pytorch_h200.jsonl"
+    rows = [row for row in map(json.loads, path.read_text().splitlines())
+            if row["products"] == "bf16" and (row["model"], row["batch"]) == ("1b", 16)]
+    last = [row for row in rows if row["run"] == max(row["run"] for row in rows)]
+    return (next(row for row in last if "torch.compile" in row["who"]),
+            next(row for row in last if "coda" in row["who"]))
+
+
 def summary() -> str:
     """What a reader of the README wants to know: each peer's time over ours."""
     def gpu(ratio, phase, key="sustained_ms"):
@@ -141,6 +151,7 @@ def summary() -> str:
     both, forward = "block, forward + backward", "block, forward"
     ours, peer = runs_of_steps(("1b", 16, 2048))
     fp8, fp8_peer = runs_of_fp8("1b", "fp8", "repeatable")
+    inductor, backend = steps_of_pytorch()
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
          *gpu(torch_over_block, forward)],
@@ -151,6 +162,9 @@ def summary() -> str:
          *(figure(quack_over_ours(size)) for size in SIZES)],
         ["", "training step of LLaMA-3 1B, 16 x 2048 tokens: torch.compile 2.11",
          figure(mean_ms(peer) / mean_ms(ours)), "", ""],
+        ["", "the same step of a PyTorch module, backend \"coda\": torch.compile 2.11",
+         figure(mean_ms([inductor]) / mean_ms([backend])), "", ""],
+        ["", "its peak memory", figure(inductor["peak_gib"] / backend["peak_gib"]), "", ""],
         ["", "the same step in 8 bits: torchao 0.18 tensorwise, torch.compile 2.11",
          figure(mean_ms([fp8_peer]) / mean_ms(fp8)), "", ""],
         ["Two cores of Zen 4, D = 576, 1024, 2048",
@@ -240,8 +254,8 @@ def fp8_steps() -> str:
                      f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
                      f"{peer['ms']:.1f}" if peer else "",
                      f"{peer['ms'] / mean_ms(runs):.2f}" if peer else ""])
-    return table(["model", "products", "ms a step", "tokens/s", "torchao, ms", "torchao's over ours"],
-                 rows)
+    return table(["model", "products", "ms a step", "tokens/s", "torchao, ms",
+                  "torchao's over ours"], rows)
 
 
 def fp8_losses() -> str:
