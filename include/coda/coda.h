@@ -50,6 +50,7 @@
 #include "coda/schedule.h"
 #include "coda/session.h"
 #include "coda/split_plan.h"
+#include "coda/step_memory.h"
 #include "coda/system_info.h"
 #include "coda/tensor.h"
 #include "coda/text_data.h"

@@ -29,6 +29,7 @@ struct TrainOptions {
   DType storage = DType::f32;               // of activations; each parameter has its own type
   int64_t accumulate = 1;                   // passes of a step
   Objective objective = Objective::memory;  // see CompileOptions
+  bool run_layers_again = false;            // see CompileOptions
   int64_t chunk_rows = kAutomaticChunkRows;
   // Products in 8 bits, where the storage is bf16; weights, gradients and activations that no
   // product reads stay as they are.
@@ -41,6 +42,8 @@ struct TrainOptions {
   // its own batches, and all call the same functions of their trainers. It must outlive the
   // trainer. Null: this one alone.
   Communicator* communicator = nullptr;
+  // Bytes that a step may take of the backend's memory; 0: as many as it has free (free_bytes()).
+  int64_t memory_limit = 0;
   // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
   std::vector<NamedValue> outputs = {};
 };
@@ -66,7 +69,8 @@ class Trainer {
   // Starts at step 0. `loss` is a scalar of the graph, the loss of one pass; a step's is the mean
   // of its passes. `weights` are the graph's parameters, all of them. The backend must outlive the
   // trainer. Throws Error naming all weights that are missing, that the graph does not have, or
-  // that have another size, and for options that have no meaning.
+  // that have another size, and for options that have no meaning. Throws MemoryError, before it
+  // allocates anything, where a step takes more memory than there is.
   Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
           const TrainOptions& options);
   ~Trainer();

@@ -15,8 +15,8 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kRowElements = 512;
-constexpr int64_t kGroup = 64;        // rows whose squares are added together
+constexpr int64_t kRowElements = DeviceUpdate::kRowElements;
+constexpr int64_t kGroup = DeviceUpdate::kGroup;
 constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
 
 constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix

@@ -60,6 +60,8 @@ class DeviceUpdate {
   // What each process says of the last step, fp32 [kSaid * world, kNumberStride], in the first
   // element of a row: the sum of its passes' losses, and whether it asks to stop.
   enum Said : uint8_t { loss_sum, stop_request, kSaid };
+  static constexpr int64_t kRowElements = 512;  // of the matrix
+  static constexpr int64_t kGroup = 64;         // rows whose squares are added together
   static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
   const Tensor& said() const { return said_; }
   // 1, or 0 since a loss or a norm was not finite; fp32 [1, 1].

@@ -22,10 +22,18 @@ constexpr const char* kLossScale = "loss_scale";
 // Whether a plan has a tensor of this name: what no step needs has none.
 bool has_tensor(const Plan& plan, std::string_view name);
 
+// Throws Error unless the loss is one number and the weights are the graph's parameters, all of
+// them.
+void check_step(const Graph& graph, Value loss, const Weights& weights);
+// The plan of a pass, with the gradients of these parameters.
+Compiled compile_step(const Graph& graph, Value loss, const std::vector<std::string>& parameters,
+                      const TrainOptions& options, const Rates& rates);
+
 class GradientSession {
  public:
-  // `gradients`: memory of the backend for them, as the weights; empty: the session has some.
-  GradientSession(const Graph& graph, Value loss, const Weights& weights, Backend& backend,
+  // `compiled`: by compile_step, of these weights. `gradients`: memory of the backend for them, as
+  // the weights; empty: the session has some.
+  GradientSession(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
                   const TrainOptions& options, const std::vector<Tensor>& gradients);
 
   void bind_constants(const TensorMap& constants);

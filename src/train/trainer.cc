@@ -9,6 +9,7 @@
 #include "coda/error.h"
 #include "coda/gradient_clip.h"
 #include "coda/messages.h"
+#include "coda/step_memory.h"
 #include "train/device_update.h"
 #include "train/gradient_session.h"
 
@@ -20,6 +21,21 @@ constexpr const char* kRemedy =
 
 void require_finite(double value, const char* what, int64_t step) {
   require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
+}
+
+// The weights are there already.
+void require_free(const StepMemory& memory, const Weights& weights, Backend& backend,
+                  const TrainOptions& options) {
+  int64_t needed = memory.bytes();
+  if (backend.is_on_host()) {
+    for (const WeightTensor& w : weights)
+      needed -= std::ssize(w.values) * size_of(DType::f32) + std::ssize(w.bf16) * 2;
+  }
+  const int64_t free = options.memory_limit > 0 ? options.memory_limit : backend.free_bytes();
+  if (needed <= free) return;
+  throw MemoryError("not enough memory: a step takes " + memory.text() + "; " +
+                    bytes_text(static_cast<double>(free)) +
+                    " are free: choose fewer rows in a pass and more passes, or run layers again");
 }
 
 }  // namespace
@@ -39,7 +55,7 @@ struct Trainer::Impl {
   std::deque<Started> started;  // the oldest first
   bool is_fetched = false;      // the trainer's fields are the backend's state
 
-  Impl(const Graph& graph, Value loss, const Weights& weights, Backend& backend,
+  Impl(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
        const TrainOptions& options)
       : options(options),
         backend(backend),
@@ -47,7 +63,7 @@ struct Trainer::Impl {
                    ? nullptr
                    : std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip,
                                                     options.communicator)),
-        session(graph, loss, weights, backend, options,
+        session(graph, std::move(compiled), weights, backend, options,
                 device ? device->gradients() : std::vector<Tensor>()) {}
 
   void clear_gradients() {
@@ -138,11 +154,23 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
           "a step has at least one pass, not " + std::to_string(options.accumulate));
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
-  impl_ = std::make_unique<Impl>(graph, loss, weights, backend, options);
-  moments.resize(weights.size());
-  if (!impl_->device)
-    for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
-  restored();
+  check_step(graph, loss, weights);
+  std::vector<std::string> parameters;
+  for (const WeightTensor& w : weights) parameters.push_back(w.name);
+  Compiled compiled = compile_step(graph, loss, parameters, options, backend.rates());
+  const StepMemory memory =
+      step_memory(compiled.plan, options.sizes,
+                  step_place(compiled.plan, options.sizes, backend, options.communicator));
+  require_free(memory, weights, backend, options);
+  try {
+    impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);
+    moments.resize(weights.size());
+    if (!impl_->device)
+      for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
+    restored();
+  } catch (const MemoryError& error) {  // what else takes memory is not known before
+    throw MemoryError(std::string(error.what()) + "; a step takes " + memory.text());
+  }
 }
 
 Trainer::~Trainer() = default;

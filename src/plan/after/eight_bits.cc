@@ -322,8 +322,7 @@ class Writer {
 
 EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
   const PlanOperands operands(plan);
-  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which))
-      .run();
+  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which)).run();
 }
 
 }  // namespace coda
