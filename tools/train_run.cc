@@ -110,7 +110,8 @@ class Run {
     if (!session.plan().loops.empty()) {
       fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
     }
-    if (s.eight_bits != EightBits::none) fmt::print("{}\n", session.plan().notes.back());
+    if (s.eight_bits != EightBits::none || s.run_layers_again)
+      for (const std::string& note : session.plan().notes) fmt::print("{}\n", note);
     if (plan_.resumed) {
       restore(*plan_.resumed, trainer_);
       fmt::print("going on from {}\n", printable(*plan_.resumed));

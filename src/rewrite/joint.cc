@@ -99,8 +99,8 @@ void zero_what_cancels(const Graph& source, const CompileRequest& request, Graph
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes,
-                           const AcceptChunks& accept, const LayerStarts& starts,
-                           const std::vector<NamedValue>& given) {
+                           const AcceptChunks& accept, const std::vector<NamedValue>& given,
+                           const LayerStarts& starts) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
   clone(source, *joint.graph);

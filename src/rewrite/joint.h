@@ -34,7 +34,8 @@ using AcceptChunks = std::function<bool(const JointGraph& joint)>;
 // their names behind the differentiation.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes = {},
-                           const AcceptChunks& accept = {}, const LayerStarts& starts = {},
-                           const std::vector<NamedValue>& given = {});
+                           const AcceptChunks& accept = {},
+                           const std::vector<NamedValue>& given = {},
+                           const LayerStarts& starts = {});
 
 }  // namespace coda

@@ -163,6 +163,31 @@ TEST(StepMemory, WhereAllocatingFailsTheMessageSaysWhatAStepTakes) {
               AllOf(HasSubstr("no memory for "), HasSubstr("a step takes " + memory.text())));
 }
 
+// A layer is run again right before its backward, so that the others' values are not there.
+TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
+  CountingBackend backend;
+  const auto of = [&](int layers, bool again) {
+    ModelTrainSettings settings = tiny_settings();
+    std::get<LlamaConfig>(settings.model).layers = layers;
+    settings.run_layers_again = again;
+    return step_memory(settings, backend, false);
+  };
+  EXPECT_EQ(use_of(of(12, true), "temporaries"), use_of(of(8, true), "temporaries"));
+  const int64_t layer = use_of(of(9, false), "saved for the backward") -
+                        use_of(of(8, false), "saved for the backward");
+  EXPECT_LT(use_of(of(12, true), "temporaries"), use_of(of(12, false), "temporaries") + layer);
+  EXPECT_LT(use_of(of(12, true), "saved for the backward"),
+            use_of(of(12, false), "saved for the backward") / 3);
+
+  // It is named where it fits and no smaller batch does.
+  ModelTrainSettings settings = tiny_settings();
+  std::get<LlamaConfig>(settings.model).layers = 12;
+  settings.batch = 1;
+  settings.memory_limit = step_memory(settings, backend, false).bytes() - 1;
+  EXPECT_THAT(refusal([&] { require_memory(settings, backend, false); }),
+              HasSubstr("what fits: --recompute layer ("));
+}
+
 // The state is shared: each process has its part of moments, and of master weights with a copy.
 TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
   LlamaConfig config = std::get<LlamaConfig>(tiny_model());

@@ -117,6 +117,8 @@ class Search {
       compiled.alternatives.back().chosen = p == best_.point;
     }
     compiled.plan = std::move(best_.plan);
+    if (options_.run_layers_again && starts_.empty())
+      compiled.plan.notes.emplace_back("layers are not run again: no equal ones in a row were found");
     verify_programs(compiled.plan);
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
@@ -380,7 +382,7 @@ class Search {
       };
     }
     made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
-        graph_, request_, choices, options_.fuse, options_.sizes, accept, starts_, forced_.given));
+        graph_, request_, choices, options_.fuse, options_.sizes, accept, forced_.given, starts_));
     return made;
   }
 
