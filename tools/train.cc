@@ -383,10 +383,6 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
           fmt::format("a text without a tokenizer has 256 tokens, its bytes, but the model's "
                       "vocabulary has {}: give a --tokenizer, or --ids made with one",
                       vocabulary));
-  plan.settings = settings_of(flags, model);
-  plan.backend = processes.backend ? processes.backend : flags.device.backend();
-  plan.communicator = plan.settings.communicator = processes.communicator.get();
-  const StepMemory memory = require_memory(plan.settings, *plan.backend, flags.held_out > 0);
   const Tokens tokens = flags.data.load(vocabulary, plan.text);
   plan.data = split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);
@@ -404,6 +400,9 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
                   : flags.processes > 1 ? fmt::format(" --processes {}", flags.processes)
                                         : "");
   plan.is_text = flags.data.is_text();
+  plan.settings = settings_of(flags, model);
+  plan.backend = processes.backend ? processes.backend : flags.device.backend();
+  plan.communicator = plan.settings.communicator = processes.communicator.get();
   plan.out = flags.out;
   plan.overwrite = flags.overwrite;
   plan.save_every = flags.save_every;
@@ -411,6 +410,7 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
   plan.report = flags.report;
+  const StepMemory memory = require_memory(plan.settings, *plan.backend, flags.held_out > 0);
   if (!lock && processes.is_first()) {  // the folder is made once all flags are known to be good
     lock.emplace(flags.out);
     require_no_run(flags);

@@ -148,7 +148,9 @@ TEST_F(TrainOutput, SizesComeFromARunOrACheckpoint) {
   const CommandResult first = train({"--sample", "0"});
   ASSERT_EQ(first.status, 0) << first.err;
   const auto model = [](const CommandResult& result) {
-    return result.out.substr(0, result.out.find('\n'));
+    const size_t at = result.out.find("LLaMA, ");
+    EXPECT_NE(at, std::string::npos) << result.out;
+    return result.out.substr(at, result.out.find('\n', at) - at);
   };
   for (const std::string& from : {run(), run() + "/latest"}) {
     const CommandResult other =
