@@ -41,6 +41,7 @@ struct TrainFlags {
   bool resume = false;
   bool overwrite = false;
   bool report = false;
+  std::string profile;
   DeviceFlags device;
   int gpus = 1;
   int processes = 0;  // on CPUs; 0: this one
@@ -82,6 +83,7 @@ int64_t eval_every_of(const TrainFlags& f) {
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
+         name == "profile" ||
          name == "device" || name == "gpus" || name == "processes" || name == "attention" ||
          name == "memory" || name == "help" || name == "save-every" || name == "sample" ||
          name == "prompt";
@@ -118,6 +120,11 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       .add_option("--processes", f.processes,
                   "Processes on CPUs, over Open MPI, each with a share of --batch [this one]")
       ->check(CLI::Range(1, 1024));
+  command
+      .add_option("--profile", f.profile,
+                  "Write what the fifth step of this start does when, as a trace for "
+                  "chrome://tracing or ui.perfetto.dev")
+      ->type_name("FILE");
   command.add_flag("--report", f.report,
                    "At the end compare with xz -9 on the held-out text, and with the unfused plan");
 }
@@ -410,6 +417,11 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
   plan.report = flags.report;
+  plan.profile = flags.profile;
+  const fs::path folder = fs::path(flags.profile).parent_path();
+  require(folder.empty() || fs::is_directory(folder, error),
+          "--profile " + printable(flags.profile) + ": there is no folder " + printable(folder) +
+              " (make it, or write the file elsewhere)");
   const StepMemory memory = require_memory(plan.settings, *plan.backend, flags.held_out > 0);
   if (!lock && processes.is_first()) {  // the folder is made once all flags are known to be good
     lock.emplace(flags.out);

@@ -27,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kInterrupted = 130;
 constexpr int64_t kQuickTokens = 16384;  // of the held-out text, for the marks on the curve
+constexpr int64_t kStepsBeforeProfile = 4;
 constexpr int64_t kWorthTheContext = 2;  // the final windows overlap by half
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -151,18 +152,45 @@ class Run {
   void step(const StopRequest& stop) {
     naming_the_last_checkpoint([&] {
       trainer_.asks_to_stop = stop.is_made();
+      if (trainer_.started_steps() == 0 && trainer_.step_count + 1 == profiled_step())
+        return profile_step();
       if (trainer_.started_steps() == 0) trainer_.start_step();
       const int64_t started = trainer_.step_count;
       const bool is_last = started == plan_.settings.schedule.total_steps;
       if (!is_to_stop(stop) && !backend_->is_on_host() && !is_last &&
+          started + 1 != profiled_step() &&
           !is_due(started, plan_.eval_every) && !is_due(started, plan_.save_every)) {
         trainer_.start_step();
       }
-      const StepReport report = trainer_.finish_step();
-      all_stop_ |= report.asks_to_stop;
-      plan_.state.train_losses.push_back({steps_done(), report.loss});
-      progress_.step(steps_done(), report.loss);
+      take(trainer_.finish_step());
     });
+  }
+
+  void take(const StepReport& report) {
+    all_stop_ |= report.asks_to_stop;
+    plan_.state.train_losses.push_back({steps_done(), report.loss});
+    progress_.step(steps_done(), report.loss);
+  }
+
+  // Once memory, caches and clocks are as they stay, or the last one; -1: none.
+  int64_t profiled_step() const {
+    if (plan_.profile.empty()) return -1;
+    return std::min(first_step() + kStepsBeforeProfile + 1,
+                    plan_.settings.schedule.total_steps);
+  }
+
+  void profile_step() {
+    const auto start = std::chrono::steady_clock::now();
+    const Trainer::Profiled profiled = trainer_.profile();
+    if (is_first()) {
+      write_chrome_trace(plan_.profile, profiled.events,
+                         fmt::format("coda train, step {}", steps_done()));
+    }
+    progress_.exclude(seconds_since(start));
+    take(profiled.report);
+    if (is_first())
+      progress_.note(fmt::format("step {}: what it did when is in {}", steps_done(),
+                                 printable(plan_.profile)));
   }
 
   void save() {

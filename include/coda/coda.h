@@ -38,6 +38,7 @@
 #include "coda/partial.h"
 #include "coda/plan.h"
 #include "coda/plan_cost.h"
+#include "coda/profile.h"
 #include "coda/program.h"
 #include "coda/program_builder.h"
 #include "coda/program_error.h"

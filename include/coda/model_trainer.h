@@ -44,6 +44,7 @@ class ModelTrainer : public Trainer {
   // As the Trainer's, of the step's batch.
   StepReport step();
   void start_step();
+  Profiled profile();
   // As the Trainer's, of the next step's first batch.
   void require_sound();
 

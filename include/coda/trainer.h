@@ -18,6 +18,7 @@
 #include "coda/api.h"
 #include "coda/communicator.h"
 #include "coda/compile.h"
+#include "coda/profile.h"
 #include "coda/schedule.h"
 #include "coda/session.h"
 #include "coda/weights.h"
@@ -98,6 +99,15 @@ class Trainer {
   int started_steps() const;
   // Told to all processes with the next step that is started: each sees it in that step's report.
   bool asks_to_stop = false;
+
+  // step() with the times of what it does, launched one by one: on a GPU without its CUDA graphs,
+  // so that the host may be what it waits for where its kernels are short. For several processes
+  // each has its own times.
+  struct Profiled {
+    StepReport report;
+    std::vector<ProfileEvent> events;  // by track, then by time
+  };
+  Profiled profile(const Batches& batch);
 
   // The loss of a batch with the weights as they are, the mean of all processes'; nothing changes.
   double loss(const TensorMap& batch);

@@ -213,8 +213,9 @@ class HopperBackend : public Backend {
   std::function<double()> stamp() override {
     const auto here =
         std::make_shared<StreamEvent>(state_->context, state_->stream, StreamEvent::timed);
-    if (first_stamp_ == nullptr) first_stamp_ = here;
-    return [first = first_stamp_, here] { return here->seconds_since(*first); };
+    std::shared_ptr<const StreamEvent> first = first_stamp_.lock();
+    if (first == nullptr) first_stamp_ = first = here;
+    return [first, here] { return here->seconds_since(*first); };
   }
 
   std::function<void()> record(std::function<void()> work) override {
@@ -288,8 +289,9 @@ class HopperBackend : public Backend {
   bool noticed_attention_ = false;
   std::shared_ptr<HopperState> state_;
   std::shared_ptr<cudnn::Library> cudnn_;
-  std::shared_ptr<const StreamEvent> first_stamp_;  // where stamp() counts from
-  std::optional<Stream> stream_;                    // kept alive
+  // Where stamp() counts from: the first of those that somebody still has, as times are fp32.
+  std::weak_ptr<const StreamEvent> first_stamp_;
+  std::optional<Stream> stream_;  // kept alive
 };
 
 }  // namespace

@@ -125,7 +125,8 @@ GradientSession::GradientSession(const Graph& given, Compiled compiled, const We
   if (!session_->owns(kLoss)) session_->bind(kLoss, Tensor(DType::f32, 1, 1, backend));
 }
 
-void GradientSession::Copy::take(const Tensor& tensor, Backend& backend) {
+void GradientSession::Copy::take(const std::string& name, const Tensor& tensor, Backend& backend,
+                                 Profiler* profiler) {
   const auto bytes = static_cast<size_t>(tensor.size() * size_of(tensor.dtype()));
   if (own.dtype() != tensor.dtype() || own.rows() != tensor.rows() || own.cols() != tensor.cols()) {
     own = Tensor(tensor.dtype(), tensor.rows(), tensor.cols(), backend);
@@ -135,7 +136,8 @@ void GradientSession::Copy::take(const Tensor& tensor, Backend& backend) {
   const TensorView host =
       dense_view(staged[next].get(), tensor.dtype(), tensor.rows(), tensor.cols());
   copy_matrix(tensor.view(), host);
-  backend.start_copy_in(host, own.view());
+  run_profiled(profiler, ProfileTrack::transfers, "copy " + name,
+               [&] { backend.start_copy_in(host, own.view()); });
   is_read[next] = backend.mark();
   next = 1 - next;
 }
@@ -149,7 +151,7 @@ TensorMap GradientSession::on_backend(const TensorMap& tensors) {
       continue;
     }
     Copy& copy = copies_[name];
-    copy.take(tensor, backend_);
+    copy.take(name, tensor, backend_, profiler_);
     moved.emplace(name, copy.own);
   }
   return moved;
@@ -197,14 +199,25 @@ void GradientSession::backward() { session_->backward(); }
 
 void GradientSession::start_pass(const TensorMap& batch, const std::function<void()>& between) {
   bind_batch(batch);
-  if (recorded_) return recorded_();
+  if (recorded_ && profiler_ == nullptr) return recorded_();
   const auto work = [this, between] {
     session_->forward();
     between();
     session_->backward();
   };
   work();
-  if (!is_timed_) recorded_ = backend_.record(work);
+  if (!is_timed_ && profiler_ == nullptr) recorded_ = backend_.record(work);
+}
+
+void GradientSession::profile(Profiler* profiler) {
+  profiler_ = profiler;
+  Session::Observer observer;
+  if (profiler != nullptr) {
+    observer = [profiler](const std::string& step, const std::function<void()>& run) {
+      profiler->run(ProfileTrack::compute, step, run);
+    };
+  }
+  session_->observe(std::move(observer));
 }
 
 Tensor GradientSession::loss() const { return session_->tensor(kLoss); }

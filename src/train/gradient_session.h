@@ -13,6 +13,7 @@
 #include "coda/session.h"
 #include "coda/trainer.h"
 #include "train/eight_bit_scales.h"
+#include "train/profiler.h"
 
 namespace coda {
 
@@ -46,6 +47,8 @@ class GradientSession {
   // backend with memory of its own. From the second time on a batch that lies where the one before
   // did is one recorded launch. `between` must be the same each time.
   void start_pass(const TensorMap& batch, const std::function<void()>& between);
+  // What follows is timed; null: no more. Then a pass is launched step by step.
+  void profile(Profiler* profiler);
   // Of the last pass; fp32 [1, 1].
   Tensor loss() const;
   // As the weights; they hold until the next forward().
@@ -63,13 +66,14 @@ class GradientSession {
     std::function<void()> is_read[2];  // waits until it may be filled
     int next = 0;
 
-    void take(const Tensor& tensor, Backend& backend);
+    void take(const std::string& name, const Tensor& tensor, Backend& backend, Profiler* profiler);
   };
 
   TensorMap on_backend(const TensorMap& tensors);
   void bind_batch(const TensorMap& batch);
 
   Backend& backend_;
+  Profiler* profiler_ = nullptr;
   bool is_timed_;  // then each step is waited for, and nothing is recorded
   std::unique_ptr<Session> session_;
   std::unique_ptr<EightBitScales> scales_;

@@ -67,6 +67,10 @@ StepReport ModelTrainer::step() {
   return Trainer::step([this](int64_t pass) { return batch(pass); });
 }
 
+Trainer::Profiled ModelTrainer::profile() {
+  return Trainer::profile([this](int64_t pass) { return batch(pass); });
+}
+
 void ModelTrainer::start_step() {
   Trainer::start_step([this](int64_t pass) { return batch(pass); });
 }

@@ -53,6 +53,7 @@ struct Trainer::Impl {
     std::function<void()> is_there;  // waits for them
   };
   std::deque<Started> started;  // the oldest first
+  Profiler* profiler = nullptr;
   bool is_fetched = false;      // the trainer's fields are the backend's state
 
   Impl(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
@@ -109,6 +110,15 @@ struct Trainer::Impl {
     return sum / world();
   }
 
+  void profile(Profiler* its) {
+    profiler = its;
+    session.profile(its);
+    if (device) device->profile(its);
+  }
+  void on_host(const char* what, const std::function<void()>& work) const {
+    run_profiled(profiler, ProfileTrack::host, what, work);
+  }
+
   // Nothing here waits for the backend.
   void start(Started& now, const Batches& batch, bool asks_to_stop) {
     is_fetched = false;
@@ -116,15 +126,24 @@ struct Trainer::Impl {
     now.numbers = backend.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
     auto* const numbers = reinterpret_cast<float*>(now.numbers.get());
     const auto bring = [&](const Tensor& tensor, size_t place) {
-      backend.start_copy_out(tensor.view(),
-                             dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
+      run_profiled(profiler, ProfileTrack::transfers, "copy the step's results", [&] {
+        backend.start_copy_out(
+            tensor.view(),
+            dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
+      });
     };
     start_scales(batch);
     clear_gradients();
     device->clear_losses();
-    for (int64_t pass = 0; pass < options.accumulate; ++pass)
-      session.start_pass(batch(pass), [this] { device->check_loss(session.loss()); });
-    device->start_step(now.report.rate, now.step, asks_to_stop);
+    for (int64_t pass = 0; pass < options.accumulate; ++pass) {
+      TensorMap tensors;
+      on_host("batch", [&] { tensors = batch(pass); });
+      on_host("launch forward and backward", [&] {
+        session.start_pass(tensors, [this] { device->check_loss(session.loss()); });
+      });
+    }
+    on_host("launch update",
+            [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
     if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
     bring(device->said(), 0);
     bring(device->norm(), said);
@@ -132,7 +151,7 @@ struct Trainer::Impl {
   }
 
   void wait_for(Started& oldest) const {
-    oldest.is_there();
+    on_host("wait", oldest.is_there);
     const auto* const numbers = reinterpret_cast<const float*>(oldest.numbers.get());
     const auto passes = static_cast<double>(options.accumulate * world());
     for (int rank = 0; rank < world(); ++rank) {
@@ -252,6 +271,20 @@ StepReport Trainer::step(const Batches& batch) {
   return finish_step();
 }
 
+Trainer::Profiled Trainer::profile(const Batches& batch) {
+  require_none_started("profile()");
+  Profiler profiler(impl_->backend);
+  struct Watched {  // no longer, however the step ends
+    Impl& impl;
+    ~Watched() { impl.profile(nullptr); }
+  } const watched{*impl_};
+  impl_->profile(&profiler);
+  Profiled profiled;
+  profiled.report = step(batch);
+  profiled.events = profiler.events();
+  return profiled;
+}
+
 int Trainer::started_steps() const { return static_cast<int>(impl_->started.size()); }
 
 void Trainer::start_step(const Batches& batch) {
@@ -293,12 +326,15 @@ void Trainer::run_on_host(const Batches& batch, StepReport& report) {
   impl_->start_scales(batch);
   impl_->clear_gradients();
   for (int64_t pass = 0; pass < passes; ++pass) {
-    const double loss = impl_->session.forward(batch(pass));
+    TensorMap tensors;
+    impl_->on_host("batch", [&] { tensors = batch(pass); });
+    double loss = 0;
+    impl_->on_host("forward", [&] { loss = impl_->session.forward(tensors); });
     require_finite(loss, "loss", step_count + 1);
     report.loss += loss / static_cast<double>(passes);
-    impl_->session.backward();
+    impl_->on_host("backward", [&] { impl_->session.backward(); });
   }
-  report.norm = update(report.rate);
+  impl_->on_host("update", [&] { report.norm = update(report.rate); });
   require_finite(report.norm, "gradients' norm", step_count + 1);
   if (EightBitScales* scales = impl_->session.scales(); scales != nullptr) scales->finish_step();
 }
@@ -309,7 +345,9 @@ double Trainer::update(double rate) {
     gradients.emplace_back(static_cast<const float*>(gradient.view().data),
                            static_cast<size_t>(gradient.size()));
   }
-  const double norm = global_norm(gradients);
+  double norm = 0;
+  run_profiled(impl_->profiler, ProfileTrack::compute, "gradient_norm",
+               [&] { norm = global_norm(gradients); });
   if (!std::isfinite(norm)) return norm;
   std::vector<AdamWTensor> tensors;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -317,7 +355,9 @@ double Trainer::update(double rate) {
     tensors.push_back({w.values, moments[i].m, moments[i].v, gradients[i], w.bf16, w.decays});
   }
   const TrainOptions& options = impl_->options;
-  adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(norm, options.clip));
+  run_profiled(impl_->profiler, ProfileTrack::compute, "adamw", [&] {
+    adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(norm, options.clip));
+  });
   return norm;
 }
 

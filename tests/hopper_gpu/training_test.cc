@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "base/relative_error.h"
 #include "coda/error.h"
@@ -104,6 +105,29 @@ TEST_P(TrainingOnGpu, LayersThatAreRunAgainTakeTheSameCourse) {
     EXPECT_NEAR(report.norm, wanted.norm, 10 * tolerance * wanted.norm);
     EXPECT_EQ(once_more.step().norm, report.norm);
   }
+}
+
+// Launched one by one between timed points of the stream, with the bits of the recorded step.
+TEST_P(TrainingOnGpu, AProfiledStepIsTheStepAndNamesEveryProgram) {
+  ModelTrainer plain(settings_, text_, *gpu_), trainer(settings_, text_, *gpu_);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(trainer.step().norm, plain.step().norm);
+  const Trainer::Profiled profiled = trainer.profile();
+  EXPECT_EQ(profiled.report.norm, plain.step().norm);
+  EXPECT_EQ(trainer.step().norm, plain.step().norm);
+  std::set<std::string> names;
+  const std::vector<ProfileEvent>& events = profiled.events;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events[i].track == ProfileTrack::compute) names.insert(events[i].name);
+    if (i == 0 || events[i].track != events[i - 1].track) continue;
+    // Differences of times that are fp32 milliseconds.
+    EXPECT_GE(events[i].start, events[i - 1].start + events[i - 1].seconds - 2e-6)
+        << events[i].name << " behind " << events[i - 1].name;
+  }
+  const Plan& plan = trainer.session().plan();
+  for (const auto* steps : {&plan.forward, &plan.backward})
+    for (const PlanStep& step : *steps) EXPECT_TRUE(names.contains(step.name)) << step.name;
+  for (const char* name : {"adamw", "gradient_norm", "gradient_squares", "loss_check"})
+    EXPECT_TRUE(names.contains(name)) << name;
 }
 
 // Of a model whose tensors are large beside what kernels and graphs take.

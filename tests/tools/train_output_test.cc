@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -141,6 +142,37 @@ TEST_F(TrainOutput, TheRateDependsOnWhereTheWeightsComeFrom) {
   };
   EXPECT_EQ(from({}), 5e-5);
   EXPECT_EQ(from({"--lr", "0.01"}), 0.01);
+}
+
+// The trace of a step: it parses, the compute track has the steps of the plan that `coda explain`
+// shows for the same sizes, and nothing on a track overlaps.
+TEST_F(TrainOutput, AProfileIsATraceOfThePlansPrograms) {
+  const std::string file = folder / "trace.json";
+  const CommandResult result = train({"--sample", "0", "--steps", "7", "--profile", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step 5: what it did when is in "));
+  const nlohmann::json trace = nlohmann::json::parse(read_bytes(file));
+  std::map<int, double> ends;  // by track
+  std::map<std::string, int> names;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    double& end = ends[event["tid"]];
+    EXPECT_GE(event["ts"].get<double>(), end - 1e-3) << event["name"];
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+    if (event["tid"] == 0) ++names[event["name"]];
+  }
+  const CommandResult explained = run_coda(
+      {"explain", "--layers", "1", "--hidden", "16", "--heads", "2", "--mlp", "24", "--batch", "2",
+       "--sequence", "16", "--json"});
+  const nlohmann::json plan = nlohmann::json::parse(explained.out)["fused"];
+  for (const nlohmann::json& step : plan["steps"]) EXPECT_EQ(names[step["name"]], 1) << step["name"];
+  EXPECT_EQ(names.size(), plan["steps"].size() + 2);  // the norm and AdamW
+  EXPECT_EQ(names["adamw"], 1);
+  EXPECT_EQ(names["gradient_norm"], 1);
+
+  const CommandResult nowhere = train({"--overwrite", "--profile", folder / "none/trace.json"});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("there is no folder"));
 }
 
 // --config takes what --init, eval and sample take: a model's folder, or that of a run.
