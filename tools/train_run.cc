@@ -39,9 +39,10 @@ class Run {
   explicit Run(RunPlan plan)
       : plan_(std::move(plan)),
         backend_(plan_.backend),
+        free_at_start_(backend_->free_bytes()),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
-                  plan_.settings.tokens_of_step(), most_tokens()) {}
+                  plan_.settings.tokens_of_step(), most_tokens(), [this] { return memory(); }) {}
 
   int run() {
     start();
@@ -53,9 +54,14 @@ class Run {
  private:
   // Tokens a second if all GPUs did products at their peak all the time; 0 on CPUs.
   double most_tokens() const {
-    constexpr double kPeak = 989.4e12;  // H100 SXM and H200, dense bf16 (NVIDIA's data sheets)
     if (backend_->is_on_host()) return 0;
-    return world() * kPeak / training_flops_of_token(plan_.settings.model, plan_.settings.sequence);
+    return world() * peak_flops(describe_gpu()) /
+           training_flops_of_token(plan_.settings.model, plan_.settings.sequence);
+  }
+
+  // Bytes that the run holds: of the GPU's memory, or of the host's.
+  int64_t memory() const {
+    return backend_->is_on_host() ? resident_bytes() : free_at_start_ - backend_->free_bytes();
   }
 
   static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -303,6 +309,7 @@ class Run {
 
   RunPlan plan_;
   std::shared_ptr<Backend> backend_;
+  int64_t free_at_start_;
   ModelTrainer trainer_;
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;

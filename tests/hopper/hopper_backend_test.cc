@@ -236,6 +236,13 @@ TEST_F(HopperBackendTest, StampsCountFromTheFirstThatSomebodyHas) {
   EXPECT_DOUBLE_EQ(later(), 1e-3);
 }
 
+TEST(PeakFlops, IsThatOfTheBoard) {
+  EXPECT_EQ(peak_flops("NVIDIA H200, driver for CUDA 13.0"), 989.4e12);
+  EXPECT_EQ(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12);
+  EXPECT_EQ(peak_flops("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(peak_flops("NVIDIA H200 NVL"), 835e12);
+}
+
 TEST_F(HopperBackendTest, FreeMemoryIsWhatTheDriverSays) {
   EXPECT_EQ(make_hopper_backend(options())->free_bytes(), 1000);
 }

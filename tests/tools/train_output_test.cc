@@ -52,10 +52,22 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   const CommandResult result = train({"--sample", "40", "--prompt", "line 1", "--report"});
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string& out = result.out;
-  // The first step's line: loss, tokens a second, time left.
-  EXPECT_TRUE(std::regex_search(
-      out, std::regex("step +1/30  loss [0-9.]+  [0-9.]+[kM]? tokens/s  [0-9: ]+s? ?left")))
+  // The first step's line: loss, tokens a second, memory, time left; no share of a peak on a CPU.
+  EXPECT_TRUE(
+      std::regex_search(out, std::regex("step +1/30  loss [0-9.]+  [0-9.]+[kM]? tokens/s  "
+                                        "[0-9]+\\.[0-9]{2} GB  [0-9: ]+s? ?left")))
       << out;
+  EXPECT_THAT(out, testing::Not(HasSubstr("of the peak")));
+  // What a step takes stands first, and its parts are its sum (to the digits that are printed).
+  EXPECT_THAT(out, StartsWith("memory of a step: "));
+  const std::string memory = out.substr(0, out.find('\n'));
+  double sum = 0;
+  for (const char* part : {"weights", "moments", "saved for the backward", "temporaries",
+                           "workspace of kernels", "batch and tables", "losses of held-out text"})
+    sum += number(memory, part + std::string(" ([0-9]+) bytes"));
+  EXPECT_EQ(sum, number(memory, "memory of a step: ([0-9]+) bytes"));
+  // The last line says that nothing is left.
+  EXPECT_TRUE(std::regex_search(out, std::regex("step 30/30  loss [^\n]*  0 s left"))) << out;
   EXPECT_THAT(out, HasSubstr("step 30: held-out loss "));
   EXPECT_THAT(out, HasSubstr("┤"));  // the curve
   EXPECT_THAT(out, HasSubstr("a sample of its text:\n----\nline 1"));
