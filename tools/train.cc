@@ -83,10 +83,9 @@ int64_t eval_every_of(const TrainFlags& f) {
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
-         name == "profile" ||
-         name == "device" || name == "gpus" || name == "processes" || name == "attention" ||
-         name == "memory" || name == "help" || name == "save-every" || name == "sample" ||
-         name == "prompt";
+         name == "profile" || name == "device" || name == "gpus" || name == "processes" ||
+         name == "attention" || name == "memory" || name == "help" || name == "save-every" ||
+         name == "sample" || name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {

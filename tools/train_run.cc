@@ -164,8 +164,8 @@ class Run {
       const int64_t started = trainer_.step_count;
       const bool is_last = started == plan_.settings.schedule.total_steps;
       if (!is_to_stop(stop) && !backend_->is_on_host() && !is_last &&
-          started + 1 != profiled_step() &&
-          !is_due(started, plan_.eval_every) && !is_due(started, plan_.save_every)) {
+          started + 1 != profiled_step() && !is_due(started, plan_.eval_every) &&
+          !is_due(started, plan_.save_every)) {
         trainer_.start_step();
       }
       take(trainer_.finish_step());
@@ -181,8 +181,7 @@ class Run {
   // Once memory, caches and clocks are as they stay, or the last one; -1: none.
   int64_t profiled_step() const {
     if (plan_.profile.empty()) return -1;
-    return std::min(first_step() + kStepsBeforeProfile + 1,
-                    plan_.settings.schedule.total_steps);
+    return std::min(first_step() + kStepsBeforeProfile + 1, plan_.settings.schedule.total_steps);
   }
 
   void profile_step() {

@@ -123,7 +123,7 @@ int run(const Flags& f) {
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
-  settings.eight_bits = f.dtype == "fp8"       ? EightBits::all_but_logits_weight_gradient
+  settings.eight_bits = f.dtype == "fp8"        ? EightBits::all_but_logits_weight_gradient
                         : f.dtype == "fp8-body" ? EightBits::all_but_logits
                         : f.dtype == "fp8-all"  ? EightBits::all
                                                 : EightBits::none;

@@ -20,13 +20,11 @@ std::function<double()> Profiler::host_now() const {
   return [now] { return now.count(); };
 }
 
-void Profiler::run(ProfileTrack track, const std::string& name,
-                   const std::function<void()>& work) {
+void Profiler::run(ProfileTrack track, const std::string& name, const std::function<void()>& work) {
   const auto now = [&] {
-    return track == ProfileTrack::host ? host_now()
-                                       : [stamp = backend_.stamp(), first = first_] {
-                                           return stamp() - first();
-                                         };
+    return track == ProfileTrack::host ? host_now() : [stamp = backend_.stamp(), first = first_] {
+      return stamp() - first();
+    };
   };
   Noted noted{name, track, now(), {}};
   work();
@@ -58,11 +56,8 @@ std::string chrome_trace(const std::vector<ProfileEvent>& events, const std::str
   using nlohmann::ordered_json;
   ordered_json lines = ordered_json::array();
   const auto name = [&](const char* what, int track, const std::string& value) {
-    lines.push_back({{"name", what},
-                     {"ph", "M"},
-                     {"pid", 0},
-                     {"tid", track},
-                     {"args", {{"name", value}}}});
+    lines.push_back(
+        {{"name", what}, {"ph", "M"}, {"pid", 0}, {"tid", track}, {"args", {{"name", value}}}});
   };
   name("process_name", 0, title);
   for (int track = 0; track < 3; ++track) name("thread_name", track, kTracks[track]);

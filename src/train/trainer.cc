@@ -54,7 +54,7 @@ struct Trainer::Impl {
   };
   std::deque<Started> started;  // the oldest first
   Profiler* profiler = nullptr;
-  bool is_fetched = false;      // the trainer's fields are the backend's state
+  bool is_fetched = false;  // the trainer's fields are the backend's state
 
   Impl(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
        const TrainOptions& options)
@@ -128,8 +128,7 @@ struct Trainer::Impl {
     const auto bring = [&](const Tensor& tensor, size_t place) {
       run_profiled(profiler, ProfileTrack::transfers, "copy the step's results", [&] {
         backend.start_copy_out(
-            tensor.view(),
-            dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
+            tensor.view(), dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
       });
     };
     start_scales(batch);
@@ -138,12 +137,10 @@ struct Trainer::Impl {
     for (int64_t pass = 0; pass < options.accumulate; ++pass) {
       TensorMap tensors;
       on_host("batch", [&] { tensors = batch(pass); });
-      on_host("launch forward and backward", [&] {
-        session.start_pass(tensors, [this] { device->check_loss(session.loss()); });
-      });
+      on_host("launch forward and backward",
+              [&] { session.start_pass(tensors, [this] { device->check_loss(session.loss()); }); });
     }
-    on_host("launch update",
-            [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
+    on_host("launch update", [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
     if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
     bring(device->said(), 0);
     bring(device->norm(), said);

@@ -114,8 +114,7 @@ TEST_P(RunAgain, ALayersProductsRunOnceMore) {
   const Planned kept = planned(GetParam(), 8, false);
   const Planned again = planned(GetParam(), 8, true);
   EXPECT_DOUBLE_EQ(flops(again, again.plan.forward), flops(kept, kept.plan.forward));
-  const double more =
-      flops(again, again.plan.backward) - flops(kept, kept.plan.backward);
+  const double more = flops(again, again.plan.backward) - flops(kept, kept.plan.backward);
   const double head = 2.0 * kRows * kSizes.hidden * kSizes.vocab;
   EXPECT_GT(more, 0.5 * (flops(kept, kept.plan.forward) - head));
   const double most = flops(kept, kept.plan.forward) - head;

@@ -50,9 +50,9 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
     std::vector<int64_t> saved;
     std::vector<int64_t> taken;
     for (const char* recompute : {"none", "norms", "layer"}) {
-      const json plan = explained({"explain", "--hidden", "64", "--batch", "8", "--sequence",
-                                   "128", "--dtype", "bf16", "--layers", "6", "--rates", rates,
-                                   "--recompute", recompute});
+      const json plan =
+          explained({"explain", "--hidden", "64", "--batch", "8", "--sequence", "128", "--dtype",
+                     "bf16", "--layers", "6", "--rates", rates, "--recompute", recompute});
       const json& memory = plan["memory"];
       int64_t sum = 0;
       for (const json& bytes : memory["uses"]) sum += bytes.get<int64_t>();

@@ -53,9 +53,8 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string& out = result.out;
   // The first step's line: loss, tokens a second, memory, time left; no share of a peak on a CPU.
-  EXPECT_TRUE(
-      std::regex_search(out, std::regex("step +1/30  loss [0-9.]+  [0-9.]+[kM]? tokens/s  "
-                                        "[0-9]+\\.[0-9]{2} GB  [0-9: ]+s? ?left")))
+  EXPECT_TRUE(std::regex_search(out, std::regex("step +1/30  loss [0-9.]+  [0-9.]+[kM]? tokens/s  "
+                                                "[0-9]+\\.[0-9]{2} GB  [0-9: ]+s? ?left")))
       << out;
   EXPECT_THAT(out, testing::Not(HasSubstr("of the peak")));
   // What a step takes stands first, and its parts are its sum (to the digits that are printed).
@@ -173,11 +172,12 @@ TEST_F(TrainOutput, AProfileIsATraceOfThePlansPrograms) {
     end = event["ts"].get<double>() + event["dur"].get<double>();
     if (event["tid"] == 0) ++names[event["name"]];
   }
-  const CommandResult explained = run_coda(
-      {"explain", "--layers", "1", "--hidden", "16", "--heads", "2", "--mlp", "24", "--batch", "2",
-       "--sequence", "16", "--json"});
+  const CommandResult explained =
+      run_coda({"explain", "--layers", "1", "--hidden", "16", "--heads", "2", "--mlp", "24",
+                "--batch", "2", "--sequence", "16", "--json"});
   const nlohmann::json plan = nlohmann::json::parse(explained.out)["fused"];
-  for (const nlohmann::json& step : plan["steps"]) EXPECT_EQ(names[step["name"]], 1) << step["name"];
+  for (const nlohmann::json& step : plan["steps"])
+    EXPECT_EQ(names[step["name"]], 1) << step["name"];
   EXPECT_EQ(names.size(), plan["steps"].size() + 2);  // the norm and AdamW
   EXPECT_EQ(names["adamw"], 1);
   EXPECT_EQ(names["gradient_norm"], 1);

@@ -128,9 +128,9 @@ TEST(ModelTrainer, LayersThatAreRunAgainTrainTheSame) {
     EightBits eight_bits;
     double tolerance;
   };
-  for (const Case& c : {Case{DType::f32, EightBits::none, 2e-6},
-                        Case{DType::bf16, EightBits::none, 2e-3},
-                        Case{DType::bf16, EightBits::all_but_logits, 1e-2}}) {
+  for (const Case& c :
+       {Case{DType::f32, EightBits::none, 2e-6}, Case{DType::bf16, EightBits::none, 2e-3},
+        Case{DType::bf16, EightBits::all_but_logits, 1e-2}}) {
     for (const int64_t accumulate : {1, 2}) {
       ModelTrainSettings settings = deep_settings();
       settings.storage = c.storage;

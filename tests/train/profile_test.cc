@@ -32,9 +32,9 @@ std::map<std::string, int64_t> runs_of(const Session& session, int64_t passes) {
   const Plan& plan = session.plan();
   for (const auto* steps : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *steps) {
-      const int64_t chunks = step.loop < 0 ? 1
-                                           : chunks_of(plan.loops[static_cast<size_t>(step.loop)],
-                                                       session.sizes());
+      const int64_t chunks =
+          step.loop < 0 ? 1
+                        : chunks_of(plan.loops[static_cast<size_t>(step.loop)], session.sizes());
       runs[step.name] += passes * chunks;
     }
   }

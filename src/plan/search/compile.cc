@@ -118,7 +118,8 @@ class Search {
     }
     compiled.plan = std::move(best_.plan);
     if (options_.run_layers_again && starts_.empty())
-      compiled.plan.notes.emplace_back("layers are not run again: no equal ones in a row were found");
+      compiled.plan.notes.emplace_back(
+          "layers are not run again: no equal ones in a row were found");
     verify_programs(compiled.plan);
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
