@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
 PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/configurations.md",
-         "docs/fp8.md", "docs/training.md", "lab/notebook/cpu.md")
+         "docs/fp8.md", "docs/memory.md", "lab/notebook/cpu.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.

@@ -23,9 +23,8 @@ struct CompileFlags {
 
 void run(const CompileFlags& flags) {
   const auto begin = std::chrono::steady_clock::now();
-  const Precompiled all =
-      precompile(flags.programs.plans(),
-                 {.multiprocessors = flags.multiprocessors, .threads = flags.threads});
+  const Precompiled all = precompile(
+      flags.programs.plans(), {.multiprocessors = flags.multiprocessors, .threads = flags.threads});
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string folder = all.folder.string();

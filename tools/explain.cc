@@ -7,8 +7,11 @@
 #include <memory>
 #include <optional>
 
+#include "coda/backend.h"
 #include "coda/error.h"
+#include "coda/kernels.h"
 #include "coda/model_runner.h"
+#include "coda/step_memory.h"
 #include "commands.h"
 #include "explained_plan.h"
 #include "flag_values.h"
@@ -27,6 +30,7 @@ struct ExplainFlags {
   int64_t loss_rows = kAutomaticChunkRows;
   std::string dtype = "fp32";
   std::string objective = "memory";
+  std::string recompute = "norms";
   std::string rates = "cpu";
   bool measure = false;
   bool json = false;
@@ -53,7 +57,9 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   source.options.storage = storage_type(flags.dtype);
   source.options.eight_bits = eight_bits_of(flags.dtype);
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
-  source.options.objective = flags.objective == "speed" ? Objective::speed : Objective::memory;
+  const RecomputeChoice recompute = recompute_of(flags.recompute);
+  source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
+  source.options.run_layers_again = recompute.run_layers_again;
   source.options.fuse = fuse;
   source.options.chunk_rows = flags.task == "train" ? flags.loss_rows : 0;
   ExplainedPlan plan = explain(std::move(source));
@@ -61,6 +67,17 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   const std::vector<double> seconds = measure_plan(plan.compiled.plan, plan.source.options.sizes);
   for (size_t i = 0; i < seconds.size(); ++i) plan.steps[i].measured = seconds[i];
   return plan;
+}
+
+// Of a model's training step, where it would run.
+std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPlan& plan) {
+  if (plan.source.model == nullptr || flags.task != "train") return std::nullopt;
+  const bool is_on_gpu = flags.rates == "h200";
+  const DimValues& sizes = plan.source.options.sizes;
+  const int64_t workspace = is_on_gpu
+                                ? gpu_workspace_bytes(plan.compiled.plan, sizes)
+                                : make_backend("cpu")->workspace_bytes(plan.compiled.plan, sizes);
+  return step_memory(plan.compiled.plan, sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
 }
 
 void run(const ExplainFlags& flags) {
@@ -77,9 +94,10 @@ void run(const ExplainFlags& flags) {
       what.title += (what.title.empty() ? "" : ", ") + file;
     what.how = flags.task == "train" ? "with gradients, " : "";
   }
-  what.how += fmt::format("{}, rates of {}, least {} first", flags.dtype,
-                          flags.rates == "h200" ? "an H200" : "a CPU",
-                          flags.objective == "speed" ? "time" : "saved memory");
+  what.how += fmt::format(
+      "{}, rates of {}, least {} first", flags.dtype, flags.rates == "h200" ? "an H200" : "a CPU",
+      flags.objective == "speed" || flags.recompute == "none" ? "time" : "saved memory");
+  if (flags.recompute == "layer") what.how += ", layers run again";
   const ModelConfig* model = config ? &*config : nullptr;
   const ExplainedPlan fused = explain(flags, model, true);
   const ExplainedPlan unfused = explain(flags, model, false);
@@ -87,6 +105,7 @@ void run(const ExplainFlags& flags) {
     what.how += fmt::format("; {} has no gradient", partial);
   what.fused = &fused;
   what.unfused = &unfused;
+  what.memory = memory_of(flags, fused);
   if (flags.json) {
     print_json(what);
   } else {
@@ -136,6 +155,7 @@ void add_explain(CLI::App& app) {
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
+  add_recompute_flag(command, flags->recompute);
   command.add_option("--rates", flags->rates, "Whose rates the cost model uses: cpu or h200")
       ->check(CLI::IsMember({"cpu", "h200"}))
       ->capture_default_str();

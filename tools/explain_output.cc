@@ -114,6 +114,11 @@ void print_json(const Explanation& what) {
   ordered_json out{{"title", what.title}, {"settings", what.how}};
   out["fused"] = explained_json(*what.fused);
   out["unfused"] = explained_json(*what.unfused);
+  if (what.memory) {
+    ordered_json uses = ordered_json::object();
+    for (const MemoryUse& use : what.memory->uses) uses[use.what] = use.bytes;
+    out["memory"] = {{"bytes", what.memory->bytes()}, {"uses", std::move(uses)}};
+  }
   out["alternatives"] = ordered_json::array();
   for (const Alternative& a : what.fused->compiled.alternatives) {
     out["alternatives"].push_back({{"choice", a.choice},
@@ -138,6 +143,7 @@ void print_text(const Explanation& what, bool brief) {
              "saved", "predicted", fused.measured() ? "      measured" : "");
   print_total("fused", fused);
   print_total("unfused", *what.unfused);
+  if (what.memory) fmt::print("\nmemory of a training step: {}\n", what.memory->text());
   if (fused.compiled.alternatives.empty()) return;
   fmt::print("\nplans compared (*: chosen)\n");
   for (const Alternative& a : fused.compiled.alternatives) {

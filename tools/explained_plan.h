@@ -9,6 +9,7 @@
 
 #include "coda/compile.h"
 #include "coda/models.h"
+#include "coda/step_memory.h"
 
 namespace coda::tools {
 
@@ -61,6 +62,7 @@ struct Explanation {
   std::string how;
   const ExplainedPlan* fused = nullptr;
   const ExplainedPlan* unfused = nullptr;
+  std::optional<StepMemory> memory{};  // of a training step
 };
 void print_json(const Explanation& what);
 // `brief`: without the programs.

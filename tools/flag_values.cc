@@ -65,4 +65,18 @@ EightBits eight_bits_of(const std::string& name) {
                               : EightBits::none;
 }
 
+CLI::Option* add_recompute_flag(CLI::App& command, std::string& value) {
+  return command
+      .add_option("--recompute", value,
+                  "What the backward makes again rather than read it: none, where reading is "
+                  "faster; norms, and activations and all else that takes no product; layer: a "
+                  "layer's forward is run again from what the layer starts from")
+      ->check(CLI::IsMember({"none", "norms", "layer"}))
+      ->capture_default_str();
+}
+
+RecomputeChoice recompute_of(const std::string& name) {
+  return {name == "none" ? Objective::speed : Objective::memory, name == "layer"};
+}
+
 }  // namespace coda::tools

@@ -25,4 +25,12 @@ void read_decimal_numbers(CLI::App& app);
 DType storage_type(const std::string& name);
 EightBits eight_bits_of(const std::string& name);
 
+// --recompute: what the backward makes again rather than have it saved.
+CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);
+struct RecomputeChoice {
+  Objective objective = Objective::memory;
+  bool run_layers_again = false;
+};
+RecomputeChoice recompute_of(const std::string& name);
+
 }  // namespace coda::tools

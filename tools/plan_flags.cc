@@ -6,18 +6,18 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "explained_plan.h"
-#include "flag_values.h"
 #include "program_file.h"
 
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Objective objective, EightBits eight_bits) {
+                     RecomputeChoice recompute, EightBits eight_bits) {
   ModelTaskGraph task = make_task(
       config,
       {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence},
       h200_rates());
-  task.options.objective = objective;
+  task.options.objective = recompute.objective;
+  task.options.run_layers_again = recompute.run_layers_again;
   task.options.eight_bits = eight_bits;
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }
@@ -44,6 +44,7 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body or fp8-all")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all"}))
       ->capture_default_str();
+  add_recompute_flag(command, recompute);
   command.add_option("--objective", objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
@@ -54,9 +55,9 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
     require(sizes.empty(), "--sizes are those of program files: name some, or leave it out");
     require(storage.empty(),
             "--storage is of program files (a model's step is in bf16): leave it out");
-    return {model_plan(model.build(sequence), batch, sequence,
-                       objective == "speed" ? Objective::speed : Objective::memory,
-                       eight_bits_of(dtype))};
+    RecomputeChoice choice = recompute_of(recompute);
+    if (objective == "speed") choice.objective = Objective::speed;
+    return {model_plan(model.build(sequence), batch, sequence, choice, eight_bits_of(dtype))};
   }
   const DimValues values = parse_sizes(sizes);
   std::vector<Program> read;

@@ -9,6 +9,7 @@
 #include "coda/compile.h"
 #include "coda/kernels.h"
 #include "coda/plan.h"
+#include "flag_values.h"
 #include "model_flags.h"
 
 namespace CLI {
@@ -18,7 +19,7 @@ class App;
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     Objective objective, EightBits eight_bits);
+                     RecomputeChoice recompute, EightBits eight_bits);
 
 struct ProgramFlags {
   std::vector<std::string> files;
@@ -28,6 +29,7 @@ struct ProgramFlags {
   int64_t sequence = 2048;
   std::string dtype = "bf16";  // of a model's step
   std::string objective = "memory";
+  std::string recompute = "norms";
   std::string storage;  // of matrices that are fp32 in the files; empty: as they are
 
   ProgramFlags();

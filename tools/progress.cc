@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "stop_request.h"
 
@@ -38,11 +40,20 @@ std::string count_text(double count) {
   return fmt::format("{:.2f}M", count / 1e6);
 }
 
-Progress::Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens)
+int64_t resident_bytes() {
+  int64_t size = 0;
+  int64_t resident = 0;  // pages
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+Progress::Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens,
+                   std::function<int64_t()> memory)
     : first_(first_step),
       steps_(steps),
       tokens_of_step_(tokens_of_step),
       most_tokens_(most_tokens),
+      memory_(std::move(memory)),
       done_(first_step),
       is_terminal_(has_moving_cursor()) {}
 
@@ -66,9 +77,10 @@ void Progress::step(int64_t done, double loss) {
   const double left = rate > 0 ? static_cast<double>((steps_ - done) * tokens_of_step_) / rate : 0;
   const std::string share =
       most_tokens_ > 0 ? fmt::format(" ({:.1f} % of the peak)", 100 * rate / most_tokens_) : "";
-  const std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s{}  {} left", done,
-                                       std::to_string(steps_).size(), steps_, loss,
-                                       count_text(rate), share, duration_text(left));
+  const std::string line =
+      fmt::format("step {:>{}}/{}  loss {:.4f}  {} tokens/s{}  {:.2f} GB  {} left", done,
+                  std::to_string(steps_).size(), steps_, loss, count_text(rate), share,
+                  static_cast<double>(memory_()) / 1e9, duration_text(left));
   say(is_terminal_ ? "\r\x1b[K" + line : line + "\n");
   has_line_ = is_terminal_;
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace coda::tools {
@@ -13,11 +14,14 @@ namespace coda::tools {
 std::string duration_text(double seconds);
 // "12.3k", "4.56M".
 std::string count_text(double count);
+// Of the host's memory that this process holds (its resident set).
+int64_t resident_bytes();
 
 class Progress {
  public:
-  // most_tokens: a second, at the machine's peak; 0: not known.
-  Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens = 0);
+  // most_tokens: a second, at the machine's peak; 0: not known. `memory`: bytes that the run holds.
+  Progress(int64_t first_step, int64_t steps, int64_t tokens_of_step, double most_tokens,
+           std::function<int64_t()> memory);
   ~Progress() { finish_line(); }
 
   // After each step; prints this step's loss if it is time to.
@@ -37,6 +41,7 @@ class Progress {
   int64_t steps_;
   int64_t tokens_of_step_;
   double most_tokens_;
+  std::function<int64_t()> memory_;
   int64_t done_;
   bool is_terminal_;
   bool has_line_ = false;

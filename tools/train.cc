@@ -2,7 +2,6 @@
 // coda train: the flags of a training run. They are kept in its checkpoints, so that --resume needs
 // no other flags than --out and --data.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "coda/messages.h"
 #include "coda/models.h"
 #include "coda/run.h"
+#include "coda/step_memory.h"
 #include "commands.h"
 #include "data_flags.h"
 #include "device_flag.h"
@@ -41,6 +41,7 @@ struct TrainFlags {
   bool resume = false;
   bool overwrite = false;
   bool report = false;
+  std::string profile;
   DeviceFlags device;
   int gpus = 1;
   int processes = 0;  // on CPUs; 0: this one
@@ -50,6 +51,8 @@ struct TrainFlags {
   int64_t accumulate = 1;
   int64_t sequence = 256;
   int64_t loss_rows = kAutomaticChunkRows;
+  std::string recompute = "norms";
+  double memory = 0;  // GB
   std::string dtype = "fp32";
   uint64_t seed = 1;
   double rate = -1;  // 0.004, or 5e-5 where the weights are a checkpoint's
@@ -80,8 +83,9 @@ int64_t eval_every_of(const TrainFlags& f) {
 // Flags that say how to go on rather than what the run is.
 bool is_of_this_start(const std::string& name) {
   return name == "out" || name == "resume" || name == "overwrite" || name == "report" ||
-         name == "device" || name == "gpus" || name == "processes" || name == "attention" ||
-         name == "help" || name == "save-every" || name == "sample" || name == "prompt";
+         name == "profile" || name == "device" || name == "gpus" || name == "processes" ||
+         name == "attention" || name == "memory" || name == "help" || name == "save-every" ||
+         name == "sample" || name == "prompt";
 }
 
 void add_run_flags(CLI::App& command, TrainFlags& f) {
@@ -102,6 +106,10 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
   command.add_option("--prompt", f.prompt, "What that text goes on from [a new line]");
   f.device.add_to(command);
   command
+      .add_option("--memory", f.memory,
+                  "Memory that a step may take, in GB (10^9 bytes) [what is free]")
+      ->check(number_within(1e-3, 1e6));
+  command
       .add_option("--gpus", f.gpus,
                   "GPUs of this machine, each with a share of --batch and a process of its own. "
                   "Under torchrun, srun or mpirun the processes are theirs")
@@ -111,6 +119,11 @@ void add_run_flags(CLI::App& command, TrainFlags& f) {
       .add_option("--processes", f.processes,
                   "Processes on CPUs, over Open MPI, each with a share of --batch [this one]")
       ->check(CLI::Range(1, 1024));
+  command
+      .add_option("--profile", f.profile,
+                  "Write what the fifth step of this start does when, as a trace for "
+                  "chrome://tracing or ui.perfetto.dev")
+      ->type_name("FILE");
   command.add_flag("--report", f.report,
                    "At the end compare with xz -9 on the held-out text, and with the unfused plan");
 }
@@ -131,6 +144,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
                   "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
+  add_recompute_flag(command, f.recompute)->group("Training");
   option(
       "--dtype", f.dtype,
       "fp32; bf16 with fp32 master weights and gradients; fp8: bf16 with products in 8 bits, but "
@@ -290,6 +304,9 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;
   s.loss_rows = f.loss_rows;
+  s.objective = recompute_of(f.recompute).objective;
+  s.run_layers_again = recompute_of(f.recompute).run_layers_again;
+  s.memory_limit = static_cast<int64_t>(f.memory * 1e9);
   s.seed = f.seed;
   s.schedule = {.peak = rate_of(f),
                 .floor = rate_of(f) * f.final_rate,
@@ -310,18 +327,6 @@ void require_no_sizes(const CLI::App& command) {
                 "(leave --" +
                 name + " out)");
   }
-}
-
-// More than the machine has would not fail at once: the process would be killed, without a word.
-void require_memory(const ModelConfig& model) {
-  constexpr double kBytes = 16;  // weight, gradient and two moments, each fp32
-  const auto weights = static_cast<double>(parameter_count_of(model));
-  const double memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  require(weights * kBytes <= memory,
-          fmt::format("the model has {:.4g} weights and training takes {:.0f} bytes of memory for "
-                      "each, {:.0f} GB; this machine has {:.0f} GB: make the model smaller",
-                      weights, kBytes, weights * kBytes / 1e9, memory / 1e9));
 }
 
 void require_no_run(const TrainFlags& flags) {
@@ -384,7 +389,6 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
           fmt::format("a text without a tokenizer has 256 tokens, its bytes, but the model's "
                       "vocabulary has {}: give a --tokenizer, or --ids made with one",
                       vocabulary));
-  require_memory(model);
   const Tokens tokens = flags.data.load(vocabulary, plan.text);
   plan.data = split_tokens(tokens, flags.held_out, flags.sequence);
   const std::string now = fingerprint(tokens);
@@ -403,20 +407,35 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
                                         : "");
   plan.is_text = flags.data.is_text();
   plan.settings = settings_of(flags, model);
+  plan.backend = processes.backend ? processes.backend : flags.device.backend();
+  plan.communicator = plan.settings.communicator = processes.communicator.get();
   plan.out = flags.out;
   plan.overwrite = flags.overwrite;
   plan.save_every = flags.save_every;
   plan.eval_every = eval_every_of(flags);
   plan.sample_tokens = flags.sample_tokens;
   plan.prompt = flags.prompt.empty() ? "\n" : flags.prompt;
-  plan.backend = processes.backend ? processes.backend : flags.device.backend();
-  plan.communicator = plan.settings.communicator = processes.communicator.get();
   plan.report = flags.report;
+  plan.profile = flags.profile;
+  const fs::path folder = fs::path(flags.profile).parent_path();
+  require(folder.empty() || fs::is_directory(folder, error),
+          "--profile " + printable(flags.profile) + ": there is no folder " + printable(folder) +
+              " (make it, or write the file elsewhere)");
+  const StepMemory memory = require_memory(plan.settings, *plan.backend, flags.held_out > 0);
   if (!lock && processes.is_first()) {  // the folder is made once all flags are known to be good
     lock.emplace(flags.out);
     require_no_run(flags);
   }
-  return run_training(std::move(plan));
+  fmt::print("memory of a step: {}\n", memory.text());
+  const ModelTrainSettings settings = plan.settings;
+  const std::shared_ptr<Backend> backend = plan.backend;
+  try {
+    return run_training(std::move(plan));
+  } catch (const MemoryError& error) {  // others took what was free, or what nobody counts
+    throw Error(
+        fmt::format("{}; what takes a fifth less: {}", error.what(),
+                    what_fits(settings, *backend, flags.held_out > 0, memory.bytes() / 5 * 4)));
+  }
 }
 
 // One of several, which have met; only rank 0 prints.

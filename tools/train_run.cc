@@ -27,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kInterrupted = 130;
 constexpr int64_t kQuickTokens = 16384;  // of the held-out text, for the marks on the curve
+constexpr int64_t kStepsBeforeProfile = 4;
 constexpr int64_t kWorthTheContext = 2;  // the final windows overlap by half
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -38,9 +39,10 @@ class Run {
   explicit Run(RunPlan plan)
       : plan_(std::move(plan)),
         backend_(plan_.backend),
+        free_at_start_(backend_->free_bytes()),
         trainer_(plan_.settings, plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
-                  plan_.settings.tokens_of_step(), most_tokens()) {}
+                  plan_.settings.tokens_of_step(), most_tokens(), [this] { return memory(); }) {}
 
   int run() {
     start();
@@ -52,9 +54,14 @@ class Run {
  private:
   // Tokens a second if all GPUs did products at their peak all the time; 0 on CPUs.
   double most_tokens() const {
-    constexpr double kPeak = 989.4e12;  // H100 SXM and H200, dense bf16 (NVIDIA's data sheets)
     if (backend_->is_on_host()) return 0;
-    return world() * kPeak / training_flops_of_token(plan_.settings.model, plan_.settings.sequence);
+    return world() * peak_flops(describe_gpu()) /
+           training_flops_of_token(plan_.settings.model, plan_.settings.sequence);
+  }
+
+  // Bytes that the run holds: of the GPU's memory, or of the host's.
+  int64_t memory() const {
+    return backend_->is_on_host() ? resident_bytes() : free_at_start_ - backend_->free_bytes();
   }
 
   static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -110,7 +117,8 @@ class Run {
     if (!session.plan().loops.empty()) {
       fmt::print("logits in {}\n", chunks_text(session.plan(), 0, session.sizes()));
     }
-    if (s.eight_bits != EightBits::none) fmt::print("{}\n", session.plan().notes.back());
+    if (s.eight_bits != EightBits::none || s.run_layers_again)
+      for (const std::string& note : session.plan().notes) fmt::print("{}\n", note);
     if (plan_.resumed) {
       restore(*plan_.resumed, trainer_);
       fmt::print("going on from {}\n", printable(*plan_.resumed));
@@ -150,18 +158,44 @@ class Run {
   void step(const StopRequest& stop) {
     naming_the_last_checkpoint([&] {
       trainer_.asks_to_stop = stop.is_made();
+      if (trainer_.started_steps() == 0 && trainer_.step_count + 1 == profiled_step())
+        return profile_step();
       if (trainer_.started_steps() == 0) trainer_.start_step();
       const int64_t started = trainer_.step_count;
       const bool is_last = started == plan_.settings.schedule.total_steps;
       if (!is_to_stop(stop) && !backend_->is_on_host() && !is_last &&
-          !is_due(started, plan_.eval_every) && !is_due(started, plan_.save_every)) {
+          started + 1 != profiled_step() && !is_due(started, plan_.eval_every) &&
+          !is_due(started, plan_.save_every)) {
         trainer_.start_step();
       }
-      const StepReport report = trainer_.finish_step();
-      all_stop_ |= report.asks_to_stop;
-      plan_.state.train_losses.push_back({steps_done(), report.loss});
-      progress_.step(steps_done(), report.loss);
+      take(trainer_.finish_step());
     });
+  }
+
+  void take(const StepReport& report) {
+    all_stop_ |= report.asks_to_stop;
+    plan_.state.train_losses.push_back({steps_done(), report.loss});
+    progress_.step(steps_done(), report.loss);
+  }
+
+  // Once memory, caches and clocks are as they stay, or the last one; -1: none.
+  int64_t profiled_step() const {
+    if (plan_.profile.empty()) return -1;
+    return std::min(first_step() + kStepsBeforeProfile + 1, plan_.settings.schedule.total_steps);
+  }
+
+  void profile_step() {
+    const auto start = std::chrono::steady_clock::now();
+    const Trainer::Profiled profiled = trainer_.profile();
+    if (is_first()) {
+      write_chrome_trace(plan_.profile, profiled.events,
+                         fmt::format("coda train, step {}", steps_done()));
+    }
+    progress_.exclude(seconds_since(start));
+    take(profiled.report);
+    if (is_first())
+      progress_.note(fmt::format("step {}: what it did when is in {}", steps_done(),
+                                 printable(plan_.profile)));
   }
 
   void save() {
@@ -274,6 +308,7 @@ class Run {
 
   RunPlan plan_;
   std::shared_ptr<Backend> backend_;
+  int64_t free_at_start_;
   ModelTrainer trainer_;
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;

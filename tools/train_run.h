@@ -34,6 +34,7 @@ struct RunPlan {
   ModelFiles files;  // that checkpoints hand on
   std::shared_ptr<Backend> backend;
   Communicator* communicator = nullptr;  // null: this process alone
+  std::filesystem::path profile;         // where to write a step's trace; empty: nowhere
   bool report = false;                   // compare with xz and with the unfused plan
 };
 

@@ -18,6 +18,7 @@
 #include "coda/device.h"
 #include "coda/error.h"
 #include "coda/model_trainer.h"
+#include "coda/step_memory.h"
 
 namespace coda::bench {
 namespace {
@@ -40,7 +41,7 @@ struct Flags {
   double heat = 4;  // seconds before what is measured
   std::string attention = "repeatable";
   std::string dtype = "bf16";
-  std::string objective = "memory";
+  std::string recompute = "norms";
   bool prints_losses = false;
   bool steps_of_plan = false;
 };
@@ -122,11 +123,12 @@ int run(const Flags& f) {
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
-  settings.eight_bits = f.dtype == "fp8"       ? EightBits::all_but_logits_weight_gradient
+  settings.eight_bits = f.dtype == "fp8"        ? EightBits::all_but_logits_weight_gradient
                         : f.dtype == "fp8-body" ? EightBits::all_but_logits
                         : f.dtype == "fp8-all"  ? EightBits::all
                                                 : EightBits::none;
-  settings.objective = f.objective == "speed" ? Objective::speed : Objective::memory;
+  settings.objective = f.recompute == "none" ? Objective::speed : Objective::memory;
+  settings.run_layers_again = f.recompute == "layer";
   settings.batch = f.batch;
   settings.sequence = f.sequence;
   settings.accumulate = f.accumulate;
@@ -134,6 +136,8 @@ int run(const Flags& f) {
   settings.timing = f.steps_of_plan;
   settings.communicator = communicator.get();
   const Tokens tokens = random_tokens(1 << 22, 128256);
+  const StepMemory said = require_memory(settings, *backend, false);
+  const int64_t free = backend->free_bytes();
   ModelTrainer trainer(settings, tokens, *backend);
   const double ready = seconds_since(start);
   double loss = trainer.step().loss;
@@ -161,6 +165,7 @@ int run(const Flags& f) {
   for (int64_t i = 0; i < f.steps; ++i) times.push_back(step());
   trainer.finish_step();
   if (place.rank > 0) return 0;
+  const int64_t taken = free - backend->free_bytes();
   const double ms = median(times);
   const auto tokens_of_step = static_cast<double>(settings.tokens_of_step());
   fmt::print(
@@ -169,11 +174,14 @@ int run(const Flags& f) {
       "{}, \"sequence\": {}, "
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
+      "\"recompute\": \"{}\", \"said_gib\": {:.2f}, \"taken_gib\": {:.2f}, "
       "\"gpu\": \"{}\"}}\n",
       place.world, f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
-      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), describe_gpu());
+      static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute,
+      static_cast<double>(said.bytes()) / (1 << 30), static_cast<double>(taken) / (1 << 30),
+      describe_gpu());
   return 0;
 }
 
@@ -192,8 +200,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", f.steps, "That are measured");
   app.add_option("--heat", f.heat, "Seconds of steps before");
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
-  app.add_option("--objective", f.objective, "memory or speed")
-      ->check(CLI::IsMember({"memory", "speed"}));
+  app.add_option("--recompute", f.recompute, "As coda train has it: none, norms or layer")
+      ->check(CLI::IsMember({"none", "norms", "layer"}));
   app.add_option("--dtype", f.dtype, "Of products: bf16, fp8, fp8-body or fp8-all")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all"}));
   app.add_flag("--losses", f.prints_losses, "The loss of each step, on the standard error");

@@ -64,6 +64,10 @@ class Backend {
   // Bytes of its own that its kernels use while they run, beside Kernel::scratch_bytes: the CPU's
   // packed operands.
   virtual int64_t scratch_bytes() const { return 0; }
+  // Before anything is prepared or allocated: bytes that the kernels of a plan will use while they
+  // run, beside the plan's tensors, and bytes that can still be allocated.
+  virtual int64_t workspace_bytes(const Plan& plan, const DimValues& sizes);
+  virtual int64_t free_bytes();
 
   // What follows is for backends whose memory, or time, is not the caller's; the defaults are the
   // host's.
@@ -98,6 +102,9 @@ class Backend {
   virtual void start_copy_out(const TensorView& own, const TensorView& host);
   // A point in what was run so far: calling it waits until the device has passed it.
   virtual std::function<void()> mark();
+  // The time of a point in what was run so far, in seconds from some start: calling it waits until
+  // the device has passed it.
+  virtual std::function<double()> stamp();
   // Runs `work` again when it is called, at little cost to the host. `work` runs kernels and fills,
   // and waits for nothing; it has been run before, with tensors that lie where they lie now.
   virtual std::function<void()> record(std::function<void()> work);

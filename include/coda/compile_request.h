@@ -64,6 +64,10 @@ struct CompileOptions {
   Rates rates = {};            // of the backend that will run the plan: Backend::rates()
   DimValues sizes;             // what the symbols are assumed to be when costs are compared
   DType storage = DType::f32;  // of activations and gradients that the plan stores
+  // Of equal layers in a row only what each starts from is saved, and the backward runs a layer's
+  // forward again before it needs it. Gradients are those of saved values, but for what is rounded
+  // where it is stored. A graph without such layers is planned as without.
+  bool run_layers_again = false;
   bool fuse = true;  // false: GEMMs without epilogues, norms made before them: the baseline
   bool overwrite_saved = false;  // results may be stored over what the forward saved, where it is
                                  // read for the last time: one backward for each forward

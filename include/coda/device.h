@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "coda/api.h"
 #include "coda/tensor.h"
@@ -24,6 +25,9 @@ std::string why_no_gpu();
 int count_gpus();
 // "NVIDIA H200, driver for CUDA 13.0". Throws Error if there is none.
 std::string describe_gpu();
+// Operations a second of dense bf16 products at the peak, by NVIDIA's data sheets, of a GPU whose
+// description has this name: the SXM modules of H100 and H200 where it says nothing else.
+double peak_flops(std::string_view gpu);
 
 class Stream {
  public:

@@ -15,6 +15,12 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
+// Memory that is not there: what was asked for, how much, and what takes less.
+class MemoryError : public Error {
+ public:
+  using Error::Error;
+};
+
 class InternalError : public std::logic_error {
  public:
   explicit InternalError(const std::string& message)

@@ -54,6 +54,11 @@ struct SizedPlan {
   DimValues sizes;  // of its symbols
 };
 
+// Bytes that the kernels of a plan use beside its tensors while they run, attention by cuDNN
+// included. Needs no GPU. Throws Error as emit_kernels does.
+int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
+                            const KernelOptions& options = {});
+
 struct Precompiled {
   int64_t kernels = 0;
   int64_t compiled = 0;              // the others were in the cache

@@ -19,6 +19,7 @@ struct ModelTrainSettings {
   int64_t accumulate = 1;  // passes of a step
   int64_t sequence = 256;
   Objective objective = Objective::memory;  // what comes first where a value can be made again
+  bool run_layers_again = false;            // see CompileOptions
   int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all
   uint64_t seed = 1;                        // of initial weights and of samples
   LearningSchedule schedule;
@@ -27,6 +28,7 @@ struct ModelTrainSettings {
   bool timing = false;  // of each step of the plan: see SessionOptions
   // As TrainOptions have it. A step's data are the same for any number of processes.
   Communicator* communicator = nullptr;
+  int64_t memory_limit = 0;  // bytes; 0: what the backend has free
 
   int64_t tokens_of_step() const { return batch * accumulate * sequence; }
   // Sequences of a pass of one process. Throws Error unless all have as many.
@@ -42,6 +44,7 @@ class ModelTrainer : public Trainer {
   // As the Trainer's, of the step's batch.
   StepReport step();
   void start_step();
+  Profiled profile();
   // As the Trainer's, of the next step's first batch.
   void require_sound();
 

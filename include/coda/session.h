@@ -10,6 +10,7 @@
 //     std::vector<float> y = session.tensor("y").floats();
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -73,6 +74,11 @@ class Session {
   // stores over what the forward saved.
   void forward();
   void backward();
+
+  // From now on this is called for each step (of a loop: for each of its chunks) with its name and
+  // what runs it; empty: steps run by themselves.
+  using Observer = std::function<void(const std::string& step, const std::function<void()>& run)>;
+  void observe(Observer observer);
 
   const Plan& plan() const;
   const DimValues& sizes() const;

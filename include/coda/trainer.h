@@ -18,6 +18,7 @@
 #include "coda/api.h"
 #include "coda/communicator.h"
 #include "coda/compile.h"
+#include "coda/profile.h"
 #include "coda/schedule.h"
 #include "coda/session.h"
 #include "coda/weights.h"
@@ -29,6 +30,7 @@ struct TrainOptions {
   DType storage = DType::f32;               // of activations; each parameter has its own type
   int64_t accumulate = 1;                   // passes of a step
   Objective objective = Objective::memory;  // see CompileOptions
+  bool run_layers_again = false;            // see CompileOptions
   int64_t chunk_rows = kAutomaticChunkRows;
   // Products in 8 bits, where the storage is bf16; weights, gradients and activations that no
   // product reads stay as they are.
@@ -41,6 +43,8 @@ struct TrainOptions {
   // its own batches, and all call the same functions of their trainers. It must outlive the
   // trainer. Null: this one alone.
   Communicator* communicator = nullptr;
+  // Bytes that a step may take of the backend's memory; 0: as many as it has free (free_bytes()).
+  int64_t memory_limit = 0;
   // Results of a pass besides the loss, by name, to be read with Trainer::tensor.
   std::vector<NamedValue> outputs = {};
 };
@@ -66,7 +70,8 @@ class Trainer {
   // Starts at step 0. `loss` is a scalar of the graph, the loss of one pass; a step's is the mean
   // of its passes. `weights` are the graph's parameters, all of them. The backend must outlive the
   // trainer. Throws Error naming all weights that are missing, that the graph does not have, or
-  // that have another size, and for options that have no meaning.
+  // that have another size, and for options that have no meaning. Throws MemoryError, before it
+  // allocates anything, where a step takes more memory than there is.
   Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
           const TrainOptions& options);
   ~Trainer();
@@ -94,6 +99,15 @@ class Trainer {
   int started_steps() const;
   // Told to all processes with the next step that is started: each sees it in that step's report.
   bool asks_to_stop = false;
+
+  // step() with the times of what it does, launched one by one: on a GPU without its CUDA graphs,
+  // so that the host may be what it waits for where its kernels are short. For several processes
+  // each has its own times.
+  struct Profiled {
+    StepReport report;
+    std::vector<ProfileEvent> events;  // by track, then by time
+  };
+  Profiled profile(const Batches& batch);
 
   // The loss of a batch with the weights as they are, the mean of all processes'; nothing changes.
   double loss(const TensorMap& batch);

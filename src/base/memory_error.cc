@@ -2,11 +2,10 @@
 #include "base/memory_error.h"
 
 #include <cstdio>
-#include <string>
 
 namespace coda {
 
-Error memory_error(std::string_view what, double bytes) {
+std::string bytes_text(double bytes) {
   char amount[32];
   if (bytes < 1e6) {
     std::snprintf(amount, sizeof amount, "%.0f bytes", bytes);
@@ -15,8 +14,12 @@ Error memory_error(std::string_view what, double bytes) {
   } else {
     std::snprintf(amount, sizeof amount, "%.4g GB", bytes / 1e9);
   }
-  return Error("not enough memory: " + std::string(what) + " needs " + amount +
-               " (choose a smaller model, batch or sequence, or give the process more)");
+  return amount;
+}
+
+MemoryError memory_error(std::string_view what, double bytes) {
+  return MemoryError("not enough memory: " + std::string(what) + " needs " + bytes_text(bytes) +
+                     " (choose a smaller model, batch or sequence, or give the process more)");
 }
 
 }  // namespace coda

@@ -4,6 +4,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +12,11 @@
 
 namespace coda {
 
+// "640 bytes", "12.5 MB", "2.147 GB".
+std::string bytes_text(double bytes);
+
 // "not enough memory: the weight 'lm_head.weight' needs 2.1 GB (...)".
-Error memory_error(std::string_view what, double bytes);
+MemoryError memory_error(std::string_view what, double bytes);
 
 // A vector of `size` zeros for `what`; throws memory_error.
 template <typename T>

@@ -56,7 +56,8 @@ class MpiCommunicator : public Communicator {
             "this process is rank " + std::to_string(given.rank) + " of " +
                 std::to_string(given.world) + ", but to MPI rank " + std::to_string(rank_) +
                 " of " + std::to_string(world_) +
-                ": on CPUs start the processes with coda train --processes, or with mpirun");
+                ": on CPUs start the processes with coda train --processes, or with mpirun "
+                "(torchrun starts no MPI)");
     meet(given);
   }
   ~MpiCommunicator() override {

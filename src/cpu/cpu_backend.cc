@@ -14,6 +14,7 @@
 #include "cpu/vector_program.h"
 #include "cpu/workspace.h"
 #include "program/tile_map.h"
+#include "runtime/plan_programs.h"
 
 namespace coda::cpu {
 namespace {
@@ -61,6 +62,10 @@ class FinalizerKernel : public Kernel {
   ScratchPieces pieces_;
 };
 
+bool has_tiles(const program::TileMap& map) {
+  return std::find(map.on_tile.begin(), map.on_tile.end(), char{1}) != map.on_tile.end();
+}
+
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const CpuOptions& options) : options_(options) {
@@ -78,21 +83,12 @@ class CpuBackend : public Backend {
   std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
     verify(program);
     const program::TileMap map = program::map_tiles(program);
-    const bool has_tiles =
-        std::find(map.on_tile.begin(), map.on_tile.end(), char{1}) != map.on_tile.end();
-    if (!has_tiles) {
+    if (!has_tiles(map)) {
       VectorProgram vectors(program, sizes);
       for (size_t i = 0; i < program.steps.size(); ++i) vectors.add_step(static_cast<int>(i));
       return std::make_unique<FinalizerKernel>(std::move(vectors), workspace_, threads_);
     }
-    std::vector<TileSpaceKernel> spaces;
-    for (size_t i = 0; i < map.spaces.size(); ++i) {
-      VectorProgram vectors(program, sizes);
-      TileProgram tiles =
-          lower_tile_space(program, map, static_cast<int>(i), sizes, options_.gemm, vectors);
-      spaces.emplace_back(std::move(tiles), std::move(vectors), options_, threads_);
-    }
-    return std::make_unique<TileKernelSet>(std::move(spaces), workspace_);
+    return std::make_unique<TileKernelSet>(tile_spaces(program, map, sizes), workspace_);
   }
 
   std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
@@ -102,7 +98,31 @@ class CpuBackend : public Backend {
 
   int64_t scratch_bytes() const override { return workspace_->bytes(); }
 
+  // Finalizers have a few rows of vectors, which are not counted.
+  int64_t workspace_bytes(const Plan& plan, const DimValues& sizes) override {
+    int64_t bytes = 0;
+    for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
+      const program::TileMap map = program::map_tiles(*one.program);
+      if (!has_tiles(map)) continue;
+      for (const TileSpaceKernel& space : tile_spaces(*one.program, map, one.sizes))
+        bytes = std::max(bytes, space.scratch_bytes());
+    }
+    return bytes;
+  }
+
  private:
+  std::vector<TileSpaceKernel> tile_spaces(const Program& program, const program::TileMap& map,
+                                           const DimValues& sizes) const {
+    std::vector<TileSpaceKernel> spaces;
+    for (size_t i = 0; i < map.spaces.size(); ++i) {
+      VectorProgram vectors(program, sizes);
+      TileProgram tiles =
+          lower_tile_space(program, map, static_cast<int>(i), sizes, options_.gemm, vectors);
+      spaces.emplace_back(std::move(tiles), std::move(vectors), options_, threads_);
+    }
+    return spaces;
+  }
+
   CpuOptions options_;
   int threads_ = 1;
   std::shared_ptr<Workspace> workspace_ = std::make_shared<Workspace>();

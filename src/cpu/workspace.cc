@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
 
+#include "base/memory_error.h"
 #include "base/rounding.h"
 
 namespace coda::cpu {
@@ -54,7 +54,8 @@ Workspace::Lease::Block Workspace::take(int64_t bytes) {
                                                             static_cast<size_t>(size))),
                       std::free},
                      size};
-  if (block.data == nullptr) throw std::bad_alloc();
+  if (block.data == nullptr)
+    throw memory_error("the CPU's packed operands", static_cast<double>(size));
   if (alignment == kHugePage) madvise(block.data.get(), static_cast<size_t>(size), MADV_HUGEPAGE);
   const std::lock_guard lock(mutex_);
   lent_ += size;

@@ -20,6 +20,7 @@
 #include "hopper/lower.h"
 #include "hopper/nccl/nccl_communicator.h"
 #include "hopper/tuned_file.h"
+#include "hopper/workspace.h"
 #include "runtime/operation_call.h"
 
 namespace coda::hopper {
@@ -98,6 +99,18 @@ class HopperBackend : public Backend {
   std::string_view name() const override { return "hopper"; }
   Rates rates() const override { return h200_rates(); }
   bool is_on_host() const override { return false; }
+
+  int64_t workspace_bytes(const Plan& plan, const DimValues& sizes) override {
+    return hopper::workspace_bytes(plan, sizes, lower_options_, attention_);
+  }
+
+  int64_t free_bytes() override {
+    const Context::Scope scope(*state_->context);
+    size_t free = 0;
+    size_t total = 0;
+    check_driver(driver().mem_get_info(&free, &total), "asking how much memory the GPU has free");
+    return static_cast<int64_t>(free);
+  }
 
   void use_stream(const Stream& stream) override {
     stream_ = stream;
@@ -197,6 +210,14 @@ class HopperBackend : public Backend {
         [event = std::make_shared<StreamEvent>(state_->context, state_->stream)] { event->wait(); };
   }
 
+  std::function<double()> stamp() override {
+    const auto here =
+        std::make_shared<StreamEvent>(state_->context, state_->stream, StreamEvent::timed);
+    std::shared_ptr<const StreamEvent> first = first_stamp_.lock();
+    if (first == nullptr) first_stamp_ = first = here;
+    return [first, here] { return here->seconds_since(*first); };
+  }
+
   std::function<void()> record(std::function<void()> work) override {
     const Context::Scope scope(*state_->context);
     const Stream capturing = Stream::make();  // the default stream cannot be captured
@@ -268,6 +289,8 @@ class HopperBackend : public Backend {
   bool noticed_attention_ = false;
   std::shared_ptr<HopperState> state_;
   std::shared_ptr<cudnn::Library> cudnn_;
+  // Where stamp() counts from: the first of those that somebody still has, as times are fp32.
+  std::weak_ptr<const StreamEvent> first_stamp_;
   std::optional<Stream> stream_;  // kept alive
 };
 

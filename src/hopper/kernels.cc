@@ -16,6 +16,7 @@
 #include "hopper/lower.h"
 #include "hopper/lower_parts.h"
 #include "hopper/tuned_file.h"
+#include "hopper/workspace.h"
 #include "runtime/plan_programs.h"
 
 namespace coda {
@@ -104,6 +105,12 @@ std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
   std::set<std::string> seen;
   emit(plan, sizes, with_kept_spills(lowering_of(options)), seen, kernels);
   return kernels;
+}
+
+int64_t gpu_workspace_bytes(const Plan& plan, const DimValues& sizes,
+                            const KernelOptions& options) {
+  return hopper::workspace_bytes(plan, sizes, with_kept_spills(lowering_of(options)),
+                                 GpuAttention::repeatable);
 }
 
 Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options) {

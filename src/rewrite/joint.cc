@@ -99,7 +99,8 @@ void zero_what_cancels(const Graph& source, const CompileRequest& request, Graph
 
 JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes,
-                           const AcceptChunks& accept, const std::vector<NamedValue>& given) {
+                           const AcceptChunks& accept, const std::vector<NamedValue>& given,
+                           const LayerStarts& starts) {
   JointGraph joint;
   joint.graph = std::make_unique<Graph>();
   clone(source, *joint.graph);
@@ -109,6 +110,9 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   std::vector<int> roots;
   for (const NamedValue& output : request.outputs) roots.push_back(output.value.id);
   for (const SeededOutput& seed : request.seeds) roots.push_back(seed.output.id);
+  const size_t first_start = roots.size();
+  for (const std::vector<int>& of_layer : starts)
+    roots.insert(roots.end(), of_layer.begin(), of_layer.end());
   for (const NamedValue& vector : given) {
     require(vector.value.shape().is_per_row(),
             "given \"" + vector.name + "\" is no per-row vector");
@@ -142,6 +146,14 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
   if (rewritten) {
     gradient_roots =
         to_fixed_point(graph, gradient_roots, choices, joint.forward, joint.candidates);
+  }
+  if (!starts.empty()) {
+    LayerStarts rewritten_starts = starts;
+    size_t root = first_start;
+    for (std::vector<int>& of_layer : rewritten_starts)
+      for (int& id : of_layer) id = roots[root++];
+    joint.forward.resize(static_cast<size_t>(graph.size()), false);
+    gradient_roots = run_layers_again(graph, joint.forward, rewritten_starts, gradient_roots);
   }
   std::set<int> claimed(joint.outputs.begin(), joint.outputs.end());
   if (accept) {

@@ -11,6 +11,7 @@
 #include "coda/compile_request.h"
 #include "rewrite/choices.h"
 #include "rewrite/chunked_values.h"
+#include "rewrite/run_again.h"
 
 namespace coda {
 
@@ -28,11 +29,13 @@ struct JointGraph {
 using AcceptChunks = std::function<bool(const JointGraph& joint)>;
 
 // `rewritten` false: the graph is only differentiated (the baseline without sunk scales). Chunks of
-// rows are looked for if there is who accepts them. Per-row vectors in `given` become inputs of
+// rows are looked for if there is who accepts them. Layers that start from `starts`, nodes of
+// `graph`, are run again by the backward. Per-row vectors in `given` become inputs of
 // their names behind the differentiation.
 JointGraph rewrite_jointly(const Graph& graph, const CompileRequest& request,
                            const Choices& choices, bool rewritten, const DimValues& sizes = {},
                            const AcceptChunks& accept = {},
-                           const std::vector<NamedValue>& given = {});
+                           const std::vector<NamedValue>& given = {},
+                           const LayerStarts& starts = {});
 
 }  // namespace coda

@@ -2,9 +2,11 @@
 // What a backend does that works on the host's memory and finishes before it returns.
 #include "coda/backend.h"
 
+#include <chrono>
 #include <cstring>
 
 #include "base/aligned_buffer.h"
+#include "base/free_memory.h"
 #include "coda/communicator.h"
 #include "coda/error.h"
 #include "collective/mpi_communicator.h"
@@ -17,6 +19,10 @@ Rates Backend::rates() const { return cpu_rates(); }
 void Backend::copy_in(const TensorView& host, const TensorView& own) { copy_matrix(host, own); }
 
 void Backend::copy_out(const TensorView& own, const TensorView& host) { copy_matrix(own, host); }
+
+int64_t Backend::workspace_bytes(const Plan& /*plan*/, const DimValues& /*sizes*/) { return 0; }
+
+int64_t Backend::free_bytes() { return free_memory(); }
 
 void Backend::use_stream(const Stream& /*stream*/) {
   throw Error("the backend '" + std::string(name()) +
@@ -48,6 +54,11 @@ void Backend::start_copy_out(const TensorView& own, const TensorView& host) { co
 
 std::function<void()> Backend::mark() {
   return [] {};
+}
+
+std::function<double()> Backend::stamp() {
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  return [now] { return now.count(); };
 }
 
 std::function<void()> Backend::record(std::function<void()> work) { return work; }

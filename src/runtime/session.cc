@@ -122,6 +122,7 @@ class Session::Impl {
   PreparedPhase backward_;
   bool has_forward_ = false;
   bool spends_saved_ = false;  // the backward can run once for each forward
+  Session::Observer observer_;
 };
 
 Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
@@ -436,7 +437,11 @@ void Session::Impl::run(PreparedPhase& phase, const char* name) {
   }
   const auto run_timed = [&](size_t i, int64_t chunk) {
     const auto start = std::chrono::steady_clock::now();
-    run_step(phase.steps[i], chunk);
+    if (observer_) {
+      observer_(phase.steps[i].name, [&] { run_step(phase.steps[i], chunk); });
+    } else {
+      run_step(phase.steps[i], chunk);
+    }
     if (!options_.timing) return;
     backend_.synchronize();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -557,6 +562,7 @@ std::vector<std::string> Session::missing() const { return impl_->missing(); }
 TensorMap Session::allocate() { return impl_->allocate(); }
 void Session::forward() { impl_->forward(); }
 void Session::backward() { impl_->backward(); }
+void Session::observe(Observer observer) { impl_->observer_ = std::move(observer); }
 const Plan& Session::plan() const { return impl_->plan_; }
 const DimValues& Session::sizes() const { return impl_->sizes_; }
 TensorView Session::view(std::string_view name) const { return impl_->view(name); }

@@ -15,8 +15,8 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kRowElements = 512;
-constexpr int64_t kGroup = 64;        // rows whose squares are added together
+constexpr int64_t kRowElements = DeviceUpdate::kRowElements;
+constexpr int64_t kGroup = DeviceUpdate::kGroup;
 constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
 
 constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix
@@ -271,7 +271,7 @@ void DeviceUpdate::prepare(double clip) {
 
 DeviceUpdate::Launch DeviceUpdate::launch_of(const Program& program, const DimValues& sizes,
                                              Views& views) {
-  Launch launch{backend_.prepare(program, sizes), {}};
+  Launch launch{program.name, backend_.prepare(program, sizes), {}};
   for (const TensorDecl& decl : program.tensors) {
     const PhysicalShape shape = physical_shape(decl, sizes);
     if (!views.contains(decl.name)) {
@@ -326,7 +326,7 @@ void DeviceUpdate::gather(Matrix matrix) {
     if (is_whole(bucket, matrix)) continue;
     for (size_t i = 0; i < bucket.own_part.tensors.size(); ++i)
       bucket.own_part.tensors[i] = own(bucket, i == own_part_place_ ? matrix : gradient);
-    bucket.own_part.run();
+    run(bucket.own_part);
     communicator_->all_gather(bucket.matrices[gradient].view());
   }
 }
@@ -340,7 +340,7 @@ void DeviceUpdate::clear_losses() { backend_.fill(own_numbers(said_, kSaid), std
 
 void DeviceUpdate::check_loss(const Tensor& loss) {
   loss_check_.tensors[loss_place_] = loss.view();
-  loss_check_.run();
+  run(loss_check_);
 }
 
 void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
@@ -353,32 +353,48 @@ void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
   set(step_size, rate / (1 - std::pow(options_.beta1, steps)));
   set(root_scale, 1 / std::sqrt(1 - std::pow(options_.beta2, steps)));
   set(stop, asks_to_stop ? 1 : 0);
-  backend_.start_copy_in(dense_view(numbers, DType::f32, kNumbers, kNumberStride), numbers_.view());
-  if (world_ > 1) {
+  exchange("copy the step's numbers", [&] {
+    backend_.start_copy_in(dense_view(numbers, DType::f32, kNumbers, kNumberStride),
+                           numbers_.view());
+    if (world_ == 1) return;
     TensorView asks = own_numbers(said_, kSaid);
     asks = from(asks, stop_request * kNumberStride, 1, kNumberStride);
     backend_.start_copy_in(dense_view(numbers + stop * kNumberStride, DType::f32, 1, kNumberStride),
                            asks);
-  }
-  if (steps_ == 1) return update();
+  });
+  if (steps_ == 1 || profiler_ != nullptr) return update();
   if (!recorded_) recorded_ = backend_.record([this] { update(); });
   recorded_();
 }
 
+void DeviceUpdate::run(const Launch& launch) const {
+  run_profiled(profiler_, ProfileTrack::compute, launch.name,
+               [&] { launch.kernel->run(launch.tensors); });
+}
+
+void DeviceUpdate::exchange(const char* what, const std::function<void()>& work) const {
+  run_profiled(profiler_, ProfileTrack::transfers, what, work);
+}
+
 void DeviceUpdate::update() {
   for (Bucket& bucket : buckets_) {
-    if (world_ > 1) communicator_->reduce_scatter(bucket.matrices[gradient].view());
-    for (const Launch& launch : bucket.squares) launch.run();
+    if (world_ > 1) {
+      exchange("reduce_scatter gradients",
+               [&] { communicator_->reduce_scatter(bucket.matrices[gradient].view()); });
+    }
+    for (const Launch& launch : bucket.squares) run(launch);
   }
   if (world_ > 1) {
-    communicator_->all_gather(of_groups_.view());
-    communicator_->all_gather(said_.view());
+    exchange("all_gather squares", [&] { communicator_->all_gather(of_groups_.view()); });
+    exchange("all_gather losses", [&] { communicator_->all_gather(said_.view()); });
   }
-  norm_launch_.run();
+  run(norm_launch_);
   for (Bucket& bucket : buckets_) {
-    bucket.adamw.run();
-    if (world_ > 1)
+    run(bucket.adamw);
+    if (world_ == 1) continue;
+    exchange("all_gather weights", [&] {
       communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
+    });
   }
 }
 

@@ -24,6 +24,7 @@
 #include "coda/backend.h"
 #include "coda/communicator.h"
 #include "coda/trainer.h"
+#include "train/profiler.h"
 
 namespace coda {
 
@@ -55,11 +56,15 @@ class DeviceUpdate {
   // since the last step, is not finite, this and later steps leave the state as it was.
   // `asks_to_stop` is told to all processes.
   void start_step(double rate, int64_t step, bool asks_to_stop);
+  // What follows is timed; null: no more. Then the update is launched step by step.
+  void profile(Profiler* profiler) { profiler_ = profiler; }
   // Of the gradients of the last step, before scaling; fp32 [1, 1].
   const Tensor& norm() const { return norm_; }
   // What each process says of the last step, fp32 [kSaid * world, kNumberStride], in the first
   // element of a row: the sum of its passes' losses, and whether it asks to stop.
   enum Said : uint8_t { loss_sum, stop_request, kSaid };
+  static constexpr int64_t kRowElements = 512;  // of the matrix
+  static constexpr int64_t kGroup = 64;         // rows whose squares are added together
   static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
   const Tensor& said() const { return said_; }
   // 1, or 0 since a loss or a norm was not finite; fp32 [1, 1].
@@ -70,10 +75,9 @@ class DeviceUpdate {
   enum Matrix { master, copy, m, v, gradient, kMatrices };
   using Views = std::map<std::string, TensorView, std::less<>>;
   struct Launch {
+    std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<TensorView> tensors;
-
-    void run() const { kernel->run(tensors); }
   };
   // Rows that are exchanged, and whose state is stored, alike.
   struct Bucket {
@@ -113,6 +117,8 @@ class DeviceUpdate {
   };
   Held held(Matrix matrix, size_t weight) const;
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
+  void run(const Launch& launch) const;
+  void exchange(const char* what, const std::function<void()>& work) const;
   void update();
   void gather(Matrix matrix);
 
@@ -140,6 +146,7 @@ class DeviceUpdate {
   size_t own_part_place_ = 0;
   Launch norm_launch_;
   std::function<void()> recorded_;
+  Profiler* profiler_ = nullptr;
 };
 
 }  // namespace coda

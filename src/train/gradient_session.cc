@@ -51,21 +51,23 @@ bool has_tensor(const Plan& plan, std::string_view name) {
                      [&](const PlanTensor& t) { return t.decl.name == name; });
 }
 
-GradientSession::GradientSession(const Graph& given, Value loss, const Weights& weights,
-                                 Backend& backend, const TrainOptions& options,
-                                 const std::vector<Tensor>& gradients)
-    : backend_(backend), is_timed_(options.timing) {
-  require(given.node(loss.id).shape.is_scalar(),
-          "the loss to train is " + given.node(loss.id).shape.text() +
+void check_step(const Graph& graph, Value loss, const Weights& weights) {
+  require(graph.node(loss.id).shape.is_scalar(),
+          "the loss to train is " + graph.node(loss.id).shape.text() +
               ": it must be one number, [1, 1] (the mean of each row's, for one)");
-  check_weights(given, weights);
+  check_weights(graph, weights);
+}
+
+Compiled compile_step(const Graph& given, Value loss, const std::vector<std::string>& parameters,
+                      const TrainOptions& options, const Rates& rates) {
   Graph graph = given;
   CompileOptions compiling;
-  compiling.rates = backend.rates();
+  compiling.rates = rates;
   compiling.sizes = options.sizes;
   compiling.storage = options.storage;
   compiling.overwrite_saved = true;  // a step is one forward and one backward
   compiling.objective = options.objective;
+  compiling.run_layers_again = options.run_layers_again;
   compiling.chunk_rows = options.chunk_rows;
   compiling.eight_bits = options.eight_bits;
   CompileRequest request;
@@ -73,11 +75,17 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   for (const NamedValue& output : options.outputs)
     request.outputs.push_back({output.name, graph.value(output.value.id)});
   request.seeds = {{graph.value(loss.id), graph.input(kLossScale, {1, 1})}};
-  for (const WeightTensor& w : weights) {
-    request.gradients.push_back({graph.value(graph.find_input(w.name)), gradient_name(w.name),
+  for (const std::string& name : parameters) {
+    request.gradients.push_back({graph.value(graph.find_input(name)), gradient_name(name),
                                  DType::f32, options.accumulate > 1});
   }
-  Compiled compiled = compile(graph, request, compiling);
+  return compile(graph, request, compiling);
+}
+
+GradientSession::GradientSession(const Graph& given, Compiled compiled, const Weights& weights,
+                                 Backend& backend, const TrainOptions& options,
+                                 const std::vector<Tensor>& gradients)
+    : backend_(backend), is_timed_(options.timing) {
   session_ = std::make_unique<Session>(
       std::move(compiled.plan), backend, options.sizes,
       SessionOptions{.timing = options.timing, .own_results = gradients.empty()});
@@ -117,7 +125,8 @@ GradientSession::GradientSession(const Graph& given, Value loss, const Weights& 
   if (!session_->owns(kLoss)) session_->bind(kLoss, Tensor(DType::f32, 1, 1, backend));
 }
 
-void GradientSession::Copy::take(const Tensor& tensor, Backend& backend) {
+void GradientSession::Copy::take(const std::string& name, const Tensor& tensor, Backend& backend,
+                                 Profiler* profiler) {
   const auto bytes = static_cast<size_t>(tensor.size() * size_of(tensor.dtype()));
   if (own.dtype() != tensor.dtype() || own.rows() != tensor.rows() || own.cols() != tensor.cols()) {
     own = Tensor(tensor.dtype(), tensor.rows(), tensor.cols(), backend);
@@ -127,7 +136,8 @@ void GradientSession::Copy::take(const Tensor& tensor, Backend& backend) {
   const TensorView host =
       dense_view(staged[next].get(), tensor.dtype(), tensor.rows(), tensor.cols());
   copy_matrix(tensor.view(), host);
-  backend.start_copy_in(host, own.view());
+  run_profiled(profiler, ProfileTrack::transfers, "copy " + name,
+               [&] { backend.start_copy_in(host, own.view()); });
   is_read[next] = backend.mark();
   next = 1 - next;
 }
@@ -141,7 +151,7 @@ TensorMap GradientSession::on_backend(const TensorMap& tensors) {
       continue;
     }
     Copy& copy = copies_[name];
-    copy.take(tensor, backend_);
+    copy.take(name, tensor, backend_, profiler_);
     moved.emplace(name, copy.own);
   }
   return moved;
@@ -189,14 +199,25 @@ void GradientSession::backward() { session_->backward(); }
 
 void GradientSession::start_pass(const TensorMap& batch, const std::function<void()>& between) {
   bind_batch(batch);
-  if (recorded_) return recorded_();
+  if (recorded_ && profiler_ == nullptr) return recorded_();
   const auto work = [this, between] {
     session_->forward();
     between();
     session_->backward();
   };
   work();
-  if (!is_timed_) recorded_ = backend_.record(work);
+  if (!is_timed_ && profiler_ == nullptr) recorded_ = backend_.record(work);
+}
+
+void GradientSession::profile(Profiler* profiler) {
+  profiler_ = profiler;
+  Session::Observer observer;
+  if (profiler != nullptr) {
+    observer = [profiler](const std::string& step, const std::function<void()>& run) {
+      profiler->run(ProfileTrack::compute, step, run);
+    };
+  }
+  session_->observe(std::move(observer));
 }
 
 Tensor GradientSession::loss() const { return session_->tensor(kLoss); }

@@ -13,6 +13,7 @@
 #include "coda/session.h"
 #include "coda/trainer.h"
 #include "train/eight_bit_scales.h"
+#include "train/profiler.h"
 
 namespace coda {
 
@@ -22,10 +23,18 @@ constexpr const char* kLossScale = "loss_scale";
 // Whether a plan has a tensor of this name: what no step needs has none.
 bool has_tensor(const Plan& plan, std::string_view name);
 
+// Throws Error unless the loss is one number and the weights are the graph's parameters, all of
+// them.
+void check_step(const Graph& graph, Value loss, const Weights& weights);
+// The plan of a pass, with the gradients of these parameters.
+Compiled compile_step(const Graph& graph, Value loss, const std::vector<std::string>& parameters,
+                      const TrainOptions& options, const Rates& rates);
+
 class GradientSession {
  public:
-  // `gradients`: memory of the backend for them, as the weights; empty: the session has some.
-  GradientSession(const Graph& graph, Value loss, const Weights& weights, Backend& backend,
+  // `compiled`: by compile_step, of these weights. `gradients`: memory of the backend for them, as
+  // the weights; empty: the session has some.
+  GradientSession(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
                   const TrainOptions& options, const std::vector<Tensor>& gradients);
 
   void bind_constants(const TensorMap& constants);
@@ -38,6 +47,8 @@ class GradientSession {
   // backend with memory of its own. From the second time on a batch that lies where the one before
   // did is one recorded launch. `between` must be the same each time.
   void start_pass(const TensorMap& batch, const std::function<void()>& between);
+  // What follows is timed; null: no more. Then a pass is launched step by step.
+  void profile(Profiler* profiler);
   // Of the last pass; fp32 [1, 1].
   Tensor loss() const;
   // As the weights; they hold until the next forward().
@@ -55,13 +66,14 @@ class GradientSession {
     std::function<void()> is_read[2];  // waits until it may be filled
     int next = 0;
 
-    void take(const Tensor& tensor, Backend& backend);
+    void take(const std::string& name, const Tensor& tensor, Backend& backend, Profiler* profiler);
   };
 
   TensorMap on_backend(const TensorMap& tensors);
   void bind_batch(const TensorMap& batch);
 
   Backend& backend_;
+  Profiler* profiler_ = nullptr;
   bool is_timed_;  // then each step is waited for, and nothing is recorded
   std::unique_ptr<Session> session_;
   std::unique_ptr<EightBitScales> scales_;

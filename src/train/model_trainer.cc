@@ -4,25 +4,25 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "io/batches.h"
+#include "train/train_options.h"
 
 namespace coda {
-namespace {
 
-TrainOptions options_of(const ModelTrainSettings& s) {
+TrainOptions train_options_of(const ModelTrainSettings& s) {
   return {.sizes = {{"M", s.own_batch() * s.sequence}, {"T", s.sequence}},
           .storage = s.storage,
           .accumulate = s.accumulate,
           .objective = s.objective,
+          .run_layers_again = s.run_layers_again,
           .chunk_rows = s.loss_rows,
           .eight_bits = s.eight_bits,
           .schedule = s.schedule,
           .adamw = s.adamw,
           .clip = s.clip,
           .timing = s.timing,
-          .communicator = s.communicator};
+          .communicator = s.communicator,
+          .memory_limit = s.memory_limit};
 }
-
-}  // namespace
 
 int64_t ModelTrainSettings::own_batch() const {
   const int64_t world = communicator == nullptr ? 1 : communicator->world();
@@ -40,7 +40,7 @@ std::unique_ptr<ModelGraph> ModelTrainer::model_of(const ModelTrainSettings& s) 
 ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens,
                            Backend& backend, std::unique_ptr<ModelGraph> model)
     : Trainer(model->graph, model->loss, initial_weights(*model, settings.seed), backend,
-              options_of(settings)),
+              train_options_of(settings)),
       settings_(settings),
       tokens_(tokens),
       model_(std::move(model)),
@@ -65,6 +65,10 @@ void ModelTrainer::require_sound() { Trainer::require_sound(batch(0)); }
 
 StepReport ModelTrainer::step() {
   return Trainer::step([this](int64_t pass) { return batch(pass); });
+}
+
+Trainer::Profiled ModelTrainer::profile() {
+  return Trainer::profile([this](int64_t pass) { return batch(pass); });
 }
 
 void ModelTrainer::start_step() {

@@ -9,6 +9,7 @@
 #include "coda/error.h"
 #include "coda/gradient_clip.h"
 #include "coda/messages.h"
+#include "coda/step_memory.h"
 #include "train/device_update.h"
 #include "train/gradient_session.h"
 
@@ -20,6 +21,21 @@ constexpr const char* kRemedy =
 
 void require_finite(double value, const char* what, int64_t step) {
   require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
+}
+
+// The weights are there already.
+void require_free(const StepMemory& memory, const Weights& weights, Backend& backend,
+                  const TrainOptions& options) {
+  int64_t needed = memory.bytes();
+  if (backend.is_on_host()) {
+    for (const WeightTensor& w : weights)
+      needed -= std::ssize(w.values) * size_of(DType::f32) + std::ssize(w.bf16) * 2;
+  }
+  const int64_t free = options.memory_limit > 0 ? options.memory_limit : backend.free_bytes();
+  if (needed <= free) return;
+  throw MemoryError("not enough memory: a step takes " + memory.text() + "; " +
+                    bytes_text(static_cast<double>(free)) +
+                    " are free: choose fewer rows in a pass and more passes, or run layers again");
 }
 
 }  // namespace
@@ -37,9 +53,10 @@ struct Trainer::Impl {
     std::function<void()> is_there;  // waits for them
   };
   std::deque<Started> started;  // the oldest first
-  bool is_fetched = false;      // the trainer's fields are the backend's state
+  Profiler* profiler = nullptr;
+  bool is_fetched = false;  // the trainer's fields are the backend's state
 
-  Impl(const Graph& graph, Value loss, const Weights& weights, Backend& backend,
+  Impl(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
        const TrainOptions& options)
       : options(options),
         backend(backend),
@@ -47,7 +64,7 @@ struct Trainer::Impl {
                    ? nullptr
                    : std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip,
                                                     options.communicator)),
-        session(graph, loss, weights, backend, options,
+        session(graph, std::move(compiled), weights, backend, options,
                 device ? device->gradients() : std::vector<Tensor>()) {}
 
   void clear_gradients() {
@@ -93,6 +110,15 @@ struct Trainer::Impl {
     return sum / world();
   }
 
+  void profile(Profiler* its) {
+    profiler = its;
+    session.profile(its);
+    if (device) device->profile(its);
+  }
+  void on_host(const char* what, const std::function<void()>& work) const {
+    run_profiled(profiler, ProfileTrack::host, what, work);
+  }
+
   // Nothing here waits for the backend.
   void start(Started& now, const Batches& batch, bool asks_to_stop) {
     is_fetched = false;
@@ -100,15 +126,21 @@ struct Trainer::Impl {
     now.numbers = backend.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
     auto* const numbers = reinterpret_cast<float*>(now.numbers.get());
     const auto bring = [&](const Tensor& tensor, size_t place) {
-      backend.start_copy_out(tensor.view(),
-                             dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
+      run_profiled(profiler, ProfileTrack::transfers, "copy the step's results", [&] {
+        backend.start_copy_out(
+            tensor.view(), dense_view(numbers + place, DType::f32, tensor.rows(), tensor.cols()));
+      });
     };
     start_scales(batch);
     clear_gradients();
     device->clear_losses();
-    for (int64_t pass = 0; pass < options.accumulate; ++pass)
-      session.start_pass(batch(pass), [this] { device->check_loss(session.loss()); });
-    device->start_step(now.report.rate, now.step, asks_to_stop);
+    for (int64_t pass = 0; pass < options.accumulate; ++pass) {
+      TensorMap tensors;
+      on_host("batch", [&] { tensors = batch(pass); });
+      on_host("launch forward and backward",
+              [&] { session.start_pass(tensors, [this] { device->check_loss(session.loss()); }); });
+    }
+    on_host("launch update", [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
     if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
     bring(device->said(), 0);
     bring(device->norm(), said);
@@ -116,7 +148,7 @@ struct Trainer::Impl {
   }
 
   void wait_for(Started& oldest) const {
-    oldest.is_there();
+    on_host("wait", oldest.is_there);
     const auto* const numbers = reinterpret_cast<const float*>(oldest.numbers.get());
     const auto passes = static_cast<double>(options.accumulate * world());
     for (int rank = 0; rank < world(); ++rank) {
@@ -138,11 +170,23 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
           "a step has at least one pass, not " + std::to_string(options.accumulate));
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
-  impl_ = std::make_unique<Impl>(graph, loss, weights, backend, options);
-  moments.resize(weights.size());
-  if (!impl_->device)
-    for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
-  restored();
+  check_step(graph, loss, weights);
+  std::vector<std::string> parameters;
+  for (const WeightTensor& w : weights) parameters.push_back(w.name);
+  Compiled compiled = compile_step(graph, loss, parameters, options, backend.rates());
+  const StepMemory memory =
+      step_memory(compiled.plan, options.sizes,
+                  step_place(compiled.plan, options.sizes, backend, options.communicator));
+  require_free(memory, weights, backend, options);
+  try {
+    impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);
+    moments.resize(weights.size());
+    if (!impl_->device)
+      for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
+    restored();
+  } catch (const MemoryError& error) {  // what else takes memory is not known before
+    throw MemoryError(std::string(error.what()) + "; a step takes " + memory.text());
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -224,6 +268,20 @@ StepReport Trainer::step(const Batches& batch) {
   return finish_step();
 }
 
+Trainer::Profiled Trainer::profile(const Batches& batch) {
+  require_none_started("profile()");
+  Profiler profiler(impl_->backend);
+  struct Watched {  // no longer, however the step ends
+    Impl& impl;
+    ~Watched() { impl.profile(nullptr); }
+  } const watched{*impl_};
+  impl_->profile(&profiler);
+  Profiled profiled;
+  profiled.report = step(batch);
+  profiled.events = profiler.events();
+  return profiled;
+}
+
 int Trainer::started_steps() const { return static_cast<int>(impl_->started.size()); }
 
 void Trainer::start_step(const Batches& batch) {
@@ -265,12 +323,15 @@ void Trainer::run_on_host(const Batches& batch, StepReport& report) {
   impl_->start_scales(batch);
   impl_->clear_gradients();
   for (int64_t pass = 0; pass < passes; ++pass) {
-    const double loss = impl_->session.forward(batch(pass));
+    TensorMap tensors;
+    impl_->on_host("batch", [&] { tensors = batch(pass); });
+    double loss = 0;
+    impl_->on_host("forward", [&] { loss = impl_->session.forward(tensors); });
     require_finite(loss, "loss", step_count + 1);
     report.loss += loss / static_cast<double>(passes);
-    impl_->session.backward();
+    impl_->on_host("backward", [&] { impl_->session.backward(); });
   }
-  report.norm = update(report.rate);
+  impl_->on_host("update", [&] { report.norm = update(report.rate); });
   require_finite(report.norm, "gradients' norm", step_count + 1);
   if (EightBitScales* scales = impl_->session.scales(); scales != nullptr) scales->finish_step();
 }
@@ -281,7 +342,9 @@ double Trainer::update(double rate) {
     gradients.emplace_back(static_cast<const float*>(gradient.view().data),
                            static_cast<size_t>(gradient.size()));
   }
-  const double norm = global_norm(gradients);
+  double norm = 0;
+  run_profiled(impl_->profiler, ProfileTrack::compute, "gradient_norm",
+               [&] { norm = global_norm(gradients); });
   if (!std::isfinite(norm)) return norm;
   std::vector<AdamWTensor> tensors;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -289,7 +352,9 @@ double Trainer::update(double rate) {
     tensors.push_back({w.values, moments[i].m, moments[i].v, gradients[i], w.bf16, w.decays});
   }
   const TrainOptions& options = impl_->options;
-  adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(norm, options.clip));
+  run_profiled(impl_->profiler, ProfileTrack::compute, "adamw", [&] {
+    adamw_step(tensors, options.adamw, rate, step_count + 1, clip_scale(norm, options.clip));
+  });
   return norm;
 }
 

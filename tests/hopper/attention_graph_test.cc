@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/relative_error.h"
+#include "hopper/cudnn/attention_part.h"
 #include "operations/attention.h"
 
 namespace coda::hopper::cudnn {
@@ -266,6 +267,36 @@ TEST(AttentionByCudnn, SaysWhatItDoesNotTake) {
   EXPECT_THAT(refusal_of(DType::bf16, 64, 30), HasSubstr("soft-cap"));
   EXPECT_THAT(refusal_of(DType::bf16, 68, 0), HasSubstr("head of 68"));
   EXPECT_THAT(refusal_of(DType::bf16, 264, 0), HasSubstr("head of 264"));
+}
+
+// Sequences of 2048 tokens with 32 heads: 256 MiB of gradients of the scores each.
+TEST(AttentionPart, IsAsManyWholeSequencesAsFitElseHeadsOfOne) {
+  AttentionShape shape;
+  shape.sequences = 16;
+  shape.tokens = 2048;
+  shape.heads = 32;
+  shape.kv_heads = 8;
+  shape.head_dim = shape.value_dim = 64;
+  const int64_t of_sequence = int64_t{32} * 2048 * 2048 * 2;
+  const AttentionPart part = attention_part(shape, true, true);
+  EXPECT_EQ(part.sequences, 8);
+  EXPECT_EQ(part.kv_heads, 8);
+  EXPECT_EQ(part.score_gradient_bytes, 8 * of_sequence);
+  const AttentionPart heads =
+      attention_part(shape, true, true, {.several_sequences = 1, .one_sequence = of_sequence / 3});
+  EXPECT_EQ(heads.sequences, 1);
+  EXPECT_EQ(heads.kv_heads, 2);
+  EXPECT_EQ(heads.score_gradient_bytes, of_sequence / 4);
+  for (const bool backward : {false, true}) {
+    const AttentionPart whole = attention_part(shape, backward, !backward);
+    EXPECT_EQ(whole.sequences, 16);
+    EXPECT_EQ(whole.score_gradient_bytes, 0);
+  }
+  // Statistics of all rows and heads, and a part's sums of rows.
+  const int64_t rows = int64_t{16} * 2048 * 32;
+  EXPECT_EQ(attention_scratch_bytes(shape, false, true), 4 * rows);
+  EXPECT_EQ(attention_scratch_bytes(shape, true, true), 4 * rows + 2 * rows + 8 * of_sequence);
+  EXPECT_EQ(attention_scratch_bytes(shape, true, false), 4 * rows + 4 * rows + 4 * rows * 64);
 }
 
 }  // namespace

@@ -115,11 +115,15 @@ END
 FAKE(cuGraphLaunch, DriverHandle, DriverHandle) END
 FAKE(cuGraphDestroy, DriverHandle) END
 FAKE(cuGraphExecDestroy, DriverHandle) END
-FAKE(cuEventCreate, DriverHandle* event, unsigned) *event = new int; END
+FAKE(cuEventCreate, DriverHandle* event, unsigned) *event = new int(0); END
 FAKE(cuEventDestroy_v2, DriverHandle event) delete static_cast<int*>(event); END
-FAKE(cuEventRecord, DriverHandle, DriverHandle) END
+FAKE(cuEventRecord, DriverHandle event, DriverHandle)  // a millisecond from one to the next
+  *static_cast<int*>(event) = state.calls["cuEventRecord"];
+END
 FAKE(cuEventSynchronize, DriverHandle) END
-FAKE(cuEventElapsedTime, float* ms, DriverHandle, DriverHandle) *ms = 0; END
+FAKE(cuEventElapsedTime, float* ms, DriverHandle from, DriverHandle to)
+  *ms = static_cast<float>(*static_cast<int*>(to) - *static_cast<int*>(from));
+END
 FAKE(cuMemAlloc_v2, DeviceAddress* address, size_t bytes) return allocate(address, bytes); END
 FAKE(cuMemFree_v2, DeviceAddress address) return release(address); END
 FAKE(cuMemAllocAsync, DeviceAddress* address, size_t bytes, DriverHandle)

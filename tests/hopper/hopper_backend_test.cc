@@ -222,6 +222,31 @@ TEST_F(HopperBackendTest, CopiesThatAreStartedDoNotWaitAndAMarkDoes) {
   }
 }
 
+// Of the fake's events each is a millisecond behind the one before.
+TEST_F(HopperBackendTest, StampsCountFromTheFirstThatSomebodyHas) {
+  const auto backend = make_hopper_backend(options());
+  {
+    const auto first = backend->stamp(), second = backend->stamp();
+    EXPECT_EQ(fake_->calls["cuEventSynchronize"], 0);
+    EXPECT_DOUBLE_EQ(second(), 1e-3);
+    EXPECT_DOUBLE_EQ(first(), 0);
+  }
+  const auto anew = backend->stamp(), later = backend->stamp();
+  EXPECT_DOUBLE_EQ(anew(), 0);
+  EXPECT_DOUBLE_EQ(later(), 1e-3);
+}
+
+TEST(PeakFlops, IsThatOfTheBoard) {
+  EXPECT_EQ(peak_flops("NVIDIA H200, driver for CUDA 13.0"), 989.4e12);
+  EXPECT_EQ(peak_flops("NVIDIA H100 80GB HBM3"), 989.4e12);
+  EXPECT_EQ(peak_flops("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(peak_flops("NVIDIA H200 NVL"), 835e12);
+}
+
+TEST_F(HopperBackendTest, FreeMemoryIsWhatTheDriverSays) {
+  EXPECT_EQ(make_hopper_backend(options())->free_bytes(), 1000);
+}
+
 TEST_F(HopperBackendTest, DescriptorsAreKeptForEachSetOfPlaces) {
   if (!find_nvrtc()) GTEST_SKIP();
   const auto backend = make_hopper_backend(options());

@@ -51,6 +51,34 @@ TEST(Kernels, AreEmittedOnceEachWithWhatALaunchNeeds) {
   EXPECT_TRUE(has_call);
 }
 
+// Of a step with attention in 16 bits what cuDNN keeps is the most; in fp32 the library's own
+// kernel runs, which keeps nothing, and what is left is passed on between kernels.
+TEST(Kernels, TheirWorkspaceIsKnownAhead) {
+  const DimValues sizes = {{"M", 4096}};
+  const auto workspace = [&](DType storage) {
+    Graph graph;
+    const auto parameter = [&](const char* name) {
+      return graph.parameter(name, {256, 256}, storage);
+    };
+    const Value x = graph.input("x", {"M", 256}, storage);
+    const AttentionOptions options{.heads = 4, .kv_heads = 4, .head_dim = 64, .sequence = "T"};
+    const Value y = attention(linear(x, parameter("q")), linear(x, parameter("k")),
+                              linear(x, parameter("v")), options);
+    CompileRequest request;
+    request.outputs = {{"y", y}};
+    request.seeds = {{y, graph.input("dy", {"M", 256}, storage)}};
+    request.gradients = {{graph.value(graph.find_input("q")), "dq"}};
+    CompileOptions compiling;
+    compiling.sizes = sizes;
+    compiling.sizes["T"] = 1024;
+    compiling.storage = storage;
+    return gpu_workspace_bytes(compile(graph, request, compiling).plan, compiling.sizes);
+  };
+  const int64_t rows = int64_t{4096} * 4;
+  EXPECT_EQ(workspace(DType::bf16), 4 * rows + 4 * rows + rows * 1024 * 2);
+  EXPECT_LT(workspace(DType::f32), rows * 1024);
+}
+
 TEST(Kernels, AreCompiledAheadAndThenFound) {
   if (!hopper::find_nvrtc()) GTEST_SKIP() << "skipped, there is no NVRTC";
   const TempFolder cache;

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "base/relative_error.h"
+#include "coda/error.h"
 #include "coda/model_runner.h"
+#include "coda/step_memory.h"
 #include "cpu/cpu_backend.h"
 #include "hopper/hopper_backend.h"
 #include "hopper_gpu/on_gpu.h"
@@ -87,6 +90,79 @@ TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
   resumed.fetch();
   for (size_t i = 0; i < whole.weights.size(); ++i)
     EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
+}
+
+TEST_P(TrainingOnGpu, LayersThatAreRunAgainTakeTheSameCourse) {
+  std::get<LlamaConfig>(settings_.model).layers = 6;
+  ModelTrainer kept(settings_, text_, *gpu_);
+  settings_.run_layers_again = true;
+  ModelTrainer again(settings_, text_, *gpu_), once_more(settings_, text_, *gpu_);
+  EXPECT_LT(again.session().saved_bytes(), kept.session().saved_bytes() / 2);
+  const double tolerance = GetParam() == DType::f32 ? 1e-4 : 1e-2;
+  for (int i = 0; i < 5; ++i) {
+    const StepReport wanted = kept.step(), report = again.step();
+    EXPECT_NEAR(report.loss, wanted.loss, tolerance * wanted.loss);
+    EXPECT_NEAR(report.norm, wanted.norm, 10 * tolerance * wanted.norm);
+    EXPECT_EQ(once_more.step().norm, report.norm);
+  }
+}
+
+// Launched one by one between timed points of the stream, with the bits of the recorded step.
+TEST_P(TrainingOnGpu, AProfiledStepIsTheStepAndNamesEveryProgram) {
+  ModelTrainer plain(settings_, text_, *gpu_), trainer(settings_, text_, *gpu_);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(trainer.step().norm, plain.step().norm);
+  const Trainer::Profiled profiled = trainer.profile();
+  EXPECT_EQ(profiled.report.norm, plain.step().norm);
+  EXPECT_EQ(trainer.step().norm, plain.step().norm);
+  std::set<std::string> names;
+  const std::vector<ProfileEvent>& events = profiled.events;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events[i].track == ProfileTrack::compute) names.insert(events[i].name);
+    if (i == 0 || events[i].track != events[i - 1].track) continue;
+    // Differences of times that are fp32 milliseconds.
+    EXPECT_GE(events[i].start, events[i - 1].start + events[i - 1].seconds - 2e-6)
+        << events[i].name << " behind " << events[i - 1].name;
+  }
+  const Plan& plan = trainer.session().plan();
+  for (const auto* steps : {&plan.forward, &plan.backward})
+    for (const PlanStep& step : *steps) EXPECT_TRUE(names.contains(step.name)) << step.name;
+  for (const char* name : {"adamw", "gradient_norm", "gradient_squares", "loss_check"})
+    EXPECT_TRUE(names.contains(name)) << name;
+}
+
+// Of a model whose tensors are large beside what kernels and graphs take.
+TEST_P(TrainingOnGpu, AStepTakesTheMemoryThatIsSaidBefore) {
+  LlamaConfig& config = std::get<LlamaConfig>(settings_.model);
+  config.layers = 4;
+  config.hidden = 1024;
+  config.heads = 16;
+  config.kv_heads = 4;
+  config.head_dim = 64;
+  config.mlp = 2816;
+  config.max_positions = 512;
+  settings_.sequence = 512;
+  settings_.batch = 32;
+  for (const bool again : {false, true}) {
+    settings_.run_layers_again = again;
+    const auto said = static_cast<double>(require_memory(settings_, *gpu_, false).bytes());
+    const int64_t before = gpu_->free_bytes();
+    ModelTrainer trainer(settings_, text_, *gpu_);
+    for (int i = 0; i < 3; ++i) trainer.step();
+    const auto taken = static_cast<double>(before - gpu_->free_bytes());
+    EXPECT_GT(taken, 0.95 * said - 64e6);  // the pool may have some already
+    EXPECT_LT(taken, 1.1 * said + 512e6) << require_memory(settings_, *gpu_, false).text();
+  }
+  settings_.batch = 1 << 20;
+  settings_.run_layers_again = false;
+  const int64_t before = gpu_->free_bytes();
+  try {
+    require_memory(settings_, *gpu_, false);
+    ADD_FAILURE() << "a step of " << settings_.batch << " sequences was not refused";
+  } catch (const MemoryError& error) {
+    EXPECT_NE(std::string(error.what()).find("what fits: --batch "), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(gpu_->free_bytes(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, ::testing::Values(DType::f32, DType::bf16),

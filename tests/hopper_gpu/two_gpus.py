@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -96,6 +97,32 @@ def check_course(runs: Runs) -> None:
     check(runs.bits("two") == runs.bits("again"), "2 GPUs give the same bits twice")
 
 
+def check_output(runs: Runs) -> None:
+    """What a person sees, and the trace of a step."""
+    trace = runs.folder / "trace.json"
+    words = runs.words("seen", 2, "--steps", "8", *_MODEL, "--profile", str(trace))
+    status, out, err = ended(
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    check(status == 0 and out.startswith("memory of a step: "), f"memory is said {err.strip()}")
+    line = re.search(r"step +8/8 .*", out)
+    check(
+        line is not None and re.search(
+            r"loss [0-9.]+  [0-9.]+[kM]? tokens/s \([0-9.]+ % of the peak\)  [0-9.]+ GB  .* left",
+            line.group()) is not None,
+        "the progress line has loss, speed, share of the peak, memory, time left: " +
+        (line.group() if line else out))
+    events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    names = {e["name"] for e in events}
+    check({"adamw", "reduce_scatter gradients", "all_gather weights", "copy ids"} <= names,
+          f"the trace has {len(events)} events")
+    ends: dict[int, float] = {}
+    overlaps = 0
+    for event in events:
+        overlaps += event["ts"] < ends.get(event["tid"], 0) - 2
+        ends[event["tid"]] = event["ts"] + event["dur"]
+    check(overlaps == 0, "nothing on a track of it overlaps")
+
+
 def check_stop(runs: Runs) -> None:
     process = runs.start("stopped", 2)
     runs.wait_for("stopped", "step-000040")
@@ -178,7 +205,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(arguments.build, pathlib.Path(folder))
-        for part in (check_course, check_stop, check_death, check_refusals):
+        for part in (check_course, check_output, check_stop, check_death, check_refusals):
             part(runs)
     if not arguments.quick:
         check_speed(arguments.build)

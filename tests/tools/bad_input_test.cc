@@ -146,6 +146,16 @@ TEST_F(BadInput, InconsistentSizes) {
   expect_train_refuses({"--data", data, "--max-positions", "4"}, 1, {"--sequence", "8", "4"});
 }
 
+// A step that takes more than there is; 5 MB stand for what is free. No folder is made.
+TEST_F(BadInput, AStepThatDoesNotFitIntoMemory) {
+  const Words flags{"--batch", "16",       "--sequence", "64",       "--hidden",
+                    "64",      "--layers", "2",          "--memory", "0.005"};
+  expect_train_refuses(
+      Words{"--data", text()} + flags, 1,
+      {"a step of 16 sequences of 64 tokens takes", "weights", "moments", "saved for the backward",
+       "5.0 MB are free", "what fits: --batch ", "--accumulate"});
+}
+
 TEST_F(BadInput, SizesBeyondWhatCanBeCounted) {
   const std::string data = text();
   expect_train_refuses({"--data", data, "--batch", "2000000000"}, 1, {"2^31", "--batch"});

@@ -43,6 +43,35 @@ TEST(Explain, SumsAreThoseOfTheSteps) {
   }
 }
 
+// What is saved lessens from one choice to the next, and so does what a step takes; on a GPU that
+// is not there, too.
+TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
+  for (const char* rates : {"cpu", "h200"}) {
+    std::vector<int64_t> saved;
+    std::vector<int64_t> taken;
+    for (const char* recompute : {"none", "norms", "layer"}) {
+      const json plan =
+          explained({"explain", "--hidden", "64", "--batch", "8", "--sequence", "128", "--dtype",
+                     "bf16", "--layers", "6", "--rates", rates, "--recompute", recompute});
+      const json& memory = plan["memory"];
+      int64_t sum = 0;
+      for (const json& bytes : memory["uses"]) sum += bytes.get<int64_t>();
+      EXPECT_EQ(sum, memory["bytes"]);
+      EXPECT_GT(memory["uses"]["moments"], 0);
+      saved.push_back(memory["uses"]["saved for the backward"]);
+      taken.push_back(sum);
+    }
+    EXPECT_LE(saved[1], saved[0]);
+    EXPECT_LE(taken[1], taken[0]);
+    EXPECT_LT(saved[2], saved[1] / 2);
+    EXPECT_LT(taken[2], taken[1]);
+  }
+  const CommandResult text = run_coda(kModel + Words{"--recompute", "layer"});
+  EXPECT_THAT(text.out, HasSubstr("layers run again"));
+  EXPECT_THAT(text.out, HasSubstr("memory of a training step: "));
+  EXPECT_THAT(text.out, HasSubstr("no equal ones in a row"));  // of one layer
+}
+
 // 128 tokens in chunks of 64: the same products, the weight read twice, a chunk's memory.
 TEST(Explain, ChunksOfTheLogitsAreShownWithWhatTheySave) {
   const json whole = explained(kModel + Words{"--loss-rows", "0"})["fused"];

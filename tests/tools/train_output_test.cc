@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -51,10 +52,21 @@ TEST_F(TrainOutput, ProgressThenTheLossCurveASampleAndHeldOutBits) {
   const CommandResult result = train({"--sample", "40", "--prompt", "line 1", "--report"});
   ASSERT_EQ(result.status, 0) << result.err;
   const std::string& out = result.out;
-  // The first step's line: loss, tokens a second, time left.
-  EXPECT_TRUE(std::regex_search(
-      out, std::regex("step +1/30  loss [0-9.]+  [0-9.]+[kM]? tokens/s  [0-9: ]+s? ?left")))
+  // The first step's line: loss, tokens a second, memory, time left; no share of a peak on a CPU.
+  EXPECT_TRUE(std::regex_search(out, std::regex("step +1/30  loss [0-9.]+  [0-9.]+[kM]? tokens/s  "
+                                                "[0-9]+\\.[0-9]{2} GB  [0-9: ]+s? ?left")))
       << out;
+  EXPECT_THAT(out, testing::Not(HasSubstr("of the peak")));
+  // What a step takes stands first, and its parts are its sum (to the digits that are printed).
+  EXPECT_THAT(out, StartsWith("memory of a step: "));
+  const std::string memory = out.substr(0, out.find('\n'));
+  double sum = 0;
+  for (const char* part : {"weights", "moments", "saved for the backward", "temporaries",
+                           "workspace of kernels", "batch and tables", "losses of held-out text"})
+    sum += number(memory, part + std::string(" ([0-9]+) bytes"));
+  EXPECT_EQ(sum, number(memory, "memory of a step: ([0-9]+) bytes"));
+  // The last line says that nothing is left.
+  EXPECT_TRUE(std::regex_search(out, std::regex("step 30/30  loss [^\n]*  0 s left"))) << out;
   EXPECT_THAT(out, HasSubstr("step 30: held-out loss "));
   EXPECT_THAT(out, HasSubstr("┤"));  // the curve
   EXPECT_THAT(out, HasSubstr("a sample of its text:\n----\nline 1"));
@@ -143,12 +155,46 @@ TEST_F(TrainOutput, TheRateDependsOnWhereTheWeightsComeFrom) {
   EXPECT_EQ(from({"--lr", "0.01"}), 0.01);
 }
 
+// The trace of a step: it parses, the compute track has the steps of the plan that `coda explain`
+// shows for the same sizes, and nothing on a track overlaps.
+TEST_F(TrainOutput, AProfileIsATraceOfThePlansPrograms) {
+  const std::string file = folder / "trace.json";
+  const CommandResult result = train({"--sample", "0", "--steps", "7", "--profile", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step 5: what it did when is in "));
+  const nlohmann::json trace = nlohmann::json::parse(read_bytes(file));
+  std::map<int, double> ends;  // by track
+  std::map<std::string, int> names;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    double& end = ends[event["tid"]];
+    EXPECT_GE(event["ts"].get<double>(), end - 1e-3) << event["name"];
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+    if (event["tid"] == 0) ++names[event["name"]];
+  }
+  const CommandResult explained =
+      run_coda({"explain", "--layers", "1", "--hidden", "16", "--heads", "2", "--mlp", "24",
+                "--batch", "2", "--sequence", "16", "--json"});
+  const nlohmann::json plan = nlohmann::json::parse(explained.out)["fused"];
+  for (const nlohmann::json& step : plan["steps"])
+    EXPECT_EQ(names[step["name"]], 1) << step["name"];
+  EXPECT_EQ(names.size(), plan["steps"].size() + 2);  // the norm and AdamW
+  EXPECT_EQ(names["adamw"], 1);
+  EXPECT_EQ(names["gradient_norm"], 1);
+
+  const CommandResult nowhere = train({"--overwrite", "--profile", folder / "none/trace.json"});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("there is no folder"));
+}
+
 // --config takes what --init, eval and sample take: a model's folder, or that of a run.
 TEST_F(TrainOutput, SizesComeFromARunOrACheckpoint) {
   const CommandResult first = train({"--sample", "0"});
   ASSERT_EQ(first.status, 0) << first.err;
   const auto model = [](const CommandResult& result) {
-    return result.out.substr(0, result.out.find('\n'));
+    const size_t at = result.out.find("LLaMA, ");
+    EXPECT_NE(at, std::string::npos) << result.out;
+    return result.out.substr(at, result.out.find('\n', at) - at);
   };
   for (const std::string& from : {run(), run() + "/latest"}) {
     const CommandResult other =

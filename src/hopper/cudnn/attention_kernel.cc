@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch is done in parts where the deterministic backward would take too much memory: it keeps
-// the scores' gradients, two bytes for each pair of tokens, and adds dq up from them in order.
+// A batch is done in parts where it would take too much memory (attention_part.h).
 #include "hopper/cudnn/attention_kernel.h"
 
 #include <algorithm>
@@ -108,24 +107,11 @@ class AttentionKernel : public Kernel {
       {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {-1, 5}, {-1, 6}, {-1, 7}, {-1, 8}}};
   int tensor_of(size_t which) const { return kOfProblem[which][problem_.backward ? 1 : 0]; }
 
-  // As many whole sequences as fit, or of one as many heads.
   void choose_part(const PartLimits& limits) {
-    problem_.sequences = shape_.sequences;
-    problem_.kv_heads = shape_.kv_heads;
-    const int64_t of_kv_head = shape_.group() * round_up(shape_.tokens, int64_t{64}) *
-                               round_up(shape_.tokens, int64_t{128}) * 2;
-    const auto is_too_much = [&] {
-      return problem_.backward && problem_.deterministic &&
-             problem_.sequences * problem_.kv_heads * of_kv_head >
-                 (problem_.sequences > 1 ? limits.several_sequences : limits.one_sequence);
-    };
-    // The next smaller divisor of all.
-    const auto lessen = [](int64_t& part, int64_t all) {
-      do --part;
-      while (all % part != 0);
-    };
-    while (is_too_much() && problem_.sequences > 1) lessen(problem_.sequences, shape_.sequences);
-    while (is_too_much() && problem_.kv_heads > 1) lessen(problem_.kv_heads, shape_.kv_heads);
+    const AttentionPart part =
+        attention_part(shape_, problem_.backward, problem_.deterministic, limits);
+    problem_.sequences = part.sequences;
+    problem_.kv_heads = part.kv_heads;
     problem_.heads = problem_.kv_heads * shape_.group();
   }
 

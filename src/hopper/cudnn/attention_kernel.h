@@ -7,6 +7,7 @@
 
 #include "coda/operation.h"
 #include "hopper/cudnn/attention_graph.h"
+#include "hopper/cudnn/attention_part.h"
 #include "hopper/launch/launched_kernel.h"
 
 namespace coda::hopper::cudnn {
@@ -21,15 +22,6 @@ struct Library {
   std::map<AttentionProblem, Compiled> graphs;
 
   Compiled& compiled(const AttentionProblem& problem);
-};
-
-// How large the gradients of the scores of one part of a batch may be, in bytes. Several sequences:
-// more gains nothing (a backward of 16 x 2048 tokens takes 2.69 ms in parts of 2.1 GiB, 2.64
-// whole). One sequence loses by being cut: 4 x 8192 tokens take 9.3 ms whole, 11.3 in quarters of a
-// sequence (lab/results/hopper_attention).
-struct PartLimits {
-  int64_t several_sequences = int64_t{9} << 28;
-  int64_t one_sequence = int64_t{9} << 29;
 };
 
 // `call` is of "attention" or "attention_backward", and why_not_cudnn() is empty. Tensors with

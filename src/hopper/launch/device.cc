@@ -49,6 +49,16 @@ std::string describe_gpu() {
          hopper::cuda_version_text(hopper::driver().version);
 }
 
+double peak_flops(std::string_view gpu) {
+  struct Kind {
+    std::string_view word;
+    double peak;
+  };
+  for (const Kind& kind : {Kind{"PCIe", 756e12}, Kind{"NVL", 835e12}})
+    if (gpu.find(kind.word) != std::string_view::npos) return kind.peak;
+  return 989.4e12;
+}
+
 Stream Stream::make() {
   Stream stream;
   stream.context_ = shared_context();

@@ -158,6 +158,7 @@ void check_driver(int result, const std::string& what) {
                         (name == nullptr ? std::to_string(result) : std::string(name)) + ")";
   if (const std::string remedy = remedy_of(result); !remedy.empty())
     message += ". Remedy: " + remedy;
+  if (result == cuda::kOutOfMemory) throw MemoryError(message);
   throw Error(message);
 }
 

@@ -29,7 +29,8 @@ inline constexpr int kMemoryPools = 115;
 inline constexpr unsigned kDeviceMemory = 2;
 inline constexpr unsigned kNonBlocking = 1;       // streams
 inline constexpr unsigned kSleepingWait = 1 | 2;  // events: no spinning, no timing
-inline constexpr int kOutOfMemory = 2;            // results
+inline constexpr unsigned kSleepingWaitTimed = 1;
+inline constexpr int kOutOfMemory = 2;  // results
 inline constexpr int kNoDevice = 100;
 // The oldest driver that captures dependent launches into graphs.
 inline constexpr int kDependentLaunchInGraphs = 12030;

@@ -148,6 +148,10 @@ const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const Tenso
   return *variants_.back();
 }
 
+int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors) {
+  return static_cast<int64_t>(offsets_of(tensors).back());
+}
+
 size_t LaunchedKernel::scratch_bytes() const {
   size_t bytes = 0;
   for (const auto& variant : variants_) bytes = std::max(bytes, variant->shared_bytes);

@@ -35,6 +35,9 @@ struct KernelTensor {
   PhysicalShape shape{};
 };
 
+// What they take side by side.
+int64_t scratch_bytes_of(const std::vector<ScratchTensor>& tensors);
+
 class LaunchedKernel : public Kernel {
  public:
   // For the strides of rows of each tensor; empty: dense. It is called again where registers of one

@@ -7,10 +7,12 @@
 
 namespace coda::hopper {
 
-StreamEvent::StreamEvent(std::shared_ptr<const Context> context, DriverHandle stream)
+StreamEvent::StreamEvent(std::shared_ptr<const Context> context, DriverHandle stream, Kind kind)
     : context_(std::move(context)) {
   const Context::Scope scope(*context_);
-  check_driver(driver().event_create(&event_, cuda::kSleepingWait), "making an event");
+  check_driver(driver().event_create(
+                   &event_, kind == timed ? cuda::kSleepingWaitTimed : cuda::kSleepingWait),
+               "making an event");
   check_driver(driver().event_record(event_, stream), "marking a stream");
 }
 
@@ -25,6 +27,16 @@ StreamEvent::~StreamEvent() {
 void StreamEvent::wait() const {
   const Context::Scope scope(*context_);
   check_driver(driver().event_synchronize(event_), "waiting for the GPU");
+}
+
+double StreamEvent::seconds_since(const StreamEvent& earlier) const {
+  const Context::Scope scope(*context_);
+  earlier.wait();
+  wait();
+  float milliseconds = 0;
+  check_driver(driver().event_elapsed_time(&milliseconds, earlier.event_, event_),
+               "timing the GPU");
+  return 1e-3 * static_cast<double>(milliseconds);
 }
 
 }  // namespace coda::hopper

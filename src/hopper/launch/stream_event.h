@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A point in a stream that the host can wait for; the waiting thread sleeps.
+// A point in a stream that the host can wait for, and whose time it can ask for; the waiting thread
+// sleeps.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "hopper/launch/context.h"
@@ -10,14 +12,17 @@ namespace coda::hopper {
 
 class StreamEvent {
  public:
+  enum Kind : uint8_t { untimed, timed };
   // Behind all that the stream has been given. Throws Error.
-  StreamEvent(std::shared_ptr<const Context> context, DriverHandle stream);
+  StreamEvent(std::shared_ptr<const Context> context, DriverHandle stream, Kind kind = untimed);
   ~StreamEvent();
   StreamEvent(const StreamEvent&) = delete;
   StreamEvent& operator=(const StreamEvent&) = delete;
 
   // Throws Error if something before it has failed.
   void wait() const;
+  // Waits for both, which are timed. Throws Error as wait() does.
+  double seconds_since(const StreamEvent& earlier) const;
 
  private:
   std::shared_ptr<const Context> context_;

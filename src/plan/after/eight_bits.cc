@@ -49,7 +49,7 @@ class Writer {
     int number = 0;
     for (const auto& [other, copies] : choice_.copies)
       number += other.tensor == operand.tensor && other < operand ? 1 : 0;
-    return {.name = operand.tensor + (number == 0 ? "" : "_" + std::to_string(number + 1)) + "_" +
+    return {.name = operand.tensor + (number == 0 ? "" : "_v" + std::to_string(number + 1)) + "_" +
                     std::string(name_of(type)) + (transposed ? "_transposed" : ""),
             .shape = transposed ? Shape{shape.cols, shape.rows} : shape,
             .dtype = type};
@@ -322,8 +322,7 @@ class Writer {
 
 EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
   const PlanOperands operands(plan);
-  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which))
-      .run();
+  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which)).run();
 }
 
 }  // namespace coda

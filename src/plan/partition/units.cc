@@ -2,6 +2,7 @@
 #include "plan/partition/units.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -105,6 +106,7 @@ class Ordering {
     std::vector<int> weights;
     for (int u : sorted_) {
       const Unit& unit = units_[static_cast<size_t>(u)];
+      if (unit.runs_again) continue;
       (!unit.is_backward ? forward : unit.contracts_rows ? weights : main).push_back(u);
     }
     for (int u : forward) append(order, u);
@@ -125,9 +127,10 @@ class Ordering {
       unit.nodes = {id};
       unit.is_gemm = n.op == Op::matmul;
       unit.is_backward = !joint_.forward[static_cast<size_t>(id)];
+      unit.runs_again = unit.is_backward && n.which != 0;
       const std::vector<int>& early = joint_.chunked.early;
-      unit.is_gradient =
-          unit.is_backward || std::find(early.begin(), early.end(), id) != early.end();
+      unit.is_gradient = (unit.is_backward && !unit.runs_again) ||
+                         std::find(early.begin(), early.end(), id) != early.end();
       unit.contracts_rows = unit.is_gemm && unit.is_gradient && n.transposes[0].a;
       units_.push_back(unit);
     }
@@ -177,7 +180,7 @@ class Ordering {
   }
 
   std::string key_of(const Unit& unit, size_t side) const {
-    const std::string phase = unit.is_backward ? "b" : "f";
+    const std::string phase = unit.runs_again ? "r" : unit.is_backward ? "b" : "f";
     const std::string kind = unit.is_gemm ? "g" : "o" + std::to_string(unit.nodes[0]) + " ";
     return phase + kind + operands_key(graph_.node(unit.nodes[0]), side);
   }
@@ -222,6 +225,33 @@ class Ordering {
     for (size_t u = 0; u < units_.size(); ++u) {
       if (!units_[u].is_backward) done.finish(static_cast<int>(u));
     }
+    std::vector<int> unit_of(static_cast<size_t>(graph_.size()), -1);
+    for (size_t u = 0; u < units_.size(); ++u)
+      for (int id : units_[u].nodes) unit_of[static_cast<size_t>(id)] = static_cast<int>(u);
+    std::vector<bool> ran(units_.size(), false);
+    // What runs again runs right before the first unit that needs it.
+    const std::function<void(int)> run_again_for = [&](int u) {
+      std::vector<int> pending = units_[static_cast<size_t>(u)].nodes;
+      std::set<int> seen;
+      while (!pending.empty()) {
+        const int id = pending.back();
+        pending.pop_back();
+        for (int operand : graph_.node(id).operands) {
+          if (joint_.forward[static_cast<size_t>(operand)] || !seen.insert(operand).second)
+            continue;
+          const int of = unit_of[static_cast<size_t>(operand)];
+          if (of < 0) {
+            pending.push_back(operand);
+            continue;
+          }
+          if (!units_[static_cast<size_t>(of)].runs_again || ran[static_cast<size_t>(of)]) continue;
+          ran[static_cast<size_t>(of)] = true;
+          run_again_for(of);
+          append(order, of);
+          done.finish(of);
+        }
+      }
+    };
     auto flush = [&](const std::vector<int>& candidates) {
       for (int u : candidates) {
         append(order, u);
@@ -230,6 +260,7 @@ class Ordering {
       }
     };
     for (size_t i = 0; i < main.size(); ++i) {
+      run_again_for(main[i]);
       // A main unit that itself needs a weight's gradient (a scatter into a tied embedding's) pulls
       // it forward.
       for (bool again = true; again && !done.is_ready(main[i]);) {
@@ -248,6 +279,7 @@ class Ordering {
       done.finish(main[i]);
       flush(waiting);
     }
+    for (int u : weights) run_again_for(u);
     while (!weights.empty()) {
       const size_t before = weights.size();
       std::vector<int> rest;

@@ -17,6 +17,7 @@ struct Unit {
   bool is_backward = false;
   bool is_gradient = false;     // of the backward, or of what runs early
   bool contracts_rows = false;  // a weight's gradient
+  bool runs_again = false;      // of the forward, for the backward (rewrite/run_again.h)
 };
 
 struct UnitOrder {

@@ -24,6 +24,7 @@
 #include "plan/partition/through_memory.h"
 #include "plan/search/chunk_rows.h"
 #include "plan/search/equivalence.h"
+#include "plan/search/layer_starts.h"
 #include "plan/search/normed_again.h"
 #include "plan/search/repeated_layers.h"
 #include "plan/write/emit.h"
@@ -86,8 +87,10 @@ void verify_programs(const Plan& plan) {
 // Layers of a model that choices are found on. They are as many as it takes for each further one to
 // be planned as the one before; that is checked on the whole model's costs.
 constexpr int kFewLayers = 2;
-// From here on that is less work.
-constexpr int kManyLayers = 6;
+// Of layers that are run again: in a model of fewer they are not found.
+constexpr int kFewLayersAgain = 4;
+// Of so many more it is less work.
+constexpr int kManyMore = 4;
 
 bool about_equal(double a, double b) { return std::abs(a - b) <= 1e-9 * std::max(a, b); }
 
@@ -95,7 +98,10 @@ class Search {
  public:
   Search(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
          const Forced& forced)
-      : graph_(graph), request_(request), options_(options), forced_(forced) {}
+      : graph_(graph), request_(request), options_(options), forced_(forced) {
+    if (options_.run_layers_again && !request_.gradients.empty())
+      starts_ = find_layer_starts(graph, request, options.sizes);
+  }
 
   Compiled run(SearchWork& work) {
     find_candidates();
@@ -111,6 +117,9 @@ class Search {
       compiled.alternatives.back().chosen = p == best_.point;
     }
     compiled.plan = std::move(best_.plan);
+    if (options_.run_layers_again && starts_.empty())
+      compiled.plan.notes.emplace_back(
+          "layers are not run again: no equal ones in a row were found");
     verify_programs(compiled.plan);
     verify_reads(compiled.plan);
     reuse_in_place(compiled.plan, options_.overwrite_saved);
@@ -178,17 +187,18 @@ class Search {
   // Whether that could be done.
   bool choose_on_few_layers(SearchWork& work) {
     if (!forced_.given.empty()) return false;
-    const auto layers = find_repeated_layers(graph_, request_, kManyLayers);
+    const int few_layers = starts_.empty() ? kFewLayers : kFewLayersAgain;
+    const auto layers = find_repeated_layers(graph_, request_, few_layers + kManyMore);
     if (!layers) return false;
-    const auto fewer = with_copies(graph_, request_, *layers, kFewLayers);
-    const auto one_more = with_copies(graph_, request_, *layers, kFewLayers + 1);
+    const auto fewer = with_copies(graph_, request_, *layers, few_layers);
+    const auto one_more = with_copies(graph_, request_, *layers, few_layers + 1);
     if (!fewer || !one_more) return false;
     Search few(fewer->graph, fewer->request, options_, forced_);
     Search next(one_more->graph, one_more->request, options_, forced_);
     few.find_candidates();
     next.find_candidates();
     few.next_ = &next;
-    few.layers_beyond_ = layers->copies - kFewLayers;
+    few.layers_beyond_ = layers->copies - few_layers;
     few.start();
     few.descend();
     work.plans_of_few = few.plans_ + next.plans_;
@@ -373,7 +383,7 @@ class Search {
       };
     }
     made->joint = std::make_shared<const JointGraph>(rewrite_jointly(
-        graph_, request_, choices, options_.fuse, options_.sizes, accept, forced_.given));
+        graph_, request_, choices, options_.fuse, options_.sizes, accept, forced_.given, starts_));
     return made;
   }
 
@@ -445,6 +455,7 @@ class Search {
   const CompileRequest& request_;
   const CompileOptions& options_;
   const Forced& forced_;
+  LayerStarts starts_;                   // of layers that are run again
   std::shared_ptr<Rewritten> unchosen_;  // in the graph's own way; laid out when a plan needs it
   CandidateClasses classes_;
   std::vector<bool> normed_again_;  // by column factor

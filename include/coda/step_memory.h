@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that a training step takes, known from its plan before any of it is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coda/api.h"
+#include "coda/model_trainer.h"
+#include "coda/plan.h"
+
+namespace CODA_API coda {
+
+struct MemoryUse {
+  std::string what;  // "weights"
+  int64_t bytes = 0;
+};
+
+struct StepMemory {
+  std::vector<MemoryUse> uses;  // of the backend's memory: on a GPU, of the GPU's
+
+  int64_t bytes() const;
+  // "5.31 GB: weights 1.24 GB, ...".
+  std::string text() const;
+};
+
+// Where a step runs, as far as its memory depends on it.
+struct StepPlace {
+  bool is_on_host = true;
+  int processes = 1;      // that share the optimizer's state
+  int64_t workspace = 0;  // Backend::workspace_bytes, or gpu_workspace_bytes
+};
+StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
+                     const Communicator* communicator);
+
+// Of a plan with the gradients of all its parameters, with AdamW. What kernels themselves take on a
+// GPU (their code, CUDA graphs, NCCL's buffers) is not known before, and not counted.
+StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace& place);
+// As a ModelTrainer takes it, and besides what the loss on other texts takes between steps
+// (ModelTask::losses) if it is asked for.
+StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
+
+// The same. Throws MemoryError unless that is there: settings.memory_limit, or what the backend has
+// free. The message says what takes how much, and which settings would fit; nothing is allocated.
+StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
+
+// Settings of a step over the same sequences that take no more than `bytes`: "--batch 4 with
+// --accumulate 8 (3.1 GB), or --recompute layer (5.2 GB)"; or that none was found.
+std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool evaluates,
+                      int64_t bytes);
+
+}  // namespace CODA_API coda

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step takes is counted as Trainer, DeviceUpdate and Session allocate it.
+#include "coda/step_memory.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "base/free_memory.h"
+#include "base/memory_error.h"
+#include "base/rounding.h"
+#include "coda/communicator.h"
+#include "coda/error.h"
+#include "coda/model_runner.h"
+#include "runtime/arena.h"
+#include "train/device_update.h"
+#include "train/gradient_session.h"
+#include "train/train_options.h"
+
+namespace coda {
+namespace {
+
+constexpr int64_t kFloat = 4;
+
+int64_t bytes_of(const PlanTensor& tensor, const DimValues& sizes) {
+  const PhysicalShape shape = physical_shape(tensor.decl, sizes);
+  return shape.rows * shape.cols * size_of(tensor.decl.dtype);
+}
+
+// Elements of the parameters, and of those that the plan reads in 16 bits. `processes`: in matrices
+// that so many share (DeviceUpdate); 0: each by itself.
+struct Elements {
+  int64_t all = 0;
+  int64_t copied = 0;
+
+  Elements(const Plan& plan, const DimValues& sizes, int processes) {
+    const int64_t row = processes > 0 ? DeviceUpdate::kRowElements : 1;
+    for (const PlanTensor& tensor : plan.tensors) {
+      if (tensor.role != TensorRole::parameter || !tensor.view_of.empty()) continue;
+      const PhysicalShape shape = physical_shape(tensor.decl, sizes);
+      const int64_t count = round_up(shape.rows * shape.cols, row);
+      all += count;
+      if (size_of(tensor.decl.dtype) < kFloat) copied += count;
+    }
+    if (processes == 0) return;
+    const int64_t rows = row * DeviceUpdate::kGroup * processes;
+    const int64_t others = processes == 1 ? 0 : round_up(all - copied, rows);
+    if (processes == 1 && copied > 0) copied = all;  // one matrix, and a copy of it
+    copied = round_up(copied, rows);
+    all = processes == 1 ? round_up(all, rows) : others + copied;
+  }
+};
+
+// Of the given tensors of these roles, which are no views and for which `counts` holds.
+int64_t sum_of(const Plan& plan, const DimValues& sizes, TensorRole role, const auto& counts) {
+  int64_t bytes = 0;
+  for (const PlanTensor& tensor : plan.tensors) {
+    if (tensor.role == role && tensor.view_of.empty() && counts(tensor))
+      bytes += bytes_of(tensor, sizes);
+  }
+  return bytes;
+}
+
+struct CompiledModel {
+  Plan plan;
+  DimValues sizes;
+};
+
+CompiledModel compiled_step(const ModelTrainSettings& s, const Rates& rates) {
+  check_sizes(s.model, s.own_batch(), s.sequence);
+  const auto model = build_model(s.model, {.storage = s.storage, .positions = s.sequence});
+  std::vector<std::string> parameters;
+  for (const ModelParameter& p : model->parameters) parameters.push_back(p.name);
+  const TrainOptions options = train_options_of(s);
+  Compiled compiled = compile_step(model->graph, model->loss, parameters, options, rates);
+  return {std::move(compiled.plan), options.sizes};
+}
+
+// The weights are the training's.
+int64_t evaluation_bytes(const ModelTrainSettings& s, Backend& backend) {
+  const ModelTaskGraph task = make_task(s.model,
+                                        {.task = ModelTask::losses,
+                                         .storage = s.storage,
+                                         .batch = s.own_batch(),
+                                         .sequence = s.sequence},
+                                        backend.rates());
+  const Plan plan = compile(task.model->graph, task.request, task.options).plan;
+  return plan_arena(plan, task.options.sizes).total_bytes();
+}
+
+int64_t limit_of(const ModelTrainSettings& settings, Backend& backend) {
+  return settings.memory_limit > 0 ? settings.memory_limit : backend.free_bytes();
+}
+
+// A config.json may ask for any size: then nothing is planned.
+void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit) {
+  // A weight, its gradient and two moments in fp32; of several processes what none shares.
+  const int world = settings.communicator == nullptr ? 1 : settings.communicator->world();
+  const auto weights = static_cast<double>(parameter_count_of(settings.model));
+  const double needed = weights * (world == 1 ? 16 : 6);
+  if (needed <= static_cast<double>(limit)) return;
+  throw MemoryError("not enough memory: training takes at least " + bytes_text(needed) +
+                    " for the model's weights, and " + bytes_text(static_cast<double>(limit)) +
+                    " are free: make the model smaller");
+}
+
+// A trainer keeps the weights on the host besides, and for a checkpoint the moments.
+void require_host_memory(const CompiledModel& compiled) {
+  const Elements elements(compiled.plan, compiled.sizes, 0);
+  const int64_t needed = 3 * kFloat * elements.all + 2 * elements.copied;
+  const int64_t free = free_memory();
+  if (needed <= free) return;
+  throw MemoryError("not enough memory: weights and moments take " +
+                    bytes_text(static_cast<double>(needed)) + " of the host's memory, where " +
+                    bytes_text(static_cast<double>(free)) + " are free: make the model smaller");
+}
+
+StepMemory memory_of(const ModelTrainSettings& settings, const CompiledModel& compiled,
+                     Backend& backend, bool evaluates) {
+  StepMemory memory =
+      step_memory(compiled.plan, compiled.sizes,
+                  step_place(compiled.plan, compiled.sizes, backend, settings.communicator));
+  if (evaluates)
+    memory.uses.push_back({"losses of held-out text", evaluation_bytes(settings, backend)});
+  return memory;
+}
+
+// The same sequences in a step, in more passes.
+std::optional<ModelTrainSettings> in_passes_of(const ModelTrainSettings& settings, int64_t batch) {
+  const int64_t sequences = settings.batch * settings.accumulate;
+  const int world = settings.communicator == nullptr ? 1 : settings.communicator->world();
+  if (batch < 1 || batch >= settings.batch || sequences % batch != 0 || batch % world != 0)
+    return std::nullopt;
+  ModelTrainSettings smaller = settings;
+  smaller.batch = batch;
+  smaller.accumulate = sequences / batch;
+  return smaller;
+}
+
+}  // namespace
+
+int64_t StepMemory::bytes() const {
+  return std::accumulate(uses.begin(), uses.end(), int64_t{0},
+                         [](int64_t sum, const MemoryUse& use) { return sum + use.bytes; });
+}
+
+std::string StepMemory::text() const {
+  std::string list;
+  for (const MemoryUse& use : uses) {
+    if (use.bytes == 0) continue;
+    list +=
+        (list.empty() ? " (" : ", ") + use.what + " " + bytes_text(static_cast<double>(use.bytes));
+  }
+  return bytes_text(static_cast<double>(bytes())) + (list.empty() ? "" : list + ")");
+}
+
+StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
+                     const Communicator* communicator) {
+  return {backend.is_on_host(), communicator == nullptr ? 1 : communicator->world(),
+          backend.workspace_bytes(plan, sizes)};
+}
+
+StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace& place) {
+  // Rows of all parameters in matrices, or each by itself: see DeviceUpdate.
+  const bool has_matrices = !place.is_on_host || place.processes > 1;
+  const Elements elements(plan, sizes, has_matrices ? place.processes : 0);
+  const int64_t own = ceil_div(elements.all, int64_t{place.processes});
+  const int64_t own_masters =
+      elements.all - elements.copied + ceil_div(elements.copied, int64_t{place.processes});
+  const ArenaPlan arena = plan_arena(plan, sizes, !has_matrices);
+  // On the host a gradient lies in the arena, unless passes add to it.
+  const auto is_apart = [&](const PlanTensor& t) {
+    return !has_matrices && !arena.results.contains(t.decl.name);
+  };
+  StepMemory memory;
+  const auto add = [&](const char* what, int64_t bytes) { memory.uses.push_back({what, bytes}); };
+  add("weights", kFloat * own_masters + 2 * elements.copied);
+  add("moments", 2 * kFloat * own);
+  add("gradients",
+      has_matrices ? kFloat * elements.all : sum_of(plan, sizes, TensorRole::output, is_apart));
+  if (place.is_on_host && has_matrices)
+    add("a copy of the weights", kFloat * elements.all + 2 * elements.copied);
+  add("saved for the backward", arena.saved_bytes);
+  add("temporaries", arena.bytes);
+  add("workspace of kernels", place.workspace);
+  add("batch and tables", sum_of(plan, sizes, TensorRole::input, [](auto&) { return true; }));
+  return memory;
+}
+
+StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
+  return memory_of(settings, compiled_step(settings, backend.rates()), backend, evaluates);
+}
+
+StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
+  const int64_t limit = limit_of(settings, backend);
+  require_memory_of_weights(settings, limit);
+  const CompiledModel compiled = compiled_step(settings, backend.rates());
+  StepMemory memory = memory_of(settings, compiled, backend, evaluates);
+  if (!backend.is_on_host()) require_host_memory(compiled);
+  if (memory.bytes() <= limit) return memory;
+  throw MemoryError("not enough memory: a step of " + std::to_string(settings.own_batch()) +
+                    " sequences of " + std::to_string(settings.sequence) + " tokens takes " +
+                    memory.text() + ", and " + bytes_text(static_cast<double>(limit)) +
+                    " are free; what fits: " + what_fits(settings, backend, evaluates, limit));
+}
+
+std::string what_fits(const ModelTrainSettings& settings, Backend& backend, bool evaluates,
+                      int64_t bytes) {
+  std::string fits;
+  const auto try_settings = [&](const ModelTrainSettings& s, const std::string& flags) {
+    const int64_t needed = step_memory(s, backend, evaluates).bytes();
+    if (needed > bytes) return false;
+    fits += (fits.empty() ? "" : ", or ") + flags + " (" + bytes_text(static_cast<double>(needed)) +
+            ")";
+    return true;
+  };
+  const auto try_batches = [&](const ModelTrainSettings& from, const std::string& besides) {
+    for (int64_t batch = from.batch - 1; batch > 0; --batch) {
+      const auto smaller = in_passes_of(from, batch);
+      if (smaller &&
+          try_settings(*smaller, besides + "--batch " + std::to_string(batch) + " --accumulate " +
+                                     std::to_string(smaller->accumulate)))
+        return true;
+    }
+    return false;
+  };
+  bool found = try_batches(settings, "");
+  if (!settings.run_layers_again) {
+    ModelTrainSettings again = settings;
+    again.run_layers_again = true;
+    found |= try_settings(again, "--recompute layer") ||
+             (!found && try_batches(again, "--recompute layer "));
+  }
+  return found ? fits : "no smaller batch: choose a shorter --sequence or a smaller model";
+}
+
+}  // namespace coda

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers that the backward runs again: gradients are the graph's, a further layer adds no more to
+// what is saved than what it starts from, products are run once more and the loss's are not, and
+// where there are no equal layers the plan is as without and says so; however the branches are
+// joined to the residual stream.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/deep_models.h"
+#include "plan/plain_graph.h"
+#include "plan/plan_evaluator.h"
+#include "plan/search/search.h"
+
+namespace coda {
+namespace {
+namespace run_again {
+
+const LlamaSizes kSizes{.hidden = 1024,
+                        .heads = 16,
+                        .kv_heads = 4,
+                        .head_dim = 64,
+                        .mlp = 2816,
+                        .vocab = 32768,
+                        .sequence = 1024};
+constexpr int64_t kRows = 8192;
+
+struct Planned {
+  Plan plan;
+  CompileOptions options;
+  SearchWork work;
+};
+
+Planned planned(Residual kind, int layers, bool again, DType storage = DType::bf16) {
+  Planned made;
+  Block b;
+  b.storage = storage;
+  deep_model(b, kind, layers, kSizes);
+  made.options.storage = storage;
+  made.options.rates = h200_rates();
+  made.options.sizes = {{"M", kRows}};
+  made.options.run_layers_again = again;
+  made.plan = compile(b.graph, b.request, made.options, {}, &made.work).plan;
+  return made;
+}
+
+double saved(const Planned& p) { return saved_bytes(p.plan, p.options.sizes); }
+
+double flops(const Planned& p, const std::vector<PlanStep>& phase) {
+  double sum = 0;
+  for (const PlanStep& step : phase)
+    sum += cost_of(step, p.plan, p.options.sizes, p.options.rates).flops;
+  return sum;
+}
+
+std::string name_of(Residual kind) {
+  switch (kind) {
+    case Residual::pre_norm: return "pre_norm";
+    case Residual::sandwich: return "sandwich";
+    case Residual::post_norm: return "post_norm";
+    case Residual::parallel: return "parallel";
+    case Residual::gpt2: return "gpt2";
+  }
+  return "";
+}
+
+class RunAgain : public testing::TestWithParam<Residual> {};
+
+// In float64, with what each program may see and nothing else; with logits whole and in chunks.
+TEST_P(RunAgain, GradientsAreTheGraphs) {
+  for (const int64_t chunk_rows : {0, 64}) {
+    Block b;
+    deep_model(b, GetParam(), 5);
+    CompileOptions options;
+    options.sizes = {{"M", 6}};
+    options.chunk_rows = chunk_rows;
+    const double kept = saved_bytes(compile(b.graph, b.request, options).plan, options.sizes);
+    options.run_layers_again = true;
+    const Plan plan = compile(b.graph, b.request, options).plan;
+    EXPECT_LT(saved_bytes(plan, options.sizes), 0.5 * kept);
+    const auto inputs = random_inputs(b.graph, options.sizes, 7);
+    PlanEvaluator evaluator(plan, options.sizes);
+    evaluator.values = inputs;
+    evaluator.run(plan.forward);
+    evaluator.forget_temporaries();
+    evaluator.run(plan.backward);
+    for (const auto& [name, wanted] : plain_values(b.graph, b.request, inputs, options.sizes)) {
+      ASSERT_TRUE(evaluator.values.contains(name)) << name;
+      EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), wanted)), 1e-11) << name;
+    }
+  }
+}
+
+// The residual stream, and a number or two for each row (a norm's statistics).
+TEST_P(RunAgain, AFurtherLayerSavesWhatItStartsFrom) {
+  const Planned six = planned(GetParam(), 6, true);
+  const Planned seven = planned(GetParam(), 7, true);
+  const Planned twelve = planned(GetParam(), 12, true);
+  const double stream = 2.0 * kRows * kSizes.hidden;
+  const double layer = saved(seven) - saved(six);
+  EXPECT_GE(layer, stream);
+  EXPECT_LE(layer, 1.02 * stream);
+  EXPECT_NEAR(saved(twelve) - saved(seven), 5 * layer, 1);
+  EXPECT_EQ(twelve.work.plans, 1);  // its choices were found on few layers
+  const double kept = saved(planned(GetParam(), 7, false)) - saved(planned(GetParam(), 6, false));
+  EXPECT_LT(layer, 0.2 * kept);
+}
+
+// The forward does what it did. The backward does its products besides, but for the loss's, and for
+// a layer's last one where that is only added (behind a norm it is run again too).
+TEST_P(RunAgain, ALayersProductsRunOnceMore) {
+  const Planned kept = planned(GetParam(), 8, false);
+  const Planned again = planned(GetParam(), 8, true);
+  EXPECT_DOUBLE_EQ(flops(again, again.plan.forward), flops(kept, kept.plan.forward));
+  const double more = flops(again, again.plan.backward) - flops(kept, kept.plan.backward);
+  const double head = 2.0 * kRows * kSizes.hidden * kSizes.vocab;
+  EXPECT_GT(more, 0.5 * (flops(kept, kept.plan.forward) - head));
+  const double most = flops(kept, kept.plan.forward) - head;
+  EXPECT_LT(more, GetParam() == Residual::sandwich ? 1.001 * most : 0.95 * most);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RunAgain,
+                         testing::Values(Residual::pre_norm, Residual::sandwich,
+                                         Residual::post_norm, Residual::parallel, Residual::gpt2),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST(RunNothingAgain, WhereThereAreNoEqualLayersThePlanIsAsWithoutAndSaysSo) {
+  const Planned kept = planned(Residual::pre_norm, 1, false);
+  const Planned again = planned(Residual::pre_norm, 1, true);
+  EXPECT_EQ(saved(again), saved(kept));
+  EXPECT_EQ(again.plan.backward.size(), kept.plan.backward.size());
+  EXPECT_THAT(again.plan.notes, testing::Contains(testing::HasSubstr("no equal ones in a row")));
+}
+
+}  // namespace run_again
+}  // namespace
+}  // namespace coda

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step is said to take is what a trainer then allocates, in a backend's memory and on the
+// host; a step that does not fit is refused before anything is allocated, and the settings that
+// the message names fit.
+#include "coda/step_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "coda/error.h"
+#include "coda/model_runner.h"
+#include "cpu/cpu_backend.h"
+#include "runtime/far_backend.h"
+#include "train/tiny_model.h"
+
+namespace coda {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace memory_of_steps {
+
+// Counts what is allocated, and refuses what is beyond `most`.
+class CountingBackend : public FarBackend {
+ public:
+  BackendMemory allocate(size_t bytes, std::string_view what) override {
+    allocated += static_cast<int64_t>(bytes);
+    if (allocated > most) throw MemoryError("no memory for " + std::string(what));
+    return FarBackend::allocate(bytes, what);
+  }
+  int64_t workspace_bytes(const Plan& plan, const DimValues& sizes) override {
+    ++plans;
+    return FarBackend::workspace_bytes(plan, sizes);
+  }
+
+  int64_t allocated = 0;
+  int64_t most = std::numeric_limits<int64_t>::max();
+  int plans = 0;
+};
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const MemoryError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+int64_t use_of(const StepMemory& memory, const std::string& what) {
+  for (const MemoryUse& use : memory.uses)
+    if (use.what == what) return use.bytes;
+  ADD_FAILURE() << what;
+  return 0;
+}
+
+// What follows "--batch " and "--accumulate " in a text.
+int64_t number_behind(const std::string& text, const std::string& word) {
+  return std::stoll(text.substr(text.find(word) + word.size()));
+}
+
+TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
+  const Tokens text = counting_text(500);
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    for (const int64_t accumulate : {1, 2}) {
+      for (const Objective objective : {Objective::memory, Objective::speed}) {
+        ModelTrainSettings settings = tiny_settings();
+        settings.storage = storage;
+        settings.accumulate = accumulate;
+        settings.objective = objective;
+        CountingBackend backend;
+        const StepMemory memory = step_memory(settings, backend, false);
+        EXPECT_EQ(backend.allocated, 0);
+        ModelTrainer trainer(settings, text, backend);
+        trainer.step();
+        // Numbers of a row each, and sums of squares for the norm, are not in the list.
+        EXPECT_LE(memory.bytes(), backend.allocated);
+        EXPECT_GE(memory.bytes(), backend.allocated - 64 * 1024) << memory.text();
+      }
+    }
+  }
+}
+
+// On the host a gradient lies where activations were, unless passes add to it.
+TEST(StepMemory, OnTheHostIsWeightsMomentsAndTheArena) {
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const Tokens text = counting_text(500);
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    ModelTrainSettings settings = tiny_settings();
+    settings.storage = storage;
+    const StepMemory memory = step_memory(settings, *backend, false);
+    ModelTrainer trainer(settings, text, *backend);
+    const int64_t parameters = trainer.model().parameter_count();
+    EXPECT_EQ(use_of(memory, "moments"), 8 * parameters);
+    EXPECT_EQ(use_of(memory, "gradients"), 0);
+    EXPECT_GE(use_of(memory, "weights"), 4 * parameters);
+    EXPECT_LE(use_of(memory, "weights"), (storage == DType::f32 ? 4 : 6) * parameters);
+    EXPECT_EQ(use_of(memory, "saved for the backward"), trainer.session().saved_bytes());
+    EXPECT_EQ(use_of(memory, "temporaries"), trainer.session().arena_bytes());
+    // Kernels share the largest block; a smaller one may be left of those before it.
+    EXPECT_LE(use_of(memory, "workspace of kernels"), backend->scratch_bytes());
+    EXPECT_GE(2 * use_of(memory, "workspace of kernels"), backend->scratch_bytes());
+    settings.accumulate = 2;
+    EXPECT_GE(use_of(step_memory(settings, *backend, false), "gradients"), 4 * parameters);
+    EXPECT_GT(use_of(step_memory(settings, *backend, true), "losses of held-out text"), 0);
+  }
+}
+
+TEST(StepMemory, AStepThatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
+  const Tokens text = counting_text(500);
+  ModelTrainSettings settings = tiny_settings();
+  CountingBackend backend;
+  const int64_t needed = step_memory(settings, backend, false).bytes();
+  settings.memory_limit = needed;
+  EXPECT_EQ(require_memory(settings, backend, false).bytes(), needed);
+  settings.memory_limit = needed - 1;
+  EXPECT_THAT(refusal([&] { ModelTrainer(settings, text, backend); }),
+              AllOf(HasSubstr("not enough memory: a step takes"), HasSubstr("are free")));
+  const std::string said = refusal([&] { require_memory(settings, backend, false); });
+  EXPECT_THAT(
+      said, AllOf(HasSubstr("a step of 4 sequences of 24 tokens takes"), HasSubstr("weights"),
+                  HasSubstr("saved for the backward"), HasSubstr("are free; what fits: --batch ")));
+  EXPECT_EQ(backend.allocated, 0);
+  EXPECT_GT(backend.plans, 0);
+
+  // What it names fits, and the next larger batch does not.
+  ModelTrainSettings fits = settings;
+  fits.batch = number_behind(said, "--batch ");
+  fits.accumulate = number_behind(said, "--accumulate ");
+  EXPECT_EQ(fits.batch * fits.accumulate, settings.batch * settings.accumulate);
+  EXPECT_LE(require_memory(fits, backend, false).bytes(), settings.memory_limit);
+}
+
+TEST(StepMemory, WhereNothingFitsTheMessageSaysSo) {
+  ModelTrainSettings settings = tiny_settings();
+  CountingBackend backend;
+  settings.batch = settings.accumulate = 1;
+  const int64_t needed = step_memory(settings, backend, false).bytes();
+  EXPECT_THAT(what_fits(settings, backend, false, needed / 2),
+              AllOf(HasSubstr("no smaller batch"), HasSubstr("--sequence")));
+  settings.memory_limit = 1000;  // not even the weights: nothing is planned
+  const int plans = backend.plans;
+  EXPECT_THAT(refusal([&] { require_memory(settings, backend, false); }),
+              AllOf(HasSubstr("weights"), HasSubstr("1000 bytes are free"),
+                    HasSubstr("make the model smaller"), Not(HasSubstr("--batch"))));
+  EXPECT_EQ(backend.plans, plans);
+}
+
+// Others may take what was free, and some of what a GPU takes is known to nobody before.
+TEST(StepMemory, WhereAllocatingFailsTheMessageSaysWhatAStepTakes) {
+  const Tokens text = counting_text(500);
+  const ModelTrainSettings settings = tiny_settings();
+  CountingBackend backend;
+  const StepMemory memory = step_memory(settings, backend, false);
+  backend.most = memory.bytes() / 2;
+  EXPECT_THAT(refusal([&] { ModelTrainer(settings, text, backend); }),
+              AllOf(HasSubstr("no memory for "), HasSubstr("a step takes " + memory.text())));
+}
+
+// A layer is run again right before its backward, so that the others' values are not there.
+TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
+  CountingBackend backend;
+  const auto of = [&](int layers, bool again) {
+    ModelTrainSettings settings = tiny_settings();
+    std::get<LlamaConfig>(settings.model).layers = layers;
+    settings.run_layers_again = again;
+    return step_memory(settings, backend, false);
+  };
+  EXPECT_EQ(use_of(of(12, true), "temporaries"), use_of(of(8, true), "temporaries"));
+  const int64_t layer = use_of(of(9, false), "saved for the backward") -
+                        use_of(of(8, false), "saved for the backward");
+  EXPECT_LT(use_of(of(12, true), "temporaries"), use_of(of(12, false), "temporaries") + layer);
+  EXPECT_LT(use_of(of(12, true), "saved for the backward"),
+            use_of(of(12, false), "saved for the backward") / 3);
+
+  // It is named where it fits and no smaller batch does.
+  ModelTrainSettings settings = tiny_settings();
+  std::get<LlamaConfig>(settings.model).layers = 12;
+  settings.batch = 1;
+  settings.memory_limit = step_memory(settings, backend, false).bytes() - 1;
+  EXPECT_THAT(refusal([&] { require_memory(settings, backend, false); }),
+              HasSubstr("what fits: --recompute layer ("));
+}
+
+// The state is shared: each process has its part of moments, and of master weights with a copy.
+TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
+  LlamaConfig config = std::get<LlamaConfig>(tiny_model());
+  config.hidden = 256;  // rows that fill a matrix up are few then
+  config.mlp = 2048;
+  const ModelTaskGraph task = make_task(
+      config, {.task = ModelTask::gradients, .storage = DType::bf16, .batch = 4, .sequence = 24},
+      cpu_rates());
+  const Plan plan = compile(task.model->graph, task.request, task.options).plan;
+  const auto of = [&](int processes) {
+    return step_memory(plan, task.options.sizes, {.is_on_host = false, .processes = processes});
+  };
+  const auto share = [&](const char* what) {
+    return static_cast<double>(use_of(of(2), what)) / static_cast<double>(use_of(of(1), what));
+  };
+  EXPECT_NEAR(share("moments"), 0.5, 0.02);
+  EXPECT_NEAR(share("weights"), 4.0 / 6, 0.03);  // 4 / 2 + 2 bytes of 4 + 2
+  EXPECT_NEAR(share("gradients"), 1, 0.04);
+  EXPECT_EQ(use_of(of(2), "saved for the backward"), use_of(of(1), "saved for the backward"));
+}
+
+}  // namespace memory_of_steps
+}  // namespace
+}  // namespace coda
