@@ -13,7 +13,8 @@ import collections
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,16 +23,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
+from coda_cpp import _tensors, fx_autocast
 from coda_cpp._core import Error
-from coda_cpp.fx_import import RULES, Importer, NotUnderstood, value_of
+from coda_cpp.fx_import import PRODUCTS, RULES, Importer, NotUnderstood, value_of
 from coda_cpp.fx_regions import propose
 from coda_cpp.programs import GraphFunction
 
 _LOG = logging.getLogger("coda_cpp")
-_PRODUCTS = (torch.ops.aten.linear.default,)
 _FREE = (torch.ops.aten.view.default, torch.ops.aten.reshape.default,
          torch.ops.aten._unsafe_view.default, torch.ops.aten.to.dtype,
-         torch.ops.aten.alias.default, torch.ops.aten.contiguous.default)
+         torch.ops.aten.alias.default, torch.ops.aten.contiguous.default,
+         torch.ops.aten.flatten.using_ints)
 
 
 @dataclasses.dataclass
@@ -47,12 +49,13 @@ class Report:
 
 
 class Region(torch.nn.Module):
-    """A region as PyTorch calls it: the function of a graph, and results in their shapes."""
+    """A region as PyTorch calls it: the function of a graph, and results in their shapes. None of
+    `dtypes`: the result's type is what the function stores."""
 
-    def __init__(self, function: GraphFunction, is_index: Sequence[bool],
-                 shapes: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype]) -> None:
+    def __init__(self, function: GraphFunction, storage: torch.dtype, is_index: Sequence[bool],
+                 shapes: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype | None]) -> None:
         super().__init__()
-        self.function = function
+        self.function, self.storage = function, storage
         self._is_index, self._shapes, self._dtypes = is_index, shapes, dtypes
 
     def forward(self, *tensors: torch.Tensor) -> Any:
@@ -63,7 +66,8 @@ class Region(torch.nn.Module):
         results = []
         for result, dims, dtype in zip(made, self._shapes, self._dtypes):
             shape = [dim if isinstance(dim, int) else tensors[dim[0]].shape[dim[1]] for dim in dims]
-            results.append(result.reshape(shape).to(dtype))
+            result = result.reshape(shape)
+            results.append(result if dtype is None else result.to(dtype))
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -120,11 +124,20 @@ def _dims(value: torch.Tensor, inputs: Sequence[fx.Node]) -> list[Any]:
     return dims
 
 
-def _import(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool) -> Region:
-    """The region's module as one function. `inputs` are its operands, in the order of its
-    placeholders."""
+def _hint(size: Any) -> int:
+    """Of a size that may be a symbol, what it is now."""
+    return int(size) if isinstance(size, int) else int(size.node.hint)
+
+
+def _import(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
+            narrowed: Mapping[fx.Node, torch.dtype] | None) -> tuple[Region, list[bool]]:
+    """The region's module as one function, and which of its results are in the products' type
+    where the module's are fp32. `inputs` are its operands, in the order of its placeholders.
+    `narrowed`: those of `inputs` that are such results; None: there may be no such results."""
     nodes = list(module.graph.nodes)
-    region = Importer()
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    region = Importer({inside: narrowed[outside] for inside, outside in zip(placeholders, inputs)
+                       if outside in narrowed} if narrowed is not None else None)
     for node in nodes:
         if node.op == "call_function":
             region.add(node)
@@ -138,19 +151,44 @@ def _import(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_gp
             raise NotUnderstood("it returns what it was given")
         known, made = region.known[node], value_of(node)
         is_matrix = "M" == known.value.shape[0] and known.value.shape[1] != 1
-        if is_matrix and known.dtype != region.storage:
-            raise NotUnderstood(f"a result of {known.dtype} leaves products of {region.storage}")
+        is_narrow = is_matrix and known.dtype != region.storage
+        if is_narrow and (narrowed is None or known.dtype != torch.float32):
+            raise NotUnderstood(
+                f"a result of {known.dtype} leaves products of {region.storage}")
         outputs[f"{node.name}_result"] = known.value
         shapes.append(_dims(made, inputs))
-        dtypes.append(made.dtype)
-    placeholders = [node for node in nodes if node.op == "placeholder"]
+        dtypes.append(None if is_narrow else made.dtype)
     if len(region.inputs) != len(placeholders):
         raise NotUnderstood("it does not read all that it is given")
-    storage = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}[region.storage]
+    storage = _tensors.torch_dtypes()[region.storage]
     function = GraphFunction([region.inputs[node] for node in placeholders], outputs,
-                             storage=storage, name=name, for_gpu=for_gpu)
+                             storage=storage, name=name, for_gpu=for_gpu, chunk_rows=-1,
+                             nominal={"M": _hint(region.rows)})
     function.function.phases(0)  # what cannot be planned is known now
-    return Region(function, [region.inputs[node].is_table for node in placeholders], shapes, dtypes)
+    made_region = Region(
+        function, region.storage, [region.inputs[node].is_table for node in placeholders], shapes, dtypes)
+    return made_region, [dtype is None for dtype in dtypes]
+
+
+def _results_of(node: fx.Node, count: int) -> list[fx.Node]:
+    """The nodes that are the results of a region with so many."""
+    if count == 1:
+        return [node]
+    of = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+    return [of[i] for i in range(count)]
+
+
+def _widen(graph: fx.Graph, narrowed: Mapping[fx.Node, torch.dtype],
+           regions: Container[fx.Node]) -> None:
+    """Those of no region read results that were left narrow as the fp32 that they expect."""
+    for node in narrowed:
+        readers = [user for user in node.users
+                   if user not in regions and user.target is not operator.getitem]
+        if readers:
+            with graph.inserting_after(node):
+                wide = graph.call_function(torch.ops.aten.to.dtype, (node, torch.float32))
+            for reader in readers:
+                reader.replace_input_with(node, wide)
 
 
 def _short(node: fx.Node) -> str:
@@ -172,24 +210,32 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report) -> fx.Gr
     if not _drop_grad_switches(normal, inputs):
         report.left.append("all: torch.no_grad() within the graph stops gradients")
         return module
+    narrowed: dict[fx.Node, torch.dtype] | None = (
+        {} if fx_autocast.write_out(normal.graph, inputs) else None)
     refused = _refusals(normal.graph)
     groups = [group for group in propose(normal.graph, refused)
-              if any(node.target in _PRODUCTS for node in group)
+              if any(node.target in PRODUCTS for node in group)
               and sum(node.target not in _FREE for node in group) > 1]
     fused = fuse_by_partitions(normal, [dict.fromkeys(group) for group in groups])
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
+    regions: set[fx.Node] = set()
     for node in list(fused.graph.nodes):
         if node.op == "call_module":
             part = fused.get_submodule(node.target)
             what = ", ".join(_short(n) for n in part.graph.nodes
                              if n.op == "call_function" and n.target not in _FREE)
             try:
-                region = _import(node.target, part, list(node.all_input_nodes), is_gpu)
+                region, is_narrow = _import(
+                    node.target, part, list(node.all_input_nodes), is_gpu, narrowed)
             except (NotUnderstood, Error) as why:
                 left[f"{what}: {why}"] += 1
                 continue
             setattr(fused, node.target, region)
+            regions.add(node)
+            for result, is_low in zip(_results_of(node, len(is_narrow)), is_narrow):
+                if is_low:
+                    narrowed[result] = region.storage
             report.regions.append(f"{node.target}: {what}\n{region.function.explain()}")
         elif (node.op == "call_function" and node.target not in _FREE
               and isinstance(node.target, torch._ops.OpOverload)):
@@ -198,6 +244,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report) -> fx.Gr
     report.left += [f"{count} x {what}" for what, count in left.items()]
     if not report.regions:
         return module
+    if narrowed:
+        _widen(fused.graph, narrowed, regions)
     fused.recompile()
     return fused
 
@@ -232,7 +280,13 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     if settings["strict"] and not report.regions:
         raise Error("backend coda: nothing of the graph was taken\n" + str(report))
     _LOG.info("coda: %s", report)
-    return _inner(settings["inner"])(fused, inputs)
+    inner = _inner(settings["inner"])
+    if fused is module:
+        return inner(module, inputs)
+    with contextlib.ExitStack() as stack:  # conversions are in the graph
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        return inner(fused, inputs)
 
 
 def explain(model: Callable, *arguments: Any, **named: Any) -> str:

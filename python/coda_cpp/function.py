@@ -95,17 +95,19 @@ class Function:
     """Outputs of a graph as a function of its inputs, with the derived backward.
 
     `storage` is the type of the matrices that it stores; `chunk_rows` as CompileOptions' of C++: -1
-    makes what is as wide as a vocabulary in chunks of rows.
+    makes what is as wide as a vocabulary in chunks of rows. `nominal` are sizes of symbols at which
+    costs are compared.
     """
 
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
                  outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
-                 for_gpu: bool = False) -> None:
+                 for_gpu: bool = False, nominal: Mapping[str, int] | None = None) -> None:
         self.name = name
         self.graph = graph
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
+        self._nominal = dict(nominal or {})
         self._phases: dict[int, Phases] = {}
         self._upstream: dict[str, _core.Value] = {}
         self._lock = threading.Lock()
@@ -146,7 +148,7 @@ class Function:
         for given in self.inputs:
             for terms in given.terms:
                 symbols.update(terms[1])
-        return {symbol: _NOMINAL for symbol in sorted(symbols)}
+        return {symbol: self._nominal.get(symbol, _NOMINAL) for symbol in sorted(symbols)}
 
     def explain(self, needs: int = -1, sizes: Mapping[str, int] | None = None) -> str:
         """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from coda_cpp import builders as b
 
 _aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+PRODUCTS = (_aten.linear.default,)
 
 
 class NotUnderstood(Exception):
@@ -51,7 +52,8 @@ class Imported:
 class Importer:
     """A region of nodes as a graph: what is not of the region becomes an input when it is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, narrowed: Mapping[fx.Node, torch.dtype] | None = None) -> None:
+        self._narrowed = narrowed or {}  # inputs that come in another type than their node says
         self.graph = _core.Graph()
         self.inputs: dict[fx.Node, _core.Value] = {}
         self.known: dict[fx.Node, Imported] = {}
@@ -89,18 +91,19 @@ class Importer:
         if isinstance(node, fx.Node) and node in self.known:
             return self.known[node]
         value = value_of(node)
-        if value.dtype not in _FLOATS:
-            raise NotUnderstood(f"an operand is {value.dtype}")
+        dtype = self._narrowed.get(node, value.dtype)
+        if dtype not in _FLOATS:
+            raise NotUnderstood(f"an operand is {dtype}")
         if node not in self.inputs:
             if _is_column_vector(value):
                 cols = int(value.shape[0]) if value.dim() else 1
-                made = self.graph.parameter(node.name, (1, cols), _name(value.dtype))
+                made = self.graph.parameter(node.name, (1, cols), _name(dtype))
             else:
                 self._require_rows(_rows(value.shape))
                 made = self.graph.input(
-                    node.name, ("M", int(value.shape[-1])), _name(value.dtype))
+                    node.name, ("M", int(value.shape[-1])), _name(dtype))
             self.inputs[node] = made
-        return Imported(self.inputs[node], value.dtype)
+        return Imported(self.inputs[node], dtype)
 
     def number_or_operand(self, node: Any) -> Any:
         return self.operand(node).value if isinstance(node, fx.Node) else float(node)
@@ -237,7 +240,8 @@ RULES: dict[Any, Callable[[Importer, fx.Node], Any]] = {
     _aten.rms_norm.default: _rms_norm,
     _aten.layer_norm.default: _layer_norm,
     **{op: _same_rows for op in (
-        _aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)},
+        _aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
+        _aten.flatten.using_ints)},
     **{op: _convert for op in (
         _aten.to.dtype, _aten._to_copy.default, _aten.alias.default, _aten.contiguous.default)},
     **{getattr(_aten, name).default: _unary(name) for name in (

@@ -10,7 +10,7 @@ from collections.abc import Container
 import torch
 from torch import fx
 
-from coda_cpp.fx_import import RULES
+from coda_cpp.fx_import import PRODUCTS, RULES
 
 
 def _rows(node: fx.Node) -> str:
@@ -66,8 +66,9 @@ def propose(graph: fx.Graph, refused: Container[fx.Node]) -> list[list[fx.Node]]
     nodes = list(graph.nodes)
     groups = _Groups(nodes)
     rows: dict[int, str] = {}  # of a group, by its members
-    taken = [node for node in nodes
-             if node.op == "call_function" and node.target in RULES and node not in refused]
+    weights = {node.args[1] for node in nodes if node.target in PRODUCTS}
+    taken = [node for node in nodes if node.op == "call_function" and node.target in RULES
+             and node not in refused and node not in weights]
     known = set(taken)
     for node in taken:
         i = groups.index[node]

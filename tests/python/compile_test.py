@@ -2,6 +2,7 @@
 """torch.compile(model, backend="coda"): what is fused of unmodified models, that losses and
 gradients stay right, and that what is not understood stays PyTorch's."""
 
+import copy
 import unittest
 
 import torch
@@ -93,6 +94,27 @@ class CompiledModels(unittest.TestCase):
             reference.bfloat16()
             ours += _error(low, expected) ** 2
             eager += _error(plain, expected) ** 2
+        self.assertLessEqual(ours, eager)
+
+    def test_autocast_is_as_near_as_bf16(self):
+        torch.manual_seed(1)
+        model = LlamaForCausalLM(LlamaConfig(**_SIZES))
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, fullgraph=True)
+        ours, eager = 0.0, 0.0
+        for seed in range(4):
+            torch.manual_seed(seed)
+            ids = torch.randint(0, 128, (2, 32))
+            with torch.autocast("cpu", torch.bfloat16):
+                low = _outcome(compiled, model, input_ids=ids, labels=ids)[1]
+            exact = copy.deepcopy(model).double()
+            expected = _outcome(exact, exact, input_ids=ids, labels=ids)[1]
+            plain = copy.deepcopy(model).bfloat16()
+            rounded = _outcome(plain, plain, input_ids=ids, labels=ids)[1]
+            ours += _error(low, expected) ** 2
+            eager += _error(rounded, expected) ** 2
+        self.assertEqual(len(recorder.reports[0].regions), 3)
+        self.assertTrue(all(gradient.dtype == torch.float32 for gradient in low))
         self.assertLessEqual(ours, eager)
 
     def test_any_number_of_tokens(self):
