@@ -30,8 +30,11 @@ EQUAL_HALVES = "coda_equal_halves"
 class Importer:
     """A region of nodes as a graph: what is not of the region becomes an input when it is read."""
 
-    def __init__(self, narrowed: Mapping[fx.Node, torch.dtype] | None = None) -> None:
+    def __init__(self, narrowed: Mapping[fx.Node, torch.dtype] | None = None,
+                 products: torch.dtype | None = None) -> None:
         self._narrowed = narrowed or {}  # inputs that come in another type than their node says
+        self._may_narrow = narrowed is not None  # to the type that the products will have
+        self._products = products
         self.graph = _core.Graph()
         self.inputs: dict[tuple[fx.Node, Source], _core.Value] = {}
         self.known: dict[fx.Node, Imported] = {}
@@ -124,7 +127,12 @@ class Importer:
         heads = [i - shift for i, kind in enumerate(layout) if kind == "c"]
         if rows == dims["r"] and (not dims["c"] or heads[:len(dims["c"])] == dims["c"]):
             self.require_rows(math.prod(value.shape[i] for i in rows), node)
-            source = Source("matrix", order, columns if dims["c"] else 0)
+            rounded = None
+            if columns > 1 and self._products not in (None, dtype) and dtype == torch.float32:
+                if not self._may_narrow:
+                    raise NotUnderstood(f"a matrix of {dtype} enters products of {self._products}")
+                rounded = dtype = self._products  # autocast's residual stream
+            source = Source("matrix", order, columns if dims["c"] else 0, dtype=rounded)
             made = self._input(node, source, self.graph.input,
                                ("M", columns if dims["c"] else 1), _name(dtype))
             return self._over_columns(Imported(dtype, made), own, layout, sizes)

@@ -13,7 +13,7 @@ from torch import fx
 
 from coda_cpp import _tensors
 from coda_cpp import fx_layout as layouts
-from coda_cpp.fx_import import NEEDS, Importer
+from coda_cpp.fx_import import NEEDS, PRODUCTS, Importer
 from coda_cpp.fx_layout import NotUnderstood, value_of
 from coda_cpp.fx_values import Source
 from coda_cpp.programs import GraphFunction
@@ -84,8 +84,11 @@ def as_region(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_
     their nodes say fp32; None: there may be no such."""
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
+    types = [value_of(node.args[PRODUCTS[node.target]]).dtype for node in nodes
+             if node.target in PRODUCTS]
     region = Importer({inside: narrowed[outside] for inside, outside in zip(placeholders, inputs)
-                       if outside in narrowed} if narrowed is not None else None)
+                       if outside in narrowed} if narrowed is not None else None,
+                      types[0] if types else None)
     for node in nodes:
         if node.op == "call_function":
             region.add(node)

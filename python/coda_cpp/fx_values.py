@@ -126,7 +126,7 @@ class Source:
     order: tuple[int, ...] = ()  # of the tensor's dimensions, rows first; sizes of 1 are left out
     columns: int = 0
     half: int | None = None  # of a table's columns
-    like: int = 0  # positions: the operand that has all rows
+    dtype: torch.dtype | None = None  # to which it is rounded
 
     def read(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
         if self.form == "index":
@@ -140,6 +140,8 @@ class Source:
         turned = tensor.permute(
             *self.order, *(i for i in range(tensor.dim()) if i not in self.order))
         matrix = turned.reshape(-1, self.columns) if self.columns else turned.reshape(-1)
+        if self.dtype is not None:
+            matrix = matrix.to(self.dtype)
         if self.half is None:
             return matrix
         middle = self.columns // 2
