@@ -15,7 +15,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from coda_cpp import fx_autocast
+from coda_cpp import fx_attention, fx_autocast
 from coda_cpp import fx_layout as layouts
 from coda_cpp._core import Error
 from coda_cpp.fx_import import EQUAL_HALVES, NEEDS, RULES, Importer
@@ -44,6 +44,7 @@ class Normal:
         _drop_grad_switches(graph, inputs)
         self.had_autocast = fx_autocast.write_out(graph, inputs)
         _rewrite(graph)
+        self.told_causal = fx_attention.tell_causal(graph)
         _mark_needs(graph, inputs)
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()
