@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,37 +21,92 @@ import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from coda_cpp._core import Error
+from coda_cpp._core import Error, InternalError
 from coda_cpp.fx_import import FREE, PRODUCTS
 from coda_cpp.fx_layout import NotUnderstood
 from coda_cpp.fx_normal import Normal
 from coda_cpp.fx_regions import propose
-from coda_cpp.fx_replace import as_region, results_of, widen
+from coda_cpp.fx_replace import Region, as_region, results_of, widen
 
 _LOG = logging.getLogger("coda_cpp")
+
+# What a call of an operator from compiled code costs the host, in seconds (measured, with PyTorch's
+# dispatch and our own): a region that gains less is left to PyTorch.
+_CALL_SECONDS = 25e-6
+_OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True}
+
+
+@dataclasses.dataclass
+class Taken:
+    """A region that became an operator, or that was left since it would gain nothing."""
+
+    name: str
+    operations: str
+    region: Region
+
+    @functools.cached_property
+    def costs(self) -> tuple[tuple, tuple]:
+        return self.region.function.function.costs(self.region.needs)
+
+    @property
+    def gains(self) -> bool:
+        (_, _, ours), (_, _, theirs) = self.costs
+        return ours + _CALL_SECONDS * (2 if self.region.needs else 1) < theirs
+
+    def summary(self) -> str:
+        plan = self.region.function.function.phases(self.region.needs).plan
+        (_, moved, seconds), (_, moved_apart, seconds_apart) = self.costs
+        kept = plan.saved_bytes(self.region.function.function.nominal_sizes())
+        return (f"{self.name}: {self.operations}\n"
+                f"  {len(plan.programs)} programs; {moved / 1e6:.2f} MB moved, "
+                f"{moved_apart / 1e6:.2f} MB without epilogues; {kept / 1e6:.2f} MB kept for the "
+                f"backward; {seconds * 1e3:.3f} ms predicted, {seconds_apart * 1e3:.3f} ms without")
+
+    def __str__(self) -> str:
+        return self.summary() + "\n" + self.region.function.function.explain(self.region.needs)
+
+
 @dataclasses.dataclass
 class Report:
     """What was taken of a graph, and what not and why."""
 
-    regions: list[str] = dataclasses.field(default_factory=list)
-    left: list[str] = dataclasses.field(default_factory=list)
+    taken: list[Taken] = dataclasses.field(default_factory=list)
+    without_gain: list[Taken] = dataclasses.field(default_factory=list)
+    left: list[str] = dataclasses.field(default_factory=list)  # with counts
+    refused: list[str] = dataclasses.field(default_factory=list)  # of those, what has products
+    causal: int = 0  # calls of attention that were told that their mask is causal
 
-    def __str__(self) -> str:
-        left = [f"  {line}" for line in self.left] or ["  nothing"]
-        return "\n".join([*self.regions, "left to PyTorch:", *left])
+    @property
+    def regions(self) -> list[str]:
+        return [taken.operations for taken in self.taken]
+
+    def text(self, with_plans: bool = False) -> str:
+        lines = [str(taken) if with_plans else taken.summary() for taken in self.taken]
+        if self.causal:
+            lines.append(f"{self.causal} calls of attention have a causal mask, and were told so")
+        if self.without_gain:
+            lines.append("left to PyTorch, since fusion would gain nothing at these sizes:")
+            lines += ["  " + taken.summary().replace("\n", "\n  ") for taken in self.without_gain]
+        lines.append("left to PyTorch:")
+        return "\n".join(lines + [f"  {line}" for line in self.left or ["nothing"]])
+
+    __str__ = text
 
 
 def _short(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default").removesuffix(".Tensor")
 
 
-def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report) -> fx.GraphModule:
-    """The module with its regions as operators; itself where there is none."""
+def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report,
+         cost_model: bool = True) -> fx.GraphModule:
+    """The module with its regions as operators; itself where nothing changes."""
     try:
         normal = Normal(module, inputs)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
+        report.refused.append(f"all: {why}")
         return module
+    report.causal = normal.told_causal
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     groups = [group for group in propose(normal.module.graph, normal.apart)
               if any(node.target in PRODUCTS for node in group)
@@ -67,21 +123,28 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report) -> fx.Gr
             try:
                 region = as_region(
                     node.target, part, list(node.all_input_nodes), is_gpu, narrowed)
-            except (NotUnderstood, Error) as why:
+            except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
+                report.refused.append(f"{what}: {why}")
                 continue
+            taken = Taken(node.target, what, region)
+            if cost_model and not taken.gains:
+                report.without_gain.append(taken)
+                continue
+            report.taken.append(taken)
             setattr(fused, node.target, region)
             regions.add(node)
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
-            report.regions.append(f"{node.target}: {what}\n{region.function.explain()}")
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
             left[_short(node) + why] += 1
+            if node in normal.refused and node.target in PRODUCTS:
+                report.refused.append(_short(node) + why)
     report.left += [f"{count} x {what}" for what, count in left.items()]
-    if not report.regions:
+    if not report.taken and not report.causal:
         return module
     if narrowed:
         widen(fused.graph, narrowed, regions)
@@ -99,25 +162,37 @@ def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
     return lookup_backend(name)
 
 
+def _settings(options: dict[str, Any] | None) -> dict[str, Any]:
+    unknown = set(options or {}) - set(_OPTIONS)
+    if unknown:
+        raise Error(f"backend coda: there is no option {', '.join(sorted(unknown))}; there are "
+                    + ", ".join(f"'{name}'" for name in _OPTIONS))
+    return {**_OPTIONS, **(options or {})}
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    _LOG.warning("coda: left to PyTorch: %s", text)
+
+
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
          report: Report | None = None, **_: Any) -> Callable:
     """The backend. Options: "inner", what compiles the rest ("inductor", "aot_eager");
-    "strict": a graph of which nothing was taken is an Error."""
-    settings = {"inner": "inductor", "strict": False, **(options or {})}
-    unknown = set(settings) - {"inner", "strict"}
-    if unknown:
-        raise Error(f"backend coda: there is no option {', '.join(sorted(unknown))}; there are "
-                    "'inner' and 'strict'")
+    "strict": what would be left to PyTorch with a product in it is an Error;
+    "cost_model": regions that would gain nothing are left to PyTorch."""
+    settings = _settings(options)
     report = Report() if report is None else report
     try:
-        fused = fuse(module, inputs, report)
+        fused = fuse(module, inputs, report, settings["cost_model"])
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
         if settings["strict"]:
             raise
-        _LOG.warning("coda: the graph is left to PyTorch: %s: %s", type(why).__name__, why)
+        _warn_once(f"all: {type(why).__name__}: {why}")
         fused = module
-    if settings["strict"] and not report.regions:
-        raise Error("backend coda: nothing of the graph was taken\n" + str(report))
+    if settings["strict"] and report.refused:
+        raise Error("backend coda: products are left to PyTorch: " + "; ".join(report.refused))
+    for refused in report.refused:
+        _warn_once(refused)
     _LOG.info("coda: %s", report)
     inner = _inner(settings["inner"])
     if fused is module:
@@ -128,15 +203,18 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
         return inner(fused, inputs)
 
 
-def explain(model: Callable, *arguments: Any, **named: Any) -> str:
-    """What torch.compile(model, backend="coda") takes of the model, called so, and what it leaves
-    and why, with the programs and their bytes. The model is run once."""
+def explain(model: Callable, *arguments: Any, with_plans: bool = False,
+            options: dict[str, Any] | None = None, **named: Any) -> str:
+    """What torch.compile(model, backend="coda", options=options) takes of the model, called with
+    these arguments, and what it leaves and why, with bytes; `with_plans`: with all programs too.
+    The model is run once."""
     reports: list[str] = []
+    settings = {**_settings(options), "inner": "aot_eager", "strict": False}
 
     def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         report = Report()
-        compiled = coda(module, inputs, options={"inner": "aot_eager"}, report=report)
-        reports.append(str(report))
+        compiled = coda(module, inputs, options=settings, report=report)
+        reports.append(report.text(with_plans))
         return compiled
 
     torch._dynamo.reset()

@@ -119,7 +119,7 @@ class Function:
                 self._phases[needs] = self._compile(needs)
             return self._phases[needs]
 
-    def _compile(self, needs: int) -> Phases:
+    def _plan(self, needs: int, fuse: bool = True) -> _core.Plan:
         seeds, gradients = [], []
         if needs:
             for output in self.outputs:
@@ -130,10 +130,13 @@ class Function:
                     seeds.append((output.value, self._upstream[output.name]))
             gradients = [(given.value, f"grad_to_{given.name}", given.dtype)
                          for i, given in enumerate(self.inputs) if needs >> i & 1]
-        plan = _core.compile(
+        return _core.compile(
             self.graph, [(output.name, output.value) for output in self.outputs], seeds, gradients,
-            self.nominal_sizes(), self._storage, chunk_rows=self._chunk_rows,
-            for_gpu=self._for_gpu)
+            self.nominal_sizes(), self._storage, chunk_rows=self._chunk_rows if fuse else 0,
+            fuse=fuse, for_gpu=self._for_gpu)
+
+    def _compile(self, needs: int) -> Phases:
+        plan = self._plan(needs)
         parts = plan.split() if needs else (plan,)
         forward, backward = Runners(parts[0]), Runners(parts[1]) if needs else None
         declared = {output.name for output in self.outputs}
@@ -142,6 +145,15 @@ class Function:
         read = {tensor.name for tensor in backward.tensors} if backward else set()
         kept = [known.name for known in [*self.inputs, *self.outputs] if known.name in read]
         return Phases(plan, forward, backward, saved, kept)
+
+    def costs(self, needs: int) -> tuple[tuple, tuple]:
+        """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
+        one whose products have no epilogues."""
+        sizes = self.nominal_sizes()
+        with self._lock:
+            unfused = self._plan(needs, fuse=False)
+        return (self.phases(needs).plan.cost(sizes, self._for_gpu),
+                unfused.cost(sizes, self._for_gpu))
 
     def nominal_sizes(self) -> dict[str, int]:
         symbols: set[str] = set()

@@ -56,9 +56,9 @@ class Region(torch.nn.Module):
 
     def __init__(self, function: GraphFunction, storage: torch.dtype,
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
-                 results: Sequence[Result]) -> None:
+                 results: Sequence[Result], needs: int) -> None:
         super().__init__()
-        self.function, self.storage = function, storage
+        self.function, self.storage, self.needs = function, storage, needs
         self._sources, self._whole, self.results = sources, whole, results
 
     def forward(self, *tensors: torch.Tensor) -> Any:
@@ -127,7 +127,8 @@ def as_region(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_
     dims, columns = list(source.order), source.columns
     while columns > 1:  # the columns' dimensions are the last
         columns //= int(value_of(region.whole).shape[dims.pop()])
-    return Region(function, region.storage, sources, (place[region.whole], dims), results)
+    return Region(function, region.storage, sources, (place[region.whole], dims), results,
+                  needs)
 
 
 def results_of(node: fx.Node, count: int) -> list[fx.Node]:
