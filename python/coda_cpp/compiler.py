@@ -21,7 +21,8 @@ import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from coda_cpp._core import Error, InternalError
+from coda_cpp import fx_checkpoint
+from coda_cpp._core import Error, InternalError, Plan
 from coda_cpp.fx_import import FREE, PRODUCTS
 from coda_cpp.fx_layout import NotUnderstood
 from coda_cpp.fx_normal import Normal
@@ -53,12 +54,15 @@ class Taken:
         (_, _, ours), (_, _, theirs) = self.costs
         return ours + _CALL_SECONDS * (2 if self.region.needs else 1) < theirs
 
+    @property
+    def plan(self) -> Plan:
+        return self.region.function.function.phases(self.region.needs).plan
+
     def summary(self) -> str:
-        plan = self.region.function.function.phases(self.region.needs).plan
         (_, moved, seconds), (_, moved_apart, seconds_apart) = self.costs
-        kept = plan.saved_bytes(self.region.function.function.nominal_sizes())
+        kept = self.plan.saved_bytes(self.region.function.function.nominal_sizes())
         return (f"{self.name}: {self.operations}\n"
-                f"  {len(plan.programs)} programs; {moved / 1e6:.2f} MB moved, "
+                f"  {len(self.plan.programs)} programs; {moved / 1e6:.2f} MB moved, "
                 f"{moved_apart / 1e6:.2f} MB without epilogues; {kept / 1e6:.2f} MB kept for the "
                 f"backward; {seconds * 1e3:.3f} ms predicted, {seconds_apart * 1e3:.3f} ms without")
 
@@ -80,6 +84,10 @@ class Report:
     def regions(self) -> list[str]:
         return [taken.operations for taken in self.taken]
 
+    @property
+    def programs(self) -> int:
+        return sum(len(taken.plan.programs) for taken in self.taken)
+
     def text(self, with_plans: bool = False) -> str:
         lines = [str(taken) if with_plans else taken.summary() for taken in self.taken]
         if self.causal:
@@ -97,16 +105,16 @@ def _short(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default").removesuffix(".Tensor")
 
 
-def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report,
-         cost_model: bool = True) -> fx.GraphModule:
-    """The module with its regions as operators; itself where nothing changes."""
+def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
+         facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
+    """The module with its regions as operators; itself where nothing changes. facts: see Normal."""
     try:
-        normal = Normal(module, inputs)
+        normal = Normal(module, inputs, facts)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
         report.refused.append(f"all: {why}")
         return module
-    report.causal = normal.told_causal
+    report.causal += normal.told_causal
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
     groups = [group for group in propose(normal.module.graph, normal.apart)
               if any(node.target in PRODUCTS for node in group)
@@ -115,6 +123,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report,
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
     regions: set[fx.Node] = set()
+    changes = bool(normal.told_causal)
     for node in list(fused.graph.nodes):
         if node.op == "call_module":
             part = fused.get_submodule(node.target)
@@ -132,11 +141,14 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report,
                 report.without_gain.append(taken)
                 continue
             report.taken.append(taken)
+            changes = True
             setattr(fused, node.target, region)
             regions.add(node)
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
+        elif node.target is fx_checkpoint.SUBGRAPH:
+            changes |= _fuse_block(normal, fused, node, report, cost_model)
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
@@ -144,12 +156,25 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report,
             if node in normal.refused and node.target in PRODUCTS:
                 report.refused.append(_short(node) + why)
     report.left += [f"{count} x {what}" for what, count in left.items()]
-    if not report.taken and not report.causal:
+    if not changes:
         return module
     if narrowed:
         widen(fused.graph, narrowed, regions)
     fused.recompile()
     return fused
+
+
+def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
+                cost_model: bool) -> bool:
+    """Puts the block that the node stands for back, fused by itself; whether that changed it."""
+    call = normal.blocks[node.args[2]]
+    block = call.graph.owning_module.get_submodule(call.args[0].target)
+    operands = fx_checkpoint.operands(node, call)
+    inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
+              for operand in operands]
+    made = fuse(block, inputs, report, cost_model, [normal.facts(o) for o in operands])
+    fx_checkpoint.put_back(fused, node, call, made)
+    return made is not block
 
 
 def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:

@@ -18,6 +18,7 @@ from torch import fx
 from coda_cpp.fx_layout import is_one, same
 
 _aten = torch.ops.aten
+CAUSAL = "coda_causal"  # in a node's meta
 _ATTENTION = _aten.scaled_dot_product_attention.default
 
 
@@ -169,23 +170,6 @@ class _Prover:
         return _Sum(step, (0,) * rank)
 
 
-def _is_causal(prover: _Prover, mask: Any) -> bool:
-    """Whether mask[..., i, j] is j <= i for all i and j that there are."""
-    value = mask.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.dtype != torch.bool or value.dim() < 2:
-        return False
-    queries, keys = value.shape[-2:]
-    if not same(queries, keys):
-        return False
-    try:
-        found = prover.of(mask)
-    except _Unproven:
-        return False
-    causal = _Sum(0, (1, -1)).over(value.dim())
-    sums = {sum_.over(value.dim()) for sum_ in found}
-    return causal in sums and all(_holds(sum_, value.shape) for sum_ in sums - {causal})
-
-
 def _holds(sum_: _Sum, shape: Sequence[Any]) -> bool:
     """Whether the sum is at least 0 in all of a tensor; sizes that are symbols may be any."""
     least = sum_.constant
@@ -216,24 +200,48 @@ def _grouped(node: Any) -> tuple[fx.Node, int] | None:
     return None
 
 
-def tell_causal(graph: fx.Graph) -> int:
-    """Calls of attention with a causal mask become such with is_causal, and heads of keys and values
-    that were repeated for the mask's sake are given once. How many there were."""
-    prover, told = _Prover(), 0
-    for node in graph.nodes:
-        if node.target is not _ATTENTION:
-            continue
-        arguments = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
-                             node.args)) | node.kwargs
-        if arguments.get("attn_mask") is None or not _is_causal(prover, arguments["attn_mask"]):
-            continue
-        arguments |= {"attn_mask": None, "is_causal": True}
-        keys, values = _grouped(arguments["key"]), _grouped(arguments["value"])
-        if keys is not None and values is not None and keys[1] == values[1]:
-            arguments |= {"key": keys[0], "value": values[0], "enable_gqa": True}
-        names = ("query", "key", "value", "attn_mask")
-        node.args = tuple(arguments.pop(name) for name in names)
-        node.kwargs = arguments
-        told += 1
-    graph.eliminate_dead_code()
-    return told
+class Causal:
+    """What is known of the masks of a graph."""
+
+    def __init__(self) -> None:
+        self._prover = _Prover()
+
+    def is_mask(self, node: fx.Node) -> bool:
+        """Whether node[..., i, j] is j <= i for all i and j that there are."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.bool or value.dim() < 2:
+            return False
+        if not same(*value.shape[-2:]):
+            return False
+        if node.op == "placeholder":
+            return bool(node.meta.get(CAUSAL))
+        try:
+            found = self._prover.of(node)
+        except _Unproven:
+            return False
+        causal = _Sum(0, (1, -1)).over(value.dim())
+        sums = {sum_.over(value.dim()) for sum_ in found}
+        return causal in sums and all(_holds(sum_, value.shape) for sum_ in sums - {causal})
+
+    def tell(self, graph: fx.Graph) -> int:
+        """Calls of attention with a causal mask become such with is_causal, and heads of keys and
+        values that were repeated for the mask's sake are given once. How many there were."""
+        told = 0
+        for node in graph.nodes:
+            if node.target is not _ATTENTION:
+                continue
+            arguments = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+                                 node.args)) | node.kwargs
+            mask = arguments.get("attn_mask")
+            if mask is None or not self.is_mask(mask):
+                continue
+            arguments |= {"attn_mask": None, "is_causal": True}
+            keys, values = _grouped(arguments["key"]), _grouped(arguments["value"])
+            if keys is not None and values is not None and keys[1] == values[1]:
+                arguments |= {"key": keys[0], "value": values[0], "enable_gqa": True}
+            names = ("query", "key", "value", "attn_mask")
+            node.args = tuple(arguments.pop(name) for name in names)
+            node.kwargs = arguments
+            told += 1
+        graph.eliminate_dead_code()
+        return told

@@ -18,13 +18,13 @@ from coda_cpp import _core, _tensors
 from coda_cpp import builders as b
 from coda_cpp import fx_layout as layouts
 from coda_cpp.fx_layout import NotUnderstood, value_of
-from coda_cpp.fx_values import Computed, Imported, Number, Pair, Rounded, Source, Table
+from coda_cpp.fx_values import (
+    EQUAL_HALVES, Computed, Imported, Number, Pair, Rounded, Source, Table)
 
 _aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 PRODUCTS = {layouts.LINEAR: 1, layouts.ADDMM: 2, layouts.MM: 1}  # which operand is the weight
 NEEDS = "coda_needs_gradient"  # in a node's meta
-EQUAL_HALVES = "coda_equal_halves"
 
 
 class Importer:

@@ -15,12 +15,12 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from coda_cpp import fx_attention, fx_autocast
+from coda_cpp import fx_attention, fx_autocast, fx_checkpoint
 from coda_cpp import fx_layout as layouts
 from coda_cpp._core import Error
-from coda_cpp.fx_import import EQUAL_HALVES, NEEDS, RULES, Importer
+from coda_cpp.fx_import import NEEDS, RULES, Importer
 from coda_cpp.fx_layout import NotUnderstood
-from coda_cpp.fx_values import has_equal_halves
+from coda_cpp.fx_values import EQUAL_HALVES, has_equal_halves
 
 _aten = torch.ops.aten
 _SPLITS = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default}
@@ -30,27 +30,44 @@ class Normal:
     """The module in that form, what its operations would be refused for, and which operands may not
     be of one region with them: those are tables to them."""
 
-    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
+                 facts: Sequence[dict[str, Any]] | None = None) -> None:
+        """`facts`: what is known of the inputs, where the module is a part of another."""
+        facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
         # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
-        with modes[0] if modes else contextlib.nullcontext():
-            self.module = make_fx(module, pre_dispatch=True)(*stand_ins)
+        shown, self.blocks = fx_checkpoint.with_stand_ins(module)
+        try:
+            with modes[0] if modes else contextlib.nullcontext():
+                self.module = make_fx(shown, pre_dispatch=True)(*stand_ins)
+        finally:
+            fx_checkpoint.forget(self.blocks)
         graph = self.module.graph
         for node in graph.nodes:
             if _writes(node):
                 raise NotUnderstood(f"{node.target} writes into a tensor that it is given")
-        _drop_grad_switches(graph, inputs)
+        for node, known in zip(graph.find_nodes(op="placeholder"), facts, strict=True):
+            node.meta.update(known)
+        _drop_grad_switches(graph)
         self.had_autocast = fx_autocast.write_out(graph, inputs)
         _rewrite(graph)
-        self.told_causal = fx_attention.tell_causal(graph)
-        _mark_needs(graph, inputs)
+        self.causal = fx_attention.Causal()
+        self.told_causal = self.causal.tell(graph)
+        _mark_needs(graph)
         self.refused: dict[fx.Node, str] = {}
         self.apart: set[tuple[fx.Node, fx.Node]] = set()
         for node in list(graph.nodes):
             if node.op == "call_function":
                 self._annotate(_as_slice(graph, node))
+
+    def facts(self, node: Any) -> dict[str, Any]:
+        """What is known of a value, for a part of the graph that reads it."""
+        if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
+            return {}
+        return {NEEDS: node.meta.get(NEEDS, False), EQUAL_HALVES: has_equal_halves(node),
+                fx_attention.CAUSAL: self.causal.is_mask(node)}
 
     def _annotate(self, node: fx.Node) -> None:
         if node.target not in RULES:
@@ -60,6 +77,7 @@ class Normal:
             if node.target is layouts.LOSS:
                 region.known[node.args[0]] = region.operand(node.args[0])
             region.add(node)
+            region.known[node].value  # what is read only now is read
         except (NotUnderstood, Error) as why:
             self.refused[node] = str(why)
             node.meta.pop(layouts.KEY, None)
@@ -75,15 +93,14 @@ def _writes(node: fx.Node) -> bool:
             and node.target._schema.is_mutable)
 
 
-def _drop_grad_switches(graph: fx.Graph, inputs: Sequence[Any]) -> None:
+def _drop_grad_switches(graph: fx.Graph) -> None:
     """Takes torch.no_grad() sections out of the graph where nothing in them could have a gradient,
     so that operations may move past them."""
     needs: dict[fx.Node, bool] = {}
-    given = iter(inputs)
     is_on, switches = torch.is_grad_enabled(), []
     for node in graph.nodes:
         if node.op == "placeholder":
-            needs[node] = _requires_grad(next(given))
+            needs[node] = node.meta.get(NEEDS, False)
         elif node.target is torch._C._set_grad_enabled:
             is_on = node.args[0]
             switches.append(node)
@@ -99,11 +116,10 @@ def _requires_grad(given: Any) -> bool:
     return isinstance(given, torch.Tensor) and given.requires_grad
 
 
-def _mark_needs(graph: fx.Graph, inputs: Sequence[Any]) -> None:
-    given = iter(inputs)
+def _mark_needs(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.op == "placeholder":
-            node.meta[NEEDS] = _requires_grad(next(given)) and torch.is_grad_enabled()
+            node.meta[NEEDS] = node.meta.get(NEEDS, False) and torch.is_grad_enabled()
         else:
             node.meta[NEEDS] = node.target is not _aten.detach.default and any(
                 arg.meta.get(NEEDS) for arg in node.all_input_nodes)

@@ -18,6 +18,8 @@ from torch import fx
 from coda_cpp import _core
 from coda_cpp import builders as b
 
+EQUAL_HALVES = "coda_equal_halves"  # in a node's meta
+
 
 class Imported:
     """A value, and the narrowest type that it has been rounded to since it was computed."""
@@ -197,14 +199,16 @@ def has_equal_halves(node: fx.Node) -> bool:
     plain = {aten.cos.default, aten.sin.default, aten.to.dtype, aten._to_copy.default,
              aten.neg.default, aten.unsqueeze.default, aten.alias.default,
              aten.contiguous.default, aten.type_as.default}
-    while isinstance(node, fx.Node) and node.op == "call_function":
+    while isinstance(node, fx.Node):
+        if node.op != "call_function":
+            return bool(node.meta.get(EQUAL_HALVES))
+        last = node.meta["val"].dim() - 1
         if node.target is aten.cat.default:
             parts = node.args[0]
-            last = node.meta["val"].dim() - 1
             dim = node.args[1] if len(node.args) > 1 else 0
             return len(parts) == 2 and parts[0] is parts[1] and dim in (-1, last)
         scaled = node.target is aten.mul.Tensor and not isinstance(node.args[1], fx.Node)
-        if node.target is aten.unsqueeze.default and node.args[1] in (-1, node.meta["val"].dim() - 1):
+        if node.target is aten.unsqueeze.default and node.args[1] in (-1, last):
             return False
         if node.target not in plain and not scaled:
             return False
