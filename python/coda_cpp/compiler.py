@@ -130,8 +130,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
             what = ", ".join(_short(n) for n in part.graph.nodes
                              if n.op == "call_function" and n.target not in FREE)
             try:
-                region = as_region(
-                    node.target, part, list(node.all_input_nodes), is_gpu, narrowed)
+                region = as_region(part, list(node.all_input_nodes), is_gpu, narrowed)
             except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
                 report.refused.append(f"{what}: {why}")

@@ -53,9 +53,10 @@ class Importer:
     def _input(self, node: fx.Node, source: Source, declare: Callable, shape: tuple,
                dtype: str) -> _core.Value:
         key = node, source
-        if key not in self.inputs:
-            suffix = f"_{len(self.inputs)}" if any(n is node for n, _ in self.inputs) else ""
-            self.inputs[key] = declare(node.name + suffix, shape, dtype)
+        if key not in self.inputs:  # names by place, so that equal layers are one function
+            letter = {"index": "i", "positions": "p", "table": "t"}.get(
+                source.form, "x" if shape[0] == "M" else "w")
+            self.inputs[key] = declare(f"{letter}{len(self.inputs)}", shape, dtype)
         return self.inputs[key]
 
     def dtype_of(self, node: fx.Node) -> torch.dtype:
@@ -152,7 +153,7 @@ class Importer:
         columns = int(value.shape[dims["c"][0]])
         others = math.prod(int(sizes[i + shift]) for i in heads[:-1])
         order = tuple(dims["r"] + dims["c"])
-        symbol = f"P{node.name}"
+        symbol = f"P{len(self.inputs)}"
 
         def read(half: int | None) -> _core.Value:
             if half is not None and node.meta.get(EQUAL_HALVES):

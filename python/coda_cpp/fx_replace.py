@@ -5,6 +5,7 @@ them."""
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,33 @@ def _hint(size: Any) -> int:
     return int(size) if isinstance(size, int) else int(size.node.hint)
 
 
-def as_region(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
+_functions: dict[str, GraphFunction] = {}
+_lock = threading.Lock()
+
+
+def _text(nodes: Sequence[fx.Node]) -> str:
+    """The operations, with numbers for nodes."""
+    place = {node: i for i, node in enumerate(nodes)}
+    return repr([(str(node.target) if node.op == "call_function" else node.op,
+                  fx.map_arg((node.args, node.kwargs), lambda used: f"%{place[used]}"))
+                 for node in nodes])
+
+
+def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
+              for_gpu: bool, nominal: Mapping[str, int]) -> GraphFunction:
+    """One for all regions that compute the same: layers share plans, kernels and sessions."""
+    given = [(value.name, value.shape, value.dtype, source.form)
+             for (_, source), value in region.inputs.items()]
+    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal))
+    with _lock:
+        if key not in _functions:
+            _functions[key] = GraphFunction(
+                list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
+                storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal)
+        return _functions[key]
+
+
+def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
               narrowed: Mapping[fx.Node, torch.dtype] | None) -> Region:
     """The region's module as one function. `inputs` are its operands, in the order of its
     placeholders. `narrowed`: those of `inputs` that are in another region's type of products where
@@ -106,7 +133,7 @@ def as_region(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_
         if is_narrow and (narrowed is None or known.dtype != torch.float32):
             raise NotUnderstood(
                 f"a result of {known.dtype} leaves products of {region.storage}")
-        outputs[f"{node.name}_result"] = known.value
+        outputs[f"out{len(outputs)}"] = known.value
         results.append(Result(node, placeholders, None if is_narrow else made.dtype))
     if {node for node, _ in region.inputs} != set(placeholders):
         raise NotUnderstood("it does not read all that it is given")
@@ -114,9 +141,7 @@ def as_region(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_
     for (node, source), value in region.inputs.items():
         if source.form == "table":
             nominal[str(value.shape[0])] = _hint(value_of(node).numel()) // source.columns
-    function = GraphFunction(
-        list(region.inputs.values()), outputs, storage=_tensors.torch_dtypes()[region.storage],
-        name=name, for_gpu=for_gpu, chunk_rows=-1, nominal=nominal)
+    function = _function(region, nodes, outputs, for_gpu, nominal)
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
                 if node.meta.get(NEEDS) and not value.is_table)
     function.function.phases(needs)  # what cannot be planned is known now

@@ -132,6 +132,15 @@ class CompiledUses(unittest.TestCase):
         self.assertEqual(sorted(made), sorted(
             tuple(p.shape) for p in model.parameters() if p.requires_grad))
 
+    def test_equal_layers_share_a_function(self):
+        recorder = Recorder(strict=True)
+        model, batch = llama(num_hidden_layers=4), ids()
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        self._same(called, model, input_ids=batch, labels=batch)
+        functions = [taken.region.function for taken in recorder.reports[0].taken]
+        self.assertEqual(len(functions), 5)
+        self.assertEqual(len(set(functions)), 3)
+
     def test_logits_are_stored_only_for_who_wants_them(self):
         model, batch = llama(), ids()
         expected, wanted = outcome(model, model, input_ids=batch, labels=batch)
