@@ -96,17 +96,19 @@ class Function:
     """Outputs of a graph as a function of its inputs, with the derived backward.
 
     `storage` is the type of the matrices that it stores; `chunk_rows` as CompileOptions' of C++: -1
-    makes what is as wide as a vocabulary in chunks of rows.
+    makes what is as wide as a vocabulary in chunks of rows. `nominal` are sizes of symbols at which
+    costs are compared.
     """
 
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
                  outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
-                 for_gpu: bool = False) -> None:
+                 for_gpu: bool = False, nominal: Mapping[str, int] | None = None) -> None:
         self.name = name
         self.graph = graph
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
+        self._nominal = dict(nominal or {})
         self._phases: dict[int, Phases] = {}
         self._upstream: dict[str, _core.Value] = {}
         self._lock = threading.Lock()
@@ -118,7 +120,7 @@ class Function:
                 self._phases[needs] = self._compile(needs)
             return self._phases[needs]
 
-    def _compile(self, needs: int) -> Phases:
+    def _plan(self, needs: int, fuse: bool = True) -> _core.Plan:
         seeds, gradients = [], []
         if needs:
             for output in self.outputs:
@@ -129,10 +131,13 @@ class Function:
                     seeds.append((output.value, self._upstream[output.name]))
             gradients = [(given.value, f"grad_to_{given.name}", given.dtype)
                          for i, given in enumerate(self.inputs) if needs >> i & 1]
-        plan = _core.compile(
+        return _core.compile(
             self.graph, [(output.name, output.value) for output in self.outputs], seeds, gradients,
-            self.nominal_sizes(), self._storage, chunk_rows=self._chunk_rows,
-            for_gpu=self._for_gpu)
+            self.nominal_sizes(), self._storage, chunk_rows=self._chunk_rows if fuse else 0,
+            fuse=fuse, for_gpu=self._for_gpu)
+
+    def _compile(self, needs: int) -> Phases:
+        plan = self._plan(needs)
         parts = plan.split() if needs else (plan,)
         forward, backward = Runners(parts[0]), Runners(parts[1]) if needs else None
         declared = {output.name for output in self.outputs}
@@ -142,12 +147,21 @@ class Function:
         kept = [known.name for known in [*self.inputs, *self.outputs] if known.name in read]
         return Phases(plan, forward, backward, saved, kept)
 
+    def costs(self, needs: int) -> tuple[tuple, tuple]:
+        """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
+        one whose products have no epilogues."""
+        sizes = self.nominal_sizes()
+        with self._lock:
+            unfused = self._plan(needs, fuse=False)
+        return (self.phases(needs).plan.cost(sizes, self._for_gpu),
+                unfused.cost(sizes, self._for_gpu))
+
     def nominal_sizes(self) -> dict[str, int]:
         symbols: set[str] = set()
         for given in self.inputs:
             for terms in given.terms:
                 symbols.update(terms[1])
-        return {symbol: _NOMINAL for symbol in sorted(symbols)}
+        return {symbol: self._nominal.get(symbol, _NOMINAL) for symbol in sorted(symbols)}
 
     def explain(self, needs: int = -1, sizes: Mapping[str, int] | None = None) -> str:
         """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all."""

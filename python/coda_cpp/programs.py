@@ -214,7 +214,7 @@ class GraphFunction:
 
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
                  storage: str = "f32", name: str = "graph", chunk_rows: int = 0,
-                 for_gpu: bool = False) -> None:
+                 for_gpu: bool = False, nominal: Mapping[str, int] | None = None) -> None:
         if not inputs or not outputs:
             raise Error(f"{name}: give at least one input and one output")
         for value in inputs:
@@ -226,7 +226,7 @@ class GraphFunction:
             is_vector = any(terms == (1, {}) for terms in value.terms)
             made.append(Output(output, value, "f32" if is_vector else storage))
         self.function = Function(name, inputs[0].graph, given, made, storage=storage,
-                                 chunk_rows=chunk_rows, for_gpu=for_gpu)
+                                 chunk_rows=chunk_rows, for_gpu=for_gpu, nominal=nominal)
         self._spec = f"{name}#{len(_GraphOperator.made)}"
         _GraphOperator.made[self._spec] = self.function
 

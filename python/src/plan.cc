@@ -182,6 +182,22 @@ void bind_plan(nb::module_& module) {
           },
           nb::arg("sizes"), "Activations and inputs that are kept for the backward.")
       .def(
+          "cost",
+          [](const Plan& plan, const PythonSizes& sizes, bool for_gpu) {
+            StepCost sum;
+            for (const auto* phase : {&plan.forward, &plan.backward})
+              for (const PlanStep& step : *phase) {
+                const StepCost cost =
+                    cost_of(step, plan, sizes_of(sizes), for_gpu ? h200_rates() : Rates{});
+                sum.flops += cost.flops;
+                sum.bytes += cost.bytes;
+                sum.seconds += cost.seconds;
+              }
+            return std::tuple(sum.flops, sum.bytes, sum.seconds);
+          },
+          nb::arg("sizes"), nb::arg("for_gpu") = false,
+          "Of all steps: operations, bytes moved through memory, seconds as predicted.")
+      .def(
           "explain",
           [](const Plan& plan, const PythonSizes& sizes, bool for_gpu) {
             return text(plan, sizes_of(sizes), for_gpu ? h200_rates() : Rates{});
