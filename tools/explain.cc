@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "commands.h"

@@ -23,6 +23,5 @@ void read_decimal_numbers(CLI::App& app);
 
 // "fp32" or "bf16"; checked by the command line.
 DType storage_type(const std::string& name);
-EightBits eight_bits_of(const std::string& name);
 
 }  // namespace coda::tools

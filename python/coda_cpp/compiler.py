@@ -34,7 +34,7 @@ _LOG = logging.getLogger("coda_cpp")
 # What a call of an operator from compiled code costs the host, in seconds (measured, with PyTorch's
 # dispatch and our own): a region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
-_OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True}
+_OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": ""}
 
 
 @dataclasses.dataclass
@@ -106,7 +106,7 @@ def _short(node: fx.Node) -> str:
 
 
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
-         facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
+         products: str = "", facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
     """The module with its regions as operators; itself where nothing changes. facts: see Normal."""
     try:
         normal = Normal(module, inputs, facts)
@@ -130,7 +130,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
             what = ", ".join(_short(n) for n in part.graph.nodes
                              if n.op == "call_function" and n.target not in FREE)
             try:
-                region = as_region(part, list(node.all_input_nodes), is_gpu, narrowed)
+                region = as_region(part, list(node.all_input_nodes), is_gpu, narrowed, products)
             except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
                 report.refused.append(f"{what}: {why}")
@@ -147,7 +147,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
         elif node.target is fx_checkpoint.SUBGRAPH:
-            changes |= _fuse_block(normal, fused, node, report, cost_model)
+            changes |= _fuse_block(normal, fused, node, report, cost_model, products)
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
@@ -164,14 +164,15 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
 
 
 def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
-                cost_model: bool) -> bool:
+                cost_model: bool, products: str) -> bool:
     """Puts the block that the node stands for back, fused by itself; whether that changed it."""
     call = normal.blocks[node.args[2]]
     block = call.graph.owning_module.get_submodule(call.args[0].target)
     operands = fx_checkpoint.operands(node, call)
     inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
               for operand in operands]
-    made = fuse(block, inputs, report, cost_model, [normal.facts(o) for o in operands])
+    made = fuse(block, inputs, report, cost_model, products,
+                [normal.facts(o) for o in operands])
     fx_checkpoint.put_back(fused, node, call, made)
     return made is not block
 
@@ -203,11 +204,12 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
          report: Report | None = None, **_: Any) -> Callable:
     """The backend. Options: "inner", what compiles the rest ("inductor", "aot_eager");
     "strict": what would be left to PyTorch with a product in it is an Error;
-    "cost_model": regions that would gain nothing are left to PyTorch."""
+    "cost_model": regions that would gain nothing are left to PyTorch;
+    "products": "fp8" has the products of bf16 regions in 8 bits in training (docs/fp8.md)."""
     settings = _settings(options)
     report = Report() if report is None else report
     try:
-        fused = fuse(module, inputs, report, settings["cost_model"])
+        fused = fuse(module, inputs, report, settings["cost_model"], settings["products"])
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
         if settings["strict"]:
             raise

@@ -91,24 +91,27 @@ def _text(nodes: Sequence[fx.Node]) -> str:
 
 
 def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
-              for_gpu: bool, nominal: Mapping[str, int]) -> GraphFunction:
-    """One for all regions that compute the same: layers share plans, kernels and sessions."""
+              for_gpu: bool, nominal: Mapping[str, int], products: str) -> GraphFunction:
+    """One for all regions that compute the same: layers share plans, kernels and sessions, but not
+    the scales of products in 8 bits."""
+    products = products if region.storage == torch.bfloat16 else ""
     given = [(value.name, value.shape, value.dtype, source.form)
              for (_, source), value in region.inputs.items()]
-    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal))
+    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products))
     with _lock:
         if key not in _functions:
             _functions[key] = GraphFunction(
                 list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
-                storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal)
-        return _functions[key]
+                storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal,
+                products=products)
+        return _functions[key].another_use() if products else _functions[key]
 
 
 def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
-              narrowed: Mapping[fx.Node, torch.dtype] | None) -> Region:
+              narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = "") -> Region:
     """The region's module as one function. `inputs` are its operands, in the order of its
     placeholders. `narrowed`: those of `inputs` that are in another region's type of products where
-    their nodes say fp32; None: there may be no such."""
+    their nodes say fp32; None: there may be no such. `products`: GraphFunction's."""
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     types = [value_of(node.args[PRODUCTS[node.target]]).dtype for node in nodes
@@ -141,7 +144,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     for (node, source), value in region.inputs.items():
         if source.form == "table":
             nominal[str(value.shape[0])] = _hint(value_of(node).numel()) // source.columns
-    function = _function(region, nodes, outputs, for_gpu, nominal)
+    function = _function(region, nodes, outputs, for_gpu, nominal, products)
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
                 if node.meta.get(NEEDS) and not value.is_table)
     function.function.phases(needs)  # what cannot be planned is known now
