@@ -107,7 +107,8 @@ class Run:
     def __init__(self, backend, model, arguments, state):
         self.backend, self.arguments, self.state = backend, arguments, state
         self.model = model
-        self.compiled = torch.compile(model, dynamic=False, backend=backend)
+        options = {"products": arguments.products} if backend == "coda" else None
+        self.compiled = torch.compile(model, dynamic=False, backend=backend, options=options)
         self.ms, self.peak, self.losses, self.first_step = [], 0, [], 0.0
         self.optimizer = None
 
@@ -189,6 +190,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--heat", type=float, default=4)
+    parser.add_argument("--products", choices=("", "fp8", "fp8-body", "fp8-all"), default="",
+                        help="backend coda: products in 8 bits (docs/fp8.md)")
     parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
                         help="products of the blocks in 8 bits, by torchao; the head stays bf16")
     arguments = parser.parse_args()
@@ -222,7 +225,8 @@ def main() -> None:
             run.turn()
             run.end()
     for run in runs:
-        print(run.line(products))
+        print(run.line(arguments.products if run.backend == "coda" and arguments.products
+                       else products))
 
 
 if __name__ == "__main__":
