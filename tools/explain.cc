@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "coda/backend.h"
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/kernels.h"
 #include "coda/model_runner.h"

@@ -23,7 +23,6 @@ void read_decimal_numbers(CLI::App& app);
 
 // "fp32" or "bf16"; checked by the command line.
 DType storage_type(const std::string& name);
-EightBits eight_bits_of(const std::string& name);
 
 // --recompute: what the backward makes again rather than have it saved.
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "explained_plan.h"

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "coda/eight_bits.h"
 #include "coda/checkpoint.h"
 #include "coda/communicator.h"
 #include "coda/device.h"

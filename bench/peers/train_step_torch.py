@@ -3,15 +3,19 @@
 """PyTorch's side of bench/train_step: whole optimizer steps of a LLaMA on a GPU.
 
     train_step_torch.py --model 1b --batch 16 --sequence 2048 [--float8 tensorwise]
+    train_step_torch.py --backend inductor coda --turns 3 [--explain]
 
 A plain LLaMA as torchtitan writes it, torch.compile of the whole model with its loss, attention
 through cuDNN (is_causal, grouped heads), fp32 master weights under bf16 autocast, fused AdamW,
-random ids. Unlike ours it does not clip the gradients, which is to its advantage. Prints one line
-of JSON: the median of the steps' milliseconds by CUDA events, after `--heat` seconds of steps.
+random ids. Unlike ours it does not clip the gradients, which is to its advantage. Prints a line of
+JSON for each `--backend`: the median of the steps' milliseconds by CUDA events, after
+`--heat` seconds of steps, in turns; peak memory; and the losses of the first steps from one state.
+Without a GPU it only says the losses: `--model tiny --batch 2 --sequence 64`.
 """
 
 import argparse
 import json
+import logging
 import statistics
 import time
 
@@ -21,11 +25,14 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SIZES = {
+    "tiny": {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "mlp": 128, "tied": True},
     "1b": {"layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "mlp": 8192, "tied": True},
     "8b": {"layers": 4, "hidden": 4096, "heads": 32, "kv_heads": 8, "mlp": 14336, "tied": False},
 }
 VOCABULARY = 128256
 ROPE_BASE = 500000
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+ATTENTION = SDPBackend.CUDNN_ATTENTION if DEVICE == "cuda" else SDPBackend.MATH
 
 
 def rotate(x, cos, sin):
@@ -69,12 +76,12 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, layers, hidden, heads, kv_heads, mlp, tied, sequence):
+    def __init__(self, layers, hidden, heads, kv_heads, mlp, tied, vocabulary, sequence):
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, hidden)
+        self.embedding = nn.Embedding(vocabulary, hidden)
         self.blocks = nn.ModuleList(Block(hidden, heads, kv_heads, mlp) for _ in range(layers))
         self.norm = nn.RMSNorm(hidden, eps=1e-5)
-        self.head = nn.Linear(hidden, VOCABULARY, bias=False)
+        self.head = nn.Linear(hidden, vocabulary, bias=False)
         if tied:
             self.head.weight = self.embedding.weight
         half = hidden // heads // 2
@@ -94,22 +101,111 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
+class Run:
+    """A backend's compiled model and its optimizer, over weights that are the runs' in common."""
+
+    def __init__(self, backend, model, arguments, state):
+        self.backend, self.arguments, self.state = backend, arguments, state
+        self.model = model
+        options = {"products": arguments.products} if backend == "coda" else None
+        self.compiled = torch.compile(model, dynamic=False, backend=backend, options=options)
+        self.ms, self.peak, self.losses, self.first_step = [], 0, [], 0.0
+        self.optimizer = None
+
+    def begin(self):
+        """The same weights and no moments, so that every run's curve begins at one place."""
+        for name, tensor in self.model.state_dict().items():
+            tensor.copy_(self.state[name])
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=1e-4, betas=(0.9, 0.95), fused=True)
+        self.ids = torch.Generator().manual_seed(1)
+
+    def step(self):
+        size = self.arguments.batch, self.arguments.sequence + 1
+        ids = torch.randint(0, self.arguments.vocabulary, size, generator=self.ids).to(DEVICE)
+        with torch.autocast(DEVICE, torch.bfloat16), sdpa_kernel(ATTENTION):
+            loss = self.compiled(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def start(self):
+        started = time.perf_counter()
+        self.begin()
+        for _ in range(self.arguments.first):
+            self.losses.append(round(self.step().item(), 4))
+            self.first_step = self.first_step or time.perf_counter() - started
+
+    def turn(self):
+        if DEVICE != "cuda":
+            return
+        torch.cuda.reset_peak_memory_stats()
+        hot = time.perf_counter()
+        while time.perf_counter() - hot < self.arguments.heat:
+            self.step()
+            torch.cuda.synchronize()
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(self.arguments.steps + 1)]
+        events[0].record()
+        for event in events[1:]:
+            self.loss = self.step()
+            event.record()
+        torch.cuda.synchronize()
+        self.ms.append(statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:])))
+        self.peak = max(self.peak, torch.cuda.max_memory_allocated())
+
+    def end(self):
+        """What a run keeps between its turns would stand in the other's peak memory."""
+        self.optimizer = None
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    def line(self, products):
+        facts = self.arguments
+        who = "torch.compile" if self.backend == "inductor" else f"backend {self.backend}"
+        found = {
+            "who": f"{who} {torch.__version__}", "products": products,
+            "model": facts.model, "batch": facts.batch, "sequence": facts.sequence,
+            "first_step_s": round(self.first_step, 1), "first_losses": self.losses}
+        if DEVICE == "cuda":
+            ms = statistics.median(self.ms)
+            found |= {
+                "attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
+                "turns_ms": [round(ms, 2) for ms in self.ms],
+                "tokens_per_second": round(1e3 * facts.batch * facts.sequence / ms),
+                "loss": round(self.loss.item(), 4), "peak_gib": round(self.peak / 2**30, 2),
+                "gpu": torch.cuda.get_device_name()}
+        return json.dumps(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=sorted(SIZES), default="1b")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--sequence", type=int, default=2048)
+    parser.add_argument("--backend", choices=("inductor", "coda"), nargs="+", default=["inductor"])
+    parser.add_argument("--explain", action="store_true", help="says what backend coda has taken")
+    parser.add_argument("--first", type=int, default=5, help="steps whose losses are told")
+    parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--heat", type=float, default=4)
+    parser.add_argument("--products", choices=("", "fp8", "fp8-body", "fp8-all"), default="",
+                        help="backend coda: products in 8 bits (docs/fp8.md)")
     parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
                         help="products of the blocks in 8 bits, by torchao; the head stays bf16")
     arguments = parser.parse_args()
+    arguments.vocabulary = VOCABULARY if arguments.model != "tiny" else 512
 
-    started = time.perf_counter()
+    if arguments.explain:
+        logging.basicConfig()
+        logging.getLogger("coda_cpp").setLevel(logging.INFO)
+    if "coda" in arguments.backend:
+        import coda_cpp  # noqa: F401 (makes the backend known)
     torch.manual_seed(0)
-    with torch.device("cuda"):
-        model = Llama(**SIZES[arguments.model], sequence=arguments.sequence)
+    with torch.device(DEVICE):
+        model = Llama(**SIZES[arguments.model], vocabulary=arguments.vocabulary,
+                      sequence=arguments.sequence)
     products = "bf16"
     if arguments.float8:
         import torchao
@@ -118,40 +214,19 @@ def main() -> None:
         convert_to_float8_training(
             model, config=Float8LinearConfig.from_recipe_name(arguments.float8),
             module_filter_fn=lambda module, name: "head" not in name)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), fused=True)
-    compiled = torch.compile(model, dynamic=False)
-
-    def step():
-        ids = torch.randint(0, VOCABULARY, (arguments.batch, arguments.sequence + 1), device="cuda")
-        with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            loss = compiled(ids[:, :-1], ids[:, 1:])
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
-
-    step()
-    torch.cuda.synchronize()
-    first = time.perf_counter() - started
-    hot = time.perf_counter()
-    while time.perf_counter() - hot < arguments.heat:
-        step()
-        torch.cuda.synchronize()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(arguments.steps + 1)]
-    events[0].record()
-    for event in events[1:]:
-        loss = step()
-        event.record()
-    torch.cuda.synchronize()
-    ms = statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:]))
-    print(json.dumps({
-        "who": f"torch.compile {torch.__version__}", "products": products,
-        "model": arguments.model, "batch": arguments.batch, "sequence": arguments.sequence,
-        "attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
-        "tokens_per_second": round(1e3 * arguments.batch * arguments.sequence / ms),
-        "first_step_s": round(first, 1), "loss": round(loss.item(), 4),
-        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
-        "gpu": torch.cuda.get_device_name()}))
+    state = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+    runs = [Run(backend, model, arguments, state) for backend in arguments.backend]
+    for run in runs:
+        run.start()
+        run.end()
+    for _ in range(arguments.turns):
+        for run in runs:
+            run.begin()
+            run.turn()
+            run.end()
+    for run in runs:
+        print(run.line(arguments.products if run.backend == "coda" and arguments.products
+                       else products))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 #include "coda/backend.h"
 #include "coda/communicator.h"
 #include "coda/device.h"
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/model_trainer.h"
 #include "coda/step_memory.h"
@@ -123,10 +124,7 @@ int run(const Flags& f) {
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
-  settings.eight_bits = f.dtype == "fp8"        ? EightBits::all_but_logits_weight_gradient
-                        : f.dtype == "fp8-body" ? EightBits::all_but_logits
-                        : f.dtype == "fp8-all"  ? EightBits::all
-                                                : EightBits::none;
+  settings.eight_bits = eight_bits_of(f.dtype);
   settings.objective = f.recompute == "none" ? Objective::speed : Objective::memory;
   settings.run_layers_again = f.recompute == "layer";
   settings.batch = f.batch;

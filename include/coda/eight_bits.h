@@ -6,8 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
-namespace coda {
+#include "coda/api.h"
+#include "coda/compile_request.h"
+
+namespace CODA_API coda {
 
 // The caller binds three tensors, fp32 [1, kScaleColumns * n] for n scales
 // (Compiled::first_scales): scale i is in column kScaleColumns * i, so that each is aligned. A
@@ -17,4 +21,8 @@ inline constexpr const char* kScales = "eight_bits.scale";        // an operand'
 inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
 inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
 
-}  // namespace coda
+// By the names that commands and bindings give them, "fp8", "fp8-body" and "fp8-all" (docs/fp8.md);
+// none for any other name.
+EightBits eight_bits_of(std::string_view name);
+
+}  // namespace CODA_API coda

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from coda_cpp import _core, _precompile, _tensors
+from coda_cpp import _core, _eight_bits, _precompile, _tensors
 from coda_cpp._core import Error
 from coda_cpp.function import Function, Input, Output, as_matrix, bind
 from coda_cpp.session import shape_of
@@ -204,6 +204,15 @@ def run_forward(function: Function, tensors: Sequence[torch.Tensor], needs: int
     memory = {given.name: _dense(tensor) for given, tensor in zip(function.inputs, tensors)}
     names = [output.name for output in function.outputs] + [info.name for info in phases.saved]
     memory.update(zip(names, made, strict=True))
+    if phases.first_scales:
+        scales = function.scales(needs, tensors[0].device)
+        memory[_core.MAGNITUDES] = scales.largest
+
+        def run(*vectors: torch.Tensor) -> None:
+            _run(phases.forward, sizes, memory | dict(zip(_eight_bits.NAMES, vectors)))
+
+        for name, vector in zip(_eight_bits.NAMES, scales.before_forward(run), strict=True):
+            memory[name].copy_(vector)
     _run(phases.forward, sizes, memory)
     return made
 
@@ -238,7 +247,8 @@ def empty_gradients(function: Function, tensors: Sequence[torch.Tensor], needs: 
                 raise Error(f"{function.name}, backward: '{name}' has the shape "
                             f"{list(tensor.shape)}")
     return {info.name: tensors[0].new_empty(shape_of(info, sizes), dtype=_BY_NAME[info.dtype])
-            for info in infos.values() if info.role == "output"}, sizes
+            for info in infos.values()
+            if info.role == "output" and info.name != _core.MAGNITUDES}, sizes
 
 
 def gradient_names(function: Function, needs: int) -> list[str]:
@@ -251,11 +261,21 @@ def run_backward(function: Function, tensors: Sequence[torch.Tensor], needs: int
     if 0 in sizes.values():
         return [made[name].zero_() for name in gradient_names(function, needs)]
     given = dict(zip(backward_inputs(function, needs), tensors, strict=True))
-    for name in made:
-        if name in given:  # begun by the forward, completed in place
-            made[name].copy_(given[name])
     memory = {name: _dense(tensor) for name, tensor in given.items()} | made
-    _run(function.phases(needs).backward, sizes, memory)
+
+    def run(*vectors: torch.Tensor) -> None:
+        memory.update(zip(_eight_bits.NAMES, vectors))
+        for name in made:
+            if name in given:  # begun by the forward, completed in place
+                made[name].copy_(given[name])
+        _run(function.phases(needs).backward, sizes, memory)
+
+    vectors: Sequence[torch.Tensor] = ()
+    if function.phases(needs).first_scales:
+        scales = function.scales(needs, tensors[0].device)
+        memory[_core.MAGNITUDES] = scales.largest
+        vectors = scales.before_backward(*(given[name] for name in _eight_bits.NAMES), run)
+    run(*vectors)
     return [made[name] for name in gradient_names(function, needs)]
 
 

@@ -27,7 +27,8 @@ def torch_dtypes() -> dict[Any, str]:
 
         _TORCH_DTYPES.update({
             torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16",
-            torch.float64: "f64", torch.int32: "i32"})
+            torch.float64: "f64", torch.int32: "i32", torch.float8_e4m3fn: "e4m3",
+            torch.float8_e5m2: "e5m2"})
     return _TORCH_DTYPES
 
 

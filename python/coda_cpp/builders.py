@@ -9,16 +9,18 @@ by name. All take values of one graph; between a value and a number there are al
 """
 
 from coda_cpp._core import (
-    Value, concat_columns, conv1d, cross_entropy, elementwise, gather_rows, geglu, group_repeat,
-    group_sum, layer_norm, linear, repeat_columns, rms_norm, rms_reciprocal, rope, row_logsumexp,
-    row_mean, row_sum, select_column, slice_columns, soft_cap, swiglu, transpose, col_sum)
+    Value, col_sum, concat_columns, conv1d, cross_entropy, elementwise, gather_rows, geglu,
+    group_repeat, group_sum, layer_norm, linear, merge_pairs, repeat_columns, rms_norm,
+    rms_reciprocal, rope, row_logsumexp, row_mean, row_sum, select_column, slice_columns,
+    soft_cap, split_pair, swiglu, transpose)
 
 __all__ = ["col_sum", "concat_columns", "conv1d", "cross_entropy", "elementwise", "equal", "erf",
            "exp", "gather_rows", "geglu", "gelu", "gelu_tanh", "group_repeat", "group_sum",
-           "layer_norm", "less", "linear", "log", "maximum", "minimum", "recip", "repeat_columns",
-           "rms_norm", "rms_reciprocal", "rope", "row_logsumexp", "row_mean", "row_sum", "rsqrt",
-           "select", "select_column", "sigmoid", "silu", "slice_columns", "soft_cap", "sqrt",
-           "swiglu", "tanh", "transpose"]
+           "layer_norm", "less", "linear", "log", "maximum", "merge_pairs", "minimum", "recip",
+           "repeat_columns", "rms_norm", "rms_reciprocal", "rope", "row_logsumexp", "row_mean",
+           "row_sum", "rsqrt",
+           "select", "select_column", "sigmoid", "silu", "slice_columns", "soft_cap", "split_pair",
+           "sqrt", "swiglu", "tanh", "transpose"]
 
 
 def exp(x: Value) -> Value:

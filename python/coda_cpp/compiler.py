@@ -12,194 +12,169 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from coda_cpp._core import Error
-from coda_cpp.fx_import import RULES, Importer, NotUnderstood, value_of
+from coda_cpp import fx_checkpoint
+from coda_cpp._core import Error, InternalError, Plan
+from coda_cpp.fx_import import FREE, PRODUCTS
+from coda_cpp.fx_layout import NotUnderstood
+from coda_cpp.fx_normal import Normal
 from coda_cpp.fx_regions import propose
-from coda_cpp.programs import GraphFunction
+from coda_cpp.fx_replace import Region, as_region, results_of, widen
 
 _LOG = logging.getLogger("coda_cpp")
-_PRODUCTS = (torch.ops.aten.linear.default,)
-_FREE = (torch.ops.aten.view.default, torch.ops.aten.reshape.default,
-         torch.ops.aten._unsafe_view.default, torch.ops.aten.to.dtype,
-         torch.ops.aten.alias.default, torch.ops.aten.contiguous.default)
+
+# What a call of an operator from compiled code costs the host, in seconds (measured, with PyTorch's
+# dispatch and our own): a region that gains less is left to PyTorch.
+_CALL_SECONDS = 25e-6
+_OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": ""}
+
+
+@dataclasses.dataclass
+class Taken:
+    """A region that became an operator, or that was left since it would gain nothing."""
+
+    name: str
+    operations: str
+    region: Region
+
+    @functools.cached_property
+    def costs(self) -> tuple[tuple, tuple]:
+        return self.region.function.function.costs(self.region.needs)
+
+    @property
+    def gains(self) -> bool:
+        (_, _, ours), (_, _, theirs) = self.costs
+        return ours + _CALL_SECONDS * (2 if self.region.needs else 1) < theirs
+
+    @property
+    def plan(self) -> Plan:
+        return self.region.function.function.phases(self.region.needs).plan
+
+    def summary(self) -> str:
+        (_, moved, seconds), (_, moved_apart, seconds_apart) = self.costs
+        kept = self.plan.saved_bytes(self.region.function.function.nominal_sizes())
+        return (f"{self.name}: {self.operations}\n"
+                f"  {len(self.plan.programs)} programs; {moved / 1e6:.2f} MB moved, "
+                f"{moved_apart / 1e6:.2f} MB without epilogues; {kept / 1e6:.2f} MB kept for the "
+                f"backward; {seconds * 1e3:.3f} ms predicted, {seconds_apart * 1e3:.3f} ms without")
+
+    def __str__(self) -> str:
+        return self.summary() + "\n" + self.region.function.function.explain(self.region.needs)
 
 
 @dataclasses.dataclass
 class Report:
     """What was taken of a graph, and what not and why."""
 
-    regions: list[str] = dataclasses.field(default_factory=list)
-    left: list[str] = dataclasses.field(default_factory=list)
+    taken: list[Taken] = dataclasses.field(default_factory=list)
+    without_gain: list[Taken] = dataclasses.field(default_factory=list)
+    left: list[str] = dataclasses.field(default_factory=list)  # with counts
+    refused: list[str] = dataclasses.field(default_factory=list)  # of those, what has products
+    causal: int = 0  # calls of attention that were told that their mask is causal
 
-    def __str__(self) -> str:
-        left = [f"  {line}" for line in self.left] or ["  nothing"]
-        return "\n".join([*self.regions, "left to PyTorch:", *left])
+    @property
+    def regions(self) -> list[str]:
+        return [taken.operations for taken in self.taken]
 
+    @property
+    def programs(self) -> int:
+        return sum(len(taken.plan.programs) for taken in self.taken)
 
-class Region(torch.nn.Module):
-    """A region as PyTorch calls it: the function of a graph, and results in their shapes."""
+    def text(self, with_plans: bool = False) -> str:
+        lines = [str(taken) if with_plans else taken.summary() for taken in self.taken]
+        if self.causal:
+            lines.append(f"{self.causal} calls of attention have a causal mask, and were told so")
+        if self.without_gain:
+            lines.append("left to PyTorch, since fusion would gain nothing at these sizes:")
+            lines += ["  " + taken.summary().replace("\n", "\n  ") for taken in self.without_gain]
+        lines.append("left to PyTorch:")
+        return "\n".join(lines + [f"  {line}" for line in self.left or ["nothing"]])
 
-    def __init__(self, function: GraphFunction, is_index: Sequence[bool],
-                 shapes: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype]) -> None:
-        super().__init__()
-        self.function = function
-        self._is_index, self._shapes, self._dtypes = is_index, shapes, dtypes
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        given = [tensor.to(torch.int32) if is_index else tensor
-                 for tensor, is_index in zip(tensors, self._is_index)]
-        made = self.function(*given)
-        made = made if isinstance(made, tuple) else (made,)
-        results = []
-        for result, dims, dtype in zip(made, self._shapes, self._dtypes):
-            shape = [dim if isinstance(dim, int) else tensors[dim[0]].shape[dim[1]] for dim in dims]
-            results.append(result.reshape(shape).to(dtype))
-        return results[0] if len(results) == 1 else tuple(results)
-
-
-def _refusals(graph: fx.Graph) -> dict[fx.Node, str]:
-    """Of operations that a rule is there for, those that it does not take by themselves."""
-    refused = {}
-    for node in graph.nodes:
-        if node.op != "call_function" or node.target not in RULES:
-            continue
-        region = Importer()
-        try:
-            if node.target is torch.ops.aten.cross_entropy_loss.default:
-                region.known[node.args[0]] = region.operand(node.args[0])
-            region.add(node)
-        except (NotUnderstood, Error) as why:
-            refused[node] = str(why)
-    return refused
-
-
-def _drop_grad_switches(module: fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Takes torch.no_grad() sections out of the graph where nothing in them could have a gradient,
-    so that operations may move past them. False: they mean something."""
-    needs: dict[fx.Node, bool] = {}
-    given = iter(inputs)
-    is_on, switches = torch.is_grad_enabled(), []
-    for node in module.graph.nodes:
-        if node.op == "placeholder":
-            tensor = next(given)
-            needs[node] = isinstance(tensor, torch.Tensor) and tensor.requires_grad
-        elif node.target is torch._C._set_grad_enabled:
-            is_on = node.args[0]
-            switches.append(node)
-        else:
-            needs[node] = any(needs.get(arg, False) for arg in node.all_input_nodes)
-            if needs[node] and is_on != torch.is_grad_enabled():
-                return False
-    for node in switches:
-        module.graph.erase_node(node)
-    return True
-
-
-def _dims(value: torch.Tensor, inputs: Sequence[fx.Node]) -> list[Any]:
-    """A shape as numbers and, for a size that is not known, the input and dimension that has it."""
-    known = {str(size): (i, j) for i, node in enumerate(inputs)
-             for j, size in enumerate(value_of(node).shape) if not isinstance(size, int)}
-    dims: list[Any] = []
-    for size in value.shape:
-        if isinstance(size, int):
-            dims.append(size)
-        elif str(size) in known:
-            dims.append(known[str(size)])
-        else:
-            raise NotUnderstood(f"the size {size} of a result is no input's")
-    return dims
-
-
-def _import(name: str, module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool) -> Region:
-    """The region's module as one function. `inputs` are its operands, in the order of its
-    placeholders."""
-    nodes = list(module.graph.nodes)
-    region = Importer()
-    for node in nodes:
-        if node.op == "call_function":
-            region.add(node)
-    if region.storage is None:
-        raise NotUnderstood("it has no product")
-    returned = nodes[-1].args[0]
-    returned = list(returned) if isinstance(returned, (tuple, list)) else [returned]
-    outputs, shapes, dtypes = {}, [], []
-    for node in returned:
-        if node not in region.known:
-            raise NotUnderstood("it returns what it was given")
-        known, made = region.known[node], value_of(node)
-        is_matrix = "M" == known.value.shape[0] and known.value.shape[1] != 1
-        if is_matrix and known.dtype != region.storage:
-            raise NotUnderstood(f"a result of {known.dtype} leaves products of {region.storage}")
-        outputs[f"{node.name}_result"] = known.value
-        shapes.append(_dims(made, inputs))
-        dtypes.append(made.dtype)
-    placeholders = [node for node in nodes if node.op == "placeholder"]
-    if len(region.inputs) != len(placeholders):
-        raise NotUnderstood("it does not read all that it is given")
-    storage = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}[region.storage]
-    function = GraphFunction([region.inputs[node] for node in placeholders], outputs,
-                             storage=storage, name=name, for_gpu=for_gpu)
-    function.function.phases(0)  # what cannot be planned is known now
-    return Region(function, [region.inputs[node].is_table for node in placeholders], shapes, dtypes)
+    __str__ = text
 
 
 def _short(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default").removesuffix(".Tensor")
 
 
-def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report) -> fx.GraphModule:
-    """The module with its regions as operators; itself where there is none."""
-    # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
-    stand_ins = [node.meta.get("example_value", given) for node, given in
-                 zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
-    modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
-    with modes[0] if modes else contextlib.nullcontext():
-        normal = make_fx(module, pre_dispatch=True)(*stand_ins)
-    if any(node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
-           and node.target._schema.is_mutable for node in normal.graph.nodes):
-        report.left.append("all: an operation writes into a tensor that it is given")
+def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
+         products: str = "", facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
+    """The module with its regions as operators; itself where nothing changes. facts: see Normal."""
+    try:
+        normal = Normal(module, inputs, facts)
+    except NotUnderstood as why:
+        report.left.append(f"all: {why}")
+        report.refused.append(f"all: {why}")
         return module
-    if not _drop_grad_switches(normal, inputs):
-        report.left.append("all: torch.no_grad() within the graph stops gradients")
-        return module
-    refused = _refusals(normal.graph)
-    groups = [group for group in propose(normal.graph, refused)
-              if any(node.target in _PRODUCTS for node in group)
-              and sum(node.target not in _FREE for node in group) > 1]
-    fused = fuse_by_partitions(normal, [dict.fromkeys(group) for group in groups])
+    report.causal += normal.told_causal
+    narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
+    groups = [group for group in propose(normal.module.graph, normal.apart)
+              if any(node.target in PRODUCTS for node in group)
+              and sum(node.target not in FREE for node in group) > 1]
+    fused = fuse_by_partitions(normal.module, [dict.fromkeys(group) for group in groups])
     is_gpu = any(isinstance(t, torch.Tensor) and t.device.type == "cuda" for t in inputs)
     left: collections.Counter[str] = collections.Counter()
+    regions: set[fx.Node] = set()
+    changes = bool(normal.told_causal)
     for node in list(fused.graph.nodes):
         if node.op == "call_module":
             part = fused.get_submodule(node.target)
             what = ", ".join(_short(n) for n in part.graph.nodes
-                             if n.op == "call_function" and n.target not in _FREE)
+                             if n.op == "call_function" and n.target not in FREE)
             try:
-                region = _import(node.target, part, list(node.all_input_nodes), is_gpu)
-            except (NotUnderstood, Error) as why:
+                region = as_region(part, list(node.all_input_nodes), is_gpu, narrowed, products)
+            except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
+                report.refused.append(f"{what}: {why}")
                 continue
+            taken = Taken(node.target, what, region)
+            if cost_model and not taken.gains:
+                report.without_gain.append(taken)
+                continue
+            report.taken.append(taken)
+            changes = True
             setattr(fused, node.target, region)
-            report.regions.append(f"{node.target}: {what}\n{region.function.explain()}")
-        elif (node.op == "call_function" and node.target not in _FREE
+            regions.add(node)
+            for made, result in zip(results_of(node, len(region.results)), region.results):
+                if result.is_narrow and narrowed is not None:
+                    narrowed[made] = region.storage
+        elif node.target is fx_checkpoint.SUBGRAPH:
+            changes |= _fuse_block(normal, fused, node, report, cost_model, products)
+        elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
-            why = f": {refused[node]}" if node in refused else ""
+            why = f": {normal.refused[node]}" if node in normal.refused else ""
             left[_short(node) + why] += 1
+            if node in normal.refused and node.target in PRODUCTS:
+                report.refused.append(_short(node) + why)
     report.left += [f"{count} x {what}" for what, count in left.items()]
-    if not report.regions:
+    if not changes:
         return module
+    if narrowed:
+        widen(fused.graph, narrowed, regions)
     fused.recompile()
     return fused
+
+
+def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
+                cost_model: bool, products: str) -> bool:
+    """Puts the block that the node stands for back, fused by itself; whether that changed it."""
+    call = normal.blocks[node.args[2]]
+    block = call.graph.owning_module.get_submodule(call.args[0].target)
+    operands = fx_checkpoint.operands(node, call)
+    inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
+              for operand in operands]
+    made = fuse(block, inputs, report, cost_model, products,
+                [normal.facts(o) for o in operands])
+    fx_checkpoint.put_back(fused, node, call, made)
+    return made is not block
 
 
 def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
@@ -212,44 +187,90 @@ def _inner(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable]:
     return lookup_backend(name)
 
 
+def _settings(options: dict[str, Any] | None) -> dict[str, Any]:
+    unknown = set(options or {}) - set(_OPTIONS)
+    if unknown:
+        raise Error(f"backend coda: there is no option {', '.join(sorted(unknown))}; there are "
+                    + ", ".join(f"'{name}'" for name in _OPTIONS))
+    return {**_OPTIONS, **(options or {})}
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    _LOG.warning("coda: left to PyTorch: %s", text)
+
+
 def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
          report: Report | None = None, **_: Any) -> Callable:
     """The backend. Options: "inner", what compiles the rest ("inductor", "aot_eager");
-    "strict": a graph of which nothing was taken is an Error."""
-    settings = {"inner": "inductor", "strict": False, **(options or {})}
-    unknown = set(settings) - {"inner", "strict"}
-    if unknown:
-        raise Error(f"backend coda: there is no option {', '.join(sorted(unknown))}; there are "
-                    "'inner' and 'strict'")
+    "strict": what would be left to PyTorch with a product in it is an Error;
+    "cost_model": regions that would gain nothing are left to PyTorch;
+    "products": "fp8" has the products of bf16 regions in 8 bits in training (docs/fp8.md)."""
+    settings = _settings(options)
     report = Report() if report is None else report
     try:
-        fused = fuse(module, inputs, report)
+        fused = fuse(module, inputs, report, settings["cost_model"], settings["products"])
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
         if settings["strict"]:
             raise
-        _LOG.warning("coda: the graph is left to PyTorch: %s: %s", type(why).__name__, why)
+        _warn_once(f"all: {type(why).__name__}: {why}")
         fused = module
-    if settings["strict"] and not report.regions:
-        raise Error("backend coda: nothing of the graph was taken\n" + str(report))
+    if settings["strict"] and report.refused:
+        raise Error("backend coda: products are left to PyTorch: " + "; ".join(report.refused))
+    for refused in report.refused:
+        _warn_once(refused)
     _LOG.info("coda: %s", report)
-    return _inner(settings["inner"])(fused, inputs)
+    inner = _inner(settings["inner"])
+    if fused is module:
+        return inner(module, inputs)
+    with contextlib.ExitStack() as stack:  # conversions are in the graph
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        return inner(fused, inputs)
 
 
-def explain(model: Callable, *arguments: Any, **named: Any) -> str:
-    """What torch.compile(model, backend="coda") takes of the model, called so, and what it leaves
-    and why, with the programs and their bytes. The model is run once."""
+def explain(model: Callable, *arguments: Any, with_plans: bool = False,
+            options: dict[str, Any] | None = None, **named: Any) -> str:
+    """What torch.compile(model, backend="coda", options=options) takes of the model, called with
+    these arguments, and what it leaves and why, with bytes; `with_plans`: with all programs too.
+    The model is run once."""
     reports: list[str] = []
+    settings = {**_settings(options), "inner": "aot_eager", "strict": False}
 
     def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         report = Report()
-        compiled = coda(module, inputs, options={"inner": "aot_eager"}, report=report)
-        reports.append(str(report))
+        compiled = coda(module, inputs, options=settings, report=report)
+        reports.append(report.text(with_plans))
         return compiled
 
     torch._dynamo.reset()
     torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
     return "\n\n".join(reports) or "no graph was compiled"
+
+
+def without_logits(model: torch.nn.Module) -> torch.nn.Module:
+    """The model, which from now on returns no logits where it returns a loss.
+
+    They are then no result of the compiled graph, and need not be stored: M * V values. The model's
+    result has the fields `loss` and `logits`, as Hugging Face's have; without labels it stays as it
+    is. Raises Error, at the call, for a result that has no such fields.
+    """
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def without(*arguments: Any, **named: Any) -> Any:
+        made = forward(*arguments, **named)
+        if not hasattr(made, "loss") or not hasattr(made, "logits"):
+            raise Error("without_logits: the model's result has no fields 'loss' and 'logits'; "
+                        "give a model that returns them, as Hugging Face's do with return_dict")
+        if made.loss is None:
+            return made
+        # A new one: Dynamo would return what a changed one has held.
+        return type(made)(**{name: made[name] for name in made.keys() if name != "logits"})
+
+    model.forward = without
+    return model
 
 
 torch._dynamo.register_backend(coda, name="coda")

@@ -9,7 +9,7 @@ kRunners of a plan are kept. So a new number of tokens compiles nothing.
 
 from __future__ import annotations
 
-import collections
+import copy
 import dataclasses
 import functools
 import math
@@ -17,12 +17,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coda_cpp import _core, _precompile, _tensors
+from coda_cpp import _core, _eight_bits, _tensors
 from coda_cpp._core import Error
-from coda_cpp.session import TensorFacts, backend, facts_of, size_of
+from coda_cpp._eight_bits import Scales
+from coda_cpp.session import Runners, TensorFacts, size_of
 
-RUNNERS = 8  # sessions that a plan keeps
 _NOMINAL = 4096  # what a symbol is taken for where costs are compared
+EIGHT_BITS = 1 << 62  # in what says which inputs need gradients: products are in 8 bits
+_ROWS = 16  # operands of 8 bits lie in rows of so many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,37 +52,6 @@ class Output(_Named):
     of_no_rows: float = 0  # its value where there is no row at all
 
 
-class Runners:
-    """The sessions of a plan of one phase: one for each sizes, device and stream."""
-
-    def __init__(self, plan: _core.Plan) -> None:
-        self.tensors = facts_of(plan)
-        self._plan = plan
-        self._order = [tensor.name for tensor in self.tensors]
-        self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
-        self._lock = threading.Lock()
-
-    def run(self, sizes: Mapping[str, int], device: Any, addresses: Sequence[int]) -> None:
-        """All tensors are dense and lie on the device (PyTorch's)."""
-        stream = 0
-        if device.type == "cuda":
-            import torch
-
-            stream = torch.cuda.current_stream(device).cuda_stream
-        key = (tuple(sizes.items()), device, stream)
-        with self._lock:
-            runner = self._kept.get(key)
-            if runner is None:
-                on = backend("hopper", device.index) if device.type == "cuda" else backend("cpu")
-                _precompile.wait()
-                runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order)
-                self._kept[key] = runner
-                if len(self._kept) > RUNNERS:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-        runner.run(addresses, stream)
-
-
 @dataclasses.dataclass
 class Phases:
     """A compiled function: its forward and, if any input needs a gradient, its backward."""
@@ -90,35 +61,63 @@ class Phases:
     backward: Runners | None
     saved: list[TensorFacts]  # what the forward makes for the backward alone
     kept: list[str]  # inputs and outputs that the backward reads
+    first_scales: list[float]  # of operands in 8 bits, where there are such
 
 
 class Function:
     """Outputs of a graph as a function of its inputs, with the derived backward.
 
     `storage` is the type of the matrices that it stores; `chunk_rows` as CompileOptions' of C++: -1
-    makes what is as wide as a vocabulary in chunks of rows.
+    makes what is as wide as a vocabulary in chunks of rows. `nominal` are sizes of symbols at which
+    costs are compared. `products` in 8 bits ("fp8", docs/fp8.md): where there are gradients, for rows
+    that are multiples of 16; else they are in 16 bits. Their scales belong to one use of the
+    function: see another_use.
     """
 
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
                  outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
-                 for_gpu: bool = False) -> None:
+                 for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
+                 products: str = "") -> None:
         self.name = name
         self.graph = graph
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
+        self._nominal = dict(nominal or {})
+        self._products = products
+        self._scales: dict[Any, Scales] = {}
         self._phases: dict[int, Phases] = {}
         self._upstream: dict[str, _core.Value] = {}
         self._lock = threading.Lock()
 
+    def another_use(self) -> Function:
+        """The same function, with scales of its own."""
+        other = copy.copy(self)
+        other._scales = {}
+        return other
+
+    def scales(self, needs: int, device: Any) -> Scales:
+        key = (needs, device)
+        if key not in self._scales:
+            self._scales[key] = Scales(self.phases(needs).first_scales, device)
+        return self._scales[key]
+
+    def with_products(self, needs: int, tensors: Sequence[Any]) -> int:
+        """`needs` with EIGHT_BITS where the products are in 8 bits."""
+        if not self._products or not needs:
+            return needs
+        sizes = self.match(tensors)[0].values()
+        fits = all(isinstance(size, int) and size % _ROWS == 0 and size > 0 for size in sizes)
+        return needs | EIGHT_BITS if fits else needs
+
     def phases(self, needs: int) -> Phases:
-        """Bit i of `needs`: whether input i needs a gradient."""
+        """Bit i of `needs`: whether input i needs a gradient; EIGHT_BITS: products in 8 bits."""
         with self._lock:
             if needs not in self._phases:
                 self._phases[needs] = self._compile(needs)
             return self._phases[needs]
 
-    def _compile(self, needs: int) -> Phases:
+    def _plan(self, needs: int, fuse: bool = True) -> tuple[_core.Plan, list[float]]:
         seeds, gradients = [], []
         if needs:
             for output in self.outputs:
@@ -129,25 +128,42 @@ class Function:
                     seeds.append((output.value, self._upstream[output.name]))
             gradients = [(given.value, f"grad_to_{given.name}", given.dtype)
                          for i, given in enumerate(self.inputs) if needs >> i & 1]
-        plan = _core.compile(
-            self.graph, [(output.name, output.value) for output in self.outputs], seeds, gradients,
-            self.nominal_sizes(), self._storage, chunk_rows=self._chunk_rows,
-            for_gpu=self._for_gpu)
+        outputs = [(output.name, output.value) for output in self.outputs]
+        if needs & EIGHT_BITS and fuse:
+            return _core.compile_in_eight_bits(
+                self.graph, outputs, seeds, gradients, self.nominal_sizes(), self._products,
+                chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
+        return _core.compile(
+            self.graph, outputs, seeds, gradients, self.nominal_sizes(), self._storage,
+            chunk_rows=self._chunk_rows if fuse else 0, fuse=fuse, for_gpu=self._for_gpu), []
+
+    def _compile(self, needs: int) -> Phases:
+        plan, first_scales = self._plan(needs)
         parts = plan.split() if needs else (plan,)
         forward, backward = Runners(parts[0]), Runners(parts[1]) if needs else None
         declared = {output.name for output in self.outputs}
         saved = [tensor for tensor in forward.tensors
-                 if tensor.role == "output" and tensor.name not in declared]
+                 if tensor.role == "output" and tensor.name not in declared
+                 and tensor.name != _core.MAGNITUDES or tensor.name in _eight_bits.NAMES]
         read = {tensor.name for tensor in backward.tensors} if backward else set()
         kept = [known.name for known in [*self.inputs, *self.outputs] if known.name in read]
-        return Phases(plan, forward, backward, saved, kept)
+        return Phases(plan, forward, backward, saved, kept, first_scales)
+
+    def costs(self, needs: int) -> tuple[tuple, tuple]:
+        """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
+        one whose products have no epilogues."""
+        sizes = self.nominal_sizes()
+        with self._lock:
+            unfused = self._plan(needs, fuse=False)[0]
+        return (self.phases(needs).plan.cost(sizes, self._for_gpu),
+                unfused.cost(sizes, self._for_gpu))
 
     def nominal_sizes(self) -> dict[str, int]:
         symbols: set[str] = set()
         for given in self.inputs:
             for terms in given.terms:
                 symbols.update(terms[1])
-        return {symbol: _NOMINAL for symbol in sorted(symbols)}
+        return {symbol: self._nominal.get(symbol, _NOMINAL) for symbol in sorted(symbols)}
 
     def explain(self, needs: int = -1, sizes: Mapping[str, int] | None = None) -> str:
         """What was fused and why, with bytes and predicted times. needs: see phases(); -1: all."""

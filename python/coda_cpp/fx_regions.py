@@ -4,22 +4,12 @@ rows in common and can be run at once."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container
 
-import torch
 from torch import fx
 
-from coda_cpp.fx_import import RULES
-
-
-def _rows(node: fx.Node) -> str:
-    """Of the node's matrix; empty: it is a vector along columns, which meets any."""
-    source = node
-    if node.target is torch.ops.aten.cross_entropy_loss.default:
-        source = node.args[0]
-    shape = source.meta["val"].shape
-    return str(math.prod(shape[:-1])) if len(shape) > 1 else ""
+from coda_cpp.fx_import import PRODUCTS
+from coda_cpp.fx_layout import KEY, rows_of
 
 
 class _Groups:
@@ -61,19 +51,20 @@ class _Groups:
         return True
 
 
-def propose(graph: fx.Graph, refused: Container[fx.Node]) -> list[list[fx.Node]]:
-    """The groups, each in the graph's order."""
+def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]]) -> list[list[fx.Node]]:
+    """The groups, each in the graph's order. Nodes that may be in one have a layout; `apart` are
+    nodes and operands that may not be in one together."""
     nodes = list(graph.nodes)
     groups = _Groups(nodes)
     rows: dict[int, str] = {}  # of a group, by its members
-    taken = [node for node in nodes
-             if node.op == "call_function" and node.target in RULES and node not in refused]
+    weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
+    taken = [node for node in nodes if KEY in node.meta and node not in weights]
     known = set(taken)
     for node in taken:
         i = groups.index[node]
-        rows[groups.members[i]] = _rows(node)
+        rows[groups.members[i]] = rows_of(node)
         for used in node.all_input_nodes:
-            if used not in known:
+            if used not in known or (node, used) in apart:
                 continue
             j = groups.index[used]
             of = {rows[groups.members[i]], rows[groups.members[j]]} - {""}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import re
@@ -145,7 +146,7 @@ class TileFunction:
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """Raises Error for tensors that do not fit, naming the argument."""
-        made = _call(_PROGRAM, list(tensors), self._spec)
+        made = _PROGRAM.forward(list(tensors), self._spec, [], _needs(tensors))
         return tuple(made[:len(self._outputs)]) if self._is_tuple else made[0]
 
 
@@ -155,13 +156,11 @@ def _size(terms: tuple[int, Mapping[str, int]]) -> str:
     return " + ".join(parts + ([str(constant)] if constant or not parts else []))
 
 
-def _call(operator: Operator, tensors: list[torch.Tensor], spec: str) -> list[torch.Tensor]:
-    needs = 0
-    if torch.is_grad_enabled():
-        for i, tensor in enumerate(tensors):
-            if tensor.requires_grad:
-                needs += 1 << i
-    return operator.forward(tensors, spec, [], needs)
+def _needs(tensors: Sequence[torch.Tensor]) -> int:
+    """Bit i: whether tensor i needs a gradient."""
+    if not torch.is_grad_enabled():
+        return 0
+    return sum(1 << i for i, tensor in enumerate(tensors) if tensor.requires_grad)
 
 
 def program(function: Callable[..., Any]) -> TileFunction:
@@ -209,12 +208,15 @@ class GraphFunction:
         out = f(x_tensor, w_tensor)
 
     Matrices that it stores are of the type `storage`, vectors fp32. Results come in the order of
-    `outputs`: one alone, or a tuple. Tables are not differentiated.
+    `outputs`: one alone, or a tuple. Tables are not differentiated. With `products` "fp8" (or
+    "fp8-body", "fp8-all": docs/fp8.md) and bf16 storage, products are in 8 bits where there are
+    gradients and the numbers of rows are multiples of 16.
     """
 
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
                  storage: str = "f32", name: str = "graph", chunk_rows: int = 0,
-                 for_gpu: bool = False) -> None:
+                 for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
+                 products: str = "") -> None:
         if not inputs or not outputs:
             raise Error(f"{name}: give at least one input and one output")
         for value in inputs:
@@ -226,16 +228,28 @@ class GraphFunction:
             is_vector = any(terms == (1, {}) for terms in value.terms)
             made.append(Output(output, value, "f32" if is_vector else storage))
         self.function = Function(name, inputs[0].graph, given, made, storage=storage,
-                                 chunk_rows=chunk_rows, for_gpu=for_gpu)
-        self._spec = f"{name}#{len(_GraphOperator.made)}"
+                                 chunk_rows=chunk_rows, for_gpu=for_gpu, nominal=nominal,
+                                 products=products)
+        self._register()
+
+    def _register(self) -> None:
+        self._spec = f"{self.function.name}#{len(_GraphOperator.made)}"
         _GraphOperator.made[self._spec] = self.function
+
+    def another_use(self) -> GraphFunction:
+        """The same function, with scales of its own where products are in 8 bits."""
+        other = copy.copy(self)
+        other.function = self.function.another_use()
+        other._register()
+        return other
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """Raises Error for tensors that do not fit, naming the argument."""
         if len(tensors) != len(self.function.inputs):
             raise Error(f"{self.function.name}: takes {len(self.function.inputs)} tensors, but "
                         f"{len(tensors)} were given")
-        made = _call(_GRAPH, list(tensors), self._spec)[:len(self.function.outputs)]
+        needs = self.function.with_products(_needs(tensors), tensors)
+        made = _GRAPH.forward(list(tensors), self._spec, [], needs)[:len(self.function.outputs)]
         return made[0] if len(made) == 1 else tuple(made)
 
     def explain(self, sizes: Mapping[str, int] | None = None) -> str:

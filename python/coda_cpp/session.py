@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coda_cpp import _core, _tensors
+from coda_cpp import _core, _precompile, _tensors
 from coda_cpp._core import Error
 
 _backends: dict[tuple[str, int], _core.Backend] = {}
 _lock = threading.Lock()
+RUNNERS = 8  # sessions that a plan keeps
 
 
 def backend(name: str = "cpu", device: int = -1) -> _core.Backend:
@@ -64,6 +66,37 @@ def shape_of(tensor: _core.TensorInfo | TensorFacts, sizes: Mapping[str, int]) -
     if tensor.kind == "column_partial":
         return tensor.lanes * ((rows + 63) // 64), cols
     return rows, cols
+
+
+class Runners:
+    """The sessions of a plan of one phase: one for each sizes, device and stream."""
+
+    def __init__(self, plan: _core.Plan) -> None:
+        self.tensors = facts_of(plan)
+        self._plan = plan
+        self._order = [tensor.name for tensor in self.tensors]
+        self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(self, sizes: Mapping[str, int], device: Any, addresses: Sequence[int]) -> None:
+        """All tensors are dense and lie on the device (PyTorch's)."""
+        stream = 0
+        if device.type == "cuda":
+            import torch
+
+            stream = torch.cuda.current_stream(device).cuda_stream
+        key = (tuple(sizes.items()), device, stream)
+        with self._lock:
+            runner = self._kept.get(key)
+            if runner is None:
+                on = backend("hopper", device.index) if device.type == "cuda" else backend("cpu")
+                _precompile.wait()
+                runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order)
+                self._kept[key] = runner
+                if len(self._kept) > RUNNERS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+        runner.run(addresses, stream)
 
 
 class Session:

@@ -100,6 +100,20 @@ void bind_builders(nb::module_& module) {
       },
       nb::arg("x"), nb::arg("offset"), nb::arg("cols"));
   module.def(
+      "split_pair",
+      [](const GraphValue& x, const PythonDim& group, int which) {
+        return GraphValue{x.graph, split_pair(x.value(), dim_of(group), which).id};
+      },
+      nb::arg("x"), nb::arg("group"), nb::arg("which"),
+      "First (0) or second (1) members of the pairs (j, j + group / 2) of each `group` columns.");
+  module.def(
+      "merge_pairs",
+      [](const GraphValue& first, const GraphValue& second, const PythonDim& group) {
+        return GraphValue{first.graph,
+                          merge_pairs(first.value(), second.value(), dim_of(group)).id};
+      },
+      nb::arg("first"), nb::arg("second"), nb::arg("group"), "The inverse of split_pair.");
+  module.def(
       "concat_columns",
       [](const std::vector<GraphValue>& parts) {
         require(!parts.empty(), "concat_columns: give at least one value");

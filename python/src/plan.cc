@@ -6,12 +6,14 @@
 
 #include "bindings.h"
 #include "coda/compile.h"
-#include "coda/kernels.h"
+#include "coda/eight_bits.h"
 #include "coda/error.h"
+#include "coda/kernels.h"
 #include "coda/lift.h"
 #include "coda/plan_cost.h"
 #include "coda/rates.h"
 #include "coda/split_plan.h"
+#include "train/eight_bit_scales.h"
 
 namespace coda::python {
 namespace {
@@ -31,16 +33,22 @@ Objective objective_of(const std::string& name) {
   return name == "memory" ? Objective::memory : Objective::speed;
 }
 
+CompileRequest request_of(const Graph& graph, const std::vector<Named>& outputs,
+                          const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients) {
+  CompileRequest request;
+  for (const auto& [name, value] : outputs) request.outputs.push_back({name, of(graph, value)});
+  for (const auto& [value, cotangent] : seeds)
+    request.seeds.push_back({of(graph, value), of(graph, cotangent)});
+  for (const auto& [value, name, dtype] : gradients)
+    request.gradients.push_back({of(graph, value), name, dtype_of(dtype)});
+  return request;
+}
+
 Plan compile_graph(const std::shared_ptr<Graph>& graph, const std::vector<Named>& outputs,
                    const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients,
                    const PythonSizes& sizes, const std::string& storage,
                    const std::string& objective, int64_t chunk_rows, bool fuse, bool for_gpu) {
-  CompileRequest request;
-  for (const auto& [name, value] : outputs) request.outputs.push_back({name, of(*graph, value)});
-  for (const auto& [value, cotangent] : seeds)
-    request.seeds.push_back({of(*graph, value), of(*graph, cotangent)});
-  for (const auto& [value, name, dtype] : gradients)
-    request.gradients.push_back({of(*graph, value), name, dtype_of(dtype)});
+  const CompileRequest request = request_of(*graph, outputs, seeds, gradients);
   CompileOptions options;
   options.objective = objective_of(objective);
   options.sizes = sizes_of(sizes);
@@ -50,6 +58,24 @@ Plan compile_graph(const std::shared_ptr<Graph>& graph, const std::vector<Named>
   if (for_gpu) options.rates = h200_rates();
   const nb::gil_scoped_release released;
   return compile(*graph, request, options).plan;
+}
+
+std::pair<Plan, std::vector<float>> compile_in_eight_bits(
+    const std::shared_ptr<Graph>& graph, const std::vector<Named>& outputs,
+    const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients,
+    const PythonSizes& sizes, const std::string& products, int64_t chunk_rows, bool for_gpu) {
+  const CompileRequest request = request_of(*graph, outputs, seeds, gradients);
+  CompileOptions options;
+  options.sizes = sizes_of(sizes);
+  options.storage = DType::bf16;
+  options.chunk_rows = chunk_rows;
+  options.eight_bits = eight_bits_of(products);
+  require(options.eight_bits != EightBits::none,
+          "products in 8 bits are 'fp8', 'fp8-body' or 'fp8-all', not '" + products + "'");
+  if (for_gpu) options.rates = h200_rates();
+  const nb::gil_scoped_release released;
+  Compiled compiled = compile(*graph, request, options);
+  return {std::move(compiled.plan), std::move(compiled.first_scales)};
 }
 
 const char* role_name(TensorRole role) {
@@ -182,6 +208,22 @@ void bind_plan(nb::module_& module) {
           },
           nb::arg("sizes"), "Activations and inputs that are kept for the backward.")
       .def(
+          "cost",
+          [](const Plan& plan, const PythonSizes& sizes, bool for_gpu) {
+            StepCost sum;
+            for (const auto* phase : {&plan.forward, &plan.backward})
+              for (const PlanStep& step : *phase) {
+                const StepCost cost =
+                    cost_of(step, plan, sizes_of(sizes), for_gpu ? h200_rates() : Rates{});
+                sum.flops += cost.flops;
+                sum.bytes += cost.bytes;
+                sum.seconds += cost.seconds;
+              }
+            return std::tuple(sum.flops, sum.bytes, sum.seconds);
+          },
+          nb::arg("sizes"), nb::arg("for_gpu") = false,
+          "Of all steps: operations, bytes moved through memory, seconds as predicted.")
+      .def(
           "explain",
           [](const Plan& plan, const PythonSizes& sizes, bool for_gpu) {
             return text(plan, sizes_of(sizes), for_gpu ? h200_rates() : Rates{});
@@ -203,6 +245,18 @@ void bind_plan(nb::module_& module) {
              "A plan of `outputs` [(name, value)] and, if there are `seeds` [(value, upstream "
              "gradient)], of `gradients` [(input, name, dtype)]. `sizes` are what costs are "
              "compared at; the plan runs at any.");
+  module.def("compile_in_eight_bits", &compile_in_eight_bits, nb::arg("graph"), nb::arg("outputs"),
+             nb::arg("seeds"), nb::arg("gradients"), nb::arg("sizes"), nb::arg("products"),
+             nb::arg("chunk_rows") = 0, nb::arg("for_gpu") = false,
+             "As compile, in bf16 with `products` in 8 bits (\"fp8\", \"fp8-body\", \"fp8-all\"; "
+             "docs/fp8.md), for the sizes given alone; and what each scale begins with. The plan "
+             "has three tensors more, of SCALE_COLUMNS columns a scale.");
+  module.def("next_scales_program", [] { return std::string(next_scales_program()); },
+             "The text of the program that finds the next step's scales.");
+  module.attr("SCALE_COLUMNS") = kScaleColumns;
+  module.attr("SCALES") = kScales;
+  module.attr("INVERSES") = kInverses;
+  module.attr("MAGNITUDES") = kMagnitudes;
   module.def(
       "precompile",
       [](const std::vector<std::pair<Plan, PythonSizes>>& plans, uint32_t multiprocessors) {

@@ -8,11 +8,11 @@
 #include "coda/program.h"
 
 namespace coda {
-namespace {
 
 // 224 is half of e4m3's largest, 448, so that a value may double from one step to the next. A
 // magnitude is forgotten slowly: a batch with small values does not make the next one saturate.
-const char* const kUpdate = R"(
+const char* next_scales_program() {
+  return R"(
 program next_scales {
   tensors(sound, largest, remembered, scale, inverse)
   seen = per_column(largest[N])
@@ -24,8 +24,7 @@ program next_scales {
   store(scale, select(changes, 224 / kept, per_column(scale)))
   store(inverse, select(changes, kept / 224, per_column(inverse)))
 })";
-
-}  // namespace
+}
 
 EightBitScales::EightBitScales(Backend& backend, std::vector<float> first,
                                Communicator* communicator)
@@ -36,7 +35,7 @@ EightBitScales::EightBitScales(Backend& backend, std::vector<float> first,
   always_ = Tensor(DType::f32, 1, 1, backend);
   always_.fill(1);
   largest_.fill(0);
-  update_ = backend.prepare(parse_program(kUpdate), {{"N", columns}});
+  update_ = backend.prepare(parse_program(next_scales_program()), {{"N", columns}});
   restore({});
 }
 

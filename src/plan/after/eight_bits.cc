@@ -320,6 +320,13 @@ class Writer {
 
 }  // namespace
 
+EightBits eight_bits_of(std::string_view name) {
+  return name == "fp8"        ? EightBits::all_but_logits_weight_gradient
+         : name == "fp8-body" ? EightBits::all_but_logits
+         : name == "fp8-all"  ? EightBits::all
+                              : EightBits::none;
+}
+
 EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
   const PlanOperands operands(plan);
   return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which)).run();

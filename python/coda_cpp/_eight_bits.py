@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scales of a function whose products are in 8 bits (docs/fp8.md), from call to call.
+
+Each operand has one scale for the tensor, found from the largest magnitudes of earlier calls. The
+forward takes the scales of the calls before it and gives a copy of them to its backward, so that
+other calls may come between the two. The first call, and the first backward, run three times: what
+they see makes the scales that count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from coda_cpp import _core
+from coda_cpp.session import Runners
+
+NAMES = (_core.SCALES, _core.INVERSES)
+_LARGEST_CODE = 224.0  # what the largest magnitude becomes, as in next_scales_program
+_LEARNING = 2  # runs before the one that counts
+
+
+class Scales:
+    """Of one use of a function on one device."""
+
+    def __init__(self, first: Sequence[float], device: torch.device) -> None:
+        self.columns = _core.SCALE_COLUMNS * len(first)
+
+        def vector(value: float) -> torch.Tensor:
+            return torch.full((1, self.columns), value, dtype=torch.float32, device=device)
+
+        self.scale, self.inverse, self.remembered = vector(1), vector(1), vector(0)
+        self.largest = vector(0)
+        values = torch.tensor(list(first), dtype=torch.float32, device=device)
+        self.scale[0, ::_core.SCALE_COLUMNS] = values
+        self.inverse[0, ::_core.SCALE_COLUMNS] = 1 / values
+        self._sound = torch.ones(1, 1, device=device)
+        self._knows_values = self._knows_gradients = False
+        self._update = Runners(_core.Program.parse(_core.next_scales_program()).plan())
+
+    def before_forward(self, run: Callable[[torch.Tensor, torch.Tensor], None]
+                       ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The scales and inverses that a forward and its backward take. `run` runs the forward with
+        such."""
+        if not self._knows_values:
+            for _ in range(_LEARNING):
+                self.largest.zero_()
+                run(self.scale, self.inverse)
+                self.remembered.zero_()
+                self._next()
+            self._knows_values = True
+        else:
+            self._next()
+        self.largest.zero_()
+        return self.scale.clone(), self.inverse.clone()
+
+    def before_backward(self, scale: torch.Tensor, inverse: torch.Tensor,
+                        run: Callable[[torch.Tensor, torch.Tensor], None]
+                        ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those that a backward takes: its forward's, but for operands that only backwards have, of
+        which nothing is known before the first."""
+        if self._knows_gradients:
+            return scale, inverse
+        is_new = self.largest == 0  # forwards have raised the others
+        for _ in range(_LEARNING):
+            self.largest.masked_fill_(is_new, 0)
+            run(scale, inverse)
+            found = is_new & (self.largest > 0) & self.largest.isfinite()
+            scale = torch.where(found, _LARGEST_CODE / self.largest, scale)
+            inverse = torch.where(found, self.largest / _LARGEST_CODE, inverse)
+        self._knows_gradients = True
+        self.scale.copy_(torch.where(is_new, scale, self.scale))
+        self.inverse.copy_(torch.where(is_new, inverse, self.inverse))
+        return scale, inverse
+
+    def _next(self) -> None:
+        tensors = {"sound": self._sound, "largest": self.largest, "remembered": self.remembered,
+                   "scale": self.scale, "inverse": self.inverse}
+        self._update.run({"N": self.columns}, self.scale.device,
+                         [tensors[info.name].data_ptr() for info in self._update.tensors])

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tensors lie in the matrices of a Graph: which of a tensor's dimensions are rows and which are
+columns. So views, heads and their transposes are maps of indices, and move nothing.
+
+A layout is a letter for each dimension: "r" is one of the rows', "c" one of the columns', "1" has
+the size 1. Rows keep their order among themselves and columns theirs; they may stand between each
+other: the heads of [batch, tokens, heads * size], transposed, are [batch, heads, tokens, size],
+"rcrc". A tensor of which nothing is known has its columns last, as PyTorch's modules have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+_aten = torch.ops.aten
+KEY = "coda_layout"  # in a node's meta
+LINEAR, ADDMM, MM = _aten.linear.default, _aten.addmm.default, _aten.mm.default
+LOSS = _aten.cross_entropy_loss.default
+VIEWS = {_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default,
+         _aten.flatten.using_ints, _aten.unsqueeze.default, _aten.squeeze.dim,
+         _aten.squeeze.default}
+TURNS = {_aten.transpose.int, _aten.permute.default}
+REDUCTIONS = {_aten.mean.dim, _aten.sum.dim_IntList}
+
+
+class NotUnderstood(Exception):
+    """Why an operation stays PyTorch's."""
+
+
+def value_of(node: Any) -> torch.Tensor:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        raise NotUnderstood("an operand is no tensor")
+    return value
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal for all values of their symbols; asks nothing of the symbols."""
+    return a == b if isinstance(a, int) and isinstance(b, int) else str(a) == str(b)
+
+
+def is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def plain(shape: Sequence[Any]) -> str:
+    """Of a tensor of which nothing is known."""
+    last = len(shape) - 1
+    return "".join("1" if is_one(size) and i < last else "c" if i == last else "r"
+                   for i, size in enumerate(shape))
+
+
+def count(layout: str, shape: Sequence[Any], kind: str) -> Any:
+    """Rows or columns of the matrix."""
+    return math.prod(size for size, letter in zip(shape, layout, strict=True) if letter == kind)
+
+
+def viewed(before: Sequence[Any], layout: str, after: Sequence[Any]) -> str:
+    """Behind a view into another shape."""
+    kept = [(size, kind) for size, kind in zip(before, layout) if not is_one(size)]
+    new = [size for size in after if not is_one(size)]
+    if len(new) == len(kept) and all(same(a, b) for a, (b, _) in zip(new, kept)):
+        kinds = iter(kind for _, kind in kept)
+        return "".join("1" if is_one(size) else next(kinds) for size in after)
+    letters = "".join(kind for _, kind in kept)
+    if "cr" not in letters:
+        rows, columns = (count(layout, before, kind) for kind in "rc")
+        for i in range(len(after) + 1):
+            if same(math.prod(after[:i]), rows) and same(math.prod(after[i:]), columns):
+                return "".join("1" if is_one(size) else "r" if j < i else "c"
+                               for j, size in enumerate(after))
+    raise NotUnderstood("a view that mixes rows and columns")
+
+
+def turned(layout: str, order: Sequence[int]) -> str:
+    for kind in "rc":
+        found = [i for i in order if layout[i] == kind]
+        if found != sorted(found):
+            raise NotUnderstood("a transpose of rows among themselves, or of columns")
+    return "".join(layout[i] for i in order)
+
+
+def order_of(node: fx.Node) -> list[int]:
+    """Of a transpose: the dimension that each of the result was."""
+    rank = value_of(node).dim()
+    if node.target is _aten.permute.default:
+        return [dim % rank for dim in node.args[1]]
+    order = list(range(rank))
+    a, b = (dim % rank for dim in node.args[1:3])
+    order[a], order[b] = order[b], order[a]
+    return order
+
+
+def broadcast(shapes: Sequence[Sequence[Any]], layouts: Sequence[str | None],
+              whole: Sequence[Any]) -> str:
+    """Of an elementwise result: what the operands say whose layout is known, aligned at the end."""
+    letters: list[str | None] = ["1" if is_one(size) else None for size in whole]
+    for shape, layout in zip(shapes, layouts):
+        for i in range(1, len(shape) + 1):
+            if layout is None or layout[-i] == "1" or letters[-i] == layout[-i]:
+                continue
+            if letters[-i] is not None:
+                raise NotUnderstood("rows of an operand meet columns of another")
+            letters[-i] = layout[-i]
+    if None in letters:
+        if any("r" in layout for layout in layouts if layout):
+            raise NotUnderstood("a value is broadcast along new dimensions")
+        letters = [letter or kind for letter, kind in zip(letters, plain(whole))]
+    return "".join(letter or "1" for letter in letters)
+
+
+def known(node: Any) -> str | None:
+    return node.meta.get(KEY) if isinstance(node, fx.Node) else None
+
+
+def or_plain(node: fx.Node) -> str:
+    layout = known(node)
+    return plain(value_of(node).shape) if layout is None else layout
+
+
+def layout_of(node: fx.Node) -> str:
+    """Of what the operation makes, from those of its operands."""
+    made, target = value_of(node), node.target
+    first = next((arg for arg in node.args if isinstance(arg, fx.Node)), None)
+    if target in (LINEAR, ADDMM, MM):
+        x = node.args[1 if target is ADDMM else 0]
+        layout = or_plain(x)
+        if value_of(x).dim() < 2 or "c" in layout[:-1]:
+            raise NotUnderstood("a product of a vector, or of each head")
+        return layout[:-1] + "c"
+    if target is LOSS:
+        return ""
+    if target in VIEWS:
+        source = value_of(first)
+        if known(first) is None and (not same(source.shape[-1:], made.shape[-1:])
+                                     or min(source.dim(), made.dim()) < 2):
+            raise NotUnderstood("a view of another's result that changes the last dimension")
+        return viewed(source.shape, or_plain(first), made.shape)
+    if target in TURNS:
+        if known(first) is None:
+            raise NotUnderstood("a transpose of another's result")
+        return turned(or_plain(first), order_of(node))
+    if target in REDUCTIONS:
+        layout = or_plain(first)
+        if list(node.args[1] or []) not in ([-1], [len(layout) - 1]) or layout[-1:] != "c" or (
+                len(node.args) < 3 or not node.args[2]) or node.kwargs:
+            raise NotUnderstood("it reduces along other dimensions than the last, or drops it")
+        return layout[:-1] + "1"
+    if target is _aten.cat.default:
+        operands = node.args[0]
+        layouts = {known(operand) for operand in operands}
+        if len(layouts) != 1 or None in layouts:
+            raise NotUnderstood("it puts together what others made")
+        return layouts.pop()
+    if target is _aten.slice.Tensor:
+        if known(first) is None:
+            raise NotUnderstood("a part of another's result")
+        return known(first)
+    operands = [arg for arg in node.args if isinstance(arg, fx.Node)]
+    if target in (_aten.rms_norm.default, _aten.layer_norm.default):
+        return or_plain(first)
+    return broadcast([value_of(operand).shape for operand in operands],
+                     [known(operand) for operand in operands], made.shape)
+
+
+def rows_of(node: fx.Node) -> str:
+    """Of the node's matrix, as text; empty: it is a vector along columns, which meets any."""
+    source = node.args[0] if node.target is LOSS else node
+    layout = or_plain(source)
+    return str(count(layout, value_of(source).shape, "r")) if "r" in layout else ""

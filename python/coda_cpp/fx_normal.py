@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A graph of Dynamo's in the form that regions are cut from: aten before autograd, nothing written
+in place, conversions and reshapes explicit, and every node marked with its layout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from coda_cpp import fx_attention, fx_autocast, fx_checkpoint
+from coda_cpp import fx_layout as layouts
+from coda_cpp._core import Error
+from coda_cpp.fx_import import NEEDS, RULES, Importer
+from coda_cpp.fx_layout import NotUnderstood
+from coda_cpp.fx_values import EQUAL_HALVES, has_equal_halves
+
+_aten = torch.ops.aten
+_SPLITS = {_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default}
+
+
+class Normal:
+    """The module in that form, what its operations would be refused for, and which operands may not
+    be of one region with them: those are tables to them."""
+
+    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
+                 facts: Sequence[dict[str, Any]] | None = None) -> None:
+        """`facts`: what is known of the inputs, where the module is a part of another."""
+        facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
+        # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
+        stand_ins = [node.meta.get("example_value", given) for node, given in
+                     zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
+        modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
+        shown, self.blocks = fx_checkpoint.with_stand_ins(module)
+        try:
+            with modes[0] if modes else contextlib.nullcontext():
+                self.module = make_fx(shown, pre_dispatch=True)(*stand_ins)
+        finally:
+            fx_checkpoint.forget(self.blocks)
+        graph = self.module.graph
+        for node in graph.nodes:
+            if _writes(node):
+                raise NotUnderstood(f"{node.target} writes into a tensor that it is given")
+        for node, known in zip(graph.find_nodes(op="placeholder"), facts, strict=True):
+            node.meta.update(known)
+        _drop_grad_switches(graph)
+        self.had_autocast = fx_autocast.write_out(graph, inputs)
+        _rewrite(graph)
+        self.causal = fx_attention.Causal()
+        self.told_causal = self.causal.tell(graph)
+        _mark_needs(graph)
+        self.refused: dict[fx.Node, str] = {}
+        self.apart: set[tuple[fx.Node, fx.Node]] = set()
+        for node in list(graph.nodes):
+            if node.op == "call_function":
+                self._annotate(_as_slice(graph, node))
+
+    def facts(self, node: Any) -> dict[str, Any]:
+        """What is known of a value, for a part of the graph that reads it."""
+        if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
+            return {}
+        return {NEEDS: node.meta.get(NEEDS, False), EQUAL_HALVES: has_equal_halves(node),
+                fx_attention.CAUSAL: self.causal.is_mask(node)}
+
+    def _annotate(self, node: fx.Node) -> None:
+        if node.target not in RULES:
+            return
+        region = Importer()
+        try:
+            if node.target is layouts.LOSS:
+                region.known[node.args[0]] = region.operand(node.args[0])
+            region.add(node)
+            region.known[node].value  # what is read only now is read
+        except (NotUnderstood, Error) as why:
+            self.refused[node] = str(why)
+            node.meta.pop(layouts.KEY, None)
+            return
+        for operand, source in region.inputs:
+            if source.form == "table":
+                self.apart.add((node, operand))
+                operand.meta[EQUAL_HALVES] = has_equal_halves(operand)
+
+
+def _writes(node: fx.Node) -> bool:
+    return (node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+            and node.target._schema.is_mutable)
+
+
+def _drop_grad_switches(graph: fx.Graph) -> None:
+    """Takes torch.no_grad() sections out of the graph where nothing in them could have a gradient,
+    so that operations may move past them."""
+    needs: dict[fx.Node, bool] = {}
+    is_on, switches = torch.is_grad_enabled(), []
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            needs[node] = node.meta.get(NEEDS, False)
+        elif node.target is torch._C._set_grad_enabled:
+            is_on = node.args[0]
+            switches.append(node)
+        else:
+            needs[node] = any(needs.get(arg, False) for arg in node.all_input_nodes)
+            if needs[node] and is_on != torch.is_grad_enabled():
+                raise NotUnderstood("torch.no_grad() within the graph stops gradients")
+    for node in switches:
+        graph.erase_node(node)
+
+
+def _requires_grad(given: Any) -> bool:
+    return isinstance(given, torch.Tensor) and given.requires_grad
+
+
+def _mark_needs(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            node.meta[NEEDS] = node.meta.get(NEEDS, False) and torch.is_grad_enabled()
+        else:
+            node.meta[NEEDS] = node.target is not _aten.detach.default and any(
+                arg.meta.get(NEEDS) for arg in node.all_input_nodes)
+
+
+def _rewrite(graph: fx.Graph) -> None:
+    """Operations that are others in disguise. A region's results need not have the strides that a
+    view asks for."""
+    for node in graph.nodes:
+        if node.target is _aten.type_as.default:
+            node.target = _aten.to.dtype
+            node.args = (node.args[0], node.args[1].meta["val"].dtype)
+        elif node.target is _aten.view.default:
+            node.target = _aten.reshape.default
+
+
+def _as_slice(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """A part of a split along columns that are a region's, as a slice."""
+    if node.target is not operator.getitem or node.args[0].target not in _SPLITS:
+        return node
+    split, which = node.args
+    source, value = split.args[0], node.meta["val"]
+    dim = split.args[2] if len(split.args) > 2 else split.kwargs.get("dim", 0)
+    if layouts.known(source) is None or dim not in (-1, value.dim() - 1):
+        return node
+    sizes = [int(part.shape[-1]) for part in split.meta["val"]]
+    start = sum(sizes[:which])
+    with graph.inserting_before(node):
+        part = graph.call_function(
+            _aten.slice.Tensor, (source, value.dim() - 1, start, start + sizes[which]))
+    part.meta.update(node.meta)
+    node.replace_all_uses_with(part)
+    graph.erase_node(node)
+    if not split.users:
+        graph.erase_node(split)
+    return part

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions of a normal graph as modules that call our operators, and the types that pass between
+them."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from coda_cpp import _tensors
+from coda_cpp import fx_layout as layouts
+from coda_cpp.fx_import import NEEDS, PRODUCTS, Importer
+from coda_cpp.fx_layout import NotUnderstood, value_of
+from coda_cpp.fx_values import Source
+from coda_cpp.programs import GraphFunction
+
+
+class Result:
+    """How a result of a function is the tensor that PyTorch's graph expects. `dtype` none: the type
+    that the function stores. Sizes are numbers or, where they are symbols, an input and its
+    dimension."""
+
+    def __init__(self, node: fx.Node, inputs: Sequence[fx.Node], dtype: torch.dtype | None) -> None:
+        layout, shape = layouts.or_plain(node), value_of(node).shape
+        order = [i for kind in "rc1" for i, letter in enumerate(layout) if letter == kind]
+        self._sizes = _dims([shape[i] for i in order], inputs)
+        self._back = [order.index(i) for i in range(len(order))]
+        self._dtype = dtype
+
+    @property
+    def is_narrow(self) -> bool:
+        return self._dtype is None
+
+    def shaped(self, made: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        sizes = [size if isinstance(size, int) else tensors[size[0]].shape[size[1]]
+                 for size in self._sizes]
+        made = made.reshape(sizes).permute(self._back)
+        return made if self._dtype is None else made.to(self._dtype)
+
+
+def _dims(sizes: Sequence[Any], inputs: Sequence[fx.Node]) -> list[Any]:
+    found = {str(size): (i, j) for i, node in enumerate(inputs)
+             for j, size in enumerate(value_of(node).shape) if not isinstance(size, int)}
+    for size in sizes:
+        if not isinstance(size, int) and str(size) not in found:
+            raise NotUnderstood(f"the size {size} of a result is no input's")
+    return [size if isinstance(size, int) else found[str(size)] for size in sizes]
+
+
+class Region(torch.nn.Module):
+    """A region as PyTorch calls it."""
+
+    def __init__(self, function: GraphFunction, storage: torch.dtype,
+                 sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
+                 results: Sequence[Result], needs: int) -> None:
+        super().__init__()
+        self.function, self.storage, self.needs = function, storage, needs
+        self._sources, self._whole, self.results = sources, whole, results
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        like, dims = self._whole
+        rows = 1
+        for dim in dims:
+            rows = rows * tensors[like].shape[dim]
+        made = self.function(*(source.read(tensors[i], rows) for i, source in self._sources))
+        made = made if isinstance(made, tuple) else (made,)
+        results = [result.shaped(tensor, tensors) for result, tensor in zip(self.results, made)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _hint(size: Any) -> int:
+    """Of a size that may be a symbol, what it is now."""
+    return int(size) if isinstance(size, int) else int(size.node.hint)
+
+
+_functions: dict[str, GraphFunction] = {}
+_lock = threading.Lock()
+
+
+def _text(nodes: Sequence[fx.Node]) -> str:
+    """The operations, with numbers for nodes."""
+    place = {node: i for i, node in enumerate(nodes)}
+    return repr([(str(node.target) if node.op == "call_function" else node.op,
+                  fx.map_arg((node.args, node.kwargs), lambda used: f"%{place[used]}"))
+                 for node in nodes])
+
+
+def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
+              for_gpu: bool, nominal: Mapping[str, int], products: str) -> GraphFunction:
+    """One for all regions that compute the same: layers share plans, kernels and sessions, but not
+    the scales of products in 8 bits."""
+    products = products if region.storage == torch.bfloat16 else ""
+    given = [(value.name, value.shape, value.dtype, source.form)
+             for (_, source), value in region.inputs.items()]
+    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products))
+    with _lock:
+        if key not in _functions:
+            _functions[key] = GraphFunction(
+                list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
+                storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal,
+                products=products)
+        return _functions[key].another_use() if products else _functions[key]
+
+
+def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
+              narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = "") -> Region:
+    """The region's module as one function. `inputs` are its operands, in the order of its
+    placeholders. `narrowed`: those of `inputs` that are in another region's type of products where
+    their nodes say fp32; None: there may be no such. `products`: GraphFunction's."""
+    nodes = list(module.graph.nodes)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    types = [value_of(node.args[PRODUCTS[node.target]]).dtype for node in nodes
+             if node.target in PRODUCTS]
+    region = Importer({inside: narrowed[outside] for inside, outside in zip(placeholders, inputs)
+                       if outside in narrowed} if narrowed is not None else None,
+                      types[0] if types else None)
+    for node in nodes:
+        if node.op == "call_function":
+            region.add(node)
+    if region.storage is None or region.whole is None:
+        raise NotUnderstood("it has no product")
+    returned = nodes[-1].args[0]
+    returned = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    outputs, results = {}, []
+    for node in returned:
+        if node not in region.known:
+            raise NotUnderstood("it returns what it was given")
+        known, made = region.known[node], value_of(node)
+        is_matrix = known.value.shape[0] == "M" and known.value.shape[1] != 1
+        is_narrow = is_matrix and known.dtype != region.storage
+        if is_narrow and (narrowed is None or known.dtype != torch.float32):
+            raise NotUnderstood(
+                f"a result of {known.dtype} leaves products of {region.storage}")
+        outputs[f"out{len(outputs)}"] = known.value
+        results.append(Result(node, placeholders, None if is_narrow else made.dtype))
+    if {node for node, _ in region.inputs} != set(placeholders):
+        raise NotUnderstood("it does not read all that it is given")
+    nominal = {"M": _hint(region.rows)}
+    for (node, source), value in region.inputs.items():
+        if source.form == "table":
+            nominal[str(value.shape[0])] = _hint(value_of(node).numel()) // source.columns
+    function = _function(region, nodes, outputs, for_gpu, nominal, products)
+    needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
+                if node.meta.get(NEEDS) and not value.is_table)
+    function.function.phases(needs)  # what cannot be planned is known now
+    place = {node: i for i, node in enumerate(placeholders)}
+    sources = [(place[node], source) for node, source in region.inputs]
+    source = next(source for node, source in region.inputs
+                  if node is region.whole and source.form == "matrix")
+    dims, columns = list(source.order), source.columns
+    while columns > 1:  # the columns' dimensions are the last
+        columns //= int(value_of(region.whole).shape[dims.pop()])
+    return Region(function, region.storage, sources, (place[region.whole], dims), results,
+                  needs)
+
+
+def results_of(node: fx.Node, count: int) -> list[fx.Node]:
+    """The nodes that are the results of a region with so many."""
+    if count == 1:
+        return [node]
+    of = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+    return [of[i] for i in range(count)]
+
+
+def widen(graph: fx.Graph, narrowed: Mapping[fx.Node, torch.dtype],
+          regions: Container[fx.Node]) -> None:
+    """Those of no region read results that were left narrow as the fp32 that they expect."""
+    for node in narrowed:
+        readers = [user for user in node.users
+                   if user not in regions and user.target is not operator.getitem]
+        if readers:
+            with graph.inserting_after(node):
+                wide = graph.call_function(torch.ops.aten.to.dtype, (node, torch.float32))
+            for reader in readers:
+                reader.replace_input_with(node, wide)

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a region: of what a Graph's values are made, and what a region reads of PyTorch's
+tensors, in which form.
+
+A value that is made of the halves of heads (a rotation) is kept as its halves, and what meets it is
+halved too, so that both members of a pair are computed where a tile holds both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from coda_cpp import _core
+from coda_cpp import builders as b
+
+EQUAL_HALVES = "coda_equal_halves"  # in a node's meta
+
+
+class Imported:
+    """A value, and the narrowest type that it has been rounded to since it was computed."""
+
+    def __init__(self, dtype: torch.dtype, value: _core.Value | None = None) -> None:
+        self.dtype = dtype
+        self._value = value
+        self._halves: dict[tuple[int, int], _core.Value] = {}
+
+    @property
+    def value(self) -> _core.Value:
+        if self._value is None:
+            self._value = self._make()
+        return self._value
+
+    @property
+    def group(self) -> int | None:
+        """Columns of a pair's heads, if it is made of halves."""
+        return None
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether a half of it is made of halves of its operands."""
+        return self.group is not None
+
+    def half(self, group: int, which: int) -> _core.Value:
+        if (group, which) not in self._halves:
+            self._halves[group, which] = self._make_half(group, which)
+        return self._halves[group, which]
+
+    def _make(self) -> _core.Value:
+        raise NotImplementedError
+
+    def _make_half(self, group: int, which: int) -> _core.Value:
+        if self.value.shape[1] == 1:
+            return self.value
+        return b.split_pair(self.value, group, which)
+
+
+class Number(Imported):
+    def __init__(self, number: float) -> None:
+        super().__init__(torch.float32)
+        self._number = number
+
+    @property
+    def value(self) -> Any:
+        return self._number
+
+    def _make_half(self, group: int, which: int) -> Any:
+        return self._number
+
+
+class Pair(Imported):
+    """Two halves of each `group` columns, side by side."""
+
+    def __init__(self, dtype: torch.dtype, halves: Sequence[Imported], group: int) -> None:
+        super().__init__(dtype)
+        self._members, self._group = halves, group
+
+    @property
+    def group(self) -> int | None:
+        return self._group
+
+    def _make(self) -> _core.Value:
+        return b.merge_pairs(*(member.value for member in self._members), self._group)
+
+    def _make_half(self, group: int, which: int) -> _core.Value:
+        if group == self._group:
+            return self._members[which].value
+        return super()._make_half(group, which)
+
+
+class Computed(Imported):
+    """An elementwise operation."""
+
+    def __init__(self, dtype: torch.dtype, name: str, operands: Sequence[Imported]) -> None:
+        super().__init__(dtype)
+        self._name, self._operands = name, operands
+
+    @property
+    def group(self) -> int | None:
+        return next((o.group for o in self._operands if o.group is not None), None)
+
+    @property
+    def is_pushed(self) -> bool:
+        return any(operand.is_pushed for operand in self._operands)
+
+    def _make(self) -> _core.Value:
+        group = self.group
+        if group is not None:
+            return b.merge_pairs(self.half(group, 0), self.half(group, 1), group)
+        return b.elementwise(self._name, [operand.value for operand in self._operands])
+
+    def _make_half(self, group: int, which: int) -> _core.Value:
+        if self.is_pushed:
+            return b.elementwise(
+                self._name, [operand.half(group, which) for operand in self._operands])
+        return super()._make_half(group, which)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What a region reads of a tensor, and in which form."""
+
+    form: str  # "as it is", "matrix", "index", "table", "positions"
+    order: tuple[int, ...] = ()  # of the tensor's dimensions, rows first; sizes of 1 are left out
+    columns: int = 0
+    half: int | None = None  # of a table's columns
+    dtype: torch.dtype | None = None  # to which it is rounded
+
+    def read(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
+        if self.form == "index":
+            return tensor.clamp(-2**31, 2**31 - 1).to(torch.int32)
+        if self.form == "as it is":
+            return tensor
+        if self.form == "positions":  # of the table that the tensor is
+            count = tensor.numel() // self.columns
+            index = torch.arange(count, dtype=torch.int32, device=tensor.device)
+            return index.repeat(rows // count)
+        turned = tensor.permute(
+            *self.order, *(i for i in range(tensor.dim()) if i not in self.order))
+        matrix = turned.reshape(-1, self.columns) if self.columns else turned.reshape(-1)
+        if self.dtype is not None:
+            matrix = matrix.to(self.dtype)
+        if self.half is None:
+            return matrix
+        middle = self.columns // 2
+        return matrix[:, middle:] if self.half else matrix[:, :middle]
+
+
+class Rounded(Imported):
+    """The same value, rounded to a narrower type where it is stored."""
+
+    def __init__(self, dtype: torch.dtype, of: Imported) -> None:
+        super().__init__(dtype)
+        self._of = of
+
+    @property
+    def group(self) -> int | None:
+        return self._of.group
+
+    @property
+    def is_pushed(self) -> bool:
+        return self._of.is_pushed
+
+    def _make(self) -> _core.Value:
+        return self._of.value
+
+    def _make_half(self, group: int, which: int) -> _core.Value:
+        return self._of.half(group, which)
+
+
+class Table(Imported):
+    """A tensor that is not differentiated, of which every row of the region reads one, and every
+    head the same: `read(half)` is what of it a row has."""
+
+    def __init__(self, dtype: torch.dtype, read: Any, heads: int, columns: int) -> None:
+        super().__init__(dtype)
+        self._read, self._heads, self._columns = read, heads, columns
+
+    @property
+    def is_pushed(self) -> bool:
+        return True
+
+    def _make(self) -> _core.Value:
+        return b.repeat_columns(self._read(None), self._heads)
+
+    def _make_half(self, group: int, which: int) -> _core.Value:
+        if group != self._columns:
+            return super()._make_half(group, which)
+        return b.repeat_columns(self._read(which), self._heads)
+
+
+def has_equal_halves(node: fx.Node) -> bool:
+    """Whether both halves of the last dimension are the same, by what made it."""
+    aten = torch.ops.aten
+    plain = {aten.cos.default, aten.sin.default, aten.to.dtype, aten._to_copy.default,
+             aten.neg.default, aten.unsqueeze.default, aten.alias.default,
+             aten.contiguous.default, aten.type_as.default}
+    while isinstance(node, fx.Node):
+        if node.op != "call_function":
+            return bool(node.meta.get(EQUAL_HALVES))
+        last = node.meta["val"].dim() - 1
+        if node.target is aten.cat.default:
+            parts = node.args[0]
+            dim = node.args[1] if len(node.args) > 1 else 0
+            return len(parts) == 2 and parts[0] is parts[1] and dim in (-1, last)
+        scaled = node.target is aten.mul.Tensor and not isinstance(node.args[1], fx.Node)
+        if node.target is aten.unsqueeze.default and node.args[1] in (-1, last):
+            return False
+        if node.target not in plain and not scaled:
+            return False
+        node = node.args[0]
+    return False

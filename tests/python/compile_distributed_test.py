@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(model, backend="coda") under DDP and FSDP2, two processes on a CPU: the gradients are
+those of both processes' batches together."""
+
+import copy
+import os
+import tempfile
+import unittest
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from compiled import Recorder, error, ids, llama
+
+
+def _expected(model, batches):
+    for batch in batches:
+        (model(input_ids=batch, labels=batch).loss / len(batches)).backward()
+    return [p.grad for p in model.parameters()]
+
+
+def _ddp(model, recorder):
+    distributed._DEFAULT_FIRST_BUCKET_BYTES = 20000  # so that a small model has several buckets
+    return torch.compile(DistributedDataParallel(model, bucket_cap_mb=0.02), backend=recorder)
+
+
+def _fsdp(model, recorder):
+    """Layer by layer, as FSDP2 is compiled: its hooks stand between the layers."""
+    for layer in model.model.layers:
+        layer.compile(backend=recorder)
+        fully_shard(layer)
+    fully_shard(model)
+    return model
+
+
+def _train(rank, kind, meeting, results):
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = llama()
+    reference = copy.deepcopy(model)
+    batches = [ids() for _ in range(2)]
+    recorder = Recorder(strict=True)
+    called = {"ddp": _ddp, "fsdp": _fsdp}[kind](model, recorder)
+    called(input_ids=batches[rank], labels=batches[rank]).loss.backward()
+    gradients = [p.grad.full_tensor() if kind == "fsdp" else p.grad for p in model.parameters()]
+    taken = [len(report.taken) for report in recorder.reports]
+    results.put((error(gradients, _expected(reference, batches)), taken))
+    distributed.destroy_process_group()
+
+
+class SeveralProcesses(unittest.TestCase):
+    def _run(self, kind):
+        results = multiprocessing.get_context("spawn").SimpleQueue()
+        with tempfile.TemporaryDirectory() as folder:
+            multiprocessing.spawn(_train, (kind, os.path.join(folder, "meeting"), results), 2)
+        found = [results.get() for _ in range(2)]
+        for wrong, _ in found:
+            self.assertLess(wrong, 2e-5)
+        return found[0][1]
+
+    def test_ddp_in_buckets(self):
+        taken = self._run("ddp")
+        self.assertGreater(len(taken), 2)  # graphs end where buckets do
+        self.assertGreaterEqual(sum(taken), 5)
+
+    def test_fsdp_layer_by_layer(self):
+        self.assertEqual(self._run("fsdp"), [2])  # one graph serves all layers
+
+
+if __name__ == "__main__":
+    unittest.main()

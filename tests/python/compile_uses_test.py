@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(model, backend="coda") in the ways that models are trained and used: the outcome is
+that of the model as it is."""
+
+import copy
+import os
+import shutil
+import threading
+import unittest
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import coda_cpp
+from coda_cpp import _operators
+from compiled import Recorder, error, gpt2, ids, llama, outcome
+
+
+class LowRank(nn.Module):
+    """A frozen layer and what is trained beside it (LoRA: Hu et al., arXiv 2106.09685)."""
+
+    def __init__(self, layer, rank=4):
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.down = nn.Linear(layer.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, layer.out_features, bias=False)
+
+    def forward(self, x):
+        return self.layer(x) + self.up(self.down(x))
+
+
+class Mlp(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.norm = nn.RMSNorm(width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(functional.silu(self.up(self.norm(x))))
+
+
+class Counted:
+    """How often regions are run forward."""
+
+    def __enter__(self):
+        self.calls, self._run = 0, _operators.run_forward
+
+        def run(*arguments):
+            self.calls += 1
+            return self._run(*arguments)
+
+        _operators.run_forward = run
+        return self
+
+    def __exit__(self, *_):
+        _operators.run_forward = self._run
+
+
+class CompiledUses(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+
+    def _same(self, called, model, *arguments, allowed=2e-5, **named):
+        loss, gradients = outcome(called, model, *arguments, **named)
+        expected, wanted = outcome(model, model, *arguments, **named)
+        torch.testing.assert_close(loss, expected)
+        self.assertLess(error(gradients, wanted), allowed)
+
+    def test_gradients_accumulate(self):
+        model = llama(tie_word_embeddings=True)
+        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        batches = [ids() for _ in range(3)]
+        found = []
+        for run in (called, model):
+            model.zero_grad()
+            for batch in batches:
+                (run(input_ids=batch, labels=batch).loss / 3).backward()
+            found.append([p.grad.clone() for p in model.parameters()])
+        self.assertLess(error(*found), 2e-5)
+
+    def test_hugging_faces_checkpointing(self):
+        model = llama().train()
+        batch = ids()
+        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        with Counted() as whole:
+            outcome(called, model, input_ids=batch, labels=batch)
+        model.activation_checkpointing_enable()
+        recorder = Recorder(strict=True)
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        with Counted() as counted:
+            outcome(called, model, input_ids=batch, labels=batch)
+        # Two regions in each of two blocks and one behind them; those in blocks are run again.
+        self.assertEqual(len(recorder.reports[0].taken), 5)
+        self.assertEqual((whole.calls, counted.calls), (3, 5 + 4))
+        self.assertEqual(recorder.reports[0].causal, 2)
+        self._same(called, model, input_ids=batch, labels=batch)
+
+    def test_checkpointing_of_ones_own(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList(Mlp() for _ in range(2))
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = checkpoint(block, x, use_reentrant=False)
+                return x.square().mean()
+
+        model = Net()
+        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        for shape in ((2, 7, 32), (3, 9, 32), (5, 4, 32)):  # sizes become symbols
+            self._same(called, model, torch.randn(shape))
+
+    def test_nothing_is_computed_for_what_is_frozen(self):
+        model = llama()
+        model.requires_grad_(False)
+        for layer in model.model.layers:
+            layer.self_attn.q_proj = LowRank(layer.self_attn.q_proj)
+            layer.mlp.down_proj = LowRank(layer.mlp.down_proj)
+        recorder = Recorder(strict=True)
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        batch = ids()
+        self._same(called, model, input_ids=batch, labels=batch)
+        # Besides the weights only what regions take from attention, whose rows are no number.
+        made = [(info.rows[0], info.cols[0]) for taken in recorder.reports[0].taken
+                for info in taken.plan.tensors
+                if info.name.startswith("grad_to_") and not info.rows[1]]
+        self.assertEqual(sorted(made), sorted(
+            tuple(p.shape) for p in model.parameters() if p.requires_grad))
+
+    def test_equal_layers_share_a_function(self):
+        recorder = Recorder(strict=True)
+        model, batch = llama(num_hidden_layers=4), ids()
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        self._same(called, model, input_ids=batch, labels=batch)
+        functions = [taken.region.function for taken in recorder.reports[0].taken]
+        self.assertEqual(len(functions), 5)
+        self.assertEqual(len(set(functions)), 3)
+
+    def test_logits_are_stored_only_for_who_wants_them(self):
+        model, batch = llama(), ids()
+        expected, wanted = outcome(model, model, input_ids=batch, labels=batch)
+        logits = model(input_ids=batch).logits
+        for is_wanted in (True, False):
+            torch._dynamo.reset()
+            if not is_wanted:
+                self.assertIs(coda_cpp.without_logits(model), model)
+            recorder = Recorder(strict=True)
+            called = torch.compile(model, backend=recorder, fullgraph=True)
+            made = called(input_ids=batch, labels=batch)
+            torch.testing.assert_close(made.loss, expected)
+            self.assertLess(
+                error(torch.autograd.grad(made.loss, list(model.parameters())), wanted), 2e-5)
+            if is_wanted:
+                torch.testing.assert_close(made.logits, logits, rtol=1e-4, atol=1e-4)
+            else:
+                self.assertIsNone(made.logits)
+            stored = [info for info in recorder.reports[0].taken[-1].plan.tensors
+                      if info.cols[0] == logits.shape[-1] and info.rows[1]]
+            self.assertEqual(len([info for info in stored if info.role == "output"]), is_wanted)
+        # Without labels they are the result.
+        torch.testing.assert_close(model(input_ids=batch).logits, logits)
+
+    def test_inference_and_training_in_turns(self):
+        model = gpt2()
+        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        batch = ids()
+        self._same(called, model, input_ids=batch, labels=batch)
+        for context in (torch.no_grad, torch.inference_mode):
+            with context():
+                torch.testing.assert_close(
+                    called(input_ids=batch).logits, model(input_ids=batch).logits,
+                    rtol=1e-4, atol=1e-4)
+        self._same(called, model, input_ids=batch, labels=batch)
+
+    def test_models_and_threads(self):
+        models = [nn.Sequential(Mlp(), Mlp()) for _ in range(2)]
+        called = [torch.compile(model, backend=Recorder(strict=True)) for model in models]
+        x = torch.randn(4, 16, 32)
+        expected = [outcome(lambda x, m=m: m(x).square().mean(), m, x) for m in models]
+        for model, run in zip(models, called):
+            run(x)
+        wrong = []
+
+        def train(model, run, wanted):
+            for _ in range(5):
+                loss, gradients = outcome(lambda x: run(x).square().mean(), model, x)
+                if error([loss, *gradients], [wanted[0], *wanted[1]]) > 2e-5:
+                    wrong.append(loss)
+
+        threads = [threading.Thread(target=train, args=arguments)
+                   for arguments in zip(models, called, expected) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_gradients_of_any_strides(self):
+        model = Mlp()
+        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        x = torch.randn(6, 8, 32)
+        wide = torch.randn(8, 32, 12)
+        for upstream in (wide[:, :, ::2].permute(2, 0, 1), torch.ones(()).expand(6, 8, 32),
+                         torch.randn(32, 8, 6).permute(2, 1, 0)):
+            found, wanted = (torch.autograd.grad(run(x), list(model.parameters()), upstream)
+                             for run in (called, model))
+            self.assertLess(error(found, wanted), 2e-5)
+
+    def test_state_dict_and_optimizer_are_the_models(self):
+        model = llama()
+        reference = copy.deepcopy(model)
+        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        batches = [ids() for _ in range(4)]
+        curves = []
+        for trained, run in ((model, called), (reference, reference)):
+            optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3)
+            losses = []
+            for batch in batches:
+                loss = run(input_ids=batch, labels=batch).loss
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(loss.item())
+            curves.append(losses)
+        torch.testing.assert_close(*map(torch.tensor, curves), rtol=1e-4, atol=1e-4)
+        self.assertEqual(list(model.state_dict()), list(reference.state_dict()))
+
+    def test_small_regions_are_left_unless_asked_for(self):
+        model, x = Mlp(), torch.randn(2, 4, 32)
+        text = coda_cpp.explain(model, x)
+        self.assertIn("fusion would gain nothing", text)
+        self.assertNotIn("fusion would gain nothing",
+                         coda_cpp.explain(model, x, options={"cost_model": False}))
+        with self.assertRaisesRegex(coda_cpp.Error, "no option costmodel"):
+            coda_cpp.explain(model, x, options={"costmodel": False})
+
+    def test_inductor_compiles_the_rest(self):
+        path = "/usr/local/bin:/usr/bin:/bin"
+        if shutil.which("g++", path=path) is None:
+            self.skipTest("Inductor needs g++")
+        before, os.environ["PATH"] = os.environ.get("PATH", ""), path
+        try:
+            model = Mlp()
+            called = torch.compile(
+                model, backend="coda", fullgraph=True, options={"cost_model": False})
+            x = torch.randn(2, 4, 32)
+            self._same(lambda x: called(x.exp()).square().mean(), model_of_exp(model), x)
+        finally:
+            os.environ["PATH"] = before
+
+
+def model_of_exp(model):
+    """So that something besides the region is there to compile."""
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x):
+            return self.inner(x.exp()).square().mean()
+    return Outer()
+
+
+if __name__ == "__main__":
+    unittest.main()

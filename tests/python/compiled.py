@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of torch.compile(model, backend="coda") have in common."""
+
+import torch
+from transformers import (
+    Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+    MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+
+from coda_cpp import compiler
+
+VOCABULARY = 128
+SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
+         "use_cache": False, "head_dim": 16}
+
+
+def llama(**changes):
+    return LlamaForCausalLM(LlamaConfig(**{**SIZES, **changes}))
+
+
+def qwen3():
+    return Qwen3ForCausalLM(Qwen3Config(**SIZES))
+
+
+def mistral(**changes):
+    return MistralForCausalLM(MistralConfig(**{**SIZES, **changes}))
+
+
+def gemma2():
+    return Gemma2ForCausalLM(Gemma2Config(**SIZES))
+
+
+def gpt2():
+    model = GPT2LMHeadModel(GPT2Config(
+        vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, use_cache=False, resid_pdrop=0,
+        embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0))
+    model.loss_type = "ForCausalLM"  # else Hugging Face logs, which ends Dynamo's graph
+    return model
+
+
+def ids(batch=2, tokens=32):
+    return torch.randint(0, VOCABULARY, (batch, tokens))
+
+
+class Recorder:
+    """The backend, whose reports are kept. Models here are too small for fusion to gain."""
+
+    def __init__(self, **options):
+        self.reports = []
+        self.options = {"inner": "aot_eager", "cost_model": False, **options}
+
+    def __call__(self, module, inputs):
+        self.reports.append(compiler.Report())
+        return compiler.coda(module, inputs, options=self.options, report=self.reports[-1])
+
+
+def outcome(called, model, *arguments, **named):
+    """The loss and the gradients of what is trained."""
+    made = called(*arguments, **named)
+    loss = made if isinstance(made, torch.Tensor) else made.loss
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    return loss.detach(), torch.autograd.grad(loss, wanted)
+
+
+def error(found, expected):
+    """Over all of them: the root of the sum of the squares of their relative errors."""
+    squares = sum(((a.double() - e.double()) / e.double().norm()).square().sum()
+                  for a, e in zip(found, expected))
+    return float(squares) ** 0.5
