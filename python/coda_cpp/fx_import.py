@@ -83,8 +83,9 @@ class Importer:
     def operand(self, node: Any, whole: fx.Node | None = None) -> Imported:
         """A value of the region or an input of it, as the result `whole` reads it; none: in its own
         layout."""
-        if not isinstance(node, fx.Node):
-            return Number(float(node))
+        number = node.meta.get("val") if isinstance(node, fx.Node) else node
+        if isinstance(number, (int, float, torch.SymFloat)):
+            return Number(float(number))  # Dynamo guards what it took for a symbol
         shape = value_of(node).shape
         if whole is None:
             layout, sizes = layouts.or_plain(node), shape

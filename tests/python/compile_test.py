@@ -82,6 +82,22 @@ class CompiledModels(unittest.TestCase):
                 graphs = len(recorder.reports)
         self.assertEqual(len(recorder.reports), graphs)
 
+    def test_a_language_model_of_any_sizes(self):
+        model = llama()
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, fullgraph=True, dynamic=True)
+        for shape in ((2, 32), (3, 17), (4, 50)):
+            batch = torch.randint(0, 128, shape)
+            loss, gradients = outcome(compiled, model, input_ids=batch, labels=batch)
+            expected, wanted = outcome(model, model, input_ids=batch, labels=batch)
+            torch.testing.assert_close(loss, expected)
+            self.assertLess(error(gradients, wanted), 1e-5)
+            if shape[0] == 2:
+                graphs = len(recorder.reports)
+        self.assertEqual(len(recorder.reports), graphs)
+        self.assertEqual((len(recorder.reports[-1].taken), recorder.reports[-1].causal), (3, 2))
+        self.assertNotIn("4 x expand", recorder.reports[-1].left)  # of keys and values
+
     def test_frozen_weights_and_inference(self):
         model = Block()
         model.up.requires_grad_(False)
