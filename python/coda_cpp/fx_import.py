@@ -43,6 +43,8 @@ class Importer:
         self.storage: torch.dtype | None = None  # of the products' operands
 
     def require_rows(self, rows: Any, node: fx.Node | None = None) -> None:
+        if layouts.same(rows, 0):
+            raise NotUnderstood("there are no rows")
         if self.rows is None:
             self.rows = rows
         if not layouts.same(rows, self.rows):
@@ -73,12 +75,12 @@ class Importer:
         return self._input(node, Source("as it is"), self.graph.parameter,
                            tuple(int(size) for size in value.shape), _name(value.dtype))
 
-    def index(self, node: fx.Node) -> _core.Value:
+    def index(self, node: fx.Node, within: tuple[int, int]) -> _core.Value:
         value = value_of(node)
         if value.dtype not in (torch.int64, torch.int32):
             raise NotUnderstood(f"indices of {value.dtype}")
         self.require_rows(math.prod(value.shape))
-        return self._input(node, Source("index"), self.graph.table, ("M", 1), "i32")
+        return self._input(node, Source("index", within=within), self.graph.table, ("M", 1), "i32")
 
     def operand(self, node: Any, whole: fx.Node | None = None) -> Imported:
         """A value of the region or an input of it, as the result `whole` reads it; none: in its own
@@ -316,8 +318,8 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
     if logits not in region.known:
         raise NotUnderstood("its logits are not made beside it")
     rows, mean = b.cross_entropy(
-        region.operand(logits).value, region.index(targets), ignore_index=int(ignored),
-        label_smoothing=float(smoothing))
+        region.operand(logits).value, region.index(targets, (int(value_of(logits).shape[-1]), int(ignored))),
+        ignore_index=int(ignored), label_smoothing=float(smoothing))
     return mean if reduction == 1 else b.col_sum(rows)
 
 

@@ -142,6 +142,28 @@ class CompiledModels(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "products are left to PyTorch.*writes into"):
             strict(torch.randn(4, 24), torch.randn(12, 24))
 
+    def test_targets_out_of_range(self):
+        model, batch = llama(), torch.randint(0, 128, (2, 16))
+        compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        ignored = batch.clone()
+        ignored[0, 3] = -100
+        for labels in (batch, ignored):
+            torch.testing.assert_close(compiled(input_ids=batch, labels=labels).loss,
+                                       model(input_ids=batch, labels=labels).loss)
+        for wrong in (128, -1, 2**33):
+            labels = batch.clone()
+            labels[1, 5] = wrong
+            with self.assertRaisesRegex(Exception, "a target lies outside of"):
+                compiled(input_ids=batch, labels=labels)
+
+    def test_no_rows(self):
+        model = Block()
+        compiled = torch.compile(model, backend=Recorder(), fullgraph=True)
+        loss, gradients = outcome(compiled, model, torch.randn(2, 0, 32))
+        self.assertTrue(bool(loss.isnan()))  # the mean of nothing
+        for gradient, expected in zip(gradients, outcome(model, model, torch.randn(2, 0, 32))[1]):
+            torch.testing.assert_close(gradient, expected, equal_nan=True)
+
     def test_by_name_and_explained(self):
         model, x = Block(), torch.randn(3, 32)
         compiled = torch.compile(model, backend="coda", options={"inner": "aot_eager"})
