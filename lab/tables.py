@@ -133,6 +133,16 @@ def cpu_blocks(phase: str, dtype: str) -> list[str]:
     return cells
 
 
+def steps_of_pytorch() -> tuple[dict, dict]:
+    """A step of a PyTorch module in bf16 with Inductor, and with backend "coda", in turns."""
+    path = RESULTS / "train_step" / "pytorch_h200.jsonl"
+    rows = [row for row in map(json.loads, path.read_text().splitlines())
+            if row["products"] == "bf16" and (row["model"], row["batch"]) == ("1b", 16)]
+    last = [row for row in rows if row["run"] == max(row["run"] for row in rows)]
+    return (next(row for row in last if "torch.compile" in row["who"]),
+            next(row for row in last if "coda" in row["who"]))
+
+
 def summary() -> str:
     """What a reader of the README wants to know: each peer's time over ours."""
     def gpu(ratio, phase, key="sustained_ms"):
@@ -140,7 +150,8 @@ def summary() -> str:
 
     both, forward = "block, forward + backward", "block, forward"
     ours, peer = runs_of_steps(("1b", 16, 2048))
-    fp8, fp8_peer = runs_of_fp8("fp8", "repeatable")
+    fp8, fp8_peer = runs_of_fp8("1b", "fp8", "repeatable")
+    inductor, backend = steps_of_pytorch()
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
          *gpu(torch_over_block, forward)],
@@ -151,6 +162,9 @@ def summary() -> str:
          *(figure(quack_over_ours(size)) for size in SIZES)],
         ["", "training step of LLaMA-3 1B, 16 x 2048 tokens: torch.compile 2.11",
          figure(mean_ms(peer) / mean_ms(ours)), "", ""],
+        ["", "the same step of a PyTorch module, backend \"coda\": torch.compile 2.11",
+         figure(mean_ms([inductor]) / mean_ms([backend])), "", ""],
+        ["", "its peak memory", figure(inductor["peak_gib"] / backend["peak_gib"]), "", ""],
         ["", "the same step in 8 bits: torchao 0.18 tensorwise, torch.compile 2.11",
          figure(mean_ms([fp8_peer]) / mean_ms(fp8)), "", ""],
         ["Two cores of Zen 4, D = 576, 1024, 2048",
@@ -211,53 +225,68 @@ def step_parts() -> str:
                   ["steps of the plan", *(str(count) for count in launches.values())]])
 
 
-def runs_of_fp8(products: str, attention: str) -> tuple[list[dict], dict]:
-    """Ours with products in 8 bits, and torchao's in turns with them on one board."""
+def runs_of_fp8(model: str, products: str, attention: str) -> tuple[list[dict], dict | None]:
+    """Ours of the last run that has torchao's in turns with them on one board, and torchao's; else
+    of the last run."""
     path = RESULTS / "train_step" / "fp8_h200.jsonl"
-    rows = list(map(json.loads, path.read_text().splitlines()))
-    peer = next(r for r in rows if "torchao" in r["products"])
-    return ([r for r in rows if r["products"] == products and r["attention"] == attention
-             and r["run"] in (peer["run"], 1)], peer)
+    rows = [row for row in map(json.loads, path.read_text().splitlines()) if row["model"] == model]
+    peers = {row["run"]: row for row in rows if "torchao" in row["products"]}
+    own = [row for row in rows if (row["products"], row["attention"]) == (products, attention)]
+    if not own:
+        return [], None
+    last = max(own, key=lambda row: (row["run"] in peers, row["run"]))["run"]
+    return [row for row in own if row["run"] == last], peers.get(last)
 
 
 def fp8_steps() -> str:
-    """Steps with products in 8 bits, torchao's, and ours in bf16."""
-    bf16, peer = runs_of_fp8("bf16", "repeatable")
-    shown = [("bf16, another run", bf16), (f"{peer['products']}, head in bf16", [peer])]
-    for products in ("fp8", "fp8-all"):
-        for attention in ("repeatable", "fast"):
-            runs, _ = runs_of_fp8(products, attention)
-            if runs:
-                shown.append((f"`{products}`" + (", attention fast" if attention == "fast" else ""),
-                              runs))
-    return table(["products", "ms a step", "tokens/s", "torchao's time over it"],
-                 [[name, " ".join(f"{r['ms']:.1f}" for r in runs),
-                   f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
-                   f"{peer['ms'] / mean_ms(runs):.2f}"] for name, runs in shown])
+    """Steps with products in 8 bits, and in bf16, beside torchao's of the same run."""
+    models = {"1b": "1B, 16 x 2048", "8b": "four 8B blocks, 8 x 2048"}
+    rows = []
+    for model, name in models.items():
+        for products in ("bf16", "fp8-body", "fp8", "fp8-all"):
+            for attention in ("repeatable", "fast"):
+                runs, peer = runs_of_fp8(model, products, attention)
+                if not runs:
+                    continue
+                fast = ", attention fast" if attention == "fast" else ""
+                rows.append(
+                    [name, f"`{products}`{fast}", " ".join(f"{r['ms']:.1f}" for r in runs),
+                     f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
+                     f"{peer['ms']:.1f}" if peer else "",
+                     f"{peer['ms'] / mean_ms(runs):.2f}" if peer else ""])
+    return table(["model", "products", "ms a step", "tokens/s", "torchao, ms",
+                  "torchao's over ours"], rows)
 
 
 def fp8_losses() -> str:
-    """What a recipe costs: training losses of the last 100 of 1,000 steps, held-out losses."""
-    names = {"bf16": "bf16", "fp8": "`fp8`", "head_gradients": "the head's gradients too",
-             "fp8-all": "`fp8-all`"}
+    """What a recipe costs: training losses of the last 100 of 1,000 steps and held-out losses, of
+    the seeds that were run, and their means over those of bf16 with the same seeds."""
+    names = {"bf16": "bf16", "bf16_fast_attention": "bf16, sums of attention in another order",
+             "fp8": "`fp8`", "fp8-body": "`fp8-body`", "fp8-all": "`fp8-all`",
+             "head_gradients": "`fp8-all`, but the logits",
+             "head_data_gradient_bf16": "`fp8-all`, but the head's data gradient",
+             "head_gradients_bf16": "`fp8-all`, but the head's gradients"}
+
+    def found(recipe: str, kind: int) -> dict[str, float]:
+        losses = {}
+        for path in sorted((RESULTS / "fp8_losses").glob(f"{recipe}_[0-9].json")):
+            run = json.loads(path.read_text())
+            last = statistics.mean(loss for step, loss in run["train_losses"] if step > 900)
+            losses[path.stem[-1]] = (last, run["held_out_all"])[kind]
+        return losses
+
     rows = []
     for recipe, name in names.items():
-        cells = []
-        for seed in (2, 3):
-            run = json.loads((RESULTS / "fp8_losses" / f"{recipe}_{seed}.json").read_text())
-            last = statistics.mean(loss for step, loss in run["train_losses"] if step > 900)
-            cells.append((last, run["held_out_all"]))
-        rows.append((name, cells))
-    bf16 = rows[0][1]
-
-    def cell(value: float, reference: float) -> str:
-        change = 100 * (value / reference - 1)
-        return f"{value:.4f}" + ("" if value == reference else f" ({change:+.1f} %)")
-
-    return table(["products in 8 bits", "seed 2, training", "seed 2, held-out", "seed 3, training",
-                  "seed 3, held-out"],
-                 [[name, *(cell(values[i], bf16[s][i]) for s, values in enumerate(cells)
-                           for i in (0, 1))] for name, cells in rows])
+        row = [name]
+        for kind in (0, 1):
+            bf16, losses = found("bf16", kind), found(recipe, kind)
+            change = 100 * (statistics.mean(losses.values())
+                            / statistics.mean(bf16[seed] for seed in losses) - 1)
+            row += [" ".join(f"{loss:.4f}" for loss in losses.values()),
+                    "" if recipe == "bf16" else f"{change:+.1f} %"]
+        rows.append(row)
+    return table(["products in 8 bits", "training, seeds 2, 3, 4", "to bf16", "held-out",
+                  "to bf16"], rows)
 
 
 def planning() -> str:

@@ -23,16 +23,9 @@ struct CompileFlags {
 
 void run(const CompileFlags& flags) {
   const auto begin = std::chrono::steady_clock::now();
-  Precompiled all;
-  for (const SizedPlan& one : flags.programs.plans()) {
-    Precompiled made = precompile(
-        one.plan, one.sizes, {.multiprocessors = flags.multiprocessors, .threads = flags.threads});
-    made.kernels += all.kernels;
-    made.compiled += all.compiled;
-    made.spilled += all.spilled;
-    made.defects.insert(made.defects.begin(), all.defects.begin(), all.defects.end());
-    all = std::move(made);
-  }
+  const Precompiled all =
+      precompile(flags.programs.plans(),
+                 {.multiprocessors = flags.multiprocessors, .threads = flags.threads});
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::string folder = all.folder.string();

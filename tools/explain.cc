@@ -129,8 +129,9 @@ void add_explain(CLI::App& app) {
   command
       .add_option("--dtype", flags->dtype,
                   "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
-                  "bits, but for those of the logits; fp8-all")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-all"}))
+                  "bits, but for the gradient of the head's weight; fp8-body: but for the head's; "
+                  "fp8-all: every one")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all"}))
       ->capture_default_str();
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))

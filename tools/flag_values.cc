@@ -59,9 +59,10 @@ void read_decimal_numbers(CLI::App& app) {
 
 DType storage_type(const std::string& name) { return name == "fp32" ? DType::f32 : DType::bf16; }
 EightBits eight_bits_of(const std::string& name) {
-  return name == "fp8"       ? EightBits::all_but_logits
-         : name == "fp8-all" ? EightBits::all
-                             : EightBits::none;
+  return name == "fp8"        ? EightBits::all_but_logits_weight_gradient
+         : name == "fp8-body" ? EightBits::all_but_logits
+         : name == "fp8-all"  ? EightBits::all
+                              : EightBits::none;
 }
 
 }  // namespace coda::tools

@@ -41,8 +41,8 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--sequence", sequence, "Tokens of each")
       ->check(at_least_1)
       ->capture_default_str();
-  command.add_option("--dtype", dtype, "Of a model's step: bf16, fp8 or fp8-all")
-      ->check(CLI::IsMember({"bf16", "fp8", "fp8-all"}))
+  command.add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body or fp8-all")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all"}))
       ->capture_default_str();
   command.add_option("--objective", objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coda/compile.h"
+#include "coda/kernels.h"
 #include "coda/plan.h"
 #include "model_flags.h"
 
@@ -15,11 +16,6 @@ class App;
 }
 
 namespace coda::tools {
-
-struct SizedPlan {
-  Plan plan;
-  DimValues sizes;  // of its symbols
-};
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
                      Objective objective, EightBits eight_bits);

@@ -122,9 +122,10 @@ int run(const Flags& f) {
   ModelTrainSettings settings;
   settings.model = config_of(f);
   settings.storage = DType::bf16;
-  settings.eight_bits = f.dtype == "fp8"       ? EightBits::all_but_logits
-                        : f.dtype == "fp8-all" ? EightBits::all
-                                               : EightBits::none;
+  settings.eight_bits = f.dtype == "fp8"       ? EightBits::all_but_logits_weight_gradient
+                        : f.dtype == "fp8-body" ? EightBits::all_but_logits
+                        : f.dtype == "fp8-all"  ? EightBits::all
+                                                : EightBits::none;
   settings.objective = f.objective == "speed" ? Objective::speed : Objective::memory;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
@@ -193,8 +194,8 @@ int main(int argc, char** argv) {
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
   app.add_option("--objective", f.objective, "memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}));
-  app.add_option("--dtype", f.dtype, "Of products: bf16, fp8 or fp8-all")
-      ->check(CLI::IsMember({"bf16", "fp8", "fp8-all"}));
+  app.add_option("--dtype", f.dtype, "Of products: bf16, fp8, fp8-body or fp8-all")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all"}));
   app.add_flag("--losses", f.prints_losses, "The loss of each step, on the standard error");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);

@@ -130,10 +130,7 @@ struct Mainloop {
           wgmma_wait<0>();
           pin_registers(sums);
 #pragma unroll
-          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
-            accumulators[m][i] =
-                decltype(first)::value != 0 ? sums[i] : accumulators[m][i] + sums[i];
-          }
+          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) accumulators[m][i] += sums[i];
         }
       } else {
         wgmma_fence();
@@ -147,23 +144,35 @@ struct Mainloop {
         wgmma_commit();
       }
     };
+    if constexpr (kConfig.promotes) {
+      // One copy of the block: with a first one that stands apart the assembler finds no registers
+      // for a tile of 256 x 128, and waits for each wgmma.
+#pragma unroll
+      for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+#pragma unroll
+        for (float& sum : accumulators[m]) sum = 0.0f;
+      }
+      unrolled<kSteps>(begun);
+      for (u32 left = k_blocks; left != 0; --left) {
+        multiply_block(Constant<0>{});
+        release.stage(state.stage);
+        state.advance();
+      }
+      issued();
+      return;
+    }
     // The first block stands apart, so that the assembler sees that it does not read the
     // accumulators: else they would be live from tile to tile, and no epilogue could use the
     // registers of those that it has consumed.
     multiply_block(Constant<1>{});
     u32 previous = state.stage;
-    if constexpr (kConfig.promotes) release.stage(previous);
     state.advance();
     const auto next_block = [&] {
       multiply_block(Constant<0>{});
-      if constexpr (kConfig.promotes) {
-        release.stage(state.stage);
-      } else {
-        // One group stays in flight, so the tensor cores never wait for this warpgroup.
-        wgmma_wait<1>();
-        release.stage(previous);
-        previous = state.stage;
-      }
+      // One group stays in flight, so the tensor cores never wait for this warpgroup.
+      wgmma_wait<1>();
+      release.stage(previous);
+      previous = state.stage;
       state.advance();
     };
     u32 left = k_blocks - 1;
@@ -176,7 +185,6 @@ struct Mainloop {
     });
     for (; left != 0; --left) next_block();
     issued();
-    if constexpr (kConfig.promotes) return;
     wgmma_wait<0>();
 #pragma unroll
     for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);

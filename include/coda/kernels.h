@@ -49,6 +49,11 @@ struct KernelChoice {
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options = {});
 
+struct SizedPlan {
+  Plan plan;
+  DimValues sizes;  // of its symbols
+};
+
 struct Precompiled {
   int64_t kernels = 0;
   int64_t compiled = 0;              // the others were in the cache
@@ -58,9 +63,9 @@ struct Precompiled {
   std::vector<std::string> defects;  // what makes a kernel slow (spilled registers), for people
 };
 
-// Compiles the plan's kernels into the cache, where a session finds them; where registers spill,
-// the next choice too. Needs NVRTC, but no GPU. Throws Error naming what is missing, or as
-// emit_kernels does.
-Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOptions& options = {});
+// Compiles the plans' kernels, all at once, into the cache, where sessions find them; where
+// registers spill, the next choice too. Needs NVRTC, but no GPU. Throws Error naming what is
+// missing, or as emit_kernels does.
+Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options = {});
 
 }  // namespace CODA_API coda

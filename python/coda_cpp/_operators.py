@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from coda_cpp import _core, _tensors
+from coda_cpp import _core, _precompile, _tensors
 from coda_cpp._core import Error
 from coda_cpp.function import Function, Input, Output, as_matrix, bind
 from coda_cpp.session import shape_of
@@ -276,7 +276,11 @@ def declare(operator: Operator) -> Operator:
     def fake(tensors: list[torch.Tensor], spec: str, numbers: list[float], needs: int
              ) -> list[torch.Tensor]:
         function = operator.function(operator.key(tensors, spec, numbers))
-        return empty_results(function, tensors, needs)[0]
+        made, sizes = empty_results(function, tensors, needs)
+        if tensors[0].device.type == "cuda":
+            gpu = torch.cuda.get_device_properties(tensors[0].device)
+            _precompile.start(function.phases(needs).plan, sizes, gpu.multi_processor_count)
+        return made
 
     def backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:
         return run_backward(operator.function(key), tensors, needs)

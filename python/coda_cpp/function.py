@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coda_cpp import _core, _tensors
+from coda_cpp import _core, _precompile, _tensors
 from coda_cpp._core import Error
 from coda_cpp.session import TensorFacts, backend, facts_of, size_of
 
@@ -72,6 +72,7 @@ class Runners:
             runner = self._kept.get(key)
             if runner is None:
                 on = backend("hopper", device.index) if device.type == "cuda" else backend("cpu")
+                _precompile.wait()
                 runner = _core.PlanRunner(self._plan, on, dict(sizes), self._order)
                 self._kept[key] = runner
                 if len(self._kept) > RUNNERS:

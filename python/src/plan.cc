@@ -6,6 +6,7 @@
 
 #include "bindings.h"
 #include "coda/compile.h"
+#include "coda/kernels.h"
 #include "coda/error.h"
 #include "coda/lift.h"
 #include "coda/plan_cost.h"
@@ -218,6 +219,17 @@ void bind_plan(nb::module_& module) {
              "A plan of `outputs` [(name, value)] and, if there are `seeds` [(value, upstream "
              "gradient)], of `gradients` [(input, name, dtype)]. `sizes` are what costs are "
              "compared at; the plan runs at any.");
+  module.def(
+      "precompile",
+      [](const std::vector<std::pair<Plan, PythonSizes>>& plans, uint32_t multiprocessors) {
+        std::vector<SizedPlan> sized;
+        for (const auto& [plan, sizes] : plans) sized.push_back({plan, sizes_of(sizes)});
+        const nb::gil_scoped_release released;
+        return precompile(sized, {.multiprocessors = multiprocessors}).compiled;
+      },
+      nb::arg("plans"), nb::arg("multiprocessors"),
+      "Compiles the Hopper kernels of plans [(Plan, sizes)], all at once, into the cache; how many "
+      "were not there. Needs NVRTC and no GPU.");
 }
 
 }  // namespace coda::python

@@ -71,10 +71,9 @@ std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& size
 
 namespace {
 
-std::vector<KernelText> emit(const Plan& plan, const DimValues& sizes,
-                             const hopper::LowerOptions& lowering) {
-  std::vector<KernelText> kernels;
-  std::set<std::string> seen;
+// Adds the texts that are not in `seen`, and puts them there.
+void emit(const Plan& plan, const DimValues& sizes, const hopper::LowerOptions& lowering,
+          std::set<std::string>& seen, std::vector<KernelText>& kernels) {
   const auto add = [&](const std::string& program, std::vector<hopper::KernelLaunch> launches) {
     for (hopper::KernelLaunch& launch : launches) {
       if (!seen.insert(launch.source).second) continue;
@@ -95,17 +94,19 @@ std::vector<KernelText> emit(const Plan& plan, const DimValues& sizes,
       add(call->function, hopper::lower_call(*call, tensors, sizes, lowering));
     }
   }
-  return kernels;
 }
 
 }  // namespace
 
 std::vector<KernelText> emit_kernels(const Plan& plan, const DimValues& sizes,
                                      const KernelOptions& options) {
-  return emit(plan, sizes, with_kept_spills(lowering_of(options)));
+  std::vector<KernelText> kernels;
+  std::set<std::string> seen;
+  emit(plan, sizes, with_kept_spills(lowering_of(options)), seen, kernels);
+  return kernels;
 }
 
-Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOptions& options) {
+Precompiled precompile(const std::vector<SizedPlan>& plans, const KernelOptions& options) {
   hopper::KernelBuilder builder;
   Precompiled result;
   result.compiler =
@@ -115,7 +116,9 @@ Precompiled precompile(const Plan& plan, const DimValues& sizes, const KernelOpt
   std::map<std::string, std::string> defects;  // of each text that was built
   std::vector<KernelText> kernels;
   for (bool spills = true; spills;) {
-    kernels = emit(plan, sizes, lowering);
+    kernels.clear();
+    std::set<std::string> seen;
+    for (const SizedPlan& one : plans) emit(one.plan, one.sizes, lowering, seen, kernels);
     std::vector<const KernelText*> unknown;
     for (const KernelText& kernel : kernels)
       if (defects.try_emplace(kernel.source).second) unknown.push_back(&kernel);

@@ -57,8 +57,8 @@ TEST(Kernels, AreCompiledAheadAndThenFound) {
   setenv("CODA_CACHE_DIR", cache.path().c_str(), 1);
   const DimValues sizes = {{"M", 256}};
   const Plan plan = small_plan(sizes);
-  const Precompiled first = precompile(plan, sizes);
-  const Precompiled second = precompile(plan, sizes);
+  const Precompiled first = precompile({{plan, sizes}});
+  const Precompiled second = precompile({{plan, sizes}});
   unsetenv("CODA_CACHE_DIR");
   EXPECT_EQ(first.compiled, first.kernels);
   EXPECT_EQ(second.compiled, 0);

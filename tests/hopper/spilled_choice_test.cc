@@ -107,9 +107,9 @@ TEST(SpilledChoice, WhatTheCompilerSaidIsKept) {
   const Plan plan = one_step_plan(weight_gradient());
   const auto emitted = [&] { return emit_kernels(plan, kFarSizes).front().source; };
   const std::string before = emitted();
-  const Precompiled first = precompile(plan, kFarSizes);
+  const Precompiled first = precompile({{plan, kFarSizes}});
   const std::string after = emitted();
-  const Precompiled second = precompile(plan, kFarSizes);
+  const Precompiled second = precompile({{plan, kFarSizes}});
   const std::string chosen_by = kernel_choices(plan, kFarSizes).front().chosen_by;
   KernelBuilder builder;
   const bool spilled = builder.kept_spilled_bytes(before) != 0;

@@ -137,19 +137,21 @@ Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chun
 TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
   for (const bool llama : {true, false}) {
     for (const int64_t chunk_rows : {0, 64}) {
-      for (const EightBits which : {EightBits::all_but_logits, EightBits::all}) {
+      for (const auto& [which, left, why] :
+           {std::tuple{EightBits::all_but_logits, 3, "3 of a loss's logits (the first: '"},
+            std::tuple{EightBits::all_but_logits_weight_gradient, 1,
+                       "1 over the rows of a loss's logits (the first: '"},
+            std::tuple{EightBits::all, 0, ""}}) {
         SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
-                     (which == EightBits::all ? "all" : "all but logits"));
+                     std::to_string(left) + " left");
         Block b;
         const Compiled compiled = compiled_model(b, llama, which, chunk_rows);
         const DimValues sizes{{"M", kRows}, {"T", kRows}};
         const std::vector<bool> products = products_of(compiled.plan);
         const auto others = std::count(products.begin(), products.end(), false);
         EXPECT_GT(std::ssize(products), 12);
-        EXPECT_EQ(others, which == EightBits::all ? 0 : 3);
-        const bool says_why = compiled.plan.notes.back().find(
-                                  "3 of a loss's logits (the first: '") != std::string::npos;
-        EXPECT_EQ(says_why, others != 0) << compiled.plan.notes.back();
+        EXPECT_EQ(others, left);
+        EXPECT_THAT(compiled.plan.notes.back(), HasSubstr(why));
         expect_types(compiled.plan);
         expect_whole_loops(compiled.plan);
         expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));

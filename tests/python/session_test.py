@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs, programs and plans from Python, and sessions on tensors of PyTorch and NumPy."""
 
+import os
+import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy
 import torch
 
 import coda_cpp
+from coda_cpp import _core, _precompile
 from coda_cpp import builders as b
 
 _PROGRAM = """program scaled {
@@ -140,6 +144,30 @@ class Graphs(unittest.TestCase):
         self.assertEqual((-value).shape, ("M", 8))
         self.assertEqual(len(value.graph) > 2, True)
 
+
+_GPU_PROGRAM = """program scaled {
+  acc = gemm(x[M, 256]:bf16, w[512, 256]:bf16)
+  store(y:bf16, acc * per_row(r[M]))
+}
+"""
+
+
+class Kernels(unittest.TestCase):
+    def test_what_was_begun_is_in_the_cache_once_it_was_waited_for(self):
+        """Without NVRTC nothing is begun, and whoever asks is told what is missing."""
+        plan = coda_cpp.Program.parse(_GPU_PROGRAM).plan()
+        sizes = {"M": 1024}
+        with tempfile.TemporaryDirectory() as folder:
+            with unittest.mock.patch.dict(os.environ, CODA_CACHE_DIR=folder):
+                for _ in range(2):
+                    _precompile.start(plan, sizes, 132)
+                _precompile.wait()
+                try:
+                    self.assertEqual(_core.precompile([(plan, sizes)], 132), 0)
+                    other = coda_cpp.Program.parse(_GPU_PROGRAM.replace("bf16", "f16")).plan()
+                    self.assertEqual(_core.precompile([(plan, sizes), (other, sizes)], 132), 1)
+                except coda_cpp.Error as error:
+                    self.assertIn("NVRTC", str(error))
 
 if __name__ == "__main__":
     unittest.main()

@@ -15,12 +15,12 @@ constexpr double kFirstGradientScale = 256;  // times the tensor's rows: a loss 
 
 class Chooser {
  public:
-  Chooser(const PlanOperands& operands, const Plan& plan, const DimValues& sizes)
-      : operands_(operands), plan_(plan), sizes_(sizes) {}
+  Chooser(const PlanOperands& operands, const Plan& plan, const DimValues& sizes, EightBits which)
+      : operands_(operands), plan_(plan), sizes_(sizes), which_(which) {}
 
-  EightBitChoice run(bool with_logits) {
+  EightBitChoice run() {
     find_logits();
-    for (int i = 0; i < operands_.count(); ++i) find_products(i, with_logits);
+    for (int i = 0; i < operands_.count(); ++i) find_products(i);
     number_scales();
     find_makers();
     write_note();
@@ -59,9 +59,9 @@ class Chooser {
     std::string why;
     std::string product;
   };
-  Obstacle obstacle(const Program& program, bool with_logits) const {
+  Obstacle obstacle(const Program& program) const {
     const auto is_of_logits = [&](int tensor) {
-      return !with_logits && logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
+      return logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
     };
     const bool makes_logits = std::any_of(
         program.steps.begin(), program.steps.end(),
@@ -71,8 +71,12 @@ class Chooser {
         const TensorDecl& a = program.tensors[g.a];
         const TensorDecl& b = program.tensors[g.b];
         const std::string product = "'" + a.name + "' x '" + b.name + "'";
-        if (makes_logits || is_of_logits(g.a) || is_of_logits(g.b))
+        if (which_ == EightBits::all_but_logits &&
+            (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
           return {"of a loss's logits", product};
+        if (which_ == EightBits::all_but_logits_weight_gradient &&
+            ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b))))
+          return {"over the rows of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {
           if (t->dtype != DType::bf16)
             return {"of " + std::string(name_of(t->dtype)) + " operands, not bf16", product};
@@ -88,10 +92,10 @@ class Chooser {
     return {};
   }
 
-  void find_products(int i, bool with_logits) {
+  void find_products(int i) {
     const Program* program = operands_.program(i);
     if (program == nullptr || !program::has_product(*program)) return;
-    Obstacle found = obstacle(*program, with_logits);
+    Obstacle found = obstacle(*program);
     if (!found.why.empty()) {
       Others& alike = others_[found.why];
       if (alike.steps++ == 0) alike.first = std::move(found.product);
@@ -232,6 +236,7 @@ class Chooser {
   const PlanOperands& operands_;
   const Plan& plan_;
   const DimValues& sizes_;
+  const EightBits which_;
   std::set<std::string> logits_;  // of a loss, and their gradients
   std::map<Operand, Operand> joined_;
   int64_t products_ = 0;
@@ -247,8 +252,8 @@ class Chooser {
 }  // namespace
 
 EightBitChoice choose_eight_bit_products(const PlanOperands& operands, const Plan& plan,
-                                         const DimValues& sizes, bool with_logits) {
-  return Chooser(operands, plan, sizes).run(with_logits);
+                                         const DimValues& sizes, EightBits which) {
+  return Chooser(operands, plan, sizes, which).run();
 }
 
 }  // namespace coda

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "coda/compile_request.h"
 #include "plan/after/plan_operands.h"
 
 namespace coda {
@@ -42,6 +43,6 @@ struct EightBitChoice {
 };
 
 EightBitChoice choose_eight_bit_products(const PlanOperands& operands, const Plan& plan,
-                                         const DimValues& sizes, bool with_logits);
+                                         const DimValues& sizes, EightBits which);
 
 }  // namespace coda

@@ -320,9 +320,9 @@ class Writer {
 
 }  // namespace
 
-EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, bool with_logits) {
+EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
   const PlanOperands operands(plan);
-  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, with_logits))
+  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which))
       .run();
 }
 

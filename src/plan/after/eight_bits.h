@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "coda/compile_request.h"
 #include "coda/plan.h"
 
 namespace coda {
@@ -20,8 +21,8 @@ struct EightBitPlan {
 // Every product of two bf16 operands whose contraction is a multiple of 16 long is made in 8 bits.
 // Operands lie with the contraction along their rows, as the tensor cores want 8 bits: a tensor
 // that is read in both orders is stored in both. Segments of one product share a scale on each
-// side. What cannot be in 8 bits stays as it is, and so do, unless `with_logits`, the products of
-// a loss's logits (EightBits::all_but_logits); a note of the plan says why.
-EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, bool with_logits);
+// side. What cannot be in 8 bits stays as it is, and so do the products of a loss's logits that
+// `which` leaves out; a note of the plan says why.
+EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which);
 
 }  // namespace coda

@@ -46,6 +46,7 @@ class Finder {
       const bool is_input = t.role == TensorRole::input && t.view_of.empty() && !t.is_table;
       if (is_input && !early.contains(t.decl.name)) now_.insert(t.decl.name);
     }
+    for (const std::string& given : now_) result_.insert({given, -1});
     has_given_ = !now_.empty();
   }
 

@@ -11,9 +11,10 @@
 
 namespace coda {
 
-// Owners as steps leave them (Operand::version). `begins`: tensors that are gradients from where a
-// program without a product writes them, whatever they are made of: those of a loss's logits, which
-// a forward may make. Where nothing is given to the backward alone, all that it writes counts.
+// Owners as steps leave them (Operand::version), and, with -1, those that the caller gives.
+// `begins`: tensors that are gradients from where a program without a product writes them, whatever
+// they are made of: those of a loss's logits, which a forward may make. Where nothing is given to
+// the backward alone, all that it writes counts.
 std::set<Operand> find_gradients(const PlanOperands& operands, const Plan& plan,
                                  const std::set<std::string>& begins);
 

@@ -116,8 +116,8 @@ class Search {
     reuse_in_place(compiled.plan, options_.overwrite_saved);
     verify_reads(compiled.plan);
     if (options_.eight_bits != EightBits::none) {
-      EightBitPlan made = with_eight_bit_products(compiled.plan, options_.sizes,
-                                                  options_.eight_bits == EightBits::all);
+      EightBitPlan made =
+          with_eight_bit_products(compiled.plan, options_.sizes, options_.eight_bits);
       compiled.plan = std::move(made.plan);
       compiled.first_scales = std::move(made.first_scales);
       verify_programs(compiled.plan);
