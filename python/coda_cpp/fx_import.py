@@ -282,17 +282,16 @@ def _slice(region: Importer, node: fx.Node) -> Any:
     if dim % len(before) != len(before) - 1 or layouts.or_plain(x)[-1] != "c":
         raise NotUnderstood("a part of the rows")
     size, has_heads = _last(x)
-    start, made = region.operand(x), int(start or 0)
-    if made < 0:
-        made += size
-    count = int(after[-1])
-    if step == 1 and 2 * count == size and made in (0, count):
-        return Imported(start.dtype, start.half(size, made // count))
+    whole, first, count = region.operand(x), int(start or 0), int(after[-1])
+    if first < 0:
+        first += size
+    if step == 1 and 2 * count == size and first in (0, count):
+        return Imported(whole.dtype, whole.half(size, first // count))
     if step == 2 and 2 * count == size:
-        return Imported(start.dtype, start.half(2, made))
+        return Imported(whole.dtype, whole.half(2, first))
     if step != 1 or has_heads:
         raise NotUnderstood("a part of each head that is no half")
-    return Imported(start.dtype, b.slice_columns(start.value, made, count))
+    return Imported(whole.dtype, b.slice_columns(whole.value, first, count))
 
 
 def _cat(region: Importer, node: fx.Node) -> Any:
@@ -318,7 +317,8 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
     if logits not in region.known:
         raise NotUnderstood("its logits are not made beside it")
     rows, mean = b.cross_entropy(
-        region.operand(logits).value, region.index(targets, (int(value_of(logits).shape[-1]), int(ignored))),
+        region.operand(logits).value,
+        region.index(targets, (int(value_of(logits).shape[-1]), int(ignored))),
         ignore_index=int(ignored), label_smoothing=float(smoothing))
     return mean if reduction == 1 else b.col_sum(rows)
 
