@@ -36,6 +36,10 @@ def checking(on: bool) -> None:
     _CHECKING = on
 
 
+def is_checking() -> bool:
+    return _CHECKING
+
+
 @dataclasses.dataclass(frozen=True)
 class Argument:
     """A tensor that an operator takes. What it is says its shape: "rows" [..., K] (a row for each

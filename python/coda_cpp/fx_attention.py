@@ -108,7 +108,8 @@ class _Prover:
         elif name in ("new_ones", "ones") and value.dtype == torch.bool:
             return _Where()
         elif name in ("to", "_to_copy", "alias", "contiguous", "clone"):
-            if value.dtype in (torch.int64, torch.bool) and args[0].meta["val"].dtype == value.dtype:
+            before = args[0].meta["val"].dtype
+            if value.dtype in (torch.int64, torch.bool) and before == value.dtype:
                 return self.of(args[0])
         elif name == "unsqueeze":
             dim = args[1] % rank

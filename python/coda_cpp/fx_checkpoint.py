@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activation checkpointing within a graph: its blocks are subgraphs, which are fused each by itself.
+"""Activation checkpointing within a graph: its blocks are subgraphs, and each is fused by itself.
 
 While the graph around is brought into its normal form an operator stands for each of them, which
 says only what shapes it makes. Then the block is put back, with what is known of its operands.

@@ -43,6 +43,8 @@ class Importer:
         self.storage: torch.dtype | None = None  # of the products' operands
 
     def require_rows(self, rows: Any, node: fx.Node | None = None) -> None:
+        if layouts.same(rows, 0):
+            raise NotUnderstood("there are no rows")
         if self.rows is None:
             self.rows = rows
         if not layouts.same(rows, self.rows):
@@ -73,18 +75,19 @@ class Importer:
         return self._input(node, Source("as it is"), self.graph.parameter,
                            tuple(int(size) for size in value.shape), _name(value.dtype))
 
-    def index(self, node: fx.Node) -> _core.Value:
+    def index(self, node: fx.Node, within: tuple[int, int]) -> _core.Value:
         value = value_of(node)
         if value.dtype not in (torch.int64, torch.int32):
             raise NotUnderstood(f"indices of {value.dtype}")
         self.require_rows(math.prod(value.shape))
-        return self._input(node, Source("index"), self.graph.table, ("M", 1), "i32")
+        return self._input(node, Source("index", within=within), self.graph.table, ("M", 1), "i32")
 
     def operand(self, node: Any, whole: fx.Node | None = None) -> Imported:
         """A value of the region or an input of it, as the result `whole` reads it; none: in its own
         layout."""
-        if not isinstance(node, fx.Node):
-            return Number(float(node))
+        number = node.meta.get("val") if isinstance(node, fx.Node) else node
+        if isinstance(number, (int, float, torch.SymFloat)):
+            return Number(float(number))  # Dynamo guards what it took for a symbol
         shape = value_of(node).shape
         if whole is None:
             layout, sizes = layouts.or_plain(node), shape
@@ -279,17 +282,16 @@ def _slice(region: Importer, node: fx.Node) -> Any:
     if dim % len(before) != len(before) - 1 or layouts.or_plain(x)[-1] != "c":
         raise NotUnderstood("a part of the rows")
     size, has_heads = _last(x)
-    start, made = region.operand(x), int(start or 0)
-    if made < 0:
-        made += size
-    count = int(after[-1])
-    if step == 1 and 2 * count == size and made in (0, count):
-        return Imported(start.dtype, start.half(size, made // count))
+    whole, first, count = region.operand(x), int(start or 0), int(after[-1])
+    if first < 0:
+        first += size
+    if step == 1 and 2 * count == size and first in (0, count):
+        return Imported(whole.dtype, whole.half(size, first // count))
     if step == 2 and 2 * count == size:
-        return Imported(start.dtype, start.half(2, made))
+        return Imported(whole.dtype, whole.half(2, first))
     if step != 1 or has_heads:
         raise NotUnderstood("a part of each head that is no half")
-    return Imported(start.dtype, b.slice_columns(start.value, made, count))
+    return Imported(whole.dtype, b.slice_columns(whole.value, first, count))
 
 
 def _cat(region: Importer, node: fx.Node) -> Any:
@@ -315,8 +317,9 @@ def _cross_entropy(region: Importer, node: fx.Node) -> Any:
     if logits not in region.known:
         raise NotUnderstood("its logits are not made beside it")
     rows, mean = b.cross_entropy(
-        region.operand(logits).value, region.index(targets), ignore_index=int(ignored),
-        label_smoothing=float(smoothing))
+        region.operand(logits).value,
+        region.index(targets, (int(value_of(logits).shape[-1]), int(ignored))),
+        ignore_index=int(ignored), label_smoothing=float(smoothing))
     return mean if reduction == 1 else b.col_sum(rows)
 
 

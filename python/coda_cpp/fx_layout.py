@@ -161,7 +161,8 @@ def layout_of(node: fx.Node) -> str:
         if known(first) is None:
             raise NotUnderstood("a part of another's result")
         return known(first)
-    operands = [arg for arg in node.args if isinstance(arg, fx.Node)]
+    operands = [arg for arg in node.args if isinstance(arg, fx.Node)
+                and not isinstance(arg.meta.get("val"), torch.SymFloat)]
     if target in (_aten.rms_norm.default, _aten.layer_norm.default):
         return or_plain(first)
     return broadcast([value_of(operand).shape for operand in operands],

@@ -128,8 +128,12 @@ def _mark_needs(graph: fx.Graph) -> None:
 def _rewrite(graph: fx.Graph) -> None:
     """Operations that are others in disguise. A region's results need not have the strides that a
     view asks for."""
-    for node in graph.nodes:
-        if node.target is _aten.type_as.default:
+    for node in list(graph.nodes):
+        if node.target is _aten.slice.Tensor and all(map(
+                layouts.same, node.args[0].meta["val"].shape, node.meta["val"].shape)):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif node.target is _aten.type_as.default:
             node.target = _aten.to.dtype
             node.args = (node.args[0], node.args[1].meta["val"].dtype)
         elif node.target is _aten.view.default:

@@ -43,8 +43,12 @@ class Result:
         return made if self._dtype is None else made.to(self._dtype)
 
 
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)  # else a size, which shapes tell too
+
+
 def _dims(sizes: Sequence[Any], inputs: Sequence[fx.Node]) -> list[Any]:
-    found = {str(size): (i, j) for i, node in enumerate(inputs)
+    found = {str(size): (i, j) for i, node in enumerate(inputs) if _is_tensor(node)
              for j, size in enumerate(value_of(node).shape) if not isinstance(size, int)}
     for size in sizes:
         if not isinstance(size, int) and str(size) not in found:
@@ -138,7 +142,7 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
                 f"a result of {known.dtype} leaves products of {region.storage}")
         outputs[f"out{len(outputs)}"] = known.value
         results.append(Result(node, placeholders, None if is_narrow else made.dtype))
-    if {node for node, _ in region.inputs} != set(placeholders):
+    if {node for node, _ in region.inputs} != {node for node in placeholders if _is_tensor(node)}:
         raise NotUnderstood("it does not read all that it is given")
     nominal = {"M": _hint(region.rows)}
     for (node, source), value in region.inputs.items():

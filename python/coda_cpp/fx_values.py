@@ -17,6 +17,7 @@ from torch import fx
 
 from coda_cpp import _core
 from coda_cpp import builders as b
+from coda_cpp._operators import is_checking
 
 EQUAL_HALVES = "coda_equal_halves"  # in a node's meta
 
@@ -129,9 +130,17 @@ class Source:
     columns: int = 0
     half: int | None = None  # of a table's columns
     dtype: torch.dtype | None = None  # to which it is rounded
+    within: tuple[int, int] | None = None  # indices: how many there are, and which is ignored
 
     def read(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
         if self.form == "index":
+            if self.within is not None and (tensor.device.type == "cpu" or is_checking()):
+                size, ignored = self.within
+                torch._assert_async(
+                    ((tensor >= 0) & (tensor < size) | (tensor == ignored)).all(),
+                    f"backend coda: a target lies outside of [0, {size}) and is not {ignored}")
+            if tensor.dtype == torch.int32:
+                return tensor
             return tensor.clamp(-2**31, 2**31 - 1).to(torch.int32)
         if self.form == "as it is":
             return tensor

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile(model, backend="coda") under DDP and FSDP2, two processes on a CPU: the gradients are
-those of both processes' batches together."""
+"""torch.compile(model, backend="coda") under DDP and FSDP2, two processes on a CPU: the gradients
+are those of both processes' batches together."""
 
 import copy
 import os

@@ -82,6 +82,22 @@ class CompiledModels(unittest.TestCase):
                 graphs = len(recorder.reports)
         self.assertEqual(len(recorder.reports), graphs)
 
+    def test_a_language_model_of_any_sizes(self):
+        model = llama()
+        recorder = Recorder(strict=True)
+        compiled = torch.compile(model, backend=recorder, fullgraph=True, dynamic=True)
+        for shape in ((2, 32), (3, 17), (4, 50)):
+            batch = torch.randint(0, 128, shape)
+            loss, gradients = outcome(compiled, model, input_ids=batch, labels=batch)
+            expected, wanted = outcome(model, model, input_ids=batch, labels=batch)
+            torch.testing.assert_close(loss, expected)
+            self.assertLess(error(gradients, wanted), 1e-5)
+            if shape[0] == 2:
+                graphs = len(recorder.reports)
+        self.assertEqual(len(recorder.reports), graphs)
+        self.assertEqual((len(recorder.reports[-1].taken), recorder.reports[-1].causal), (3, 2))
+        self.assertNotIn("4 x expand", recorder.reports[-1].left)  # of keys and values
+
     def test_frozen_weights_and_inference(self):
         model = Block()
         model.up.requires_grad_(False)
@@ -125,6 +141,28 @@ class CompiledModels(unittest.TestCase):
         strict = torch.compile(in_place, backend=Recorder(strict=True))
         with self.assertRaisesRegex(Exception, "products are left to PyTorch.*writes into"):
             strict(torch.randn(4, 24), torch.randn(12, 24))
+
+    def test_targets_out_of_range(self):
+        model, batch = llama(), torch.randint(0, 128, (2, 16))
+        compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        ignored = batch.clone()
+        ignored[0, 3] = -100
+        for labels in (batch, ignored):
+            torch.testing.assert_close(compiled(input_ids=batch, labels=labels).loss,
+                                       model(input_ids=batch, labels=labels).loss)
+        for wrong in (128, -1, 2**33):
+            labels = batch.clone()
+            labels[1, 5] = wrong
+            with self.assertRaisesRegex(Exception, "a target lies outside of"):
+                compiled(input_ids=batch, labels=labels)
+
+    def test_no_rows(self):
+        model = Block()
+        compiled = torch.compile(model, backend=Recorder(), fullgraph=True)
+        loss, gradients = outcome(compiled, model, torch.randn(2, 0, 32))
+        self.assertTrue(bool(loss.isnan()))  # the mean of nothing
+        for gradient, expected in zip(gradients, outcome(model, model, torch.randn(2, 0, 32))[1]):
+            torch.testing.assert_close(gradient, expected, equal_nan=True)
 
     def test_by_name_and_explained(self):
         model, x = Block(), torch.randn(3, 32)
