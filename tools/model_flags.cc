@@ -21,11 +21,17 @@ std::string title_of(const LlamaConfig& c) {
   return c.architecture.substr(0, c.architecture.find("ForCausalLM"));
 }
 
+// "MLP 96", "8 experts of 96 (2 of a token)".
+std::string mlp_text(const LlamaConfig& c) {
+  if (!c.experts) return fmt::format("MLP {}", c.mlp);
+  return fmt::format("{} experts of {} ({} of a token)", c.experts->count, c.experts->mlp,
+                     c.experts->chosen);
+}
+
 std::string config_text(const LlamaConfig& c) {
-  return fmt::format(
-      "{}, {} layers, hidden {}, {} heads of {} ({} key-value), MLP {}, vocabulary {}{}",
-      title_of(c), c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, c.mlp, c.vocab,
-      c.tied ? ", tied head" : "");
+  return fmt::format("{}, {} layers, hidden {}, {} heads of {} ({} key-value), {}, vocabulary {}{}",
+                     title_of(c), c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, mlp_text(c),
+                     c.vocab, c.tied ? ", tied head" : "");
 }
 
 std::string config_text(const Gpt2Config& c) {

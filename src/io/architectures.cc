@@ -8,8 +8,9 @@ namespace coda::io {
 namespace {
 
 const auto& architectures() {
-  static const std::array rows{llama(), gpt2(),    qwen2(),  qwen3(),  mistral(), olmo2(),
-                               phi3(),  smollm3(), gemma2(), gemma3(), gpt_neox()};
+  static const std::array rows{llama(),   gpt2(),    qwen2(),  qwen3(),   qwen3_moe(),
+                               mistral(), mixtral(), olmo2(),  olmoe(),   phi3(),
+                               smollm3(), gemma2(),  gemma3(), gpt_neox()};
   return rows;
 }
 

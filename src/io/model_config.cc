@@ -15,6 +15,23 @@ namespace {
 
 using nlohmann::ordered_json;
 
+void check(const Experts& experts, const LlamaConfig& config, const std::string& source) {
+  const ConfigChecker must{source};
+  must.size("num_experts", experts.count);
+  must.size("moe_intermediate_size", experts.mlp);
+  require(experts.count * config.layers <= ConfigChecker::kMostExperts,
+          source + ": num_experts (" + std::to_string(experts.count) + ") in " +
+              std::to_string(config.layers) + " layers is more than " +
+              std::to_string(ConfigChecker::kMostExperts) + " experts: take fewer");
+  must.product("num_experts * moe_intermediate_size", experts.count * experts.mlp, "hidden_size",
+               config.hidden);
+  require(experts.chosen >= 1 && experts.chosen <= experts.count,
+          source + ": num_experts_per_tok is " + std::to_string(experts.chosen) +
+              ", but must be from 1 to num_experts, " + std::to_string(experts.count));
+  require(!config.mlp_bias && !config.joined && !config.gelu,
+          source + ": experts have no biases, no joined weights and SiLU only");
+}
+
 void check(const LlamaConfig& config, const std::string& source) {
   const ConfigChecker must{source};
   must.layers("num_hidden_layers", config.layers);
@@ -36,6 +53,7 @@ void check(const LlamaConfig& config, const std::string& source) {
                config.hidden);
   must.product("intermediate_size", config.mlp, "hidden_size", config.hidden);
   must.product("vocab_size", config.vocab, "hidden_size", config.hidden);
+  if (config.experts) check(*config.experts, config, source);
   must.weights(config);
   must.positive("rms_norm_eps", config.eps);
   check_rope(config, source);
@@ -46,6 +64,7 @@ void check(const LlamaConfig& config, const std::string& source) {
   };
   for_each_layer("layer_types", config.windowed);
   for_each_layer("no_rope_layers", config.rotated);
+  if (config.experts) for_each_layer("mlp_only_layers", config.experts->layers);
   if (config.window != 0) must.size("sliding_window", config.window);
   if (config.query_scalar != 0) must.positive("query_pre_attn_scalar", config.query_scalar);
   if (config.score_cap != 0) must.positive("attn_logit_softcapping", config.score_cap);

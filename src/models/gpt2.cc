@@ -53,6 +53,10 @@ int64_t parameter_count(const Gpt2Config& c) {
   return c.layers * (matrices + vectors) + (c.vocab + c.positions + 2) * c.hidden;
 }
 
+int64_t unused_by_a_token(const Gpt2Config& c) { return c.positions * c.hidden; }
+
+int64_t attention_columns(const Gpt2Config& c) { return c.hidden; }
+
 int64_t longest_sequence(const Gpt2Config& config) { return config.positions; }
 
 }  // namespace coda

@@ -16,5 +16,9 @@ std::unique_ptr<ModelGraph> build(const Gpt2Config& config, const ModelOptions& 
 // The number of weights; sizes must have been checked.
 int64_t parameter_count(const Gpt2Config& config);
 int64_t longest_sequence(const Gpt2Config& config);
+// Weights that a token is not multiplied by: of tables that are looked up only.
+int64_t unused_by_a_token(const Gpt2Config& config);
+// Of all heads of a layer.
+int64_t attention_columns(const Gpt2Config& config);
 
 }  // namespace coda

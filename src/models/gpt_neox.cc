@@ -132,6 +132,10 @@ int64_t parameter_count(const GptNeoxConfig& c) {
   return c.layers * layer + ((c.tied ? 1 : 2) * c.vocab + 2) * c.hidden;
 }
 
+int64_t unused_by_a_token(const GptNeoxConfig& c) { return c.tied ? 0 : c.vocab * c.hidden; }
+
+int64_t attention_columns(const GptNeoxConfig& c) { return c.hidden; }
+
 int64_t longest_sequence(const GptNeoxConfig& config) { return config.max_positions; }
 
 }  // namespace coda

@@ -16,5 +16,10 @@ std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions&
 // The number of weights; sizes must have been checked.
 int64_t parameter_count(const LlamaConfig& config);
 int64_t longest_sequence(const LlamaConfig& config);
+// Weights that a token is not multiplied by: of tables that are looked up only, and of experts that
+// it has not.
+int64_t unused_by_a_token(const LlamaConfig& config);
+// Of all heads of a layer.
+int64_t attention_columns(const LlamaConfig& config);
 
 }  // namespace coda

@@ -30,6 +30,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import logging
 
 IGNORED = -100
@@ -67,6 +68,8 @@ _QWEN3 = _LLAMA | dict(head_dim=10, attention_bias=True)
 # Without biases of attention: a key's, where nothing turns, has no gradient but rounding errors.
 _SMOLLM3 = _LLAMA | dict(
     num_hidden_layers=3, no_rope_layer_interval=2, mlp_bias=True, pad_token_id=None)
+# Weights of the experts that are chosen add up to less than 1.
+_OLMOE = _LLAMA | dict(num_experts=4, num_experts_per_tok=2, pad_token_id=None, eos_token_id=None)
 _GEMMA2 = _LLAMA | dict(num_attention_heads=4, head_dim=14, query_pre_attn_scalar=23,
                         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=5,
                         tie_word_embeddings=True, pad_token_id=None)
@@ -110,6 +113,13 @@ CASES = {
     "qwen3": Case("qwen3", _QWEN3),
     "mistral": Case("mistral", _LLAMA | dict(sliding_window=7)),
     "olmo2": Case("olmo2", _LLAMA | dict(pad_token_id=None)),
+    "mixtral": Case("mixtral", _LLAMA | dict(
+        num_local_experts=5, num_experts_per_tok=2, sliding_window=7)),
+    "olmoe": Case("olmoe", _OLMOE),
+    # The first layer has an MLP, which is wider than an expert.
+    "qwen3_moe": Case("qwen3_moe", _QWEN3 | dict(
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+        mlp_only_layers=[0], use_sliding_window=True, sliding_window=5)),
     "phi3": Case("phi3", _LLAMA | dict(sliding_window=11, pad_token_id=None)),
     "smollm3": Case("smollm3", _SMOLLM3),
     "gemma2": Case("gemma2", _GEMMA2),
@@ -133,7 +143,7 @@ def make_model(case: Case, seed: int) -> torch.nn.Module:
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             noise = torch.randn(parameter.shape, generator=random)
-            if parameter.dim() == 2:
+            if parameter.dim() >= 2:
                 parameter.copy_(noise * 0.15)
             elif name.endswith(".bias"):
                 parameter.copy_(noise * 0.1)
@@ -186,8 +196,11 @@ def make_case(folder: pathlib.Path, name: str) -> None:
     result = {
         "tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(),
         "losses": losses.detach().view(targets.shape), "loss": loss.detach().view(1)}
-    for parameter_name, parameter in model.named_parameters():
-        result["grad." + case.renamed.get(parameter_name, parameter_name)] = parameter.grad
+    # A model holds experts side by side; its checkpoints have each by itself.
+    gradients = revert_weight_conversion(
+        model, {key: parameter.grad for key, parameter in model.named_parameters()})
+    for key, gradient in gradients.items():
+        result["grad." + case.renamed.get(key, key)] = gradient
     save_file({key: value.contiguous() for key, value in result.items()},
               folder / name / "reference.safetensors")
     count = sum(parameter.numel() for parameter in model.parameters())
