@@ -63,7 +63,7 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
       {"mixtral", R"("num_local_experts": 4, "num_experts_per_tok": 2)"},
       {"olmoe", R"("num_experts": 3, "num_experts_per_tok": 2)"},
       {"qwen3_moe", R"("head_dim": 6, "num_experts": 4, "num_experts_per_tok": 3,
-          "moe_intermediate_size": 10, "norm_topk_prob": true, "mlp_only_layers": [0])"},
+          "moe_intermediate_size": 12, "norm_topk_prob": true, "mlp_only_layers": [0])"},
       {"gpt_neox", R"("rotary_pct": 0.5, "rotary_emb_base": 100)"}};
   for (const auto& [type, settings] : others) {
     folder.write(type + "/config.json",
