@@ -74,6 +74,8 @@ int64_t vocabulary_of(const ModelConfig& config);
 // is).
 double training_flops_of_token(const ModelConfig& config, int64_t sequence);
 int64_t longest_sequence_of(const ModelConfig& config);
+// "LLaMA, 4 layers, hidden 128, ...".
+std::string description_of(const ModelConfig& config);
 
 // Initial values, a function of the seed, the parameter's name and the element's place only.
 void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float> values);

@@ -11,7 +11,14 @@ namespace coda::io {
 // not part of the loss, as transformers leaves it out where output_router_logits is false.
 Experts read_experts(const Settings& settings, int64_t count, int64_t chosen);
 
-// The same, but for what an architecture reads of its own.
-void write_experts(const Experts& experts, nlohmann::ordered_json& json);
+// Those of a config whose architecture must have some: without, 0 experts, which readers refuse.
+inline Experts experts_of(const LlamaConfig& config) { return config.experts.value_or(Experts{}); }
+
+// Adds what read_experts reads.
+void write_experts(const LlamaConfig& config, nlohmann::ordered_json& json);
+
+// Error for numbers of experts that no model can have. The config must have experts, and sizes that
+// are good.
+void check_experts(const LlamaConfig& config, const std::string& source);
 
 }  // namespace coda::io

@@ -22,7 +22,7 @@ Architecture mixtral() {
        .write =
            [](const LlamaConfig& config, nlohmann::ordered_json& json) {
              write_window(config, json);
-             write_experts(*config.experts, json);
+             write_experts(config, json);
            }});
 }
 

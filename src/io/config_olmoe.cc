@@ -22,8 +22,8 @@ Architecture olmoe() {
                         },
                     .write =
                         [](const LlamaConfig& config, nlohmann::ordered_json& json) {
-                          write_experts(*config.experts, json);
-                          json["norm_topk_prob"] = config.experts->normalised;
+                          write_experts(config, json);
+                          json["norm_topk_prob"] = experts_of(config).normalised;
                         }});
 }
 

@@ -39,10 +39,10 @@ void read_qwen3_moe(const Settings& settings, LlamaConfig& config) {
 }
 
 void write_qwen3_moe(const LlamaConfig& config, nlohmann::ordered_json& json) {
-  const Experts& experts = *config.experts;
+  const Experts experts = experts_of(config);
   json["use_sliding_window"] = config.window != 0;
   write_window(config, json);
-  write_experts(experts, json);
+  write_experts(config, json);
   json["moe_intermediate_size"] = experts.mlp;
   json["norm_topk_prob"] = experts.normalised;
   json["decoder_sparse_step"] = 1;

@@ -28,6 +28,10 @@ double training_flops_of_token(const ModelConfig& config, int64_t sequence) {
       config);
 }
 
+std::string description_of(const ModelConfig& config) {
+  return std::visit([](const auto& model) { return description(model); }, config);
+}
+
 int64_t longest_sequence_of(const ModelConfig& config) {
   return std::visit([](const auto& model) { return longest_sequence(model); }, config);
 }

@@ -36,4 +36,9 @@ int64_t unused_by_a_token(const Experts& experts, int64_t hidden) {
   return 3 * experts.mlp * (experts.count - experts.chosen) * hidden;
 }
 
+std::string description(const Experts& experts) {
+  return std::to_string(experts.count) + " experts of " + std::to_string(experts.mlp) + " (" +
+         std::to_string(experts.chosen) + " of a token)";
+}
+
 }  // namespace coda

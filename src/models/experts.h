@@ -22,4 +22,7 @@ Value mixture_of_experts(ModelBuilder& m, const Experts& experts, const std::str
 int64_t parameter_count(const Experts& experts, int64_t hidden);
 int64_t unused_by_a_token(const Experts& experts, int64_t hidden);
 
+// "8 experts of 96 (2 of a token)".
+std::string description(const Experts& experts);
+
 }  // namespace coda

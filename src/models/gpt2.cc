@@ -57,6 +57,12 @@ int64_t unused_by_a_token(const Gpt2Config& c) { return c.positions * c.hidden; 
 
 int64_t attention_columns(const Gpt2Config& c) { return c.hidden; }
 
+std::string description(const Gpt2Config& c) {
+  return "GPT-2, " + std::to_string(c.layers) + " layers, hidden " + std::to_string(c.hidden) +
+         ", " + std::to_string(c.heads) + " heads, MLP " + std::to_string(c.mlp) + ", vocabulary " +
+         std::to_string(c.vocab) + ", " + std::to_string(c.positions) + " positions";
+}
+
 int64_t longest_sequence(const Gpt2Config& config) { return config.positions; }
 
 }  // namespace coda

@@ -136,6 +136,12 @@ int64_t unused_by_a_token(const GptNeoxConfig& c) { return c.tied ? 0 : c.vocab 
 
 int64_t attention_columns(const GptNeoxConfig& c) { return c.hidden; }
 
+std::string description(const GptNeoxConfig& c) {
+  return "GPT-NeoX, " + std::to_string(c.layers) + " layers, hidden " + std::to_string(c.hidden) +
+         ", " + std::to_string(c.heads) + " heads, MLP " + std::to_string(c.mlp) + ", vocabulary " +
+         std::to_string(c.vocab) + (c.tied ? ", tied head" : "");
+}
+
 int64_t longest_sequence(const GptNeoxConfig& config) { return config.max_positions; }
 
 }  // namespace coda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "coda/models.h"
 
@@ -17,5 +18,7 @@ int64_t longest_sequence(const GptNeoxConfig& config);
 int64_t unused_by_a_token(const GptNeoxConfig& config);
 // Of all heads of a layer.
 int64_t attention_columns(const GptNeoxConfig& config);
+// For people, of one line: as description_of (coda/models.h).
+std::string description(const GptNeoxConfig& config);
 
 }  // namespace coda

@@ -23,6 +23,12 @@ int64_t layers_with_experts(const LlamaConfig& c) {
   return flags.empty() ? c.layers : std::ranges::count(flags, true);
 }
 
+// "Qwen2" of "Qwen2ForCausalLM".
+std::string title_of(const LlamaConfig& c) {
+  if (c.architecture == LlamaConfig().architecture) return "LLaMA";
+  return c.architecture.substr(0, c.architecture.find("ForCausalLM"));
+}
+
 // The parts of one model's layers, over its builder.
 class Layers {
  public:
@@ -179,6 +185,14 @@ int64_t longest_sequence(const LlamaConfig& config) {
   if (dynamic == nullptr) return config.max_positions;
   const double longest = dynamic->factor * static_cast<double>(config.max_positions);
   return static_cast<int64_t>(std::min(longest, 2147483647.0));
+}
+
+std::string description(const LlamaConfig& c) {
+  return title_of(c) + ", " + std::to_string(c.layers) + " layers, hidden " +
+         std::to_string(c.hidden) + ", " + std::to_string(c.heads) + " heads of " +
+         std::to_string(c.head_dim) + " (" + std::to_string(c.kv_heads) + " key-value), " +
+         (c.experts ? description(*c.experts) : "MLP " + std::to_string(c.mlp)) + ", vocabulary " +
+         std::to_string(c.vocab) + (c.tied ? ", tied head" : "");
 }
 
 std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions& options) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "coda/model_config.h"
 #include "coda/models.h"
@@ -21,5 +22,7 @@ int64_t longest_sequence(const LlamaConfig& config);
 int64_t unused_by_a_token(const LlamaConfig& config);
 // Of all heads of a layer.
 int64_t attention_columns(const LlamaConfig& config);
+// For people, of one line: as description_of (coda/models.h).
+std::string description(const LlamaConfig& config);
 
 }  // namespace coda

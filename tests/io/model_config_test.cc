@@ -463,6 +463,10 @@ TEST(ModelConfig, RefusesToWriteWhatAnArchitectureHasNot) {
   config.query_key_norm = QueryKeyNorm::head;
   EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
               HasSubstr("LlamaForCausalLM has not all of the settings"));
+  config = small_llama();
+  config.architecture = "MixtralForCausalLM";
+  EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
+              HasSubstr("num_experts is 0"));
   config.architecture = "NoSuchForCausalLM";
   EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
               HasSubstr("architecture is 'NoSuchForCausalLM', but only LlamaForCausalLM, "));
