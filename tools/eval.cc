@@ -107,7 +107,7 @@ void run(EvalFlags flags) {
 void add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App& command = *app.add_subcommand(
-      "eval", "Loss and perplexity of a LLaMA or GPT-2 checkpoint on a text or on token ids");
+      "eval", "Loss and perplexity of a checkpoint on a text or on token ids");
   command
       .add_option("checkpoint", flags->folder,
                   "A Hugging Face folder: config.json, "
