@@ -106,8 +106,8 @@ void run(EvalFlags flags) {
 
 void add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
-  CLI::App& command = *app.add_subcommand(
-      "eval", "Loss and perplexity of a checkpoint on a text or on token ids");
+  CLI::App& command =
+      *app.add_subcommand("eval", "Loss and perplexity of a checkpoint on a text or on token ids");
   command
       .add_option("checkpoint", flags->folder,
                   "A Hugging Face folder: config.json, "
