@@ -52,8 +52,20 @@ struct YarnRopeScaling {
   friend bool operator==(const YarnRopeScaling&, const YarnRopeScaling&) = default;
 };
 
-using RopeScaling =
-    std::variant<Llama3RopeScaling, LinearRopeScaling, DynamicRopeScaling, YarnRopeScaling>;
+// LongRoPE (Ding et al. 2024), as Phi-3 has it: each pair has a factor of its own by which its
+// angle is divided, from one list, or from the other in a model that is built for sequences longer
+// than the first context. Cosines and sines are multiplied by `attention_factor`.
+struct LongRopeScaling {
+  std::vector<double> short_factors{};  // [head_dim / 2]
+  std::vector<double> long_factors{};   // [head_dim / 2]
+  double attention_factor = 1;
+  int64_t original_max_positions = 4096;
+
+  friend bool operator==(const LongRopeScaling&, const LongRopeScaling&) = default;
+};
+
+using RopeScaling = std::variant<Llama3RopeScaling, LinearRopeScaling, DynamicRopeScaling,
+                                 YarnRopeScaling, LongRopeScaling>;
 
 // RMSNorms of queries and keys: none, of each head by itself, of the whole row.
 enum class QueryKeyNorm : uint8_t { none, head, row };

@@ -315,14 +315,14 @@ TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
   EXPECT_THAT(message_with("/scale_attn_by_inverse_layer_idx", true, kGpt2),
               HasSubstr("only false"));
   EXPECT_THAT(message_with("/add_cross_attention", true, kGpt2), HasSubstr("only false"));
-  for (const char* type : {"longrope", "proportional"}) {
+  for (const char* type : {"proportional"}) {
     EXPECT_THAT(message_with("/rope_scaling/rope_type", type),
                 HasSubstr("rope_scaling: rope_type is '\"" + std::string(type) +
-                          "\"', but only 'default', 'dynamic', 'linear', 'llama3' "
-                          "and 'yarn' are supported"));
+                          "\"', but only 'default', 'dynamic', 'linear', 'llama3', "
+                          "'longrope' and 'yarn' are supported"));
   }
-  EXPECT_THAT(message_with("/rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}),
-              HasSubstr("rope_scaling: type is '\"longrope\"'"));
+  EXPECT_THAT(message_with("/rope_scaling", {{"type", "proportional"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: type is '\"proportional\"'"));
   EXPECT_THAT(message_with("/rope_parameters/partial_rotary_factor", 0.5, kLlama5),
               HasSubstr("partial_rotary_factor is '0.5', but only 1"));
 }
@@ -393,6 +393,39 @@ TEST(ModelConfig, WindowsAreOfLayers) {
   types["layer_types"] = json::array({"chunked_attention"});
   EXPECT_THAT(error_message([&] { parse_family("qwen2", types); }),
               HasSubstr("layer_types is '[\"chunked_attention\"]', but must be 'full_attention'"));
+}
+
+TEST(ModelConfig, ReadsLongrope) {
+  const auto lists = [](int first_long) -> json {
+    return {{"type", "su"},
+            {"short_factor", {1, 1, 1, 1, 2, 2, 2, 3}},
+            {"long_factor", {first_long, 2, 2, 2, 4, 4, 8, 9}}};
+  };
+  json phi3 = {{"rope_scaling", lists(1)},
+               {"original_max_position_embeddings", 256},
+               {"max_position_embeddings", 4096}};
+  LongRopeScaling expected{.short_factors = {1, 1, 1, 1, 2, 2, 2, 3},
+                           .long_factors = {1, 2, 2, 2, 4, 4, 8, 9},
+                           .attention_factor = std::sqrt(1 + std::log(16.0) / std::log(256.0)),
+                           .original_max_positions = 256};
+  const LlamaConfig config = parse_family("phi3", phi3);
+  EXPECT_EQ(config.rope_scaling, RopeScaling(expected));
+  EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"),
+            ModelConfig(config));
+
+  const auto message = [&] { return error_message([&] { parse_family("phi3", phi3); }); };
+  phi3["rope_scaling"] = lists(0);
+  EXPECT_THAT(message(), HasSubstr("rope long_factor is 0.0, but must be a positive number"));
+  phi3["rope_scaling"]["long_factor"] = {1, 2};
+  EXPECT_THAT(message(), HasSubstr("rope long_factor has 2 numbers, but heads of 16 channels need "
+                                   "8"));
+  phi3["rope_scaling"]["long_factor"] = 2;
+  EXPECT_THAT(message(), HasSubstr("must be a list of numbers"));
+  phi3["rope_scaling"] = lists(1);
+  phi3.erase("original_max_position_embeddings");
+  EXPECT_THAT(message(), HasSubstr("original_max_position_embeddings is missing"));
+  phi3["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+  EXPECT_THAT(message(), HasSubstr("'default' or 'longrope' only"));
 }
 
 TEST(ModelConfig, ReadsMixturesOfExperts) {
@@ -491,7 +524,7 @@ TEST(ModelConfig, ReadsScaledRope) {
   EXPECT_THAT(error_message([&] { parse_family("llama", base_one); }),
               HasSubstr("rope_theta is 1.0, but rope type 'yarn' needs more than 1"));
   EXPECT_THAT(error_message([&] { parse_family("phi3", {{"rope_scaling", yarn}}); }),
-              HasSubstr("Phi-3 is supported without scaled positions only"));
+              HasSubstr("Phi-3 has RoPE of type 'default' or 'longrope' only"));
 }
 
 TEST(ModelConfig, RefusesContradictions) {

@@ -82,6 +82,11 @@ _GEMMA3 = _GEMMA2 | dict(
 _YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, beta_slow=1.0,
              original_max_position_embeddings=32)
 
+_PHI3_LONG = _LLAMA | dict(
+    pad_token_id=None, eos_token_id=None, original_max_position_embeddings=32, rope_parameters=dict(
+        rope_type="longrope", rope_theta=100.0, short_factor=[1.0, 1.1, 1.3, 1.6],
+        long_factor=[1.0, 1.9, 4.0, 7.5]))
+
 _NEOX = dict(
     vocab_size=113, hidden_size=48, intermediate_size=88, num_hidden_layers=2,
     num_attention_heads=4, max_position_embeddings=64,
@@ -121,6 +126,9 @@ CASES = {
         num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
         mlp_only_layers=[0], use_sliding_window=True, sliding_window=5)),
     "phi3": Case("phi3", _LLAMA | dict(sliding_window=11, pad_token_id=None)),
+    # The first context is 32 tokens long.
+    "phi3_longrope": Case("phi3", _PHI3_LONG, tokens=61),
+    "phi3_longrope_short": Case("phi3", _PHI3_LONG),
     "smollm3": Case("smollm3", _SMOLLM3),
     "gemma2": Case("gemma2", _GEMMA2),
     "gemma3": Case("gemma3_text", _GEMMA3),
