@@ -14,6 +14,7 @@
 #include "coda/checkpoint.h"
 #include "coda/error.h"
 #include "coda/model_runner.h"
+#include "coda/models.h"
 #include "coda/run.h"
 #include "commands.h"
 #include "data_flags.h"
@@ -81,7 +82,7 @@ void run(EvalFlags flags) {
   if (flags.stride == 0) flags.stride = flags.sequence;
   if (flags.batch == 0) flags.batch = batch_of(flags, tokens.size() - 1);
   if (!flags.json) {
-    fmt::print("{}: {}\n", flags.folder, text(config));
+    fmt::print("{}: {}\n", flags.folder, description_of(config));
     fmt::print("{}: {} tokens, sequences of {}, stride {}\n", tokens.source, tokens.size(),
                flags.sequence, flags.stride);
   }
@@ -105,8 +106,8 @@ void run(EvalFlags flags) {
 
 void add_eval(CLI::App& app) {
   auto flags = std::make_shared<EvalFlags>();
-  CLI::App& command = *app.add_subcommand(
-      "eval", "Loss and perplexity of a LLaMA or GPT-2 checkpoint on a text or on token ids");
+  CLI::App& command =
+      *app.add_subcommand("eval", "Loss and perplexity of a checkpoint on a text or on token ids");
   command
       .add_option("checkpoint", flags->folder,
                   "A Hugging Face folder: config.json, "

@@ -12,6 +12,7 @@
 #include "coda/error.h"
 #include "coda/kernels.h"
 #include "coda/model_runner.h"
+#include "coda/models.h"
 #include "coda/step_memory.h"
 #include "commands.h"
 #include "explained_plan.h"
@@ -87,7 +88,7 @@ void run(const ExplainFlags& flags) {
   if (flags.programs.empty()) {
     require(flags.sizes.empty(), "--sizes are those of program files: name some, or leave it out");
     config = flags.model.build(flags.sequence);
-    what.title = text(*config);
+    what.title = description_of(*config);
     what.how =
         fmt::format("{}: {} sequences of {} tokens, ", flags.task, flags.batch, flags.sequence);
   } else {

@@ -15,29 +15,6 @@ namespace {
 
 constexpr const char* kGroup = "Model";
 
-// "Qwen2" of "Qwen2ForCausalLM".
-std::string title_of(const LlamaConfig& c) {
-  if (c.architecture == LlamaConfig().architecture) return "LLaMA";
-  return c.architecture.substr(0, c.architecture.find("ForCausalLM"));
-}
-
-std::string config_text(const LlamaConfig& c) {
-  return fmt::format(
-      "{}, {} layers, hidden {}, {} heads of {} ({} key-value), MLP {}, vocabulary {}{}",
-      title_of(c), c.layers, c.hidden, c.heads, c.head_dim, c.kv_heads, c.mlp, c.vocab,
-      c.tied ? ", tied head" : "");
-}
-
-std::string config_text(const Gpt2Config& c) {
-  return fmt::format("GPT-2, {} layers, hidden {}, {} heads, MLP {}, vocabulary {}, {} positions",
-                     c.layers, c.hidden, c.heads, c.mlp, c.vocab, c.positions);
-}
-
-std::string config_text(const GptNeoxConfig& c) {
-  return fmt::format("GPT-NeoX, {} layers, hidden {}, {} heads, MLP {}, vocabulary {}{}", c.layers,
-                     c.hidden, c.heads, c.mlp, c.vocab, c.tied ? ", tied head" : "");
-}
-
 // A message that names the keys of a config.json, for who gave flags.
 std::string with_flags(std::string message) {
   static constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
@@ -137,10 +114,6 @@ ModelConfig ModelFlags::build(int64_t sequence) const {
     throw Error(with_flags(error.what()));
   }
   return result;
-}
-
-std::string text(const ModelConfig& config) {
-  return std::visit([](const auto& c) { return config_text(c); }, config);
 }
 
 }  // namespace coda::tools

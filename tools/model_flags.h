@@ -28,7 +28,4 @@ struct ModelFlags {
   ModelConfig build(int64_t sequence) const;
 };
 
-// "llama: 4 layers, hidden 128, ...".
-std::string text(const ModelConfig& config);
-
 }  // namespace coda::tools

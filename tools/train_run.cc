@@ -102,7 +102,7 @@ class Run {
     if (is_first()) remove_debris(plan_.out);
     if (plan_.communicator != nullptr)
       plan_.communicator->set_remedy("go on from the newest checkpoint in " + printable(plan_.out));
-    fmt::print("{}: {} parameters, {}\n", text(s.model),
+    fmt::print("{}: {} parameters, {}\n", description_of(s.model),
                count_text(static_cast<double>(trainer_.model().parameter_count())),
                s.storage == DType::bf16 ? "bf16 with fp32 master weights" : "fp32");
     fmt::print("learning rate up to {}, {} steps\n", s.schedule.peak, s.schedule.total_steps);

@@ -53,6 +53,12 @@ Value attention(Value q, Value k, Value v, const AttentionOptions& options,
 // Row ids[i] of table [V, D]; ids i32 [M, 1].
 Value embedding(Value table, Value ids, Where where = Where::current());
 
+// 1 for the k largest elements of each row of x [M, N], 0 for the others; all are 1 where N <= k.
+// NaN is larger than any number, and of equal elements the one with the lower column is chosen, so
+// that exactly k are. Its gradient is 0: what is multiplied by it has the gradient of what is
+// chosen.
+Value top_k_mask(Value x, int64_t k, Where where = Where::current());
+
 // cap * tanh(x / cap): what lies far outside of (-cap, cap) comes near its ends (Gemma 2 caps its
 // logits at 30). cap > 0.
 Value soft_cap(Value x, double cap, Where where = Where::current());

@@ -52,14 +52,42 @@ struct YarnRopeScaling {
   friend bool operator==(const YarnRopeScaling&, const YarnRopeScaling&) = default;
 };
 
-using RopeScaling =
-    std::variant<Llama3RopeScaling, LinearRopeScaling, DynamicRopeScaling, YarnRopeScaling>;
+// LongRoPE (Ding et al. 2024), as Phi-3 has it: each pair has a factor of its own by which its
+// angle is divided, from one list, or from the other in a model that is built for sequences longer
+// than the first context. Cosines and sines are multiplied by `attention_factor`.
+struct LongRopeScaling {
+  std::vector<double> short_factors{};  // [head_dim / 2]
+  std::vector<double> long_factors{};   // [head_dim / 2]
+  double attention_factor = 1;
+  int64_t original_max_positions = 4096;
+
+  friend bool operator==(const LongRopeScaling&, const LongRopeScaling&) = default;
+};
+
+using RopeScaling = std::variant<Llama3RopeScaling, LinearRopeScaling, DynamicRopeScaling,
+                                 YarnRopeScaling, LongRopeScaling>;
 
 // RMSNorms of queries and keys: none, of each head by itself, of the whole row.
 enum class QueryKeyNorm : uint8_t { none, head, row };
 
 // Where a sublayer has its RMSNorm: of what it reads, of what it adds, of both.
 enum class NormPlace : uint8_t { before, after, both };
+
+// How an expert's weights are called: "mlp.experts.0.gate_proj" and so on, or as Mixtral has them,
+// "block_sparse_moe.experts.0.w1".
+enum class ExpertNames : uint8_t { mlp, block_sparse_moe };
+
+// A mixture of experts in the place of the MLP: a router, and `count` MLPs of its kind.
+struct Experts {
+  int64_t count = 0;
+  int64_t chosen = 0;       // of a token, at most count
+  int64_t mlp = 0;          // columns of an expert
+  bool normalised = false;  // the weights of those that are chosen are made to add up to 1
+  ExpertNames names = ExpertNames::mlp;
+  std::vector<bool> layers{};  // which layers have experts; empty: all
+
+  friend bool operator==(const Experts&, const Experts&) = default;
+};
 
 // Decoders with RMSNorm, half-split RoPE, grouped key-value heads and a gated MLP. The settings
 // from `architecture` on say what sets one from the other; as they start, it is LLaMA.
@@ -85,15 +113,16 @@ struct LlamaConfig {
   bool gelu = false;                              // the gate's activation: tanh GELU, not SiLU
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   NormPlace norms = NormPlace::before;
-  bool unit_offset_norms = false;  // norms multiply by 1 + weight
-  bool scaled_embedding = false;   // by the root of hidden
-  double query_scalar = 0;         // scores are divided by its root; 0: by that of head_dim
-  double score_cap = 0;            // of attention's scores; 0: none
-  double logit_cap = 0;            // 0: none
-  int64_t window = 0;              // a token sees so many, itself too; 0: all
-  double window_rope_theta = 0;    // of plain RoPE in layers with the window; 0: as in others
-  std::vector<bool> windowed{};    // which layers have the window; empty: all
-  std::vector<bool> rotated{};     // which layers have RoPE; empty: all
+  bool unit_offset_norms = false;    // norms multiply by 1 + weight
+  bool scaled_embedding = false;     // by the root of hidden
+  double query_scalar = 0;           // scores are divided by its root; 0: by that of head_dim
+  double score_cap = 0;              // of attention's scores; 0: none
+  double logit_cap = 0;              // 0: none
+  int64_t window = 0;                // a token sees so many, itself too; 0: all
+  double window_rope_theta = 0;      // of plain RoPE in layers with the window; 0: as in others
+  std::vector<bool> windowed{};      // which layers have the window; empty: all
+  std::vector<bool> rotated{};       // which layers have RoPE; empty: all
+  std::optional<Experts> experts{};  // none: the MLP in all layers
 
   friend bool operator==(const LlamaConfig&, const LlamaConfig&) = default;
 };

@@ -68,11 +68,14 @@ std::unique_ptr<ModelGraph> build_model(const ModelConfig& config, const ModelOp
 int64_t parameter_count_of(const ModelConfig& config);
 int64_t vocabulary_of(const ModelConfig& config);
 // Floating-point operations of a token's forward and backward: 6 for each weight that it is
-// multiplied by (all but tables that are looked up only), and of attention 6 for each layer, each
-// column of the heads and each token of the sequence, half of which a token sees (Chowdhery et al.
-// 2022, PaLM, appendix B, with causal attention counted as the half that it is).
+// multiplied by (not tables that are looked up only, nor experts that it has not), and of attention
+// 6 for each layer, each column of the heads and each token of the sequence, half of which a token
+// sees (Chowdhery et al. 2022, PaLM, appendix B, with causal attention counted as the half that it
+// is).
 double training_flops_of_token(const ModelConfig& config, int64_t sequence);
 int64_t longest_sequence_of(const ModelConfig& config);
+// "LLaMA, 4 layers, hidden 128, ...".
+std::string description_of(const ModelConfig& config);
 
 // Initial values, a function of the seed, the parameter's name and the element's place only.
 void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float> values);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architectures whose config.json is read and written: a row each (architectures.cc), a file
-// each (config_NAME.cc). Those of LLaMA's family differ in few settings; what they share is in
-// config_family.cc.
+// The architectures whose config.json is read, checked and written: a row each in the table below,
+// a file each (config_NAME.cc). Those of LLaMA's family differ in few settings; what they share is
+// in config_family.cc.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,24 @@
 #include "coda/model_config.h"
 #include "io/config_settings.h"
 
+// The table, in the order in which messages name them. A row is the name of a function that says
+// all of an architecture. It is a macro because a row is both a declaration and a call of it.
+#define CODA_ARCHITECTURES(ROW) \
+  ROW(llama)                    \
+  ROW(gpt2)                     \
+  ROW(qwen2)                    \
+  ROW(qwen3)                    \
+  ROW(qwen3_moe)                \
+  ROW(mistral)                  \
+  ROW(mixtral)                  \
+  ROW(olmo2)                    \
+  ROW(olmoe)                    \
+  ROW(phi3)                     \
+  ROW(smollm3)                  \
+  ROW(gemma2)                   \
+  ROW(gemma3)                   \
+  ROW(gpt_neox)
+
 namespace coda::io {
 
 struct Architecture {
@@ -19,7 +37,14 @@ struct Architecture {
   const char* model_type;  // and its model_type
   std::function<ModelConfig(const Settings& settings)> read;
   std::function<nlohmann::ordered_json(const ModelConfig& config)> write;  // but for these names
+  std::function<bool(const ModelConfig& config)> has;                      // whether it is of this
+  // Error that names the setting for sizes and settings that no model can have.
+  std::function<void(const ModelConfig& config, const std::string& source)> check;
 };
+
+#define CODA_DECLARE(name) Architecture name();
+CODA_ARCHITECTURES(CODA_DECLARE)
+#undef CODA_DECLARE
 
 // The one that a config.json names, by architectures or, without, by model_type. Error for others.
 const Architecture& architecture_of(const Settings& settings);
@@ -27,18 +52,20 @@ const Architecture& architecture_of(const Settings& settings);
 // The one that a config is of. Error if its name is not known.
 const Architecture& architecture_of(const ModelConfig& config);
 
-// The rows.
-Architecture llama();
-Architecture gpt2();
-Architecture gpt_neox();
-Architecture qwen2();
-Architecture qwen3();
-Architecture mistral();
-Architecture olmo2();
-Architecture phi3();
-Architecture smollm3();
-Architecture gemma2();
-Architecture gemma3();
+// One whose config is a kind of its own.
+template <class Config>
+Architecture of_own_kind(const char* name, const char* model_type,
+                         Config (*read)(const Settings& settings),
+                         nlohmann::ordered_json (*write)(const Config& config),
+                         void (*check)(const Config& config, const std::string& source)) {
+  return {.name = name,
+          .model_type = model_type,
+          .read = [read](const Settings& settings) -> ModelConfig { return read(settings); },
+          .write = [write](const ModelConfig& config) { return write(std::get<Config>(config)); },
+          .has = [](const ModelConfig& config) { return std::holds_alternative<Config>(config); },
+          .check = [check](const ModelConfig& config,
+                           const std::string& source) { check(std::get<Config>(config), source); }};
+}
 
 // What transformers takes where a config.json of the family says nothing.
 struct FamilyDefaults {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of architectures.
-#include <array>
+// Finds an architecture by what a config.json says, or by a config.
+#include <vector>
 
 #include "io/architecture.h"
 
 namespace coda::io {
 namespace {
 
-const auto& architectures() {
-  static const std::array rows{llama(), gpt2(),    qwen2(),  qwen3(),  mistral(), olmo2(),
-                               phi3(),  smollm3(), gemma2(), gemma3(), gpt_neox()};
+const std::vector<Architecture>& architectures() {
+#define CODA_CALL(name) name(),
+  static const std::vector<Architecture> rows{CODA_ARCHITECTURES(CODA_CALL)};
+#undef CODA_CALL
   return rows;
 }
 
@@ -53,13 +54,10 @@ const Architecture& architecture_of(const Settings& settings) {
 }
 
 const Architecture& architecture_of(const ModelConfig& config) {
-  if (std::holds_alternative<Gpt2Config>(config)) return *by_name(gpt2().name);
-  if (std::holds_alternative<GptNeoxConfig>(config)) return *by_name(gpt_neox().name);
-  const std::string& name = std::get<LlamaConfig>(config).architecture;
-  const Architecture* row = by_name(name);
-  require(row != nullptr && name != gpt2().name && name != gpt_neox().name,
-          "model config: architecture is " + in_quotes(name) + ", but " + supported());
-  return *row;
+  for (const Architecture& row : architectures())
+    if (row.has(config)) return row;
+  throw Error("model config: architecture is " +
+              in_quotes(std::get<LlamaConfig>(config).architecture) + ", but " + supported());
 }
 
 }  // namespace coda::io

@@ -15,6 +15,7 @@ namespace coda::io {
 struct ConfigChecker {
   // A graph has tens of nodes a layer; no model has a hundredth of these.
   static constexpr int64_t kMostLayers = 10000;
+  static constexpr int64_t kMostExperts = 100000;  // of all layers
   static constexpr int64_t kMostWeights = int64_t{1} << 40;
 
   const std::string& source;

@@ -4,6 +4,7 @@
 
 #include "io/architecture.h"
 #include "io/config_checker.h"
+#include "io/config_experts.h"
 #include "io/config_rope.h"
 
 namespace coda::io {
@@ -57,6 +58,45 @@ nlohmann::ordered_json family_json(const LlamaConfig& config) {
   return json;
 }
 
+void check_family(const LlamaConfig& config, const std::string& source) {
+  const ConfigChecker must{source};
+  must.layers("num_hidden_layers", config.layers);
+  must.size("hidden_size", config.hidden);
+  must.size("num_attention_heads", config.heads);
+  must.size("num_key_value_heads", config.kv_heads);
+  must.size("head_dim", config.head_dim);
+  must.size("intermediate_size", config.mlp);
+  must.size("vocab_size", config.vocab);
+  must.size("max_position_embeddings", config.max_positions);
+  must.divides("num_key_value_heads", config.kv_heads, "num_attention_heads", config.heads);
+  if (config.head_dim % 2 != 0) {
+    throw Error(source + ": head_dim is " + std::to_string(config.head_dim) +
+                ", but must be even (rotary positions turn pairs of channels): change it, or "
+                "hidden_size or num_attention_heads, whose quotient it is if it is not given");
+  }
+  must.product("num_attention_heads", config.heads, "head_dim", config.head_dim);
+  must.product("num_attention_heads * head_dim", config.heads * config.head_dim, "hidden_size",
+               config.hidden);
+  must.product("intermediate_size", config.mlp, "hidden_size", config.hidden);
+  must.product("vocab_size", config.vocab, "hidden_size", config.hidden);
+  if (config.experts) check_experts(config, source);
+  must.weights(config);
+  must.positive("rms_norm_eps", config.eps);
+  check_rope(config, source);
+  const auto for_each_layer = [&](const char* name, const std::vector<bool>& flags) {
+    require(flags.empty() || std::ssize(flags) == config.layers,
+            source + ": " + name + " has " + std::to_string(flags.size()) + " entries, but " +
+                std::to_string(config.layers) + " layers need one each");
+  };
+  for_each_layer("layer_types", config.windowed);
+  for_each_layer("no_rope_layers", config.rotated);
+  if (config.experts) for_each_layer("mlp_only_layers", config.experts->layers);
+  if (config.window != 0) must.size("sliding_window", config.window);
+  if (config.query_scalar != 0) must.positive("query_pre_attn_scalar", config.query_scalar);
+  if (config.score_cap != 0) must.positive("attn_logit_softcapping", config.score_cap);
+  if (config.logit_cap != 0) must.positive("final_logit_softcapping", config.logit_cap);
+}
+
 }  // namespace
 
 Architecture of_family(const FamilyMember& member) {
@@ -82,7 +122,14 @@ Architecture of_family(const FamilyMember& member) {
     if (member.write) member.write(config, json);
     return json;
   };
-  return {member.name, member.model_type, read, write};
+  const auto has = [member](const ModelConfig& of) {
+    const auto* config = std::get_if<LlamaConfig>(&of);
+    return config != nullptr && config->architecture == member.name;
+  };
+  const auto check = [](const ModelConfig& of, const std::string& source) {
+    check_family(std::get<LlamaConfig>(of), source);
+  };
+  return {member.name, member.model_type, read, write, has, check};
 }
 
 int64_t window_of(const Settings& settings, int64_t otherwise) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT2LMHeadModel's config.json.
 #include "io/architecture.h"
+#include "io/config_checker.h"
 
 namespace coda::io {
 namespace {
 
-ModelConfig read_gpt2(const Settings& settings) {
+Gpt2Config read_gpt2(const Settings& settings) {
   Gpt2Config config;
   const std::string activation = settings.word("activation_function", "gelu_new");
   config.exact_gelu = activation == "gelu";
@@ -31,8 +32,7 @@ ModelConfig read_gpt2(const Settings& settings) {
   return config;
 }
 
-nlohmann::ordered_json gpt2_json(const ModelConfig& of) {
-  const auto& config = std::get<Gpt2Config>(of);
+nlohmann::ordered_json write_gpt2(const Gpt2Config& config) {
   return {
       {"vocab_size", config.vocab},
       {"n_embd", config.hidden},
@@ -49,8 +49,27 @@ nlohmann::ordered_json gpt2_json(const ModelConfig& of) {
   };
 }
 
+void check_gpt2(const Gpt2Config& config, const std::string& source) {
+  const ConfigChecker must{source};
+  must.layers("n_layer", config.layers);
+  must.size("n_embd", config.hidden);
+  must.size("n_head", config.heads);
+  must.size("vocab_size", config.vocab);
+  must.size("n_positions", config.positions);
+  must.size("n_inner", config.mlp);
+  must.divides("n_head", config.heads, "n_embd", config.hidden);
+  must.product("n_inner", config.mlp, "n_embd", config.hidden);
+  must.product("vocab_size", config.vocab, "n_embd", config.hidden);
+  must.product("n_positions", config.positions, "n_embd", config.hidden);
+  must.product("n_embd * 3", 3 * config.hidden, "n_embd", config.hidden);
+  must.weights(config);
+  must.positive("layer_norm_epsilon", config.eps);
+}
+
 }  // namespace
 
-Architecture gpt2() { return {"GPT2LMHeadModel", "gpt2", read_gpt2, gpt2_json}; }
+Architecture gpt2() {
+  return of_own_kind("GPT2LMHeadModel", "gpt2", read_gpt2, write_gpt2, check_gpt2);
+}
 
 }  // namespace coda::io

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPTNeoXForCausalLM's config.json (Pythia).
 #include "io/architecture.h"
+#include "io/config_checker.h"
 
 namespace coda::io {
 namespace {
@@ -28,7 +29,7 @@ void read_positions(const Settings& settings, GptNeoxConfig& config) {
       static_cast<int64_t>(static_cast<double>(config.hidden / config.heads) * share);
 }
 
-ModelConfig read_gpt_neox(const Settings& settings) {
+GptNeoxConfig read_gpt_neox(const Settings& settings) {
   GptNeoxConfig config;
   config.layers = settings.whole("num_hidden_layers");
   config.hidden = settings.whole("hidden_size");
@@ -48,8 +49,7 @@ ModelConfig read_gpt_neox(const Settings& settings) {
   return config;
 }
 
-ordered_json gpt_neox_json(const ModelConfig& of) {
-  const auto& config = std::get<GptNeoxConfig>(of);
+ordered_json write_gpt_neox(const GptNeoxConfig& config) {
   // Readers multiply and cut to a whole number.
   const double head = static_cast<double>(config.hidden / config.heads);
   double share = static_cast<double>(config.rotary_dim) / head;
@@ -72,8 +72,34 @@ ordered_json gpt_neox_json(const ModelConfig& of) {
           {"tie_word_embeddings", config.tied}};
 }
 
+void check_gpt_neox(const GptNeoxConfig& config, const std::string& source) {
+  const ConfigChecker must{source};
+  must.layers("num_hidden_layers", config.layers);
+  must.size("hidden_size", config.hidden);
+  must.size("num_attention_heads", config.heads);
+  must.size("intermediate_size", config.mlp);
+  must.size("vocab_size", config.vocab);
+  must.size("max_position_embeddings", config.max_positions);
+  must.divides("num_attention_heads", config.heads, "hidden_size", config.hidden);
+  must.product("intermediate_size", config.mlp, "hidden_size", config.hidden);
+  must.product("vocab_size", config.vocab, "hidden_size", config.hidden);
+  must.product("hidden_size * 3", 3 * config.hidden, "hidden_size", config.hidden);
+  must.weights(config);
+  must.positive("layer_norm_eps", config.eps);
+  must.positive("rotary_emb_base", config.rope_theta);
+  const int64_t head = config.hidden / config.heads;
+  require(head % 2 == 0 && config.rotary_dim >= 2 && config.rotary_dim <= head &&
+              config.rotary_dim % 2 == 0,
+          source + ": rotary_pct turns " + std::to_string(config.rotary_dim) +
+              " channels of heads of " + std::to_string(head) +
+              ", but both must be even and at least 2 channels turn: change one of the two");
+}
+
 }  // namespace
 
-Architecture gpt_neox() { return {"GPTNeoXForCausalLM", "gpt_neox", read_gpt_neox, gpt_neox_json}; }
+Architecture gpt_neox() {
+  return of_own_kind("GPTNeoXForCausalLM", "gpt_neox", read_gpt_neox, write_gpt_neox,
+                     check_gpt_neox);
+}
 
 }  // namespace coda::io

@@ -6,10 +6,11 @@ namespace coda::io {
 namespace {
 
 void read_phi3(const Settings& settings, LlamaConfig& config) {
-  // transformers would take any other for one of its own, longrope.
   if (config.rope_scaling) {
-    throw Error(settings.source() +
-                ": Phi-3 is supported without scaled positions only (rope_type 'default')");
+    // transformers would take 'yarn' for longrope, and refuses the others.
+    if (!std::holds_alternative<LongRopeScaling>(*config.rope_scaling))
+      throw Error(settings.source() + ": Phi-3 has RoPE of type 'default' or 'longrope' only");
+    settings.whole("original_max_position_embeddings");  // which transformers reads here only
   }
   config.joined = true;
   config.window = window_of(settings, 0);
@@ -17,6 +18,10 @@ void read_phi3(const Settings& settings, LlamaConfig& config) {
 
 void write_phi3(const LlamaConfig& config, nlohmann::ordered_json& json) {
   json["resid_pdrop"] = 0.0;
+  if (config.rope_scaling) {
+    json["original_max_position_embeddings"] =
+        std::get<LongRopeScaling>(*config.rope_scaling).original_max_positions;
+  }
   json["embd_pdrop"] = 0.0;
   write_window(config, json);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/config_rope.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "io/config_checker.h"
@@ -36,6 +37,29 @@ RopeScaling yarn_scaling(const Settings& rope) {
   return scaling;
 }
 
+std::vector<double> factors(const Settings& rope, const char* name) {
+  const nlohmann::json* list = rope.find(name);
+  const auto is_number = [](const nlohmann::json& one) { return one.is_number(); };
+  if (list == nullptr || !list->is_array() || !std::ranges::all_of(*list, is_number))
+    rope.refuse(name, "must be a list of numbers");
+  return list->get<std::vector<double>>();
+}
+
+// The first context stands beside the object, as Phi-3 has it, or in it. Where no attention_factor
+// is given it follows from how much longer sequences become.
+RopeScaling longrope_scaling(const Settings& settings, const Settings& rope,
+                             int64_t max_positions) {
+  LongRopeScaling scaling{.short_factors = factors(rope, "short_factor"),
+                          .long_factors = factors(rope, "long_factor")};
+  const char* first = "original_max_position_embeddings";
+  scaling.original_max_positions = (settings.find(first) != nullptr ? settings : rope).whole(first);
+  const auto context = static_cast<double>(scaling.original_max_positions);
+  const double factor = rope.number("factor", static_cast<double>(max_positions) / context);
+  const double inferred = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(context));
+  scaling.attention_factor = rope.number("attention_factor", inferred);
+  return scaling;
+}
+
 ordered_json json_of(const Llama3RopeScaling& scaling) {
   return {{"rope_type", "llama3"},
           {"factor", scaling.factor},
@@ -62,6 +86,14 @@ ordered_json json_of(const YarnRopeScaling& scaling) {
           {"original_max_position_embeddings", scaling.original_max_positions}};
 }
 
+ordered_json json_of(const LongRopeScaling& scaling) {
+  return {{"rope_type", "longrope"},
+          {"short_factor", scaling.short_factors},
+          {"long_factor", scaling.long_factors},
+          {"attention_factor", scaling.attention_factor},
+          {"original_max_position_embeddings", scaling.original_max_positions}};
+}
+
 void check_factor(const ConfigChecker& must, double factor) {
   must.positive("rope factor", factor);
   if (factor < 1) {
@@ -78,7 +110,8 @@ void check_below(const ConfigChecker& must, const char* small, double low, const
               ") must be below " + large + " (" + nlohmann::json(high).dump() + ")");
 }
 
-void check_scaling(const ConfigChecker& must, const Llama3RopeScaling& scaling, double) {
+void check_scaling(const ConfigChecker& must, const Llama3RopeScaling& scaling,
+                   const LlamaConfig&) {
   must.positive("rope low_freq_factor", scaling.low_freq_factor);
   must.positive("rope high_freq_factor", scaling.high_freq_factor);
   must.size("rope original_max_position_embeddings", scaling.original_max_positions);
@@ -87,25 +120,43 @@ void check_scaling(const ConfigChecker& must, const Llama3RopeScaling& scaling, 
               scaling.high_freq_factor);
 }
 
-void check_scaling(const ConfigChecker& must, const LinearRopeScaling& scaling, double) {
+void check_scaling(const ConfigChecker& must, const LinearRopeScaling& scaling,
+                   const LlamaConfig&) {
   check_factor(must, scaling.factor);
 }
 
-void check_scaling(const ConfigChecker& must, const DynamicRopeScaling& scaling, double) {
+void check_scaling(const ConfigChecker& must, const DynamicRopeScaling& scaling,
+                   const LlamaConfig&) {
   check_factor(must, scaling.factor);
 }
 
-void check_scaling(const ConfigChecker& must, const YarnRopeScaling& scaling, double theta) {
+void check_scaling(const ConfigChecker& must, const YarnRopeScaling& scaling,
+                   const LlamaConfig& config) {
   must.positive("rope beta_fast", scaling.beta_fast);
   must.positive("rope beta_slow", scaling.beta_slow);
   must.positive("rope attention_factor", scaling.attention_factor);
   must.size("rope original_max_position_embeddings", scaling.original_max_positions);
   check_factor(must, scaling.factor);
   check_below(must, "beta_slow", scaling.beta_slow, "beta_fast", scaling.beta_fast);
-  if (theta <= 1) {
-    throw Error(must.source + ": rope_theta is " + nlohmann::json(theta).dump() +
+  if (config.rope_theta <= 1) {
+    throw Error(must.source + ": rope_theta is " + nlohmann::json(config.rope_theta).dump() +
                 ", but rope type 'yarn' needs more than 1");
   }
+}
+
+void check_scaling(const ConfigChecker& must, const LongRopeScaling& scaling,
+                   const LlamaConfig& config) {
+  must.size("rope original_max_position_embeddings", scaling.original_max_positions);
+  must.positive("rope attention_factor", scaling.attention_factor);
+  const auto check_list = [&](const char* name, const std::vector<double>& list) {
+    require(std::ssize(list) == config.head_dim / 2,
+            must.source + ": " + name + " has " + std::to_string(list.size()) +
+                " numbers, but heads of " + std::to_string(config.head_dim) + " channels need " +
+                std::to_string(config.head_dim / 2));
+    for (const double factor : list) must.positive(name, factor);
+  };
+  check_list("rope short_factor", scaling.short_factors);
+  check_list("rope long_factor", scaling.long_factors);
 }
 
 void require_whole_heads(const Settings& settings) {
@@ -134,9 +185,12 @@ void read_object(const Settings& settings, const Settings& rope, LlamaConfig& co
     config.rope_scaling = DynamicRopeScaling{rope.number("factor")};
   } else if (type == "yarn") {
     config.rope_scaling = yarn_scaling(rope);
+  } else if (type == "longrope" || type == "su") {  // its name when Phi-3 was new
+    config.rope_scaling = longrope_scaling(settings, rope, config.max_positions);
   } else {
-    rope.refuse(type_name,
-                "only 'default', 'dynamic', 'linear', 'llama3' and 'yarn' are supported");
+    rope.refuse(
+        type_name,
+        "only 'default', 'dynamic', 'linear', 'llama3', 'longrope' and 'yarn' are supported");
   }
 }
 
@@ -201,7 +255,7 @@ void check_rope(const LlamaConfig& config, const std::string& source) {
   if (config.window_rope_theta != 0)
     must.positive("rope_local_base_freq", config.window_rope_theta);
   if (config.rope_scaling)
-    std::visit([&](const auto& scaling) { check_scaling(must, scaling, config.rope_theta); },
+    std::visit([&](const auto& scaling) { check_scaling(must, scaling, config); },
                *config.rope_scaling);
 }
 

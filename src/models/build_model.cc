@@ -6,19 +6,6 @@
 #include "models/llama.h"
 
 namespace coda {
-namespace {
-
-// Weights of tables of which a token is one row.
-int64_t looked_up(const LlamaConfig& c) { return c.tied ? 0 : c.vocab * c.hidden; }
-int64_t looked_up(const Gpt2Config& c) { return c.positions * c.hidden; }
-int64_t looked_up(const GptNeoxConfig& c) { return c.tied ? 0 : c.vocab * c.hidden; }
-
-int64_t columns_of_heads(const LlamaConfig& c) { return c.heads * c.head_dim; }
-int64_t columns_of_heads(const Gpt2Config& c) { return c.hidden; }
-int64_t columns_of_heads(const GptNeoxConfig& c) { return c.hidden; }
-
-}  // namespace
-
 std::unique_ptr<ModelGraph> build_model(const ModelConfig& config, const ModelOptions& options) {
   return std::visit([&](const auto& model) { return build(model, options); }, config);
 }
@@ -34,11 +21,15 @@ int64_t parameter_count_of(const ModelConfig& config) {
 double training_flops_of_token(const ModelConfig& config, int64_t sequence) {
   return std::visit(
       [&](const auto& model) {
-        const int64_t weights = parameter_count(model) - looked_up(model);
-        const int64_t attention = model.layers * columns_of_heads(model) * sequence;
+        const int64_t weights = parameter_count(model) - unused_by_a_token(model);
+        const int64_t attention = model.layers * attention_columns(model) * sequence;
         return 6.0 * static_cast<double>(weights + attention);
       },
       config);
+}
+
+std::string description_of(const ModelConfig& config) {
+  return std::visit([](const auto& model) { return description(model); }, config);
 }
 
 int64_t longest_sequence_of(const ModelConfig& config) {

@@ -53,6 +53,16 @@ int64_t parameter_count(const Gpt2Config& c) {
   return c.layers * (matrices + vectors) + (c.vocab + c.positions + 2) * c.hidden;
 }
 
+int64_t unused_by_a_token(const Gpt2Config& c) { return c.positions * c.hidden; }
+
+int64_t attention_columns(const Gpt2Config& c) { return c.hidden; }
+
+std::string description(const Gpt2Config& c) {
+  return "GPT-2, " + std::to_string(c.layers) + " layers, hidden " + std::to_string(c.hidden) +
+         ", " + std::to_string(c.heads) + " heads, MLP " + std::to_string(c.mlp) + ", vocabulary " +
+         std::to_string(c.vocab) + ", " + std::to_string(c.positions) + " positions";
+}
+
 int64_t longest_sequence(const Gpt2Config& config) { return config.positions; }
 
 }  // namespace coda

@@ -132,6 +132,16 @@ int64_t parameter_count(const GptNeoxConfig& c) {
   return c.layers * layer + ((c.tied ? 1 : 2) * c.vocab + 2) * c.hidden;
 }
 
+int64_t unused_by_a_token(const GptNeoxConfig& c) { return c.tied ? 0 : c.vocab * c.hidden; }
+
+int64_t attention_columns(const GptNeoxConfig& c) { return c.hidden; }
+
+std::string description(const GptNeoxConfig& c) {
+  return "GPT-NeoX, " + std::to_string(c.layers) + " layers, hidden " + std::to_string(c.hidden) +
+         ", " + std::to_string(c.heads) + " heads, MLP " + std::to_string(c.mlp) + ", vocabulary " +
+         std::to_string(c.vocab) + (c.tied ? ", tied head" : "");
+}
+
 int64_t longest_sequence(const GptNeoxConfig& config) { return config.max_positions; }
 
 }  // namespace coda

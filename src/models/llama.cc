@@ -7,11 +7,27 @@
 #include <string>
 
 #include "coda/error.h"
+#include "models/experts.h"
 #include "models/model_builder.h"
 #include "models/rope_angles.h"
 
 namespace coda {
 namespace {
+
+bool has_experts(const LlamaConfig& c, size_t layer) {
+  return c.experts && (c.experts->layers.empty() || c.experts->layers[layer]);
+}
+int64_t layers_with_experts(const LlamaConfig& c) {
+  if (!c.experts) return 0;
+  const std::vector<bool>& flags = c.experts->layers;
+  return flags.empty() ? c.layers : std::ranges::count(flags, true);
+}
+
+// "Qwen2" of "Qwen2ForCausalLM".
+std::string title_of(const LlamaConfig& c) {
+  if (c.architecture == LlamaConfig().architecture) return "LLaMA";
+  return c.architecture.substr(0, c.architecture.find("ForCausalLM"));
+}
 
 // The parts of one model's layers, over its builder.
 class Layers {
@@ -35,15 +51,15 @@ class Layers {
     switch (c_.norms) {
       case NormPlace::before:
         x = x + attend(number, name, norm(name + "input_layernorm", x));
-        return x + mlp(name, norm(name + "post_attention_layernorm", x));
+        return x + mlp(number, name, norm(name + "post_attention_layernorm", x));
       case NormPlace::after:
         x = x + norm(name + "post_attention_layernorm", attend(number, name, x));
-        return x + norm(name + "post_feedforward_layernorm", mlp(name, x));
+        return x + norm(name + "post_feedforward_layernorm", mlp(number, name, x));
       case NormPlace::both: break;
     }
     const Value y = attend(number, name, norm(name + "input_layernorm", x));
     x = x + norm(name + "post_attention_layernorm", y);
-    const Value z = mlp(name, norm(name + "pre_feedforward_layernorm", x));
+    const Value z = mlp(number, name, norm(name + "pre_feedforward_layernorm", x));
     return x + norm(name + "post_feedforward_layernorm", z);
   }
 
@@ -118,7 +134,8 @@ class Layers {
     return product(name + "o_proj", y, c_.hidden, q_width, c_.output_bias);
   }
 
-  Value mlp(const std::string& layer, Value x) {
+  Value mlp(size_t number, const std::string& layer, Value x) {
+    if (has_experts(c_, number)) return mixture_of_experts(m_, *c_.experts, layer, x, c_.hidden);
     const std::string name = layer + "mlp.";
     Value gate, up;
     if (c_.joined) {
@@ -142,15 +159,25 @@ class Layers {
 
 int64_t parameter_count(const LlamaConfig& c) {
   const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  int64_t layer = (2 * q + 2 * kv + 3 * c.mlp) * c.hidden;
+  int64_t layer = (2 * q + 2 * kv) * c.hidden;
   layer += (c.norms == NormPlace::both ? 4 : 2) * c.hidden;
   if (c.qkv_bias) layer += q + 2 * kv;
   if (c.output_bias) layer += c.hidden;
-  if (c.mlp_bias) layer += 2 * c.mlp + c.hidden;
   if (c.query_key_norm == QueryKeyNorm::head) layer += 2 * c.head_dim;
   if (c.query_key_norm == QueryKeyNorm::row) layer += q + kv;
-  return c.layers * layer + ((c.tied ? 1 : 2) * c.vocab + 1) * c.hidden;
+  const int64_t sparse = layers_with_experts(c);
+  int64_t mlps = (c.layers - sparse) * 3 * c.mlp * c.hidden;
+  if (c.mlp_bias) mlps += (c.layers - sparse) * (2 * c.mlp + c.hidden);
+  if (c.experts) mlps += sparse * parameter_count(*c.experts, c.hidden);
+  return c.layers * layer + mlps + ((c.tied ? 1 : 2) * c.vocab + 1) * c.hidden;
 }
+
+int64_t unused_by_a_token(const LlamaConfig& c) {
+  const int64_t table = c.tied ? 0 : c.vocab * c.hidden;
+  return table + (c.experts ? layers_with_experts(c) * unused_by_a_token(*c.experts, c.hidden) : 0);
+}
+
+int64_t attention_columns(const LlamaConfig& c) { return c.heads * c.head_dim; }
 
 int64_t longest_sequence(const LlamaConfig& config) {
   const auto* dynamic =
@@ -158,6 +185,14 @@ int64_t longest_sequence(const LlamaConfig& config) {
   if (dynamic == nullptr) return config.max_positions;
   const double longest = dynamic->factor * static_cast<double>(config.max_positions);
   return static_cast<int64_t>(std::min(longest, 2147483647.0));
+}
+
+std::string description(const LlamaConfig& c) {
+  return title_of(c) + ", " + std::to_string(c.layers) + " layers, hidden " +
+         std::to_string(c.hidden) + ", " + std::to_string(c.heads) + " heads of " +
+         std::to_string(c.head_dim) + " (" + std::to_string(c.kv_heads) + " key-value), " +
+         (c.experts ? description(*c.experts) : "MLP " + std::to_string(c.mlp)) + ", vocabulary " +
+         std::to_string(c.vocab) + (c.tied ? ", tied head" : "");
 }
 
 std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions& options) {

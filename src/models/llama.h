@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "coda/model_config.h"
 #include "coda/models.h"
@@ -16,5 +17,12 @@ std::unique_ptr<ModelGraph> build(const LlamaConfig& config, const ModelOptions&
 // The number of weights; sizes must have been checked.
 int64_t parameter_count(const LlamaConfig& config);
 int64_t longest_sequence(const LlamaConfig& config);
+// Weights that a token is not multiplied by: of tables that are looked up only, and of experts that
+// it has not.
+int64_t unused_by_a_token(const LlamaConfig& config);
+// Of all heads of a layer.
+int64_t attention_columns(const LlamaConfig& config);
+// For people, of one line: as description_of (coda/models.h).
+std::string description(const LlamaConfig& config);
 
 }  // namespace coda

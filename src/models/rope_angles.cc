@@ -11,7 +11,7 @@ namespace {
 constexpr double kTurn = 2 * std::numbers::pi;
 
 // Short waves stay, long ones are stretched by `factor`, those between the two bands in between.
-void stretch(const Llama3RopeScaling& s, const LlamaConfig&, RopeAngles& angles) {
+void stretch(const Llama3RopeScaling& s, const LlamaConfig&, int64_t, RopeAngles& angles) {
   for (double& step : angles.steps) {
     const double turns = static_cast<double>(s.original_max_positions) * step / kTurn;
     const double kept = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
@@ -20,14 +20,14 @@ void stretch(const Llama3RopeScaling& s, const LlamaConfig&, RopeAngles& angles)
   }
 }
 
-void stretch(const LinearRopeScaling& s, const LlamaConfig&, RopeAngles& angles) {
+void stretch(const LinearRopeScaling& s, const LlamaConfig&, int64_t, RopeAngles& angles) {
   for (double& step : angles.steps) step /= s.factor;
 }
 
 // All is in the base.
-void stretch(const DynamicRopeScaling&, const LlamaConfig&, RopeAngles&) {}
+void stretch(const DynamicRopeScaling&, const LlamaConfig&, int64_t, RopeAngles&) {}
 
-void stretch(const YarnRopeScaling& s, const LlamaConfig& config, RopeAngles& angles) {
+void stretch(const YarnRopeScaling& s, const LlamaConfig& config, int64_t, RopeAngles& angles) {
   const auto dim = static_cast<double>(config.head_dim);
   // The pair, in fractions, that turns so often over the first context.
   const auto pair_of = [&](double turns) {
@@ -46,6 +46,13 @@ void stretch(const YarnRopeScaling& s, const LlamaConfig& config, RopeAngles& an
     const double share = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     angles.steps[i] *= (1 - share) + share / s.factor;
   }
+  angles.factor = s.attention_factor;
+}
+
+void stretch(const LongRopeScaling& s, const LlamaConfig&, int64_t positions, RopeAngles& angles) {
+  const bool is_long = positions > s.original_max_positions;
+  const std::vector<double>& factors = is_long ? s.long_factors : s.short_factors;
+  for (size_t i = 0; i < angles.steps.size(); ++i) angles.steps[i] /= factors[i];
   angles.factor = s.attention_factor;
 }
 
@@ -71,7 +78,7 @@ RopeAngles rope_angles(const LlamaConfig& config, int64_t positions, bool window
     angles.steps.push_back(std::pow(base, power));
   }
   if (config.rope_scaling && !own)
-    std::visit([&](const auto& scaling) { stretch(scaling, config, angles); },
+    std::visit([&](const auto& scaling) { stretch(scaling, config, positions, angles); },
                *config.rope_scaling);
   return angles;
 }

@@ -23,4 +23,7 @@ Operation embedding_operation();
 // drows [M, D], ids [M, 1], and perhaps what it is added to -> dtable [rows, D].
 Operation embedding_backward_operation();
 
+// x [M, N] -> [M, N]: 1 for the k largest of each row, else 0.
+Operation top_k_mask_operation();
+
 }  // namespace coda

@@ -19,9 +19,9 @@ std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\
 
 struct Registry {
   std::mutex mutex;
-  std::deque<Operation> operations{attention_operation(), attention_backward_operation(),
+  std::deque<Operation> operations{attention_operation(),           attention_backward_operation(),
                                    attention_with_past_operation(), embedding_operation(),
-                                   embedding_backward_operation()};
+                                   embedding_backward_operation(),  top_k_mask_operation()};
 
   const Operation* find(std::string_view name) const {
     const auto found = std::find_if(operations.begin(), operations.end(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that operations give as CUDA text: attention's and those of an operation that the
-// library does not have. Compiled for the CPU they give what the definition in float64 gives;
-// NVRTC compiles them for sm_90a.
+// The kernels that operations give as CUDA text: attention's, top_k_mask's and those of an
+// operation that the library does not have. Compiled for the CPU they give what the definition in
+// float64 gives; NVRTC compiles them for sm_90a.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <random>
 #include <set>
@@ -166,6 +167,22 @@ TEST(Operations, ARegisteredOperationsKernelGivesWhatItsDefinitionGives) {
   }
 }
 
+OpaqueCall top_k(double k) { return {"top_k_mask", {{"k", k}}, {}, {"x"}, {"mask"}}; }
+
+// Rows of few different numbers, in more than one block of threads.
+TEST(Operations, TheMaskOfTheLargestIsThatOfTheDefinition) {
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {130, 8}, {37, 61}}) {
+    for (DType type : {DType::f32, DType::bf16, DType::f16}) {
+      Numbers numbers{{"x", random_values(rows * cols, 3)}};
+      for (size_t i = 0; i < numbers["x"].size(); ++i) {
+        double& x = numbers["x"][i];
+        x = i % 11 == 0 ? std::nan("") : i % 7 == 0 ? HUGE_VAL : std::round(2 * x);
+      }
+      expect_right(top_k(3), {{"x", rows, cols, type}, {"mask", rows, cols, type}}, numbers, 1e-9);
+    }
+  }
+}
+
 TEST(Operations, KernelsCompileForTheGpu) {
   std::set<std::string> texts;
   const auto add = [&](const OpaqueCall& call, const std::vector<Tensor>& tensors) {
@@ -179,6 +196,8 @@ TEST(Operations, KernelsCompileForTheGpu) {
   }
   for (DType type : {DType::f32, DType::bf16})
     add(convolution(), {{"x", 21, 10, type}, {"w", 4, 10, type}, {"y", 21, 10, type}});
+  for (DType type : {DType::f32, DType::bf16, DType::f16})
+    add(top_k(2), {{"x", 300, 8, type}, {"mask", 300, 8, DType::f32}});
   expect_no_defects(texts);
 }
 

@@ -280,8 +280,8 @@ TEST(ModelConfig, WritesTheTypeOfTheWeights) {
 }
 
 TEST(ModelConfig, RefusesOtherModels) {
-  EXPECT_THAT(message_with("/architectures", json::array({"MixtralForCausalLM"})),
-              AllOf(StartsWith("config.json: architectures is '[\"MixtralForCausalLM\"]'"),
+  EXPECT_THAT(message_with("/architectures", json::array({"FalconForCausalLM"})),
+              AllOf(StartsWith("config.json: architectures is '[\"FalconForCausalLM\"]'"),
                     HasSubstr("only LlamaForCausalLM, GPT2LMHeadModel, Qwen2ForCausalLM, "),
                     HasSubstr(" and GPTNeoXForCausalLM are supported")));
   EXPECT_THAT(message_with("/architectures", "LlamaForCausalLM"), HasSubstr("list of one name"));
@@ -315,14 +315,14 @@ TEST(ModelConfig, RefusesSettingsThatAreNotImplemented) {
   EXPECT_THAT(message_with("/scale_attn_by_inverse_layer_idx", true, kGpt2),
               HasSubstr("only false"));
   EXPECT_THAT(message_with("/add_cross_attention", true, kGpt2), HasSubstr("only false"));
-  for (const char* type : {"longrope", "proportional"}) {
+  for (const char* type : {"proportional"}) {
     EXPECT_THAT(message_with("/rope_scaling/rope_type", type),
                 HasSubstr("rope_scaling: rope_type is '\"" + std::string(type) +
-                          "\"', but only 'default', 'dynamic', 'linear', 'llama3' "
-                          "and 'yarn' are supported"));
+                          "\"', but only 'default', 'dynamic', 'linear', 'llama3', "
+                          "'longrope' and 'yarn' are supported"));
   }
-  EXPECT_THAT(message_with("/rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}),
-              HasSubstr("rope_scaling: type is '\"longrope\"'"));
+  EXPECT_THAT(message_with("/rope_scaling", {{"type", "proportional"}, {"factor", 2.0}}),
+              HasSubstr("rope_scaling: type is '\"proportional\"'"));
   EXPECT_THAT(message_with("/rope_parameters/partial_rotary_factor", 0.5, kLlama5),
               HasSubstr("partial_rotary_factor is '0.5', but only 1"));
 }
@@ -395,9 +395,87 @@ TEST(ModelConfig, WindowsAreOfLayers) {
               HasSubstr("layer_types is '[\"chunked_attention\"]', but must be 'full_attention'"));
 }
 
+TEST(ModelConfig, ReadsLongrope) {
+  const auto lists = [](int first_long) -> json {
+    return {{"type", "su"},
+            {"short_factor", {1, 1, 1, 1, 2, 2, 2, 3}},
+            {"long_factor", {first_long, 2, 2, 2, 4, 4, 8, 9}}};
+  };
+  json phi3 = {{"rope_scaling", lists(1)},
+               {"original_max_position_embeddings", 256},
+               {"max_position_embeddings", 4096}};
+  LongRopeScaling expected{.short_factors = {1, 1, 1, 1, 2, 2, 2, 3},
+                           .long_factors = {1, 2, 2, 2, 4, 4, 8, 9},
+                           .attention_factor = std::sqrt(1 + std::log(16.0) / std::log(256.0)),
+                           .original_max_positions = 256};
+  const LlamaConfig config = parse_family("phi3", phi3);
+  EXPECT_EQ(config.rope_scaling, RopeScaling(expected));
+  EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"),
+            ModelConfig(config));
+
+  const auto message = [&] { return error_message([&] { parse_family("phi3", phi3); }); };
+  phi3["rope_scaling"] = lists(0);
+  EXPECT_THAT(message(), HasSubstr("rope long_factor is 0.0, but must be a positive number"));
+  phi3["rope_scaling"]["long_factor"] = {1, 2};
+  EXPECT_THAT(message(), HasSubstr("rope long_factor has 2 numbers, but heads of 16 channels need "
+                                   "8"));
+  phi3["rope_scaling"]["long_factor"] = 2;
+  EXPECT_THAT(message(), HasSubstr("must be a list of numbers"));
+  phi3["rope_scaling"] = lists(1);
+  phi3.erase("original_max_position_embeddings");
+  EXPECT_THAT(message(), HasSubstr("original_max_position_embeddings is missing"));
+  phi3["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+  EXPECT_THAT(message(), HasSubstr("'default' or 'longrope' only"));
+}
+
+TEST(ModelConfig, ReadsMixturesOfExperts) {
+  const LlamaConfig mixtral = parse_family("mixtral");
+  EXPECT_EQ(mixtral.window, 0);
+  EXPECT_EQ(mixtral.rope_theta, 1e6);
+  const Experts own{.count = 8,
+                    .chosen = 2,
+                    .mlp = 96,
+                    .normalised = true,
+                    .names = ExpertNames::block_sparse_moe};
+  EXPECT_EQ(mixtral.experts, own);
+  const Experts olmoe{.count = 64, .chosen = 8, .mlp = 96};
+  EXPECT_EQ(parse_family("olmoe").experts, olmoe);
+
+  const Experts qwen3{.count = 128, .chosen = 8, .mlp = 768};
+  EXPECT_EQ(parse_family("qwen3_moe").experts, qwen3);
+  json some = {{"num_experts", 16}, {"decoder_sparse_step", 2}, {"norm_topk_prob", true}};
+  EXPECT_EQ(parse_family("qwen3_moe", {{"num_local_experts", 16}}).experts->count, 16);
+  const auto qwen3_some = [&] { return *parse_family("qwen3_moe", some).experts; };
+  EXPECT_TRUE(qwen3_some().normalised);
+  EXPECT_EQ(qwen3_some().layers, (std::vector<bool>{false, true, false, true}));
+  some["mlp_only_layers"] = {1};
+  EXPECT_EQ(qwen3_some().layers, (std::vector<bool>{false, false, false, true}));
+}
+
+TEST(ModelConfig, SaysWhichExpertsItCannotHave) {
+  const auto message = [](const char* type, const json& more) {
+    return error_message([&] { parse_family(type, more); });
+  };
+  EXPECT_THAT(message("mixtral", {{"output_router_logits", true}}),
+              HasSubstr("output_router_logits is 'true', but only false is supported (it adds the "
+                        "router's auxiliary loss"));
+  EXPECT_THAT(message("mixtral", {{"router_jitter_noise", 0.1}}), HasSubstr("only 0 is supported"));
+  EXPECT_THAT(message("mixtral", {{"num_experts_per_tok", 9}}),
+              HasSubstr("num_experts_per_tok is 9, but must be from 1 to num_experts, 8"));
+  EXPECT_THAT(message("mixtral", {{"num_local_experts", 0}}), HasSubstr("num_experts is 0"));
+  EXPECT_THAT(message("mixtral", {{"num_local_experts", 30000}}),
+              HasSubstr("num_experts (30000) in 4 layers is more than 100000 experts"));
+  EXPECT_THAT(message("mixtral", {{"num_local_experts", 20000}, {"intermediate_size", 100000000}}),
+              HasSubstr("more than 2^40 weights"));
+  EXPECT_THAT(message("olmoe", {{"clip_qkv", 8.0}}), HasSubstr("clip_qkv is '8.0'"));
+  EXPECT_THAT(message("qwen3_moe", {{"mlp_only_layers", {4}}}),
+              HasSubstr("mlp_only_layers is '[4]', but must be a list of layers"));
+  EXPECT_THAT(message("qwen3_moe", {{"decoder_sparse_step", 0}}), HasSubstr("at least 1"));
+}
+
 TEST(ModelConfig, EachArchitectureIsWrittenAndReadBack) {
   for (const char* type : {"llama", "qwen2", "qwen3", "mistral", "olmo2", "phi3", "smollm3",
-                           "gemma2", "gemma3_text"}) {
+                           "gemma2", "gemma3_text", "mixtral", "olmoe", "qwen3_moe"}) {
     SCOPED_TRACE(type);
     json object = family(type);
     if (type != std::string("mistral") && type != std::string("phi3")) {
@@ -407,6 +485,7 @@ TEST(ModelConfig, EachArchitectureIsWrittenAndReadBack) {
     }
     object["sliding_window"] = 12;
     object["max_window_layers"] = 0;
+    object["mlp_only_layers"] = {2};
     const ModelConfig config = parse_llama(object);
     EXPECT_EQ(parse_model_config(model_config_text(config, DType::f32), "written"), config);
   }
@@ -417,6 +496,10 @@ TEST(ModelConfig, RefusesToWriteWhatAnArchitectureHasNot) {
   config.query_key_norm = QueryKeyNorm::head;
   EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
               HasSubstr("LlamaForCausalLM has not all of the settings"));
+  config = small_llama();
+  config.architecture = "MixtralForCausalLM";
+  EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
+              HasSubstr("num_experts is 0"));
   config.architecture = "NoSuchForCausalLM";
   EXPECT_THAT(error_message([&] { model_config_text(config, DType::f32); }),
               HasSubstr("architecture is 'NoSuchForCausalLM', but only LlamaForCausalLM, "));
@@ -441,7 +524,7 @@ TEST(ModelConfig, ReadsScaledRope) {
   EXPECT_THAT(error_message([&] { parse_family("llama", base_one); }),
               HasSubstr("rope_theta is 1.0, but rope type 'yarn' needs more than 1"));
   EXPECT_THAT(error_message([&] { parse_family("phi3", {{"rope_scaling", yarn}}); }),
-              HasSubstr("Phi-3 is supported without scaled positions only"));
+              HasSubstr("Phi-3 has RoPE of type 'default' or 'longrope' only"));
 }
 
 TEST(ModelConfig, RefusesContradictions) {

@@ -117,11 +117,21 @@ LlamaConfig all_settings(NormPlace norms) {
   return c;
 }
 
+// Each token has two experts; those that are normalised, in the second layer only.
+LlamaConfig with_experts(bool normalised) {
+  LlamaConfig c = tiny_llama();
+  c.experts = Experts{.count = 4, .chosen = 2, .mlp = 6, .normalised = normalised};
+  if (normalised) c.experts->layers = {false, true};
+  return c;
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, Models,
                          testing::Values(ModelConfig(tiny_llama()), ModelConfig(tied(tiny_llama())),
                                          ModelConfig(all_settings(NormPlace::both)),
                                          ModelConfig(all_settings(NormPlace::after)),
-                                         ModelConfig(tiny_gpt2()), ModelConfig(tiny_gpt_neox(true)),
+                                         ModelConfig(with_experts(true)),
+                                         ModelConfig(with_experts(false)), ModelConfig(tiny_gpt2()),
+                                         ModelConfig(tiny_gpt_neox(true)),
                                          ModelConfig(tiny_gpt_neox(false))));
 
 TEST(Models, ATiedHeadIsNoParameterOfItsOwn) {

@@ -29,6 +29,11 @@ TEST(TrainingFlops, AreThoseOfTheProducts) {
     EXPECT_EQ(training_flops_of_token(llama, 128), expected);
   }
 
+  // Two of five experts, in one layer of three.
+  llama.experts = Experts{.count = 5, .chosen = 2, .mlp = 40, .layers = {false, true, false}};
+  const double experts = 64 * 5 + 2 * 3 * 64 * 40;
+  EXPECT_EQ(training_flops_of_token(llama, 128), expected + 6 * (experts - 3 * 64 * 96));
+
   Gpt2Config gpt2;
   gpt2.layers = 2;
   gpt2.hidden = 32;

@@ -118,6 +118,7 @@ class Builders {
                               {.heads = 2, .kv_heads = 2, .head_dim = 4, .sequence = "T"});
                   }},
                  {"embedding", {w, i}, [](const Values& v) { embedding(v[0], v[1]); }},
+                 {"top_k_mask", {x}, [](const Values& v) { top_k_mask(v[0], 3); }},
                  {"soft_cap", {x}, [](const Values& v) { soft_cap(v[0], 30); }},
                  {"cross_entropy", {x, i}, [](const Values& v) { cross_entropy(v[0], v[1]); }},
                  {"opaque_call", {w, i}, [](const Values& v) { opaque_call("embedding", v); }}});

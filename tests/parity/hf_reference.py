@@ -30,6 +30,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.core_model_loading import revert_weight_conversion
 from transformers.utils import logging
 
 IGNORED = -100
@@ -67,6 +68,8 @@ _QWEN3 = _LLAMA | dict(head_dim=10, attention_bias=True)
 # Without biases of attention: a key's, where nothing turns, has no gradient but rounding errors.
 _SMOLLM3 = _LLAMA | dict(
     num_hidden_layers=3, no_rope_layer_interval=2, mlp_bias=True, pad_token_id=None)
+# Weights of the experts that are chosen add up to less than 1.
+_OLMOE = _LLAMA | dict(num_experts=4, num_experts_per_tok=2, pad_token_id=None, eos_token_id=None)
 _GEMMA2 = _LLAMA | dict(num_attention_heads=4, head_dim=14, query_pre_attn_scalar=23,
                         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, sliding_window=5,
                         tie_word_embeddings=True, pad_token_id=None)
@@ -78,6 +81,11 @@ _GEMMA3 = _GEMMA2 | dict(
         sliding_attention=dict(rope_type="default", rope_theta=100.0)))
 _YARN = dict(rope_type="yarn", rope_theta=100.0, factor=4.0, beta_fast=4.0, beta_slow=1.0,
              original_max_position_embeddings=32)
+
+_PHI3_LONG = _LLAMA | dict(
+    pad_token_id=None, eos_token_id=None, original_max_position_embeddings=32, rope_parameters=dict(
+        rope_type="longrope", rope_theta=100.0, short_factor=[1.0, 1.1, 1.3, 1.6],
+        long_factor=[1.0, 1.9, 4.0, 7.5]))
 
 _NEOX = dict(
     vocab_size=113, hidden_size=48, intermediate_size=88, num_hidden_layers=2,
@@ -110,7 +118,17 @@ CASES = {
     "qwen3": Case("qwen3", _QWEN3),
     "mistral": Case("mistral", _LLAMA | dict(sliding_window=7)),
     "olmo2": Case("olmo2", _LLAMA | dict(pad_token_id=None)),
+    "mixtral": Case("mixtral", _LLAMA | dict(
+        num_local_experts=5, num_experts_per_tok=2, sliding_window=7)),
+    "olmoe": Case("olmoe", _OLMOE),
+    # The first layer has an MLP, which is wider than an expert.
+    "qwen3_moe": Case("qwen3_moe", _QWEN3 | dict(
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+        mlp_only_layers=[0], use_sliding_window=True, sliding_window=5)),
     "phi3": Case("phi3", _LLAMA | dict(sliding_window=11, pad_token_id=None)),
+    # The first context is 32 tokens long.
+    "phi3_longrope": Case("phi3", _PHI3_LONG, tokens=61),
+    "phi3_longrope_short": Case("phi3", _PHI3_LONG),
     "smollm3": Case("smollm3", _SMOLLM3),
     "gemma2": Case("gemma2", _GEMMA2),
     "gemma3": Case("gemma3_text", _GEMMA3),
@@ -133,7 +151,7 @@ def make_model(case: Case, seed: int) -> torch.nn.Module:
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             noise = torch.randn(parameter.shape, generator=random)
-            if parameter.dim() == 2:
+            if parameter.dim() >= 2:
                 parameter.copy_(noise * 0.15)
             elif name.endswith(".bias"):
                 parameter.copy_(noise * 0.1)
@@ -186,8 +204,11 @@ def make_case(folder: pathlib.Path, name: str) -> None:
     result = {
         "tokens": tokens.int(), "targets": targets.int(), "logits": logits.detach(),
         "losses": losses.detach().view(targets.shape), "loss": loss.detach().view(1)}
-    for parameter_name, parameter in model.named_parameters():
-        result["grad." + case.renamed.get(parameter_name, parameter_name)] = parameter.grad
+    # A model holds experts side by side; its checkpoints have each by itself.
+    gradients = revert_weight_conversion(
+        model, {key: parameter.grad for key, parameter in model.named_parameters()})
+    for key, gradient in gradients.items():
+        result["grad." + case.renamed.get(key, key)] = gradient
     save_file({key: value.contiguous() for key, value in result.items()},
               folder / name / "reference.safetensors")
     count = sum(parameter.numel() for parameter in model.parameters())

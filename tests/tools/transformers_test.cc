@@ -55,11 +55,16 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
           "factor": 2.0, "original_max_position_embeddings": 32})"},
       {"mistral", R"("sliding_window": 7)"},
       {"olmo2", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0})"},
-      {"phi3", R"("sliding_window": 9)"},
+      {"phi3", R"("sliding_window": 9, "original_max_position_embeddings": 32, "rope_scaling": {
+          "type": "longrope", "short_factor": [1, 1, 2, 3], "long_factor": [1, 2, 4, 8]})"},
       {"smollm3", R"("no_rope_layer_interval": 2, "attention_bias": true, "mlp_bias": true)"},
       {"gemma2", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7)"},
       {"gemma3_text", R"("head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 7,
           "sliding_window_pattern": 2, "rope_scaling": {"rope_type": "linear", "factor": 2.0})"},
+      {"mixtral", R"("num_local_experts": 4, "num_experts_per_tok": 2)"},
+      {"olmoe", R"("num_experts": 3, "num_experts_per_tok": 2)"},
+      {"qwen3_moe", R"("head_dim": 6, "num_experts": 4, "num_experts_per_tok": 3,
+          "moe_intermediate_size": 12, "norm_topk_prob": true, "mlp_only_layers": [0])"},
       {"gpt_neox", R"("rotary_pct": 0.5, "rotary_emb_base": 100)"}};
   for (const auto& [type, settings] : others) {
     folder.write(type + "/config.json",

@@ -46,6 +46,12 @@ ModelConfig with_windows() {
   return config;
 }
 
+ModelConfig with_experts() {
+  LlamaConfig config = std::get<LlamaConfig>(tiny_model());
+  config.experts = Experts{.count = 4, .chosen = 2, .mlp = 24, .normalised = true};
+  return config;
+}
+
 // Weights that make sharp distributions, so that a mistake changes a token.
 Weights sharp_weights(const ModelConfig& config, DType storage) {
   Weights weights = initial_weights(*build_model(config, {.storage = storage, .positions = 1}), 3);
@@ -110,6 +116,10 @@ TEST_F(Models, OfGpt2GenerateWithKeptKeysAndValuesAsWithout) {
 
 TEST_F(Models, OfGptNeoxGenerateWithKeptKeysAndValuesAsWithout) {
   check(gpt_neox(), DType::f32, 1e-5);
+}
+
+TEST_F(Models, WithExpertsGenerateWithKeptKeysAndValuesAsWithout) {
+  check(with_experts(), DType::f32, 1e-5);
 }
 
 TEST_F(Models, OfTheFamilyGenerateWithKeptKeysAndValuesAsWithout) {
