@@ -332,6 +332,7 @@ const Row kRows[] = {
     {"f32", "x", 1, unary<rounded<DType::f32>>},
     {"e4m3", "x", 1, unary<rounded<DType::e4m3>>},
     {"e5m2", "x", 1, unary<rounded<DType::e5m2>>},
+    {"u8", "x", 1, unary<rounded<DType::u8>>},
     {"maximum", "a b", 2, binary<larger>},
     {"minimum", "a b", 2, binary<smaller>},
     {"power", "a b", 2, binary<std::pow>},

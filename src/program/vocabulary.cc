@@ -3,16 +3,12 @@
 #include "program/vocabulary.h"
 
 #include <algorithm>
-#include <array>
 #include <variant>
 
 #include "coda/error.h"
 
 namespace coda::program {
 namespace {
-
-constexpr std::array<DType, 7> kTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
-                                         DType::i32, DType::e4m3, DType::e5m2};
 
 // Words of the steps that are effects, or of those that are not; each once.
 std::vector<std::string_view> step_words(bool of_effects) {
@@ -37,7 +33,7 @@ std::optional<Elementwise> operation_by_word(std::string_view word) {
 const std::vector<std::string_view>& type_names() {
   static const auto names = [] {
     std::vector<std::string_view> all;
-    for (DType type : kTypes) all.push_back(coda::name_of(type));
+    for (DType type : kDTypes) all.push_back(coda::name_of(type));
     return all;
   }();
   return names;
@@ -63,7 +59,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::optional<DType> dtype_by_name(std::string_view name) {
-  for (DType type : kTypes) {
+  for (DType type : kDTypes) {
     if (coda::name_of(type) == name) return type;
   }
   return std::nullopt;
