@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "coda/error.h"
+#include "coda/language.h"
 
 namespace coda::program {
 namespace {
@@ -90,3 +91,19 @@ bool is_name(std::string_view name) {
 }
 
 }  // namespace coda::program
+
+namespace coda {
+
+Language language() {
+  Language all;
+  all.functions = program::step_words(false);
+  for (int op = 0; op < kElementwiseCount; ++op)
+    all.operations.push_back(info(static_cast<Elementwise>(op)).name);
+  all.effects = program::effect_words();
+  for (int kind = 0; kind < kPartialKindCount; ++kind)
+    all.reductions.push_back(info(static_cast<PartialKind>(kind)).name);
+  all.types = program::type_names();
+  return all;
+}
+
+}  // namespace coda
