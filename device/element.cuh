@@ -7,10 +7,11 @@
 
 namespace coda::device {
 
-// A number of 8 bits, and the nearest: saturates, as coda/float8.h says. A GPU converts pairs, by
-// way of fp16, which holds every number of both types.
+// A number of 8 bits, and the nearest: saturates, as coda/float8.h and coda/dtype.h say. A GPU
+// converts pairs of floats, by way of fp16, which holds every number of both types.
 template <Element kStored>
 __device__ __forceinline__ float from_eight_bits(u8 bits) {
+  if constexpr (kStored == Element::u8) return static_cast<float>(bits);
   u32 halves;
   if constexpr (kStored == Element::e4m3) {
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(bits)));
@@ -24,6 +25,13 @@ __device__ __forceinline__ float from_eight_bits(u8 bits) {
 // Two codes, the first in the low byte.
 template <Element kStored>
 __device__ __forceinline__ u16 two_eight_bits(float first, float second) {
+  if constexpr (kStored == Element::u8) {
+    u32 low;
+    u32 high;
+    asm("cvt.rni.u8.f32 %0, %1;" : "=r"(low) : "f"(first));
+    asm("cvt.rni.u8.f32 %0, %1;" : "=r"(high) : "f"(second));
+    return static_cast<u16>(low | high << 8);
+  }
   u16 bits;
   if constexpr (kStored == Element::e4m3) {
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(second), "f"(first));

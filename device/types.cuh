@@ -20,7 +20,7 @@ constexpr u32 larger(u32 a, u32 b) { return a > b ? a : b; }
 
 // How an element lies in memory. Tensor cores multiply some of these (is_operand,
 // device/config.cuh); the host's names of them are the same (src/hopper/arch/element.h).
-enum class Element { f32, bf16, f16, f64, i32, e4m3, e5m2 };
+enum class Element { f32, bf16, f16, f64, i32, e4m3, e5m2, u8 };
 
 constexpr u32 bytes_of(Element element) {
   switch (element) {
@@ -30,7 +30,8 @@ constexpr u32 bytes_of(Element element) {
     case Element::bf16:
     case Element::f16: return 2;
     case Element::e4m3:
-    case Element::e5m2: return 1;
+    case Element::e5m2:
+    case Element::u8: return 1;
   }
   return 0;
 }

@@ -38,6 +38,23 @@ __device__ __forceinline__ void store_piece(u64 address, const u32 (&word)[4]) {
 }
 
 // Eight bytes, at a multiple of eight.
+template <Access kAccess>
+__device__ __forceinline__ void load_half_piece(u32 (&word)[2], u64 address) {
+  if constexpr (kAccess == Access::streamed) {
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1])
+                 : "l"(address));
+  } else if constexpr (kAccess == Access::cached) {
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1])
+                 : "l"(address));
+  } else {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1])
+                 : "l"(address)
+                 : "memory");
+  }
+}
 __device__ __forceinline__ void store_half_piece(u64 address, const u32 (&word)[2]) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(word[0]), "r"(word[1])
                : "memory");

@@ -34,6 +34,32 @@ __device__ __forceinline__ u32 load_half_pair(u64 address, u32 both, u32 first, 
       : "memory");
   return packed;
 }
+// The same of 8 bits.
+__device__ __forceinline__ u32 load_byte_pair(u64 address, u32 both, u32 first, u32 second) {
+  u32 packed;
+  asm volatile(
+      "{\n"
+      ".reg .pred both, first, second;\n"
+      ".reg .b16 two, low, high;\n"
+      "setp.ne.u32 both, %2, 0;\n"
+      "setp.ne.u32 first, %3, 0;\n"
+      "setp.ne.u32 second, %4, 0;\n"
+      "mov.b16 two, 0;\n"
+      "mov.b16 low, 0;\n"
+      "mov.b16 high, 0;\n"
+      "@both ld.global.b16 two, [%1];\n"
+      "@first ld.global.b8 low, [%1];\n"
+      "@second ld.global.b8 high, [%1+1];\n"
+      "shl.b16 high, high, 8;\n"
+      "or.b16 low, low, high;\n"
+      "or.b16 low, low, two;\n"
+      "cvt.u32.u16 %0, low;\n"
+      "}\n"
+      : "=r"(packed)
+      : "l"(address), "r"(both), "r"(first), "r"(second)
+      : "memory");
+  return packed;
+}
 __device__ __forceinline__ void load_float_pair(float (&x)[2], u64 address, u32 both, u32 first,
                                                 u32 second) {
   // Each load has its own registers: into shared ones it would wait for the one before.

@@ -12,7 +12,7 @@ namespace coda::device {
 
 // A thread's eight rows of its eight columns, as bytes.
 struct TransposedBytes {
-  EightBytes row[kWarpRows];
+  u32 row[kWarpRows][2];
 };
 
 // `row` is one of the thread's eight, known when the kernel is compiled.
@@ -20,7 +20,9 @@ template <Element kStored>
 __device__ __forceinline__ void put_row(TransposedBytes& to, u32 row,
                                         const Elements<kThreadColumns>& x) {
   static_assert(bytes_of(kStored) == 1);
-  to.row[row] = bytes_of_eight<kStored>(x);
+  const PackedEight<kStored> bytes = packed<kStored>(x);
+  to.row[row][0] = bytes.word[0];
+  to.row[row][1] = bytes.word[1];
 }
 
 // Four rows of four bytes become four columns.
@@ -54,7 +56,7 @@ __device__ __forceinline__ void store_transposed_bytes(float* scratch, const Tra
     const u32 four = block / 2;  // rows
     u32 word[4];
 #pragma unroll
-    for (u32 k = 0; k < 4; ++k) word[k] = x.row[four * 4 + k].word[half];
+    for (u32 k = 0; k < 4; ++k) word[k] = x.row[four * 4 + k][half];
     transpose_bytes(word);
 #pragma unroll
     for (u32 k = 0; k < 4; ++k) {

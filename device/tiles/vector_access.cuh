@@ -27,22 +27,43 @@ __device__ __forceinline__ u32 index_of_row(u64 tensor, u32 row, u32 pitch) {
   return load_index(element_of_row(tensor, row, pitch), 0);
 }
 
-// Eight elements of one byte are no piece of 16: they are loaded one by one.
-constexpr bool has_pieces(bool is_vector, Element stored) {
-  return is_vector && bytes_of(stored) != 1;
-}
-
-// As they lie in memory.
-template <Element kStored>
+// As they lie in memory: pieces of 16 bytes, or, of one byte an element, half a piece.
+template <Element kStored, u32 kBytes = bytes_of(kStored)>
 struct PackedEight {
-  static constexpr u32 kPieces = bytes_of(kStored) * kThreadColumns / 16;
+  static constexpr u32 kPieces = kBytes * kThreadColumns / 16;
   u32 word[kPieces][4];
 };
+template <Element kStored>
+struct PackedEight<kStored, 1> {
+  u32 word[2];
+};
+
+template <Access kAccess, Element kStored>
+__device__ __forceinline__ void load_packed(PackedEight<kStored>& x, u64 address) {
+  if constexpr (bytes_of(kStored) == 1) {
+    load_half_piece<kAccess>(x.word, address);
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
+      load_piece<kAccess>(x.word[i], address + i * 16);
+    }
+  }
+}
+template <Element kStored>
+__device__ __forceinline__ void store_packed(u64 address, const PackedEight<kStored>& x) {
+  if constexpr (bytes_of(kStored) == 1) {
+    store_half_piece(address, x.word);
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
+      store_piece(address + i * 16, x.word[i]);
+    }
+  }
+}
 
 // Two bytes an element stay two, however they are loaded: registers are a kernel's largest need,
 // also where the path that needs them is not taken.
-template <bool kVector, Element kStored,
-          bool kPacked = has_pieces(kVector, kStored) || is_16_bits(kStored)>
+template <bool kVector, Element kStored, bool kPacked = kVector || is_16_bits(kStored)>
 struct LoadedEight {
   using Type = Elements<kThreadColumns>;
 };
@@ -54,16 +75,23 @@ struct LoadedEight<kVector, kStored, true> {
 template <Element kStored>
 __device__ __forceinline__ Elements<kThreadColumns> values(const PackedEight<kStored>& packed) {
   Elements<kThreadColumns> x;
+  if constexpr (bytes_of(kStored) == 1) {
 #pragma unroll
-  for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
-    const u32(&piece)[4] = packed.word[i * bytes_of(kStored) / 16];
-    const u32 word = i * bytes_of(kStored) / 4 % 4;
-    if constexpr (bytes_of(kStored) == 2) {
-      unpack<kStored>(piece[word], x.value[i], x.value[i + 1]);
-    } else if constexpr (bytes_of(kStored) == 4) {
-      x.value[i] = word_value<kStored>(piece[word]);
-    } else {
-      x.value[i] = double_value(piece[word], piece[word + 1]);
+    for (u32 i = 0; i < kThreadColumns; ++i) {
+      x.value[i] = from_eight_bits<kStored>(static_cast<u8>(packed.word[i / 4] >> (8 * (i % 4))));
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
+      const u32(&piece)[4] = packed.word[i * bytes_of(kStored) / 16];
+      const u32 word = i * bytes_of(kStored) / 4 % 4;
+      if constexpr (bytes_of(kStored) == 2) {
+        unpack<kStored>(piece[word], x.value[i], x.value[i + 1]);
+      } else if constexpr (bytes_of(kStored) == 4) {
+        x.value[i] = word_value<kStored>(piece[word]);
+      } else {
+        x.value[i] = double_value(piece[word], piece[word + 1]);
+      }
     }
   }
   return x;
@@ -76,35 +104,28 @@ __device__ __forceinline__ const Elements<kThreadColumns>& values(
 template <Element kStored>
 __device__ __forceinline__ PackedEight<kStored> packed(const Elements<kThreadColumns>& x) {
   PackedEight<kStored> result;
+  if constexpr (bytes_of(kStored) == 1) {
 #pragma unroll
-  for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
-    u32(&piece)[4] = result.word[i * bytes_of(kStored) / 16];
-    const u32 word = i * bytes_of(kStored) / 4 % 4;
-    if constexpr (bytes_of(kStored) == 2) {
-      piece[word] = pack<kStored>(x.value[i], x.value[i + 1]);
-    } else if constexpr (bytes_of(kStored) == 4) {
-      piece[word] = float_word(x.value[i]);
-    } else {
-      double_words(x.value[i], piece[word], piece[word + 1]);
+    for (u32 i = 0; i < 2; ++i) {
+      const u32 low = two_eight_bits<kStored>(x.value[4 * i], x.value[4 * i + 1]);
+      const u32 high = two_eight_bits<kStored>(x.value[4 * i + 2], x.value[4 * i + 3]);
+      result.word[i] = low | high << 16;
+    }
+  } else {
+#pragma unroll
+    for (u32 i = 0; i < kThreadColumns; i += bytes_of(kStored) == 2 ? 2 : 1) {
+      u32(&piece)[4] = result.word[i * bytes_of(kStored) / 16];
+      const u32 word = i * bytes_of(kStored) / 4 % 4;
+      if constexpr (bytes_of(kStored) == 2) {
+        piece[word] = pack<kStored>(x.value[i], x.value[i + 1]);
+      } else if constexpr (bytes_of(kStored) == 4) {
+        piece[word] = float_word(x.value[i]);
+      } else {
+        double_words(x.value[i], piece[word], piece[word + 1]);
+      }
     }
   }
   return result;
-}
-
-// Eight elements of one byte.
-struct EightBytes {
-  u32 word[2];
-};
-template <Element kStored>
-__device__ __forceinline__ EightBytes bytes_of_eight(const Elements<kThreadColumns>& x) {
-  EightBytes bytes;
-#pragma unroll
-  for (u32 i = 0; i < 2; ++i) {
-    const u32 low = two_eight_bits<kStored>(x.value[4 * i], x.value[4 * i + 1]);
-    const u32 high = two_eight_bits<kStored>(x.value[4 * i + 2], x.value[4 * i + 3]);
-    bytes.word[i] = low | high << 16;
-  }
-  return bytes;
 }
 
 // `column(i)` is where element i stands; vectors take column(0) to column(7) as neighbours, and
@@ -113,14 +134,9 @@ template <Element kStored, Access kAccess, bool kVector, class Column>
 __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eight(
     u64 tensor, u64 row, u32 valid, const Column& column) {
   typename LoadedEight<kVector, kStored>::Type x{};
-  if constexpr (has_pieces(kVector, kStored)) {
+  if constexpr (kVector) {
     const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
-    if (valid != 0) {
-#pragma unroll
-      for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
-        load_piece<kAccess>(x.word[i], address + i * 16);
-      }
-    }
+    if (valid != 0) load_packed<kAccess>(x, address);
   } else if constexpr (bytes_of(kStored) == 2) {
 #pragma unroll
     for (u32 i = 0; i < kThreadColumns; ++i) {
@@ -140,17 +156,10 @@ __device__ __forceinline__ typename LoadedEight<kVector, kStored>::Type load_eig
 template <Element kStored, bool kVector, class Column>
 __device__ __forceinline__ void store_eight(u64 tensor, u64 row, u32 valid, const Column& column,
                                             const Elements<kThreadColumns>& x) {
-  if constexpr (has_pieces(kVector, kStored)) {
+  if constexpr (kVector) {
     const PackedEight<kStored> words = packed<kStored>(x);
     const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
-    if (valid != 0) {
-#pragma unroll
-      for (u32 i = 0; i < PackedEight<kStored>::kPieces; ++i) {
-        store_piece(address + i * 16, words.word[i]);
-      }
-    }
-  } else if constexpr (kVector && bytes_of(kStored) == 1) {
-    if (valid != 0) store_half_piece(tensor + row + column(0), bytes_of_eight<kStored>(x).word);
+    if (valid != 0) store_packed(address, words);
   } else {
 #pragma unroll
     for (u32 i = 0; i < kThreadColumns; ++i) {
@@ -198,12 +207,11 @@ __device__ __forceinline__ typename LoadedPairs<kVector, kStored>::Type load_pai
     u64 tensor, u64 row, u32 valid, const Column& column) {
   typename LoadedPairs<kVector, kStored>::Type x{};
   if constexpr (kVector) {
-    constexpr u32 kPieces = PackedEight<kStored>::kPieces;
     const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
     if (valid != 0) {
 #pragma unroll
-      for (u32 i = 0; i < 2 * kPieces; ++i) {
-        load_piece<kAccess>(x.half[i / kPieces].word[i % kPieces], address + i * 16);
+      for (u32 i = 0; i < 2; ++i) {
+        load_packed<kAccess>(x.half[i], address + i * kThreadColumns * bytes_of(kStored));
       }
     }
   } else {
@@ -222,7 +230,6 @@ __device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, cons
                                             const Elements<kThreadColumns>& first,
                                             const Elements<kThreadColumns>& second) {
   if constexpr (kVector) {
-    constexpr u32 kPieces = PackedEight<kStored>::kPieces;
     const u64 address = tensor + (row + column(0)) * bytes_of(kStored);
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
@@ -233,11 +240,7 @@ __device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, cons
         x.value[i] = i % 2 == 0 ? first.value[pair] : second.value[pair];
       }
       const PackedEight<kStored> words = packed<kStored>(x);
-      if (valid == 0) continue;
-#pragma unroll
-      for (u32 i = 0; i < kPieces; ++i) {
-        store_piece(address + (half * kPieces + i) * 16, words.word[i]);
-      }
+      if (valid != 0) store_packed(address + half * kThreadColumns * bytes_of(kStored), words);
     }
   } else {
 #pragma unroll
@@ -252,11 +255,7 @@ __device__ __forceinline__ void store_pairs(u64 tensor, u64 row, u32 valid, cons
 // The value as a later reader of a tensor of this type sees it.
 template <Element kStored>
 __device__ __forceinline__ Elements<kThreadColumns> rounded(const Elements<kThreadColumns>& x) {
-  if constexpr (bytes_of(kStored) == 1) {
-    return each([](float one) { return rounded<kStored>(one); }, x);
-  } else {
-    return values(packed<kStored>(x));
-  }
+  return values(packed<kStored>(x));
 }
 
 // column(0), ..., column(7) as floats.

@@ -339,6 +339,11 @@ __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 vali
     return x;
   } else if constexpr (is_16_bits(kStored)) {
     return unpack<kStored>(load_packed_pair<kAligned>(tensor, index, valid));
+  } else if constexpr (bytes_of(kStored) == 1) {
+    const PairAccess<1, kAligned> access(tensor, index, valid);
+    const u32 two = load_byte_pair(access.address, access.both, access.first, access.second);
+    return {{from_eight_bits<kStored>(static_cast<u8>(two)),
+             from_eight_bits<kStored>(static_cast<u8>(two >> 8))}};
   } else {
     return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
              valid >= 2 ? load_element<kStored>(tensor, index + 1) : 0.0f}};

@@ -25,6 +25,7 @@
 #include "coda/gradient_clip.h"
 #include "coda/graph.h"
 #include "coda/kernels.h"
+#include "coda/language.h"
 #include "coda/lift.h"
 #include "coda/loss_curve.h"
 #include "coda/mathematics.h"

@@ -10,8 +10,17 @@
 
 namespace CODA_API coda {
 
-// e4m3 and e5m2 are the two 8-bit types: float8.h says what they hold.
-enum class DType : uint8_t { f32, bf16, f16, f64, i32, e4m3, e5m2 };
+// e4m3 and e5m2 are floats of 8 bits: float8.h says what they hold. i32 are indices and numbers of
+// rows. u8 are masks: whole numbers from 0 to 255, of which a mask has 0 and 1 (where() takes any
+// but 0 for true). A value is stored as the nearest, ties to even, what is outside as 0 or 255, NaN
+// as 0.
+enum class DType : uint8_t { f32, bf16, f16, f64, i32, e4m3, e5m2, u8 };
+
+inline constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16,  DType::f64,
+                                    DType::i32, DType::e4m3, DType::e5m2, DType::u8};
+
+// What is not has no gradient.
+constexpr bool is_floating(DType type) { return type != DType::i32 && type != DType::u8; }
 
 // Bytes of one element.
 constexpr int64_t size_of(DType type) {
@@ -23,6 +32,7 @@ constexpr int64_t size_of(DType type) {
     case DType::i32: return 4;
     case DType::e4m3: return 1;
     case DType::e5m2: return 1;
+    case DType::u8: return 1;
   }
   return 0;
 }
@@ -36,6 +46,7 @@ constexpr std::string_view name_of(DType type) {
     case DType::i32: return "i32";
     case DType::e4m3: return "e4m3";
     case DType::e5m2: return "e5m2";
+    case DType::u8: return "u8";
   }
   return "?";
 }

@@ -30,10 +30,10 @@ struct LiftedTensors {
   std::map<std::string, LiftedPartial> reduced;
 };
 
-// Tensors that are not in `tensors` yet become inputs of the graph, with their declared types; i32
-// tensors and those whose rows are gathered are tables, which have no gradient; what the program
-// stores is put into `tensors`. as_stored is the identity. Throws Error for what has no graph: the
-// two results of log_sum_exp one by one.
+// Tensors that are not in `tensors` yet become inputs of the graph, with their declared types;
+// constants, i32 and u8 tensors and those whose rows are gathered are tables, which have no
+// gradient; what the program stores is put into `tensors`. as_stored is the identity. Throws Error
+// for what has no graph: the two results of log_sum_exp one by one.
 void lift(const Program& program, Graph& graph, LiftedTensors& tensors);
 
 // Puts the whole reductions of partials that no program combined into tensors.values, so that they

@@ -42,7 +42,8 @@ struct TensorDecl {
                 // reduced
   DType dtype = DType::f32;
   TensorKind kind = TensorKind::dense;
-  int lanes = 1;  // of a partial
+  int lanes = 1;             // of a partial
+  bool is_constant = false;  // it is read alone, and the backward has no gradient of it
 
   friend bool operator==(const TensorDecl&, const TensorDecl&) = default;
 };

@@ -124,6 +124,9 @@ class ProgramBuilder {
   TileValue reduce_vector(TileValue value, Where where = Where::current());
   TileValue transpose_vector(TileValue value, Where where = Where::current());
 
+  // Tensors that steps read, before or behind this, and that have no gradient.
+  void constants(std::initializer_list<std::string_view> tensors);
+
   void store(std::string_view tensor, TileValue value, Where where = Where::current());
   void store_transposed(std::string_view tensor, TileValue value, Where where = Where::current());
   void abs_max_into(std::string_view scalar, TileValue value, Where where = Where::current());

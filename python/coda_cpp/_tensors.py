@@ -28,12 +28,12 @@ def torch_dtypes() -> dict[Any, str]:
         _TORCH_DTYPES.update({
             torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16",
             torch.float64: "f64", torch.int32: "i32", torch.float8_e4m3fn: "e4m3",
-            torch.float8_e5m2: "e5m2"})
+            torch.float8_e5m2: "e5m2", torch.bool: "u8", torch.uint8: "u8"})
     return _TORCH_DTYPES
 
 
 _NUMPY_DTYPES = {"float32": "f32", "float16": "f16", "float64": "f64", "int32": "i32",
-                 "bfloat16": "bf16"}
+                 "bfloat16": "bf16", "uint8": "u8", "bool": "u8"}
 
 
 def as_array(tensor: Any) -> Any:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import ast
 import copy
 import functools
-import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,9 +16,6 @@ from coda_cpp import _core, _tensors, tiles
 from coda_cpp._core import Error
 from coda_cpp._operators import Argument, Operator, declare
 from coda_cpp.function import Function, Input, Output
-
-_SHAPE = re.compile(r"\[([^\],]+)(?:,([^\],]+))?\](?::(\w+))?|(scalar)")
-
 
 def _unused(given: Any) -> list[Output]:
     raise NotImplementedError
@@ -66,7 +61,7 @@ class _ProgramOperator(Operator):
             is_vector = any(terms == (1, {}) for terms in value.terms)
             made.append(Output(output, value, "f32" if is_vector else storage))
         given = [Input(argument[0], inputs[argument[0]], types[argument[0]],
-                       types[argument[0]] != "i32") for argument in arguments]
+                       not inputs[argument[0]].is_table) for argument in arguments]
         return Function(name, graph, given, made, storage=storage, for_gpu=device == "cuda")
 
 
@@ -81,18 +76,11 @@ class TileFunction:
         self.name = function.__name__
         trace = tiles.Trace()
         stand_ins, self._arguments = [], []
-        shapes = inspect.get_annotations(function)
-        for parameter in inspect.signature(function).parameters:
-            text = str(shapes.get(parameter, "")).strip("\"' ")  # quoted twice: as text of a text
-            match = _SHAPE.fullmatch(text)
-            if match is None:
-                raise Error(f"{self.name}: argument '{parameter}' needs a shape as its annotation: "
-                            '"[M, K]", "[M]", "[M]:i32" or "scalar"')
-            shape = "" if match[4] else text.partition(":")[0]
-            dtype = match[3] or ""
-            stand_ins.append(tiles.Tensor(trace, parameter, f"{parameter}{shape}:{{{parameter}}}"))
-            self._arguments.append([parameter, bool(match[2]), dtype])
-        returned = function(*stand_ins)
+        for given in tiles.annotations_of(function):
+            stand_ins.append(
+                tiles.Tensor(trace, given.name, f"{given.name}{given.shape}:{{{given.name}}}"))
+            self._arguments.append([given.name, given.is_matrix, given.dtype])
+        returned = trace.call(function, stand_ins)
         self._outputs, self._texts = self._written(trace, returned)
         arguments = [(*argument, argument[0] in trace.products) for argument in self._arguments]
         self._is_tuple = isinstance(returned, tuple)
@@ -112,15 +100,16 @@ class TileFunction:
                 along = "row" if result.by_row else "column"
                 partial = f"{output}_partial"
                 lines.append(f"  {along}_partial({partial}, {result.kind}({result.value.text}))")
-                finalizers.append((output, along, partial, result.kind))
+                more = f", {result.result}" if result.result else ""
+                finalizers.append((output, along, partial, result.kind, more))
             else:
                 raise Error(f"{self.name}: returns {type(result).__name__}; a function over tiles "
                             "returns values, row_sum and the like, or a tuple of these")
         texts = [f"program {self.name} {{{{\n" + "\n".join(lines) + "\n}}\n"]
         if finalizers:
             shapes = self._partial_shapes(texts[0])
-            body = [f"  store({output}, combine_{along}s({kind}({partial}{shapes[partial]})))"
-                    for output, along, partial, kind in finalizers]
+            body = [f"  store({output}, combine_{along}s({kind}({partial}{shapes[partial]}){more}))"
+                    for output, along, partial, kind, more in finalizers]
             texts.append(f"program {self.name}_final {{{{\n" + "\n".join(body) + "\n}}\n")
         return outputs, texts
 

@@ -5,28 +5,41 @@ what it does is written down as a program (docs/program-text.md says what each m
     @coda_cpp.program
     def scaled(x: "[M, K]", w: "[N, K]", r: "[M]"):
         return tiles.silu(tiles.gemm(x, w) * tiles.per_row(r))
+
+What such a function returns is stored. `write_program` takes functions that store by effects, as the
+text does: they may be finalizers, and have all that the language has.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from coda_cpp import _core
 from coda_cpp._core import Error
 
-_ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "max", "min", "equal", "less", "less_equal",
-                "not_equal", "select", "exp", "log", "rsqrt", "sqrt", "recip", "sigmoid", "tanh",
-                "erf", "abs", "random", "relu", "silu", "gelu", "gelu_tanh")
+_SHAPE = re.compile(r"\[([^\],]+)(?:,([^\],]+))?\](?::(\w+))?|(scalar)")
 
 
 class Trace:
     """The lines of a program that is being written."""
 
+    current: Trace | None = None  # of the function that is being called
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.products: set[str] = set()  # tensors that products read
         self.count = 0
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[Tensor]) -> Any:
+        before, Trace.current = Trace.current, self
+        try:
+            return function(*arguments)
+        finally:
+            Trace.current = before
 
     def value(self, text: str) -> Tile:
         name = f"value_{self.count}"
@@ -42,6 +55,28 @@ class Tensor:
     trace: Trace
     name: str
     text: str  # with shape and type
+
+
+@dataclasses.dataclass(frozen=True)
+class Annotation:
+    """What a function says of a tensor that it takes: "[M, K]", "[M]:i32" or "scalar"."""
+
+    name: str
+    shape: str  # with its brackets; empty: a scalar
+    dtype: str  # empty: none is said
+    is_matrix: bool
+
+
+def annotations_of(function: Callable[..., Any]) -> Iterator[Annotation]:
+    shapes = inspect.get_annotations(function)
+    for parameter in inspect.signature(function).parameters:
+        text = str(shapes.get(parameter, "")).strip("\"' ")  # quoted twice: as text of a text
+        match = _SHAPE.fullmatch(text)
+        if match is None:
+            raise Error(f"{function.__name__}: argument '{parameter}' needs a shape as its "
+                        'annotation: "[M, K]", "[M]", "[M]:i32" or "scalar"')
+        shape = "" if match[4] else text.partition(":")[0]
+        yield Annotation(parameter, shape, match[3] or "", bool(match[2]))
 
 
 class Tile:
@@ -108,6 +143,7 @@ class Reduced:
     value: Tile
     by_row: bool
     kind: str
+    result: str = ""  # of a kind with several
 
 
 def _trace_of(operands: Sequence[Any]) -> Trace:
@@ -127,9 +163,9 @@ def _text(operand: Operand) -> str:
 
 def elementwise(name: str, *operands: Operand) -> Tile:
     """The operation of that name of values and numbers."""
-    if name not in _ELEMENTWISE:
-        raise Error(f"there is no elementwise operation '{name}'; there are "
-                    + ", ".join(_ELEMENTWISE))
+    known = _core.language()["operations"]
+    if name not in known:
+        raise Error(f"there is no elementwise operation '{name}'; there are " + ", ".join(known))
     trace = _trace_of(operands)
     return trace.value(f"{name}({', '.join(_text(operand) for operand in operands)})")
 
@@ -143,15 +179,26 @@ def _loaded(how: str, tensor: Tensor, more: str = "") -> Tile:
 def gemm(a: Tensor, b: Tensor, layout: str = "") -> Tile:
     """The product along the dimension that both have; where they have more in common, layout says
     which: "nn", "nt", "tn" or "tt" (t: stored transposed)."""
-    for tensor in (a, b):
-        if not isinstance(tensor, Tensor):
-            raise Error("gemm: give two of the function's tensors")
-        tensor.trace.products.add(tensor.name)
-    return _loaded("gemm", a, f", {b.text}" + (f", {layout}" if layout else ""))
+    return gemm_sum((a, b, layout))
 
 
-def tile(tensor: Tensor, rows: Tensor | None = None, repeat: int = 1) -> Tile:
-    """A stored matrix; rows: row i is row rows[i] (an i32 vector); repeat: side by side."""
+def gemm_sum(*products: tuple[Any, ...]) -> Tile:
+    """The sum of products (a, b) or (a, b, layout), in one pass."""
+    texts = []
+    for a, b, *layout in products:
+        for tensor in (a, b):
+            if not isinstance(tensor, Tensor):
+                raise Error("gemm: give two of the function's tensors")
+            tensor.trace.products.add(tensor.name)
+        texts.append(", ".join([a.text, b.text, *filter(None, layout)]))
+    if not texts:
+        raise Error("gemm_sum: give at least one product")
+    return products[0][0].trace.value(f"gemm({'; '.join(texts)})")
+
+
+def tile(tensor: Tensor, rows: Tensor | None = None, repeat: int | str = 1) -> Tile:
+    """A stored matrix; rows: row i is row rows[i] (an i32 vector); repeat: side by side, so many
+    times, which a symbol may say ("H")."""
     more = f", rows={rows.text}" if rows is not None else ""
     return _loaded("tile", tensor, more + (f", repeat={repeat}" if repeat != 1 else ""))
 
@@ -161,13 +208,29 @@ def per_row(tensor: Tensor) -> Tile:
     return _loaded("per_row", tensor)
 
 
-def per_column(tensor: Tensor, repeat: int = 1) -> Tile:
+def per_column(tensor: Tensor, repeat: int | str = 1) -> Tile:
     """A vector with a value for each column; repeat: side by side, as a weight of each head."""
     return _loaded("per_column", tensor, f", repeat={repeat}" if repeat != 1 else "")
 
 
 def scalar(tensor: Tensor) -> Tile:
     return _loaded("scalar", tensor)
+
+
+def column_index(columns: str | int = "") -> Tile:
+    """0, 1, ..., columns - 1 along the columns; without a number as many as what it meets has."""
+    return _current("column_index").value(f"column_index({columns})")
+
+
+def as_stored(value: Tile, dtype: str) -> Tile:
+    """The value rounded as a store to that type rounds."""
+    return _trace_of([value]).value(f"as_stored({value.text}, {dtype})")
+
+
+def constants(*tensors: Tensor) -> None:
+    """Tensors that have no gradient."""
+    _current("constants").lines.append(
+        f"  constants({', '.join(tensor.name for tensor in tensors)})")
 
 
 def split_pairs(value: Tile, pairs: str | int) -> tuple[Tile, Tile]:
@@ -185,12 +248,12 @@ def merge_pairs(first: Tile, second: Tile, pairs: str | int) -> Tile:
     return _trace_of([first]).value(f"merge_pairs({first.text}, {second.text}, {pairs})")
 
 
-def reduce_group(value: Tile, group: int) -> Tile:
+def reduce_group(value: Tile, group: int | str) -> Tile:
     """Sums over each `group` columns."""
     return _trace_of([value]).value(f"reduce_group({value.text}, {group})")
 
 
-def repeat_group(value: Tile, group: int) -> Tile:
+def repeat_group(value: Tile, group: int | str) -> Tile:
     """Each column `group` times."""
     return _trace_of([value]).value(f"repeat_group({value.text}, {group})")
 
@@ -200,22 +263,136 @@ def select_column(value: Tile, index: Tile) -> Tile:
     return _trace_of([value]).value(f"select_column({value.text}, {index.text})")
 
 
+def row_reduction(value: Tile, kind: str, result: str = "") -> Reduced:
+    """A reduction of each row, which the function returns: "sum", "max", "abs_max" (the largest
+    magnitude), "log_sum_exp" or "mean_m2"; of the last two `result` says which of their results
+    ("log_sum_exp", "max", "log_sum"; "mean", "m2")."""
+    return Reduced(value, True, kind, result)
+
+
+def column_reduction(value: Tile, kind: str, result: str = "") -> Reduced:
+    """The same of each column."""
+    return Reduced(value, False, kind, result)
+
+
 def row_sum(value: Tile) -> Reduced:
-    """The sum of each row, which the function returns."""
-    return Reduced(value, True, "sum")
+    return row_reduction(value, "sum")
 
 
 def column_sum(value: Tile) -> Reduced:
-    return Reduced(value, False, "sum")
+    return column_reduction(value, "sum")
 
 
 def row_max(value: Tile) -> Reduced:
-    return Reduced(value, True, "max")
+    return row_reduction(value, "max")
+
+
+def row_abs_max(value: Tile) -> Reduced:
+    return row_reduction(value, "abs_max")
+
+
+def row_log_sum_exp(value: Tile) -> Reduced:
+    """log(sum(exp(value))) of each row."""
+    return row_reduction(value, "log_sum_exp", "log_sum_exp")
+
+
+def row_mean(value: Tile) -> Reduced:
+    return row_reduction(value, "mean_m2", "mean")
+
+
+def row_squared_deviations(value: Tile) -> Reduced:
+    """The sum of (x - mean)² of each row."""
+    return row_reduction(value, "mean_m2", "m2")
+
+
+# ---- What only functions of write_program have: effects, and the values of finalizers.
+
+
+def store(tensor: Tensor | str, value: Tile) -> None:
+    """Stores in a tensor, "y:bf16", or in one that the function takes."""
+    _effect("store", tensor, value.text)
+
+
+def store_transposed(tensor: Tensor | str, value: Tile) -> None:
+    _effect("store_transposed", tensor, value.text)
+
+
+def abs_max_into(scalar: Tensor | str, value: Tile) -> None:
+    """Raises the scalar to the largest magnitude of the value."""
+    _effect("abs_max_into", scalar, value.text)
+
+
+def row_partial(tensor: str, kind: str, value: Tile) -> None:
+    """Reduces each row: one partial for 64 columns."""
+    _effect("row_partial", tensor, f"{kind}({value.text})")
+
+
+def column_partial(tensor: str, kind: str, value: Tile) -> None:
+    _effect("column_partial", tensor, f"{kind}({value.text})")
+
+
+def combine_rows(kind: str, partial: Tensor, result: str = "") -> Tile:
+    """The reduction of each row, of its partials; `partial` has the shape of what was reduced."""
+    return partial.trace.value(f"combine_rows({kind}({partial.text}){_more(result)})")
+
+
+def combine_columns(kind: str, partial: Tensor, result: str = "") -> Tile:
+    return partial.trace.value(f"combine_columns({kind}({partial.text}){_more(result)})")
+
+
+def reduce_vector(value: Tile) -> Tile:
+    """The sum of a vector."""
+    return _trace_of([value]).value(f"reduce_vector({value.text})")
+
+
+def transpose_vector(value: Tile) -> Tile:
+    """[M, 1] from [1, M] and back."""
+    return _trace_of([value]).value(f"transpose_vector({value.text})")
+
+
+def _more(result: str) -> str:
+    return f", {result}" if result else ""
+
+
+def _current(what: str) -> Trace:
+    if Trace.current is None:
+        raise Error(f"{what}: call it in a function that becomes a program")
+    return Trace.current
+
+
+def _effect(word: str, tensor: Tensor | str, text: str) -> None:
+    name = tensor.name if isinstance(tensor, Tensor) else tensor
+    _current(word).lines.append(f"  {word}({name}, {text})")
+
+
+def write_program(function: Callable[..., Any]) -> _core.Program:
+    """The program that a function writes with effects, one line of text for each call: the same as
+    parse of that text.
+
+        @tiles.write_program
+        def residual(y: "[M, K]:bf16", w: "[N, K]:bf16", x0: "[M, N]:bf16"):
+            x = tiles.gemm(y, w) + tiles.tile(x0)
+            tiles.store("x:bf16", x)
+            tiles.row_partial("squares", "sum", x * x)
+
+    Raises Error, with the program's line, for a function that makes no program.
+    """
+    trace = Trace()
+    tensors = [Tensor(trace, given.name, given.name + given.shape
+                      + (f":{given.dtype}" if given.dtype else ""))
+               for given in annotations_of(function)]
+    if trace.call(function, tensors) is not None:
+        raise Error(f"{function.__name__}: stores by tiles.store, and returns nothing")
+    lines = "\n".join(trace.lines)
+    return _core.Program.parse(f"program {function.__name__} {{\n{lines}\n}}\n")
 
 
 def select(condition: Tile, a: Operand, b: Operand) -> Tile:
     """a where the condition is not 0, else b."""
     return elementwise("select", condition, a, b)
+
+
+where = select
 
 
 def maximum(a: Operand, b: Operand) -> Tile:
@@ -254,6 +431,11 @@ def random(seed: Operand, row: Operand, column: Operand) -> Tile:
 
 def relu(x: Tile) -> Tile:
     return elementwise("relu", x)
+
+
+def absolute(x: Tile) -> Tile:
+    """As abs(x)."""
+    return elementwise("abs", x)
 
 
 def exp(x: Tile) -> Tile:

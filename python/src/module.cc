@@ -22,7 +22,7 @@ DimValues sizes_of(const PythonSizes& sizes) { return {sizes.begin(), sizes.end(
 
 DType dtype_of(const std::string& name) {
   std::string known;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {
+  for (const DType dtype : kDTypes) {
     if (name == name_of(dtype)) return dtype;
     known += (known.empty() ? "" : ", ") + std::string(name_of(dtype));
   }

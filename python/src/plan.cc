@@ -9,6 +9,7 @@
 #include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/kernels.h"
+#include "coda/language.h"
 #include "coda/lift.h"
 #include "coda/plan_cost.h"
 #include "coda/rates.h"
@@ -139,7 +140,7 @@ void bind_tensor_info(nb::module_& module) {
   nb::class_<TensorInfo>(module, "TensorInfo", "A tensor of a plan that the caller gives.")
       .def_ro("name", &TensorInfo::name)
       .def_ro("role", &TensorInfo::role, "'input', 'parameter' or 'output'")
-      .def_ro("dtype", &TensorInfo::dtype, "'f32', 'bf16', 'f16', 'f64' or 'i32'")
+      .def_ro("dtype", &TensorInfo::dtype, "'f32', 'bf16', ...: a type of docs/program-text.md")
       .def_ro("kind", &TensorInfo::kind, "'dense', 'row_partial' or 'column_partial'")
       .def_ro("lanes", &TensorInfo::lanes, "of a partial")
       .def_ro("is_read", &TensorInfo::is_read, "before a step writes it")
@@ -161,6 +162,17 @@ void bind_program(nb::module_& module) {
       .def(
           "plan", [](const Program& program) { return one_step_plan(program); },
           "A plan of this one step.");
+  module.def(
+      "language",
+      [] {
+        const Language all = language();
+        return std::map<std::string, std::vector<std::string_view>>{{"functions", all.functions},
+                                                                    {"operations", all.operations},
+                                                                    {"effects", all.effects},
+                                                                    {"reductions", all.reductions},
+                                                                    {"types", all.types}};
+      },
+      "The words of programs, from the tables that define them.");
   module.def(
       "lift",
       [](const std::vector<const Program*>& programs) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/byte_number.h"
 #include "coda/float16.h"
 #include "coda/float8.h"
 
@@ -16,6 +17,7 @@ double read_element(DType type, const void* data, int64_t index) {
     case DType::f16: return float_from_f16(static_cast<const uint16_t*>(data)[index]);
     case DType::e4m3: return float_from_e4m3(static_cast<const uint8_t*>(data)[index]);
     case DType::e5m2: return float_from_e5m2(static_cast<const uint8_t*>(data)[index]);
+    case DType::u8: return float_from_byte(static_cast<const uint8_t*>(data)[index]);
     case DType::f64: return static_cast<const double*>(data)[index];
     case DType::i32: return static_cast<const int32_t*>(data)[index];
   }
@@ -30,6 +32,7 @@ void write_element(DType type, void* data, int64_t index, double value) {
     case DType::f16: static_cast<uint16_t*>(data)[index] = f16_from_float(narrow); break;
     case DType::e4m3: static_cast<uint8_t*>(data)[index] = e4m3_from_float(narrow); break;
     case DType::e5m2: static_cast<uint8_t*>(data)[index] = e5m2_from_float(narrow); break;
+    case DType::u8: static_cast<uint8_t*>(data)[index] = byte_from_float(narrow); break;
     case DType::f64: static_cast<double*>(data)[index] = value; break;
     case DType::i32:
       static_cast<int32_t*>(data)[index] = std::isnan(value) ? std::numeric_limits<int32_t>::min()

@@ -143,6 +143,7 @@ Handler round_handler(const HandlerKey& key) {
     return unary(key, [](Vec v) { return float_of_f16_bits(f16_bits(v)); });
   if (key.dtype == DType::e4m3) return unary(key, [](Vec v) { return stored<AsE4m3>(v); });
   if (key.dtype == DType::e5m2) return unary(key, [](Vec v) { return stored<AsE5m2>(v); });
+  if (key.dtype == DType::u8) return unary(key, [](Vec v) { return stored<AsU8>(v); });
   return unary(key, [](Vec v) { return v; });
 }
 

@@ -136,17 +136,20 @@ Value binary(const Bound& b) {
 double larger(double a, double b) { return largest({a, b}); }
 double smaller(double a, double b) { return smallest({a, b}); }
 
-Array chosen(const Array& condition, const Array& a, const Array& b) {
-  const std::vector<int64_t> shape = broadcast(broadcast(condition.shape, a.shape), b.shape);
-  const Array which = broadcast_to(condition, shape);
-  const Array first = broadcast_to(a, shape);
-  Array result = broadcast_to(b, shape);
+// As the library has it, of three arrays that broadcast: where(c, a, b), and random(seed, i, j).
+template <Elementwise kOperation>
+Value ternary(const Bound& b) {
+  const std::vector<int64_t> shape =
+      broadcast(broadcast(b.array(0).shape, b.array(1).shape), b.array(2).shape);
+  const Array first = broadcast_to(b.array(0), shape);
+  const Array second = broadcast_to(b.array(1), shape);
+  Array result = broadcast_to(b.array(2), shape);
   for (size_t i = 0; i < result.values.size(); ++i) {
-    if (which.values[i] != 0) result.values[i] = first.values[i];
+    result.values[i] =
+        info(kOperation).evaluate(first.values[i], second.values[i], result.values[i]);
   }
-  return result;
+  return Value::of(result);
 }
-Value where(const Bound& b) { return Value::of(chosen(b.array(0), b.array(1), b.array(2))); }
 Value clip(const Bound& b) {
   Array x = b.array(0);
   if (b.has(1)) x = map(x, b.array(1), larger);
@@ -329,11 +332,13 @@ const Row kRows[] = {
     {"f32", "x", 1, unary<rounded<DType::f32>>},
     {"e4m3", "x", 1, unary<rounded<DType::e4m3>>},
     {"e5m2", "x", 1, unary<rounded<DType::e5m2>>},
+    {"u8", "x", 1, unary<rounded<DType::u8>>},
     {"maximum", "a b", 2, binary<larger>},
     {"minimum", "a b", 2, binary<smaller>},
     {"power", "a b", 2, binary<std::pow>},
     {"pow", "a b", 2, binary<std::pow>},
-    {"where", "condition a b", 3, where},
+    {"where", "condition a b", 3, ternary<Elementwise::select>},
+    {"random", "seed i j", 3, ternary<Elementwise::random>},
     {"clip", "x min max", 1, clip},
     {"clamp", "x min max", 1, clip},
     {"sum", kLine, 1, reduction<sum>},

@@ -50,8 +50,7 @@ Array array_of(const io::StoredTensor& tensor) {
     std::memcpy(element.data(), &tensor.bytes[i * static_cast<size_t>(size)],
                 static_cast<size_t>(size));
     bool is_ours = false;
-    for (const DType type :
-         {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::e4m3, DType::e5m2}) {
+    for (const DType type : kDTypes) {
       if (io::element_type_of(type) != tensor.type) continue;
       array.values[i] = read_element(type, element.data(), 0);
       is_ours = true;

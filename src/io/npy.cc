@@ -136,12 +136,13 @@ Array parse_npy(std::span<const std::byte> bytes, const std::string& source) {
 }
 
 std::vector<std::byte> npy_of(const Array& array, DType dtype) {
-  const bool is_known =
-      dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::i32;
+  const bool is_known = dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 ||
+                        dtype == DType::i32 || dtype == DType::u8;
   const DType stored = is_known ? dtype : DType::f32;
   const char* type = stored == DType::f64   ? "<f8"
                      : stored == DType::f16 ? "<f2"
                      : stored == DType::i32 ? "<i4"
+                     : stored == DType::u8  ? "|u1"
                                             : "<f4";
   std::string shape;
   for (const int64_t size : array.shape) shape += std::to_string(size) + ", ";

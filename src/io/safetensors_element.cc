@@ -74,6 +74,7 @@ ElementType element_type_of(DType type) {
     case DType::i32: return ElementType::i32;
     case DType::e4m3: return ElementType::f8_e4m3;
     case DType::e5m2: return ElementType::f8_e5m2;
+    case DType::u8: return ElementType::u8;
   }
   throw InternalError("safetensors: a type that has no name in the format");
 }

@@ -30,7 +30,7 @@ std::vector<Program> in_fp32(std::span<const Program> programs) {
   std::vector<Program> copies(programs.begin(), programs.end());
   for (Program& program : copies) {
     for (TensorDecl& decl : program.tensors) {
-      if (decl.dtype != DType::i32) decl.dtype = DType::f32;
+      if (is_floating(decl.dtype)) decl.dtype = DType::f32;
     }
     for (Step& step : program.steps) {
       if (auto* rounding = std::get_if<steps::AsStored>(&step.work)) rounding->dtype = DType::f32;

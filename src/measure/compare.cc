@@ -29,7 +29,7 @@ constexpr std::pair<double, const char*> kOtherScales[] = {{32, "of inputs 32 ti
 program::TensorValues scaled(std::span<const Program> programs, program::TensorValues values,
                              double scale) {
   for (const auto& [name, decl] : measure::tensors_of(programs).inputs) {
-    if (decl.dtype == DType::i32) continue;
+    if (!is_floating(decl.dtype)) continue;
     for (double& x : values.at(name)) x *= scale;
   }
   return values;

@@ -15,6 +15,11 @@ namespace {
 
 constexpr int64_t kGuard = 64;  // elements before and behind a tensor
 
+// What a type without NaN and infinity has instead.
+double poison_of(DType dtype, double poison) {
+  return dtype == DType::i32 ? std::nan("") : dtype == DType::u8 ? 255 : poison;
+}
+
 // A tensor between its guards.
 class Image {
  public:
@@ -22,12 +27,12 @@ class Image {
         int64_t row_multiple, double poison)
       : dtype_(decl.dtype),
         shape_(physical_shape(decl, sizes)),
-        poison_(rounded_to(dtype_, dtype_ == DType::i32 ? std::nan("") : poison)) {
+        poison_(rounded_to(dtype_, poison_of(dtype_, poison))) {
     stride_ = shape_.cols == 1 ? 1 : (shape_.cols / row_multiple + 1) * row_multiple;
     const int64_t count = 2 * kGuard + shape_.rows * stride_;
     bytes_.resize(round_up(count * size_of(dtype_), 8));
     for (int64_t i = 0; i < count; ++i)
-      write_element(dtype_, bytes_.data(), i, dtype_ == DType::i32 ? std::nan("") : poison_);
+      write_element(dtype_, bytes_.data(), i, poison_of(dtype_, poison));
     if (values == nullptr) return;
     for (int64_t i = 0; i < shape_.rows * shape_.cols; ++i)
       write_element(dtype_, bytes_.data(), place(i), (*values)[static_cast<size_t>(i)]);
@@ -101,6 +106,10 @@ TensorValues random_inputs(const Program& program, const DimValues& sizes, uint6
       if (decl.dtype == DType::i32) {
         values[i] = static_cast<double>(
             static_cast<int64_t>(random() % static_cast<uint64_t>(limit + 2 * outside)) - outside);
+        continue;
+      }
+      if (decl.dtype == DType::u8) {  // a mask
+        values[i] = static_cast<double>(random() >> 63);
         continue;
       }
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;

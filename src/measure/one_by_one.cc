@@ -70,12 +70,24 @@ class Unfusing {
     return static_cast<int>(one.steps.size()) - 1;
   }
 
+  // As the step alone has the tensor: a partial beside pairs is of half the columns, which alone it
+  // is not.
+  TensorDecl declared(int i, int index) const {
+    TensorDecl decl = program_.tensors[static_cast<size_t>(index)];
+    if (decl.kind == TensorKind::dense || !program::is_effect(step(i))) return decl;
+    const Shape& value = step(step(i).operands[0]).shape;
+    if (decl.shape == value) return decl;
+    decl.name = program_.name + ".p" + std::to_string(i);
+    decl.shape = value;
+    return decl;
+  }
+
   // The step with its operands in the program that is made.
   int copy(Program& one, int i, std::map<int, int>& made) {
     Step s = step(i);
     for (int& operand : s.operands) operand = take(one, operand, made);
     for (int* index : program::tensor_fields(s)) {
-      if (*index >= 0) *index = tensor(one, program_.tensors[static_cast<size_t>(*index)]);
+      if (*index >= 0) *index = tensor(one, declared(i, *index));
     }
     return push(one, std::move(s));
   }

@@ -19,7 +19,7 @@ __device__ u64 mix(u64 x) {
   return x ^ (x >> 31);
 }
 
-// type: 0 f32, 1 bf16, 2 f16, 3 i32, 4 e4m3, 5 e5m2.
+// type: 0 f32, 1 bf16, 2 f16, 3 i32, 4 e4m3, 5 e5m2, 6 u8, of which a mask is made.
 extern "C" __global__ void fill_random(u64 data, u64 rows, u64 columns, u64 stride, u64 seed,
                                        float scale, u32 limit, u32 type) {
   const u64 count = rows * columns;
@@ -29,6 +29,10 @@ extern "C" __global__ void fill_random(u64 data, u64 rows, u64 columns, u64 stri
     const u64 at = i / columns * stride + i % columns;
     if (type == 3) {
       reinterpret_cast<u32*>(data)[at] = static_cast<u32>(bits >> 32) % limit;
+      continue;
+    }
+    if (type == 6) {
+      reinterpret_cast<u8*>(data)[at] = static_cast<u8>(bits >> 63);
       continue;
     }
     const float u = (static_cast<float>(static_cast<u32>(bits) >> 8) + 0.5f) * (1.0f / 16777216.0f);
@@ -54,6 +58,7 @@ unsigned number_of(DType type) {
     case DType::i32: return 3;
     case DType::e4m3: return 4;
     case DType::e5m2: return 5;
+    case DType::u8: return 6;
     default: throw Error("random tensors are not " + std::string(name_of(type)));
   }
 }

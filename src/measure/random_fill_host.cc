@@ -28,8 +28,9 @@ void fill_random_on_host(const TensorView& view, uint64_t seed, float scale, uin
     for (int64_t col = 0; col < view.cols; ++col) {
       const uint64_t bits = mix(static_cast<uint64_t>(row * view.cols + col) ^ salt);
       const int64_t at = row * view.row_stride + col;
-      const double x = view.dtype == DType::i32 ? static_cast<double>((bits >> 32) % limit)
-                                                : double{scale * nearly_normal(bits)};
+      const double x = view.dtype == DType::i32  ? static_cast<double>((bits >> 32) % limit)
+                       : view.dtype == DType::u8 ? static_cast<double>(bits >> 63)
+                                                 : double{scale * nearly_normal(bits)};
       write_element(view.dtype, view.data, at, x);
     }
   }

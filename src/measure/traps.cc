@@ -15,7 +15,7 @@ namespace {
 TensorValues scaled(const Program& program, TensorValues inputs, double factor) {
   for (const TensorDecl& decl : program.tensors) {
     const auto found = inputs.find(decl.name);
-    if (found == inputs.end() || decl.dtype == DType::i32) continue;
+    if (found == inputs.end() || !is_floating(decl.dtype)) continue;
     for (double& x : found->second) x = rounded_to(decl.dtype, x * factor);
   }
   return inputs;

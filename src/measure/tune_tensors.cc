@@ -61,7 +61,7 @@ std::vector<std::vector<TensorView>> TuneTensors::make(const Program& program,
                                                        const std::vector<int64_t>& row_strides) {
   const std::vector<Place> all = places(program, sizes, row_strides);
   const auto region_of = [&](const Place& place) -> Region& {
-    return place.view.dtype == DType::i32 ? indices_ : place.written ? written_ : read_;
+    return !is_floating(place.view.dtype) ? indices_ : place.written ? written_ : read_;
   };
   size_t of_set = 0;
   for (const Place& place : all) of_set += place.bytes;
@@ -78,7 +78,7 @@ std::vector<std::vector<TensorView>> TuneTensors::make(const Program& program,
       set.push_back(all[t].view);
       set.back().data = region.memory.data() + region.used;
       region.used += all[t].bytes;
-      if (set.back().dtype == DType::i32)
+      if (!is_floating(set.back().dtype))
         fill_random(state_, set.back(), t, 1.0F, index_limit(program, sizes, static_cast<int>(t)));
     }
   }

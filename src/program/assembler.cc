@@ -52,6 +52,12 @@ void Assembler::order_tensors(const std::vector<std::string>& names) {
   }
 }
 
+void Assembler::mark_constants(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (!constants_.insert(name).second) wrong("constant '" + name + "' is listed twice");
+  }
+}
+
 int Assembler::mention(const TensorMention& tensor, Sizes sizes, TensorKind kind, int lanes) {
   const auto [found, is_new] =
       tensor_index_.try_emplace(tensor.name, static_cast<int>(program_.tensors.size()));
@@ -364,10 +370,14 @@ std::vector<Problem> Assembler::resolve_tensors(Program& program) const {
     if (!is_row_partial(program.steps[i])) continue;
     reduced[program.steps[i].tensor()] = static_cast<int>(i);
   }
+  for (const std::string& name : constants_) {
+    if (!knows(name)) problems.push_back({-1, "no step names the constant '" + name + "'"});
+  }
   std::optional<TileMap> tiles;
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     TensorDecl& decl = program.tensors[t];
     decl.dtype = dtypes_[t].value_or(DType::f32);
+    decl.is_constant = constants_.contains(decl.name);
     if (!mentioned_[t]) {
       problems.push_back({-1, "no step names tensor '" + decl.name + "'"});
       continue;

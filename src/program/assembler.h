@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class Assembler {
   explicit Assembler(std::string name) { program_.name = std::move(name); }
 
   void order_tensors(const std::vector<std::string>& names);
+  // Steps name them before or behind this.
+  void mark_constants(const std::vector<std::string>& names);
 
   // Makes a step and gives its number. A store is one of a tile or of a vector as its operand is.
   int make(StepMention mention);
@@ -89,6 +92,7 @@ class Assembler {
   std::vector<std::optional<DType>> dtypes_;
   std::vector<char> mentioned_;
   std::map<std::string, int, std::less<>> tensor_index_;
+  std::set<std::string, std::less<>> constants_;
 };
 
 }  // namespace coda::program

@@ -11,13 +11,17 @@
 namespace coda {
 namespace {
 
-// Numbers of rows and columns, and what rows are gathered of (the angles of positions).
+// What is said to be a constant, numbers of rows and columns, masks, and what rows are gathered of
+// (the angles of positions).
 bool is_table(const Program& program, int tensor) {
-  if (program.tensors[tensor].dtype == DType::i32) return true;
+  const TensorDecl& decl = program.tensors[tensor];
+  if (decl.is_constant || !is_floating(decl.dtype)) return true;
   return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& step) {
     return step.row_index() >= 0 && step.tensor() == tensor;
   });
 }
+
+bool is_input(Value value) { return value.graph->node(value.id).op == Op::input; }
 
 }  // namespace
 
@@ -28,6 +32,9 @@ Value program::Lifting::read(int tensor) const {
     const InputKind kind = is_table(program, tensor) ? InputKind::table : InputKind::activation;
     return tensors.values[t.name] = graph.input(t.name, t.shape, t.dtype, kind);
   }
+  require(!t.is_constant || is_input(found->second),
+          "program '" + program.name + "': tensor '" + t.name +
+              "' is a constant here and made by a program before it; constants are inputs");
   require(found->second.shape() == t.shape, "program '" + program.name + "': tensor '" + t.name +
                                                 "' has shape " + t.shape.text() + " here and " +
                                                 found->second.shape().text() + " in the graph");

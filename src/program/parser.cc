@@ -170,7 +170,8 @@ class Parser : private TokenReader {
     const Token start = now();
     const std::string first = word("a statement");
     if (is("(")) {
-      if (first == "tensors") return tensor_order(place_of(start));
+      if (first == "tensors" || first == "constants")
+        return list_of_tensors(first == "tensors", place_of(start));
       const auto kind = step_by_word(first);
       if (kind && is_effect(*kind)) return effect(*kind, first, place_of(start));
       throw Mistake{place_of(start), "a statement gives a value a name (z = ...) or is one of " +
@@ -219,7 +220,8 @@ class Parser : private TokenReader {
                     in_quotes(name) + " has a value already; a name is given once"};
   }
 
-  void tensor_order(Place place) {
+  // The order of all, or which are constants.
+  void list_of_tensors(bool is_order, Place place) {
     std::vector<std::string> names;
     expect("(");
     if (!is(")")) {
@@ -228,7 +230,11 @@ class Parser : private TokenReader {
     }
     expect(")");
     make(place, [&] {
-      assembler_->order_tensors(names);
+      if (is_order) {
+        assembler_->order_tensors(names);
+      } else {
+        assembler_->mark_constants(names);
+      }
       return -1;
     });
   }

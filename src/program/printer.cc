@@ -61,7 +61,8 @@ class Printer {
     for (int i = 0; i < count_; ++i) {
       if (!inlined_[i] && !joined_[i]) body += statement(i);
     }
-    return "program " + quoted_name(program_.name) + " {\n" + tensor_order() + body + "}\n";
+    return "program " + quoted_name(program_.name) + " {\n" + tensor_order() + constants() + body +
+           "}\n";
   }
 
  private:
@@ -113,6 +114,14 @@ class Printer {
     for (const TensorDecl& t : program_.tensors)
       list += (list.empty() ? "" : ", ") + quoted_name(t.name);
     return "  tensors(" + list + ")\n";
+  }
+
+  std::string constants() const {
+    std::string list;
+    for (const TensorDecl& t : program_.tensors) {
+      if (t.is_constant) list += (list.empty() ? "" : ", ") + quoted_name(t.name);
+    }
+    return list.empty() ? "" : "  constants(" + list + ")\n";
   }
 
   std::string statement(int i) {

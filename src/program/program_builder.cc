@@ -188,6 +188,10 @@ TileValue ProgramBuilder::transpose_vector(TileValue value, Where where) {
   return make(where, steps::TransposeVector{}, {value});
 }
 
+void ProgramBuilder::constants(std::initializer_list<std::string_view> tensors) {
+  state_->assembler.mark_constants({tensors.begin(), tensors.end()});
+}
+
 void ProgramBuilder::store(std::string_view tensor, TileValue value, Where where) {
   make(where, steps::StoreTile{}, {value}, tensor);
 }

@@ -56,7 +56,10 @@ void check_gemm(const StepCheck& c) {
   for (const GemmSegment& segment : c.step.segments()) {
     for (int t : {segment.a, segment.b}) {
       const TensorDecl& decl = c.program.tensors[t];
-      c.check(decl.dtype != DType::i32, [&] { return "gemm operand '" + decl.name + "' is i32"; });
+      c.check(is_floating(decl.dtype), [&] {
+        return "gemm operand '" + decl.name + "' is " + std::string(coda::name_of(decl.dtype)) +
+               "; products are of floats";
+      });
     }
   }
 }

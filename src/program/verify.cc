@@ -84,6 +84,7 @@ class Verifier {
       check(t.lanes == 1, -1,
             [&] { return "dense tensor '" + t.name + "' has more than one lane"; });
     } else {
+      check(!t.is_constant, -1, [&] { return "partial '" + t.name + "' is no constant"; });
       check(t.dtype == DType::f32, -1, [&] { return "partial '" + t.name + "' must be f32"; });
       check(t.lanes == 1 || t.lanes == 2, -1,
             [&] { return "partial '" + t.name + "' has " + std::to_string(t.lanes) + " lanes"; });
@@ -209,6 +210,11 @@ class Verifier {
         });
       });
       by = i;
+      attempt([&] {
+        check(!tensor(step(i).tensor()).is_constant, i, [&] {
+          return "'" + tensor(step(i).tensor()).name + "' is a constant, and is stored here";
+        });
+      });
     }
     for (int i = 0; i < count_; ++i) attempt([&] { check_reads(i, stored); });
   }

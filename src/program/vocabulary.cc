@@ -3,16 +3,13 @@
 #include "program/vocabulary.h"
 
 #include <algorithm>
-#include <array>
 #include <variant>
 
 #include "coda/error.h"
+#include "coda/language.h"
 
 namespace coda::program {
 namespace {
-
-constexpr std::array<DType, 7> kTypes = {DType::f32, DType::bf16, DType::f16, DType::f64,
-                                         DType::i32, DType::e4m3, DType::e5m2};
 
 // Words of the steps that are effects, or of those that are not; each once.
 std::vector<std::string_view> step_words(bool of_effects) {
@@ -37,7 +34,7 @@ std::optional<Elementwise> operation_by_word(std::string_view word) {
 const std::vector<std::string_view>& type_names() {
   static const auto names = [] {
     std::vector<std::string_view> all;
-    for (DType type : kTypes) all.push_back(coda::name_of(type));
+    for (DType type : kDTypes) all.push_back(coda::name_of(type));
     return all;
   }();
   return names;
@@ -63,7 +60,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::optional<DType> dtype_by_name(std::string_view name) {
-  for (DType type : kTypes) {
+  for (DType type : kDTypes) {
     if (coda::name_of(type) == name) return type;
   }
   return std::nullopt;
@@ -94,3 +91,19 @@ bool is_name(std::string_view name) {
 }
 
 }  // namespace coda::program
+
+namespace coda {
+
+Language language() {
+  Language all;
+  all.functions = program::step_words(false);
+  for (int op = 0; op < kElementwiseCount; ++op)
+    all.operations.push_back(info(static_cast<Elementwise>(op)).name);
+  all.effects = program::effect_words();
+  for (int kind = 0; kind < kPartialKindCount; ++kind)
+    all.reductions.push_back(info(static_cast<PartialKind>(kind)).name);
+  all.types = program::type_names();
+  return all;
+}
+
+}  // namespace coda

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/aligned_buffer.h"
+#include "base/byte_number.h"
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/float16.h"
@@ -59,6 +60,7 @@ void write_row(std::span<const float> values, const TensorView& view, int64_t ro
     case DType::f16: convert(static_cast<uint16_t*>(data), f16_from_float); break;
     case DType::e4m3: convert(static_cast<uint8_t*>(data), e4m3_from_float); break;
     case DType::e5m2: convert(static_cast<uint8_t*>(data), e5m2_from_float); break;
+    case DType::u8: convert(static_cast<uint8_t*>(data), byte_from_float); break;
     case DType::f64: convert(static_cast<double*>(data), [](float v) { return double{v}; }); break;
     case DType::i32:
       convert(static_cast<int32_t*>(data),
@@ -79,6 +81,7 @@ void read_row(const TensorView& view, int64_t row, std::span<float> values) {
     case DType::f16: convert(static_cast<const uint16_t*>(data), float_from_f16); break;
     case DType::e4m3: convert(static_cast<const uint8_t*>(data), float_from_e4m3); break;
     case DType::e5m2: convert(static_cast<const uint8_t*>(data), float_from_e5m2); break;
+    case DType::u8: convert(static_cast<const uint8_t*>(data), float_from_byte); break;
     case DType::f64: convert(static_cast<const double*>(data), narrowed); break;
     case DType::i32: convert(static_cast<const int32_t*>(data), narrowed); break;
   }

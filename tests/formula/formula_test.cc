@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "coda/elementwise.h"
 #include "coda/error.h"
 
 namespace coda {
@@ -114,6 +115,17 @@ TEST(Formula, KnowsTheFunctionsOfNetworks) {
   expect_value("softplus(-800) + c.pow(2)[1]", {}, {4});
   expect_value("bf16(1.001)", {}, {1});
   expect_value("select_column(x, ids[:2] * 5 - 3)", {2}, {3, 0});
+}
+
+// Of rows and columns, as programs have them; the known answer of the authors' Random123.
+TEST(Formula, RandomNumbersAreTheLanguages) {
+  expect_value("random(0, 0, 0)", {}, {(0x6627e8d5 >> 8) * 0x1p-24});
+  const auto number = [](double seed, double i, double j) {
+    return info(Elementwise::random).evaluate(seed, i, j);
+  };
+  expect_value("random(7, arange(2)[:, None], arange(3))", {2, 3},
+               {number(7, 0, 0), number(7, 0, 1), number(7, 0, 2), number(7, 1, 0), number(7, 1, 1),
+                number(7, 1, 2)});
 }
 
 TEST(Formula, LinesFollowOneAnotherAndHideWhatWasKnown) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs with operands, results and roundings of 8 bits, for a CPU and for a GPU.
+// Programs with operands, results, roundings and masks of 8 bits, for a CPU and for a GPU.
 #pragma once
 
 namespace coda::tests {
@@ -54,13 +54,39 @@ inline constexpr const char* kEightBitProducts[] = {
   a = gate * s * up
   store_transposed(a_columns:e4m3, a)
   abs_max_into(a_largest, a)
+})",
+    // Masks: of elements, of gathered rows, of columns; and one that is made.
+    R"(program masked {
+  y = where(tile(keep[M, N]:u8), gemm(x[M, K]:bf16, w[N, K]:bf16, nt), 0)
+  h = tile(h[M, N]:bf16) * tile(table[S, N]:u8, rows=ids[M])
+  store(y:bf16, y + as_stored(h * 100, u8) * per_column(columns[N]:u8))
+  store(positive:u8, h > 0)
+})",
+    R"(program masked_pairs {
+  gate, up = split_pairs(gemm(x[M, K]:bf16, w[2*N, K]:bf16, nt), interleaved)
+  first, second = split_pairs(tile(keep[M, 2*N]:u8), interleaved)
+  store(y:bf16, where(first, gate, 1) * where(second, up, 1))
 })"};
 
 // Without: read, rounded on the way, and written.
-inline constexpr const char* kEightBitTiles = R"(program moved {
+inline constexpr const char* kEightBitTiles[] = {
+    R"(program moved {
   x = tile(x[M, N]:e4m3) * per_row(r[M]:e5m2)
   store(y[M, N]:e5m2, x)
   store(z[M, N]:bf16, as_stored(x, e4m3) - per_column(c[N]:e4m3))
-})";
+})",
+    R"(program neighbours {
+  first, second = split_pairs(tile(x[M, 2*N]:e4m3), interleaved)
+  store(y:e5m2, merge_pairs(second, first * 0.5, interleaved))
+})",
+    R"(program masks {
+  x = tile(x[M, N]:bf16)
+  keep = tile(keep[M, N]:u8)
+  store(y:bf16, where(keep, x, 0) * per_row(rows[M]:u8) + per_column(columns[N]:u8))
+  store(positive:u8, x > 0)
+  store(number:u8, as_stored(x * 300, u8) + keep)
+  store_transposed(turned:u8, keep)
+  row_partial(count, sum(keep))
+})"};
 
 }  // namespace coda::tests

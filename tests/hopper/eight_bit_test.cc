@@ -31,7 +31,7 @@ void expect_right(const char* text, const DimValues& sizes) {
 TEST(EightBits, ProgramsWithProductsComputeWhatTheyMean) {
   for (const char* text : tests::kEightBitProducts)
     for (const auto& [m, n] : {std::pair(203, 139), std::pair(144, 80)})
-      expect_right(text, {{"M", m}, {"N", n}, {"K", 71}});
+      expect_right(text, {{"M", m}, {"N", n}, {"K", 71}, {"S", 9}});
 }
 
 // Threads load them themselves, a pair at a time where that is aligned.
@@ -44,8 +44,8 @@ TEST(EightBits, SecondMembersOfPairsMayBeginAtAnOddColumn) {
 }
 
 TEST(EightBits, TilesComputeWhatTheyMean) {
-  for (const int64_t columns : {1, 67, 136})
-    expect_right(tests::kEightBitTiles, {{"M", 70}, {"N", columns}});
+  for (const char* text : tests::kEightBitTiles)
+    for (const int64_t columns : {1, 67, 136}) expect_right(text, {{"M", 70}, {"N", columns}});
 }
 
 // An instruction reads 8-bit operands along K alone: other layouts are a plain kernel's.
@@ -60,7 +60,7 @@ TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
   // Short sums are left to the tensor cores.
   for (const int64_t length : {4096, 4112}) {
     const bool fast = length == 4096;
-    const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", length}};
+    const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", length}, {"S", 64}};
     LowerOptions options;
     for (const char* text : tests::kEightBitProducts)
       texts.insert(lower(parse_program(text), sizes, options).front().source);
@@ -72,6 +72,8 @@ TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
       options.choice = choice;
       texts.insert(lower(product, sizes, options).front().source);
     }
+    for (const char* text : tests::kEightBitTiles)
+      texts.insert(lower(parse_program(text), sizes, options).front().source);
     EXPECT_GE(seen.size(), 2U);
   }
   expect_no_defects(texts);

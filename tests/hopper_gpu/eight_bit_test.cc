@@ -3,6 +3,7 @@
 // summing; numbers become the codes that coda/float8.h says. Needs a GPU; skipped elsewhere.
 #include <cmath>
 
+#include "base/stored_element.h"
 #include "coda/float8.h"
 #include "hopper/configure/choose_config.h"
 #include "hopper/eight_bit_programs.h"
@@ -23,8 +24,8 @@ TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
   uint64_t seed = 800;
   for (const char* text : kEightBitProducts) {
     const Program program = parse_program(text);
-    for (const DimValues& all : {DimValues{{"M", 392}, {"N", 520}, {"K", 400}},
-                                 DimValues{{"M", 77}, {"N", 96}, {"K", 4112}}}) {
+    for (const DimValues& all : {DimValues{{"M", 392}, {"N", 520}, {"K", 400}, {"S", 9}},
+                                 DimValues{{"M", 77}, {"N", 96}, {"K", 4112}, {"S", 9}}}) {
       const DimValues sizes = bind(program, all);
       const RowGaps gaps{.gap = 0, .multiple = 16};
       SCOPED_TRACE(program.name);
@@ -54,9 +55,10 @@ TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
 }
 
 TEST_F(EightBits, TilesAreRight) {
-  const Program program = parse_program(kEightBitTiles);
-  for (const int64_t columns : {1, 67, 136, 2048})
-    check(program, {{"M", 333}, {"N", columns}}, 7, {.gap = 0, .multiple = 16}, kSinglePrecision);
+  for (const char* text : kEightBitTiles)
+    for (const int64_t columns : {1, 67, 136, 2048})
+      check(parse_program(text), {{"M", 333}, {"N", columns}}, 7, {.gap = 0, .multiple = 16},
+            kSinglePrecision);
 }
 
 // Every pair of neighbouring codes: themselves, the middle between them, and a bit to either side;
@@ -88,6 +90,19 @@ TEST_F(EightBits, NumbersBecomeTheNearestCode) {
           << name << " of " << numbers[i] << ": " << got << " instead of " << wanted;
     }
   }
+}
+
+// Whole numbers of a byte: ties to even, and what is outside of them, or no number.
+TEST_F(EightBits, NumbersBecomeTheNearestWholeNumberOfAByte) {
+  std::vector<double> numbers{-1, -0.5, 255.49, 255.5, 1e30, -1e30, INFINITY, -INFINITY, NAN};
+  for (int i = 0; i < 256; ++i)
+    for (const double x : {0.0, 0.5, 0.49999, 0.50001}) numbers.push_back(i + x);
+  const Program program =
+      parse_program("program rounds {\n  store(y[M, N]:u8, tile(x[M, N]) * 1)\n}");
+  const DimValues sizes{{"M", 1}, {"N", static_cast<int64_t>(numbers.size())}};
+  const Values results = run_on_gpu(program, sizes, {{"x", numbers}}, {.gap = 0, .multiple = 16});
+  for (size_t i = 0; i < numbers.size(); ++i)
+    EXPECT_EQ(results.at("y")[i], rounded_to(DType::u8, numbers[i])) << numbers[i];
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hopper/lower.h"
 #include "measure/guarded_run.h"
 #include "program/evaluate.h"
+#include "program/library_programs.h"
 #include "program/step_table.h"
 
 namespace coda {
@@ -57,6 +59,42 @@ TEST(OneByOne, ComputesWhatTheProgramDoes) {
 // Scales of vectors are made where they are used.
 TEST(OneByOne, VectorsAreNoOperations) {
   expect_the_same("store(y, tile(x[M, N]) * (per_row(a[M]) * per_row(b[M])) + 1)", 2);
+}
+
+// Beside pairs a partial is of half the columns; alone it is of all.
+TEST(OneByOne, APartialBesidePairsHasItsOwnColumns) {
+  const Program program = parse_program(
+      "program p {\na, b = split_pairs(tile(y[M, 2*N]), concatenated)\n"
+      "store(z, merge_pairs(b * 2, a, concatenated))\n"
+      "row_partial(s, sum(tile(y) * tile(x[M, 2*N])))\n}");
+  const std::optional<Plan> plan = measure::one_by_one(program);
+  ASSERT_TRUE(plan);
+  const program::TensorValues inputs = measure::random_inputs(program, kSizes, 3);
+  const program::TensorValues computed = results_of(*plan, inputs);
+  const program::TensorValues wanted = program::evaluate(program, kSizes, inputs);
+  EXPECT_EQ(computed.at("z"), wanted.at("z"));
+}
+
+// Finalizers aside, whatever has operations between its loads and its stores.
+TEST(OneByOne, EachProgramOfTheLibraryHasKernelsForThem) {
+  const DimValues sizes{{"M", 16384}, {"N", 2048}, {"K", 2048}, {"S", 4096}, {"H", 16}};
+  size_t count = 0;
+  for (const std::string& name : tests::library_names()) {
+    const Program program = tests::library_program(name);
+    const auto is_operation = [&](const Step& step) {
+      return step.shape.is_tensor() && !program::is_effect(step) && !program::is_tile_load(step);
+    };
+    const bool is_fused =
+        std::count_if(program.steps.begin(), program.steps.end(), is_operation) > 1;
+    const std::optional<Plan> plan = measure::one_by_one(program);
+    ASSERT_EQ(plan.has_value() || !is_fused, true) << name;
+    if (!plan) continue;
+    ++count;
+    for (const PlanStep& step : plan->forward)
+      EXPECT_NO_THROW(hopper::lower(std::get<Program>(step.work), sizes, {}))
+          << name << " " << step.name;
+  }
+  EXPECT_GT(count, 25U);
 }
 
 // The sum is added to what the tensor holds, and no other tensor takes its place.

@@ -467,6 +467,10 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
         values[i] = is_row_index ? draw(0, last[t]) : draw(-2, random() % 2 == 0 ? 37 : widest + 1);
         continue;
       }
+      if (decl.dtype == DType::u8) {  // a mask
+        values[i] = static_cast<double>(random() >> 63);
+        continue;
+      }
       const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
       // The second lane of a partial is a sum of positive terms.
       const bool positive = (i >= values.size() / 2 && decl.lanes == 2) || maxima.contains(t);

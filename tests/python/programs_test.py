@@ -31,6 +31,25 @@ def clipped(x: "[M, N]", limit: "scalar"):
     return tiles.maximum(tiles.minimum(tiles.tile(x), tiles.scalar(limit)), -1.0)
 
 
+@coda_cpp.program
+def masked(x: "[M, K]", w: "[N, K]", keep: "[M, N]:u8"):
+    z = tiles.where(tiles.tile(keep), tiles.gemm(x, w), -100)
+    return z, tiles.row_log_sum_exp(z), tiles.row_mean(z), tiles.row_squared_deviations(z)
+
+
+def _masked(x, w, keep):
+    z = torch.where(keep, x @ w.T, -100)
+    deviations = (z - z.mean(-1, keepdim=True)).pow(2).sum(-1)
+    return z, z.logsumexp(-1), z.mean(-1), deviations
+
+
+@coda_cpp.program
+def dropped(x: "[M, N]", seed: "scalar", row: "[M]:i32"):
+    tiles.constants(seed)
+    u = tiles.random(tiles.scalar(seed), tiles.per_row(row), tiles.column_index())
+    return tiles.where(u < 0.25, 0, tiles.tile(x) / 0.75)
+
+
 def _arguments(*lead, dtype=torch.float32):
     tensors = [torch.randn(*lead, 48), torch.randn(64, 48) * 0.2, torch.rand(lead) + 0.5,
                torch.randn(64), torch.randn(*lead, 32)]
@@ -55,6 +74,29 @@ class FunctionsOverTiles(unittest.TestCase):
             with self.subTest(lead=lead):
                 arguments = _arguments(*lead)
                 self._same(scaled_gate(*arguments), _scaled_gate(*arguments), arguments, 2e-6)
+
+    def test_masks_of_a_byte_have_no_gradient_and_all_reductions_have_theirs(self):
+        torch.manual_seed(0)
+        x, w = torch.randn(7, 48, requires_grad=True), torch.randn(70, 48, requires_grad=True)
+        keep = torch.rand(7, 70) < 0.7
+        for mask in (keep, keep.to(torch.uint8)):
+            self._same(masked(x, w, mask), _masked(x, w, keep), [x, w], 1e-5)
+        with self.assertRaisesRegex(coda_cpp.Error, "'keep' must be u8, but it is torch.float32"):
+            masked(x, w, keep.float())
+
+    def test_a_dropouts_backward_makes_its_mask_again(self):
+        x, rows = torch.randn(40, 300, requires_grad=True), torch.arange(40, dtype=torch.int32)
+        seed = torch.tensor(3.0)
+        y = dropped(x, seed, rows)
+        kept = y != 0
+        self.assertLess(abs(kept.float().mean().item() - 0.75), 0.02)
+        torch.testing.assert_close(y, torch.where(kept, x / 0.75, 0))
+        gradient, = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(gradient, kept / 0.75)
+        with self.assertRaisesRegex(coda_cpp.Error, '"seed", which is a table.*no gradient'):
+            dropped(x, seed.clone().requires_grad_(), rows)
+        self.assertTrue(torch.equal(y[10:20], dropped(x[10:20], seed, rows[10:20])))
+        self.assertFalse(torch.equal(y, dropped(x, seed + 1, rows)))
 
     def test_of_other_types_it_is_another_program(self):
         torch.manual_seed(0)

@@ -13,7 +13,7 @@ constexpr ElementRow kRows[] = {
     {DType::f32, Element::f32, 7},   {DType::bf16, Element::bf16, 9},
     {DType::f16, Element::f16, 6},   {DType::f64, Element::f64, 8},
     {DType::i32, Element::i32, 3},   {DType::e4m3, Element::e4m3, 0},
-    {DType::e5m2, Element::e5m2, 0},
+    {DType::e5m2, Element::e5m2, 0}, {DType::u8, Element::u8, 0},
 };
 
 }  // namespace

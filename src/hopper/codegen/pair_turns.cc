@@ -22,13 +22,14 @@ int direct_planes(const std::vector<TileMove>& moves) {
 
 }  // namespace
 
-// An error function is some forty instructions. Without turns it spilled 8 to 280 bytes in most
-// tiles, of one product and of two, with vectors and without. A norm of each head that also stores
-// what it norms spilled 28 to 40 bytes beside 128 accumulators, and none with turns. SwiGLU's
-// gradient, three stores beside 192 accumulators, spills 4 bytes where no first load waits.
+// An error function is some forty instructions, a random number too. Without turns the first
+// spilled 8 to 280 bytes in most tiles, of one product and of two, with vectors and without, the
+// second 32 in a dropout's. A norm of each head that also stores what it norms spilled 28 to 40
+// bytes beside 128 accumulators, and none with turns. SwiGLU's gradient, three stores beside 192
+// accumulators, spills 4 bytes where no first load waits.
 PairTurns::PairTurns(const SpaceAnalysis& space, const device::GemmConfig& config)
     : all_(direct_planes(space.loads) + direct_planes(space.stores) > kMostDirectPlanes ||
-           space.has_error_function || space.groups.span != 0),
+           space.has_long_function || space.groups.span != 0),
       first_load_for_(!all_ && device::takes_turns(config, space.traits()) ? space.traits().stores
                                                                            : 0) {}
 

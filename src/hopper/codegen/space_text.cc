@@ -123,7 +123,7 @@ class SpaceWriter {
                       {pass_.is_walk() ? "" : "sub.", groups_.field(s.operands[0], at.plane)});
         break;
       case StepKind::as_stored:
-        if (!is_operand(s.dtype())) return values_.operand(at, 0);
+        if (size_of(s.dtype()) >= size_of(DType::f32)) return values_.operand(at, 0);
         if (!is_16_bits(s.dtype())) return std::nullopt;
         text = filled("unpack<$>($)", {element_text(s.dtype()), packed_value(at)});
         break;

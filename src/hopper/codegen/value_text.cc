@@ -35,7 +35,7 @@ std::string ValueText::make(const At& at) {
   invariant(rounds || program::is_elementwise(s) || s.kind() == StepKind::transpose_vector,
             "a value that nothing makes");
   const std::string text = program::is_elementwise(s) ? expression(s.op(), operands)
-                           : rounds && is_operand(s.dtype())
+                           : rounds && size_of(s.dtype()) < size_of(DType::f32)
                                ? filled("rounded<$>($)", {element_text(s.dtype()), operands[0]})
                                : operands[0];
   if (name.empty()) return "(" + text + ")";

@@ -67,14 +67,17 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
 }
 
 // Operations for each element of the epilogue beside planes, roughly: a transcendental function is
-// a few, a log-sum-exp an exponential and a running maximum.
+// a few, a log-sum-exp an exponential and a running maximum, a random number ten rounds of Philox.
 double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const SpaceAnalysis& space) {
   double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
   for (int i : map.spaces[space.space].steps) {
     const Step& step = sizes.step(i);
     if (!program::is_elementwise(step) || !map.on_tile[i]) continue;
-    work += (step.operands.size() == 1 ? 4 : 1) * width_of(map, i);
+    const double each = program::applies(step, Elementwise::random) ? 40
+                        : step.operands.size() == 1                 ? 4
+                                                                    : 1;
+    work += each * width_of(map, i);
   }
   for (int i : space.row_partials) {
     work += info(sizes.step(i).partial()).lanes == 1 ? 2 : 20;

@@ -35,7 +35,7 @@ class Analyser {
     if (!find_parts() || !find_groups() || !find_effects()) return refusal_;
     find_loads();
     count_vectors();
-    find_error_functions();
+    find_long_functions();
     assign_planes();
     count_direct_loads();
     return std::move(result_);
@@ -359,11 +359,12 @@ class Analyser {
     result_.column_registers = 8 * packed + (result_.loads_columns_by_fragment ? 4 : 16) * wide;
   }
 
-  void find_error_functions() {
+  void find_long_functions() {
     for (int i : tile_space_.steps) {
       const bool is_one = program::applies(step(i), Elementwise::erf) ||
-                          program::applies(step(i), Elementwise::gelu);
-      result_.has_error_function = result_.has_error_function || (is_one && map_.on_tile[i]);
+                          program::applies(step(i), Elementwise::gelu) ||
+                          program::applies(step(i), Elementwise::random);
+      result_.has_long_function = result_.has_long_function || (is_one && map_.on_tile[i]);
     }
   }
 

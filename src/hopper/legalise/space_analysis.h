@@ -80,10 +80,10 @@ struct SpaceAnalysis {
   uint32_t column_fields = 0;        // floats a column that these pass between warps
   std::vector<int> selections;       // store_vector steps of selected columns
   std::vector<ByteMove> bytes;
-  std::vector<int> maxima;          // abs_max_into steps
-  bool ragged_columns = false;      // base columns are no multiple of 64
-  uint32_t row_values = 0;          // per-row vectors that are loaded
-  bool has_error_function = false;  // of an element
+  std::vector<int> maxima;         // abs_max_into steps
+  bool ragged_columns = false;     // base columns are no multiple of 64
+  uint32_t row_values = 0;         // per-row vectors that are loaded
+  bool has_long_function = false;  // of an element: some forty instructions
   // Registers of a thread for per-column vectors. They are loaded for a whole sub-tile, ahead of
   // its planes; but those in fp32 for one fragment at a time if they would take too many.
   uint32_t column_registers = 0;

@@ -504,9 +504,16 @@ void check(const Graph& graph, const CompileRequest& request) {
     check_value(gradient.input, "the input of " + what);
     check_name("gradient", gradient.name);
     const Node& node = graph.node(gradient.input.id);
-    require(node.op == Op::input && node.kind != InputKind::table && node.dtype != DType::i32,
-            "compile: " + what + " is not of an input or a parameter of a floating type");
-    require(gradient.dtype != DType::i32, "compile: " + what + " cannot be i32");
+    require(node.op == Op::input,
+            "compile: " + what + " is of a value that is computed, not of an input or parameter");
+    require(node.kind != InputKind::table && is_floating(node.dtype),
+            "compile: " + what + " is of \"" + node.name + "\", which is " +
+                (is_floating(node.dtype) ? "a table, and tables are constants"
+                                         : std::string(name_of(node.dtype))) +
+                ": it has no gradient. Leave it out, or make it an input or a parameter of a "
+                "floating type");
+    require(is_floating(gradient.dtype),
+            "compile: " + what + " cannot be " + std::string(name_of(gradient.dtype)));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/byte_number.h"
 #include "coda/float16.h"
 #include "coda/float8.h"
 #include "device/types.cuh"
@@ -18,10 +19,12 @@ namespace coda::device {
 
 template <Element kStored>
 float from_eight_bits(u8 bits) {
+  if (kStored == Element::u8) return float_from_byte(bits);
   return kStored == Element::e4m3 ? float_from_e4m3(bits) : float_from_e5m2(bits);
 }
 template <Element kStored>
 u8 to_eight_bits(float value) {
+  if (kStored == Element::u8) return byte_from_float(value);
   return kStored == Element::e4m3 ? e4m3_from_float(value) : e5m2_from_float(value);
 }
 template <Element kStored>

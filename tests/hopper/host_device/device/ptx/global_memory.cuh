@@ -21,6 +21,11 @@ inline void store_piece(u64 address, const u32 (&word)[4]) {
   if (address % 16 != 0) std::abort();
   std::memcpy(reinterpret_cast<void*>(address), word, 16);
 }
+template <Access kAccess>
+void load_half_piece(u32 (&word)[2], u64 address) {
+  if (address % 8 != 0) std::abort();
+  std::memcpy(word, reinterpret_cast<const void*>(address), 8);
+}
 inline void store_half_piece(u64 address, const u32 (&word)[2]) {
   if (address % 8 != 0) std::abort();
   std::memcpy(reinterpret_cast<void*>(address), word, 8);

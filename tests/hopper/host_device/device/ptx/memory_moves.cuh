@@ -34,6 +34,11 @@ inline u32 load_half_pair(u64 address, u32 both, u32 first, u32 second) {
   load_pair_of(x, address, both, first, second);
   return static_cast<u32>(x[1]) << 16 | x[0];
 }
+inline u32 load_byte_pair(u64 address, u32 both, u32 first, u32 second) {
+  u8 x[2];
+  load_pair_of(x, address, both, first, second);
+  return static_cast<u32>(x[1]) << 8 | x[0];
+}
 inline void load_float_pair(float (&x)[2], u64 address, u32 both, u32 first, u32 second) {
   load_pair_of(x, address, both, first, second);
 }

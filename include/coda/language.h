@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of programs (docs/program-text.md), from the tables that define them: for editors, and
+// for whoever writes programs from another language and wants to have all of it.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "coda/api.h"
+
+namespace CODA_API coda {
+
+struct Language {
+  std::vector<std::string_view> functions;   // that give values: gemm, tile, split_pairs, ...
+  std::vector<std::string_view> operations;  // elementwise: add, silu, ...
+  std::vector<std::string_view> effects;     // store, row_partial, ...
+  std::vector<std::string_view> reductions;  // sum, log_sum_exp, ...
+  std::vector<std::string_view> types;       // f32, bf16, ...
+};
+Language language();
+
+}  // namespace CODA_API coda
