@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 
-#include "coda/eight_bits.h"
 #include "coda/checkpoint.h"
 #include "coda/communicator.h"
 #include "coda/device.h"
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "coda/models.h"

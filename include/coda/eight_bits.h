@@ -25,4 +25,8 @@ inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by e
 // none for any other name.
 EightBits eight_bits_of(std::string_view name);
 
+// The text of the program that finds the scales of the next step. Its tensors are [1, N], N being
+// kScaleColumns for each scale, but for `sound`, [1, 1]: where that is 0 nothing changes.
+const char* next_scales_program();
+
 }  // namespace CODA_API coda

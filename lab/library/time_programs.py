@@ -7,8 +7,8 @@
 
 Each program is timed beside its product alone, its operations one by one and a copy of its bytes,
 in a process of its own. A result is a line of --out as soon as it is there, and what --out has
-already is not timed again: a run that was cut off goes on where it ended. With --beside a program is
-compared with the one of that file that has its name, and the last line is the median of these.
+already is not timed again: a run that was cut off goes on where it ended. With --beside a program
+is compared with the one of that file that has its name, and the last line is the median of these.
 
 It needs Python alone and the command, which looks for a GPU's libraries as docs/gpu.md says.
 """
@@ -147,7 +147,8 @@ def table(rows: list[dict], beside: list[dict]) -> str:
         lines.append(line)
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     if compared:
-        text += f"\n\nmedian over the library's: {statistics.median(compared):.3f} of {len(compared)}"
+        median = statistics.median(compared)
+        text += f"\n\nmedian over the library's: {median:.3f} of {len(compared)}"
     return text
 
 

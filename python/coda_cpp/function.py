@@ -69,8 +69,8 @@ class Function:
 
     `storage` is the type of the matrices that it stores; `chunk_rows` as CompileOptions' of C++: -1
     makes what is as wide as a vocabulary in chunks of rows. `nominal` are sizes of symbols at which
-    costs are compared. `products` in 8 bits ("fp8", docs/fp8.md): where there are gradients, for rows
-    that are multiples of 16; else they are in 16 bits. Their scales belong to one use of the
+    costs are compared. `products` in 8 bits ("fp8", docs/fp8.md): where there are gradients, for
+    rows that are multiples of 16; else they are in 16 bits. Their scales belong to one use of the
     function: see another_use.
     """
 

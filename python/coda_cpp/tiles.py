@@ -6,8 +6,8 @@ what it does is written down as a program (docs/program-text.md says what each m
     def scaled(x: "[M, K]", w: "[N, K]", r: "[M]"):
         return tiles.silu(tiles.gemm(x, w) * tiles.per_row(r))
 
-What such a function returns is stored. `write_program` takes functions that store by effects, as the
-text does: they may be finalizers, and have all that the language has.
+What such a function returns is stored. `write_program` takes functions that store by effects, as
+the text does: they may be finalizers, and have all that the language has.
 """
 
 from __future__ import annotations

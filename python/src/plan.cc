@@ -14,7 +14,6 @@
 #include "coda/plan_cost.h"
 #include "coda/rates.h"
 #include "coda/split_plan.h"
-#include "train/eight_bit_scales.h"
 
 namespace coda::python {
 namespace {
@@ -263,8 +262,9 @@ void bind_plan(nb::module_& module) {
              "As compile, in bf16 with `products` in 8 bits (\"fp8\", \"fp8-body\", \"fp8-all\"; "
              "docs/fp8.md), for the sizes given alone; and what each scale begins with. The plan "
              "has three tensors more, of SCALE_COLUMNS columns a scale.");
-  module.def("next_scales_program", [] { return std::string(next_scales_program()); },
-             "The text of the program that finds the next step's scales.");
+  module.def(
+      "next_scales_program", [] { return std::string(next_scales_program()); },
+      "The text of the program that finds the next step's scales.");
   module.attr("SCALE_COLUMNS") = kScaleColumns;
   module.attr("SCALES") = kScales;
   module.attr("INVERSES") = kInverses;

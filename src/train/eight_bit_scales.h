@@ -14,10 +14,6 @@
 
 namespace coda {
 
-// The program that finds the scales of the next step, all [1, N] but `sound` [1, 1]: N is
-// kScaleColumns for each scale. Python runs it by itself.
-const char* next_scales_program();
-
 class EightBitScales {
  public:
   // `communicator`: null where there is one process; else all see what any of them saw. Both it and

@@ -61,8 +61,8 @@ std::vector<double> product(const std::vector<float>& a, const std::vector<float
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j)
       for (int64_t l = 0; l < k; ++l)
-        c[static_cast<size_t>(i * n + j)] += double{a[static_cast<size_t>(i * k + l)]} *
-                                             double{b[static_cast<size_t>(j * k + l)]};
+        c[static_cast<size_t>(i * n + j)] +=
+            double{a[static_cast<size_t>(i * k + l)]} * double{b[static_cast<size_t>(j * k + l)]};
   return c;
 }
 
