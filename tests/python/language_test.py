@@ -56,8 +56,8 @@ program products {
   store_transposed(z_turned:e4m3, z)
   abs_max_into(z_largest, z)
   store(merged:e5m2, merge_pairs(up, gate, concatenated))
-  sum = gemm(dy[K, M]:bf16, v[K, N]:bf16, tn; a[M, L]:bf16, b[N, L]:bf16)
-  store(h, tile(h[M, N]) + sum * column_index())
+  store(h, tile(h[M, N]) + gemm(dy[K, M]:bf16, v[K, N]:bf16, tn;
+                                a[M, L]:bf16, b[N, L]:bf16) * column_index())
 }
 """
 
