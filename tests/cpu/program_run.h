@@ -44,7 +44,7 @@ class GuardedTensor {
     stride_ =
         cols_ == 1 ? 1 : (cols_ + gaps.gap + gaps.multiple - 1) / gaps.multiple * gaps.multiple;
     bytes_.resize(total() * size_of(dtype_));
-    for (int64_t i = 0; i < total(); ++i) write_element(dtype_, bytes_.data(), i, kPoison);
+    for (int64_t i = 0; i < total(); ++i) write_element(dtype_, bytes_.data(), i, poison());
     if (values == nullptr) return;
     for (int64_t i = 0; i < rows_ * cols_; ++i) {
       write_element(dtype_, data(), i / cols_ * stride_ + i % cols_, (*values)[i]);
@@ -65,7 +65,9 @@ class GuardedTensor {
       const bool inside = at >= 0 && at < rows_ * stride_ && at % stride_ < cols_;
       if (inside) continue;
       const double value = read_element(dtype_, bytes_.data(), i);
-      ASSERT_TRUE(std::isnan(value) || value == std::numeric_limits<int32_t>::min())
+      ASSERT_TRUE(dtype_ == DType::u8 ? value == kPoisonByte
+                                      : std::isnan(value) ||
+                                            value == std::numeric_limits<int32_t>::min())
           << name_ << ": memory outside was written, at element " << at;
     }
   }
@@ -81,7 +83,9 @@ class GuardedTensor {
  private:
   static constexpr int64_t kGuard = 64;
   static constexpr double kPoison = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kPoisonByte = 171;  // bytes of masks have no NaN
 
+  double poison() const { return dtype_ == DType::u8 ? kPoisonByte : kPoison; }
   int64_t total() const { return start_ + rows_ * stride_ + kGuard; }
   char* data() { return bytes_.data() + start_ * size_of(dtype_); }
 

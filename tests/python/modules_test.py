@@ -100,9 +100,10 @@ class Training(unittest.TestCase):
 
 
 class Guide(unittest.TestCase):
-    def test_the_code_of_the_guide_runs(self):
-        guide = pathlib.Path(__file__).parents[2] / "docs" / "pytorch.md"
-        blocks = re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
+    def test_the_code_of_the_guides_runs(self):
+        docs = pathlib.Path(__file__).parents[2] / "docs"
+        guides = "".join((docs / name).read_text() for name in ("pytorch.md", "python.md"))
+        blocks = re.findall(r"```python\n(.*?)```", guides, re.DOTALL)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             exec("".join(blocks), {})
         self.assertIn("saved for the backward", said.getvalue())
