@@ -65,9 +65,9 @@ class GuardedTensor {
       const bool inside = at >= 0 && at < rows_ * stride_ && at % stride_ < cols_;
       if (inside) continue;
       const double value = read_element(dtype_, bytes_.data(), i);
-      ASSERT_TRUE(dtype_ == DType::u8 ? value == kPoisonByte
-                                      : std::isnan(value) ||
-                                            value == std::numeric_limits<int32_t>::min())
+      ASSERT_TRUE(dtype_ == DType::u8
+                      ? value == kPoisonByte
+                      : std::isnan(value) || value == std::numeric_limits<int32_t>::min())
           << name_ << ": memory outside was written, at element " << at;
     }
   }
