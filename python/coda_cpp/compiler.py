@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch import config as functorch_config
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from coda_cpp import fx_checkpoint
@@ -226,6 +227,8 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     with contextlib.ExitStack() as stack:  # conversions are in the graph
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
+        # A region is named by its number in this process, which says nothing in another.
+        stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
         return inner(fused, inputs)
 
 
