@@ -5,8 +5,7 @@
 
 #include <set>
 
-#include "plan/plain_graph.h"
-#include "plan/plan_evaluator.h"
+#include "plan/plan_means.h"
 
 namespace coda {
 namespace {
@@ -78,16 +77,7 @@ void expect_every_step_is_needed(const FrozenModel& m) {
 }
 
 void expect_right_gradients(const FrozenModel& m) {
-  const Values inputs = random_inputs(m.block.graph, m.sizes, 7);
-  PlanEvaluator evaluator(m.plan, m.sizes);
-  evaluator.values = inputs;
-  evaluator.run(m.plan.forward);
-  evaluator.forget_temporaries();
-  evaluator.run(m.plan.backward);
-  for (const auto& [name, expected] :
-       plain_values(m.block.graph, m.block.request, inputs, m.sizes)) {
-    EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-11) << name;
-  }
+  expect_plan_means(m.block, m.plan, m.sizes, random_inputs(m.block.graph, m.sizes, 7));
 }
 
 std::set<std::string> all_gradients() {

@@ -5,8 +5,7 @@
 // each from what it may see, is the gradient of the graph as it was written.
 #include <gtest/gtest.h>
 
-#include "plan/plain_graph.h"
-#include "plan/plan_evaluator.h"
+#include "plan/plan_means.h"
 #include "plan/random_graphs.h"
 #include "plan/write/emit.h"
 
@@ -52,15 +51,7 @@ void expect_theorem(uint64_t seed) {
     const Program& program = std::get<Program>(step.work);
     ASSERT_NO_THROW(verify(program)) << text(program);
   }
-  PlanEvaluator evaluator(plan, sizes);
-  evaluator.values = inputs;
-  evaluator.run(plan.forward);
-  evaluator.forget_temporaries();
-  evaluator.run(plan.backward);
-  for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, sizes)) {
-    ASSERT_TRUE(evaluator.values.contains(name)) << name;
-    EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-9) << name;
-  }
+  expect_plan_means(b, plan, sizes, inputs, 1e-9);
 }
 
 class RandomGraphs : public testing::TestWithParam<int> {};

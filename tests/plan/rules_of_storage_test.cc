@@ -7,8 +7,7 @@
 #include <functional>
 
 #include "coda/error.h"
-#include "plan/plain_graph.h"
-#include "plan/plan_evaluator.h"
+#include "plan/plan_means.h"
 #include "plan/search/normed_again.h"
 
 namespace coda {
@@ -119,15 +118,7 @@ void expect_planned(Block& b) {
     options.sizes = kStoredSizes;
     options.fuse = fuse;
     const Plan plan = compile(b.graph, b.request, options).plan;
-    const Values inputs = random_inputs(b.graph, kStoredSizes, 4);
-    PlanEvaluator evaluator(plan, kStoredSizes);
-    evaluator.values = inputs;
-    evaluator.run(plan.forward);
-    evaluator.forget_temporaries();
-    evaluator.run(plan.backward);
-    for (const auto& [name, expected] : plain_values(b.graph, b.request, inputs, kStoredSizes)) {
-      EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-11) << name;
-    }
+    expect_plan_means(b, plan, kStoredSizes, random_inputs(b.graph, kStoredSizes, 4));
   }
 }
 

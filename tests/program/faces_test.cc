@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text and the builder are faces of one IR: programs that have every kind of step, reduction
 // and type are the same from both, and every operation has its function.
-// tests/python/language_test.py says it of Python.
+// tests/python/language_test.py says it of Python, with the same texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
@@ -22,8 +23,14 @@ namespace {
 
 struct Faces {
   Program built;
-  const char* text;
+  std::string text;
 };
+
+// A file that is missing reads as the empty text, which is no program.
+std::string text_of_face(const std::string& name) {
+  std::ifstream file(CODA_SOURCE_DIR "/tests/program/faces/" + name + ".coda");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 Faces products() {
   ProgramBuilder p("products");
@@ -47,24 +54,7 @@ Faces products() {
   const TileValue sum =
       p.gemm({{"dy[K, M]:bf16", "v[K, N]:bf16", "tn"}, {"a[M, L]:bf16", "b[N, L]:bf16"}});
   p.store("h", p.load_tile("h[M, N]") + sum * p.column_index());
-  return {p.build(), R"(program products {
-  constants(keep, s)
-  gate, up = split_pairs(gemm(x[M, K]:bf16, w[2*N, K]:bf16), concatenated)
-  z = where(tile(keep[M, N]:u8), gate * per_row(r[M]) + per_column(c[N]) - up / scalar(s), 0)
-  l = as_stored(z, bf16)
-  store(l:bf16, l)
-  store(l_target, select_column(l, per_row(target[M]:i32)))
-  row_partial(sums, log_sum_exp(l))
-  row_partial(squares, sum(l * l))
-  row_partial(moments, mean_m2(l))
-  column_partial(largest, max(z))
-  column_partial(magnitudes, abs_max(z))
-  store_transposed(z_turned:e4m3, z)
-  abs_max_into(z_largest, z)
-  store(merged:e5m2, merge_pairs(up, gate, concatenated))
-  store(h, tile(h[M, N]) + gemm(dy[K, M]:bf16, v[K, N]:bf16, tn;
-                                a[M, L]:bf16, b[N, L]:bf16) * column_index())
-})"};
+  return {p.build(), text_of_face("products")};
 }
 
 Faces heads() {
@@ -73,12 +63,7 @@ Faces heads() {
   const TileValue r = rsqrt(p.reduce_group(z * z, 64) / 64);
   const TileValue y = z * p.repeat_group(r, 64) * p.load_per_column("g[64]:f64", "H");
   p.store("y:f16", y * p.load_tile("table[S, 64]", {.rows = "ids[M]:i32", .repeat = "H"}));
-  return {p.build(), R"(program heads {
-  z = tile(x[M, 64*H]:f16)
-  r = rsqrt(reduce_group(z * z, 64) / 64)
-  y = z * repeat_group(r, 64) * per_column(g[64]:f64, repeat=H)
-  store(y:f16, y * tile(table[S, 64], rows=ids[M]:i32, repeat=H))
-})"};
+  return {p.build(), text_of_face("heads")};
 }
 
 Faces finalizer() {
@@ -89,13 +74,7 @@ Faces finalizer() {
   p.store("total", p.reduce_vector(loss));
   p.store("turned", p.transpose_vector(loss));
   p.store("g_gradient", p.combine_columns("dg[M, N]", PartialKind::sum));
-  return {p.build(), R"(program finalizer {
-  loss = combine_rows(log_sum_exp(sums[M, N]), log_sum_exp) - per_row(l_target[M])
-  store(loss, loss)
-  store(total, reduce_vector(loss))
-  store(turned, transpose_vector(loss))
-  store(g_gradient, combine_columns(sum(dg[M, N])))
-})"};
+  return {p.build(), text_of_face("finalizer")};
 }
 
 std::vector<Faces> all_faces() { return {products(), heads(), finalizer()}; }

@@ -4,6 +4,7 @@ programs that these functions write are those of the text, which is converted wi
 
 import inspect
 import operator
+import pathlib
 import unittest
 
 import coda_cpp
@@ -23,8 +24,8 @@ def products(x: "[M, K]:bf16", w: "[2*N, K]:bf16", dy: "[K, M]:bf16", v: "[K, N]
              target: "[M]:i32", keep: "[M, N]:u8"):
     tiles.constants(keep, s)
     gate, up = tiles.split_pairs(tiles.gemm(x, w), "concatenated")
-    z = gate * tiles.per_row(r) + tiles.per_column(c) - up / tiles.scalar(s)
-    z = tiles.where(tiles.tile(keep), z, 0)
+    z = tiles.where(tiles.tile(keep),
+                    gate * tiles.per_row(r) + tiles.per_column(c) - up / tiles.scalar(s), 0)
     l = tiles.as_stored(z, "bf16")
     tiles.store("l:bf16", l)
     tiles.store("l_target", tiles.select_column(l, tiles.per_row(target)))
@@ -39,45 +40,12 @@ def products(x: "[M, K]:bf16", w: "[2*N, K]:bf16", dy: "[K, M]:bf16", v: "[K, N]
     tiles.store(h, tiles.tile(h) + tiles.gemm_sum((dy, v, "tn"), (a, b)) * tiles.column_index())
 
 
-_PRODUCTS = """
-program products {
-  constants(keep, s)
-  gate, up = split_pairs(gemm(x[M, K]:bf16, w[2*N, K]:bf16), concatenated)
-  all = gate * per_row(r[M]) + per_column(c[N]) - up / scalar(s)
-  z = where(tile(keep[M, N]:u8), all, 0)
-  l = as_stored(z, bf16)
-  store(l:bf16, l)
-  store(l_target, select_column(l, per_row(target[M]:i32)))
-  row_partial(sums, log_sum_exp(l))
-  row_partial(squares, sum(l * l))
-  row_partial(moments, mean_m2(l))
-  column_partial(largest, max(z))
-  column_partial(magnitudes, abs_max(z))
-  store_transposed(z_turned:e4m3, z)
-  abs_max_into(z_largest, z)
-  store(merged:e5m2, merge_pairs(up, gate, concatenated))
-  store(h, tile(h[M, N]) + gemm(dy[K, M]:bf16, v[K, N]:bf16, tn;
-                                a[M, L]:bf16, b[N, L]:bf16) * column_index())
-}
-"""
-
-
 @tiles.write_program
 def heads(x: "[M, 64*H]:f16", g: "[64]:f64", table: "[S, 64]", ids: "[M]:i32"):
     z = tiles.tile(x)
     r = tiles.rsqrt(tiles.reduce_group(z * z, 64) / 64.0)
     y = z * tiles.repeat_group(r, 64) * tiles.per_column(g, repeat="H")
     tiles.store("y:f16", y * tiles.tile(table, rows=ids, repeat="H"))
-
-
-_HEADS = """
-program heads {
-  z = tile(x[M, 64*H]:f16)
-  r = rsqrt(reduce_group(z * z, 64) / 64)
-  y = z * repeat_group(r, 64) * per_column(g[64]:f64, repeat=H)
-  store(y:f16, y * tile(table[S, 64], rows=ids[M]:i32, repeat=H))
-}
-"""
 
 
 @tiles.write_program
@@ -90,17 +58,9 @@ def finalizer(sums: "[M, N]", dg: "[M, N]", l_target: "[M]"):
     tiles.store("g_gradient", tiles.combine_columns("sum", dg))
 
 
-_FINALIZER = """
-program finalizer {
-  loss = combine_rows(log_sum_exp(sums[M, N]), log_sum_exp) - per_row(l_target[M])
-  store(loss, loss)
-  store(total, reduce_vector(loss))
-  store(turned, transpose_vector(loss))
-  store(g_gradient, combine_columns(sum(dg[M, N])))
-}
-"""
-
-_WRITTEN = ((products, _PRODUCTS), (heads, _HEADS), (finalizer, _FINALIZER))
+_TEXTS = pathlib.Path(__file__).parents[1] / "program" / "faces"  # faces_test.cc reads them too
+_WRITTEN = tuple((written, (_TEXTS / f"{written.name}.coda").read_text())
+                 for written in (products, heads, finalizer))
 
 
 class Language(unittest.TestCase):
