@@ -109,40 +109,13 @@ struct Mainloop {
     // descriptors in uniform registers.
     state.stage = __shfl_sync(~0u, state.stage, 0);
     state.phase = __shfl_sync(~0u, state.phase, 0);
-    const auto multiply_block = [&](auto first) {
-      barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+    // The instruction of one K of the stage, of the m-th 64 rows.
+    const auto multiply_add = [&](float (&sums)[kConfig.tile_n / 2], u32 m, u32 k, u32 adds) {
       const u32 a = base_a + state.stage * (kConfig.stage_bytes_a() >> 4);
       const u32 b = base_b + state.stage * (kConfig.stage_bytes_b() >> 4);
-      const auto multiply_add = [&](float (&sums)[kConfig.tile_n / 2], u32 m, u32 k, u32 adds) {
-        wgmma<kConfig.tile_n, kConfig.element, kConfig.element_b, kMajorA, kMajorB>(
-            sums, whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
-            whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)), adds);
-      };
-      if constexpr (kConfig.promotes) {
-        // While this warpgroup adds, the tensor cores work for the other.
-        float sums[kConfig.tile_n / 2];
-#pragma unroll
-        for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
-          wgmma_fence();
-#pragma unroll
-          for (u32 k = 0; k < kBlockK; k += kWgmmaK) multiply_add(sums, m, k, k == 0 ? 0 : 1);
-          wgmma_commit();
-          wgmma_wait<0>();
-          pin_registers(sums);
-#pragma unroll
-          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) accumulators[m][i] += sums[i];
-        }
-      } else {
-        wgmma_fence();
-#pragma unroll
-        for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
-#pragma unroll
-          for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
-            multiply_add(accumulators[m], m, k, decltype(first)::value != 0 && k == 0 ? 0 : 1);
-          }
-        }
-        wgmma_commit();
-      }
+      wgmma<kConfig.tile_n, kConfig.element, kConfig.element_b, kMajorA, kMajorB>(
+          sums, whole_descriptor(kMajorA, a + descriptor_step(kMajorA, m * kWgmmaM, k)),
+          whole_descriptor(kMajorB, b + descriptor_step(kMajorB, 0, k)), adds);
     };
     if constexpr (kConfig.promotes) {
       // One copy of the block: with a first one that stands apart the assembler finds no registers
@@ -154,41 +127,65 @@ struct Mainloop {
       }
       unrolled<kSteps>(begun);
       for (u32 left = k_blocks; left != 0; --left) {
-        multiply_block(Constant<0>{});
+        barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+        float sums[kConfig.tile_n / 2];
+#pragma unroll
+        for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+          wgmma_fence();
+#pragma unroll
+          for (u32 k = 0; k < kBlockK; k += kWgmmaK) multiply_add(sums, m, k, k == 0 ? 0 : 1);
+          wgmma_commit();
+          wgmma_wait<0>();  // while this warpgroup adds, the tensor cores work for the other
+          pin_registers(sums);
+#pragma unroll
+          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) accumulators[m][i] += sums[i];
+        }
         release.stage(state.stage);
         state.advance();
       }
       issued();
-      return;
-    }
-    // The first block stands apart, so that the assembler sees that it does not read the
-    // accumulators: else they would be live from tile to tile, and no epilogue could use the
-    // registers of those that it has consumed.
-    multiply_block(Constant<1>{});
-    u32 previous = state.stage;
-    state.advance();
-    const auto next_block = [&] {
-      multiply_block(Constant<0>{});
-      // One group stays in flight, so the tensor cores never wait for this warpgroup.
-      wgmma_wait<1>();
-      release.stage(previous);
-      previous = state.stage;
-      state.advance();
-    };
-    u32 left = k_blocks - 1;
-    unrolled<kSteps>([&](auto step) {
-      begun(step);
-      if (decltype(step)::value + 1 < kSteps && left != 0) {
-        next_block();
-        --left;
-      }
-    });
-    for (; left != 0; --left) next_block();
-    issued();
-    wgmma_wait<0>();
+    } else {
+      const auto multiply_block = [&](auto first) {
+        barrier_wait(full + state.stage * kBarrierBytes, state.phase);
+        wgmma_fence();
 #pragma unroll
-    for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);
-    release.stage(previous);
+        for (u32 k = 0; k < kBlockK; k += kWgmmaK) {
+#pragma unroll
+          for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+            multiply_add(accumulators[m], m, k, decltype(first)::value != 0 && k == 0 ? 0 : 1);
+          }
+        }
+        wgmma_commit();
+      };
+      // The first block stands apart, so that the assembler sees that it does not read the
+      // accumulators: else they would be live from tile to tile, and no epilogue could use the
+      // registers of those that it has consumed.
+      multiply_block(Constant<1>{});
+      u32 previous = state.stage;
+      state.advance();
+      const auto next_block = [&] {
+        multiply_block(Constant<0>{});
+        // One group stays in flight, so the tensor cores never wait for this warpgroup.
+        wgmma_wait<1>();
+        release.stage(previous);
+        previous = state.stage;
+        state.advance();
+      };
+      u32 left = k_blocks - 1;
+      unrolled<kSteps>([&](auto step) {
+        begun(step);
+        if (decltype(step)::value + 1 < kSteps && left != 0) {
+          next_block();
+          --left;
+        }
+      });
+      for (; left != 0; --left) next_block();
+      issued();
+      wgmma_wait<0>();
+#pragma unroll
+      for (u32 m = 0; m < kConfig.blocks_m(); ++m) pin_registers(accumulators[m]);
+      release.stage(previous);
+    }
   }
 
  private:

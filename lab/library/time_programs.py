@@ -95,6 +95,7 @@ def measured(flags, file: pathlib.Path) -> dict:
         command += ["--backend", "gpu", "--seconds", str(flags.seconds), "--regimes", flags.regimes]
     else:
         command += ["--backend", "cpu", "--limit", str(flags.seconds)]
+    command += ["--alone"] if flags.alone else []
     out, error = run(command + ["--rounds", str(flags.rounds)])
     return {"file": str(file), **(json.loads(out) if out else {"error": error})}
 
@@ -164,6 +165,8 @@ def main() -> int:
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("library.jsonl"))
     parser.add_argument("--beside", type=pathlib.Path, help="results of programs of the same names")
+    parser.add_argument("--alone", action="store_true",
+                        help="beside its product only, which --beside needs")
     parser.add_argument("--sizes", type=lambda text: dict(map(parse_size, text.split(","))),
                         default={}, help="in place of the usual ones: M=4096,N=4096")
     parser.add_argument("--storage", help="bf16: of matrices without a type, as products need it")
