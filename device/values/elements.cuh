@@ -134,6 +134,17 @@ inline constexpr u32 kElementsOf<StoredPair<kElement>> = 2;
 template <Element kElement>
 inline constexpr u32 kElementsOf<StoredProduct<kElement>> = 2;
 
+// The numbers of two neighbouring columns; the first is even.
+struct ColumnPair : Elements<2> {
+  u32 first;
+};
+template <>
+inline constexpr u32 kElementsOf<ColumnPair> = 2;
+
+__device__ __forceinline__ ColumnPair column_pair(u32 first) {
+  return {{{static_cast<float>(first), static_cast<float>(first + 1)}}, first};
+}
+
 template <class... Operands>
 concept HasElements = ((kElementsOf<Operands> != 0) || ...);
 
@@ -200,6 +211,16 @@ template <class A, class B, class C>
   requires HasElements<A, B, C>
 __device__ __forceinline__ auto select(const A& a, const B& b, const C& c) {
   return each([](float x, float y, float z) { return select(x, y, z); }, a, b, c);
+}
+// Two columns that share a block of random words: the block is made once. Its key takes nothing of
+// the column, of which there are fewer than 2^31; the compiler does not know that, and would else
+// keep the keys of ten rounds, which all columns have in common, in registers.
+__device__ __forceinline__ Elements<2> random_number(float seed, float row,
+                                                     const ColumnPair& columns) {
+  const RandomWords words =
+      philox(counter_of(row), columns.first / 2, counter_of(seed) | columns.first >> 31);
+  const bool is_inside = is_counter(seed) && is_counter(row);
+  return {{random_of(words.value[0], is_inside), random_of(words.value[1], is_inside)}};
 }
 template <class A, class B, class C>
   requires HasElements<A, B, C>

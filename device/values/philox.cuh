@@ -6,26 +6,36 @@
 
 namespace coda::device {
 
-__device__ __forceinline__ float random_number(float seed, float row, float column) {
-  constexpr float kEnd = 4294967296.0f;
-  const bool is_inside =
-      seed >= 0.0f && seed < kEnd && row >= 0.0f && row < kEnd && column >= 0.0f && column < kEnd;
-  u32 counter[4] = {static_cast<u32>(is_inside ? row : 0.0f),
-                    static_cast<u32>(is_inside ? column : 0.0f), 0, 0};
-  u32 key[2] = {static_cast<u32>(is_inside ? seed : 0.0f), 0};
+// The two words of a block.
+struct RandomWords {
+  u32 value[2];
+};
+
+__device__ __forceinline__ RandomWords philox(u32 row, u32 column_pair, u32 key) {
+  RandomWords words = {{row, column_pair}};
 #pragma unroll
   for (u32 round = 0; round < 10; ++round) {
-    const u64 first = static_cast<u64>(0xD2511F53u) * counter[0];
-    const u64 second = static_cast<u64>(0xCD9E8D57u) * counter[2];
-    counter[0] = static_cast<u32>(second >> 32) ^ counter[1] ^ key[0];
-    counter[1] = static_cast<u32>(second);
-    counter[2] = static_cast<u32>(first >> 32) ^ counter[3] ^ key[1];
-    counter[3] = static_cast<u32>(first);
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
+    const u64 product = static_cast<u64>(0xD256D193u) * words.value[0];
+    words = {{static_cast<u32>(product >> 32) ^ key ^ words.value[1], static_cast<u32>(product)}};
+    key += 0x9E3779B9u;
   }
-  return is_inside ? static_cast<float>(counter[0] >> 8) * 5.9604644775390625e-8f
-                   : kInfinity - kInfinity;
+  return words;
+}
+
+__device__ __forceinline__ bool is_counter(float x) { return x >= 0.0f && x < 4294967296.0f; }
+__device__ __forceinline__ u32 counter_of(float x) {
+  return static_cast<u32>(is_counter(x) ? x : 0.0f);
+}
+
+__device__ __forceinline__ float random_of(u32 word, bool is_inside) {
+  return is_inside ? static_cast<float>(word >> 8) * 5.9604644775390625e-8f : kInfinity - kInfinity;
+}
+
+__device__ __forceinline__ float random_number(float seed, float row, float column) {
+  const u32 at = counter_of(column);
+  const RandomWords words = philox(counter_of(row), at / 2, counter_of(seed));
+  return random_of(at % 2 == 0 ? words.value[0] : words.value[1],
+                   is_counter(seed) && is_counter(row) && is_counter(column));
 }
 
 }  // namespace coda::device

@@ -63,7 +63,7 @@ struct ElementwiseInfo {
 
 // The row of an operation. select(c, a, b) is a where c is not 0, else b; comparisons give 1 or 0:
 // of NaN not_equal gives 1, others 0. At 0 relu and abs have the derivative 0. random(seed, i, j)
-// is in [0, 1), the same for the same three whole numbers on every backend (Philox 4x32-10).
+// is in [0, 1), the same for the same three whole numbers on every backend (Philox 2x32-10).
 const ElementwiseInfo& info(Elementwise op);
 std::optional<Elementwise> elementwise_by_name(std::string_view name);
 

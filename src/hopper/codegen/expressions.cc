@@ -99,8 +99,8 @@ std::string identifier(std::string_view name) {
       // Functions and types of the device files that values must not hide.
       "maximum", "minimum", "equal", "less", "select", "exponential", "logarithm", "sigmoid",
       "reciprocal", "rsqrt", "square_root", "hyperbolic_tangent", "error_function", "negative",
-      "silu", "gelu", "gelu_tanh", "absolute", "relu", "random_number", "less_equal", "not_equal",
-      "u8", "u16", "u32", "u64", "bf16", "f16"};
+      "silu", "gelu", "gelu_tanh", "absolute", "relu", "random_number", "column_pair", "less_equal",
+      "not_equal", "u8", "u16", "u32", "u64", "bf16", "f16"};
   std::string text;
   for (char c : name) text += is_letter_or_digit(c) ? c : '_';
   // Two underscores in a row, and one before a capital at the front, belong to the compiler.

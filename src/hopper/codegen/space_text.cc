@@ -156,6 +156,10 @@ class SpaceWriter {
     const auto place = [&](const std::string& column) {
       return places_.natural(at.reader, at.plane, column);
     };
+    if (counts && places_.are_neighbours(at.reader)) {
+      pass_.body.line("const ColumnPair $ = column_pair($);", {made, place("column")});
+      return made;
+    }
     if (counts) {
       pass_.body.line("const Elements<2> ${{static_cast<float>($), static_cast<float>($)}};",
                       {made, place("column"), place("(column + 1)")});

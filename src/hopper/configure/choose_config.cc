@@ -67,14 +67,15 @@ double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
 }
 
 // Operations for each element of the epilogue beside planes, roughly: a transcendental function is
-// a few, a log-sum-exp an exponential and a running maximum, a random number ten rounds of Philox.
+// a few, a log-sum-exp an exponential and a running maximum, a random number ten rounds of
+// Philox for two.
 double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const SpaceAnalysis& space) {
   double work = 4.0 * static_cast<double>(space.selections.size() + space.column_partials.size());
   for (int i : map.spaces[space.space].steps) {
     const Step& step = sizes.step(i);
     if (!program::is_elementwise(step) || !map.on_tile[i]) continue;
-    const double each = program::applies(step, Elementwise::random) ? 40
+    const double each = program::applies(step, Elementwise::random) ? 20
                         : step.operands.size() == 1                 ? 4
                                                                     : 1;
     work += each * width_of(map, i);
