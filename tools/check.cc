@@ -65,12 +65,12 @@ std::vector<DimValues> usual_sizes(const std::vector<Program>& programs) {
   std::vector<DimValues> all(3);
   int64_t i = 0;
   for (const auto& [symbol, factor] : factors_of(programs)) {
-    const auto divided = [f = factor](int64_t size) {
-      return f < 8 ? size : std::max<int64_t>(1, size / f);
+    const auto divided = [f = factor](int64_t size, int64_t least) {
+      return f < 8 ? size : std::max(least, size / f);
     };
-    all[0][symbol] = divided(128 + 64 * i);
-    all[1][symbol] = divided(kRagged[i % 6]);
-    all[2][symbol] = divided(1 + 7 * i);
+    all[0][symbol] = divided(128 + 64 * i, 2);  // one head alone cannot be mistaken for another
+    all[1][symbol] = divided(kRagged[i % 6], 1);
+    all[2][symbol] = divided(1 + 7 * i, 1);
     ++i;
   }
   if (i == 0) all.resize(1);

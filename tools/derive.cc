@@ -23,7 +23,7 @@ struct DeriveFlags {
   std::vector<std::string> programs;
   std::vector<std::string> sizes;
   std::vector<std::string> gradients;  // names of inputs; empty: all that have one
-  std::string dtype = "fp32";
+  std::string dtype;                   // empty: as what products of the programs read
   std::string out;
 };
 
@@ -150,14 +150,29 @@ Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& give
   return result;
 }
 
+// Numbered, so that FOLDER/*.coda names them in the order in which they run.
 void write_programs(const Derived& derived, const std::filesystem::path& folder) {
+  int number = 0;
   for (const auto* group : {&derived.forward, &derived.backward}) {
     for (const Program* program : *group) {
-      const std::filesystem::path file = folder / (program->name + ".coda");
+      const std::filesystem::path file =
+          folder / fmt::format("{:02}_{}.coda", ++number, program->name);
       write_program(file, *program);
       fmt::print("{}\n", printable(file));
     }
   }
+}
+
+// Of the backward's own matrices: the 16 bits that a product of the programs reads, else fp32.
+DType usual_storage(const std::vector<Program>& given) {
+  for (const Program& program : given) {
+    for (const Step& step : program.steps) {
+      if (step.kind() != StepKind::gemm) continue;
+      const DType type = program.tensors[step.segments().front().a].dtype;
+      if (size_of(type) == 2) return type;
+    }
+  }
+  return DType::f32;
 }
 
 void run(const DeriveFlags& flags) {
@@ -169,7 +184,7 @@ void run(const DeriveFlags& flags) {
     for (const std::string& symbol : symbols_of(program)) sizes.try_emplace(symbol, kUsualSize);
   }
   ExplainedGraph source = load_programs(flags.programs, sizes, true);
-  source.options.storage = storage_type(flags.dtype);
+  source.options.storage = flags.dtype.empty() ? usual_storage(given) : storage_type(flags.dtype);
   require(!source.request.seeds.empty(),
           flags.programs.front() +
               ": nothing can be derived: no stored value depends on an input with a gradient");
@@ -209,13 +224,16 @@ void add_derive(CLI::App& app) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("LIST");
-  command.add_option("--dtype", flags->dtype, "Storage of what the backward adds: fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
   command
-      .add_option("--out", flags->out,
-                  "A folder for the programs, a file each; files of these names are replaced "
-                  "[print them]")
+      .add_option("--dtype", flags->dtype,
+                  "Storage of what the backward adds: fp32 or bf16 [16 bits where a product of the "
+                  "programs reads them, else fp32]")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command
+      .add_option(
+          "--out", flags->out,
+          "A folder for the programs, a file each, numbered; files of these names are replaced "
+          "[print them]")
       ->type_name("FOLDER");
   command.callback([flags] { run(*flags); });
 }

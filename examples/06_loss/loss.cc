@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reduction with two results, which stay apart until the difference is taken; and a value that is
-// rounded before its statistics are.
+// A reduction whose partials have two parts, a maximum and a sum; and a value that is rounded
+// before its statistics are.
 #include "ladder.h"
 
 int main(int count, char** arguments) {
@@ -14,9 +14,8 @@ int main(int count, char** arguments) {
     p.row_partial("sums", kLogSumExp, l);
 
     coda::ProgramBuilder f("loss");
-    const coda::TileValue largest = f.combine_rows("sums[M, N]", kLogSumExp, 0);
-    const coda::TileValue less = largest - f.load_per_row("l_target[M]");
-    f.store("loss", less + f.combine_rows("sums", kLogSumExp, 1));
+    const coda::TileValue lse = f.combine_rows("sums[M, N]", kLogSumExp, coda::kBothResults);
+    f.store("loss", lse - f.load_per_row("l_target[M]"));
     const ladder::Programs programs{p.build(), f.build()};
     ladder::require_same(programs, texts);
 

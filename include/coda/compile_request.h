@@ -3,6 +3,7 @@
 // made. The passes know these types and nothing of compile() (coda/compile.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ enum class Objective : uint8_t {
 struct NamedValue {
   std::string name;
   Value value;
+  std::optional<DType> dtype = {};  // of a matrix that is stored; else CompileOptions::storage
 };
 struct SeededOutput {
   Value output;

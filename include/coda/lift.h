@@ -27,6 +27,7 @@ struct LiftedPartial {
 // the other.
 struct LiftedTensors {
   std::map<std::string, Value> values;  // dense tensors; the last that was stored
+  std::map<std::string, DType> types;   // of those that were stored, as they are declared
   std::map<std::string, LiftedPartial> reduced;
 };
 
@@ -44,7 +45,8 @@ std::vector<std::string> reduce_partials(LiftedTensors& tensors, bool with_gradi
 
 // What is asked of programs that were lifted. Outputs: all that they store; what is stored over
 // what was read is "NAME.stored". `with_gradients`: each output is seeded with "grad_of_NAME", and
-// the gradients "grad_to_NAME" of all inputs that outputs depend on are asked for.
+// the gradients "grad_to_NAME" of all inputs that outputs depend on are asked for. Matrices that
+// programs store in 16 bits stay so, and a matrix's gradient has the matrix's type.
 CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool with_gradients);
 
 }  // namespace CODA_API coda

@@ -14,6 +14,11 @@ std::string free_name(const Graph& graph, const LiftedTensors& tensors, const st
   return name;
 }
 
+// The type of a matrix of 16 bits.
+std::optional<DType> kept_type(const Shape& shape, DType dtype) {
+  return shape.is_tensor() && size_of(dtype) == 2 ? std::optional(dtype) : std::nullopt;
+}
+
 }  // namespace
 
 CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool with_gradients) {
@@ -26,11 +31,15 @@ CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool 
   for (const auto& [name, value] : tensors.values) {
     if (graph.node(value.id).name == name) continue;  // read only
     const bool in_place = graph.find_input(name) >= 0;
+    const auto declared = tensors.types.find(name);  // not of a partial's whole reduction
+    const std::optional<DType> type =
+        declared == tensors.types.end() ? std::nullopt : kept_type(value.shape(), declared->second);
     request.outputs.push_back(
-        {in_place ? free_name(graph, tensors, name + ".stored") : name, value});
+        {in_place ? free_name(graph, tensors, name + ".stored") : name, value, type});
     if (!with_gradients) continue;
     const std::string cotangent = free_name(graph, tensors, "grad_of_" + name);
-    request.seeds.push_back({value, graph.input(cotangent, value.shape())});
+    request.seeds.push_back(
+        {value, graph.input(cotangent, value.shape(), type.value_or(DType::f32))});
   }
   if (!with_gradients) return request;
   Graph copy = graph;  // which gradients there are is known once they are built
@@ -40,9 +49,10 @@ CompileRequest program_request(Graph& graph, const LiftedTensors& tensors, bool 
   const std::vector<Value> gradients = differentiate(copy, seeds, inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (gradients[i].graph == nullptr) continue;
-    request.gradients.push_back(
-        {graph.value(inputs[i]),
-         free_name(graph, tensors, "grad_to_" + graph.node(inputs[i]).name)});
+    const Node& input = graph.node(inputs[i]);
+    request.gradients.push_back({graph.value(inputs[i]),
+                                 free_name(graph, tensors, "grad_to_" + input.name),
+                                 kept_type(input.shape, input.dtype).value_or(DType::f32)});
   }
   if (request.gradients.empty()) request.seeds.clear();
   return request;

@@ -58,6 +58,7 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
     const Value value = values[step.operands[0]];
     if (stored.kind == TensorKind::dense) {
       tensors.values[stored.name] = value;
+      tensors.types[stored.name] = stored.dtype;
     } else {
       tensors.reduced[stored.name] = {value, step.partial(),
                                       stored.kind == TensorKind::row_partial};

@@ -39,9 +39,9 @@ inline std::vector<std::string> library_names() {
   return {names.begin(), names.end()};
 }
 
-// Maxima have no gradient, and of a log-sum-exp only the whole has one.
+// Maxima have no gradient.
 inline bool has_backward(const std::string& name) {
-  return name != "abs_max" && name != "loss_of_rows" && name != "row_scales";
+  return name != "abs_max" && name != "row_scales";
 }
 
 // A finalizer is derived behind the program that leaves its partials: the first of the library, by

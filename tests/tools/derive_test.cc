@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "tools/run_command.h"
@@ -32,6 +34,38 @@ std::vector<std::string> names_in(const std::string& out) {
   return names;
 }
 
+// Files of a folder as a shell's FOLDER/*.coda has them.
+std::vector<std::string> files_of(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// What the forward stores in bf16 is read so, gradients have their tensors' types, and the files
+// are named in the order in which they run.
+TEST(Derive, TypesStayAndFilesAreInOrder) {
+  const TestFolder folder;
+  const std::string file = folder.write("mine.coda", R"(program mine {
+  z = gemm(x[M, K]:bf16, w[N, K]:bf16)
+  store(z:bf16, z)
+  store(a:bf16, gelu(z) + tile(b[M, N]))
+})");
+  const CommandResult derived = run_coda({"derive", file, "--out", folder / "backward"});
+  ASSERT_EQ(derived.status, 0) << derived.err;
+  std::string texts;
+  Words check{"check", "--backend", "cpu", "--brief", "--backward-of", file};
+  for (const std::string& name : files_of(folder / "backward")) {
+    texts += read_bytes(name);
+    check.push_back(name);
+  }
+  EXPECT_THAT(texts, AllOf(HasSubstr("tile(z[M, N]:bf16)"), HasSubstr("tile(grad_of_a[M, N]:bf16)"),
+                           HasSubstr("store(grad_to_x:bf16"), HasSubstr("store(grad_to_w:bf16")));
+  const CommandResult checked = run_coda(check);
+  EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
+}
+
 // With a number of heads that is a symbol, and with what bends at 0.
 TEST(Derive, AWeightOfEachHeadHasAGradient) {
   const TestFolder folder;
@@ -44,8 +78,7 @@ TEST(Derive, AWeightOfEachHeadHasAGradient) {
   ASSERT_EQ(derived.status, 0) << derived.err;
   Words check{"check", "--backend", "cpu", "--brief", "--sizes", "M=50,D=70,H=3"};
   bool has_weight = false;
-  for (const std::string& name : names_in(run_coda({"derive", file}).out)) {
-    const std::string program = folder / ("backward/" + name + ".coda");
+  for (const std::string& program : files_of(folder / "backward")) {
     has_weight = has_weight || read_bytes(program).find("store(grad_to_g") != std::string::npos;
     const CommandResult checked = run_coda(check + Words{program});
     EXPECT_EQ(checked.status == 0 || checked.err.find("is no size of") != std::string::npos, true)
@@ -62,14 +95,14 @@ TEST(Derive, PrintsWhatItWrites) {
   for (const Words& files : examples) {
     const CommandResult printed = run_coda(Words{"derive"} + files);
     ASSERT_EQ(printed.status, 0) << printed.err;
-    const std::vector<std::string> names = names_in(printed.out);
-    EXPECT_GE(names.size(), 2U) << printed.out;
     TestFolder folder;
     const CommandResult written = run_coda(Words{"derive", "--out", folder / "backward"} + files);
     ASSERT_EQ(written.status, 0) << written.err;
     Words check{"check", "--backend", "cpu", "--brief"};
-    for (const std::string& name : names) {
-      const std::string file = folder / ("backward/" + name + ".coda");
+    const std::vector<std::string> names = files_of(folder / "backward");
+    EXPECT_EQ(names.size(), names_in(printed.out).size());
+    EXPECT_GE(names.size(), 2U);
+    for (const std::string& file : names) {
       EXPECT_THAT(printed.out, HasSubstr("\n" + read_bytes(file)));
       check.push_back(file);
     }

@@ -159,7 +159,7 @@ std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest&
     return Value{&fewer.graph, v.id < 0 ? -1 : copy[static_cast<size_t>(v.id)]};
   };
   for (const NamedValue& output : request.outputs) {
-    fewer.request.outputs.push_back({output.name, value(output.value)});
+    fewer.request.outputs.push_back({output.name, value(output.value), output.dtype});
     if (fewer.request.outputs.back().value.id < 0) return std::nullopt;
   }
   for (const SeededOutput& seed : request.seeds) {

@@ -39,7 +39,8 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     const int id = joint.outputs[i];
     claim(id, request.outputs[i].name,
-          graph_.node(id).shape.is_tensor() ? options.storage : DType::f32);
+          graph_.node(id).shape.is_tensor() ? request.outputs[i].dtype.value_or(options.storage)
+                                            : DType::f32);
   }
   for (size_t i = 0; i < request.gradients.size(); ++i) {
     const int id = joint.gradients[i];
