@@ -219,6 +219,32 @@ TEST(SplitProgram, PairsTakeTurnsWhereThreadsMoveManyTensors) {
   EXPECT_TRUE(takes_turns("store(d, acc * 3)"));
 }
 
+// Eight planes of a tile pass through shared memory; what it cannot hold is moved by threads, so
+// that no number of matrices makes a program too large for it.
+TEST(SplitProgram, MatricesBeyondSharedMemoryAreMovedByThreads) {
+  constexpr int kStaged = 8;
+  std::string text = "program many { acc = gemm(x[M, K]:bf16, w[N, K]:bf16)\n";
+  for (int i = 0; i < 14; ++i) {
+    const std::string own = std::to_string(i);
+    text += "store(o" + own + ":bf16, acc * tile(t" + own + "[M, N]:bf16))\n";
+  }
+  const Program program = parse_program(text + "}");
+  const std::vector<KernelLaunch> kernels = lower(program, {{"M", 512}, {"N", 512}, {"K", 64}}, {});
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels.front().note, "");
+  const std::string& source = kernels.front().source;
+  const auto count = [&](std::string_view word) {
+    int found = 0;
+    for (size_t at = source.find(word); at != std::string::npos; at = source.find(word, at + 1))
+      ++found;
+    return found;
+  };
+  EXPECT_EQ(count("tma_load_once("), kStaged);
+  EXPECT_EQ(count("tma_store_once("), kStaged);
+  EXPECT_EQ(count("= load_pair<"), 14 - kStaged);
+  EXPECT_EQ(count(" store_pair<"), 14 - kStaged);
+}
+
 // Sums of columns are kept in registers through a sub-tile: 24 of them are more than any tile has.
 TEST(SplitProgram, AnEpilogueOfTooManyValuesSaysSoAndIsSplit) {
   const DimValues sizes{{"M", 128}, {"N", 128}, {"K", 64}};
