@@ -14,10 +14,13 @@ import re
 import statistics
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "library"))
+import time_programs  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
 PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/configurations.md",
-         "docs/fp8.md", "docs/pytorch.md", "docs/memory.md", "lab/notebook/cpu.md")
+         "programs/README.md", "docs/fp8.md", "docs/pytorch.md", "docs/memory.md", "lab/notebook/cpu.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -339,6 +342,12 @@ def loss_chunks() -> str:
                   "read and written in a step, GB"], rows)
 
 
+def library() -> str:
+    """Each program of programs/ beside its product, its operations and a copy of its bytes."""
+    path = RESULTS / "hopper_programs" / "library_of_programs.jsonl"
+    return time_programs.table([json.loads(line) for line in path.read_text().splitlines()], [])
+
+
 def tuned() -> str:
     """What the choice of a configuration is worth, by the shipped table."""
     lines = (ROOT / "src" / "hopper" / "configure" / "tuned_rows.txt").read_text().splitlines()
@@ -352,7 +361,7 @@ def tuned() -> str:
 
 
 TABLES = {"chains": chains, "fp8_losses": fp8_losses, "fp8_steps": fp8_steps,
-          "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
+          "library": library, "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
           "pytorch_steps": pytorch_steps, "step_parts": step_parts,
           "steps": steps, "summary": summary, "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)

@@ -97,7 +97,12 @@ def measured(flags, file: pathlib.Path) -> dict:
         command += ["--backend", "cpu", "--limit", str(flags.seconds)]
     command += ["--alone"] if flags.alone else []
     out, error = run(command + ["--rounds", str(flags.rounds)])
-    return {"file": str(file), **(json.loads(out) if out else {"error": error})}
+    return {"file": listed_name(file), **(json.loads(out) if out else {"error": error})}
+
+
+def listed_name(file: pathlib.Path) -> str:
+    """Within the repository, so that results can be kept there; another file's as it was given."""
+    return str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file)
 
 
 def first_ms(candidate: dict) -> float:
@@ -183,7 +188,7 @@ def main() -> int:
     rows = [json.loads(line) for line in flags.out.read_text().splitlines()]
     done = {row["file"] for row in rows if "error" not in row}
     rows = [row for row in rows if row["file"] in done]
-    left = [file for file in files if str(file) not in done]
+    left = [file for file in files if listed_name(file) not in done]
     if flags.device == "gpu":
         compile_ahead(flags, left)
     for number, file in enumerate(left):
