@@ -112,6 +112,7 @@ class Run {
     if (!backend_->is_on_host() && is_first()) fmt::print("on {}\n", describe_gpu());
     if (world() > 1) {
       fmt::print("{} processes, {} sequences of a pass each\n", world(), s.own_batch());
+      fmt::print("{}\n", trainer_.exchange_text());
     }
     const Session& session = trainer_.session();
     if (!session.plan().loops.empty()) {

@@ -43,6 +43,7 @@ struct Flags {
   std::string attention = "repeatable";
   std::string dtype = "bf16";
   std::string recompute = "norms";
+  double exchange_mib = 0;
   bool prints_losses = false;
   bool steps_of_plan = false;
 };
@@ -133,6 +134,7 @@ int run(const Flags& f) {
   settings.schedule = {.peak = 1e-4, .floor = 1e-5, .warmup_steps = 10, .total_steps = 1000};
   settings.timing = f.steps_of_plan;
   settings.communicator = communicator.get();
+  settings.exchange_bytes = static_cast<int64_t>(f.exchange_mib * (1 << 20));
   const Tokens tokens = random_tokens(1 << 22, 128256);
   const StepMemory said = require_memory(settings, *backend, false);
   const int64_t free = backend->free_bytes();
@@ -163,6 +165,7 @@ int run(const Flags& f) {
   for (int64_t i = 0; i < f.steps; ++i) times.push_back(step());
   trainer.finish_step();
   if (place.rank > 0) return 0;
+  if (!is_alone) fmt::print(stderr, "{}\n", trainer.exchange_text());
   const int64_t taken = free - backend->free_bytes();
   const double ms = median(times);
   const auto tokens_of_step = static_cast<double>(settings.tokens_of_step());
@@ -202,6 +205,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"none", "norms", "layer"}));
   app.add_option("--dtype", f.dtype, "Of products: bf16, fp8, fp8-body or fp8-all")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all"}));
+  app.add_option("--exchange-mib", f.exchange_mib,
+                 "Of several processes: exchanges beside the backward have so many MiB or more; "
+                 "1e9: all of it behind the backward");
   app.add_flag("--losses", f.prints_losses, "The loss of each step, on the standard error");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);

@@ -8,6 +8,7 @@
 //     options.communicator = communicator.get();  // coda/trainer.h
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "coda/api.h"
@@ -53,6 +54,15 @@ class Communicator {
   virtual void all_gather(const TensorView& blocks) = 0;
   // Of fp32: each element becomes the largest that a process has there.
   virtual void maximum(const TensorView& values) = 0;
+
+  // What `exchanges` calls of the above goes on beside what the backend runs from now on, behind
+  // what it ran before and what earlier calls of this exchange. The result is to be called before
+  // any other exchange: what the backend runs behind that call comes behind these exchanges. On the
+  // host they are made at once.
+  virtual std::function<void()> beside(const std::function<void()>& exchanges) {
+    exchanges();
+    return [] {};
+  }
 
   // Before a process gives up, so that there is one message: rank 0 returns, to print it, and the
   // others end silently; elsewhere rank 0 prints it and all end, and this does not return.

@@ -28,6 +28,7 @@ struct ModelTrainSettings {
   bool timing = false;  // of each step of the plan: see SessionOptions
   // As TrainOptions have it. A step's data are the same for any number of processes.
   Communicator* communicator = nullptr;
+  int64_t exchange_bytes = 0;
   int64_t memory_limit = 0;  // bytes; 0: what the backend has free
 
   int64_t tokens_of_step() const { return batch * accumulate * sequence; }

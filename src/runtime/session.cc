@@ -53,7 +53,7 @@ class Session::Impl {
   std::vector<std::string> missing() const;
   TensorMap allocate();
   void forward();
-  void backward();
+  void backward(const BeforeStep& before);
   TensorView view(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
   bool owns(std::string_view name) const;
@@ -95,7 +95,7 @@ class Session::Impl {
   // The chunk's part of a tensor that chunk 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowChunks& loop, int64_t chunk) const;
   void place_own();
-  void run(PreparedPhase& phase, const char* name);
+  void run(PreparedPhase& phase, const char* name, const BeforeStep& before);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
   int slot_of(std::string_view name) const;
   // Views of other tensors: of the plan (see PlanTensor::view_of).
@@ -410,7 +410,7 @@ std::vector<GivenTensor> Session::Impl::given_tensors(const PreparedPhase& phase
   return given;
 }
 
-void Session::Impl::run(PreparedPhase& phase, const char* name) {
+void Session::Impl::run(PreparedPhase& phase, const char* name, const BeforeStep& before) {
   if (phase.is_stale) {
     std::set<std::string> unbound;
     const PreparedStep* first = nullptr;  // that needs one of them
@@ -447,13 +447,14 @@ void Session::Impl::run(PreparedPhase& phase, const char* name) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     phase.timings[i].seconds += seconds.count();
   };
-  const int before = &phase == &forward_ ? 0 : static_cast<int>(forward_.steps.size());
+  const int others = &phase == &forward_ ? 0 : static_cast<int>(forward_.steps.size());
   for (size_t i = 0; i < phase.steps.size();) {
     const int loop = phase.steps[i].loop;
     size_t end = i + 1;
     while (loop >= 0 && end < phase.steps.size() && phase.steps[end].loop == loop) ++end;
+    for (size_t k = i; before && k < end; ++k) before(k);
     if (options_.poison)
-      poison_results(before + static_cast<int>(i), before + static_cast<int>(end));
+      poison_results(others + static_cast<int>(i), others + static_cast<int>(end));
     const int64_t chunks = loop < 0 ? 1 : chunks_of(plan_.loops[loop], sizes_);
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       if (loop >= 0 && options_.poison) poison_block(loop);
@@ -461,6 +462,7 @@ void Session::Impl::run(PreparedPhase& phase, const char* name) {
     }
     i = end;
   }
+  if (before) before(phase.steps.size());
 }
 
 void Session::Impl::run_step(PreparedStep& step, int64_t chunk) {
@@ -525,17 +527,17 @@ void Session::Impl::poison_block(int loop) {
 
 void Session::Impl::forward() {
   has_forward_ = false;  // until it is whole
-  run(forward_, "forward");
+  run(forward_, "forward", {});
   has_forward_ = true;
 }
 
-void Session::Impl::backward() {
+void Session::Impl::backward(const BeforeStep& before) {
   require(
       has_forward_,
       "backward: there is no forward to follow, or a backward has overwritten what it saved; call "
       "forward() before");
   if (spends_saved_) has_forward_ = false;
-  run(backward_, "backward");
+  run(backward_, "backward", before);
 }
 
 TensorView Session::Impl::view(std::string_view name) const {
@@ -561,7 +563,8 @@ void Session::bind_known(const TensorMap& tensors) {
 std::vector<std::string> Session::missing() const { return impl_->missing(); }
 TensorMap Session::allocate() { return impl_->allocate(); }
 void Session::forward() { impl_->forward(); }
-void Session::backward() { impl_->backward(); }
+void Session::backward() { impl_->backward({}); }
+void Session::backward(const BeforeStep& before) { impl_->backward(before); }
 void Session::observe(Observer observer) { impl_->observer_ = std::move(observer); }
 const Plan& Session::plan() const { return impl_->plan_; }
 const DimValues& Session::sizes() const { return impl_->sizes_; }

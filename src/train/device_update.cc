@@ -107,13 +107,13 @@ size_t place_in(const Program& program, std::string_view name) {
 }  // namespace
 
 DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options,
-                           double clip, Communicator* communicator)
+                           double clip, const ExchangePlan& exchange, Communicator* communicator)
     : backend_(backend), options_(options), communicator_(communicator) {
   if (communicator_ != nullptr) {
     rank_ = communicator_->rank();
     world_ = communicator_->world();
   }
-  place(weights);
+  place(weights, exchange);
   for (Bucket& bucket : buckets_) allocate(bucket);
   for (size_t i = 0; i < weights.size(); ++i) {
     const Matrix read = weights[i].bf16.empty() ? master : copy;
@@ -132,23 +132,21 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   prepare(clip);
 }
 
-// Rows for each parameter: of one process in one bucket, of several by how they are read.
-void DeviceUpdate::place(const Weights& weights) {
-  size_t of_kind[2] = {SIZE_MAX, SIZE_MAX};
-  for (const WeightTensor& w : weights) {
-    const bool is_copied = !w.bf16.empty();
-    size_t& index = of_kind[world_ > 1 && is_copied ? 1 : 0];
-    if (index == SIZE_MAX) {
-      index = buckets_.size();
-      buckets_.emplace_back();
-    }
-    Bucket& bucket = buckets_[index];
-    bucket.has_copy |= is_copied;
-    parts_.push_back({index, bucket.rows, w.rows, w.cols});
+// Rows for each parameter, in the order of the weights.
+void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange) {
+  backward_steps_ = exchange.steps;
+  for (const ExchangePlan::Shard& shard : exchange.shards) {
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.has_copy = shard.has_copy;
+    bucket.start = shard.start;
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const WeightTensor& w = weights[i];
+    Bucket& bucket = buckets_[exchange.shard_of[i]];
+    parts_.push_back({exchange.shard_of[i], bucket.rows, w.rows, w.cols});
     bucket.rows += ceil_div(w.rows * w.cols, kRowElements);
     bucket.decays.resize(static_cast<size_t>(bucket.rows), w.decays ? 1.0F : 0.0F);
   }
-  if (buckets_.empty()) buckets_.emplace_back();
   for (Bucket& bucket : buckets_) {
     bucket.rows = round_up(std::max<int64_t>(bucket.rows, 1), kGroup * world_);
     bucket.decays.resize(static_cast<size_t>(bucket.rows));
@@ -376,9 +374,29 @@ void DeviceUpdate::exchange(const char* what, const std::function<void()>& work)
   run_profiled(profiler_, ProfileTrack::transfers, what, work);
 }
 
+// Timed, exchanges stand in one line with what is computed.
+void DeviceUpdate::exchange_beside(const char* what, const std::function<void()>& work) {
+  if (profiler_ != nullptr) return exchange(what, work);
+  beside_.push_back(communicator_->beside(work));
+}
+
+void DeviceUpdate::finish_exchanges() {
+  for (const auto& wait : beside_) wait();
+  beside_.clear();
+}
+
+void DeviceUpdate::exchange_before(size_t step) {
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.start != step) continue;
+    exchange_beside("reduce_scatter gradients",
+                    [&] { communicator_->reduce_scatter(bucket.matrices[gradient].view()); });
+  }
+  if (step == backward_steps_) finish_exchanges();
+}
+
 void DeviceUpdate::update() {
   for (Bucket& bucket : buckets_) {
-    if (world_ > 1) {
+    if (world_ > 1 && bucket.start == ExchangePlan::kBehind) {
       exchange("reduce_scatter gradients",
                [&] { communicator_->reduce_scatter(bucket.matrices[gradient].view()); });
     }
@@ -392,10 +410,11 @@ void DeviceUpdate::update() {
   for (Bucket& bucket : buckets_) {
     run(bucket.adamw);
     if (world_ == 1) continue;
-    exchange("all_gather weights", [&] {
+    exchange_beside("all_gather weights", [&] {
       communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
     });
   }
+  finish_exchanges();
 }
 
 }  // namespace coda

@@ -11,8 +11,10 @@
 //
 // Of several processes each keeps moments, and master weights that have a 16-bit copy, of its own
 // share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
-// the next forward reads is gathered. Parameters that are read as they are and those that are read
-// as copies are two matrices then, a bucket each, as only the former are gathered in fp32.
+// the next forward reads is gathered. There are several matrices then, the shards of an
+// ExchangePlan: what is complete is exchanged beside the backward that computes the rest, and
+// gathered beside the update of the shards behind it. Parameters that are read as they are and
+// those that are read as copies are in different shards, as only the former are gathered in fp32.
 #pragma once
 
 #include <functional>
@@ -24,16 +26,17 @@
 #include "coda/backend.h"
 #include "coda/communicator.h"
 #include "coda/trainer.h"
+#include "train/exchange_plan.h"
 #include "train/profiler.h"
 
 namespace coda {
 
 class DeviceUpdate {
  public:
-  // clip: the largest norm of a step's gradients, 0: any. `communicator`: null where there is one
-  // process. Both it and the backend must outlive it.
+  // clip: the largest norm of a step's gradients, 0: any. `exchange`: of these weights.
+  // `communicator`: null where there is one process. Both it and the backend must outlive it.
   DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
-               Communicator* communicator);
+               const ExchangePlan& exchange, Communicator* communicator);
 
   // All of the state, to the backend and back. Of several processes all call both; each has what
   // it uploads, and rank 0 gets what is downloaded. A download leaves no gradients.
@@ -51,6 +54,9 @@ class DeviceUpdate {
   // Behind a pass's forward: if its loss is not finite, no later step changes the state until
   // restore_soundness().
   void check_loss(const Tensor& loss);
+  // In the last pass of a step of several processes, before each step of the plan's backward and
+  // behind the last, as Session::BeforeStep has it: exchanges gradients beside the backward.
+  void exchange_before(size_t step);
   // AdamW's step `step` (1, 2, ...) as adamw_step has it, with gradients summed over the processes
   // and scaled to the largest norm. Nothing waits for it. If the norm, or a loss of any process
   // since the last step, is not finite, this and later steps leave the state as it was.
@@ -79,9 +85,10 @@ class DeviceUpdate {
     std::unique_ptr<Kernel> kernel;
     std::vector<TensorView> tensors;
   };
-  // Rows that are exchanged, and whose state is stored, alike.
+  // Rows that are exchanged, and whose state is stored, alike: a shard of the ExchangePlan.
   struct Bucket {
     bool has_copy = false;
+    size_t start = ExchangePlan::kBehind;  // of its exchange
     int64_t rows = 0;  // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
@@ -100,7 +107,7 @@ class DeviceUpdate {
   };
   struct Prepared;
 
-  void place(const Weights& weights);
+  void place(const Weights& weights, const ExchangePlan& exchange);
   void allocate(Bucket& bucket);
   void prepare(double clip);
   Launch launch_of(const Program& program, const DimValues& sizes, Views& views);
@@ -119,6 +126,9 @@ class DeviceUpdate {
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
   void run(const Launch& launch) const;
   void exchange(const char* what, const std::function<void()>& work) const;
+  // Until finish_exchanges().
+  void exchange_beside(const char* what, const std::function<void()>& work);
+  void finish_exchanges();
   void update();
   void gather(Matrix matrix);
 
@@ -128,6 +138,8 @@ class DeviceUpdate {
   int rank_ = 0;
   int world_ = 1;
   std::vector<Bucket> buckets_;
+  size_t backward_steps_ = 0;
+  std::vector<std::function<void()>> beside_;  // see Communicator::beside
   std::vector<Part> parts_;   // as the weights
   std::vector<Tensor> kept_;  // what the programs hand on
   Tensor of_groups_;          // sums of squares [world, groups of a process]

@@ -12,8 +12,6 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-std::string gradient_name(const std::string& weight) { return "grad." + weight; }
-
 // Each parameter of the graph has a weight of its size and type, and there are no others.
 void check_weights(const Graph& graph, const Weights& weights) {
   std::string problems;
@@ -45,6 +43,8 @@ void check_weights(const Graph& graph, const Weights& weights) {
 }
 
 }  // namespace
+
+std::string gradient_name(const std::string& weight) { return "grad." + weight; }
 
 bool has_tensor(const Plan& plan, std::string_view name) {
   return std::any_of(plan.tensors.begin(), plan.tensors.end(),
@@ -158,7 +158,7 @@ TensorMap GradientSession::on_backend(const TensorMap& tensors) {
 }
 
 void GradientSession::bind_constants(const TensorMap& constants) {
-  recorded_ = nullptr;
+  forget_recorded();
   for (const auto& [name, tensor] : on_backend(constants)) {
     session_->bind(name, tensor);
     std::erase(inputs_, name);
@@ -166,7 +166,7 @@ void GradientSession::bind_constants(const TensorMap& constants) {
 }
 
 void GradientSession::bind_weights(const TensorMap& weights) {
-  recorded_ = nullptr;
+  forget_recorded();
   session_->bind_known(weights);
 }
 
@@ -186,7 +186,7 @@ void GradientSession::bind_batch(const TensorMap& batch) {
   require(problems.empty(), "a batch: " + problems.substr(0, problems.size() - 2));
   if (places == places_) return;
   places_ = places;
-  recorded_ = nullptr;
+  forget_recorded();
 }
 
 float GradientSession::forward(const TensorMap& batch) {
@@ -197,16 +197,18 @@ float GradientSession::forward(const TensorMap& batch) {
 
 void GradientSession::backward() { session_->backward(); }
 
-void GradientSession::start_pass(const TensorMap& batch, const std::function<void()>& between) {
+void GradientSession::start_pass(const TensorMap& batch, const std::function<void()>& between,
+                                 const Session::BeforeStep& before) {
   bind_batch(batch);
-  if (recorded_ && profiler_ == nullptr) return recorded_();
-  const auto work = [this, between] {
+  std::function<void()>& recorded = recorded_[before ? 1 : 0];
+  if (recorded && profiler_ == nullptr) return recorded();
+  const auto work = [this, between, before] {
     session_->forward();
     between();
-    session_->backward();
+    session_->backward(before);
   };
   work();
-  if (!is_timed_ && profiler_ == nullptr) recorded_ = backend_.record(work);
+  if (!is_timed_ && profiler_ == nullptr) recorded = backend_.record(work);
 }
 
 void GradientSession::profile(Profiler* profiler) {

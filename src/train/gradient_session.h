@@ -20,6 +20,8 @@ namespace coda {
 // The input that a loss's gradient is multiplied by.
 constexpr const char* kLossScale = "loss_scale";
 
+// What a plan calls the gradient of a weight.
+std::string gradient_name(const std::string& weight);
 // Whether a plan has a tensor of this name: what no step needs has none.
 bool has_tensor(const Plan& plan, std::string_view name);
 
@@ -44,9 +46,11 @@ class GradientSession {
   // Gradients of loss / passes, into gradients(); added to them where a step has several passes.
   void backward();
   // forward() and backward(), and `between` between them, without waiting for any of it: for a
-  // backend with memory of its own. From the second time on a batch that lies where the one before
-  // did is one recorded launch. `between` must be the same each time.
-  void start_pass(const TensorMap& batch, const std::function<void()>& between);
+  // backend with memory of its own. `before`: as Session::backward has it; null: nothing is done.
+  // From the second time on a batch that lies where the one before did is one recorded launch, one
+  // for passes with and one for those without `before`. Both functions must be the same each time.
+  void start_pass(const TensorMap& batch, const std::function<void()>& between,
+                  const Session::BeforeStep& before);
   // What follows is timed; null: no more. Then a pass is launched step by step.
   void profile(Profiler* profiler);
   // Of the last pass; fp32 [1, 1].
@@ -71,6 +75,7 @@ class GradientSession {
 
   TensorMap on_backend(const TensorMap& tensors);
   void bind_batch(const TensorMap& batch);
+  void forget_recorded() { recorded_[0] = recorded_[1] = nullptr; }
 
   Backend& backend_;
   Profiler* profiler_ = nullptr;
@@ -80,7 +85,7 @@ class GradientSession {
   std::vector<std::string> inputs_;  // what each batch has
   std::map<std::string, Copy> copies_;
   std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides
-  std::function<void()> recorded_;                       // a pass over a batch there
+  std::function<void()> recorded_[2];                    // passes over a batch there: see start_pass
   Tensor scale_;
   std::vector<Tensor> gradients_;  // as weights; of zeros where the plan has none
 };

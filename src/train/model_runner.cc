@@ -7,12 +7,6 @@
 #include "train/gradient_session.h"
 
 namespace coda {
-namespace {
-
-std::string gradient_name(const ModelParameter& parameter) { return "grad." + parameter.name; }
-
-}  // namespace
-
 void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
   // Rows of the longest tensors are numbered with 31 bits.
   require(batch <= INT32_MAX / sequence,
@@ -44,7 +38,7 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
       task.request.seeds = {{model.loss, model.graph.input(kLossScale, {1, 1})}};
       for (const ModelParameter& p : model.parameters) {
         task.request.gradients.push_back(
-            {p.value, gradient_name(p), DType::f32, options.accumulate});
+            {p.value, gradient_name(p.name), DType::f32, options.accumulate});
       }
       break;
   }
@@ -108,9 +102,9 @@ std::vector<float> ModelRunner::logits(int64_t position) const {
 
 std::vector<float> ModelRunner::gradient(size_t parameter) const {
   const ModelParameter& p = model().parameters[parameter];
-  if (!has_tensor(session_->plan(), gradient_name(p)))
+  if (!has_tensor(session_->plan(), gradient_name(p.name)))
     return std::vector<float>(static_cast<size_t>(p.count()));
-  return session_->tensor(gradient_name(p)).floats();
+  return session_->tensor(gradient_name(p.name)).floats();
 }
 
 }  // namespace coda

@@ -35,20 +35,31 @@ struct Elements {
   int64_t copied = 0;
 
   Elements(const Plan& plan, const DimValues& sizes, int processes) {
-    const int64_t row = processes > 0 ? DeviceUpdate::kRowElements : 1;
+    std::vector<ExchangedParameter> parameters;
     for (const PlanTensor& tensor : plan.tensors) {
       if (tensor.role != TensorRole::parameter || !tensor.view_of.empty()) continue;
       const PhysicalShape shape = physical_shape(tensor.decl, sizes);
-      const int64_t count = round_up(shape.rows * shape.cols, row);
-      all += count;
-      if (size_of(tensor.decl.dtype) < kFloat) copied += count;
+      parameters.push_back(
+          {tensor.decl.name, shape.rows * shape.cols, size_of(tensor.decl.dtype) < kFloat});
     }
-    if (processes == 0) return;
-    const int64_t rows = row * DeviceUpdate::kGroup * processes;
-    const int64_t others = processes == 1 ? 0 : round_up(all - copied, rows);
-    if (processes == 1 && copied > 0) copied = all;  // one matrix, and a copy of it
-    copied = round_up(copied, rows);
-    all = processes == 1 ? round_up(all, rows) : others + copied;
+    if (processes == 0) {
+      for (const ExchangedParameter& p : parameters) add(p.elements, p.has_copy);
+      return;
+    }
+    constexpr int64_t kRow = DeviceUpdate::kRowElements;
+    const ExchangePlan exchange = exchange_plan(plan, parameters, processes, 0);
+    std::vector<int64_t> of_shards(exchange.shards.size());
+    for (size_t i = 0; i < parameters.size(); ++i)
+      of_shards[exchange.shard_of[i]] += round_up(parameters[i].elements, kRow);
+    for (size_t i = 0; i < of_shards.size(); ++i)
+      add(round_up(of_shards[i], kRow * DeviceUpdate::kGroup * processes),
+          exchange.shards[i].has_copy);
+  }
+
+ private:
+  void add(int64_t elements, bool has_copy) {
+    all += elements;
+    if (has_copy) copied += elements;
   }
 };
 

@@ -43,6 +43,7 @@ void require_free(const StepMemory& memory, const Weights& weights, Backend& bac
 struct Trainer::Impl {
   TrainOptions options;
   Backend& backend;
+  std::string exchange_text;
   // Where the backend has memory of its own, or several processes train.
   std::unique_ptr<DeviceUpdate> device;
   GradientSession session;
@@ -62,10 +63,17 @@ struct Trainer::Impl {
         backend(backend),
         device(backend.is_on_host() && options.communicator == nullptr
                    ? nullptr
-                   : std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip,
-                                                    options.communicator)),
+                   : make_update(compiled.plan, weights)),
         session(graph, std::move(compiled), weights, backend, options,
                 device ? device->gradients() : std::vector<Tensor>()) {}
+
+  std::unique_ptr<DeviceUpdate> make_update(const Plan& plan, const Weights& weights) {
+    const ExchangePlan exchange =
+        exchange_plan(plan, exchanged_parameters(weights), world(), options.exchange_bytes);
+    if (world() > 1) exchange_text = exchange.text();
+    return std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip, exchange,
+                                          options.communicator);
+  }
 
   void clear_gradients() {
     if (options.accumulate == 1) return;
@@ -134,11 +142,15 @@ struct Trainer::Impl {
     start_scales(batch);
     clear_gradients();
     device->clear_losses();
+    const auto check_loss = [this] { device->check_loss(session.loss()); };
     for (int64_t pass = 0; pass < options.accumulate; ++pass) {
       TensorMap tensors;
       on_host("batch", [&] { tensors = batch(pass); });
+      Session::BeforeStep exchange;
+      if (world() > 1 && pass == options.accumulate - 1)
+        exchange = [this](size_t step) { device->exchange_before(step); };
       on_host("launch forward and backward",
-              [&] { session.start_pass(tensors, [this] { device->check_loss(session.loss()); }); });
+              [&] { session.start_pass(tensors, check_loss, exchange); });
     }
     on_host("launch update", [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
     if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
@@ -357,6 +369,8 @@ double Trainer::update(double rate) {
   });
   return norm;
 }
+
+const std::string& Trainer::exchange_text() const { return impl_->exchange_text; }
 
 Tensor Trainer::tensor(std::string_view name) const {
   return impl_->session.session().tensor(name);

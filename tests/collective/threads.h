@@ -26,7 +26,10 @@ class ThreadGroup {
 
 class ThreadCommunicator : public Communicator {
  public:
-  ThreadCommunicator(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}
+  // `late`: what goes on beside the backend is made when it is waited for, else at once; any moment
+  // between is as good.
+  ThreadCommunicator(ThreadGroup& group, int rank, bool late = false)
+      : group_(group), rank_(rank), late_(late) {}
   int rank() const override { return rank_; }
   int world() const override { return static_cast<int>(group_.views_.size()); }
 
@@ -67,8 +70,16 @@ class ThreadCommunicator : public Communicator {
     std::copy(largest.begin(), largest.end(), floats(values));
   }
 
+  std::function<void()> beside(const std::function<void()>& exchanges) override {
+    ++besides;
+    if (!late_) return Communicator::beside(exchanges);
+    return exchanges;
+  }
+
   void fail(const std::string& /*message*/) override {}
   void set_remedy(const std::string& /*remedy*/) override {}
+
+  int besides = 0;  // calls of beside()
 
  private:
   static float* floats(const TensorView& view) { return static_cast<float*>(view.data); }
@@ -82,15 +93,17 @@ class ThreadCommunicator : public Communicator {
 
   ThreadGroup& group_;
   int rank_;
+  bool late_;
 };
 
 // work(communicator) in as many threads as there are ranks.
-inline void in_threads(int world, const std::function<void(Communicator&)>& work) {
+inline void in_threads(int world, const std::function<void(ThreadCommunicator&)>& work,
+                       bool late = false) {
   ThreadGroup group(world);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      ThreadCommunicator communicator(group, rank);
+      ThreadCommunicator communicator(group, rank, late);
       work(communicator);
     });
   }

@@ -103,9 +103,12 @@ FAKE(cuLaunchKernelEx, const cuda::LaunchConfig* config, DriverHandle function, 
   state.launches.push_back(launch);
 END
 FAKE(cuStreamCreate, DriverHandle* stream, unsigned) *stream = new int; END
+FAKE(cuStreamCreateWithPriority, DriverHandle* stream, unsigned, int) *stream = new int; END
 FAKE(cuStreamDestroy_v2, DriverHandle stream) delete static_cast<int*>(stream); END
 FAKE(cuStreamSynchronize, DriverHandle) END
-FAKE(cuStreamWaitEvent, DriverHandle, DriverHandle, unsigned) END
+FAKE(cuStreamWaitEvent, DriverHandle stream, DriverHandle, unsigned)
+  state.order.emplace_back("wait", stream);
+END
 FAKE(cuStreamIsCapturing, DriverHandle, int* status) *status = 0; END
 FAKE(cuStreamBeginCapture_v2, DriverHandle, int) END
 FAKE(cuStreamEndCapture, DriverHandle, DriverHandle* graph) *graph = &the_context; END
@@ -117,7 +120,8 @@ FAKE(cuGraphDestroy, DriverHandle) END
 FAKE(cuGraphExecDestroy, DriverHandle) END
 FAKE(cuEventCreate, DriverHandle* event, unsigned) *event = new int(0); END
 FAKE(cuEventDestroy_v2, DriverHandle event) delete static_cast<int*>(event); END
-FAKE(cuEventRecord, DriverHandle event, DriverHandle)  // a millisecond from one to the next
+FAKE(cuEventRecord, DriverHandle event, DriverHandle stream)  // a millisecond to the next
+  state.order.emplace_back("record", stream);
   *static_cast<int*>(event) = state.calls["cuEventRecord"];
 END
 FAKE(cuEventSynchronize, DriverHandle) END
@@ -210,13 +214,16 @@ END
 FAKE(ncclCommDestroy, void*) END
 FAKE(ncclReduceScatter, const void* from, void* to, size_t count, int type, int operation, void*,
      void* stream)
+  state.order.emplace_back("exchange", stream);
   state.exchanges.push_back({from, to, count, type, operation, stream});
 END
 FAKE(ncclAllGather, const void* from, void* to, size_t count, int type, void*, void* stream)
+  state.order.emplace_back("exchange", stream);
   state.exchanges.push_back({from, to, count, type, -1, stream});
 END
 FAKE(ncclAllReduce, const void* from, void* to, size_t count, int type, int operation, void*,
      void* stream)
+  state.order.emplace_back("exchange", stream);
   state.exchanges.push_back({from, to, count, type, operation, stream});
 END
 extern "C" const char* ncclGetErrorString(int) { return "a fake reason"; }

@@ -78,6 +78,32 @@ TEST_F(NcclTest, ExchangesAMatrixInPlaceOnTheBackendsStream) {
   EXPECT_STREQ(getenv("NCCL_NVLS_ENABLE"), "0");
 }
 
+// On a stream of its own, which waits for what the backend's has, and joins it when it is told to:
+// all by events, as a graph that is captured wants it.
+TEST_F(NcclTest, WhatGoesOnBesideForksAndJoinsByEvents) {
+  const auto communicator = join(state_, place_);
+  float values[6 * 4] = {};
+  int stream = 0;
+  state_->stream = &stream;
+  const auto wait = communicator->beside(
+      [&] { communicator->reduce_scatter(dense_view(values, DType::f32, 6, 4)); });
+  EXPECT_EQ(state_->stream, &stream);
+  ASSERT_EQ(fake_->order.size(), 4u);
+  void* const own = fake_->order[1].second;
+  EXPECT_NE(own, &stream);
+  wait();
+  const std::vector<std::pair<std::string, void*>> order{{"record", &stream},
+                                                         {"wait", own},
+                                                         {"exchange", own},
+                                                         {"record", own},
+                                                         {"wait", &stream}};
+  EXPECT_EQ(fake_->order, order);
+  EXPECT_EQ(fake_->calls["cuStreamSynchronize"], 0);
+  EXPECT_STREQ(getenv("NCCL_MAX_CTAS"), "16");
+  EXPECT_THROW(communicator->beside([] { throw Error("no"); }), Error);
+  EXPECT_EQ(state_->stream, &stream);
+}
+
 TEST_F(NcclTest, WhatIsMissingTooOldOrFailsIsSaid) {
   fake_->nccl_version = 21000;
   EXPECT_THAT(message_of([] { Api(); }),

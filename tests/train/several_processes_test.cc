@@ -26,14 +26,17 @@ struct Course {
   Weights weights;  // of rank 0
   std::vector<Moments> moments;
   std::vector<float> eight_bit_scales;
+  int besides = 0;  // exchanges beside the backward or the update, of rank 0
 };
 
-// `settings` from `start` on (no weights: from the first step), by `world` processes.
-Course trained(ModelTrainSettings settings, int world, int steps, const Course& start = {}) {
+// `settings` from `start` on (no weights: from the first step), by `world` processes; `late` as
+// ThreadCommunicator has it.
+Course trained(ModelTrainSettings settings, int world, int steps, const Course& start = {},
+               bool late = false) {
   static const Tokens text = counting_text(500);
   Course course;
   std::mutex mutex;
-  in_threads(world, [&](Communicator& communicator) {
+  const auto run = [&](ThreadCommunicator& communicator) {
     const auto backend = cpu::make_cpu_backend({.threads = 1});
     ModelTrainSettings its = settings;
     its.communicator = world == 1 ? nullptr : &communicator;
@@ -57,8 +60,10 @@ Course trained(ModelTrainSettings settings, int world, int steps, const Course& 
     if (communicator.rank() == 0) {
       course = {losses,          norms,           trainer.step_count,
                 trainer.weights, trainer.moments, trainer.eight_bit_scales};
+      course.besides = communicator.besides;
     }
-  });
+  };
+  in_threads(world, run, late);
   return course;
 }
 
@@ -129,6 +134,27 @@ TEST(SeveralProcesses, GiveTheSameBitsEachTimeAndFromARestoredState) {
     resumed.losses.insert(resumed.losses.begin(), half.losses.begin(), half.losses.end());
     resumed.norms.insert(resumed.norms.begin(), half.norms.begin(), half.norms.end());
     expect_same(whole, resumed);
+  }
+}
+
+// Gradients are exchanged beside the backward once nothing touches them any more, weights are
+// gathered beside the update: neither when nor how much at once makes a difference.
+TEST(SeveralProcesses, GiveTheSameBitsWheneverTheyExchange) {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    ModelTrainSettings settings = settings_of(storage, storage == DType::f32 ? 1 : 2);
+    std::get<LlamaConfig>(settings.model).layers = 5;
+    for (const int world : {2, 3}) {
+      settings.exchange_bytes = INT64_MAX;  // all behind the backward
+      const Course behind = trained(settings, world, 3);
+      for (const int64_t bytes : {0, 60'000}) {
+        SCOPED_TRACE(std::to_string(world) + " processes, " + std::to_string(bytes));
+        settings.exchange_bytes = bytes;
+        const Course at_once = trained(settings, world, 3);
+        EXPECT_GT(at_once.besides, behind.besides);
+        expect_same(at_once, behind);
+        expect_same(trained(settings, world, 3, {}, true), behind);
+      }
+    }
   }
 }
 

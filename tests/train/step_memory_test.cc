@@ -13,6 +13,7 @@
 
 #include "coda/error.h"
 #include "coda/model_runner.h"
+#include "collective/threads.h"
 #include "cpu/cpu_backend.h"
 #include "runtime/far_backend.h"
 #include "train/tiny_model.h"
@@ -85,6 +86,23 @@ TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
       }
     }
   }
+}
+
+// All shards of the state are counted: the smallest takes more than what is allowed here.
+TEST(StepMemory, OfSeveralProcessesIsWhatEachAllocates) {
+  const Tokens text = counting_text(500);
+  in_threads(3, [&](Communicator& communicator) {
+    ModelTrainSettings settings = tiny_settings();
+    settings.batch = 3;
+    settings.storage = DType::bf16;
+    settings.communicator = &communicator;
+    CountingBackend backend;
+    const StepMemory memory = step_memory(settings, backend, false);
+    const ModelTrainer trainer(settings, text, backend);
+    EXPECT_NEAR(static_cast<double>(memory.bytes()), static_cast<double>(backend.allocated),
+                96 * 1024)
+        << memory.text();
+  });
 }
 
 // On the host a gradient lies where activations were, unless passes add to it.
@@ -192,7 +210,7 @@ TEST(StepMemory, OfLayersThatAreRunAgainOnlyOneIsThereAtATime) {
 TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
   LlamaConfig config = std::get<LlamaConfig>(tiny_model());
   config.hidden = 256;  // rows that fill a matrix up are few then
-  config.mlp = 2048;
+  config.mlp = 8192;
   const ModelTaskGraph task = make_task(
       config, {.task = ModelTask::gradients, .storage = DType::bf16, .batch = 4, .sequence = 24},
       cpu_rates());

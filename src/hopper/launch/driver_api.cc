@@ -96,6 +96,7 @@ DriverApi::DriverApi() {
   library.load(occupancy_max_active_clusters, "cuOccupancyMaxActiveClusters");
   library.load(launch_kernel_ex, "cuLaunchKernelEx");
   library.load(stream_create, "cuStreamCreate");
+  library.load(stream_create_with_priority, "cuStreamCreateWithPriority");
   library.load(stream_destroy, "cuStreamDestroy_v2");
   library.load(stream_synchronize, "cuStreamSynchronize");
   library.load(stream_wait_event, "cuStreamWaitEvent");

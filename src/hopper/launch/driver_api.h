@@ -103,6 +103,7 @@ struct DriverApi {
   int (*occupancy_max_active_clusters)(int*, DriverHandle, const cuda::LaunchConfig*);
   int (*launch_kernel_ex)(const cuda::LaunchConfig*, DriverHandle, void**, void**);
   int (*stream_create)(DriverHandle*, unsigned);
+  int (*stream_create_with_priority)(DriverHandle*, unsigned, int);
   int (*stream_destroy)(DriverHandle);
   int (*stream_synchronize)(DriverHandle);
   int (*stream_wait_event)(DriverHandle, DriverHandle, unsigned);

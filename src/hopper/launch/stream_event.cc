@@ -24,6 +24,11 @@ StreamEvent::~StreamEvent() {
   }
 }
 
+void StreamEvent::hold(DriverHandle stream) const {
+  const Context::Scope scope(*context_);
+  check_driver(driver().stream_wait_event(stream, event_, 0), "letting a stream wait");
+}
+
 void StreamEvent::wait() const {
   const Context::Scope scope(*context_);
   check_driver(driver().event_synchronize(event_), "waiting for the GPU");

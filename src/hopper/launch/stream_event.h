@@ -19,6 +19,8 @@ class StreamEvent {
   StreamEvent(const StreamEvent&) = delete;
   StreamEvent& operator=(const StreamEvent&) = delete;
 
+  // What the stream is given from now on runs behind it.
+  void hold(DriverHandle stream) const;
   // Throws Error if something before it has failed.
   void wait() const;
   // Waits for both, which are timed. Throws Error as wait() does.

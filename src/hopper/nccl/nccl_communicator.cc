@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/nccl/nccl_communicator.h"
 
+#include <climits>
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "coda/error.h"
 #include "collective/rendezvous.h"
+#include "hopper/launch/stream_event.h"
 #include "hopper/nccl/nccl_api.h"
 
 namespace coda::hopper::nccl {
@@ -35,6 +38,10 @@ class NcclCommunicator : public Communicator {
     std::memcpy(id.bytes, rendezvous_->token().data(), sizeof id.bytes);
     try {
       check(api().init_rank(&handle_, world_, id, rank_), "connecting the GPUs");
+      // Whenever blocks of a kernel end, those of NCCL come first: few, and all others wait for them.
+      constexpr int kHighest = INT_MIN;  // the driver takes the nearest that there is
+      check_driver(driver().stream_create_with_priority(&own_stream_, cuda::kNonBlocking, kHighest),
+                   "making a stream");
     } catch (const Error& error) {
       fail(error.what());
       throw;
@@ -47,6 +54,7 @@ class NcclCommunicator : public Communicator {
     try {
       const Context::Scope scope(*state_->context);
       api().destroy(handle_);
+      driver().stream_destroy(own_stream_);
     } catch (const Error&) {  // the context is gone, and what NCCL had there with it
     }
   }
@@ -83,6 +91,21 @@ class NcclCommunicator : public Communicator {
           "finding largest values");
   }
 
+  // Forks off the stream and joins it again by events, so that a CUDA graph captures both.
+  std::function<void()> beside(const std::function<void()>& exchanges) override {
+    StreamEvent(state_->context, state_->stream).hold(own_stream_);
+    const DriverHandle stream = std::exchange(state_->stream, own_stream_);
+    try {
+      exchanges();
+    } catch (...) {
+      state_->stream = stream;
+      throw;
+    }
+    state_->stream = stream;
+    const auto behind = std::make_shared<StreamEvent>(state_->context, own_stream_);
+    return [state = state_, behind] { behind->hold(state->stream); };
+  }
+
   void fail(const std::string& message) override { rendezvous_->fail(message); }
   void set_remedy(const std::string& remedy) override { rendezvous_->set_remedy(remedy); }
 
@@ -96,6 +119,7 @@ class NcclCommunicator : public Communicator {
   int rank_;
   int world_;
   void* handle_ = nullptr;
+  DriverHandle own_stream_ = nullptr;  // of what goes on beside the backend's
   std::optional<Rendezvous> rendezvous_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of a GPU each: NCCL exchanges on the backend's stream, so that what is exchanged waits
-// for what is computed and may be captured into a CUDA graph with it. Its rings add up in an order
+// for what is computed and may be captured into a CUDA graph with it; what goes on beside that is
+// on a stream of its own. Its rings add up in an order
 // that the machines' links and the number of processes decide.
 #pragma once
 

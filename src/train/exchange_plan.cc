@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/exchange_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <variant>
+
+#include "base/rounding.h"
+#include "train/gradient_session.h"
+
+namespace coda {
+namespace {
+
+constexpr int64_t kMostShards = 16;  // of a kind
+
+// By tensor: behind how many steps of the backward no step touches it any more. A loop's steps run
+// for all its chunks before anything else does.
+std::map<std::string, size_t> complete_behind(const Plan& plan) {
+  std::map<std::string, std::string> owner;
+  for (const PlanTensor& tensor : plan.tensors) {  // a view stands behind what it views
+    const bool is_view = !tensor.view_of.empty();
+    owner[tensor.decl.name] = is_view ? owner.at(tensor.view_of) : tensor.decl.name;
+  }
+  std::map<std::string, size_t> complete;
+  for (size_t i = 0; i < plan.backward.size(); ++i) {
+    size_t end = i + 1;
+    const int loop = plan.backward[i].loop;
+    while (loop >= 0 && end < plan.backward.size() && plan.backward[end].loop == loop) ++end;
+    for (const StepTensor& use : step_tensors(plan.backward[i]))
+      complete[owner.at(use.name)] = end;
+  }
+  return complete;
+}
+
+// Before opaque calls, whatever is complete by then.
+void schedule(const Plan& plan, int64_t least_bytes, ExchangePlan& exchange) {
+  size_t next = 0;
+  for (size_t i = 0; i < plan.backward.size(); ++i) {
+    if (!std::holds_alternative<OpaqueCall>(plan.backward[i].work)) continue;
+    int64_t elements = 0;
+    size_t end = next;
+    while (end < exchange.shards.size() && exchange.shards[end].complete <= i)
+      elements += exchange.shards[end++].elements;
+    if (elements * size_of(DType::f32) < least_bytes) continue;
+    while (next < end) exchange.shards[next++].start = i;
+  }
+}
+
+}  // namespace
+
+std::vector<ExchangedParameter> exchanged_parameters(const Weights& weights) {
+  std::vector<ExchangedParameter> parameters;
+  for (const WeightTensor& w : weights)
+    parameters.push_back({w.name, w.rows * w.cols, !w.bf16.empty()});
+  return parameters;
+}
+
+int64_t ExchangePlan::elements() const {
+  return std::accumulate(shards.begin(), shards.end(), int64_t{0},
+                         [](int64_t sum, const Shard& shard) { return sum + shard.elements; });
+}
+
+int64_t ExchangePlan::elements_beside() const {
+  return std::accumulate(shards.begin(), shards.end(), int64_t{0},
+                         [](int64_t sum, const Shard& shard) {
+                           return sum + (shard.start == kBehind ? 0 : shard.elements);
+                         });
+}
+
+std::string ExchangePlan::text() const {
+  const double beside =
+      static_cast<double>(elements_beside()) / static_cast<double>(std::max<int64_t>(elements(), 1));
+  return "gradients in " + std::to_string(shards.size()) + " shards, " +
+         std::to_string(std::lround(100 * beside)) + " % of them exchanged beside the backward";
+}
+
+ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
+                           int processes, int64_t least_bytes) {
+  ExchangePlan exchange;
+  exchange.steps = plan.backward.size();
+  exchange.shard_of.resize(parameters.size());
+  if (processes == 1) {
+    exchange.shards.emplace_back();
+    for (const ExchangedParameter& p : parameters) {
+      exchange.shards[0].has_copy |= p.has_copy;
+      exchange.shards[0].elements += p.elements;
+    }
+    return exchange;
+  }
+  const std::map<std::string, size_t> complete = complete_behind(plan);
+  const auto completed = [&](const ExchangedParameter& p) {
+    const auto found = complete.find(gradient_name(p.name));
+    return found == complete.end() ? 0 : found->second;
+  };
+  int64_t all = 0;
+  for (const ExchangedParameter& p : parameters) all += p.elements;
+  const int64_t enough = ceil_div(all, kMostShards);
+  std::vector<size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) {
+    return std::tuple(completed(parameters[i]), std::string_view(parameters[i].name));
+  });
+  size_t open[2] = {SIZE_MAX, SIZE_MAX};  // of those without a copy, and with one
+  for (const size_t i : order) {
+    const ExchangedParameter& p = parameters[i];
+    size_t& index = open[p.has_copy ? 1 : 0];
+    if (index == SIZE_MAX) {
+      index = exchange.shards.size();
+      exchange.shards.push_back({.has_copy = p.has_copy});
+    }
+    ExchangePlan::Shard& shard = exchange.shards[index];
+    exchange.shard_of[i] = index;
+    shard.elements += p.elements;
+    shard.complete = completed(p);
+    if (shard.elements >= enough) index = SIZE_MAX;
+  }
+  // A shard was opened before another that is complete earlier.
+  std::vector<size_t> by_completion(exchange.shards.size());
+  std::iota(by_completion.begin(), by_completion.end(), size_t{0});
+  std::ranges::stable_sort(by_completion, {},
+                           [&](size_t i) { return exchange.shards[i].complete; });
+  std::vector<ExchangePlan::Shard> sorted;
+  std::vector<size_t> place(by_completion.size());
+  for (const size_t i : by_completion) {
+    place[i] = sorted.size();
+    sorted.push_back(exchange.shards[i]);
+  }
+  exchange.shards = std::move(sorted);
+  for (size_t& shard : exchange.shard_of) shard = place[shard];
+  schedule(plan, least_bytes, exchange);
+  return exchange;
+}
+
+}  // namespace coda

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which gradients several processes exchange together, and when: read off a plan, so that all
+// processes find the same.
+//
+// Parameters are put into shards in the order in which the backward completes their gradients; a
+// shard has a sixteenth of all elements or more. On a GPU a product's kernel holds each
+// multiprocessor from its first tile to its last: of a kernel of NCCL that comes before it, some
+// multiprocessors stay busy, and the product's blocks for them begin when the others end, so it
+// takes twice as long. The blocks of an opaque call (attention's backward) are many and short, and
+// go around those multiprocessors. So exchanges start before opaque calls, and what is complete
+// behind the last one (the first layer's and the embedding) is exchanged behind the backward.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coda/plan.h"
+#include "coda/weights.h"
+
+namespace coda {
+
+struct ExchangedParameter {
+  std::string name;
+  int64_t elements = 0;
+  bool has_copy = false;  // in 16 bits, which the plan reads
+};
+std::vector<ExchangedParameter> exchanged_parameters(const Weights& weights);
+
+struct ExchangePlan {
+  static constexpr size_t kBehind = SIZE_MAX;
+  struct Shard {
+    bool has_copy = false;     // all of its parameters, or none; of one process: any
+    int64_t elements = 0;
+    size_t complete = 0;       // behind so many steps of the plan's backward
+    size_t start = kBehind;    // before this step of it; behind all of them
+  };
+  std::vector<Shard> shards;     // in the order in which they are exchanged
+  std::vector<size_t> shard_of;  // by parameter
+  size_t steps = 0;              // of the backward
+
+  // Elements that are exchanged beside the backward.
+  int64_t elements_beside() const;
+  int64_t elements() const;
+  std::string text() const;  // see Trainer::exchange_text
+};
+
+// What is exchanged does not depend on `least_bytes`, only when: beside the backward at least so
+// many bytes of gradients at once. Of one process all parameters are one shard.
+ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
+                           int processes, int64_t least_bytes);
+
+}  // namespace coda

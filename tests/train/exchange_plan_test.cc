@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which gradients are exchanged together and when, read off the plans of models.
+#include "train/exchange_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include "coda/rates.h"
+#include "train/gradient_session.h"
+#include "train/tiny_model.h"
+#include "train/train_options.h"
+
+namespace coda {
+namespace {
+namespace exchanges {
+
+struct Step {
+  Plan plan;
+  std::vector<ExchangedParameter> parameters;
+};
+
+Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows) {
+  ModelTrainSettings settings = tiny_settings();
+  auto& config = std::get<LlamaConfig>(settings.model);
+  config.layers = layers;
+  config.tied = tied;
+  settings.storage = storage;
+  settings.batch = 8;
+  settings.loss_rows = loss_rows;
+  const auto model =
+      build_model(settings.model, {.storage = storage, .positions = settings.sequence});
+  Step step;
+  std::vector<std::string> names;
+  for (const ModelParameter& p : model->parameters) {
+    names.push_back(p.name);
+    const Node& node = model->graph.node(p.value.id);
+    step.parameters.push_back({p.name,
+                               node.shape.rows.constant() * node.shape.cols.constant(),
+                               node.dtype != DType::f32});
+  }
+  step.plan = compile_step(model->graph, model->loss, names, train_options_of(settings),
+                           h200_rates())
+                  .plan;
+  return step;
+}
+
+// Whether any step of the backward from `first` on reads or writes the gradient, or a view of it.
+bool is_touched(const Plan& plan, const std::string& parameter, size_t first) {
+  std::set<std::string> names{gradient_name(parameter)};
+  for (const PlanTensor& tensor : plan.tensors)
+    if (names.contains(tensor.view_of)) names.insert(tensor.decl.name);
+  for (size_t i = first; i < plan.backward.size(); ++i) {
+    for (const StepTensor& use : step_tensors(plan.backward[i]))
+      if (names.contains(use.name)) return true;
+  }
+  return false;
+}
+
+TEST(ExchangePlan, StartsBeforeOpaqueCallsWhatNoLaterStepTouches) {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    for (const bool tied : {false, true}) {
+      for (const int64_t loss_rows : {0, 64}) {
+        const Step step = step_of(storage, 6, tied, loss_rows);
+        const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 2, 0);
+        ASSERT_EQ(exchange.shard_of.size(), step.parameters.size());
+        EXPECT_GT(exchange.elements_beside(), exchange.elements() / 2);
+        int64_t all = 0;
+        std::set<size_t> used;
+        for (size_t i = 0; i < step.parameters.size(); ++i) {
+          const ExchangedParameter& p = step.parameters[i];
+          const ExchangePlan::Shard& shard = exchange.shards.at(exchange.shard_of[i]);
+          all += p.elements;
+          used.insert(exchange.shard_of[i]);
+          EXPECT_EQ(shard.has_copy, p.has_copy) << p.name;
+          if (shard.start == ExchangePlan::kBehind) continue;
+          EXPECT_TRUE(std::holds_alternative<OpaqueCall>(step.plan.backward[shard.start].work));
+          EXPECT_FALSE(is_touched(step.plan, p.name, shard.start)) << p.name;
+        }
+        EXPECT_EQ(used.size(), exchange.shards.size());
+        EXPECT_EQ(all, exchange.elements());
+        EXPECT_GT(exchange.shards.size(), 4U);
+        EXPECT_LE(exchange.shards.size(), 16U + 1);
+      }
+    }
+  }
+}
+
+// All processes find the same, in whatever order they name their parameters, and it does not depend
+// on how much is exchanged at once.
+TEST(ExchangePlan, HasTheSameShardsForAnyOrderAndSize) {
+  Step step = step_of(DType::bf16, 6, true, 0);
+  const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 2, 0);
+  std::vector<ExchangedParameter> reversed(step.parameters.rbegin(), step.parameters.rend());
+  std::vector<size_t> shard_of = exchange_plan(step.plan, reversed, 2, 0).shard_of;
+  std::ranges::reverse(shard_of);
+  EXPECT_EQ(shard_of, exchange.shard_of);
+  int64_t beside = exchange.elements_beside();
+  for (const int64_t bytes : {int64_t{40'000}, 3 * exchange.elements(), INT64_MAX}) {
+    const ExchangePlan larger = exchange_plan(step.plan, step.parameters, 2, bytes);
+    EXPECT_EQ(larger.shard_of, exchange.shard_of);
+    EXPECT_LE(larger.elements_beside(), beside);
+    beside = larger.elements_beside();
+    std::map<size_t, int64_t> at_once;
+    for (const ExchangePlan::Shard& shard : larger.shards)
+      if (shard.start != ExchangePlan::kBehind) at_once[shard.start] += 4 * shard.elements;
+    for (const auto& [start, its] : at_once) EXPECT_GE(its, bytes) << start;
+  }
+  EXPECT_EQ(beside, 0);
+}
+
+TEST(ExchangePlan, OfOneProcessIsOneShard) {
+  const Step step = step_of(DType::bf16, 2, true, 0);
+  const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 1, 0);
+  ASSERT_EQ(exchange.shards.size(), 1U);
+  EXPECT_TRUE(exchange.shards[0].has_copy);
+  EXPECT_EQ(exchange.elements_beside(), 0);
+}
+
+}  // namespace exchanges
+}  // namespace
+}  // namespace coda
