@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer steps of the 1B model on one GPU and on several of one machine: ours, and PyTorch's
-(DDP and FSDP2 under torch.compile), all in one go on the same boards.
+"""Optimizer steps of the 1B model on one GPU and on several of one machine: ours, with gradients
+exchanged beside the backward and all behind it, and PyTorch's (DDP and FSDP2 under torch.compile),
+all in one go on the same boards.
 
     several_gpus.py BUILD [--gpus 2] [--out FILE] [--who coda torch]
 
@@ -76,9 +77,10 @@ def main() -> int:
     gpus = arguments.gpus
     ours = [str(arguments.build / "bench/train_step/train_step"), "--layers", str(arguments.layers)]
     peer = [sys.executable, str(_PEER)]
-    # Name, whose ratio is to the last run of one GPU, the command and its number of processes.
+    # Name, the command and its number of processes; ratios are to the last run of one GPU.
     runs = {
-        "coda": [("coda", ours, 1), ("coda", ours, gpus)],
+        "coda": [("coda", ours, 1), ("coda", ours, gpus),
+                 ("coda, exchange behind", [*ours, "--exchange-mib", "1e9"], gpus)],
         "torch": [("torch.compile", peer, 1),
                   ("torch.compile, DDP", [*peer, "--parallel", "ddp"], gpus),
                   ("torch.compile, FSDP2", [*peer, "--parallel", "fsdp2"], gpus)]}

@@ -134,7 +134,7 @@ class Trainer {
   // (Session::bind_known): it sees every later step without a copy.
   TensorMap parameters();
 
-  // Of several processes, for people: "gradients in 14 shards, 72 % of them exchanged beside the
+  // Of several processes, for people: "gradients in 14 shards, 78 % of them exchanged beside the
   // backward". Empty for one.
   const std::string& exchange_text() const;
   // A result of the last pass, one of TrainOptions::outputs.

@@ -21,6 +21,8 @@ constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tens
 
 constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix
 
+constexpr const char* kAddUp = "reduce_scatter gradients";
+
 // What changes from step to step, each the first of a row of its own. The last is for said_.
 enum Number : uint8_t { decay, step_size, root_scale, kNumbers, stop = kNumbers, kStaged };
 
@@ -385,21 +387,22 @@ void DeviceUpdate::finish_exchanges() {
   beside_.clear();
 }
 
+void DeviceUpdate::add_up(const Bucket& bucket) {
+  communicator_->reduce_scatter(bucket.matrices[gradient].view());
+}
+
 void DeviceUpdate::exchange_before(size_t step) {
   for (const Bucket& bucket : buckets_) {
     if (bucket.start != step) continue;
-    exchange_beside("reduce_scatter gradients",
-                    [&] { communicator_->reduce_scatter(bucket.matrices[gradient].view()); });
+    exchange_beside(kAddUp, [&] { add_up(bucket); });
   }
   if (step == backward_steps_) finish_exchanges();
 }
 
 void DeviceUpdate::update() {
   for (Bucket& bucket : buckets_) {
-    if (world_ > 1 && bucket.start == ExchangePlan::kBehind) {
-      exchange("reduce_scatter gradients",
-               [&] { communicator_->reduce_scatter(bucket.matrices[gradient].view()); });
-    }
+    if (world_ > 1 && bucket.start == ExchangePlan::kBehind)
+      exchange(kAddUp, [&] { add_up(bucket); });
     for (const Launch& launch : bucket.squares) run(launch);
   }
   if (world_ > 1) {

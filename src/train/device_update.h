@@ -89,7 +89,7 @@ class DeviceUpdate {
   struct Bucket {
     bool has_copy = false;
     size_t start = ExchangePlan::kBehind;  // of its exchange
-    int64_t rows = 0;  // of all processes
+    int64_t rows = 0;                      // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
     std::vector<float> decays;  // 1 where a row decays
@@ -129,6 +129,7 @@ class DeviceUpdate {
   // Until finish_exchanges().
   void exchange_beside(const char* what, const std::function<void()>& work);
   void finish_exchanges();
+  void add_up(const Bucket& bucket);
   void update();
   void gather(Matrix matrix);
 
@@ -140,11 +141,11 @@ class DeviceUpdate {
   std::vector<Bucket> buckets_;
   size_t backward_steps_ = 0;
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
-  std::vector<Part> parts_;   // as the weights
-  std::vector<Tensor> kept_;  // what the programs hand on
-  Tensor of_groups_;          // sums of squares [world, groups of a process]
-  Tensor numbers_;            // of this step: see Number
-  BackendMemory staged_[2];   // numbers_ of this step and the one before, on the host
+  std::vector<Part> parts_;                    // as the weights
+  std::vector<Tensor> kept_;                   // what the programs hand on
+  Tensor of_groups_;                           // sums of squares [world, groups of a process]
+  Tensor numbers_;                             // of this step: see Number
+  BackendMemory staged_[2];  // numbers_ of this step and the one before, on the host
   int64_t steps_ = 0;
   Tensor norm_;
   Tensor scale_;     // of the gradients, for their largest norm

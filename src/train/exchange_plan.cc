@@ -29,8 +29,7 @@ std::map<std::string, size_t> complete_behind(const Plan& plan) {
     size_t end = i + 1;
     const int loop = plan.backward[i].loop;
     while (loop >= 0 && end < plan.backward.size() && plan.backward[end].loop == loop) ++end;
-    for (const StepTensor& use : step_tensors(plan.backward[i]))
-      complete[owner.at(use.name)] = end;
+    for (const StepTensor& use : step_tensors(plan.backward[i])) complete[owner.at(use.name)] = end;
   }
   return complete;
 }
@@ -71,8 +70,8 @@ int64_t ExchangePlan::elements_beside() const {
 }
 
 std::string ExchangePlan::text() const {
-  const double beside =
-      static_cast<double>(elements_beside()) / static_cast<double>(std::max<int64_t>(elements(), 1));
+  const double beside = static_cast<double>(elements_beside()) /
+                        static_cast<double>(std::max<int64_t>(elements(), 1));
   return "gradients in " + std::to_string(shards.size()) + " shards, " +
          std::to_string(std::lround(100 * beside)) + " % of them exchanged beside the backward";
 }

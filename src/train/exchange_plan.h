@@ -31,10 +31,10 @@ std::vector<ExchangedParameter> exchanged_parameters(const Weights& weights);
 struct ExchangePlan {
   static constexpr size_t kBehind = SIZE_MAX;
   struct Shard {
-    bool has_copy = false;     // all of its parameters, or none; of one process: any
+    bool has_copy = false;  // all of its parameters, or none; of one process: any
     int64_t elements = 0;
-    size_t complete = 0;       // behind so many steps of the plan's backward
-    size_t start = kBehind;    // before this step of it; behind all of them
+    size_t complete = 0;     // behind so many steps of the plan's backward
+    size_t start = kBehind;  // before this step of it; behind all of them
   };
   std::vector<Shard> shards;     // in the order in which they are exchanged
   std::vector<size_t> shard_of;  // by parameter

@@ -85,7 +85,7 @@ class GradientSession {
   std::vector<std::string> inputs_;  // what each batch has
   std::map<std::string, Copy> copies_;
   std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides
-  std::function<void()> recorded_[2];                    // passes over a batch there: see start_pass
+  std::function<void()> recorded_[2];  // passes over a batch there: see start_pass
   Tensor scale_;
   std::vector<Tensor> gradients_;  // as weights; of zeros where the plan has none
 };

@@ -92,11 +92,8 @@ TEST_F(NcclTest, WhatGoesOnBesideForksAndJoinsByEvents) {
   void* const own = fake_->order[1].second;
   EXPECT_NE(own, &stream);
   wait();
-  const std::vector<std::pair<std::string, void*>> order{{"record", &stream},
-                                                         {"wait", own},
-                                                         {"exchange", own},
-                                                         {"record", own},
-                                                         {"wait", &stream}};
+  const std::vector<std::pair<std::string, void*>> order{
+      {"record", &stream}, {"wait", own}, {"exchange", own}, {"record", own}, {"wait", &stream}};
   EXPECT_EQ(fake_->order, order);
   EXPECT_EQ(fake_->calls["cuStreamSynchronize"], 0);
   EXPECT_STREQ(getenv("NCCL_MAX_CTAS"), "16");

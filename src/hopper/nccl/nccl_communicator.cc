@@ -38,7 +38,8 @@ class NcclCommunicator : public Communicator {
     std::memcpy(id.bytes, rendezvous_->token().data(), sizeof id.bytes);
     try {
       check(api().init_rank(&handle_, world_, id, rank_), "connecting the GPUs");
-      // Whenever blocks of a kernel end, those of NCCL come first: few, and all others wait for them.
+      // Whenever blocks of a kernel end, those of NCCL come first: few, and all others wait for
+      // them.
       constexpr int kHighest = INT_MIN;  // the driver takes the nearest that there is
       check_driver(driver().stream_create_with_priority(&own_stream_, cuda::kNonBlocking, kHighest),
                    "making a stream");
