@@ -148,11 +148,12 @@ int run(const Flags& f) {
     return 0;
   }
   trainer.start_step();
+  std::string losses;
   const auto step = [&] {  // from one report to the next
     const auto begin = Clock::now();
     trainer.start_step();
     loss = trainer.finish_step().loss;
-    if (f.prints_losses) fmt::print(stderr, "{:.4f} ", loss);
+    if (f.prints_losses) losses += fmt::format("{}{:.7g}", losses.empty() ? "" : ", ", loss);
     return 1e3 * seconds_since(begin);
   };
   const auto hot = Clock::now();
@@ -176,13 +177,13 @@ int run(const Flags& f) {
       "\"attention\": \"{}\", \"ms\": {:.2f}, \"tokens_per_second\": {:.0f}, \"ready_s\": {:.1f}, "
       "\"first_step_s\": {:.1f}, \"loss\": {:.4f}, \"saved_gib\": {:.2f}, \"arena_gib\": {:.2f}, "
       "\"recompute\": \"{}\", \"said_gib\": {:.2f}, \"taken_gib\": {:.2f}, "
-      "\"gpu\": \"{}\"}}\n",
+      "\"gpu\": \"{}\"{}}}\n",
       place.world, f.dtype, f.model, config_of(f).layers, f.batch, f.sequence, f.attention, ms,
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
       static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute,
       static_cast<double>(said.bytes()) / (1 << 30), static_cast<double>(taken) / (1 << 30),
-      describe_gpu());
+      describe_gpu(), f.prints_losses ? ", \"losses\": [" + losses + "]" : "");
   return 0;
 }
 
@@ -208,7 +209,7 @@ int main(int argc, char** argv) {
   app.add_option("--exchange-mib", f.exchange_mib,
                  "Of several processes: exchanges beside the backward have so many MiB or more; "
                  "1e9: all of it behind the backward");
-  app.add_flag("--losses", f.prints_losses, "The loss of each step, on the standard error");
+  app.add_flag("--losses", f.prints_losses, "The loss of each step, in the line");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);
   try {

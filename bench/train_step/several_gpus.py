@@ -8,7 +8,7 @@ all in one go on the same boards.
 
 BUILD has bench/train_step/train_step; this Python has PyTorch. Prints a table, and what each run
 has said as a line of JSON, to FILE too. Four minutes for two H100s. A run that fails is told, and
-the others follow; the exit status is 1 then.
+the others follow; the exit status is 1 then, and where the two exchanges give different losses.
 """
 
 import argparse
@@ -75,7 +75,8 @@ def main() -> int:
     arguments = parser.parse_args()
 
     gpus = arguments.gpus
-    ours = [str(arguments.build / "bench/train_step/train_step"), "--layers", str(arguments.layers)]
+    ours = [str(arguments.build / "bench/train_step/train_step"), "--layers", str(arguments.layers),
+            "--losses"]
     peer = [sys.executable, str(_PEER)]
     # Name, the command and its number of processes; ratios are to the last run of one GPU.
     runs = {
@@ -85,11 +86,15 @@ def main() -> int:
                   ("torch.compile, DDP", [*peer, "--parallel", "ddp"], gpus),
                   ("torch.compile, FSDP2", [*peer, "--parallel", "fsdp2"], gpus)]}
     results = []
+    losses = []  # of ours on several
     alone = None
     for name, words, processes in (one for who in arguments.who for one in runs[who]):
         sizes = ["--batch", str(_BATCH * processes), "--sequence", str(_SEQUENCE)]
         row = {"run": name, "gpus": processes, **run(words + sizes, processes, arguments.seconds)}
         speed = row.get("tokens_per_second")
+        said = row.pop("losses", None)
+        if processes > 1 and said:
+            losses.append(said)
         if processes == 1:
             alone = speed
         elif speed and alone:
@@ -104,7 +109,11 @@ def main() -> int:
         memory = row.get("taken_gib", row.get("peak_gib", ""))
         print(f"{row['run']:24}{row['gpus']:>5}{row.get('ms', 'failed'):>11}"
               f"{row.get('tokens_per_second', ''):>10}{row.get('times_one', ''):>11}{memory:>7}")
-    return 1 if any("failed" in row for row in results) else 0
+    is_same = all(said == losses[0] for said in losses)
+    if len(losses) > 1:
+        print(f"{len(losses[0])} losses of ours are {'the same' if is_same else 'NOT the same'} "
+              "with both exchanges")
+    return 1 if not is_same or any("failed" in row for row in results) else 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <ranges>
 #include <string>
 
 #include "base/rounding.h"
@@ -410,7 +411,9 @@ void DeviceUpdate::update() {
     exchange("all_gather losses", [&] { communicator_->all_gather(said_.view()); });
   }
   run(norm_launch_);
-  for (Bucket& bucket : buckets_) {
+  // What the backward completes last is the largest of a model with a tied head: its gathering has
+  // the other shards' updates beside it.
+  for (const Bucket& bucket : std::views::reverse(buckets_)) {
     run(bucket.adamw);
     if (world_ == 1) continue;
     exchange_beside("all_gather weights", [&] {

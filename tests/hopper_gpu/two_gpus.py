@@ -105,6 +105,7 @@ def check_output(runs: Runs) -> None:
     status, out, err = ended(
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     check(status == 0 and out.startswith("memory of a step: "), f"memory is said {err.strip()}")
+    check("exchanged beside the backward" in out, "what is exchanged beside the backward is said")
     line = re.search(r"step +8/8 .*", out)
     check(
         line is not None and re.search(
