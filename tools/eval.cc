@@ -32,12 +32,14 @@ struct EvalFlags {
   int64_t stride = 0;
   int64_t batch = 0;
   int64_t limit = 0;
+  double expert_capacity = 0;
   std::string dtype = "fp32";
   DeviceFlags device;
   bool json = false;
 };
 
 void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, double seconds) {
+  const bool is_sparse = flags.expert_capacity > 0;
   const double loss = result.loss();
   const double bits = loss / std::numbers::ln2;
   if (flags.json) {
@@ -48,6 +50,7 @@ void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, doub
                                {"sequence", flags.sequence},
                                {"stride", flags.stride},
                                {"seconds", seconds}};
+    if (is_sparse) out["expert_choices_without_room"] = result.dropped;
     fmt::print("{}\n", out.dump());
     return;
   }
@@ -56,6 +59,7 @@ void print(const EvalFlags& flags, const Evaluation& result, bool is_bytes, doub
   fmt::print("bits        {:.4f} a {}\n", bits, is_bytes ? "byte" : "token");
   fmt::print("predicted   {} tokens in {:.1f} s ({:.0f} a second)\n", result.predicted, seconds,
              static_cast<double>(result.predicted) / seconds);
+  if (is_sparse) fmt::print("experts     had no room for {} choices\n", result.dropped);
 }
 
 // 2048 tokens' worth of sequences, or as many fewer as make the last batch full: a row without
@@ -91,7 +95,8 @@ void run(EvalFlags flags) {
                                  {.task = ModelTask::losses,
                                   .storage = storage_type(flags.dtype),
                                   .batch = flags.batch,
-                                  .sequence = flags.sequence},
+                                  .sequence = flags.sequence,
+                                  .expert_capacity = flags.expert_capacity},
                                  *backend);
   const auto start = std::chrono::steady_clock::now();
   const Evaluation result = evaluate(*model.runner, tokens, flags.stride);
@@ -127,6 +132,7 @@ void add_eval(CLI::App& app) {
   command.add_option("--batch", flags->batch, "Sequences at once [at most 2048 tokens' worth]")
       ->check(at_least_1);
   command.add_option("--limit", flags->limit, "Predict only this many tokens")->check(at_least_1);
+  add_expert_capacity_flag(command, flags->expert_capacity);
   command.add_option("--dtype", flags->dtype, "Storage of weights and activations: fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();

@@ -30,6 +30,7 @@ struct ExplainFlags {
   int64_t batch = 1;
   int64_t sequence = 2048;
   int64_t loss_rows = kAutomaticChunkRows;
+  double expert_capacity = 0;
   std::string dtype = "fp32";
   std::string objective = "memory";
   std::string recompute = "norms";
@@ -46,7 +47,8 @@ ExplainedGraph model_graph(const ExplainFlags& flags, const ModelConfig& config)
                                   {.task = tasks.at(flags.task),
                                    .storage = storage_type(flags.dtype),
                                    .batch = flags.batch,
-                                   .sequence = flags.sequence},
+                                   .sequence = flags.sequence,
+                                   .expert_capacity = flags.expert_capacity},
                                   cpu_rates());
   return {std::move(task.model), nullptr, std::move(task.request), std::move(task.options)};
 }
@@ -157,6 +159,7 @@ void add_explain(CLI::App& app) {
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();
+  add_expert_capacity_flag(command, flags->expert_capacity);
   add_recompute_flag(command, flags->recompute);
   command.add_option("--rates", flags->rates, "Whose rates the cost model uses: cpu or h200")
       ->check(CLI::IsMember({"cpu", "h200"}))

@@ -59,6 +59,14 @@ void read_decimal_numbers(CLI::App& app) {
 
 DType storage_type(const std::string& name) { return name == "fp32" ? DType::f32 : DType::bf16; }
 
+CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value) {
+  return command
+      .add_option("--expert-capacity", value,
+                  "Of a mixture of experts: each expert computes only the rows that chose it, at "
+                  "most this times the mean number; 0: each computes all rows [0]")
+      ->check(number_within(0, 1e6));
+}
+
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value) {
   return command
       .add_option("--recompute", value,

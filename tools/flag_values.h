@@ -24,6 +24,9 @@ void read_decimal_numbers(CLI::App& app);
 // "fp32" or "bf16"; checked by the command line.
 DType storage_type(const std::string& name);
 
+// --expert-capacity: see expert_rows_of (coda/models.h).
+CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value);
+
 // --recompute: what the backward makes again rather than have it saved.
 CLI::Option* add_recompute_flag(CLI::App& command, std::string& value);
 struct RecomputeChoice {

@@ -12,11 +12,14 @@
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     RecomputeChoice recompute, EightBits eight_bits) {
-  ModelTaskGraph task = make_task(
-      config,
-      {.task = ModelTask::gradients, .storage = DType::bf16, .batch = batch, .sequence = sequence},
-      h200_rates());
+                     RecomputeChoice recompute, EightBits eight_bits, double expert_capacity) {
+  ModelTaskGraph task = make_task(config,
+                                  {.task = ModelTask::gradients,
+                                   .storage = DType::bf16,
+                                   .batch = batch,
+                                   .sequence = sequence,
+                                   .expert_capacity = expert_capacity},
+                                  h200_rates());
   task.options.objective = recompute.objective;
   task.options.run_layers_again = recompute.run_layers_again;
   task.options.eight_bits = eight_bits;
@@ -45,6 +48,7 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body or fp8-all")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all"}))
       ->capture_default_str();
+  add_expert_capacity_flag(command, expert_capacity);
   add_recompute_flag(command, recompute);
   command.add_option("--objective", objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
@@ -58,7 +62,8 @@ std::vector<SizedPlan> ProgramFlags::plans() const {
             "--storage is of program files (a model's step is in bf16): leave it out");
     RecomputeChoice choice = recompute_of(recompute);
     if (objective == "speed") choice.objective = Objective::speed;
-    return {model_plan(model.build(sequence), batch, sequence, choice, eight_bits_of(dtype))};
+    return {model_plan(model.build(sequence), batch, sequence, choice, eight_bits_of(dtype),
+                       expert_capacity)};
   }
   const DimValues values = parse_sizes(sizes);
   std::vector<Program> read;

@@ -19,7 +19,7 @@ class App;
 namespace coda::tools {
 
 SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
-                     RecomputeChoice recompute, EightBits eight_bits);
+                     RecomputeChoice recompute, EightBits eight_bits, double expert_capacity);
 
 struct ProgramFlags {
   std::vector<std::string> files;
@@ -27,6 +27,7 @@ struct ProgramFlags {
   ModelFlags model;
   int64_t batch = 1;
   int64_t sequence = 2048;
+  double expert_capacity = 0;
   std::string dtype = "bf16";  // of a model's step
   std::string objective = "memory";
   std::string recompute = "norms";

@@ -87,14 +87,16 @@ void print_fusion(const ModelTrainSettings& settings, const TensorMap& weights,
   std::array<MeasuredPlan, 2> measured;  // fused, unfused
   std::array<std::unique_ptr<ModelRunner>, 2> runners;
   for (size_t i = 0; i < 2; ++i) {
-    runners[i] = std::make_unique<ModelRunner>(settings.model,
-                                               ModelRunnerOptions{.task = ModelTask::gradients,
-                                                                  .storage = settings.storage,
-                                                                  .batch = settings.batch,
-                                                                  .sequence = settings.sequence,
-                                                                  .fuse = i == 0,
-                                                                  .loss_rows = settings.loss_rows},
-                                               backend);
+    runners[i] = std::make_unique<ModelRunner>(
+        settings.model,
+        ModelRunnerOptions{.task = ModelTask::gradients,
+                           .storage = settings.storage,
+                           .batch = settings.batch,
+                           .sequence = settings.sequence,
+                           .fuse = i == 0,
+                           .loss_rows = settings.loss_rows,
+                           .expert_capacity = settings.expert_capacity},
+        backend);
     runners[i]->bind(weights);
     const Session& session = runners[i]->session();
     measured[i].bytes = bytes_moved(session);

@@ -52,6 +52,7 @@ struct TrainFlags {
   int64_t accumulate = 1;
   int64_t sequence = 256;
   int64_t loss_rows = kAutomaticChunkRows;
+  double expert_capacity = 0;
   std::string recompute = "norms";
   double memory = 0;  // GB
   std::string dtype = "fp32";
@@ -145,6 +146,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
                   "[all up to 256 MiB of logits, then 128 MiB or an eighth, whichever is more]")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->group("Training");
+  add_expert_capacity_flag(command, f.expert_capacity)->group("Training");
   add_recompute_flag(command, f.recompute)->group("Training");
   option(
       "--dtype", f.dtype,
@@ -305,6 +307,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;
   s.loss_rows = f.loss_rows;
+  s.expert_capacity = f.expert_capacity;
   s.objective = recompute_of(f.recompute).objective;
   s.run_layers_again = recompute_of(f.recompute).run_layers_again;
   s.memory_limit = static_cast<int64_t>(f.memory * 1e9);

@@ -80,10 +80,14 @@ class Run {
       const int64_t done = steps_done();
       if (done == steps) break;
       if (trainer_.started_steps() > 0) continue;  // so nothing is due
-      if (is_due(done, plan_.eval_every)) evaluate_quickly();
+      if (is_due(done, plan_.eval_every)) {
+        say_dropped();
+        evaluate_quickly();
+      }
       if (is_to_stop(stop)) break;
       if (is_due(done, plan_.save_every)) save();
     }
+    say_dropped();
     if (!is_to_stop(stop)) evaluate_quickly();
     save();
     if (!is_to_stop(stop)) return true;
@@ -131,6 +135,17 @@ class Run {
     }
     save();
     if (plan_.overwrite && is_first()) remove_the_run_before();
+  }
+
+  // How many of the choices of sparse experts found no room in the last pass of this process.
+  void say_dropped() {
+    const ModelTrainSettings& s = plan_.settings;
+    if (s.expert_capacity == 0 || !is_first() || trainer_.step_count == first_step()) return;
+    const int64_t choices = expert_choices_of(s.model) * s.own_batch() * s.sequence;
+    const int64_t dropped = trainer_.dropped();
+    progress_.note(fmt::format("step {}: experts had no room for {} of {} choices ({:.2f} %)",
+                               trainer_.step_count, dropped, choices,
+                               100 * static_cast<double>(dropped) / static_cast<double>(choices)));
   }
 
   // Once the new run has a checkpoint; its step is 0, so others are newer.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table by index, and the adjoint: each row of the table's gradient is the sum of the
+// Rows of a table by number, and the adjoint: each row of the table's gradient is the sum of the
 // rows that its tokens received. Who adds what depends on the tokens and on nothing else, so
 // results repeat bitwise without scratch memory. A thread has eight neighbouring columns.
 #pragma once
@@ -25,7 +25,18 @@ inline constexpr float kNotANumber = __builtin_bit_cast(float, 0x7fffffffu);
 inline constexpr u32 kEmbeddingThreads = 256;
 inline constexpr u32 kEmbeddingPieces = 4;  // that a thread copies
 
-template <Element kTable, Element kOut, bool kVector>
+// Where row numbers come from: ids of a text are i32 and name a row each; those that a program
+// computed are fp32, and -1 stands for no row.
+enum class RowNumbers : u32 { ids, computed };
+inline constexpr u32 kNoRow = ~0u;
+
+template <RowNumbers kNumbers>
+__device__ __forceinline__ u32 row_number(u32 stored) {
+  if constexpr (kNumbers == RowNumbers::ids) return stored;
+  return static_cast<u32>(static_cast<int>(__builtin_bit_cast(float, stored)));
+}
+
+template <Element kTable, Element kOut, RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 tokens,
                                           const MatrixRows& table, u64 ids, const MatrixRows& out) {
   const u32 pieces = ceil_div(columns, kThreadColumns);  // of a row
@@ -39,7 +50,7 @@ __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 token
     const u32 piece = first + i * kEmbeddingThreads;
     token[i] = piece / pieces;
     column[i] = piece % pieces * kThreadColumns;
-    id[i] = token[i] < tokens ? load_index(ids, token[i]) : table_rows;
+    id[i] = token[i] < tokens ? row_number<kNumbers>(load_index(ids, token[i])) : table_rows;
   }
 #pragma unroll
   for (u32 i = 0; i < kEmbeddingPieces; ++i) {
@@ -51,21 +62,23 @@ __device__ __forceinline__ void copy_rows(u32 columns, u32 table_rows, u32 token
   for (u32 i = 0; i < kEmbeddingPieces; ++i) {
     const u32 valid = token[i] < tokens ? valid_columns(column[i], columns) : 0;
     Elements<kThreadColumns> x = values(loaded[i]);
+    const bool is_empty = kNumbers == RowNumbers::computed && id[i] == kNoRow;
+    const float otherwise = is_empty ? 0.0f : kNotANumber;
 #pragma unroll
-    for (float& value : x.value) value = id[i] < table_rows ? value : kNotANumber;
+    for (float& value : x.value) value = id[i] < table_rows ? value : otherwise;
     store_eight<kOut, kVector>(
         out.data, row_start(token[i], out.stride), valid, [&](u32 j) { return column[i] + j; }, x);
   }
 }
 
-// A token outside the table gets NaN: a kernel cannot throw.
-template <Element kTable, Element kOut>
+// A token outside the table gets NaN: a kernel cannot throw. No row gives zeros.
+template <Element kTable, Element kOut, RowNumbers kNumbers = RowNumbers::ids>
 __device__ __forceinline__ void embedding_forward(u32 columns, u32 table_rows, u32 tokens,
                                                   MatrixRows table, u64 ids, MatrixRows out) {
   if (is_vector<kTable>(table, columns) && is_vector<kOut>(out, columns)) {
-    copy_rows<kTable, kOut, true>(columns, table_rows, tokens, table, ids, out);
+    copy_rows<kTable, kOut, kNumbers, true>(columns, table_rows, tokens, table, ids, out);
   } else {
-    copy_rows<kTable, kOut, false>(columns, table_rows, tokens, table, ids, out);
+    copy_rows<kTable, kOut, kNumbers, false>(columns, table_rows, tokens, table, ids, out);
   }
 }
 
@@ -96,22 +109,25 @@ struct RowRange {
   u32 count;
 };
 
-// Four tokens' rows; ~0 where there is no token.
-template <bool kVector>
+// Four tokens' rows; kNoRow where there is no token.
+template <RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void load_ids(u32 (&id)[4], u64 ids, u32 token, u32 end) {
 #pragma unroll
-  for (u32 i = 0; i < 4; ++i) id[i] = ~0u;
+  for (u32 i = 0; i < 4; ++i) id[i] = kNoRow;
   if constexpr (kVector) {
-    if (token < end) load_piece<Access::cached>(id, ids + static_cast<u64>(token) * 4);
+    if (token >= end) return;
+    load_piece<Access::cached>(id, ids + static_cast<u64>(token) * 4);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) id[i] = row_number<kNumbers>(id[i]);
   } else {
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
-      if (token + i < end) id[i] = load_index(ids, token + i);
+      if (token + i < end) id[i] = row_number<kNumbers>(load_index(ids, token + i));
     }
   }
 }
 
-template <bool kVector>
+template <RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, const RowRange& rows,
                                              u32 begin, u32 end) {
   constexpr u32 kBatch = 4;  // loads of a thread in flight
@@ -119,7 +135,7 @@ __device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, con
     u32 id[kBatch][4];
 #pragma unroll
     for (u32 i = 0; i < kBatch; ++i) {
-      load_ids<kVector>(id[i], ids, base + i * kEmbeddingThreads * 4, end);
+      load_ids<kNumbers, kVector>(id[i], ids, base + i * kEmbeddingThreads * 4, end);
     }
 #pragma unroll
     for (u32 i = 0; i < kBatch * 4; ++i) {
@@ -134,14 +150,15 @@ __device__ __forceinline__ void list_matches(TokenMatches& matches, u64 ids, con
 
 // Lists tokens begin to end that name one of the rows, in any order, and returns how many there
 // are; beyond kMostMatches the list is not whole.
+template <RowNumbers kNumbers>
 __device__ __forceinline__ u32 find_matches(TokenMatches& matches, u64 ids, const RowRange& rows,
                                             u32 begin, u32 end) {
   if (thread_index() == 0) matches.count = 0;
   synchronize_block();
   if (ids % 16 == 0 && (begin | end) % 4 == 0) {
-    list_matches<true>(matches, ids, rows, begin, end);
+    list_matches<kNumbers, true>(matches, ids, rows, begin, end);
   } else {
-    list_matches<false>(matches, ids, rows, begin, end);
+    list_matches<kNumbers, false>(matches, ids, rows, begin, end);
   }
   synchronize_block();
   const u32 count = matches.count;
@@ -310,7 +327,7 @@ struct GradientRows {
   }
 };
 
-template <Element kIn, Element kAdded, Element kOut, bool kAdds, bool kVector>
+template <Element kIn, Element kAdded, Element kOut, bool kAdds, RowNumbers kNumbers, bool kVector>
 __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32 table_rows,
                                          u32 tokens, u32 column_blocks, const MatrixRows& dx,
                                          u64 ids, const MatrixRows& added, const MatrixRows& out) {
@@ -323,7 +340,7 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
       {dx, column, valid_columns(column, columns)}, added, out};
   RowRange rows{first_row, behind - first_row};
   while (rows.count != 0) {
-    const u32 count = find_matches(matches, ids, rows, 0, tokens);
+    const u32 count = find_matches<kNumbers>(matches, ids, rows, 0, tokens);
     if (count > kMostMatches && rows.count > 1) {
       rows.count /= 2;
       continue;
@@ -342,8 +359,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
     } else {
       Elements<kThreadColumns> sum{};
       for (u32 begin = 0; begin < tokens; begin += kMostMatches) {
-        const u32 found =
-            find_matches(matches, ids, rows, begin, smaller(tokens, begin + kMostMatches));
+        const u32 found = find_matches<kNumbers>(matches, ids, rows, begin,
+                                                 smaller(tokens, begin + kMostMatches));
         sort_matches(matches, found);
         gradient.received.template add<ReceivedRows<kIn, kVector>::kMany>(sum, matches, 0, found,
                                                                           team, kTeams);
@@ -357,7 +374,8 @@ __device__ __forceinline__ void sum_rows(TokenMatches& matches, u32 columns, u32
 }
 
 // `added` is what the gradient is added to, if kAdds.
-template <Element kIn, Element kAdded, Element kOut, bool kAdds>
+template <Element kIn, Element kAdded, Element kOut, bool kAdds,
+          RowNumbers kNumbers = RowNumbers::ids>
 __device__ __forceinline__ void embedding_backward(TokenMatches& matches, u32 columns,
                                                    u32 table_rows, u32 tokens, u32 column_blocks,
                                                    MatrixRows dx, u64 ids, MatrixRows added,
@@ -365,11 +383,11 @@ __device__ __forceinline__ void embedding_backward(TokenMatches& matches, u32 co
   const bool vector = is_vector<kIn>(dx, columns) && is_vector<kOut>(out, columns) &&
                       (!kAdds || is_vector<kAdded>(added, columns));
   if (vector) {
-    sum_rows<kIn, kAdded, kOut, kAdds, true>(matches, columns, table_rows, tokens, column_blocks,
-                                             dx, ids, added, out);
+    sum_rows<kIn, kAdded, kOut, kAdds, kNumbers, true>(matches, columns, table_rows, tokens,
+                                                       column_blocks, dx, ids, added, out);
   } else {
-    sum_rows<kIn, kAdded, kOut, kAdds, false>(matches, columns, table_rows, tokens, column_blocks,
-                                              dx, ids, added, out);
+    sum_rows<kIn, kAdded, kOut, kAdds, kNumbers, false>(matches, columns, table_rows, tokens,
+                                                        column_blocks, dx, ids, added, out);
   }
 }
 

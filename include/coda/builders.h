@@ -59,6 +59,16 @@ Value embedding(Value table, Value ids, Where where = Where::current());
 // chosen.
 Value top_k_mask(Value x, int64_t k, Where where = Where::current());
 
+// Computing on chosen rows only. For each column of a mask [M, E] a list [rows, 1] of the rows
+// where it is not 0, ascending, and -1 behind them; E is a number. Rows that a list has no room for
+// are left out. Lists have no gradient.
+std::vector<Value> marked_rows(Value mask, const Dim& rows, Where where = Where::current());
+// Rows of x [M, D] by such a list [C, 1]: [C, D], with zeros where it has -1.
+Value gather(Value x, Value rows, Where where = Where::current());
+// Its adjoint: [count, D], where row i is the sum of the rows j of x [C, D] with rows[j] = i, in
+// ascending order. A row with -1 goes nowhere.
+Value scatter_add(Value x, Value rows, const Dim& count, Where where = Where::current());
+
 // cap * tanh(x / cap): what lies far outside of (-cap, cap) comes near its ends (Gemma 2 caps its
 // logits at 30). cap > 0.
 Value soft_cap(Value x, double cap, Where where = Where::current());

@@ -36,6 +36,7 @@ struct ModelRunnerOptions {
   bool timing = false;         // measure each step
   // ModelTask::gradients: rows of the logits that are made and consumed at once; 0: all of them.
   int64_t loss_rows = kAutomaticChunkRows;
+  double expert_capacity = 0;  // above 0: experts are sparse, see expert_rows_of()
 };
 
 // A model's graph with what a task asks of it; compile() takes the two.
@@ -70,6 +71,8 @@ class ModelRunner {
   float loss() const;                                 // ModelTask::gradients
   std::vector<float> row_losses() const;              // ModelTask::losses
   std::vector<float> logits(int64_t position) const;  // ModelTask::logits
+  // How often a token of the last forward chose an expert without room (ModelGraph::dropped).
+  int64_t dropped() const;
   // Of a parameter, by its place in model().parameters. Those that are not added to share memory
   // with activations: they hold from a backward() to the next forward().
   std::vector<float> gradient(size_t parameter) const;
@@ -95,6 +98,7 @@ LoadedModel load_model(const std::filesystem::path& folder, const ModelRunnerOpt
 struct Evaluation {
   double total_loss = 0;  // nats
   int64_t predicted = 0;  // tokens
+  int64_t dropped = 0;    // choices of sparse experts without room, of all windows
 
   double loss() const { return total_loss / static_cast<double>(predicted); }
 };

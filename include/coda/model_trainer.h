@@ -21,6 +21,7 @@ struct ModelTrainSettings {
   Objective objective = Objective::memory;  // what comes first where a value can be made again
   bool run_layers_again = false;            // see CompileOptions
   int64_t loss_rows = kAutomaticChunkRows;  // of the logits at once; 0: all
+  double expert_capacity = 0;               // above 0: sparse experts, see expert_rows_of()
   uint64_t seed = 1;                        // of initial weights and of samples
   LearningSchedule schedule;
   AdamWOptions adamw;
@@ -39,8 +40,7 @@ struct ModelTrainSettings {
 class ModelTrainer : public Trainer {
  public:
   // Starts at step 0 with initial weights. `tokens` must outlive the trainer.
-  ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend)
-      : ModelTrainer(settings, tokens, backend, model_of(settings)) {}
+  ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend);
 
   // As the Trainer's, of the step's batch.
   StepReport step();
@@ -49,12 +49,15 @@ class ModelTrainer : public Trainer {
   // As the Trainer's, of the next step's first batch.
   void require_sound();
 
+  // How often a token of the last pass chose an expert without room (ModelGraph::dropped), of this
+  // process's tokens. Not for while a step is started.
+  int64_t dropped() const;
+
   const ModelGraph& model() const { return *model_; }
 
  private:
   ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend,
                std::unique_ptr<ModelGraph> model);
-  static std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& settings);
   const TensorMap& batch(int64_t pass);
 
   ModelTrainSettings settings_;

@@ -18,6 +18,8 @@ namespace CODA_API coda {
 struct ModelOptions {
   DType storage = DType::f32;  // of weight matrices; vectors (norms, biases) stay fp32
   int64_t positions = 0;       // rows of RoPE tables: the longest sequence that will be run
+  // Rows that each expert computes, see expert_rows_of(); 0: each computes all.
+  int64_t expert_rows = 0;
 };
 
 struct ModelParameter {
@@ -53,6 +55,9 @@ struct ModelGraph {
   Value logits;      // [M, V]
   Value row_losses;  // [M, 1], 0 where ignored
   Value loss;        // [1, 1], the mean over the rows that count
+  // [1, 1], of sparse experts (ModelOptions::expert_rows), of all layers together: how often a
+  // token chose an expert that had no row left for it, and went without. Else of no graph.
+  Value dropped;
   int64_t vocabulary = 0;
 
   int64_t parameter_count() const;
@@ -74,6 +79,13 @@ int64_t vocabulary_of(const ModelConfig& config);
 // is).
 double training_flops_of_token(const ModelConfig& config, int64_t sequence);
 int64_t longest_sequence_of(const ModelConfig& config);
+// How many experts a token chooses, in all layers together; 0 if the model has none.
+int64_t expert_choices_of(const ModelConfig& config);
+// The rows of each expert in a pass of so many tokens: `capacity` times the mean, which is tokens *
+// chosen / experts, rounded up to 64 and at most all tokens. A capacity of experts / chosen has
+// room whatever is chosen. 0 for a capacity of 0: experts are dense. Throws Error for a capacity
+// that is below 0 or not finite, and for one of a model without experts.
+int64_t expert_rows_of(const ModelConfig& config, double capacity, int64_t tokens);
 // "LLaMA, 4 layers, hidden 128, ...".
 std::string description_of(const ModelConfig& config);
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model is a kind of config and what its header declares for it.
+#include <cmath>
+
+#include "coda/error.h"
 #include "coda/models.h"
+#include "models/experts.h"
 #include "models/gpt2.h"
 #include "models/gpt_neox.h"
 #include "models/llama.h"
@@ -34,6 +38,21 @@ std::string description_of(const ModelConfig& config) {
 
 int64_t longest_sequence_of(const ModelConfig& config) {
   return std::visit([](const auto& model) { return longest_sequence(model); }, config);
+}
+
+int64_t expert_choices_of(const ModelConfig& config) {
+  const auto* llama = std::get_if<LlamaConfig>(&config);
+  return llama == nullptr ? 0 : expert_choices(*llama);
+}
+
+int64_t expert_rows_of(const ModelConfig& config, double capacity, int64_t tokens) {
+  require(std::isfinite(capacity) && capacity >= 0,
+          "the capacity of experts must be a number from 0 on (--expert-capacity)");
+  if (capacity == 0) return 0;
+  require(expert_choices_of(config) > 0,
+          "a capacity of experts is given, but the model has none: " + description_of(config) +
+              " (leave --expert-capacity out)");
+  return expert_rows(*std::get<LlamaConfig>(config).experts, capacity, tokens);
 }
 
 }  // namespace coda

@@ -177,6 +177,10 @@ int64_t unused_by_a_token(const LlamaConfig& c) {
   return table + (c.experts ? layers_with_experts(c) * unused_by_a_token(*c.experts, c.hidden) : 0);
 }
 
+int64_t expert_choices(const LlamaConfig& c) {
+  return c.experts ? layers_with_experts(c) * c.experts->chosen : 0;
+}
+
 int64_t attention_columns(const LlamaConfig& c) { return c.heads * c.head_dim; }
 
 int64_t longest_sequence(const LlamaConfig& config) {

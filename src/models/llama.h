@@ -20,6 +20,8 @@ int64_t longest_sequence(const LlamaConfig& config);
 // Weights that a token is not multiplied by: of tables that are looked up only, and of experts that
 // it has not.
 int64_t unused_by_a_token(const LlamaConfig& config);
+// Of a token, in all layers.
+int64_t expert_choices(const LlamaConfig& config);
 // Of all heads of a layer.
 int64_t attention_columns(const LlamaConfig& config);
 // For people, of one line: as description_of (coda/models.h).

@@ -12,7 +12,7 @@ void require_positions(const ModelOptions& options) {
 }
 
 ModelBuilder::ModelBuilder(const ModelOptions& options, int64_t vocabulary)
-    : storage_(options.storage) {
+    : storage_(options.storage), expert_rows_(options.expert_rows) {
   model_->vocabulary = vocabulary;
   model_->ids = model_->graph.table("ids", {"M", 1}, DType::i32);
   model_->targets = model_->graph.table("targets", {"M", 1}, DType::i32);
@@ -44,6 +44,11 @@ Value ModelBuilder::indices(const std::string& name, const std::vector<int32_t>&
   const int64_t count = std::ssize(values);
   model_->tables.push_back({name, count, 1, {values.begin(), values.end()}, DType::i32});
   return model_->graph.table(name, {count, 1}, DType::i32);
+}
+
+void ModelBuilder::add_dropped(Value count) {
+  Value& all = model_->dropped;
+  all = all.graph == nullptr ? count : all + count;
 }
 
 std::unique_ptr<ModelGraph> ModelBuilder::finish(Value logits) {

@@ -26,6 +26,11 @@ class ModelBuilder {
   // Of rows, as i32 [size, 1]. Below 2^24: floats keep them exactly.
   Value indices(const std::string& name, const std::vector<int32_t>& values);
 
+  // See ModelOptions.
+  int64_t expert_rows() const { return expert_rows_; }
+  // Counts [1, 1] for ModelGraph::dropped.
+  void add_dropped(Value count);
+
   ModelGraph& model() { return *model_; }
   // Adds the loss and hands the model over.
   std::unique_ptr<ModelGraph> finish(Value logits);
@@ -35,6 +40,7 @@ class ModelBuilder {
 
   std::unique_ptr<ModelGraph> model_ = std::make_unique<ModelGraph>();
   DType storage_;
+  int64_t expert_rows_;
 };
 
 }  // namespace coda

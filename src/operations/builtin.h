@@ -26,4 +26,12 @@ Operation embedding_backward_operation();
 // x [M, N] -> [M, N]: 1 for the k largest of each row, else 0.
 Operation top_k_mask_operation();
 
+// mask [M, E] -> E lists [rows, 1] of fp32 row numbers: those that a column marks, ascending, then
+// -1. Marks beyond the list's size are left out.
+Operation marked_rows_operation();
+// x [N, D], rows [C, 1] -> [C, D], 0 where rows is -1.
+Operation gather_operation();
+// x [C, D], rows [C, 1], and perhaps what it is added to -> [rows, D].
+Operation scatter_add_operation();
+
 }  // namespace coda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding as an operation: its shapes, its gradient, its definition in float64. The kernels are
-// in embedding_cpu.cc and embedding_gpu.cc.
+// Embedding and gather as operations: their shapes, gradients and definitions in float64. Both look
+// rows up; the adjoint of a lookup adds rows up, and the adjoint of that is a lookup. The kernels
+// are in embedding_cpu.cc and embedding_gpu.cc.
 #include "operations/embedding.h"
 
 #include "coda/builders.h"
@@ -10,9 +11,11 @@
 namespace coda {
 namespace {
 
-int64_t id_of(const Matrix& ids, int64_t row, int64_t table_rows) {
+int64_t id_of(const std::string& operation, RowNumbers numbers, const Matrix& ids, int64_t row,
+              int64_t table_rows) {
   const auto id = static_cast<int64_t>(ids.data[static_cast<size_t>(row)]);
-  require(id >= 0 && id < table_rows, "embedding: id " + std::to_string(id) + " in row " +
+  if (numbers == RowNumbers::computed && id == kNoRow) return id;
+  require(id >= 0 && id < table_rows, operation + ": id " + std::to_string(id) + " in row " +
                                           std::to_string(row) + " is outside the table of " +
                                           std::to_string(table_rows) + " rows");
   return id;
@@ -22,37 +25,38 @@ void check_ids(const Shape& ids, const Dim& rows) {
   require(ids == Shape{rows, 1}, "ids must be one value a row, " + Shape{rows, 1}.text());
 }
 
-}  // namespace
-
-Operation embedding_operation() {
+Operation lookup(const std::string& name, const std::string& adjoint, RowNumbers numbers) {
   Operation operation;
-  operation.name = "embedding";
+  operation.name = name;
   operation.operands = {"table", "ids"};
   operation.results = [](const OperationSettings&, const std::vector<Shape>& in) {
     check_ids(in[1], in[1].rows);
     return std::vector<OperationResult>{{{in[1].rows, in[0].cols}}};
   };
-  operation.adjoint = [](const OperationSettings&, const std::vector<Value>& in,
-                         const std::vector<Value>&, const std::vector<Value>& gradients) {
-    return std::vector<Value>{opaque_call("embedding_backward", {gradients[0], in[1]}, {},
-                                          {{"rows", in[0].shape().rows}})[0],
-                              Value{}};
+  operation.adjoint = [adjoint](const OperationSettings&, const std::vector<Value>& in,
+                                const std::vector<Value>&, const std::vector<Value>& gradients) {
+    return std::vector<Value>{
+        opaque_call(adjoint, {gradients[0], in[1]}, {}, {{"rows", in[0].shape().rows}})[0],
+        Value{}};
   };
-  operation.evaluate = [](const OperationSettings&, const std::vector<Matrix>& in,
-                          std::vector<Matrix>& out) {
+  operation.evaluate = [name, numbers](const OperationSettings&, const std::vector<Matrix>& in,
+                                       std::vector<Matrix>& out) {
     for (int64_t i = 0; i < out[0].rows; ++i) {
-      const int64_t id = id_of(in[1], i, in[0].rows);
+      const int64_t id = id_of(name, numbers, in[1], i, in[0].rows);
+      if (id == kNoRow) continue;
       for (int64_t c = 0; c < out[0].cols; ++c) out[0].at(i, c) = in[0].at(id, c);
     }
   };
-  operation.cpu = prepare_embedding;
-  operation.gpu = embedding_kernels;
+  operation.cpu = [numbers](const OperationCall& call, int threads) {
+    return prepare_embedding(call, numbers, threads);
+  };
+  operation.gpu = [numbers](const OperationCall& call) { return embedding_kernels(call, numbers); };
   return operation;
 }
 
-Operation embedding_backward_operation() {
+Operation sum_of_rows(const std::string& name, RowNumbers numbers) {
   Operation operation;
-  operation.name = "embedding_backward";
+  operation.name = name;
   operation.operands = {"drows", "ids"};
   operation.sizes = {"rows"};
   operation.can_add = true;
@@ -60,21 +64,58 @@ Operation embedding_backward_operation() {
     check_ids(in[1], in[0].rows);
     return std::vector<OperationResult>{{{settings.sizes.at("rows"), in[0].cols}}};
   };
-  operation.evaluate = [](const OperationSettings&, const std::vector<Matrix>& in,
-                          std::vector<Matrix>& out) {
+  operation.evaluate = [name, numbers](const OperationSettings&, const std::vector<Matrix>& in,
+                                       std::vector<Matrix>& out) {
     if (in.size() > 2) out[0].data = in[2].data;
     for (int64_t i = 0; i < in[0].rows; ++i) {
-      const int64_t id = id_of(in[1], i, out[0].rows);
+      const int64_t id = id_of(name, numbers, in[1], i, out[0].rows);
+      if (id == kNoRow) continue;
       for (int64_t c = 0; c < out[0].cols; ++c) out[0].at(id, c) += in[0].at(i, c);
     }
   };
-  operation.cpu = prepare_embedding_backward;
-  operation.gpu = embedding_backward_kernels;
+  operation.cpu = [numbers](const OperationCall& call, int threads) {
+    return prepare_embedding_backward(call, numbers, threads);
+  };
+  operation.gpu = [numbers](const OperationCall& call) {
+    return embedding_backward_kernels(call, numbers);
+  };
+  return operation;
+}
+
+}  // namespace
+
+Operation embedding_operation() {
+  return lookup("embedding", "embedding_backward", RowNumbers::ids);
+}
+
+Operation embedding_backward_operation() {
+  return sum_of_rows("embedding_backward", RowNumbers::ids);
+}
+
+Operation gather_operation() { return lookup("gather", "scatter_add", RowNumbers::computed); }
+
+// Unlike an embedding's gradient it stands in forwards too, so it has an adjoint.
+Operation scatter_add_operation() {
+  Operation operation = sum_of_rows("scatter_add", RowNumbers::computed);
+  operation.adjoint = [](const OperationSettings&, const std::vector<Value>& in,
+                         const std::vector<Value>&, const std::vector<Value>& gradients) {
+    std::vector<Value> all{gather(gradients[0], in[1]), Value{}};
+    if (in.size() > 2) all.push_back(gradients[0]);
+    return all;
+  };
   return operation;
 }
 
 Value embedding(Value table, Value ids, Where where) {
   return opaque_call("embedding", {table, ids}, {}, {}, where)[0];
+}
+
+Value gather(Value x, Value rows, Where where) {
+  return opaque_call("gather", {x, rows}, {}, {}, where)[0];
+}
+
+Value scatter_add(Value x, Value rows, const Dim& count, Where where) {
+  return opaque_call("scatter_add", {x, rows}, {}, {{"rows", count}}, where)[0];
 }
 
 }  // namespace coda

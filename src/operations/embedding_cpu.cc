@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding is copying, so this is plain code; its gradient sorts the rows by id (counting sort,
-// stable) and then each id's sum is one thread's, column range by column range.
+// Looking rows up is copying, so this is plain code; its gradient sorts the rows by id (counting
+// sort, stable) and then each id's sum is one thread's, column range by column range.
 #include "operations/embedding.h"
 
 #include <omp.h>
@@ -20,28 +20,42 @@ namespace {
 constexpr int64_t kColumns = 512;  // of one sum in flight: 2 KiB of the first-level cache
 constexpr int64_t kIds = 64;       // of one task
 
-// ids are tensor 1, both of the forward and of the backward.
-void check_types(const OperationCall& call) {
+// Row numbers are tensor 1, both of the forward and of the backward.
+void check_types(const OperationCall& call, RowNumbers numbers) {
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (i == 1)
-      call.check_type(i, {DType::i32});
+      call.check_type(i, {stored_type(numbers)});
     else
       call.check_type(i, {DType::f32, DType::bf16, DType::f16});
   }
 }
 
-int32_t id_of(const TensorView& ids, int64_t row) {
-  return static_cast<const int32_t*>(ids.data)[row * ids.row_stride];
-}
+// The number in a row, which names a row of so many; kNoRow where that is allowed.
+class Numbers {
+ public:
+  Numbers(std::string function, RowNumbers kind) : function_(std::move(function)), kind_(kind) {}
 
-void check_ids(const std::string& function, const TensorView& ids, int64_t vocabulary) {
-  for (int64_t row = 0; row < ids.rows; ++row) {
-    const int32_t id = id_of(ids, row);
-    require(id >= 0 && id < vocabulary, function + ": the id of row " + std::to_string(row) +
-                                            " is " + std::to_string(id) + "; ids must lie in [0, " +
-                                            std::to_string(vocabulary) + ")");
+  int64_t of(const TensorView& ids, int64_t row) const {
+    const int64_t at = row * ids.row_stride;
+    return kind_ == RowNumbers::ids ? static_cast<const int32_t*>(ids.data)[at]
+                                    : static_cast<int64_t>(static_cast<const float*>(ids.data)[at]);
   }
-}
+
+  void check(const TensorView& ids, int64_t rows) const {
+    const int64_t least = kind_ == RowNumbers::ids ? 0 : kNoRow;
+    for (int64_t row = 0; row < ids.rows; ++row) {
+      const int64_t id = of(ids, row);
+      require(id >= least && id < rows, function_ + ": the id of row " + std::to_string(row) +
+                                            " is " + std::to_string(id) + "; ids must lie in [" +
+                                            std::to_string(least) + ", " + std::to_string(rows) +
+                                            ")");
+    }
+  }
+
+ private:
+  std::string function_;
+  RowNumbers kind_;
+};
 
 void* element(const TensorView& view, int64_t row, int64_t col) {
   return static_cast<std::byte*>(view.data) + (row * view.row_stride + col) * size_of(view.dtype);
@@ -83,14 +97,18 @@ void store_row(const float* from, const TensorView& view, int64_t row, int64_t c
 
 class ForwardKernel {
  public:
-  explicit ForwardKernel(int threads) : threads_(threads) {}
+  ForwardKernel(Numbers numbers, int threads) : numbers_(std::move(numbers)), threads_(threads) {}
 
   void run(std::span<const TensorView> t) {
     const TensorView &table = t[0], &ids = t[1], &out = t[2];
-    check_ids("embedding", ids, table.rows);
+    numbers_.check(ids, table.rows);
 #pragma omp parallel for num_threads(threads_) schedule(static)
     for (int64_t row = 0; row < out.rows; ++row) {
-      const int32_t id = id_of(ids, row);
+      const int64_t id = numbers_.of(ids, row);
+      if (id == kNoRow) {
+        std::memset(element(out, row, 0), 0, out.cols * size_of(out.dtype));
+        continue;
+      }
       if (table.dtype == out.dtype) {
         std::memcpy(element(out, row, 0), element(table, id, 0), out.cols * size_of(out.dtype));
         continue;
@@ -105,18 +123,19 @@ class ForwardKernel {
   }
 
  private:
+  Numbers numbers_;
   int threads_;
 };
 
 class BackwardKernel {
  public:
-  BackwardKernel(int64_t vocabulary, int64_t rows, int threads)
-      : threads_(threads), starts_(vocabulary + 1), order_(rows) {}
+  BackwardKernel(Numbers numbers, int64_t vocabulary, int64_t rows, int threads)
+      : numbers_(std::move(numbers)), threads_(threads), starts_(vocabulary + 1), order_(rows) {}
 
   void run(std::span<const TensorView> t) {
     const TensorView &gradient = t[0], &ids = t[1], &out = t.back();
     const TensorView* add_to = t.size() == 4 ? &t[2] : nullptr;
-    check_ids("embedding_backward", ids, out.rows);
+    numbers_.check(ids, out.rows);
     sort(ids);
     const bool in_place = add_to != nullptr && add_to->data == out.data;
 #pragma omp parallel for collapse(2) num_threads(threads_) schedule(dynamic, 4)
@@ -142,13 +161,18 @@ class BackwardKernel {
   // order_[starts_[id] .. starts_[id + 1]): the rows that read `id`, ascending.
   void sort(const TensorView& ids) {
     std::fill(starts_.begin(), starts_.end(), 0);
-    for (int64_t row = 0; row < ids.rows; ++row) ++starts_[id_of(ids, row) + 1];
+    for (int64_t row = 0; row < ids.rows; ++row) {
+      if (const int64_t id = numbers_.of(ids, row); id != kNoRow) ++starts_[id + 1];
+    }
     for (size_t id = 1; id < starts_.size(); ++id) starts_[id] += starts_[id - 1];
-    for (int64_t row = 0; row < ids.rows; ++row) order_[starts_[id_of(ids, row)]++] = row;
+    for (int64_t row = 0; row < ids.rows; ++row) {
+      if (const int64_t id = numbers_.of(ids, row); id != kNoRow) order_[starts_[id]++] = row;
+    }
     for (size_t id = starts_.size() - 1; id > 0; --id) starts_[id] = starts_[id - 1];
     starts_[0] = 0;
   }
 
+  Numbers numbers_;
   int threads_;
   std::vector<int64_t> starts_;
   std::vector<int64_t> order_;
@@ -156,19 +180,17 @@ class BackwardKernel {
 
 }  // namespace
 
-CpuKernel prepare_embedding(const OperationCall& call, int threads) {
-  check_types(call);
-  return [kernel = std::make_shared<ForwardKernel>(threads)](std::span<const TensorView> tensors) {
-    kernel->run(tensors);
-  };
+CpuKernel prepare_embedding(const OperationCall& call, RowNumbers numbers, int threads) {
+  check_types(call, numbers);
+  return [kernel = std::make_shared<ForwardKernel>(Numbers(call.operation, numbers), threads)](
+             std::span<const TensorView> tensors) { kernel->run(tensors); };
 }
 
-CpuKernel prepare_embedding_backward(const OperationCall& call, int threads) {
-  check_types(call);
-  return [kernel = std::make_shared<BackwardKernel>(call.tensors.back().rows, call.tensors[1].rows,
-                                                    threads)](std::span<const TensorView> tensors) {
-    kernel->run(tensors);
-  };
+CpuKernel prepare_embedding_backward(const OperationCall& call, RowNumbers numbers, int threads) {
+  check_types(call, numbers);
+  return [kernel = std::make_shared<BackwardKernel>(
+              Numbers(call.operation, numbers), call.tensors.back().rows, call.tensors[1].rows,
+              threads)](std::span<const TensorView> tensors) { kernel->run(tensors); };
 }
 
 }  // namespace coda

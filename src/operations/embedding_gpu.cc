@@ -18,26 +18,32 @@ constexpr int64_t kMostTokens = int64_t{1} << 24;
 constexpr const char* kCode =
     "#include \"device/kernels/embedding.cuh\"\n\nusing namespace coda::device;\n";
 
-void check_ids(const OperationCall& call) {
+void check_ids(const OperationCall& call, RowNumbers numbers) {
   const OperationTensor& ids = call.tensors[1];
-  call.check_type(1, {DType::i32});
+  call.check_type(1, {stored_type(numbers)});
   call.check(ids.rows == 1 || ids.row_stride == 1, "'" + ids.name + "' lie " +
                                                        std::to_string(ids.row_stride) +
                                                        " apart; they must lie side by side");
 }
 
+// The template argument of both kernels, behind others; ids are what is meant without it.
+std::string argument(RowNumbers numbers) {
+  return numbers == RowNumbers::ids ? "" : ", RowNumbers::computed";
+}
+
 }  // namespace
 
-std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
-  check_ids(call);
+std::vector<GpuKernel> embedding_kernels(const OperationCall& call, RowNumbers numbers) {
+  check_ids(call, numbers);
   const OperationTensor &table = call.tensors[0], &out = call.tensors[2];
   const int64_t pieces = out.rows * ceil_div(out.cols, kColumnsOfThread);
   call.check(pieces < int64_t{1} << 32, std::to_string(out.rows) + " tokens of " +
                                             std::to_string(out.cols) +
                                             " columns are too many for one launch; look up fewer");
-  return {{.name = "embedding",
+  return {{.name = call.operation,
            .code = kCode,
            .body = "  embedding_forward<" + element_name(call, 0) + ", " + element_name(call, 2) +
+                   argument(numbers) +
                    ">(n(0), n(1), n(2), MatrixRows{p(0), n(3)}, p(1), MatrixRows{p(2), n(4)});\n",
            .numbers = {static_cast<uint32_t>(out.cols), static_cast<uint32_t>(table.rows),
                        static_cast<uint32_t>(out.rows), row_stride(call, 0), row_stride(call, 2)},
@@ -45,8 +51,8 @@ std::vector<GpuKernel> embedding_kernels(const OperationCall& call) {
            .threads = kRowThreads}};
 }
 
-std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
-  check_ids(call);
+std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call, RowNumbers numbers) {
+  check_ids(call, numbers);
   const bool adds = call.operands == 3;
   const size_t out = call.tensors.size() - 1;
   const size_t added = adds ? 2 : out;
@@ -56,11 +62,11 @@ std::vector<GpuKernel> embedding_backward_kernels(const OperationCall& call) {
              std::to_string(rows.rows) + " tokens are more than a kernel counts to (" +
                  std::to_string(kMostTokens) + "); run it on fewer and add up");
   const std::string p_out = std::to_string(out), p_added = std::to_string(added);
-  return {{.name = "embedding_backward",
+  return {{.name = call.operation,
            .code = kCode,
            .body = "  __shared__ TokenMatches matches;\n  embedding_backward<" +
                    element_name(call, 0) + ", " + element_name(call, added) + ", " +
-                   element_name(call, out) + ", " + (adds ? "true" : "false") +
+                   element_name(call, out) + ", " + (adds ? "true" : "false") + argument(numbers) +
                    ">(matches, n(0), n(1), n(2), n(3),\n      MatrixRows{p(0), n(4)}, p(1), "
                    "MatrixRows{p(" +
                    p_added + "), n(5)}, MatrixRows{p(" + p_out + "), n(6)});\n",

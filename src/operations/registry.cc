@@ -21,7 +21,9 @@ struct Registry {
   std::mutex mutex;
   std::deque<Operation> operations{attention_operation(),           attention_backward_operation(),
                                    attention_with_past_operation(), embedding_operation(),
-                                   embedding_backward_operation(),  top_k_mask_operation()};
+                                   embedding_backward_operation(),  top_k_mask_operation(),
+                                   marked_rows_operation(),         gather_operation(),
+                                   scatter_add_operation()};
 
   const Operation* find(std::string_view name) const {
     const auto found = std::find_if(operations.begin(), operations.end(),

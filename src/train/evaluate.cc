@@ -51,6 +51,7 @@ Evaluation evaluate(ModelRunner& runner, const Tokens& tokens, int64_t stride,
     }
     io::require_whole(tokens.bytes);
     runner.forward(ids, targets);
+    result.dropped += runner.dropped();
     for (float loss : runner.row_losses()) result.total_loss += loss;
     if (progress && !progress(result.predicted)) break;
   }

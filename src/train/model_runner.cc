@@ -5,6 +5,7 @@
 
 #include "coda/error.h"
 #include "train/gradient_session.h"
+#include "train/train_options.h"
 
 namespace coda {
 void check_sizes(const ModelConfig& config, int64_t batch, int64_t sequence) {
@@ -22,7 +23,11 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
                          const Rates& rates) {
   check_sizes(config, options.batch, options.sequence);
   ModelTaskGraph task;
-  task.model = build_model(config, {.storage = options.storage, .positions = options.sequence});
+  task.model =
+      build_model(config, {.storage = options.storage,
+                           .positions = options.sequence,
+                           .expert_rows = expert_rows_of(config, options.expert_capacity,
+                                                         options.batch * options.sequence)});
   ModelGraph& model = *task.model;
   task.options.rates = rates;
   task.options.sizes = {{"M", options.batch * options.sequence}, {"T", options.sequence}};
@@ -42,6 +47,7 @@ ModelTaskGraph make_task(const ModelConfig& config, const ModelRunnerOptions& op
       }
       break;
   }
+  if (model.dropped.graph != nullptr) task.request.outputs.push_back({kDropped, model.dropped});
   return task;
 }
 
@@ -98,6 +104,11 @@ std::vector<float> ModelRunner::logits(int64_t position) const {
   row.data = static_cast<std::byte*>(row.data) + position * row.row_stride * size_of(row.dtype);
   row.rows = 1;
   return Tensor(row, backend_).floats();
+}
+
+int64_t ModelRunner::dropped() const {
+  if (model().dropped.graph == nullptr) return 0;
+  return static_cast<int64_t>(session_->tensor(kDropped).floats()[0]);
 }
 
 std::vector<float> ModelRunner::gradient(size_t parameter) const {

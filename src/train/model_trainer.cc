@@ -8,21 +8,22 @@
 
 namespace coda {
 
-TrainOptions train_options_of(const ModelTrainSettings& s) {
-  return {.sizes = {{"M", s.own_batch() * s.sequence}, {"T", s.sequence}},
-          .storage = s.storage,
-          .accumulate = s.accumulate,
-          .objective = s.objective,
-          .run_layers_again = s.run_layers_again,
-          .chunk_rows = s.loss_rows,
-          .eight_bits = s.eight_bits,
-          .schedule = s.schedule,
-          .adamw = s.adamw,
-          .clip = s.clip,
-          .timing = s.timing,
-          .communicator = s.communicator,
-          .exchange_bytes = s.exchange_bytes,
-          .memory_limit = s.memory_limit};
+TrainOptions train_options_of(const ModelTrainSettings& s, const ModelGraph& model) {
+  TrainOptions options{.sizes = {{"M", s.own_batch() * s.sequence}, {"T", s.sequence}},
+                       .storage = s.storage,
+                       .accumulate = s.accumulate,
+                       .objective = s.objective,
+                       .run_layers_again = s.run_layers_again,
+                       .chunk_rows = s.loss_rows,
+                       .eight_bits = s.eight_bits,
+                       .schedule = s.schedule,
+                       .adamw = s.adamw,
+                       .clip = s.clip,
+                       .timing = s.timing,
+                       .communicator = s.communicator,
+                       .memory_limit = s.memory_limit};
+  if (model.dropped.graph != nullptr) options.outputs = {{kDropped, model.dropped}};
+  return options;
 }
 
 int64_t ModelTrainSettings::own_batch() const {
@@ -33,15 +34,20 @@ int64_t ModelTrainSettings::own_batch() const {
   return batch / world;
 }
 
-std::unique_ptr<ModelGraph> ModelTrainer::model_of(const ModelTrainSettings& s) {
+std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& s) {
   check_sizes(s.model, s.own_batch(), s.sequence);
-  return build_model(s.model, {.storage = s.storage, .positions = s.sequence});
+  const int64_t rows = expert_rows_of(s.model, s.expert_capacity, s.own_batch() * s.sequence);
+  return build_model(s.model, {.storage = s.storage, .positions = s.sequence, .expert_rows = rows});
 }
+
+ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens,
+                           Backend& backend)
+    : ModelTrainer(settings, tokens, backend, model_of(settings)) {}
 
 ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens,
                            Backend& backend, std::unique_ptr<ModelGraph> model)
     : Trainer(model->graph, model->loss, initial_weights(*model, settings.seed), backend,
-              train_options_of(settings)),
+              train_options_of(settings, *model)),
       settings_(settings),
       tokens_(tokens),
       model_(std::move(model)),
@@ -60,6 +66,10 @@ const TensorMap& ModelTrainer::batch(int64_t pass) {
   sample_batch(tokens_, settings_.seed, step_count, pass * settings_.batch + before,
                settings_.sequence, ids_, targets_);
   return batch_;
+}
+
+int64_t ModelTrainer::dropped() const {
+  return model_->dropped.graph == nullptr ? 0 : static_cast<int64_t>(tensor(kDropped).floats()[0]);
 }
 
 void ModelTrainer::require_sound() { Trainer::require_sound(batch(0)); }

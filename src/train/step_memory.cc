@@ -79,11 +79,10 @@ struct CompiledModel {
 };
 
 CompiledModel compiled_step(const ModelTrainSettings& s, const Rates& rates) {
-  check_sizes(s.model, s.own_batch(), s.sequence);
-  const auto model = build_model(s.model, {.storage = s.storage, .positions = s.sequence});
+  const auto model = model_of(s);
   std::vector<std::string> parameters;
   for (const ModelParameter& p : model->parameters) parameters.push_back(p.name);
-  const TrainOptions options = train_options_of(s);
+  const TrainOptions options = train_options_of(s, *model);
   Compiled compiled = compile_step(model->graph, model->loss, parameters, options, rates);
   return {std::move(compiled.plan), options.sizes};
 }

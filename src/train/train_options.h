@@ -6,6 +6,11 @@
 
 namespace coda {
 
-TrainOptions train_options_of(const ModelTrainSettings& settings);
+// The name that a plan has ModelGraph::dropped under.
+constexpr const char* kDropped = "dropped";
+
+// Throws Error for sizes that the model does not allow.
+std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& settings);
+TrainOptions train_options_of(const ModelTrainSettings& settings, const ModelGraph& model);
 
 }  // namespace coda
