@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that operations give as CUDA text: attention's, top_k_mask's and those of an
-// operation that the library does not have. Compiled for the CPU they give what the definition in
-// float64 gives; NVRTC compiles them for sm_90a.
+// The kernels that operations give as CUDA text: attention's, those of sparse experts (top_k_mask,
+// marked_rows, gather, scatter_add) and those of an operation that the library does not have.
+// Compiled for the CPU they give what the definition in float64 gives; NVRTC compiles them for
+// sm_90a.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -167,6 +168,38 @@ TEST(Operations, ARegisteredOperationsKernelGivesWhatItsDefinitionGives) {
   }
 }
 
+// A mask of 5 columns, and their lists.
+struct MarkedRows {
+  OpaqueCall call;
+  std::vector<Tensor> tensors;
+
+  MarkedRows(int64_t rows, int64_t places, DType type)
+      : call{"marked_rows", {}, {{"rows", places}}, {"mask"}, {}},
+        tensors{{"mask", rows, 5, type}} {
+    for (int i = 0; i < 5; ++i) {
+      call.outputs.push_back("list" + std::to_string(i));
+      tensors.push_back({call.outputs.back(), places, 1, DType::f32});
+    }
+  }
+};
+
+OpaqueCall gather_call() { return {"gather", {}, {}, {"x", "list"}, {"gathered"}}; }
+std::vector<Tensor> gather_tensors(int64_t rows, int64_t count, int64_t cols, DType type) {
+  return {{"x", rows, cols, type}, {"list", count, 1, DType::f32}, {"gathered", count, cols, type}};
+}
+OpaqueCall scatter_call(int64_t rows, bool adds) {
+  OpaqueCall call{"scatter_add", {}, {{"rows", rows}}, {"y", "list"}, {"sum"}};
+  if (adds) call.inputs.push_back("x");
+  return call;
+}
+std::vector<Tensor> scatter_tensors(int64_t rows, int64_t count, int64_t cols, DType type,
+                                    bool adds) {
+  std::vector<Tensor> tensors{{"y", count, cols, type}, {"list", count, 1, DType::f32}};
+  if (adds) tensors.push_back({"x", rows, cols, type});
+  tensors.push_back({"sum", rows, cols, type});
+  return tensors;
+}
+
 OpaqueCall top_k(double k) { return {"top_k_mask", {{"k", k}}, {}, {"x"}, {"mask"}}; }
 
 // Rows of few different numbers, in more than one block of threads.
@@ -179,6 +212,43 @@ TEST(Operations, TheMaskOfTheLargestIsThatOfTheDefinition) {
         x = i % 11 == 0 ? std::nan("") : i % 7 == 0 ? HUGE_VAL : std::round(2 * x);
       }
       expect_right(top_k(3), {{"x", rows, cols, type}, {"mask", rows, cols, type}}, numbers, 1e-9);
+    }
+  }
+}
+
+// Columns of which none, some and all rows are marked, in lists that are too short for some, and of
+// more rows than a block has threads.
+TEST(Operations, ListsOfMarkedRowsAreThoseOfTheDefinition) {
+  for (const auto& [rows, places] : {std::pair<int64_t, int64_t>{1, 1}, {130, 64}, {700, 256}}) {
+    for (DType type : {DType::f32, DType::bf16, DType::f16}) {
+      const MarkedRows lists(rows, places, type);
+      Numbers numbers{{"mask", random_values(rows * 5, 3)}};
+      for (size_t i = 0; i < numbers["mask"].size(); ++i) {
+        double& mark = numbers["mask"][i];
+        mark = i % 5 == 0 ? 0 : i % 5 == 1 ? 1 : mark > 0.5 ? 1 : 0;
+      }
+      expect_right(lists.call, lists.tensors, numbers, 1e-9);
+    }
+  }
+}
+
+// Row numbers that a program computed, -1 among them; rows that are whole vectors, others that are
+// not, and vectors.
+TEST(Operations, GatherAndScatterAddAreThoseOfTheirDefinition) {
+  for (const auto& [rows, count, cols] :
+       {std::tuple<int64_t, int64_t, int64_t>{40, 64, 72}, {300, 130, 5}, {70, 128, 1}}) {
+    for (DType type : {DType::f32, DType::bf16}) {
+      Numbers numbers{{"x", random_values(rows * cols, 1)}, {"y", random_values(count * cols, 2)}};
+      std::mt19937_64 random(7);
+      for (int64_t i = 0; i < count; ++i)
+        numbers["list"].push_back(
+            i % 3 == 0 ? -1 : static_cast<double>(random() % static_cast<uint64_t>(rows)));
+      const double tolerance = type == DType::f32 ? 1e-6 : 4e-3;
+      expect_right(gather_call(), gather_tensors(rows, count, cols, type), numbers, 1e-9);
+      expect_right(scatter_call(rows, false), scatter_tensors(rows, count, cols, type, false),
+                   numbers, tolerance);
+      expect_right(scatter_call(rows, true), scatter_tensors(rows, count, cols, type, true),
+                   numbers, tolerance);
     }
   }
 }
@@ -198,6 +268,13 @@ TEST(Operations, KernelsCompileForTheGpu) {
     add(convolution(), {{"x", 21, 10, type}, {"w", 4, 10, type}, {"y", 21, 10, type}});
   for (DType type : {DType::f32, DType::bf16, DType::f16})
     add(top_k(2), {{"x", 300, 8, type}, {"mask", 300, 8, DType::f32}});
+  for (DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const MarkedRows lists(300, 64, type);
+    add(lists.call, lists.tensors);
+    add(gather_call(), gather_tensors(300, 64, 72, type));
+    for (const bool adds : {false, true})
+      add(scatter_call(300, adds), scatter_tensors(300, 64, 72, type, adds));
+  }
   expect_no_defects(texts);
 }
 

@@ -12,9 +12,16 @@
 namespace coda {
 namespace {
 
+// Each expert has a row for every token.
+constexpr double kRoomForAll = 1e6;
+
 class Judged {
  public:
-  explicit Judged(const std::filesystem::path& folder) : judge_(folder) {}
+  // Above 0: with sparse experts.
+  explicit Judged(const std::filesystem::path& folder, double expert_capacity = 0)
+      : judge_(folder), expert_capacity_(expert_capacity) {}
+
+  bool has_experts() const { return expert_choices_of(judge_.config) > 0; }
 
   void expect_logits_and_losses(bool fuse) {
     ModelRunner& logits = run(ModelTask::logits, fuse, false);
@@ -53,7 +60,8 @@ class Judged {
                                                                .batch = judge_.batch,
                                                                .sequence = judge_.sequence,
                                                                .accumulate = accumulate,
-                                                               .fuse = fuse},
+                                                               .fuse = fuse,
+                                                               .expert_capacity = expert_capacity_},
                                             *backend_);
     weights_ = load_weights(runner_->model(), judge_.weights);
     runner_->bind(tensors_of(weights_, *backend_));
@@ -62,6 +70,7 @@ class Judged {
   }
 
   HfCase judge_;
+  double expert_capacity_;
   std::unique_ptr<Backend> backend_ = cpu::make_cpu_backend({.threads = 1});
   std::unique_ptr<ModelRunner> runner_;
   Weights weights_;
@@ -73,6 +82,7 @@ TEST(Parity, CompiledPlansGiveWhatTransformersGives) {
   if (!folder) GTEST_SKIP() << why;
   const auto cases = hf_cases(*folder);
   EXPECT_EQ(cases.size(), 29U) << "the judge's cases";
+  int with_experts = 0;
   for (const auto& path : cases) {
     SCOPED_TRACE(path.filename().string());
     Judged one(path);
@@ -81,6 +91,12 @@ TEST(Parity, CompiledPlansGiveWhatTransformersGives) {
     if (!name.starts_with("llama") && !name.starts_with("gpt2")) {
       one.expect_logits_and_losses(true);
       one.expect_gradients(true, false);
+      if (one.has_experts()) {
+        Judged sparse(path, kRoomForAll);
+        sparse.expect_logits_and_losses(true);
+        sparse.expect_gradients(true, true);
+        ++with_experts;
+      }
       continue;
     }
     for (bool fuse : {true, false}) {
@@ -90,6 +106,7 @@ TEST(Parity, CompiledPlansGiveWhatTransformersGives) {
       one.expect_gradients(fuse, true);
     }
   }
+  EXPECT_EQ(with_experts, 3) << "Mixtral, OLMoE and Qwen3-MoE";
 }
 
 }  // namespace
