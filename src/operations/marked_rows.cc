@@ -83,17 +83,14 @@ std::vector<GpuKernel> marked_rows_kernels(const OperationCall& call) {
   constexpr uint32_t kThreads = 256;  // device/kernels/marked_rows.cuh has the same
   check_rows(call);
   const OperationTensor& mask = call.tensors[0];
-  std::string lists;
   for (size_t i = 1; i < call.tensors.size(); ++i) {
     const OperationTensor& list = call.tensors[i];
     call.check(list.rows == 1 || list.row_stride == 1, "'" + list.name + "' must lie side by side");
-    lists += (i == 1 ? "p(" : ", p(") + std::to_string(i) + ")";
   }
   return {{.name = "marked_rows",
            .code = "#include \"device/kernels/marked_rows.cuh\"\n\nusing namespace coda::device;\n",
-           .body = "  __shared__ MarkCounts counts;\n  const u64 lists[] = {" + lists +
-                   "};\n  marked_rows<" + element_name(call, 0) +
-                   ">(counts, n(0), n(1), p(0), n(2), lists[block_index()]);\n",
+           .body = "  __shared__ MarkCounts counts;\n  marked_rows<" + element_name(call, 0) +
+                   ">(counts, n(0), n(1), p(0), n(2), p(1 + block_index()));\n",
            .numbers = {static_cast<uint32_t>(mask.rows),
                        static_cast<uint32_t>(call.tensors[1].rows), row_stride(call, 0)},
            .grid = static_cast<uint32_t>(mask.cols),
