@@ -83,7 +83,7 @@ class CompiledModels(unittest.TestCase):
         self.assertEqual(len(recorder.reports), graphs)
 
     def test_a_language_model_of_any_sizes(self):
-        model = llama()
+        model = llama(num_hidden_layers=1)
         recorder = Recorder(strict=True)
         compiled = torch.compile(model, backend=recorder, fullgraph=True, dynamic=True)
         for shape in ((2, 32), (3, 17), (4, 50)):
@@ -95,8 +95,8 @@ class CompiledModels(unittest.TestCase):
             if shape[0] == 2:
                 graphs = len(recorder.reports)
         self.assertEqual(len(recorder.reports), graphs)
-        self.assertEqual((len(recorder.reports[-1].taken), recorder.reports[-1].causal), (3, 2))
-        self.assertNotIn("4 x expand", recorder.reports[-1].left)  # of keys and values
+        self.assertEqual((len(recorder.reports[-1].taken), recorder.reports[-1].causal), (2, 1))
+        self.assertNotIn("2 x expand", recorder.reports[-1].left)  # of keys and values
 
     def test_frozen_weights_and_inference(self):
         model = Block()
@@ -143,7 +143,8 @@ class CompiledModels(unittest.TestCase):
             strict(torch.randn(4, 24), torch.randn(12, 24))
 
     def test_targets_out_of_range(self):
-        model, batch = llama(), torch.randint(0, 128, (2, 16))
+        model = llama(num_hidden_layers=1)
+        batch = torch.randint(0, 128, (2, 16))
         compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
         ignored = batch.clone()
         ignored[0, 3] = -100

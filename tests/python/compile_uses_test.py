@@ -71,7 +71,7 @@ class CompiledUses(unittest.TestCase):
         self.assertLess(error(gradients, wanted), allowed)
 
     def test_gradients_accumulate(self):
-        model = llama(tie_word_embeddings=True)
+        model = llama(num_hidden_layers=1, tie_word_embeddings=True)
         called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
         batches = [ids() for _ in range(3)]
         found = []
@@ -85,9 +85,6 @@ class CompiledUses(unittest.TestCase):
     def test_hugging_faces_checkpointing(self):
         model = llama().train()
         batch = ids()
-        called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
-        with Counted() as whole:
-            outcome(called, model, input_ids=batch, labels=batch)
         model.activation_checkpointing_enable()
         recorder = Recorder(strict=True)
         called = torch.compile(model, backend=recorder, fullgraph=True)
@@ -95,7 +92,7 @@ class CompiledUses(unittest.TestCase):
             outcome(called, model, input_ids=batch, labels=batch)
         # Two regions in each of two blocks and one behind them; those in blocks are run again.
         self.assertEqual(len(recorder.reports[0].taken), 5)
-        self.assertEqual((whole.calls, counted.calls), (3, 5 + 4))
+        self.assertEqual(counted.calls, 5 + 4)
         self.assertEqual(recorder.reports[0].causal, 2)
         self._same(called, model, input_ids=batch, labels=batch)
 
@@ -116,7 +113,7 @@ class CompiledUses(unittest.TestCase):
             self._same(called, model, torch.randn(shape))
 
     def test_nothing_is_computed_for_what_is_frozen(self):
-        model = llama()
+        model = llama(num_hidden_layers=1)
         model.requires_grad_(False)
         for layer in model.model.layers:
             layer.self_attn.q_proj = LowRank(layer.self_attn.q_proj)
@@ -134,15 +131,15 @@ class CompiledUses(unittest.TestCase):
 
     def test_equal_layers_share_a_function(self):
         recorder = Recorder(strict=True)
-        model, batch = llama(num_hidden_layers=4), ids()
+        model, batch = llama(num_hidden_layers=3), ids()
         called = torch.compile(model, backend=recorder, fullgraph=True)
         self._same(called, model, input_ids=batch, labels=batch)
         functions = [taken.region.function for taken in recorder.reports[0].taken]
-        self.assertEqual(len(functions), 5)
+        self.assertEqual(len(functions), 4)
         self.assertEqual(len(set(functions)), 3)
 
     def test_logits_are_stored_only_for_who_wants_them(self):
-        model, batch = llama(), ids()
+        model, batch = llama(num_hidden_layers=1), ids()
         expected, wanted = outcome(model, model, input_ids=batch, labels=batch)
         logits = model(input_ids=batch).logits
         for is_wanted in (True, False):
@@ -166,7 +163,7 @@ class CompiledUses(unittest.TestCase):
         torch.testing.assert_close(model(input_ids=batch).logits, logits)
 
     def test_inference_and_training_in_turns(self):
-        model = gpt2()
+        model = gpt2(n_layer=1)
         called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
         batch = ids()
         self._same(called, model, input_ids=batch, labels=batch)
@@ -212,7 +209,7 @@ class CompiledUses(unittest.TestCase):
             self.assertLess(error(found, wanted), 2e-5)
 
     def test_state_dict_and_optimizer_are_the_models(self):
-        model = llama()
+        model = llama(num_hidden_layers=1)
         reference = copy.deepcopy(model)
         called = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
         batches = [ids() for _ in range(4)]

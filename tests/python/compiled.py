@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of torch.compile(model, backend="coda") have in common."""
 
+import gc
+
 import torch
+import torch._dynamo
 from transformers import (
     Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
     MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 from coda_cpp import compiler
+
+gc.freeze()  # Dynamo collects garbage often; modules are none, and there are many
 
 VOCABULARY = 128
 SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
@@ -30,9 +35,9 @@ def gemma2():
     return Gemma2ForCausalLM(Gemma2Config(**SIZES))
 
 
-def gpt2():
+def gpt2(n_layer=2):
     model = GPT2LMHeadModel(GPT2Config(
-        vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, use_cache=False, resid_pdrop=0,
+        vocab_size=VOCABULARY, n_embd=64, n_layer=n_layer, n_head=4, use_cache=False, resid_pdrop=0,
         embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0))
     model.loss_type = "ForCausalLM"  # else Hugging Face logs, which ends Dynamo's graph
     return model

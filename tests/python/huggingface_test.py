@@ -90,13 +90,11 @@ class HuggingFaceModels(unittest.TestCase):
         self._check("gpt2")
 
     def _attention(self, model, **named):
-        """The calls that were told to be causal, and that the outcome is eager's."""
+        """The calls that were told to be causal, and that the loss is eager's."""
         recorder = compiled.Recorder()
         called = torch.compile(model, backend=recorder)
-        loss, gradients = compiled.outcome(called, model, **named)
-        expected, wanted = compiled.outcome(model, model, **named)
-        torch.testing.assert_close(loss, expected)
-        self.assertLess(compiled.error(gradients, wanted), 2e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(called(**named).loss, model(**named).loss)
         return sum(report.causal for report in recorder.reports)
 
     def test_causal_masks_are_proven_by_what_makes_them(self):
@@ -105,13 +103,13 @@ class HuggingFaceModels(unittest.TestCase):
         padding[0, :5] = 0
         packed = torch.arange(32).remainder(16).expand(2, -1)
         for model, named, expected in (
-                (compiled.llama(), {}, 2),
-                (compiled.llama(), {"attention_mask": padding}, 0),
+                (compiled.llama(num_hidden_layers=1), {}, 1),
+                (compiled.llama(num_hidden_layers=1), {"attention_mask": padding}, 0),
                 # All ones as a value, but any mask for the graph.
-                (compiled.llama(), {"attention_mask": torch.ones_like(ids)}, 0),
-                (compiled.llama(), {"position_ids": packed}, 0),
-                (compiled.mistral(sliding_window=32), {}, 2),
-                (compiled.mistral(sliding_window=31), {}, 0)):
+                (compiled.llama(num_hidden_layers=1), {"attention_mask": torch.ones_like(ids)}, 0),
+                (compiled.llama(num_hidden_layers=1), {"position_ids": packed}, 0),
+                (compiled.mistral(num_hidden_layers=1, sliding_window=32), {}, 1),
+                (compiled.mistral(num_hidden_layers=1, sliding_window=31), {}, 0)):
             with self.subTest(kind=type(model).__name__, named=list(named), expected=expected):
                 torch._dynamo.reset()
                 self.assertEqual(

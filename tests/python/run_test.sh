@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a test file of the Python package in the environment that install_wheel.sh has made, without
-# a compiler on the PATH, away from the sources.
-# Usage: run_test.sh BUILD TEST
+# Runs Python on tests of the package in the environment that install_wheel.sh has made, without a
+# compiler on the PATH, away from the sources.
+# Usage: run_test.sh BUILD ARGUMENTS OF PYTHON...
 set -euo pipefail
+tests=$(cd "$(dirname "$0")" && pwd)
 cd "$1/python"
-exec env -i "HOME=$HOME" PATH=/nonexistent OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 \
-  venv/bin/python "$2" -q
+shift
+exec env -i "HOME=$HOME" PATH=/nonexistent "PYTHONPATH=$tests" OMP_WAIT_POLICY=passive \
+  OMP_NUM_THREADS=2 venv/bin/python "$@"
