@@ -40,8 +40,9 @@ Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows) {
     step.parameters.push_back({p.name, node.shape.rows.constant() * node.shape.cols.constant(),
                                node.dtype != DType::f32});
   }
-  step.plan =
-      compile_step(model->graph, model->loss, names, train_options_of(settings), h200_rates()).plan;
+  step.plan = compile_step(model->graph, model->loss, names, train_options_of(settings, *model),
+                           h200_rates())
+                  .plan;
   return step;
 }
 
