@@ -21,6 +21,7 @@ TrainOptions train_options_of(const ModelTrainSettings& s, const ModelGraph& mod
                        .clip = s.clip,
                        .timing = s.timing,
                        .communicator = s.communicator,
+                       .exchange_bytes = s.exchange_bytes,
                        .memory_limit = s.memory_limit};
   if (model.dropped.graph != nullptr) options.outputs = {{kDropped, model.dropped}};
   return options;
