@@ -58,6 +58,8 @@ struct GemmConfig {
   // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
   // tensor cores work for the other (ping-pong ones took 1.35 times as long).
   bool promotes = false;
+  // And multiplied by scales of its rows and columns there (device/mma/operand_scales.cuh).
+  bool has_scales = false;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
 
@@ -117,7 +119,8 @@ constexpr bool is_valid(const GemmConfig& config) {
                          config.producer_registers + 2 * config.consumer_registers <= 512 &&
                          config.accumulators() + 32 <= config.consumer_registers;
   const bool layout = is_16_bits(config.element) || config.layout == OperandLayout::tn;
-  const bool promotion = !config.promotes || config.schedule == Schedule::cooperative;
+  const bool promotion =
+      config.promotes ? config.schedule == Schedule::cooperative : !config.has_scales;
   return are_operands(config.element, config.element_b) && layout && promotion && wgmma_n &&
          wgmma_m && slices && registers && config.stages >= 2;
 }

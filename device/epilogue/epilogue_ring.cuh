@@ -306,19 +306,18 @@ struct EpilogueRing {
                                               const FragmentPosition& first,
                                               const Accumulators& accumulators, Groups& groups,
                                               Address address) const {
-    constexpr EpilogueTraits kTraits = Space::kTraits;
-    unrolled<kTraits.group_walks>([&](auto walk) {
+    unrolled<Space::kTraits.group_walks>([&](auto walk) {
       constexpr u32 kWalk = decltype(walk)::value;
       FragmentPosition position = first;
-      unrolled<kTraits.group_span / kFragmentColumns>([&](auto fragment) {
+      unrolled<Space::kTraits.group_span / kFragmentColumns>([&](auto fragment) {
         constexpr u32 kFragment = decltype(fragment)::value;
-        u32 loaded[larger(1, kTraits.loads)][4];
+        u32 loaded[larger(1, Space::kTraits.loads)][4];
 #pragma unroll
-        for (u32 plane = 0; plane < kTraits.loads; ++plane) {
-          if ((kTraits.group_loads >> plane & 1) == 0) continue;
-          load_matrices(loaded[plane], address(kTraits.wide_loads, plane, kFragment));
+        for (u32 plane = 0; plane < Space::kTraits.loads; ++plane) {
+          if ((Space::kTraits.group_loads >> plane & 1) == 0) continue;
+          load_matrices(loaded[plane], address(Space::kTraits.wide_loads, plane, kFragment));
         }
-        float acc[kTraits.parts][kFragmentElements];
+        float acc[Space::kTraits.parts][kFragmentElements];
         take_fragment<Space, kBlock, kFirst + kFragment * kFragmentColumns>(acc, accumulators);
         Space::template walk_groups<kWalk, kBlock, kFragment>(arguments, rows, groups, acc, loaded,
                                                               position);

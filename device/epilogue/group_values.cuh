@@ -48,12 +48,17 @@ struct GroupValues {
     sum = plus_element(sum, x, 1);
   }
   __device__ __forceinline__ void finish() {
-    make([&](u32 first, u32 side) {
-      float sum = value[first][side];
-#pragma unroll
-      for (u32 mask = 1; mask <= 2 && 2 * mask < kGroup; mask *= 2) sum += exchange(sum, mask);
-      return sum;
-    });
+    over_quads([](float a, float b) { return a + b; });
+  }
+  // The same of largest magnitudes, which begin at 0 too.
+  template <u32 kFragment, class Pair>
+  __device__ __forceinline__ void raise(u32 pair, const Pair& x) {
+    float& largest = value[eight_of(kFragment, pair) / kStep * kStep][pair % 2];
+    largest = larger_element(largest, x, 0);
+    largest = larger_element(largest, x, 1);
+  }
+  __device__ __forceinline__ void finish_largest() {
+    over_quads([](float a, float b) { return maximum(a, b); });
   }
 
   // What pair `pair` of fragment kFragment reads; of a sub-tile behind the span's first after a
@@ -92,6 +97,16 @@ struct GroupValues {
   }
 
  private:
+  template <class Join>
+  __device__ __forceinline__ void over_quads(Join join) {
+    make([&](u32 first, u32 side) {
+      float all = value[first][side];
+#pragma unroll
+      for (u32 mask = 1; mask <= 2 && 2 * mask < kGroup; mask *= 2)
+        all = join(all, exchange(all, mask));
+      return all;
+    });
+  }
   static constexpr u32 eight_of(u32 fragment, u32 pair) {
     return fragment * (kFragmentColumns / kEight) + pair / 2;
   }

@@ -36,10 +36,23 @@ __device__ __forceinline__ PlainPosition plain_position(u32 block, u32 rows, u32
           .columns = columns};
 }
 
+// Scales of an operand of 8 bits, one for `rows` rows and each 128 of K.
+struct PlainScales {
+  u64 tensor = 0;  // none
+  u32 stride = 0;
+  u32 rows = 1;
+
+  __device__ __forceinline__ float of(u32 row, u32 k) const {
+    if (tensor == 0) return 1.0f;
+    return load_element<Element::f32>(tensor, static_cast<u64>(row / rows) * stride + k / 128);
+  }
+};
+
 // An operand: element (outer, k) of it, where it is stored [K, outer] (is_k_first) or [outer, K].
 template <Element kStored, bool kIsKFirst>
 __device__ __forceinline__ void load_plain(float (&tile)[kPlainDepth][kPlainTile + 1], u64 tensor,
-                                           u32 stride, u32 first, u32 outer, u32 first_k, u32 k) {
+                                           u32 stride, u32 first, u32 outer, u32 first_k, u32 k,
+                                           const PlainScales& scales) {
   for (u32 i = thread_index(); i < kPlainDepth * kPlainTile; i += kPlainThreads) {
     // Neighbouring threads read neighbours in memory.
     const u32 own = kIsKFirst ? i % kPlainTile : i / kPlainDepth;
@@ -48,7 +61,8 @@ __device__ __forceinline__ void load_plain(float (&tile)[kPlainDepth][kPlainTile
     const u32 at_k = first_k + own_k;
     const u64 index =
         kIsKFirst ? static_cast<u64>(at_k) * stride + at : static_cast<u64>(at) * stride + at_k;
-    tile[own_k][own] = at < outer && at_k < k ? load_element<kStored>(tensor, index) : 0.0f;
+    tile[own_k][own] =
+        at < outer && at_k < k ? load_element<kStored>(tensor, index) * scales.of(at, at_k) : 0.0f;
   }
 }
 
@@ -57,12 +71,14 @@ __device__ __forceinline__ void load_plain(float (&tile)[kPlainDepth][kPlainTile
 template <Element kA, bool kTransposeA, Element kB, bool kTransposeB>
 __device__ __forceinline__ void add_plain_product(float (&sums)[kPlainOwn][kPlainOwn],
                                                   PlainTiles& tiles, u64 a, u32 stride_a, u64 b,
-                                                  u32 stride_b, u32 k, const PlainPosition& at) {
+                                                  u32 stride_b, u32 k, const PlainPosition& at,
+                                                  const PlainScales& scales_a = {},
+                                                  const PlainScales& scales_b = {}) {
   const u32 own_row = thread_index() / kPlainStep;
   const u32 own_column = thread_index() % kPlainStep;
   for (u32 first = 0; first < k; first += kPlainDepth) {
-    load_plain<kA, kTransposeA>(tiles.a, a, stride_a, at.row, at.rows, first, k);
-    load_plain<kB, !kTransposeB>(tiles.b, b, stride_b, at.column, at.columns, first, k);
+    load_plain<kA, kTransposeA>(tiles.a, a, stride_a, at.row, at.rows, first, k, scales_a);
+    load_plain<kB, !kTransposeB>(tiles.b, b, stride_b, at.column, at.columns, first, k, scales_b);
     synchronize_block();
 #pragma unroll
     for (u32 depth = 0; depth < kPlainDepth; ++depth) {

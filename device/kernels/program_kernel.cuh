@@ -10,6 +10,7 @@
 #include "device/epilogue/epilogue_ring.cuh"
 #include "device/layout/tile_order.cuh"
 #include "device/mma/mainloop.cuh"
+#include "device/mma/operand_scales.cuh"
 #include "device/ptx/cluster.cuh"
 #include "device/ptx/dependent_launch.cuh"
 #include "device/ptx/named_barrier.cuh"
@@ -208,8 +209,15 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
           unrolled<kSteps>(begin);
         }
       };
+      const auto scales = [&](u32 k) {
+        if constexpr (kConfig.has_scales) {
+          return OperandScales<kConfig, Space>(arguments, position.row, tile.n, k);
+        } else {
+          return NoScales{};
+        }
+      };
       mainloop.template multiply<kPingPong ? 0 : kSteps>(k_blocks, own_row, rank, state,
-                                                         accumulators, begin, issued);
+                                                         accumulators, begin, issued, scales);
       if constexpr (kPingPong) EpilogueTurn::enter(consumer);
       ring.template transform<Space>(arguments, rows, position, ring_consumer, accumulators, [&] {
         if constexpr (kPingPong) EpilogueTurn::leave(consumer);

@@ -26,6 +26,10 @@
 //     static const TensorMap* a(const Arguments&, u32 segment);
 //     static const TensorMap* b(const Arguments&, u32 segment, u32 part);
 //     static u32 k_blocks(const Arguments&, u32 segment);
+//     // Where kConfig.has_scales: the scale of a row of A, and of a column of a part's B (natural,
+//     // in natural order), for K block k of all segments.
+//     static float scale_of_row(const Arguments&, u32 k, u32 row);
+//     static float scale_of_column(const Arguments&, u32 k, u32 part, u32 column);
 //
 //     // One thread of a producer warp: one plane of 64 x sub_tile_width(kConfig, kTraits) 16-bit
 //     // elements by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first

@@ -88,12 +88,12 @@ struct Mainloop {
   // One warpgroup: accumulates its rows of one tile. `begun` runs kSteps times, given Constant<0>
   // to Constant<kSteps - 1>: each when one of the first K blocks' wgmma have been issued, under
   // which it may load (at once if there is none left). `issued` runs when the last have: from then
-  // on another warpgroup's may queue behind them. On return the accumulators are complete and all
-  // stages released.
-  template <u32 kSteps, class Begun, class Issued>
+  // on another warpgroup's may queue behind them. `scales(k)` are the OperandScales of K block k,
+  // if the configuration has any. On return the accumulators are complete and all stages released.
+  template <u32 kSteps, class Begun, class Issued, class Scales>
   __device__ __forceinline__ void multiply(u32 k_blocks, u32 warpgroup_row, u32 rank, State& state,
-                                           Accumulators& accumulators, Begun begun,
-                                           Issued issued) const {
+                                           Accumulators& accumulators, Begun begun, Issued issued,
+                                           Scales scales) const {
     constexpr Major kMajorA = kConfig.major_a();
     constexpr Major kMajorB = kConfig.major_b();
     // Only a descriptor's low half has the address, and no step leaves it. The shuffles keep the
@@ -126,7 +126,9 @@ struct Mainloop {
         for (float& sum : accumulators[m]) sum = 0.0f;
       }
       unrolled<kSteps>(begun);
+      auto next = scales(0);
       for (u32 left = k_blocks; left != 0; --left) {
+        const auto own = next;
         barrier_wait(full + state.stage * kBarrierBytes, state.phase);
         float sums[kConfig.tile_n / 2];
 #pragma unroll
@@ -135,10 +137,17 @@ struct Mainloop {
 #pragma unroll
           for (u32 k = 0; k < kBlockK; k += kWgmmaK) multiply_add(sums, m, k, k == 0 ? 0 : 1);
           wgmma_commit();
+          if (m == 0 && left > 1) next = scales(k_blocks - left + 1);
           wgmma_wait<0>();  // while this warpgroup adds, the tensor cores work for the other
           pin_registers(sums);
 #pragma unroll
-          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) accumulators[m][i] += sums[i];
+          for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
+            if constexpr (kConfig.has_scales) {
+              accumulators[m][i] = fmaf(sums[i], own.of(m, i), accumulators[m][i]);
+            } else {
+              accumulators[m][i] += sums[i];
+            }
+          }
         }
         release.stage(state.stage);
         state.advance();

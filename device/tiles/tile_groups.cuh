@@ -1,30 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over groups of columns (heads) that a warp holds whole, in every element of the group: a
-// value with one column a group is kept as one of the base width whose columns repeat.
+// Sums and largest magnitudes of groups of columns (heads) that a warp holds whole, in every
+// element of the group: a value with one column a group is kept as one of the base width whose
+// columns repeat.
 #pragma once
 
 #include "device/ptx/lanes.cuh"
 #include "device/tiles/vector_access.cuh"
+#include "device/values/reductions.cuh"
 
 namespace coda::device {
 
-// A group has kGroup base columns, a power of two up to 256; `members` as for a row partial.
-template <u32 kGroup, class... Members>
-__device__ __forceinline__ Elements<kThreadColumns> group_sum(const Members&... members) {
+// A group has kGroup base columns, a power of two up to 256; `members` as for a row partial. Both
+// kinds begin at 0.
+template <Reduction kKind, u32 kGroup, class... Members>
+__device__ __forceinline__ Elements<kThreadColumns> group_fold(const Members&... members) {
   static_assert(kGroup >= 1 && kGroup <= kBlockColumns && (kGroup & (kGroup - 1)) == 0);
+  static_assert(kKind == Reduction::sum || kKind == Reduction::abs_max);
   constexpr u32 kOwn = smaller(kGroup, kThreadColumns);
   Elements<kThreadColumns> result;
 #pragma unroll
   for (u32 first = 0; first < kThreadColumns; first += kOwn) {
-    float sum = 0.0f;
+    float all = 0.0f;
 #pragma unroll
-    for (u32 i = first; i < first + kOwn; ++i) ((sum += members.value[i]), ...);
+    for (u32 i = first; i < first + kOwn; ++i)
+      ((all = fold<kKind>(all, of_one<kKind>(members.value[i]))), ...);
 #pragma unroll
-    for (u32 mask = 1; mask < kGroup / kOwn; mask *= 2) sum += exchange(sum, mask);
+    for (u32 mask = 1; mask < kGroup / kOwn; mask *= 2) all = fold<kKind>(all, exchange(all, mask));
 #pragma unroll
-    for (u32 i = first; i < first + kOwn; ++i) result.value[i] = sum;
+    for (u32 i = first; i < first + kOwn; ++i) result.value[i] = all;
   }
   return result;
+}
+template <u32 kGroup, class... Members>
+__device__ __forceinline__ Elements<kThreadColumns> group_sum(const Members&... members) {
+  return group_fold<Reduction::sum, kGroup>(members...);
+}
+template <u32 kGroup, class... Members>
+__device__ __forceinline__ Elements<kThreadColumns> group_abs_max(const Members&... members) {
+  return group_fold<Reduction::abs_max, kGroup>(members...);
 }
 
 // Stores the columns that are the first of their group; column(i) is base or natural column i.

@@ -118,6 +118,12 @@ __device__ __forceinline__ float plus_element(float sum, const PairProduct& x, u
   return fmaf(x.first.value[i], x.second.value[i], sum);
 }
 
+// A running largest magnitude with element i more.
+template <class Pair>
+__device__ __forceinline__ float larger_element(float largest, const Pair& x, u32 i) {
+  return maximum(largest, fabsf(plus_element(0.0f, x, i)));
+}
+
 // Two elements that came from 16 bits, which are still there, and the product of two such: if it is
 // only rounded to 16 bits again, it is never made in fp32.
 template <Element kElement>

@@ -56,12 +56,23 @@ struct PhysicalShape {
 };
 PhysicalShape physical_shape(const TensorDecl& decl, const DimValues& sizes);
 
+// What one scale of an 8-bit operand covers along the contraction, and of blocks along rows too.
+inline constexpr int64_t kScaleSpan = 128;
+
 // One K segment of a GEMM: op(A)[M, K] · op(B)[K, N]. Tensor indices into Program::tensors.
+// An 8-bit operand that is stored with K along its rows may have scales, fp32 of shape
+// [rows, K / 128] (each 128 elements of a row) or [rows / 128, K / 128] (blocks of 128 x 128); an
+// element is its code times its scale. The products of each 128 of K are summed by themselves, and
+// the sum is multiplied by both scales where it joins the others.
 struct GemmSegment {
   int a = -1;
   int b = -1;
   bool transpose_a = false;  // A is stored [K, M]
   bool transpose_b = false;  // B is stored [N, K], as torch.nn.Linear stores a weight
+  int scales_a = -1;         // none: all 1
+  int scales_b = -1;
+
+  bool is_scaled() const { return scales_a >= 0 || scales_b >= 0; }
 
   friend bool operator==(const GemmSegment&, const GemmSegment&) = default;
 };
@@ -130,6 +141,12 @@ struct ReduceGroup {
   Dim group = 0;
   bool operator==(const ReduceGroup&) const = default;
 };
+// [M, N] -> [M, N/group]: the largest magnitude of each group of columns. NaN lies above all
+// numbers.
+struct GroupAbsMax {
+  Dim group = 0;
+  bool operator==(const GroupAbsMax&) const = default;
+};
 struct RepeatGroup {  // [M, N/group] -> [M, N]: the adjoint of ReduceGroup
   Dim group = 0;
   bool operator==(const RepeatGroup&) const = default;
@@ -194,7 +211,8 @@ using StepWork =
                  steps::SplitPair, steps::MergePairs, steps::AsStored, steps::ReduceGroup,
                  steps::RepeatGroup, steps::SelectColumn, steps::Combine, steps::ReduceVector,
                  steps::TransposeVector, steps::StoreTile, steps::StoreVector, steps::RowPartial,
-                 steps::ColumnPartial, steps::StoreTransposed, steps::AbsMaxInto>;
+                 steps::ColumnPartial, steps::StoreTransposed, steps::AbsMaxInto,
+                 steps::GroupAbsMax>;
 enum class StepKind : uint8_t {
   gemm,
   load_tile,
@@ -219,6 +237,7 @@ enum class StepKind : uint8_t {
   column_partial,
   store_transposed,
   abs_max_into,
+  group_abs_max,
 };
 
 struct Step {

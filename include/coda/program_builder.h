@@ -68,7 +68,8 @@ struct Operand {
 };
 
 // One K segment of a gemm. The contraction is the dimension that a and b share; where they share
-// more than one, `layout` says which is meant: nn, nt, tn or tt (t: stored transposed).
+// more than one, `layout` says which is meant: nn, nt, tn or tt (t: stored transposed). An operand
+// in 8 bits may have scales, as in text: "scaled(x[M, 128*B]:e4m3, x_scales[M, B])".
 struct Segment {
   std::string_view a;
   std::string_view b;
@@ -112,6 +113,7 @@ class ProgramBuilder {
                         Where where = Where::current());
   TileValue as_stored(TileValue value, DType dtype, Where where = Where::current());
   TileValue reduce_group(TileValue value, Dim group, Where where = Where::current());
+  TileValue abs_max_group(TileValue value, Dim group, Where where = Where::current());
   TileValue repeat_group(TileValue value, Dim group, Where where = Where::current());
   TileValue select_column(TileValue value, TileValue index, Where where = Where::current());
 

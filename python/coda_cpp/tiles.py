@@ -176,7 +176,23 @@ def _loaded(how: str, tensor: Tensor, more: str = "") -> Tile:
     return tensor.trace.value(f"{how}({tensor.text}{more})")
 
 
-def gemm(a: Tensor, b: Tensor, layout: str = "") -> Tile:
+class Scaled:
+    """An operand of a product with its scales."""
+
+    def __init__(self, tensor: Tensor, scales: Tensor) -> None:
+        self.trace, self.name = tensor.trace, tensor.name
+        self.text = f"scaled({tensor.text}, {scales.text})"
+
+
+def scaled(tensor: Tensor, scales: Tensor) -> Scaled:
+    """An 8-bit operand of gemm, [rows, K], with a scale for each 128 elements of a row (scales
+    [rows, K / 128]) or for each block of 128 x 128 ([rows / 128, K / 128])."""
+    if not (isinstance(tensor, Tensor) and isinstance(scales, Tensor)):
+        raise Error("scaled: give two of the function's tensors")
+    return Scaled(tensor, scales)
+
+
+def gemm(a: Tensor | Scaled, b: Tensor | Scaled, layout: str = "") -> Tile:
     """The product along the dimension that both have; where they have more in common, layout says
     which: "nn", "nt", "tn" or "tt" (t: stored transposed)."""
     return gemm_sum((a, b, layout))
@@ -186,10 +202,10 @@ def gemm_sum(*products: tuple[Any, ...]) -> Tile:
     """The sum of products (a, b) or (a, b, layout), in one pass."""
     texts = []
     for a, b, *layout in products:
-        for tensor in (a, b):
-            if not isinstance(tensor, Tensor):
+        for operand in (a, b):
+            if not isinstance(operand, (Tensor, Scaled)):
                 raise Error("gemm: give two of the function's tensors")
-            tensor.trace.products.add(tensor.name)
+            operand.trace.products.add(operand.name)
         texts.append(", ".join([a.text, b.text, *filter(None, layout)]))
     if not texts:
         raise Error("gemm_sum: give at least one product")
@@ -251,6 +267,11 @@ def merge_pairs(first: Tile, second: Tile, pairs: str | int) -> Tile:
 def reduce_group(value: Tile, group: int | str) -> Tile:
     """Sums over each `group` columns."""
     return _trace_of([value]).value(f"reduce_group({value.text}, {group})")
+
+
+def abs_max_group(value: Tile, group: int | str) -> Tile:
+    """The largest magnitude of each `group` columns."""
+    return _trace_of([value]).value(f"abs_max_group({value.text}, {group})")
 
 
 def repeat_group(value: Tile, group: int | str) -> Tile:

@@ -122,11 +122,15 @@ class Strip {
   void reduce(const TileOp& op) const {
     const float* src0 = plane(op.in[0]);
     const float* src1 = op.in[1].kind == PlaceKind::none ? nullptr : plane(op.in[1]);
+    const bool is_largest = op.partial == PartialKind::abs_max;
     if (op.span > 0) {
-      return reduce_group(src0, src1, tile_.stride, op.span, out(op, 0), tile_.stride, rows_,
-                          tile_.cols / op.span);
+      return (is_largest ? abs_max_group : reduce_group)(
+          src0, src1, tile_.stride, op.span, out(op, 0), tile_.stride, rows_, tile_.cols / op.span);
     }
-    // The tile has whole rows: sums over groups of columns as they stand in memory.
+    const auto add = [&](float& sum, float x) {
+      sum = is_largest ? larger_magnitude(sum, x) : sum + x;
+    };
+    // The tile has whole rows: reductions of groups of columns as they stand in memory.
     for (int64_t i = 0; i < rows_; ++i) {
       float* sums = out(op, 0) + i * tile_.stride;
       std::fill_n(sums, op.groups, 0.0f);
@@ -134,7 +138,7 @@ class Strip {
         const float* src = w == 0 ? src0 : src1;
         if (src == nullptr) continue;
         for (int64_t j = 0; j < tile_.cols; ++j)
-          sums[op.map.at(j, w) / op.group] += src[i * tile_.stride + j];
+          add(sums[op.map.at(j, w) / op.group], src[i * tile_.stride + j]);
       }
     }
   }

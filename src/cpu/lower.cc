@@ -116,6 +116,7 @@ class Lowering {
         return;
       }
       case StepKind::reduce_group:
+      case StepKind::group_abs_max:
       case StepKind::repeat_group: return lower_group(i);
       case StepKind::select_column: return;  // with its store
       case StepKind::store_tile: return lower_store(i);
@@ -129,7 +130,7 @@ class Lowering {
   }
 
   int add_a(const GemmSegment& segment, DType packed, int64_t k) {
-    const AOperand operand{segment.a, segment.transpose_a, packed, k};
+    const AOperand operand{segment.a, segment.transpose_a, packed, k, segment.scales_a};
     const auto found = std::find(tile_.a.begin(), tile_.a.end(), operand);
     if (found != tile_.a.end()) return static_cast<int>(found - tile_.a.begin());
     tile_.a.push_back(operand);
@@ -155,9 +156,13 @@ class Lowering {
         const bool narrow =
             a.dtype == DType::bf16 && b.dtype == DType::bf16 && multiplies_bf16(library_);
         const DType packed = narrow ? DType::bf16 : DType::f32;
-        gemm.segments.push_back(
-            {add_a(segment, packed, k),
-             add_b({segment.b, segment.transpose_b, packed, k, {half(i), columns(i)}, w})});
+        gemm.segments.push_back({add_a(segment, packed, k), add_b({segment.b,
+                                                                   segment.transpose_b,
+                                                                   packed,
+                                                                   k,
+                                                                   {half(i), columns(i)},
+                                                                   w,
+                                                                   segment.scales_b})});
       }
       gemm.accumulator = tile_.accumulators++;
       values_[i].plane[w] = {PlaceKind::accumulator, gemm.accumulator};
@@ -258,6 +263,7 @@ class Lowering {
     const int narrow = reduce ? i : s.operands[0];
     TileOp op;
     op.kind = reduce ? TileOpKind::reduce_group : TileOpKind::repeat_group;
+    if (program::takes_largest_of_groups(s)) op.partial = PartialKind::abs_max;
     op.group = s.group().evaluate(sizes_);
     op.map = {half(wide), columns(wide)};
     op.groups = columns(narrow);

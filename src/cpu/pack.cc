@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "coda/error.h"
+#include "coda/program.h"
 #include "cpu/tile_gemm.h"
 #include "cpu/tile_memory.h"
 
@@ -173,13 +174,20 @@ constexpr int64_t kChunk = kPanelColumns;  // columns of B that are moved togeth
 
 // Elements of the packed type: `count` of row `row` from column `col` on. In memory where it has
 // that type, else converted into `buffer`.
-const void* row_as(DType packed, const TensorView& view, int64_t row, int64_t col, int64_t count,
-                   void* buffer) {
+const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_t col,
+                   int64_t count, void* buffer) {
+  const TensorView& view = operand.view;
   if (view.dtype == packed) {
     return static_cast<const char*>(view.data) + (row * view.row_stride + col) * size_of(packed);
   }
   invariant(packed == DType::f32, "only fp32 panels hold converted operands");
-  load_strip(view, {row, 1, nullptr}, col, count, static_cast<float*>(buffer), 0);
+  auto* values = static_cast<float*>(buffer);
+  load_strip(view, {row, 1, nullptr}, col, count, values, 0);
+  if (operand.scales == nullptr) return buffer;
+  const TensorView& scales = *operand.scales;
+  const int64_t rows = scales.rows == view.rows ? 1 : kScaleSpan;  // that one scale covers
+  const float* own = static_cast<const float*>(scales.data) + row / rows * scales.row_stride;
+  for (int64_t j = 0; j < count; ++j) values[j] *= own[(col + j) / kScaleSpan];
   return buffer;
 }
 
@@ -218,8 +226,8 @@ const uint32_t* row_ahead(const TensorView& view, const int64_t* row, int64_t n,
 
 // Operands whose k runs along columns: rows `row[0 .. n)` (-1: zeros) of the view become columns of
 // dst, 32 bits (one float or one pair of bf16) at a time: dst[k][n].
-void transpose_rows(DType packed, const TensorView& view, const int64_t* row, int64_t n, int64_t k0,
-                    int64_t k, uint32_t* dst) {
+void transpose_rows(DType packed, const GemmOperand& operand, const int64_t* row, int64_t n,
+                    int64_t k0, int64_t k, uint32_t* dst) {
   alignas(64) float buffer[kChunk * kMaxDepth];
   const uint32_t* rows[kChunk];
   const bool is_odd = packed == DType::bf16 && k % 2 != 0;
@@ -229,7 +237,7 @@ void transpose_rows(DType packed, const TensorView& view, const int64_t* row, in
     rows[i] = kZeros;
     if (row[i] < 0) continue;
     float* own = buffer + i * kMaxDepth;
-    const void* data = row_as(packed, view, row[i], k0, k, own);
+    const void* data = row_as(packed, operand, row[i], k0, k, own);
     if (is_odd) {  // the last pair's second half is zero
       uint16_t* halves = reinterpret_cast<uint16_t*>(own);
       std::memcpy(halves, data, static_cast<size_t>(k) * 2);
@@ -239,15 +247,15 @@ void transpose_rows(DType packed, const TensorView& view, const int64_t* row, in
     rows[i] = static_cast<const uint32_t*>(data);
   }
   const uint32_t* ahead[kChunk];
-  for (int64_t i = 0; i < n; ++i) ahead[i] = row_ahead(view, row, n, i, k0, k);
+  for (int64_t i = 0; i < n; ++i) ahead[i] = row_ahead(operand.view, row, n, i, k0, k);
   transpose(rows, ahead, n, units, dst, n);
 }
 
 // Columns `columns[0 .. 64)` (-1: zeros) of row `row`, as the packed type.
-void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t* columns,
+void gather_row(DType packed, const GemmOperand& operand, int64_t row, const int64_t* columns,
                 void* dst) {
   if (is_run(columns, kPanelColumns)) {
-    const void* in = row_as(packed, view, row, columns[0], kPanelColumns, dst);
+    const void* in = row_as(packed, operand, row, columns[0], kPanelColumns, dst);
     if (in != dst) std::memcpy(dst, in, static_cast<size_t>(kPanelColumns * size_of(packed)));
     return;
   }
@@ -258,7 +266,7 @@ void gather_row(DType packed, const TensorView& view, int64_t row, const int64_t
     if (columns[j] < 0) {
       std::memset(out, 0, static_cast<size_t>(n * size_of(packed)));
     } else {
-      const void* in = row_as(packed, view, row, columns[j], n, out);
+      const void* in = row_as(packed, operand, row, columns[j], n, out);
       if (in != out) std::memcpy(out, in, static_cast<size_t>(n * size_of(packed)));
     }
     j += n;
@@ -274,7 +282,7 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
   char* out = static_cast<char*>(dst);
   if (!a.k_along_rows) {
     for (int64_t i = 0; i < rows; ++i, out += depth * bytes) {
-      const void* in = row_as(packed, a.view, m0 + i, k0, k, out);
+      const void* in = row_as(packed, a, m0 + i, k0, k, out);
       if (in != out) std::memcpy(out, in, static_cast<size_t>(k * bytes));
       if (depth > k) std::memset(out + k * bytes, 0, static_cast<size_t>(bytes));
     }
@@ -301,7 +309,7 @@ void pack_a_block(DType packed, const GemmOperand& a, int64_t m0, int64_t rows, 
         for (int64_t r = 0; r < rows_of_unit; ++r) {
           prefetch_row(a.view, k0 + kk + r + kRowsAhead * rows_of_unit, m0 + i0, n);
         }
-        const void* in = row_as(packed, a.view, k0 + kk, m0 + i0, n, own);
+        const void* in = row_as(packed, a, k0 + kk, m0 + i0, n, own);
         if (packed == DType::bf16) {
           const auto* row0 = static_cast<const uint16_t*>(in);
           const auto* row1 = kk + 1 < k ? row0 + a.view.row_stride : nullptr;
@@ -323,7 +331,7 @@ void pack_a_block_by_columns(DType packed, const GemmOperand& a, int64_t m0, int
     const int64_t bytes = rows * size_of(packed);
     for (int64_t kk = 0; kk < k; ++kk, out += bytes) {
       prefetch_row(a.view, k0 + kk + kRowsAhead, m0, rows);
-      const void* in = row_as(packed, a.view, k0 + kk, m0, rows, out);
+      const void* in = row_as(packed, a, k0 + kk, m0, rows, out);
       if (in != out) std::memcpy(out, in, static_cast<size_t>(bytes));
     }
     return;
@@ -332,8 +340,7 @@ void pack_a_block_by_columns(DType packed, const GemmOperand& a, int64_t m0, int
   for (int64_t kk = 0; kk < k; kk += 2, out += 2 * rows * size_of(packed)) {
     prefetch_row(a.view, k0 + kk + kRowsAhead, m0, rows);
     prefetch_row(a.view, k0 + kk + kRowsAhead + 1, m0, rows);
-    const auto* in =
-        static_cast<const uint16_t*>(row_as(packed, a.view, k0 + kk, m0, rows, nullptr));
+    const auto* in = static_cast<const uint16_t*>(row_as(packed, a, k0 + kk, m0, rows, nullptr));
     zip_rows(in, kk + 1 < k ? in + a.view.row_stride : nullptr, rows,
              reinterpret_cast<uint16_t*>(out));
   }
@@ -343,7 +350,7 @@ void pack_b_blocks(DType packed, const GemmOperand& b, const int64_t* columns, i
                    int64_t k0, int64_t k, void* dst, int64_t panel_bytes) {
   if (!b.k_along_rows) {
     for (int64_t p = 0; p < panels; ++p) {
-      transpose_rows(packed, b.view, columns + p * kPanelColumns, kPanelColumns, k0, k,
+      transpose_rows(packed, b, columns + p * kPanelColumns, kPanelColumns, k0, k,
                      reinterpret_cast<uint32_t*>(static_cast<char*>(dst) + p * panel_bytes));
     }
     return;
@@ -364,7 +371,7 @@ void pack_b_blocks(DType packed, const GemmOperand& b, const int64_t* columns, i
     }
     if (run && packed == DType::bf16) {
       const auto* in =
-          static_cast<const uint16_t*>(row_as(packed, b.view, row, columns[0], count, nullptr));
+          static_cast<const uint16_t*>(row_as(packed, b, row, columns[0], count, nullptr));
       zip_panels(in, is_pair ? in + b.view.row_stride : nullptr, panels,
                  reinterpret_cast<uint16_t*>(out), panel_bytes / 2);
       continue;
@@ -375,13 +382,13 @@ void pack_b_blocks(DType packed, const GemmOperand& b, const int64_t* columns, i
         prefetch_row(b.view, row + rows_ahead + r, own[0], kPanelColumns);
       }
       if (packed == DType::f32) {
-        gather_row(packed, b.view, row, own, out);
+        gather_row(packed, b, row, own, out);
         continue;
       }
       uint16_t row0[kPanelColumns];
       uint16_t row1[kPanelColumns];
-      gather_row(packed, b.view, row, own, row0);
-      if (is_pair) gather_row(packed, b.view, row + 1, own, row1);
+      gather_row(packed, b, row, own, row0);
+      if (is_pair) gather_row(packed, b, row + 1, own, row1);
       zip_panels(row0, is_pair ? row1 : nullptr, 1, reinterpret_cast<uint16_t*>(out), 0);
     }
   }

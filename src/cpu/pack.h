@@ -31,6 +31,7 @@ constexpr int64_t packed_depth(DType packed, int64_t k) {
 struct GemmOperand {
   TensorView view;
   bool k_along_rows = false;
+  const TensorView* scales = nullptr;  // of 8 bits with k along columns: see GemmSegment
 };
 
 // Rows m0 .. m0 + rows of A, k from k0 to k0 + k (k0 even): dst[rows][packed_depth(k)]. Of an

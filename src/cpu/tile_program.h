@@ -89,8 +89,8 @@ struct TileOp {
   TileOpKind kind = TileOpKind::elementwise;
   Elementwise op = Elementwise::add;
   Arithmetic arithmetic = Arithmetic::add;
-  PartialKind partial = PartialKind::sum;
-  DType dtype = DType::f32;  // round; load, store: of the tensor
+  PartialKind partial = PartialKind::sum;  // of reduce_group: sum or abs_max
+  DType dtype = DType::f32;                // round; load, store: of the tensor
   std::array<Place, 3> in = {};
   std::array<Place, 2> out = {};  // strip planes; values that a chain keeps to itself
   int plane = 0;  // load, stores, column_partial, repeat_group: which member of its pairs
@@ -122,6 +122,7 @@ struct AOperand {
   bool transposed = false;
   DType packed = DType::f32;
   int64_t k = 0;
+  int scales = -1;  // a tensor; none: all 1
   friend bool operator==(const AOperand&, const AOperand&) = default;
 };
 struct BOperand {
@@ -131,6 +132,7 @@ struct BOperand {
   int64_t k = 0;
   ColumnMap map;
   int plane = 0;
+  int scales = -1;
   friend bool operator==(const BOperand&, const BOperand&) = default;
 };
 

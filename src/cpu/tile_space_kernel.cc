@@ -47,6 +47,10 @@ PackedAtOnce packed_at_once(const BOperand& b, int64_t panels) {
   return {ceil_div(panels, ceil_div(panels, kPanelsAtOnce)), kRowsAtOnce};
 }
 
+GemmOperand operand_of(const BOperand& b, std::span<const TensorView> tensors) {
+  return {tensors[b.tensor], !b.transposed, b.scales < 0 ? nullptr : &tensors[b.scales]};
+}
+
 // A few row blocks are shared out evenly, so that no thread waits for another's last block or packs
 // one that another has packed. Sums over columns want whole spans.
 int64_t tile_rows(const TileProgram& p, int threads) {
@@ -244,7 +248,7 @@ void TileSpaceKernel::pack_b(std::span<const TensorView> tensors, char* scratch,
   }
   const int64_t bytes = kPanelColumns * size_of(b.packed);  // of one k
   const int64_t depth = packed_depth(b.packed, b.k);
-  pack_b_blocks(b.packed, {tensors[b.tensor], !b.transposed}, columns, panels, k0,
+  pack_b_blocks(b.packed, operand_of(b, tensors), columns, panels, k0,
                 std::min(at_once.k, b.k - k0),
                 scratch + b_offsets_[which] + (panel * depth + k0) * bytes, depth * bytes);
 }
@@ -260,7 +264,8 @@ void TileSpaceKernel::pack_a(std::span<const TensorView> tensors, char* dst,
     char* out = dst + a_offsets_[i];
     for (int64_t k0 = 0; k0 < a.k; k0 += depth) {
       const int64_t k = std::min(depth, a.k - k0);
-      const GemmOperand operand{tensors[a.tensor], a.transposed};
+      const GemmOperand operand{tensors[a.tensor], a.transposed,
+                                a.scales < 0 ? nullptr : &tensors[a.scales]};
       if (kernels_[i].a_by_columns) {
         pack_a_block_by_columns(a.packed, operand, m0, rows, k0, k, out);
       } else {
@@ -385,7 +390,7 @@ void TileSpaceKernel::pack_and_multiply(const TileContext& tile, const char* pac
           int64_t columns[kPanelColumns];
           for (int64_t i = 0; i < kPanelColumns; ++i)
             columns[i] = i < kernel.columns ? b.map.at(tile.n0 + j + i, b.plane) : -1;
-          pack_b_block(b.packed, {tile.tensors[b.tensor], !b.transposed}, columns, k0, k, panel);
+          pack_b_block(b.packed, operand_of(b, tile.tensors), columns, k0, k, panel);
           kernel(a, panel, c + j);
         }
         a += rows.bytes_of_k * packed_depth(operand.packed, k);

@@ -115,6 +115,21 @@ void reduce_group(const float* src0, const float* src1, int64_t src_stride, int6
                                           groups);
 }
 
+void abs_max_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,
+                   float* dst, int64_t dst_stride, int64_t rows, int64_t groups) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t g = 0; g < groups; ++g) {
+      float largest = 0;
+      for (const float* src : {src0, src1}) {
+        if (src == nullptr) continue;
+        const float* own = src + i * src_stride + g * group;
+        for (int64_t j = 0; j < group; ++j) largest = larger_magnitude(largest, own[j]);
+      }
+      dst[i * dst_stride + g] = largest;
+    }
+  }
+}
+
 void repeat_group(const float* src, int64_t src_stride, int64_t group, float* dst,
                   int64_t dst_stride, int64_t rows, int64_t groups) {
   HWY_DYNAMIC_DISPATCH(repeat_group_rows)(src, src_stride, group, dst, dst_stride, rows, groups);

@@ -4,6 +4,7 @@
 // whose columns are grouped.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "coda/dtype.h"
@@ -26,6 +27,13 @@ void round_to(DType dtype, const float* source, float* dst, int64_t n);
 // second plane's group is added to the first's. Only complete groups. src1 may be null.
 void reduce_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,
                   float* dst, int64_t dst_stride, int64_t rows, int64_t groups);
+// The same of largest magnitudes; NaN lies above all numbers.
+inline float larger_magnitude(float largest, float x) {
+  const float magnitude = std::fabs(x);
+  return magnitude <= largest || std::isnan(largest) ? largest : magnitude;
+}
+void abs_max_group(const float* src0, const float* src1, int64_t src_stride, int64_t group,
+                   float* dst, int64_t dst_stride, int64_t rows, int64_t groups);
 // dst(i, j) = src(i, j / group).
 void repeat_group(const float* src, int64_t src_stride, int64_t group, float* dst,
                   int64_t dst_stride, int64_t rows, int64_t groups);

@@ -14,6 +14,7 @@
 #include "measure/chain.h"
 #include "measure/finite_differences.h"
 #include "measure/reference_time.h"
+#include "program/step_table.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
@@ -25,10 +26,12 @@ constexpr double kMostSeconds = 0.04;  // of one evaluation of the programs; the
 
 using Values = std::map<std::string, std::vector<double>>;
 
-// All numbers in fp32: rounding would be larger than the differences.
+// All numbers in fp32: rounding would be larger than the differences. Operands that have scales
+// stay in 8 bits; lift says that they have no gradient.
 std::vector<Program> in_fp32(std::span<const Program> programs) {
   std::vector<Program> copies(programs.begin(), programs.end());
   for (Program& program : copies) {
+    if (std::any_of(program.steps.begin(), program.steps.end(), program::has_scales)) continue;
     for (TensorDecl& decl : program.tensors) {
       if (is_floating(decl.dtype)) decl.dtype = DType::f32;
     }

@@ -117,12 +117,18 @@ void Assembler::need_sizes(const TensorMention& tensor, int index, const char* e
         quoted_name(tensor.name) + example);
 }
 
+int Assembler::operand(const TensorMention& tensor, const char* example) {
+  const int index = mention(tensor, mentioned_sizes(tensor, false, false));
+  need_sizes(tensor, index, example);
+  return index;
+}
+
 GemmSegment Assembler::segment(const SegmentMention& s) {
   GemmSegment segment;
-  segment.a = mention(s.a, mentioned_sizes(s.a, false, false));
-  segment.b = mention(s.b, mentioned_sizes(s.b, false, false));
-  need_sizes(s.a, segment.a, "[M, K]");
-  need_sizes(s.b, segment.b, "[M, K]");
+  segment.a = operand(s.a.tensor, "[M, K]");
+  if (s.a.scales) segment.scales_a = operand(*s.a.scales, "[M, 16] for 2048 columns");
+  segment.b = operand(s.b.tensor, "[M, K]");
+  if (s.b.scales) segment.scales_b = operand(*s.b.scales, "[16, 16] for 2048 x 2048");
   if (s.layout) {
     const std::string& layout = *s.layout;
     if (layout != "nn" && layout != "nt" && layout != "tn" && layout != "tt") {
@@ -144,7 +150,7 @@ GemmSegment Assembler::segment(const SegmentMention& s) {
       segment.transpose_b = j == 1;
     }
   }
-  const std::string operands = "'" + s.a.name + "' and '" + s.b.name + "' share ";
+  const std::string operands = "'" + s.a.tensor.name + "' and '" + s.b.tensor.name + "' share ";
   if (matches == 0) wrong(operands + "no dimension to contract");
   if (matches > 1) {
     wrong(operands +

@@ -25,9 +25,16 @@ struct TensorMention {
 // Reads "x", "x[M, K]", "x[M, K]:bf16". Throws Error.
 TensorMention parse_mention(std::string_view text);
 
+// An operand of a product, in text  x  or  scaled(x, scales).
+struct OperandMention {
+  TensorMention tensor;
+  std::optional<TensorMention> scales{};
+};
+OperandMention parse_operand(std::string_view text);
+
 struct SegmentMention {
-  TensorMention a;
-  TensorMention b;
+  OperandMention a;
+  OperandMention b;
   std::optional<std::string>
       layout;  // "nn", "nt", "tn", "tt": t where the operand is stored transposed
 };
@@ -77,6 +84,7 @@ class Assembler {
               int lanes = 1);
   Sizes mentioned_sizes(const TensorMention& tensor, bool per_row, bool per_column);
   void need_sizes(const TensorMention& tensor, int index, const char* example) const;
+  int operand(const TensorMention& tensor, const char* example);
   GemmSegment segment(const SegmentMention& mention);
   void name_tensors(StepMention& mention);
   int name_target(const StepMention& mention);

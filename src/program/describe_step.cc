@@ -39,9 +39,13 @@ std::string describe_step(const Program& program, int index) {
   const auto add = [&](const std::string& argument) {
     arguments += (arguments.empty() ? "" : ", ") + argument;
   };
+  const auto operand = [&](int t, int scales, bool is_transposed) {
+    const std::string of_tensor = tensor_name(t) + (is_transposed ? "'" : "");
+    return scales == -1 ? of_tensor : "scaled(" + of_tensor + ", " + tensor_name(scales) + ")";
+  };
   for (const GemmSegment& segment : s.segments()) {
-    add(tensor_name(segment.a) + (segment.transpose_a ? "'" : ""));
-    add(tensor_name(segment.b) + (segment.transpose_b ? "'" : ""));
+    add(operand(segment.a, segment.scales_a, segment.transpose_a));
+    add(operand(segment.b, segment.scales_b, segment.transpose_b));
   }
   if (s.tensor() != -1) add(tensor_name(s.tensor()));
   if (is_constant(s)) add(std::to_string(s.number()));

@@ -169,6 +169,10 @@ class Notation {
     }
     if (program::splits_pairs(s)) return member(i);
     if (program::merges_pairs(s)) return merged(i);
+    if (program::takes_largest_of_groups(s)) {
+      return {
+          call("largest magnitude of each " + s.group().text() + " columns", {operand(i, 0).text})};
+    }
     if (program::sums_groups(s))
       return {call("sums of each " + s.group().text() + " columns", {operand(i, 0).text})};
     if (program::repeats_groups(s))
@@ -182,11 +186,18 @@ class Notation {
     return {std::string(program::name_of(s.kind())) + "(" + operands + ")"};
   }
 
+  // An operand with scales: each of its blocks times its own.
+  std::string operand_text(int operand, int scales) const {
+    const std::string& name = name_of(operand);
+    return scales < 0 ? name : "(" + name + " scaled by " + name_of(scales) + ")";
+  }
+
   Formula product_of_matrices(const Step& s) const {
     std::string text;
     for (const GemmSegment& segment : s.segments()) {
-      text += (text.empty() ? "" : " + ") + name_of(segment.a) + (segment.transpose_a ? "ᵀ" : "") +
-              " · " + name_of(segment.b) + (segment.transpose_b ? "ᵀ" : "");
+      text += (text.empty() ? "" : " + ") + operand_text(segment.a, segment.scales_a) +
+              (segment.transpose_a ? "ᵀ" : "") + " · " + operand_text(segment.b, segment.scales_b) +
+              (segment.transpose_b ? "ᵀ" : "");
     }
     return {text, s.segments().size() > 1 ? Level::sum : Level::matmul};
   }

@@ -78,14 +78,21 @@ class Parser : private TokenReader {
     }
   }
 
-  TensorMention lone_mention() {
+  auto lone(const auto& read) {
     try {
-      TensorMention result = mention();
+      auto result = read();
       if (!at_end()) throw mistake("nothing may follow a tensor's name, shape and type");
       return result;
     } catch (const Mistake& mistake) {
       throw Error("tensor " + in_quotes(text()) + ": " + mistake.message);
     }
+  }
+
+  TensorMention lone_mention() {
+    return lone([&] { return mention(); });
+  }
+  OperandMention lone_operand() {
+    return lone([&] { return operand(); });
   }
 
  private:
@@ -441,8 +448,19 @@ class Parser : private TokenReader {
     }
   }
 
+  // scaled(x, scales): no word of its own, for only an operand may stand here.
+  OperandMention operand() {
+    OperandMention result{.tensor = stored_operand()};
+    if (result.tensor.name != "scaled" || !result.tensor.dims.empty() || !take("(")) return result;
+    result.tensor = stored_operand();
+    expect(",");
+    result.scales = stored_operand();
+    expect(")");
+    return result;
+  }
   TensorMention stored_operand() {
     const TensorMention operand = mention();
+    if (operand.name == "scaled" && is("(")) return operand;
     for (const char* computes : {"(", "+", "-", "*", "/"}) {
       if (is(computes))
         throw mistake(
@@ -453,9 +471,9 @@ class Parser : private TokenReader {
   }
   SegmentMention segment() {
     SegmentMention segment;
-    segment.a = stored_operand();
+    segment.a = operand();
     expect(",");
-    segment.b = stored_operand();
+    segment.b = operand();
     if (take(",")) segment.layout = word("a layout (nn, nt, tn or tt)");
     return segment;
   }
@@ -511,6 +529,7 @@ class Parser : private TokenReader {
 }  // namespace
 
 TensorMention parse_mention(std::string_view text) { return Parser(text, {}).lone_mention(); }
+OperandMention parse_operand(std::string_view text) { return Parser(text, {}).lone_operand(); }
 
 }  // namespace coda::program
 

@@ -251,8 +251,8 @@ class Printer {
       if (!text.empty()) text += "; ";
       const Shape& a = program_.tensors[segment.a].shape;
       const Shape& b = program_.tensors[segment.b].shape;
-      text += tensor(segment.a, a.text()) + ", ";
-      text += tensor(segment.b, b.text());
+      text += operand_text(segment.a, segment.scales_a) + ", ";
+      text += operand_text(segment.b, segment.scales_b);
       // The layout is left out where the operands share one dimension: they can be contracted in
       // one way.
       const int shared =
@@ -262,6 +262,11 @@ class Printer {
                 (segment.transpose_b ? "t" : "n");
     }
     return text;
+  }
+
+  std::string operand_text(int operand, int scales) {
+    const std::string text = tensor(operand, shape_of(operand));
+    return scales < 0 ? text : "scaled(" + text + ", " + tensor(scales, shape_of(scales)) + ")";
   }
 
   static std::string repeat_text(const Step& s) {

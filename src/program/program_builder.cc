@@ -82,14 +82,15 @@ TileValue ProgramBuilder::gemm(std::string_view a, std::string_view b, std::stri
 TileValue ProgramBuilder::gemm(std::initializer_list<Segment> segments, Where where) {
   return make(where, steps::Gemm{}, {}, [&](StepMention& m) {
     for (const Segment& segment : segments) {
-      m.segments.push_back({parse_mention(segment.a), parse_mention(segment.b), std::nullopt});
+      m.segments.push_back(
+          {program::parse_operand(segment.a), program::parse_operand(segment.b), std::nullopt});
       if (!segment.layout.empty()) m.segments.back().layout = std::string(segment.layout);
     }
     SegmentMention& first = m.segments.front();
-    if (segments.size() == 1 && state_->assembler.step_count() == 0 && first.a.dims.empty() &&
-        first.b.dims.empty()) {
-      first.a.dims = {"M", "K"};
-      first.b.dims = {"N", "K"};
+    if (segments.size() == 1 && state_->assembler.step_count() == 0 &&
+        first.a.tensor.dims.empty() && first.b.tensor.dims.empty()) {
+      first.a.tensor.dims = {"M", "K"};
+      first.b.tensor.dims = {"N", "K"};
     }
   });
 }
@@ -159,6 +160,10 @@ TileValue ProgramBuilder::as_stored(TileValue value, DType dtype, Where where) {
 TileValue ProgramBuilder::reduce_group(TileValue value, Dim group, Where where) {
   return make(where, steps::ReduceGroup{std::move(group)}, {value});
 }
+TileValue ProgramBuilder::abs_max_group(TileValue value, Dim group, Where where) {
+  return make(where, steps::GroupAbsMax{std::move(group)}, {value});
+}
+
 TileValue ProgramBuilder::repeat_group(TileValue value, Dim group, Where where) {
   return make(where, steps::RepeatGroup{std::move(group)}, {value});
 }

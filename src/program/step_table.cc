@@ -8,7 +8,7 @@ namespace coda::program {
 namespace {
 
 constexpr size_t kKinds = std::variant_size_v<StepWork>;
-static_assert(kKinds == static_cast<size_t>(StepKind::abs_max_into) + 1);
+static_assert(kKinds == static_cast<size_t>(StepKind::group_abs_max) + 1);
 
 template <size_t... kind>
 std::array<StepWork, kKinds> all_kinds(std::index_sequence<kind...>) {
@@ -71,6 +71,10 @@ Step applied(Elementwise op, std::vector<int> operands, const Shape& shape) {
 bool is_constant(const Step& step) { return step.kind() == StepKind::constant; }
 bool is_elementwise(const Step& step) { return step.kind() == StepKind::elementwise; }
 bool applies(const Step& step, Elementwise op) { return is_elementwise(step) && step.op() == op; }
+bool has_scales(const Step& step) {
+  return std::any_of(step.segments().begin(), step.segments().end(),
+                     [](const GemmSegment& s) { return s.is_scaled(); });
+}
 bool has_product(const Program& program) {
   return std::any_of(program.steps.begin(), program.steps.end(), is_product);
 }
@@ -104,7 +108,9 @@ std::vector<int*> tensor_fields(Step& step) {
   if (fields.segments != nullptr) {
     for (GemmSegment& segment : *fields.segments) {
       tensors.push_back(&segment.a);
+      if (segment.scales_a != -1) tensors.push_back(&segment.scales_a);
       tensors.push_back(&segment.b);
+      if (segment.scales_b != -1) tensors.push_back(&segment.scales_b);
     }
   }
   if (fields.tensor != nullptr) tensors.push_back(fields.tensor);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that change which columns a value has: pairs, groups, and the selection of one column.
+#include <cmath>
+
 #include "base/columns.h"
+#include "coda/error.h"
 #include "program/evaluation.h"
 #include "program/lifting.h"
 #include "program/shape_rule.h"
@@ -102,10 +105,30 @@ StepValue evaluate_reduce_group(const Evaluation& e) {
   return result;
 }
 
+StepValue evaluate_abs_max_group(const Evaluation& e) {
+  const StepValue& x = e.operand(0);
+  const int64_t group = e.size(e.step().group());
+  StepValue result(x.rows, x.cols / group);
+  for (int64_t i = 0; i < x.rows; ++i) {
+    for (int64_t j = 0; j < x.cols; ++j) {
+      double& largest = result.at(i, j / group);
+      const double magnitude = std::fabs(x.at(i, j));
+      if (!(magnitude <= largest) && !std::isnan(largest)) largest = magnitude;
+    }
+  }
+  return result;
+}
+
 StepValue evaluate_repeat_group(const Evaluation& e) {
   const StepValue& x = e.operand(0);
   const int64_t group = e.size(e.step().group());
   return {x.rows, x.cols * group, [&](int64_t i, int64_t j) { return x.at(i, j / group); }};
+}
+
+Value lift_abs_max_group(const Lifting&) {
+  throw Error(
+      "abs_max_group has no operation of a graph: scales are found where a program says so, and "
+      "have no gradient");
 }
 
 // ---- select_column ----
@@ -175,6 +198,15 @@ constexpr StepInfo kColumnRows[] = {
      .evaluate = evaluate_reduce_group,
      .error_scale = errors_of_value,
      .lift = [](const Lifting& l) { return group_sum(l.operand(0), l.step.group()); }},
+    {.kind = StepKind::group_abs_max,
+     .name = "abs_max_group",
+     .group = StepGroup::columns,
+     .words = {"abs_max_group"},
+     .arguments = {Argument::value, Argument::group},
+     .columns = ColumnChange::summed,
+     .shape = shape_of_reduce_group,
+     .evaluate = evaluate_abs_max_group,
+     .lift = lift_abs_max_group},
     {.kind = StepKind::repeat_group,
      .name = "repeat_group",
      .group = StepGroup::columns,

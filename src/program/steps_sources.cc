@@ -2,6 +2,7 @@
 // Where tiles come from: a product, or a tensor in memory.
 #include <cmath>
 
+#include "base/columns.h"
 #include "coda/builders.h"
 #include "coda/error.h"
 #include "program/evaluation.h"
@@ -51,9 +52,46 @@ void check_tile(const StepCheck& c) {
   });
 }
 
+// Blocks lie along the rows in memory, and rows are what tensor cores read of 8-bit operands.
+void check_scales(const StepCheck& c, int operand, int scales, bool has_k_along_rows) {
+  if (scales < 0) return;
+  const TensorDecl& t = c.program.tensors[operand];
+  const TensorDecl& s = c.program.tensors[scales];
+  const Dim& k = t.shape.cols;
+  const std::string product = "the product of '" + t.name + "' " + t.shape.text();
+  c.check(size_of(t.dtype) == 1 && is_floating(t.dtype), [&] {
+    return "'" + t.name + "' is " + std::string(coda::name_of(t.dtype)) +
+           "; only operands of e4m3 and e5m2 are scaled";
+  });
+  c.check(has_k_along_rows, [&] {
+    return product + " contracts along its columns in memory; scales are those of each " +
+           std::to_string(kScaleSpan) +
+           " elements along a row: store it transposed, and scale that";
+  });
+  c.check(s.dtype == DType::f32, [&] {
+    return "scales '" + s.name + "' are " + std::string(coda::name_of(s.dtype)) + "; they are f32";
+  });
+  c.check(quotient(k, kScaleSpan).has_value(), [&] {
+    return product + " has " + k.text() + " columns, no multiple of " + std::to_string(kScaleSpan) +
+           " for all sizes; write the width as a multiple, such as 128*B, or use one scale for the "
+           "tensor, as a factor of the product";
+  });
+  const bool is_of_rows = s.shape.rows == t.shape.rows;
+  const bool is_of_squares = kScaleSpan * s.shape.rows == t.shape.rows;
+  c.check(kScaleSpan * s.shape.cols == k && (is_of_rows || is_of_squares), [&] {
+    const std::optional<Dim> rows = quotient(t.shape.rows, kScaleSpan);
+    const Dim blocks = *quotient(k, kScaleSpan);
+    return product + " has scales of shape " + Shape{t.shape.rows, blocks}.text() +
+           (rows ? " or " + Shape{*rows, blocks}.text() : "") + ", '" + s.name + "' is " +
+           s.shape.text();
+  });
+}
+
 void check_gemm(const StepCheck& c) {
   check_tile(c);
   for (const GemmSegment& segment : c.step.segments()) {
+    check_scales(c, segment.a, segment.scales_a, !segment.transpose_a);
+    check_scales(c, segment.b, segment.scales_b, segment.transpose_b);
     for (int t : {segment.a, segment.b}) {
       const TensorDecl& decl = c.program.tensors[t];
       c.check(is_floating(decl.dtype), [&] {
@@ -69,12 +107,23 @@ int64_t depth_of(const Evaluation& e, const GemmSegment& segment) {
   return e.size(segment.transpose_a ? a.rows : a.cols);
 }
 
+// An operand with its scales multiplied in.
+StepValue operand_of(const Evaluation& e, int tensor, int scales) {
+  StepValue x = e.input(tensor);
+  if (scales < 0) return x;
+  const StepValue s = e.input(scales);
+  const int64_t rows = s.rows == x.rows ? 1 : kScaleSpan;  // that one scale covers
+  for (int64_t i = 0; i < x.rows; ++i)
+    for (int64_t j = 0; j < x.cols; ++j) x.at(i, j) *= s.at(i / rows, j / kScaleSpan);
+  return x;
+}
+
 // Of the terms' squares: the sums of those.
 StepValue product(const Evaluation& e, bool squared) {
   StepValue result(e.size(e.step().shape.rows), e.size(e.step().shape.cols));
   for (const GemmSegment& segment : e.step().segments()) {
-    StepValue a = e.input(segment.a);
-    StepValue b = e.input(segment.b);
+    StepValue a = operand_of(e, segment.a, segment.scales_a);
+    StepValue b = operand_of(e, segment.b, segment.scales_b);
     if (squared) {
       for (StepValue* m : {&a, &b})
         for (double& x : m->values) x *= x;
@@ -108,6 +157,10 @@ StepValue error_scale_of_gemm(const Evaluation& e, const StepValue&) {
 Value lift_gemm(const Lifting& l) {
   std::vector<MatmulOperands> segments;
   for (const GemmSegment& segment : l.step.segments()) {
+    require(
+        !segment.is_scaled(),
+        "a product whose operands have scales has no operation of a graph: scales are found where "
+        "a program says so, and have no gradient");
     segments.push_back(
         {l.read(segment.a), l.read(segment.b), {segment.transpose_a, segment.transpose_b}});
   }

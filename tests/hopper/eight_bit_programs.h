@@ -68,6 +68,50 @@ inline constexpr const char* kEightBitProducts[] = {
   store(y:bf16, where(first, gate, 1) * where(second, up, 1))
 })"};
 
+// With operands whose blocks have scales: the sizes are K = 128 B, N = 128 C columns.
+inline constexpr const char* kScaledProducts[] = {
+    R"(program by_blocks {
+  y = gemm(scaled(x[M, 128*B]:e4m3, xs[M, B]), scaled(w[128*C, 128*B]:e4m3, ws[C, B]))
+  store(y:bf16, y)
+})",
+    // A gradient and a weight, a residual and statistics; its largest magnitudes, whose scales the
+    // tile finds.
+    R"(program quantises {
+  acc = gemm(scaled(dy[M, 128*B]:e5m2, dys[M, B]), scaled(w[128*C, 128*B]:e4m3, ws[C, B]))
+  y = acc + tile(h[M, 128*C]:bf16)
+  scale = max(abs_max_group(y, 128) / 448, 1e-30)
+  store(ys, scale)
+  store(y_blocks:e4m3, y / repeat_group(scale, 128))
+  row_partial(squares, sum(y * y))
+})",
+    R"(program gated {
+  gate, up = split_pairs(gemm(scaled(x[M, 128*B]:e4m3, xs[M, B]),
+                              scaled(w[256*C, 128*B]:e4m3, ws[2*C, B])), concatenated)
+  store(y:bf16, silu(gate) * up)
+})",
+    R"(program rotated {
+  first, second = split_pairs(gemm(scaled(x[M, 128*B]:e4m3, xs[M, B]),
+                                   scaled(w[128*C, 128*B]:e4m3, ws[C, B])), 64)
+  store(y:bf16, merge_pairs(first * 2, second - first, 64))
+})",
+    // Two products of one operand, of which one has scales of its own only.
+    R"(program beside {
+  a = gemm(scaled(x[M, 128*B]:e4m3, xs[M, B]), v[128*C, 128*B]:e4m3)
+  store(y:bf16, a * gemm(scaled(x, xs), scaled(w[128*C, 128*B]:e4m3, ws[C, B])))
+})",
+    R"(program segments {
+  y = gemm(scaled(x[M, 128*B]:e4m3, xs[M, B]), scaled(w[128*C, 128*B]:e4m3, ws[C, B]);
+           scaled(z[M, 256]:e4m3, zs[M, 2]), v[128*C, 256]:e4m3)
+  store(y:bf16, y)
+})",
+    // Scales of rows of both, which are a plain kernel's; and of rows by blocks.
+    R"(program by_rows {
+  store(dw, gemm(scaled(dy[M, 128*B]:e4m3, dys[M, B]), scaled(x[128*C, 128*B]:e4m3, xs[128*C, B])))
+})",
+    R"(program turned {
+  store(dw, gemm(scaled(w[128*C, 128*B]:e4m3, ws[C, B]), dy[M, 128*B]:e5m2))
+})"};
+
 // Without: read, rounded on the way, and written.
 inline constexpr const char* kEightBitTiles[] = {
     R"(program moved {
@@ -87,6 +131,21 @@ inline constexpr const char* kEightBitTiles[] = {
   store(number:u8, as_stored(x * 300, u8) + keep)
   store_transposed(turned:u8, keep)
   row_partial(count, sum(keep))
+})"};
+
+// A value by blocks of a row, with scales that are found where it is read; and groups that no tile
+// holds.
+inline constexpr const char* kQuantisedTiles[] = {
+    R"(program blocks {
+  x = tile(x[M, 128*C]:bf16) * per_row(r[M]) + per_column(c[128*C])
+  scale = max(abs_max_group(x, 128) / 448, 1e-30)
+  store(xs, scale)
+  store(x_blocks:e4m3, x / repeat_group(scale, 128))
+})",
+    R"(program wide_groups {
+  x = tile(x[M, 384*C]:bf16)
+  store(largest, abs_max_group(x, 384))
+  store(sums, reduce_group(x, 384))
 })"};
 
 }  // namespace coda::tests

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "hopper/clean_kernels.h"
@@ -48,6 +49,46 @@ TEST(EightBits, TilesComputeWhatTheyMean) {
     for (const int64_t columns : {1, 67, 136}) expect_right(text, {{"M", 70}, {"N", columns}});
 }
 
+TEST(EightBits, ScalesOfBlocksMultiplyTheSumsOfTheirProducts) {
+  for (const char* text : tests::kScaledProducts)
+    for (const int64_t m : {203, 144}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
+}
+
+// What a tile is wide does not matter to which scale a column has.
+TEST(EightBits, EveryTileTakesTheScalesOfItsOwnBlocks) {
+  for (const char* text : {tests::kScaledProducts[0], tests::kScaledProducts[2]}) {
+    const Program program = parse_program(text);
+    const DimValues sizes{{"M", 150}, {"B", 2}, {"C", 3}};
+    const Values inputs = tests::random_inputs(program, sizes, 2);
+    std::set<std::pair<uint32_t, uint32_t>> seen;
+    for (const GemmConfig& choice : legal_choices(program, sizes, {})) {
+      if (!seen.insert({choice.tile_m, choice.tile_n}).second) continue;
+      SCOPED_TRACE(program.name + hopper::text(choice));
+      LowerOptions options;
+      options.choice = choice;
+      options.multiprocessors = 2;
+      expect_close(program, sizes, inputs, run_on_host(program, sizes, inputs, kRows, options));
+    }
+    EXPECT_GE(seen.size(), 2U);
+  }
+}
+
+TEST(EightBits, ATileFindsTheScalesOfItsRows) {
+  for (const char* text : tests::kQuantisedTiles) expect_right(text, {{"M", 70}, {"C", 2}});
+  // Groups within a quad's eight columns, of several quads and of several sub-tiles; in a product's
+  // epilogue and where tiles are loaded.
+  for (const int group : {2, 4, 8, 64, 256}) {
+    const std::string g = std::to_string(group);
+    const std::string largest = "abs_max_group(y, " + g + ")";
+    const std::string stores = "  store(s, " + largest + ")\n  store(z:bf16, y * repeat_group(" +
+                               largest + ", " + g + "))\n}";
+    const std::string product = "gemm(x[M, K]:bf16, w[" + g + "*C, K]:bf16)";
+    const DimValues sizes{{"M", 70}, {"C", 1024 / group}, {"K", 40}};
+    expect_right(("program product {\n  y = " + product + "\n" + stores).c_str(), sizes);
+    expect_right(("program tile {\n  y = tile(y[M, " + g + "*C]:bf16)\n" + stores).c_str(), sizes);
+  }
+}
+
 // An instruction reads 8-bit operands along K alone: other layouts are a plain kernel's.
 TEST(EightBits, OtherLayoutsAreRightToo) {
   expect_right("program turned { store(y:bf16, gemm(x[M, K]:e4m3, w[K, N]:e4m3)) }",
@@ -75,6 +116,13 @@ TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
     for (const char* text : tests::kEightBitTiles)
       texts.insert(lower(parse_program(text), sizes, options).front().source);
     EXPECT_GE(seen.size(), 2U);
+  }
+  const DimValues sizes{{"M", 4096}, {"B", 16}, {"C", 16}};
+  for (const std::span<const char* const> list :
+       {std::span<const char* const>(tests::kScaledProducts),
+        std::span<const char* const>(tests::kQuantisedTiles)}) {
+    for (const char* text : list)
+      for (const auto& kernel : lower(parse_program(text), sizes, {})) texts.insert(kernel.source);
   }
   expect_no_defects(texts);
 }

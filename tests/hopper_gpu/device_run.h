@@ -42,7 +42,8 @@ inline std::vector<hopper::KernelTensor> kernel_tensors(const Program& program) 
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name, false, false});
   for (const Step& step : program.steps) {
     for (const GemmSegment& segment : step.segments()) {
-      tensors[segment.a].read = tensors[segment.b].read = true;
+      for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
+        if (t >= 0) tensors[t].read = true;
     }
     if (step.row_index() >= 0) tensors[step.row_index()].read = true;
     if (step.tensor() < 0) continue;

@@ -54,6 +54,44 @@ TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
   }
 }
 
+// Blocks with scales: of whole tiles and of ragged ones, and the same bits for every tile, since a
+// sum is promoted every 128 of K in all of them.
+TEST_F(EightBits, ScaledProductsAreRightWithTheSameBitsForEveryTile) {
+  uint64_t seed = 850;
+  const RowGaps gaps{.gap = 0, .multiple = 16};
+  for (const char* text : kScaledProducts) {
+    const Program program = parse_program(text);
+    for (const DimValues& all :
+         {DimValues{{"M", 392}, {"B", 4}, {"C", 4}}, DimValues{{"M", 77}, {"B", 33}, {"C", 3}}}) {
+      const DimValues sizes = bind(program, all);
+      SCOPED_TRACE(program.name);
+      check(program, sizes, ++seed, gaps, dropped(128));
+      const Values inputs = random_inputs(program, sizes, seed);
+      std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
+      hopper::LowerOptions options;
+      for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, options)) {
+        if (choice.stages != 3) continue;
+        options.choice = choice;
+        kernels.emplace_back(&program, options);
+      }
+      compile_ahead(kernels, sizes, gaps);
+      std::optional<Values> first;
+      for (const auto& [same, with] : kernels) {
+        const Values own = run_on_gpu(program, sizes, inputs, gaps, with);
+        if (!first) first = own;
+        expect_same_bits(*first, own, program.name + " with " + hopper::text(*with.choice));
+      }
+    }
+  }
+}
+
+TEST_F(EightBits, TilesFindTheScalesOfTheirRows) {
+  for (const char* text : kQuantisedTiles)
+    for (const int64_t columns : {1, 16})
+      check(parse_program(text), {{"M", 333}, {"C", columns}}, 9, {.gap = 0, .multiple = 16},
+            kSinglePrecision);
+}
+
 TEST_F(EightBits, TilesAreRight) {
   for (const char* text : kEightBitTiles)
     for (const int64_t columns : {1, 67, 136, 2048})

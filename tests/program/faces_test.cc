@@ -77,7 +77,17 @@ Faces finalizer() {
   return {p.build(), text_of_face("finalizer")};
 }
 
-std::vector<Faces> all_faces() { return {products(), heads(), finalizer()}; }
+Faces blocks() {
+  ProgramBuilder p("blocks");
+  const TileValue y = p.gemm("scaled(x[M, 128*B]:e4m3, x_scales[M, B])",
+                             "scaled(w[128*N, 128*B]:e5m2, w_scales[N, B])");
+  const TileValue s = p.abs_max_group(y, 128) / 448;
+  p.store("y_scales", s);
+  p.store("y:e4m3", y / p.repeat_group(s, 128));
+  return {p.build(), text_of_face("blocks")};
+}
+
+std::vector<Faces> all_faces() { return {products(), heads(), finalizer(), blocks()}; }
 
 TEST(Faces, WhatIsBuiltIsWhatTheTextSays) {
   for (const auto& [built, written] : all_faces()) {

@@ -435,7 +435,8 @@ inline std::map<std::string, std::vector<double>> random_inputs(const Program& p
   int64_t widest = 0;
   for (const Step& step : program.steps) {
     for (const GemmSegment& segment : step.segments()) {
-      read.insert(segment.a), read.insert(segment.b);
+      for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
+        if (t >= 0) read.insert(t);
       widest = std::max(widest, program.tensors[segment.b].shape.rows.evaluate(sizes));
     }
     const bool is_load = (step.operands.empty() && step.tensor() >= 0) || program::is_maximum(step);

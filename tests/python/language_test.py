@@ -58,9 +58,18 @@ def finalizer(sums: "[M, N]", dg: "[M, N]", l_target: "[M]"):
     tiles.store("g_gradient", tiles.combine_columns("sum", dg))
 
 
+@tiles.write_program
+def blocks(x: "[M, 128*B]:e4m3", x_scales: "[M, B]", w: "[128*N, 128*B]:e5m2",
+           w_scales: "[N, B]"):
+    y = tiles.gemm(tiles.scaled(x, x_scales), tiles.scaled(w, w_scales))
+    s = tiles.abs_max_group(y, 128) / 448
+    tiles.store("y_scales", s)
+    tiles.store("y:e4m3", y / tiles.repeat_group(s, 128))
+
+
 _TEXTS = pathlib.Path(__file__).parents[1] / "program" / "faces"  # faces_test.cc reads them too
 _WRITTEN = tuple((written, (_TEXTS / f"{written.name}.coda").read_text())
-                 for written in (products, heads, finalizer))
+                 for written in (products, heads, finalizer, blocks))
 
 
 class Language(unittest.TestCase):

@@ -25,7 +25,7 @@ std::string config_text(const device::GemmConfig& c) {
   };
   return filled(
       "constexpr GemmConfig kConfig{$$$$$\n                             .schedule = Schedule::$, "
-      ".layout = OperandLayout::$, .element = $$$};\n",
+      ".layout = OperandLayout::$, .element = $$$$};\n",
       {field("tile_m", c.tile_m), field("tile_n", c.tile_n), field("cluster_m", c.cluster_m),
        field("cluster_n", c.cluster_n), field("stages", c.stages),
        c.schedule == Schedule::ping_pong ? "ping_pong" : "cooperative",
@@ -33,7 +33,7 @@ std::string config_text(const device::GemmConfig& c) {
        c.element_b == device::GemmConfig{}.element_b
            ? ""
            : ", .element_b = " + element_text(element_row(c.element_b).type),
-       c.promotes ? ", .promotes = true" : ""});
+       c.promotes ? ", .promotes = true" : "", c.has_scales ? ", .has_scales = true" : ""});
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ std::optional<std::string> GroupText::tile(const At& at) {
                       name.substr(name.find('.') + 1));
   Body& lines = lines_of(at.step);
   if (program::sums_groups(s)) {
-    lines.line("$.finish();", {name});
+    lines.line("$.$();", {name, program::takes_largest_of_groups(s) ? "finish_largest" : "finish"});
   } else if (program::is_tile_load(s)) {
     const std::string row =
         s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");

@@ -38,9 +38,11 @@ class PlainWriter {
       const Shape& a = sizes_.tensor(s.a).shape;
       const std::string depth = arguments_.number("depth_" + std::to_string(i),
                                                   sizes_.size(s.transpose_a ? a.rows : a.cols));
-      body_.line("add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at);",
-                 {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
-                  boolean(s.transpose_b), place(s.a), place(s.b), depth});
+      body_.line(
+          "add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at$);",
+          {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
+           boolean(s.transpose_b), place(s.a), place(s.b), depth,
+           s.is_scaled() ? ", " + scales(s.a, s.scales_a) + ", " + scales(s.b, s.scales_b) : ""});
     }
     for (int i : space_.steps) {
       if (const Step& s = sizes_.step(i); program::is_tile_store(s))
@@ -62,8 +64,9 @@ class PlainWriter {
     for (int i : space_.steps) {
       const Step& s = sizes_.step(i);
       if (!program::is_tile_store(s)) continue;
-      body_.line("sum_groups<$, $>($, $, $, $, block_index(), $);",
-                 {arguments_.stored_type(load.tensor()), arguments_.stored_type(s.tensor()),
+      body_.line("fold_groups<Reduction::$, $, $>($, $, $, $, block_index(), $);",
+                 {program::takes_largest_of_groups(sum) ? "abs_max" : "sum",
+                  arguments_.stored_type(load.tensor()), arguments_.stored_type(s.tensor()),
                   arguments_.pointer(load.tensor()), start_of_row(load),
                   arguments_.stored_columns(load.tensor()), place(s.tensor()), extents});
     }
@@ -85,6 +88,12 @@ class PlainWriter {
                    {arguments_.pointer(index), arguments_.row_start("row", index),
                     arguments_.stored_rows(load.tensor())});
     return filled("[&](u32 row) { return $; }", {arguments_.row_start(row, load.tensor())});
+  }
+  std::string scales(int operand, int scales) {
+    if (scales < 0) return "PlainScales{}";
+    const bool is_of_rows = sizes_.tensor(scales).shape.rows == sizes_.tensor(operand).shape.rows;
+    return filled("PlainScales{$, $}",
+                  {place(scales), std::to_string(is_of_rows ? 1 : kScaleSpan)});
   }
   std::string place(int tensor) {
     return arguments_.pointer(tensor) + ", " + arguments_.stride(tensor);

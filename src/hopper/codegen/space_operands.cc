@@ -114,7 +114,51 @@ std::string SpaceOperands::operands() {
   const std::string k_text = chosen("segment", segments, blocks);
   return function("const TensorMap*", "a(const Arguments& a, u32 segment)", a_text) +
          function("const TensorMap*", "b(const Arguments& a, u32 segment, u32 part)", b_text) +
-         function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text);
+         function("u32", "k_blocks(const Arguments& a, u32 segment)", k_text) +
+         (analysis_.has_scales ? scales() : "");
+}
+
+// K blocks are counted through all segments.
+std::string SpaceOperands::scales() {
+  const auto of_segments = [&](int gemm, const auto& scale) {
+    const std::vector<GemmSegment>& segments = step(gemm).segments();
+    std::string text;
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const std::string value = scale(segments[s]);
+      const std::string count =
+          arguments_.number(own("k_blocks") + "_" + std::to_string(s),
+                            sizes_.size(tensor(segments[s].a).shape.cols) / kScaleSpan);
+      text += s + 1 == segments.size()
+                  ? filled("return $; ", {value})
+                  : filled("if (k < $) return $; k -= $; ", {count, value, count});
+    }
+    return "{ " + text + "}";
+  };
+  // Of a stored row of the operand.
+  const auto scale_at = [&](int operand, int scales, const std::string& row) -> std::string {
+    if (scales < 0) return "1.0f";
+    const bool is_of_rows = tensor(scales).shape.rows == tensor(operand).shape.rows;
+    return filled("load_element<Element::f32>($, static_cast<u64>($) * $ + k)",
+                  {arguments_.pointer(scales),
+                   is_of_rows ? row : "((" + row + ") / " + std::to_string(kScaleSpan) + ")",
+                   arguments_.stride(scales)});
+  };
+  const std::string rows = of_segments(analysis_.parts.front().gemm, [&](const GemmSegment& s) {
+    return scale_at(s.a, s.scales_a, "row");
+  });
+  const auto of_part = [&](size_t part) {
+    const Part& p = analysis_.parts[part];
+    return of_segments(p.gemm, [&](const GemmSegment& s) {
+      const bool is_second = p.member == 1 && analysis_.natural_half == 0;
+      const int64_t half = sizes_.size(tensor(s.b).shape.rows) / 2;
+      return scale_at(s.b, s.scales_b,
+                      is_second ? arguments_.number(own("half"), half) + " + column" : "column");
+    });
+  };
+  return function("float", "scale_of_row(const Arguments& a, u32 k, u32 row)",
+                  "    " + rows + "\n") +
+         function("float", "scale_of_column(const Arguments& a, u32 k, u32 part, u32 column)",
+                  chosen("part", shape_.loaded_parts(), of_part));
 }
 
 std::string SpaceOperands::operand_a(const GemmSegment& segment) {

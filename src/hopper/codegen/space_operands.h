@@ -37,6 +37,7 @@ class SpaceOperands {
   const TensorDecl& tensor(int t) const { return sizes_.tensor(t); }
   const TileSpace& tile_space() const { return map_.spaces[analysis_.space]; }
 
+  std::string scales();
   std::string operand_a(const GemmSegment& segment);
   std::string operand_b(size_t part, size_t segment);
   std::string operand(TensorMapSpec spec, device::Major major, const device::OperandBox& box,

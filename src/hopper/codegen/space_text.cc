@@ -263,7 +263,9 @@ class SpaceWriter {
       for (int i : groups_.sums_of(walk)) {
         for (int plane = 0; plane < planes_of(step(i).operands[0]); ++plane) {
           const std::string added = value(step(i).operands[0], plane);
-          pass_.body.line("$.add<kFragment>(pair, $);", {groups_.field(i, plane), added});
+          pass_.body.line("$.$<kFragment>(pair, $);",
+                          {groups_.field(i, plane),
+                           program::takes_largest_of_groups(step(i)) ? "raise" : "add", added});
         }
       }
       std::swap(pass_, walks_.back());

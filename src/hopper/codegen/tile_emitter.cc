@@ -189,11 +189,14 @@ class TileSpaceWriter {
         return values_.value(
             {o, is_tile ? o : at.step, is_tile && layout(o).planes() == 1 ? 0 : at.plane});
       }
+      case StepKind::group_abs_max:
       case StepKind::reduce_group: {
         const TileLayout& lies = layout(at.step);
         const int o = s.operands[0];
-        text = filled("group_sum<$>($)", {std::to_string(lies.base_group()),
-                                          lies.is_split ? value(o, at.plane) : planes(o)});
+        text =
+            filled("$<$>($)", {program::takes_largest_of_groups(s) ? "group_abs_max" : "group_sum",
+                               std::to_string(lies.base_group()),
+                               lies.is_split ? value(o, at.plane) : planes(o)});
         break;
       }
       case StepKind::load_scalar:

@@ -197,10 +197,11 @@ class Legaliser {
   bool reads_the_same(int product, int other) const {
     const std::vector<GemmSegment>& a = step(product).segments();
     const std::vector<GemmSegment>& b = step(other).segments();
-    return std::equal(
-        a.begin(), a.end(), b.begin(), b.end(), [](const GemmSegment& x, const GemmSegment& y) {
-          return x.a == y.a && x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b;
-        });
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const GemmSegment& x, const GemmSegment& y) {
+                        return x.a == y.a && x.scales_a == y.scales_a &&
+                               x.transpose_a == y.transpose_a && x.transpose_b == y.transpose_b;
+                      });
   }
 
   // The trouble and what depends on it become the second half. What crosses is the cheapest that

@@ -36,12 +36,14 @@ bool is_plain_product(const Program& program, const Step& product) {
   if (!program::is_product(product)) return false;
   const DType type = program.tensors[product.segments().front().a].dtype;
   if (!is_operand(type)) return true;
-  return std::any_of(product.segments().begin(), product.segments().end(),
-                     [&](const GemmSegment& s) {
-                       const bool is_tn = !s.transpose_a && s.transpose_b;
-                       return program.tensors[s.a].dtype != type ||
-                              program.tensors[s.b].dtype != type || (!is_16_bits(type) && !is_tn);
-                     });
+  return std::any_of(
+      product.segments().begin(), product.segments().end(), [&](const GemmSegment& s) {
+        const bool is_tn = !s.transpose_a && s.transpose_b;
+        const bool has_scales_of_rows = s.scales_b >= 0 && program.tensors[s.scales_b].shape.rows ==
+                                                               program.tensors[s.b].shape.rows;
+        return has_scales_of_rows || program.tensors[s.a].dtype != type ||
+               program.tensors[s.b].dtype != type || (!is_16_bits(type) && !is_tn);
+      });
 }
 
 bool is_group_of_warp(int64_t base_columns) {

@@ -170,11 +170,10 @@ class Analyser {
       set_layout(segments);
     } else {
       const std::vector<GemmSegment>& first = step(result_.parts.front().gemm).segments();
-      bool same = first.size() == segments.size();
-      for (size_t s = 0; same && s < segments.size(); ++s) {
-        same = first[s].a == segments[s].a && first[s].transpose_a == segments[s].transpose_a;
-      }
-      if (!same) {
+      const auto reads_the_same = [](const GemmSegment& x, const GemmSegment& y) {
+        return x.a == y.a && x.scales_a == y.scales_a && x.transpose_a == y.transpose_a;
+      };
+      if (!std::ranges::equal(first, segments, reads_the_same)) {
         return refuse({.reason = RefusalReason::first_operands,
                        .step = result_.parts.front().gemm,
                        .other = i});
@@ -183,6 +182,7 @@ class Analyser {
     for (const GemmSegment& segment : segments) {
       if (!check_layout(i, segment)) return false;
     }
+    if (program::has_scales(step(i))) result_.has_scales = result_.promotes = true;
     const int members = half(i) == 0 ? 1 : 2;
     for (int w = 0; w < members; ++w) result_.parts.push_back({i, members == 1 ? -1 : w});
     return true;
@@ -470,12 +470,13 @@ device::GemmConfig SpaceAnalysis::with_products(device::GemmConfig tile) const {
   tile.element = element;
   tile.element_b = element_b;
   tile.promotes = promotes;
+  tile.has_scales = has_scales;
   return tile;
 }
 
 bool SpaceAnalysis::multiplies_as(const SpaceAnalysis& other) const {
   return layout == other.layout && element == other.element && element_b == other.element_b &&
-         promotes == other.promotes;
+         promotes == other.promotes && has_scales == other.has_scales;
 }
 
 const TileMove* SpaceAnalysis::find_load(int step) const {

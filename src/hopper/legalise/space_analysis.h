@@ -69,6 +69,7 @@ struct SpaceAnalysis {
   device::Element element = device::Element::bf16;  // GemmConfig's, as the next two
   device::Element element_b = device::Element::bf16;
   bool promotes = false;
+  bool has_scales = false;
 
   // Per step of the program: the first step of the space that makes the same value by the same load
   // or product; itself for others.

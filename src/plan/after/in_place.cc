@@ -125,7 +125,8 @@ class Reuse {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step& s = program.steps[i];
       for (const GemmSegment& segment : s.segments()) {
-        if (segment.a == tensor || segment.b == tensor) return false;
+        for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
+          if (t == tensor) return false;
       }
       const bool other_use = s.tensor() == tensor && static_cast<int>(i) != load;
       if (other_use || s.row_index() == tensor) return false;

@@ -157,6 +157,7 @@ class LoopMaker {
     for (const Step& s : program.steps) {
       if (mentions_rows(s.shape.cols)) return false;
       for (const GemmSegment& segment : s.segments()) {
+        if (segment.is_scaled()) return false;  // scales are rows of their own
         if (segment.transpose_a || !of_rows(segment.a) || of_rows(segment.b)) return false;
       }
       if (program::is_tile_load(s) && (s.row_index() >= 0) == of_rows(s.tensor())) return false;

@@ -12,8 +12,10 @@ std::vector<StepTensor> of_program(const Program& program) {
   tensors.reserve(program.tensors.size());
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name});
   for (const Step& step : program.steps) {
-    for (const GemmSegment& segment : step.segments())
-      tensors[segment.a].read = tensors[segment.b].read = true;
+    for (const GemmSegment& segment : step.segments()) {
+      for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
+        if (t >= 0) tensors[t].read = true;
+    }
     if (step.row_index() >= 0) tensors[step.row_index()].read = true;
     if (step.tensor() < 0) continue;
     StepTensor& tensor = tensors[step.tensor()];

@@ -34,9 +34,14 @@ struct Mainloop {
   void load(const Arguments& arguments, TileCoord tile, u32, State&) const {
     constexpr u32 kParts = Space::kTraits.loaded_parts();
     constexpr u32 kPartColumns = kConfig.tile_n / kParts;
-    std::vector<float> result(kConfig.tile_m * kConfig.tile_n);
+    constexpr u32 kTile = kConfig.tile_m * kConfig.tile_n;
+    // Whole sums; of operands with scales those of each K block, one behind the other.
+    std::vector<float> result;
     for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
       const u32 depth = Space::k_blocks(arguments, segment) * kConfig.block_k();
+      const u32 summed = kConfig.has_scales ? kConfig.block_k() : depth;
+      const size_t first = kConfig.has_scales ? result.size() : 0;
+      result.resize(first + (kConfig.has_scales ? depth / summed : 1) * kTile);
       const std::vector<float> a = operand<kConfig.element>(
           Space::a(arguments, segment), kConfig.major_a(), tile.m, kConfig.tile_m, depth);
       for (u32 part = 0; part < kParts; ++part) {
@@ -45,8 +50,9 @@ struct Mainloop {
                                        operand_column(Space::kTraits, tile.n), kPartColumns, depth);
         for (u32 m = 0; m < kConfig.tile_m; ++m) {
           for (u32 n = 0; n < kPartColumns; ++n) {
-            float& sum = result[m * kConfig.tile_n + part * kPartColumns + n];
-            for (u32 k = 0; k < depth; ++k) sum += a[m * depth + k] * b[n * depth + k];
+            float* sums = &result[first + m * kConfig.tile_n + part * kPartColumns + n];
+            for (u32 k = 0; k < depth; ++k)
+              sums[k / summed * kTile] += a[m * depth + k] * b[n * depth + k];
           }
         }
       }
@@ -60,20 +66,26 @@ struct Mainloop {
     return Space::k_blocks(arguments, 0);
   }
 
-  template <u32 kSteps, class Begun, class Issued>
+  template <u32 kSteps, class Begun, class Issued, class Scales>
   void multiply(u32, u32 warpgroup_row, u32, State& state, Accumulators& accumulators, Begun begun,
-                Issued issued) const {
+                Issued issued, Scales scales) const {
     unrolled<kSteps>(begun);
     issued();
     while (host_tiles.size() <= state.tile) {
       host_threads->wait_while(&host_threads->steps, host_threads->steps);
     }
     const u32 thread = thread_index() % kWarpgroupSize;
-    for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
-      for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
-        const u32 row = warpgroup_row + m * kWgmmaM + fragment_row(thread, i);
-        accumulators[m][i] =
-            host_tiles[state.tile][row * kConfig.tile_n + fragment_column(thread, i)];
+    const std::vector<float>& sums = host_tiles[state.tile];
+    constexpr u32 kTile = kConfig.tile_m * kConfig.tile_n;
+    for (u32 block = 0; block < sums.size() / kTile; ++block) {
+      const auto own = scales(block);
+      for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+        for (u32 i = 0; i < kConfig.tile_n / 2; ++i) {
+          const u32 row = warpgroup_row + m * kWgmmaM + fragment_row(thread, i);
+          float x = sums[block * kTile + row * kConfig.tile_n + fragment_column(thread, i)];
+          if constexpr (kConfig.has_scales) x *= own.of(m, i);
+          accumulators[m][i] = (block == 0 ? 0.0f : accumulators[m][i]) + x;
+        }
       }
     }
     ++state.tile;
