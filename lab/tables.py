@@ -19,8 +19,9 @@ import time_programs  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
-PAGES = ("README.md", "docs/performance.md", "docs/benchmarks.md", "docs/configurations.md",
-         "programs/README.md", "docs/fp8.md", "docs/pytorch.md", "docs/memory.md", "lab/notebook/cpu.md")
+PAGES = ("README.md", "docs/block-scales.md", "docs/performance.md", "docs/benchmarks.md",
+         "docs/configurations.md", "programs/README.md", "docs/fp8.md", "docs/pytorch.md",
+         "docs/memory.md", "lab/notebook/cpu.md")
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -273,6 +274,18 @@ def pytorch_steps() -> str:
                   "peak GiB of PyTorch's", "s to the first step"], rows)
 
 
+def block_errors() -> str:
+    """What one scale a tensor and scales of blocks lose: lab/fp8/decide.py on the CPU."""
+    lines = (RESULTS / "fp8_blocks" / "errors_cpu.jsonl").read_text().splitlines()
+    found = {(row["data"], row["k"], row["scales"]): f"{row['median']:.2g}, {row['worst']:.2g}"
+             for row in map(json.loads, lines)}
+    names = {"even": "normal deviates", "tokens": "rows whose sizes differ by up to 10^6",
+             "channels": "four channels 10^6 times as large: what the others lose"}
+    rows = [[name, str(k), found[data, k, "tensor"], found[data, k, "block"]]
+            for data, name in names.items() for k in (2048, 8192)]
+    return table(["data", "K", "one scale a tensor", "a scale a block"], rows)
+
+
 def fp8_losses() -> str:
     """What a recipe costs: training losses of the last 100 of 1,000 steps and held-out losses, of
     the seeds that were run, and their means over those of bf16 with the same seeds."""
@@ -360,10 +373,10 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"chains": chains, "fp8_losses": fp8_losses, "fp8_steps": fp8_steps,
-          "library": library, "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
-          "pytorch_steps": pytorch_steps, "step_parts": step_parts,
-          "steps": steps, "summary": summary, "tuned": tuned}
+TABLES = {"block_errors": block_errors, "chains": chains, "fp8_losses": fp8_losses,
+          "fp8_steps": fp8_steps, "library": library, "loss_chunks": loss_chunks,
+          "planning": planning, "programs": programs, "pytorch_steps": pytorch_steps,
+          "step_parts": step_parts, "steps": steps, "summary": summary, "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -169,15 +169,12 @@ class Analyser {
       result_.segments = static_cast<int>(segments.size());
       set_layout(segments);
     } else {
-      const std::vector<GemmSegment>& first = step(result_.parts.front().gemm).segments();
+      const int first = result_.parts.front().gemm;
       const auto reads_the_same = [](const GemmSegment& x, const GemmSegment& y) {
         return x.a == y.a && x.scales_a == y.scales_a && x.transpose_a == y.transpose_a;
       };
-      if (!std::ranges::equal(first, segments, reads_the_same)) {
-        return refuse({.reason = RefusalReason::first_operands,
-                       .step = result_.parts.front().gemm,
-                       .other = i});
-      }
+      if (!std::ranges::equal(step(first).segments(), segments, reads_the_same))
+        return refuse({.reason = RefusalReason::first_operands, .step = first, .other = i});
     }
     for (const GemmSegment& segment : segments) {
       if (!check_layout(i, segment)) return false;
