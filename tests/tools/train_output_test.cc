@@ -205,6 +205,45 @@ TEST_F(TrainOutput, SizesComeFromARunOrACheckpoint) {
   }
 }
 
+// Choices of sparse experts that found no room are never dropped silently.
+TEST_F(TrainOutput, SaysHowManyChoicesOfExpertsFoundNoRoom) {
+  folder.write("mixtral/config.json",
+               R"({"model_type": "mixtral", "hidden_size": 16, "intermediate_size": 24,
+        "num_hidden_layers": 2, "vocab_size": 256, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "max_position_embeddings": 64, "num_local_experts": 4,
+        "num_experts_per_tok": 2})");
+  const std::string data = folder.write("text.txt", std::string(4000, 'a'));
+  const auto start = [&](const std::string& capacity) {
+    return run_coda({"train", "--config", folder / "mixtral", "--data", data, "--out", run(),
+                     "--overwrite", "--batch", "8", "--sequence", "32", "--steps", "3", "--sample",
+                     "0", "--expert-capacity", capacity});
+  };
+  // 2 layers of 256 tokens with 2 choices each; an expert has 64 rows, or all.
+  CommandResult trained = start("0.1");
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, testing::ContainsRegex("step 3: experts had no room for [1-9][0-9]* of "
+                                                  "1024 choices"));
+  trained = start("2");
+  EXPECT_THAT(trained.out, HasSubstr("step 3: experts had no room for 0 of 1024 choices (0.00 %)"));
+  EXPECT_THAT(start("0").out, Not(HasSubstr("no room")));
+
+  const auto evaluated = [&](const std::string& capacity) {
+    const CommandResult result = run_coda({"eval", run(), "--data", data, "--sequence", "32",
+                                           "--json", "--expert-capacity", capacity});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  EXPECT_GT(evaluated("0.1")["expert_choices_without_room"], 0);
+  const nlohmann::json all = evaluated("2"), dense = evaluated("0");
+  EXPECT_EQ(all["expert_choices_without_room"], 0);
+  EXPECT_FALSE(dense.contains("expert_choices_without_room"));
+  EXPECT_NEAR(all["loss"].get<double>(), dense["loss"].get<double>(), 1e-5);
+
+  const CommandResult refused = train({"--overwrite", "--expert-capacity", "1.25"});
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("a capacity of experts is given, but the model has none"));
+}
+
 TEST_F(TrainOutput, ASampleIsAFunctionOfItsSeedAndGoesOnFromThePrompt) {
   ASSERT_EQ(train({"--sample", "0"}).status, 0);
   const auto sample = [&](const std::string& seed) {

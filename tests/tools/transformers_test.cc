@@ -81,6 +81,8 @@ TEST(Transformers, LoadsOurCheckpointsAndFindsOurLoss) {
   for (auto& model : models) model.insert(model.end(), sizes.begin(), sizes.end());
   models.push_back({"--config", folder / "llama3"});
   for (const auto& [type, settings] : others) models.push_back({"--config", folder / type});
+  // Trained with sparse experts, and evaluated with dense ones, as transformers has them.
+  models.push_back({"--config", folder / "mixtral", "--expert-capacity", "1.25"});
   // Text through a tokenizer, which stays with the checkpoint.
   const std::string short_text = folder.write("short.txt", "line 1é\nline 22");
   models.push_back({"--tokenizer", folder.write("tokenizer.json", small_tokenizer())});
