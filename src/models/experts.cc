@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/experts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/rounding.h"
-#include "coda/error.h"
 
 namespace coda {
 namespace {
