@@ -25,13 +25,18 @@ void check_ids(const Shape& ids, const Dim& rows) {
   require(ids == Shape{rows, 1}, "ids must be one value a row, " + Shape{rows, 1}.text());
 }
 
+// What programs compute of rows, a number each, is fp32 in plans; what is gathered of it stays so.
+bool is_fp32(RowNumbers numbers, const Shape& x) {
+  return numbers == RowNumbers::computed && x.cols.is(1);
+}
+
 Operation lookup(const std::string& name, const std::string& adjoint, RowNumbers numbers) {
   Operation operation;
   operation.name = name;
   operation.operands = {"table", "ids"};
-  operation.results = [](const OperationSettings&, const std::vector<Shape>& in) {
+  operation.results = [numbers](const OperationSettings&, const std::vector<Shape>& in) {
     check_ids(in[1], in[1].rows);
-    return std::vector<OperationResult>{{{in[1].rows, in[0].cols}}};
+    return std::vector<OperationResult>{{{in[1].rows, in[0].cols}, is_fp32(numbers, in[0])}};
   };
   operation.adjoint = [adjoint](const OperationSettings&, const std::vector<Value>& in,
                                 const std::vector<Value>&, const std::vector<Value>& gradients) {
@@ -60,9 +65,10 @@ Operation sum_of_rows(const std::string& name, RowNumbers numbers) {
   operation.operands = {"drows", "ids"};
   operation.sizes = {"rows"};
   operation.can_add = true;
-  operation.results = [](const OperationSettings& settings, const std::vector<Shape>& in) {
+  operation.results = [numbers](const OperationSettings& settings, const std::vector<Shape>& in) {
     check_ids(in[1], in[0].rows);
-    return std::vector<OperationResult>{{{settings.sizes.at("rows"), in[0].cols}}};
+    return std::vector<OperationResult>{
+        {{settings.sizes.at("rows"), in[0].cols}, is_fp32(numbers, in[0])}};
   };
   operation.evaluate = [name, numbers](const OperationSettings&, const std::vector<Matrix>& in,
                                        std::vector<Matrix>& out) {

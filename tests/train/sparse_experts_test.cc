@@ -38,8 +38,10 @@ TEST(TrainingSparseExperts, TakesTheCourseOfDenseOnesWhereThereIsRoomForAll) {
 TEST(TrainingSparseExperts, LearnsWithTooFewRowsToo) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  for (const bool again : {false, true}) {
+  for (const auto& [storage, again] :
+       {std::pair(DType::f32, false), {DType::f32, true}, {DType::bf16, false}}) {
     ModelTrainSettings settings = settings_with_experts(0.3);  // 64 rows of each
+    settings.storage = storage;
     settings.run_layers_again = again;
     ModelTrainer trainer(settings, text, *backend);
     EXPECT_NEAR(trainer.step().loss, std::log(256), 0.3);
