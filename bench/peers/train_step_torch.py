@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of bench/train_step: whole optimizer steps of a LLaMA on a GPU.
+"""PyTorch's side of bench/train_step: whole optimizer steps of a language model on a GPU.
 
     train_step_torch.py --model 1b --batch 16 --sequence 2048 [--float8 tensorwise]
     train_step_torch.py --backend inductor coda --turns 3 [--explain]
+    train_step_torch.py --backend inductor coda --starts
     torchrun --nproc-per-node 2 train_step_torch.py --batch 32 --parallel ddp
 
-A plain LLaMA as torchtitan writes it, torch.compile of the whole model with its loss, attention
-through cuDNN (is_causal, grouped heads), fp32 master weights under bf16 autocast, fused AdamW,
-random ids. Unlike ours it does not clip the gradients, which is to its advantage. Prints a line of
-JSON for each `--backend`: the median of the steps' milliseconds by CUDA events, after
-`--heat` seconds of steps, in turns; peak memory; and the losses of the first steps from one state.
+A plain model (models_torch.py), torch.compile of the whole with its loss, attention through cuDNN
+(is_causal, grouped heads), fp32 master weights under bf16 autocast, fused AdamW, random ids. Unlike
+ours it does not clip the gradients, which is to its advantage. Prints a line of JSON for each
+`--backend`: the median of the steps' milliseconds by CUDA events, after `--heat` seconds of steps,
+in turns, and the first backend's over it; peak memory of PyTorch's allocator, what lies besides it
+since the run began (sessions, kernels), and both; the losses of the first steps from one state.
+`--starts` instead measures the seconds to the first step in processes of their own, with empty
+caches of kernels and with full ones. A backend whose package is not there is said and left out.
 Without a GPU it only says the losses: `--model tiny --batch 2 --sequence 64`.
 
 Of several processes each has a GPU and its share of the batch (`--parallel`): DDP, whose model is
@@ -19,102 +23,42 @@ parameters in place of autocast and gradients added up in fp32. Rank 0 prints.
 """
 
 import argparse
+import importlib.util
 import json
 import logging
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-SIZES = {
-    "tiny": {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "mlp": 128, "tied": True},
-    "1b": {"layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "mlp": 8192, "tied": True},
-    "8b": {"layers": 4, "hidden": 4096, "heads": 32, "kv_heads": 8, "mlp": 14336, "tied": False},
-}
-VOCABULARY = 128256
-ROPE_BASE = 500000
+from models_torch import LLAMA, MODELS, Liger, Plain, model_of
+
 RANK, WORLD = (int(os.environ.get(name, default)) for name, default in
                (("RANK", "0"), ("WORLD_SIZE", "1")))
 HEATING_OF_SEVERAL = 8  # steps: as many in all processes
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ATTENTION = SDPBackend.CUDNN_ATTENTION if DEVICE == "cuda" else SDPBackend.MATH
+TUNED = "max-autotune-no-cudagraphs"
+BACKENDS = ("inductor", "coda", TUNED, "liger")
+CACHES = ("CODA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
-def rotate(x, cos, sin):
-    first, second = x.float().chunk(2, -1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).type_as(x)
-
-
-class Attention(nn.Module):
-    def __init__(self, hidden, heads, kv_heads):
-        super().__init__()
-        self.heads, self.kv_heads, self.head = heads, kv_heads, hidden // heads
-        self.q = nn.Linear(hidden, heads * self.head, bias=False)
-        self.k = nn.Linear(hidden, kv_heads * self.head, bias=False)
-        self.v = nn.Linear(hidden, kv_heads * self.head, bias=False)
-        self.o = nn.Linear(heads * self.head, hidden, bias=False)
-
-    def forward(self, x, cos, sin):
-        batch, length, _ = x.shape
-        q = self.q(x).view(batch, length, self.heads, self.head).transpose(1, 2)
-        k = self.k(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
-        v = self.v(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return self.o(y.transpose(1, 2).reshape(batch, length, -1))
-
-
-class Block(nn.Module):
-    def __init__(self, hidden, heads, kv_heads, mlp):
-        super().__init__()
-        self.attention_norm = nn.RMSNorm(hidden, eps=1e-5)
-        self.attention = Attention(hidden, heads, kv_heads)
-        self.mlp_norm = nn.RMSNorm(hidden, eps=1e-5)
-        self.gate = nn.Linear(hidden, mlp, bias=False)
-        self.up = nn.Linear(hidden, mlp, bias=False)
-        self.down = nn.Linear(mlp, hidden, bias=False)
-
-    def forward(self, x, cos, sin):
-        x = x + self.attention(self.attention_norm(x), cos, sin)
-        h = self.mlp_norm(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
-
-
-class Llama(nn.Module):
-    def __init__(self, layers, hidden, heads, kv_heads, mlp, tied, vocabulary, sequence):
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads, kv_heads, mlp) for _ in range(layers))
-        self.norm = nn.RMSNorm(hidden, eps=1e-5)
-        self.head = nn.Linear(hidden, vocabulary, bias=False)
-        if tied:
-            self.head.weight = self.embedding.weight
-        half = hidden // heads // 2
-        angles = torch.outer(torch.arange(sequence).float(),
-                             ROPE_BASE ** (-torch.arange(half).float() / half))
-        self.register_buffer("cos", angles.cos(), persistent=False)
-        self.register_buffer("sin", angles.sin(), persistent=False)
-        for p in self.parameters():
-            if p.dim() == 2:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, ids, targets):
-        x = self.embedding(ids)
-        for block in self.blocks:
-            x = block(x, self.cos, self.sin)
-        return self.loss(x, targets)
-
-    def loss(self, x, targets):
-        logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+def beside_allocator():
+    """Bytes of the GPU in use that PyTorch's allocator does not have."""
+    if DEVICE != "cuda":
+        return 0
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
 
 
 def sharded(model):
@@ -134,8 +78,12 @@ def compiled(model, backend, arguments):
         return sharded(model)
     if WORLD > 1:
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    options = {"products": arguments.products} if backend == "coda" else None
-    return torch.compile(model, dynamic=False, backend=backend, options=options)
+    named = {"dynamic": False, "backend": "coda" if backend == "coda" else "inductor"}
+    if backend == TUNED:
+        named = {"dynamic": False, "mode": TUNED}
+    elif backend == "coda":
+        named["options"] = {"products": arguments.products}
+    return torch.compile(model, **named)
 
 
 def mean_of_all(loss):
@@ -152,11 +100,13 @@ class Run:
         self.model = model
         self.compiled = compiled(model, backend, arguments)
         self.has_autocast = not isinstance(next(model.parameters()), DTensor)
-        self.ms, self.peak, self.losses, self.first_step = [], 0, [], 0.0
+        self.ms, self.peak, self.losses, self.first_step, self.beside = [], 0, [], 0.0, 0
         self.optimizer = None
 
     def begin(self):
         """The same weights and no moments, so that every run's curve begins at one place."""
+        if self.arguments.model in LLAMA:
+            self.model.use(Liger if self.backend == "liger" else Plain)
         for name, tensor in self.model.state_dict().items():
             whole = self.state[name]
             if isinstance(tensor, DTensor):
@@ -179,11 +129,13 @@ class Run:
         return loss
 
     def start(self):
+        before = beside_allocator()
         started = time.perf_counter()
         self.begin()
         for _ in range(self.arguments.first):
             self.losses.append(round(mean_of_all(self.step().detach()), 4))
             self.first_step = self.first_step or time.perf_counter() - started
+        self.beside = max(0, beside_allocator() - before)
 
     def turn(self):
         if DEVICE != "cuda":
@@ -209,10 +161,13 @@ class Run:
         self.optimizer = None
         for parameter in self.model.parameters():
             parameter.grad = None
+        if DEVICE == "cuda":
+            torch.cuda.empty_cache()
 
-    def line(self, products):
+    def line(self, products, first):
         facts = self.arguments
-        who = "torch.compile" if self.backend == "inductor" else f"backend {self.backend}"
+        who = {"inductor": "torch.compile", TUNED: f"torch.compile {TUNED}",
+               "liger": "torch.compile and Liger's kernels"}.get(self.backend, "backend coda")
         if WORLD > 1:
             who += {"ddp": ", DDP", "fsdp2": ", FSDP2"}[facts.parallel]
         found = {
@@ -224,21 +179,51 @@ class Run:
             found |= {
                 "attention": f"cuDNN {torch.backends.cudnn.version()}", "ms": round(ms, 2),
                 "turns_ms": [round(ms, 2) for ms in self.ms],
+                "first_backends_over_it": round(statistics.median(first.ms) / ms, 3),
                 "tokens_per_second": round(1e3 * facts.batch * facts.sequence / ms),
                 "loss": round(self.loss.item(), 4), "peak_gib": round(self.peak / 2**30, 2),
+                "beside_gib": round(self.beside / 2**30, 2),
+                "peak_of_all_gib": round((self.peak + self.beside) / 2**30, 2),
                 "gpu": torch.cuda.get_device_name()}
         return json.dumps(found)
+
+
+def starts(arguments):
+    """Seconds from the model to the end of the first step, with empty caches and with full ones."""
+    for backend in arguments.backend:
+        found = {"who": backend, "model": arguments.model, "batch": arguments.batch,
+                 "sequence": arguments.sequence}
+        with tempfile.TemporaryDirectory() as folder:
+            for caches in ("cold", "warm"):
+                environment = os.environ | {
+                    name: os.path.join(folder, name) for name in CACHES}
+                command = [sys.executable, __file__, "--model", arguments.model, "--batch",
+                           str(arguments.batch), "--sequence", str(arguments.sequence),
+                           "--backend", backend, "--turns", "0", "--first", "1"]
+                line = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True,
+                                      check=True).stdout.splitlines()[-1]
+                found[f"{caches}_s"] = json.loads(line)["first_step_s"]
+        print(json.dumps(found), flush=True)
+
+
+def is_there(backend):
+    package = {"coda": "coda_cpp", "liger": "liger_kernel"}.get(backend)
+    if package is None or importlib.util.find_spec(package) is not None:
+        return True
+    print(f"train_step_torch: no {package}, so no row of {backend}", file=sys.stderr)
+    return False
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=sorted(SIZES), default="1b")
+    parser.add_argument("--model", choices=MODELS, default="1b")
     parser.add_argument("--batch", type=int, default=16, help="of all processes")
     parser.add_argument("--sequence", type=int, default=2048)
-    parser.add_argument("--backend", choices=("inductor", "coda"), nargs="+", default=["inductor"])
+    parser.add_argument("--backend", choices=BACKENDS, nargs="+", default=["inductor"])
     parser.add_argument("--parallel", choices=("ddp", "fsdp2"), default="ddp",
                         help="what several processes do")
+    parser.add_argument("--starts", action="store_true", help="only the seconds to the first step")
     parser.add_argument("--explain", action="store_true", help="says what backend coda has taken")
     parser.add_argument("--first", type=int, default=5, help="steps whose losses are told")
     parser.add_argument("--turns", type=int, default=1)
@@ -249,7 +234,14 @@ def main() -> None:
     parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
                         help="products of the blocks in 8 bits, by torchao; the head stays bf16")
     arguments = parser.parse_args()
-    arguments.vocabulary = VOCABULARY if arguments.model != "tiny" else 512
+    arguments.backend = [backend for backend in arguments.backend if is_there(backend)]
+    if not arguments.backend:
+        sys.exit("train_step_torch: none of the backends is there")
+    if "liger" in arguments.backend and arguments.model not in LLAMA:
+        parser.error("--backend liger has kernels for the models of LLaMA's family")
+    if arguments.starts:
+        starts(arguments)
+        return
 
     if arguments.explain:
         logging.basicConfig()
@@ -262,8 +254,7 @@ def main() -> None:
         dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     torch.manual_seed(0)
     with torch.device(DEVICE):
-        model = Llama(**SIZES[arguments.model], vocabulary=arguments.vocabulary,
-                      sequence=arguments.sequence)
+        model, arguments.vocabulary = model_of(arguments.model, arguments.sequence)
     products = "bf16"
     if arguments.float8:
         import torchao
@@ -282,9 +273,12 @@ def main() -> None:
             run.begin()
             run.turn()
             run.end()
+    if not arguments.turns:  # only to have begun
+        print(json.dumps({"first_step_s": round(runs[0].first_step, 1)}))
+        return
     for run in runs if RANK == 0 else ():
         print(run.line(arguments.products if run.backend == "coda" and arguments.products
-                       else products))
+                       else products, runs[0]))
     if WORLD > 1:
         dist.destroy_process_group()
 
