@@ -106,7 +106,8 @@ def distance(a, b):
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, default=ROOT / "docs", help="a file, or a folder's .md")
+    parser.add_argument("--text", type=Path, default=ROOT / "docs",
+                        help="a file, or a folder with .md files")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=512, help="a multiple of 128")

@@ -143,6 +143,9 @@ class Operator:
         values: dict[str, Any] = {argument.name: None for argument in self.arguments}
         inputs = []
         for argument, (shape, dtype) in zip(arguments, facts, strict=True):
+            if 0 in shape:
+                raise Error(f"{self.name}: argument '{argument.name}' has a size of 0 besides its "
+                            f"rows: {list(shape)}; only the number of rows may be 0")
             value = argument.declare(graph, shape, dtype)
             values[argument.name] = value
             inputs.append(Input(argument.name, value, dtype, argument.is_differentiable))

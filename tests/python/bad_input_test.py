@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every operator with input that is unusual or wrong, and torch.library.opcheck for backwards and
+for regions of compiled models (that of forwards: ops_test)."""
+
+import unittest
+import unittest.mock
+
+import torch
+import torch._dynamo
+
+import coda_cpp
+from coda_cpp import _operators, ops, session
+import ops_test
+from compiled import Recorder, ids, llama
+
+
+def _results(function, case, arguments):
+    made = function(**arguments, **case.options)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _outcome(function, case, arguments):
+    """Results and the gradients of the sum of all, by name."""
+    made = _results(function, case, arguments)
+    wanted = {n: t for n, t in arguments.items() if t.requires_grad}
+    loss = sum(t.sum() for t in made if t.requires_grad)
+    found = dict(zip(wanted, torch.autograd.grad(loss, list(wanted.values()))))
+    return {f"result {i}": t.detach() for i, t in enumerate(made)} | found
+
+
+def _every_second(tensor):
+    """The same values, which are not dense in memory."""
+    if not tensor.dim():
+        return tensor
+    wide = torch.zeros(*tensor.shape[:-1], 2 * tensor.shape[-1], dtype=tensor.dtype)
+    wide[..., ::2] = tensor.detach()
+    return wide[..., ::2].requires_grad_(tensor.requires_grad)
+
+
+class EveryOperator(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+
+    def _each_argument(self, rows=8):
+        for case in ops_test.CASES:
+            arguments = case.make(rows, torch.float32)
+            for name in arguments:
+                yield case, arguments, name
+
+    def test_any_strides(self):
+        for case in ops_test.CASES:
+            arguments = case.make(8, torch.float32)
+            strided = {n: _every_second(t) for n, t in arguments.items()}
+            found, expected = (_outcome(case.function, case, a) for a in (strided, arguments))
+            for name in expected:
+                with self.subTest(case.name, what=name):
+                    self.assertTrue(torch.equal(found[name], expected[name]))
+
+    def test_nan_and_inf_go_where_they_go_in_pytorch(self):
+        for case, arguments, name in self._each_argument():
+            if not arguments[name].is_floating_point():
+                continue
+            # rstd is a factor behind the product, where infinities are not added up.
+            for value in (float("nan"), float("inf")) if name != "rstd" else (float("nan"),):
+                spoilt = {n: t.detach().clone().requires_grad_(t.requires_grad)
+                          for n, t in arguments.items()}
+                if "targets" in spoilt:
+                    spoilt["targets"].fill_(3)  # the reference multiplies ignored rows by 0
+                with torch.no_grad():
+                    spoilt[name].view(-1)[3] = value
+                found, expected = (_outcome(f, case, spoilt)
+                                   for f in (case.function, case.reference))
+                for what, tensor in expected.items():
+                    with self.subTest(case.name, argument=name, value=value, what=what):
+                        self.assertTrue(torch.equal(found[what].isfinite(), tensor.isfinite()))
+
+    def test_a_change_before_the_backward_is_noticed_or_changes_nothing(self):
+        noticed = set()
+        for case, arguments, name in self._each_argument():
+            expected = _outcome(case.function, case, arguments)
+            made = _results(case.function, case, arguments)
+            wanted = {n: t for n, t in arguments.items() if t.requires_grad}
+            with torch.no_grad():
+                before = arguments[name].clone()
+                arguments[name].zero_()
+            with self.subTest(case.name, argument=name):
+                try:
+                    found = torch.autograd.grad(
+                        sum(t.sum() for t in made if t.requires_grad), list(wanted.values()))
+                except RuntimeError as error:
+                    self.assertIn("modified by an inplace operation", str(error))
+                    noticed.add(name)
+                else:
+                    for what, gradient in zip(wanted, found):
+                        self.assertTrue(torch.equal(gradient, expected[what]), what)
+            with torch.no_grad():
+                arguments[name].copy_(before)
+        self.assertLessEqual({"x", "weight", "gate", "up"}, noticed)
+
+    def test_devices_types_and_sizes_of_zero_name_operator_and_argument(self):
+        for case, arguments, name in self._each_argument():
+            tensor, operator = arguments[name].detach(), case.name.split(",")[0]
+            wrong = {"on another device": tensor.to("meta"),
+                     "of another type": tensor.to(torch.complex64)}
+            if name in ("x", "weight", "gate", "up"):
+                wrong["without columns"] = tensor[:, :0]
+            for what, bad in wrong.items():
+                with self.subTest(case.name, argument=name, what=what):
+                    with self.assertRaisesRegex(coda_cpp.Error, f"{operator}: .*'{name}'"):
+                        case.function(**{**arguments, name: bad}, **case.options)
+
+    def test_a_machine_without_a_gpu_is_told_so(self):
+        if torch.cuda.is_available():
+            self.skipTest("there is a GPU")
+        with self.assertRaisesRegex(coda_cpp.Error, "GPU|driver|libcuda"):
+            session.backend("hopper")
+
+    def test_checking_is_a_mode_that_can_be_left(self):
+        coda_cpp.checking(True)
+        try:
+            self.assertTrue(_operators.is_checking())
+            with self.assertRaisesRegex(coda_cpp.Error, "'targets' has the value 6"):
+                ops.linear_cross_entropy(torch.randn(2, 4), torch.randn(5, 4), torch.tensor([0, 6]))
+        finally:
+            coda_cpp.checking(False)
+        self.assertFalse(_operators.is_checking())
+
+
+class Opcheck(unittest.TestCase):
+    """Schemas, fake results, and what AOTAutograd makes of a call."""
+
+    def test_backwards(self):
+        for case in ops_test.CASES:
+            torch.manual_seed(0)
+            backward = getattr(torch.ops.coda_cpp, case.name.split(",")[0] + "_backward").default
+            calls = []
+
+            def record(tensors, key, needs, backward=backward, calls=calls):
+                calls.append(([tensor.detach().clone() for tensor in tensors], key, needs))
+                return backward(tensors, key, needs)
+
+            with self.subTest(case.name):
+                with unittest.mock.patch.object(
+                        _operators.Operator, "backward", staticmethod(record)):
+                    _outcome(case.function, case, case.make(6, torch.float32))
+                torch.library.opcheck(backward, calls[0], test_utils=(
+                    "test_schema", "test_faketensor", "test_aot_dispatch_static"))
+
+    def test_regions_of_a_compiled_model(self):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        recorder = Recorder(strict=True)
+        batch = ids()
+        torch.compile(llama(), backend=recorder, fullgraph=True)(input_ids=batch, labels=batch)
+        taken = recorder.reports[0].taken
+        self.assertEqual(len(taken), 3)
+        for region in (taken[1].region, taken[2].region):  # between attentions; with the loss
+            function = region.function.function
+            sizes = {**function.nominal_sizes(), "M": 6}
+            tensors = [self._tensor(given, sizes, region.needs >> i & 1)
+                       for i, given in enumerate(function.inputs)]
+            torch.library.opcheck(torch.ops.coda_cpp.graph.default, (
+                tensors, region.function._spec, [], region.needs))
+
+    def _tensor(self, given, sizes, needs):
+        shape = [session.size_of(terms, sizes) for terms in given.terms]
+        if given.dtype == "i32":
+            return torch.zeros(shape, dtype=torch.int32)
+        return (0.1 * torch.randn(shape)).requires_grad_(bool(needs))
+
+
+if __name__ == "__main__":
+    unittest.main()
