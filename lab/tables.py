@@ -265,13 +265,22 @@ def pytorch_steps() -> str:
     """Steps of a PyTorch module: backend "coda" beside Inductor, and with products in 8 bits."""
     path = RESULTS / "train_step" / "pytorch_h200.jsonl"
     rows = []
+    inductor = {}
     for row in map(json.loads, path.read_text().splitlines()):
         backend = "Inductor" if "torch.compile" in row["who"] else '`backend="coda"`'
-        rows.append([str(row["run"]), backend, row["products"], f"{row['ms']:.1f}",
-                     f"{row['tokens_per_second'] / 1e3:.1f}k", f"{row['peak_gib']:.1f}",
+        if backend == "Inductor":
+            inductor[row["run"]] = row["ms"]
+        peer = inductor.get(row["run"])
+        rows.append([str(row["run"]), f"{row['model']}, {row['batch']} x {row['sequence']}",
+                     backend, row["products"], f"{row['ms']:.1f}",
+                     f"{row['tokens_per_second'] / 1e3:.1f}k",
+                     f"{peer / row['ms']:.3f}" if peer and backend != "Inductor" else "",
+                     f"{row['peak_gib']:.1f}",
+                     f"{row['peak_of_all_gib']:.1f}" if "peak_of_all_gib" in row else "",
                      f"{row['first_step_s']:.0f}"])
-    return table(["run", "compiled by", "products", "ms a step", "tokens/s",
-                  "peak GiB of PyTorch's", "s to the first step"], rows)
+    return table(["run", "model", "compiled by", "products", "ms a step", "tokens/s",
+                  "Inductor's over it", "peak GiB of PyTorch's", "of all",
+                  "s to the first step"], rows)
 
 
 def block_errors() -> str:
@@ -284,6 +293,30 @@ def block_errors() -> str:
     rows = [[name, str(k), found[data, k, "tensor"], found[data, k, "block"]]
             for data, name in names.items() for k in (2048, 8192)]
     return table(["data", "K", "one scale a tensor", "a scale a block"], rows)
+
+
+def block_times() -> str:
+    """Products of 8-bit operands by what their scales are of: lab/fp8/decide.py on a GPU."""
+    lines = (RESULTS / "fp8_blocks" / "times_h200.jsonl").read_text().splitlines()
+    found = {(row["n"], row["k"], row["way"]): row["candidates"] for row in map(json.loads, lines)}
+
+    def ms(candidates: list[dict], regime: str, name: str) -> float:
+        return min(c[f"{regime}_ms"] for c in candidates if c["candidate"].startswith(name))
+
+    def over(n: int, k: int, way: str, base: str) -> str:
+        if (n, k, way) not in found:
+            return ""
+        ratios = [ms(found[n, k, way], regime, "chosen") /
+                  (ms(found[n, k, way], regime, "cuBLAS") if base == "cuBLAS" else
+                   ms(found[n, k, base], regime, "chosen")) for regime in ("sustained", "cool")]
+        return figure(*ratios)
+
+    rows = [[f"{n} x {k}", f"{ms(found[n, k, 'a'], 'sustained', 'chosen'):.3f}",
+             over(n, k, "a", "cuBLAS"), over(n, k, "b", "cuBLAS"), over(n, k, "c", "cuBLAS"),
+             over(n, k, "b", "a"), over(n, k, "c", "a")]
+            for n, k in sorted({key[:2] for key in found}, key=lambda key: key[0] * key[1])]
+    return table(["N x K", "(a), ms", "(a) over cuBLAS", "(b) over cuBLAS", "(c) over cuBLAS",
+                  "(b) over (a)", "(c) over (a)"], rows)
 
 
 def fp8_losses() -> str:
@@ -373,8 +406,8 @@ def tuned() -> str:
                    figure(statistics.median(ratios)), figure(max(ratios))]])
 
 
-TABLES = {"block_errors": block_errors, "chains": chains, "fp8_losses": fp8_losses,
-          "fp8_steps": fp8_steps, "library": library, "loss_chunks": loss_chunks,
+TABLES = {"block_errors": block_errors, "block_times": block_times, "chains": chains,
+          "fp8_losses": fp8_losses, "fp8_steps": fp8_steps, "library": library, "loss_chunks": loss_chunks,
           "planning": planning, "programs": programs, "pytorch_steps": pytorch_steps,
           "step_parts": step_parts, "steps": steps, "summary": summary, "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
