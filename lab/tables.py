@@ -407,9 +407,10 @@ def tuned() -> str:
 
 
 TABLES = {"block_errors": block_errors, "block_times": block_times, "chains": chains,
-          "fp8_losses": fp8_losses, "fp8_steps": fp8_steps, "library": library, "loss_chunks": loss_chunks,
-          "planning": planning, "programs": programs, "pytorch_steps": pytorch_steps,
-          "step_parts": step_parts, "steps": steps, "summary": summary, "tuned": tuned}
+          "fp8_losses": fp8_losses, "fp8_steps": fp8_steps, "library": library,
+          "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
+          "pytorch_steps": pytorch_steps, "step_parts": step_parts, "steps": steps,
+          "summary": summary, "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
