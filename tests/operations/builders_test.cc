@@ -119,6 +119,9 @@ class Builders {
                   }},
                  {"embedding", {w, i}, [](const Values& v) { embedding(v[0], v[1]); }},
                  {"top_k_mask", {x}, [](const Values& v) { top_k_mask(v[0], 3); }},
+                 {"marked_rows", {x}, [](const Values& v) { marked_rows(v[0], 64); }},
+                 {"gather", {x, rows}, [](const Values& v) { gather(v[0], v[1]); }},
+                 {"scatter_add", {x, rows}, [](const Values& v) { scatter_add(v[0], v[1], 64); }},
                  {"soft_cap", {x}, [](const Values& v) { soft_cap(v[0], 30); }},
                  {"cross_entropy", {x, i}, [](const Values& v) { cross_entropy(v[0], v[1]); }},
                  {"opaque_call", {w, i}, [](const Values& v) { opaque_call("embedding", v); }}});
@@ -129,6 +132,7 @@ class Builders {
   Value x = g.input("x", {"M", 8});
   Value y = g.input("y", {"M", 8});
   Value i = g.table("i", {"M", 1}, DType::i32);
+  Value rows = g.input("rows", {"M", 1});
   Value w = g.parameter("w", {8, 8});
   Value scale = g.parameter("scale", {1, 8});
   Value table = g.table("table", {64, 2});
