@@ -12,12 +12,12 @@ From one state and over the same batches a model of PyTorch's (bench/peers/model
 - with torch.compile(model, backend="coda") twice, which must give the same bits,
 - in eager mode in fp32, which says where all of them should be.
 
-A curve is made of means over 20 steps, since single batches differ more than runs do. The distance
-of two curves is the root of the mean square of their differences. The verdict is good where the mean
-of our distances to eager's curves is at most the largest between two of eager's, and our two runs
-have the same losses and weights, bit for bit. Distances to fp32 are told too. Prints a line of JSON
-a run and the verdict, and fails if that is bad. All runs are with PyTorch's deterministic
-algorithms.
+A curve is made of means over 20 steps, since single batches differ more than runs do. The
+distance of two curves is the root of the mean square of their differences. The verdict is good
+where the mean of our distances to eager's curves is at most the largest between two of eager's,
+and our two runs have the same losses and weights, bit for bit. Distances to fp32 are told too.
+Prints a line of JSON a run and the verdict, and fails if that is bad. All runs are with PyTorch's
+deterministic algorithms.
 """
 
 import argparse
