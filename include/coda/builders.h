@@ -63,7 +63,8 @@ Value top_k_mask(Value x, int64_t k, Where where = Where::current());
 // where it is not 0, ascending, and -1 behind them; E is a number. Rows that a list has no room for
 // are left out. Lists have no gradient.
 std::vector<Value> marked_rows(Value mask, const Dim& rows, Where where = Where::current());
-// Rows of x [M, D] by such a list [C, 1]: [C, D], with zeros where it has -1.
+// Rows of x [M, D] by such a list [C, 1]: [C, D], with zeros where it has -1, which gather_rows, a
+// load of a program, knows nothing of.
 Value gather(Value x, Value rows, Where where = Where::current());
 // Its adjoint: [count, D], where row i is the sum of the rows j of x [C, D] with rows[j] = i, in
 // ascending order. A row with -1 goes nowhere.

@@ -9,6 +9,7 @@
 // any tile order and shape, and gives the same bits.
 #pragma once
 
+#include <array>
 #include <string>
 #include <variant>
 #include <vector>
@@ -73,6 +74,8 @@ struct GemmSegment {
   int scales_b = -1;
 
   bool is_scaled() const { return scales_a >= 0 || scales_b >= 0; }
+  // All that it reads; below 0: no tensor.
+  std::array<int, 4> tensors() const { return {a, scales_a, b, scales_b}; }
 
   friend bool operator==(const GemmSegment&, const GemmSegment&) = default;
 };

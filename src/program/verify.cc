@@ -229,8 +229,7 @@ class Verifier {
       });
     };
     for (const GemmSegment& segment : s.segments())
-      for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
-        refuse_stored(t);
+      for (const int t : segment.tensors()) refuse_stored(t);
     refuse_stored(s.row_index());
     if (is_effect(s) || s.tensor() < 0 || stored[s.tensor()] < 0) return;
     const int store = stored[s.tensor()];

@@ -5,10 +5,11 @@
 // Parameters are put into shards in the order in which the backward completes their gradients; a
 // shard has a sixteenth of all elements or more. On a GPU a product's kernel holds each
 // multiprocessor from its first tile to its last: of a kernel of NCCL that comes before it, some
-// multiprocessors stay busy, and the product's blocks for them begin when the others end, so it
-// takes twice as long. The blocks of an opaque call (attention's backward) are many and short, and
+// multiprocessors stay busy, and the product's blocks for them begin when the others end, so it may
+// take twice as long. The blocks of an opaque call (attention's backward) are many and short, and
 // go around those multiprocessors. So exchanges start before opaque calls, and what is complete
-// behind the last one (the first layer's and the embedding) is exchanged behind the backward.
+// behind the last one (the first layer's and the embedding) is exchanged behind the backward. Two
+// H100s gained nothing by it (docs/distributed.md): it is for links slower than NVLink.
 #pragma once
 
 #include <cstddef>

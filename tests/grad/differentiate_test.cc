@@ -13,6 +13,7 @@
 
 #include "coda/builders.h"
 #include "coda/error.h"
+#include "grad/central_difference.h"
 #include "ir/evaluate_graph.h"
 
 namespace coda {
@@ -67,14 +68,8 @@ void expect_gradients(Case& c, Value output) {
       g = evaluate(c.graph, {gradients[w].id}, c.inputs, c.sizes)[0];
     }
     for (size_t i = 0; i < x.size(); ++i) {
-      const double kept = x[i];
-      const double h = 1e-5;
-      x[i] = kept + h;
-      const double up = objective();
-      x[i] = kept - h;
-      const double down = objective();
-      x[i] = kept;
-      EXPECT_NEAR(g.data[i], (up - down) / (2 * h), 1e-7 * (1 + std::abs(g.data[i])))
+      EXPECT_NEAR(g.data[i], tests::central_difference(x[i], 1e-5, objective),
+                  1e-7 * (1 + std::abs(g.data[i])))
           << name << "[" << i << "]";
     }
   }

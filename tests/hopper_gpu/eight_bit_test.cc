@@ -20,6 +20,28 @@ using EightBits = OnGpu;
 // what is below 14 bits of the largest.
 double dropped(int64_t length) { return static_cast<double>(length) / 32 * std::ldexp(1, -13); }
 
+// One depth of each tile and schedule that the program may have; `fast`: summed by the tensor cores
+// alone.
+void expect_same_bits_for_every_tile(const Program& program, const DimValues& sizes,
+                                     const Values& inputs, const RowGaps& gaps, bool fast) {
+  std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
+  hopper::LowerOptions options;
+  options.fast_accumulation = fast;
+  for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, options)) {
+    if (choice.stages != 3) continue;
+    options.choice = choice;
+    kernels.emplace_back(&program, options);
+  }
+  compile_ahead(kernels, sizes, gaps);
+  std::optional<Values> first;
+  for (const auto& [same, with] : kernels) {
+    const Values own = run_on_gpu(program, sizes, inputs, gaps, with);
+    if (!first) first = own;
+    expect_same_bits(*first, own, program.name + " with " + hopper::text(*with.choice));
+  }
+  ASSERT_TRUE(first.has_value());
+}
+
 TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
   uint64_t seed = 800;
   for (const char* text : kEightBitProducts) {
@@ -32,24 +54,8 @@ TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
       // Longer sums are made in fp32.
       check(program, sizes, ++seed, gaps, dropped(std::min<int64_t>(sizes.at("K"), 4096)));
       const Values inputs = random_inputs(program, sizes, seed);
-      for (const bool fast : {false, true}) {
-        std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
-        hopper::LowerOptions options;
-        options.fast_accumulation = fast;
-        for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, options)) {
-          if (choice.stages != 3) continue;
-          options.choice = choice;
-          kernels.emplace_back(&program, options);
-        }
-        compile_ahead(kernels, sizes, gaps);
-        std::optional<Values> first;
-        for (const auto& [same, with] : kernels) {
-          const Values own = run_on_gpu(program, sizes, inputs, gaps, with);
-          if (!first) first = own;
-          expect_same_bits(*first, own, program.name + " with " + hopper::text(*with.choice));
-        }
-        ASSERT_TRUE(first.has_value());
-      }
+      for (const bool fast : {false, true})
+        expect_same_bits_for_every_tile(program, sizes, inputs, gaps, fast);
     }
   }
 }
@@ -67,20 +73,7 @@ TEST_F(EightBits, ScaledProductsAreRightWithTheSameBitsForEveryTile) {
       SCOPED_TRACE(program.name);
       check(program, sizes, ++seed, gaps, dropped(128));
       const Values inputs = random_inputs(program, sizes, seed);
-      std::vector<std::pair<const Program*, hopper::LowerOptions>> kernels;
-      hopper::LowerOptions options;
-      for (const hopper::GemmConfig& choice : hopper::legal_choices(program, sizes, options)) {
-        if (choice.stages != 3) continue;
-        options.choice = choice;
-        kernels.emplace_back(&program, options);
-      }
-      compile_ahead(kernels, sizes, gaps);
-      std::optional<Values> first;
-      for (const auto& [same, with] : kernels) {
-        const Values own = run_on_gpu(program, sizes, inputs, gaps, with);
-        if (!first) first = own;
-        expect_same_bits(*first, own, program.name + " with " + hopper::text(*with.choice));
-      }
+      expect_same_bits_for_every_tile(program, sizes, inputs, gaps, false);
     }
   }
 }

@@ -93,7 +93,8 @@ def differences(a: list[float], b: list[float]) -> tuple[float, float]:
 
 def check_course(runs: Runs) -> None:
     """In bf16 another order of sums takes another course. What one GPU's losses differ by where it
-    makes a step in two passes is the yardstick for two GPUs."""
+    makes a step in two passes is the yardstick for two GPUs: twice that, since either is one course
+    of many."""
     for out, gpus in (("one", 1), ("two", 2), ("again", 2)):
         status, _, err = runs.run(out, gpus)
         check(status == 0, f"{gpus} GPUs train {err.strip()}")

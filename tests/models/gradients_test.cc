@@ -9,6 +9,7 @@
 
 #include "coda/error.h"
 #include "coda/models.h"
+#include "grad/central_difference.h"
 #include "grad/differentiate.h"
 #include "ir/evaluate_graph.h"
 #include "models/llama.h"
@@ -81,14 +82,7 @@ TEST_P(Models, GradientsAreThoseOfFiniteDifferences) {
     std::vector<double>& x = inputs[model->parameters[p].name];
     for (int check = 0; check < 3; ++check) {
       const size_t i = random() % x.size();
-      const double kept = x[i];
-      constexpr double kStep = 1e-5;
-      x[i] = kept + kStep;
-      const double up = loss();
-      x[i] = kept - kStep;
-      const double down = loss();
-      x[i] = kept;
-      EXPECT_NEAR(values[p].data[i], (up - down) / (2 * kStep), 1e-8)
+      EXPECT_NEAR(values[p].data[i], tests::central_difference(x[i], 1e-5, loss), 1e-8)
           << model->parameters[p].name << " element " << i;
     }
   }

@@ -14,6 +14,7 @@
 #include "coda/model_runner.h"
 #include "coda/plan_cost.h"
 #include "cpu/cpu_backend.h"
+#include "grad/central_difference.h"
 #include "grad/differentiate.h"
 #include "ir/evaluate_graph.h"
 #include "models/experts.h"
@@ -228,14 +229,7 @@ TEST(SparseExperts, GradientsAreThoseOfFiniteDifferences) {
     for (size_t n = 0; n < names.size(); ++n) {
       std::vector<double>& values = layer.inputs[names[n]];
       const size_t i = random() % values.size();
-      const double kept = values[i];
-      constexpr double kStep = 1e-6;
-      values[i] = kept + kStep;
-      const double up = loss();
-      values[i] = kept - kStep;
-      const double down = loss();
-      values[i] = kept;
-      EXPECT_NEAR(gradients[n].data[i], (up - down) / (2 * kStep), 1e-6)
+      EXPECT_NEAR(gradients[n].data[i], tests::central_difference(values[i], 1e-6, loss), 1e-6)
           << "trial " << trial << ", " << names[n] << " element " << i;
     }
   }

@@ -125,7 +125,7 @@ class Reuse {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const Step& s = program.steps[i];
       for (const GemmSegment& segment : s.segments()) {
-        for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
+        for (const int t : segment.tensors())
           if (t == tensor) return false;
       }
       const bool other_use = s.tensor() == tensor && static_cast<int>(i) != load;

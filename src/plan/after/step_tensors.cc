@@ -13,7 +13,7 @@ std::vector<StepTensor> of_program(const Program& program) {
   for (const TensorDecl& decl : program.tensors) tensors.push_back({decl.name});
   for (const Step& step : program.steps) {
     for (const GemmSegment& segment : step.segments()) {
-      for (const int t : {segment.a, segment.scales_a, segment.b, segment.scales_b})
+      for (const int t : segment.tensors())
         if (t >= 0) tensors[t].read = true;
     }
     if (step.row_index() >= 0) tensors[step.row_index()].read = true;
