@@ -257,7 +257,9 @@ class Run {
   }
 
   void evaluate_quickly() {
-    if (!has_held_out() || !is_first()) return;
+    if (!has_held_out()) return;
+    trainer_.gather_weights();  // by all
+    if (!is_first()) return;
     auto& marks = plan_.state.held_out_losses;
     if (!marks.empty() && marks.back().step == trainer_.step_count) return;
     const auto start = std::chrono::steady_clock::now();

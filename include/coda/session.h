@@ -74,9 +74,10 @@ class Session {
   // stores over what the forward saved.
   void forward();
   void backward();
-  // before(i) is called before step i of Plan::backward runs (of a loop's steps: before all of the
-  // loop), and at last with their number, behind all of them.
+  // before(i) is called before step i of Plan::forward or Plan::backward runs (of a loop's steps:
+  // before all of the loop), and at last with their number, behind all of them.
   using BeforeStep = std::function<void(size_t step)>;
+  void forward(const BeforeStep& before);
   void backward(const BeforeStep& before);
 
   // From now on this is called for each step (of a loop: for each of its chunks) with its name and

@@ -43,8 +43,9 @@ struct TrainOptions {
   // its own batches, and all call the same functions of their trainers. It must outlive the
   // trainer. Null: this one alone.
   Communicator* communicator = nullptr;
-  // Gradients that are exchanged beside the backward at once, in bytes, at least; more than there
-  // are: all are exchanged behind it. The results are the same bits.
+  // Gradients that are exchanged beside the backward at once, and weights that are gathered under
+  // the forward, in bytes, at least; more than there are: all behind the backward, and beside the
+  // update. The results are the same bits.
   int64_t exchange_bytes = 0;
   // Bytes that a step may take of the backend's memory; 0: as many as it has free (free_bytes()).
   int64_t memory_limit = 0;
@@ -131,11 +132,14 @@ class Trainer {
   void restored();
   void fetch();
   // The weights by name where the backend has them, as another session binds them
-  // (Session::bind_known): it sees every later step without a copy.
+  // (Session::bind_known): it sees every later step without a copy. Of several processes they are
+  // whole behind restored(), loss(), fetch() and gather_weights(), which all processes call; a step
+  // leaves some of them to be gathered under the next one.
   TensorMap parameters();
+  void gather_weights();  // not for while a step is started
 
   // Of several processes, for people: "gradients in 14 shards, 78 % of them exchanged beside the
-  // backward". Empty for one.
+  // backward; 80 % of the weights gathered under the next forward". Empty for one.
   const std::string& exchange_text() const;
   // A result of the last pass, one of TrainOptions::outputs.
   Tensor tensor(std::string_view name) const;

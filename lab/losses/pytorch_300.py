@@ -41,10 +41,8 @@ from models_torch import Llama  # noqa: E402 (lies beside the benchmarks)
 import coda_cpp  # noqa: E402, F401 (makes the backend known)
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-ATTENTIONS = {
-    "math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION} if DEVICE == "cuda" else {
-    "math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+# Those that take grouped heads and have a backward that repeats its bits.
+ATTENTIONS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 MEAN = 20
 
 

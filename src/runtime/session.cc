@@ -52,7 +52,7 @@ class Session::Impl {
   void bind(const TensorMap& tensors);
   std::vector<std::string> missing() const;
   TensorMap allocate();
-  void forward();
+  void forward(const BeforeStep& before);
   void backward(const BeforeStep& before);
   TensorView view(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
@@ -525,9 +525,9 @@ void Session::Impl::poison_block(int loop) {
   }
 }
 
-void Session::Impl::forward() {
+void Session::Impl::forward(const BeforeStep& before) {
   has_forward_ = false;  // until it is whole
-  run(forward_, "forward", {});
+  run(forward_, "forward", before);
   has_forward_ = true;
 }
 
@@ -562,7 +562,8 @@ void Session::bind_known(const TensorMap& tensors) {
 }
 std::vector<std::string> Session::missing() const { return impl_->missing(); }
 TensorMap Session::allocate() { return impl_->allocate(); }
-void Session::forward() { impl_->forward(); }
+void Session::forward() { impl_->forward({}); }
+void Session::forward(const BeforeStep& before) { impl_->forward(before); }
 void Session::backward() { impl_->backward({}); }
 void Session::backward(const BeforeStep& before) { impl_->backward(before); }
 void Session::observe(Observer observer) { impl_->observer_ = std::move(observer); }

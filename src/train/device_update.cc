@@ -23,6 +23,7 @@ constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tens
 constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix
 
 constexpr const char* kAddUp = "reduce_scatter gradients";
+constexpr const char* kGather = "all_gather weights";
 
 // What changes from step to step, each the first of a row of its own. The last is for said_.
 enum Number : uint8_t { decay, step_size, root_scale, kNumbers, stop = kNumbers, kStaged };
@@ -142,6 +143,8 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange) {
     Bucket& bucket = buckets_.emplace_back();
     bucket.has_copy = shard.has_copy;
     bucket.start = shard.start;
+    bucket.gather = shard.gather;
+    bucket.read = shard.read;
   }
   for (size_t i = 0; i < weights.size(); ++i) {
     const WeightTensor& w = weights[i];
@@ -299,9 +302,11 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
     put(v, moments[i].v, DType::f32);
     if (!w.bf16.empty()) put(copy, w.bf16, DType::bf16);
   }
+  is_gathered_ = true;
 }
 
 void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) {
+  gather_weights();
   for (const Matrix matrix : {master, copy, m, v}) {
     gather(matrix);
     if (rank_ > 0) continue;
@@ -363,6 +368,8 @@ void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
     backend_.start_copy_in(dense_view(numbers + stop * kNumberStride, DType::f32, 1, kNumberStride),
                            asks);
   });
+  is_gathered_ = std::ranges::all_of(
+      buckets_, [](const Bucket& b) { return b.gather == ExchangePlan::kWithUpdate; });
   if (steps_ == 1 || profiler_ != nullptr) return update();
   if (!recorded_) recorded_ = backend_.record([this] { update(); });
   recorded_();
@@ -378,9 +385,15 @@ void DeviceUpdate::exchange(const char* what, const std::function<void()>& work)
 }
 
 // Timed, exchanges stand in one line with what is computed.
+std::function<void()> DeviceUpdate::start_beside(const char* what,
+                                                 const std::function<void()>& work) {
+  if (profiler_ == nullptr) return communicator_->beside(work);
+  exchange(what, work);
+  return [] {};
+}
+
 void DeviceUpdate::exchange_beside(const char* what, const std::function<void()>& work) {
-  if (profiler_ != nullptr) return exchange(what, work);
-  beside_.push_back(communicator_->beside(work));
+  beside_.push_back(start_beside(what, work));
 }
 
 void DeviceUpdate::finish_exchanges() {
@@ -400,6 +413,29 @@ void DeviceUpdate::exchange_before(size_t step) {
   if (step == backward_steps_) finish_exchanges();
 }
 
+void DeviceUpdate::gather_weights(const Bucket& bucket) {
+  communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
+}
+
+// What is read earlier was started earlier, or with it.
+void DeviceUpdate::gather_before(size_t step) {
+  for (Bucket& bucket : buckets_) {
+    if (bucket.read != step || !bucket.wait) continue;
+    bucket.wait();
+    bucket.wait = nullptr;
+  }
+  for (Bucket& bucket : std::views::reverse(buckets_))
+    if (bucket.gather == step) bucket.wait = start_beside(kGather, [&] { gather_weights(bucket); });
+}
+
+void DeviceUpdate::gather_weights() {
+  if (is_gathered_) return;
+  is_gathered_ = true;
+  for (const Bucket& bucket : buckets_)
+    if (bucket.gather != ExchangePlan::kWithUpdate)
+      exchange(kGather, [&] { gather_weights(bucket); });
+}
+
 void DeviceUpdate::update() {
   for (Bucket& bucket : buckets_) {
     if (world_ > 1 && bucket.start == ExchangePlan::kBehind)
@@ -415,10 +451,8 @@ void DeviceUpdate::update() {
   // the other shards' updates beside it.
   for (const Bucket& bucket : std::views::reverse(buckets_)) {
     run(bucket.adamw);
-    if (world_ == 1) continue;
-    exchange_beside("all_gather weights", [&] {
-      communicator_->all_gather(bucket.matrices[bucket.has_copy ? copy : master].view());
-    });
+    if (world_ > 1 && bucket.gather == ExchangePlan::kWithUpdate)
+      exchange_beside(kGather, [&] { gather_weights(bucket); });
   }
   finish_exchanges();
 }

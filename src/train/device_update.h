@@ -13,8 +13,9 @@
 // share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
 // the next forward reads is gathered. There are several matrices then, the shards of an
 // ExchangePlan: what is complete is exchanged beside the backward that computes the rest, and
-// gathered beside the update of the shards behind it. Parameters that are read as they are and
-// those that are read as copies are in different shards, as only the former are gathered in fp32.
+// gathered beside the update of the shards behind it or under the next forward. Parameters that are
+// read as they are and those that are read as copies are in different shards, as only the former
+// are gathered in fp32.
 #pragma once
 
 #include <functional>
@@ -43,7 +44,7 @@ class DeviceUpdate {
   void upload(Weights& weights, std::vector<Moments>& moments);
   void download(Weights& weights, std::vector<Moments>& moments);
 
-  // What a plan reads, by name.
+  // What a plan reads, by name; whole behind gather_weights() and upload().
   const TensorMap& parameters() const { return parameters_; }
   // fp32, as the weights.
   const std::vector<Tensor>& gradients() const { return gradients_; }
@@ -57,6 +58,11 @@ class DeviceUpdate {
   // In the last pass of a step of several processes, before each step of the plan's backward and
   // behind the last, as Session::BeforeStep has it: exchanges gradients beside the backward.
   void exchange_before(size_t step);
+  // In the first pass, before each step of the plan's forward and behind the last: gathers the
+  // weights that start_step() has not, each shard before a step reads it.
+  void gather_before(size_t step);
+  // The same at once, where another than that forward reads the weights.
+  void gather_weights();
   // AdamW's step `step` (1, 2, ...) as adamw_step has it, with gradients summed over the processes
   // and scaled to the largest norm. Nothing waits for it. If the norm, or a loss of any process
   // since the last step, is not finite, this and later steps leave the state as it was.
@@ -89,7 +95,10 @@ class DeviceUpdate {
   struct Bucket {
     bool has_copy = false;
     size_t start = ExchangePlan::kBehind;  // of its exchange
-    int64_t rows = 0;                      // of all processes
+    size_t gather = ExchangePlan::kWithUpdate;
+    size_t read = 0;
+    std::function<void()> wait;  // for the gathering that goes on; null: none
+    int64_t rows = 0;            // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
     std::vector<float> decays;  // 1 where a row decays
@@ -126,10 +135,13 @@ class DeviceUpdate {
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
   void run(const Launch& launch) const;
   void exchange(const char* what, const std::function<void()>& work) const;
+  // The result waits for it.
+  std::function<void()> start_beside(const char* what, const std::function<void()>& work);
   // Until finish_exchanges().
   void exchange_beside(const char* what, const std::function<void()>& work);
   void finish_exchanges();
   void add_up(const Bucket& bucket);
+  void gather_weights(const Bucket& bucket);
   void update();
   void gather(Matrix matrix);
 
@@ -140,6 +152,7 @@ class DeviceUpdate {
   int world_ = 1;
   std::vector<Bucket> buckets_;
   size_t backward_steps_ = 0;
+  bool is_gathered_ = true;                    // all weights are whole
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
   std::vector<Part> parts_;                    // as the weights
   std::vector<Tensor> kept_;                   // what the programs hand on

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <variant>
 
@@ -16,14 +17,19 @@ namespace {
 
 constexpr int64_t kMostShards = 16;  // of a kind
 
-// By tensor: behind how many steps of the backward no step touches it any more. A loop's steps run
-// for all its chunks before anything else does.
-std::map<std::string, size_t> complete_behind(const Plan& plan) {
+std::map<std::string, std::string> owners(const Plan& plan) {
   std::map<std::string, std::string> owner;
   for (const PlanTensor& tensor : plan.tensors) {  // a view stands behind what it views
     const bool is_view = !tensor.view_of.empty();
     owner[tensor.decl.name] = is_view ? owner.at(tensor.view_of) : tensor.decl.name;
   }
+  return owner;
+}
+
+// By tensor: behind how many steps of the backward no step touches it any more. A loop's steps run
+// for all its chunks before anything else does.
+std::map<std::string, size_t> complete_behind(const Plan& plan) {
+  const std::map<std::string, std::string> owner = owners(plan);
   std::map<std::string, size_t> complete;
   for (size_t i = 0; i < plan.backward.size(); ++i) {
     size_t end = i + 1;
@@ -32,6 +38,20 @@ std::map<std::string, size_t> complete_behind(const Plan& plan) {
     for (const StepTensor& use : step_tensors(plan.backward[i])) complete[owner.at(use.name)] = end;
   }
   return complete;
+}
+
+// By tensor: the first step of the forward that touches it.
+std::map<std::string, size_t> first_reads(const Plan& plan) {
+  const std::map<std::string, std::string> owner = owners(plan);
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < plan.forward.size(); ++i)
+    for (const StepTensor& use : step_tensors(plan.forward[i]))
+      first.emplace(owner.at(use.name), i);
+  return first;
+}
+
+int64_t gathered_bytes(const ExchangePlan::Shard& shard) {
+  return shard.elements * size_of(shard.has_copy ? DType::bf16 : DType::f32);
 }
 
 // Before opaque calls, whatever is complete by then.
@@ -48,6 +68,43 @@ void schedule(const Plan& plan, int64_t least_bytes, ExchangePlan& exchange) {
   }
 }
 
+// Under the forward, before opaque calls that read no parameter themselves (an embedding does, and
+// is short).
+void schedule_gathers(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
+                      int64_t least_bytes, ExchangePlan& exchange) {
+  const std::map<std::string, size_t> first = first_reads(plan);
+  exchange.forward_steps = plan.forward.size();
+  for (ExchangePlan::Shard& shard : exchange.shards) shard.read = exchange.forward_steps;
+  std::set<size_t> readers;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto found = first.find(parameters[i].name);
+    if (found == first.end()) continue;
+    readers.insert(found->second);
+    size_t& read = exchange.shards[exchange.shard_of[i]].read;
+    read = std::min(read, found->second);
+  }
+  std::vector<size_t> calls;
+  for (size_t i = 0; i < plan.forward.size(); ++i)
+    if (std::holds_alternative<OpaqueCall>(plan.forward[i].work) && !readers.contains(i))
+      calls.push_back(i);
+  std::map<size_t, int64_t> at_once;  // bytes
+  for (ExchangePlan::Shard& shard : exchange.shards) {
+    const auto before = std::ranges::lower_bound(calls, shard.read) - calls.begin();
+    if (before == 0) continue;
+    shard.gather = calls[static_cast<size_t>(std::max<std::ptrdiff_t>(before - 2, 0))];
+    at_once[shard.gather] += gathered_bytes(shard);
+  }
+  for (ExchangePlan::Shard& shard : exchange.shards)
+    if (shard.gather != ExchangePlan::kWithUpdate && at_once.at(shard.gather) < least_bytes)
+      shard.gather = ExchangePlan::kWithUpdate;
+}
+
+int64_t elements_if(const ExchangePlan& exchange, const auto& holds) {
+  int64_t sum = 0;
+  for (const ExchangePlan::Shard& shard : exchange.shards) sum += holds(shard) ? shard.elements : 0;
+  return sum;
+}
+
 }  // namespace
 
 std::vector<ExchangedParameter> exchanged_parameters(const Weights& weights) {
@@ -58,22 +115,25 @@ std::vector<ExchangedParameter> exchanged_parameters(const Weights& weights) {
 }
 
 int64_t ExchangePlan::elements() const {
-  return std::accumulate(shards.begin(), shards.end(), int64_t{0},
-                         [](int64_t sum, const Shard& shard) { return sum + shard.elements; });
+  return elements_if(*this, [](const Shard&) { return true; });
 }
 
 int64_t ExchangePlan::elements_beside() const {
-  return std::accumulate(shards.begin(), shards.end(), int64_t{0},
-                         [](int64_t sum, const Shard& shard) {
-                           return sum + (shard.start == kBehind ? 0 : shard.elements);
-                         });
+  return elements_if(*this, [](const Shard& shard) { return shard.start != kBehind; });
+}
+
+int64_t ExchangePlan::elements_under() const {
+  return elements_if(*this, [](const Shard& shard) { return shard.gather != kWithUpdate; });
 }
 
 std::string ExchangePlan::text() const {
-  const double beside = static_cast<double>(elements_beside()) /
-                        static_cast<double>(std::max<int64_t>(elements(), 1));
+  const auto percent = [this](int64_t part) {
+    const auto all = static_cast<double>(std::max<int64_t>(elements(), 1));
+    return std::to_string(std::lround(100 * static_cast<double>(part) / all)) + " %";
+  };
   return "gradients in " + std::to_string(shards.size()) + " shards, " +
-         std::to_string(std::lround(100 * beside)) + " % of them exchanged beside the backward";
+         percent(elements_beside()) + " of them exchanged beside the backward; " +
+         percent(elements_under()) + " of the weights gathered under the next forward";
 }
 
 ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
@@ -130,6 +190,7 @@ ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParamete
   exchange.shards = std::move(sorted);
   for (size_t& shard : exchange.shard_of) shard = place[shard];
   schedule(plan, least_bytes, exchange);
+  schedule_gathers(plan, parameters, least_bytes, exchange);
   return exchange;
 }
 

@@ -197,15 +197,15 @@ float GradientSession::forward(const TensorMap& batch) {
 
 void GradientSession::backward() { session_->backward(); }
 
-void GradientSession::start_pass(const TensorMap& batch, const std::function<void()>& between,
-                                 const Session::BeforeStep& before) {
+void GradientSession::start_pass(const TensorMap& batch, const Beside& beside) {
   bind_batch(batch);
-  std::function<void()>& recorded = recorded_[before ? 1 : 0];
+  std::function<void()>& recorded =
+      recorded_[(beside.forward ? 2U : 0U) + (beside.backward ? 1U : 0U)];
   if (recorded && profiler_ == nullptr) return recorded();
-  const auto work = [this, between, before] {
-    session_->forward();
-    between();
-    session_->backward(before);
+  const auto work = [this, beside] {
+    session_->forward(beside.forward);
+    beside.between();
+    session_->backward(beside.backward);
   };
   work();
   if (!is_timed_ && profiler_ == nullptr) recorded = backend_.record(work);

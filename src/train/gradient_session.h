@@ -2,6 +2,7 @@
 // A loss and its gradients, compiled for one size and run by a backend.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,12 +46,17 @@ class GradientSession {
   float forward(const TensorMap& batch);  // the loss
   // Gradients of loss / passes, into gradients(); added to them where a step has several passes.
   void backward();
-  // forward() and backward(), and `between` between them, without waiting for any of it: for a
-  // backend with memory of its own. `before`: as Session::backward has it; null: nothing is done.
+  // What else is done in a pass: before each step of either phase, as Session has it (null:
+  // nothing), and between the phases.
+  struct Beside {
+    Session::BeforeStep forward = nullptr;
+    std::function<void()> between = nullptr;
+    Session::BeforeStep backward = nullptr;
+  };
+  // forward() and backward(), without waiting for any of it: for a backend with memory of its own.
   // From the second time on a batch that lies where the one before did is one recorded launch, one
-  // for passes with and one for those without `before`. Both functions must be the same each time.
-  void start_pass(const TensorMap& batch, const std::function<void()>& between,
-                  const Session::BeforeStep& before);
+  // for each choice of null functions. Each function must be the same each time.
+  void start_pass(const TensorMap& batch, const Beside& beside);
   // What follows is timed; null: no more. Then a pass is launched step by step.
   void profile(Profiler* profiler);
   // Of the last pass; fp32 [1, 1].
@@ -75,7 +81,7 @@ class GradientSession {
 
   TensorMap on_backend(const TensorMap& tensors);
   void bind_batch(const TensorMap& batch);
-  void forget_recorded() { recorded_[0] = recorded_[1] = nullptr; }
+  void forget_recorded() { recorded_.fill(nullptr); }
 
   Backend& backend_;
   Profiler* profiler_ = nullptr;
@@ -85,7 +91,7 @@ class GradientSession {
   std::vector<std::string> inputs_;  // what each batch has
   std::map<std::string, Copy> copies_;
   std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides
-  std::function<void()> recorded_[2];  // passes over a batch there: see start_pass
+  std::array<std::function<void()>, 4> recorded_;  // passes over a batch there: see start_pass
   Tensor scale_;
   std::vector<Tensor> gradients_;  // as weights; of zeros where the plan has none
 };

@@ -75,6 +75,10 @@ struct Trainer::Impl {
                                           options.communicator);
   }
 
+  void gather_weights() {
+    if (device) device->gather_weights();
+  }
+
   void clear_gradients() {
     if (options.accumulate == 1) return;
     if (device) return device->clear_gradients();
@@ -86,6 +90,7 @@ struct Trainer::Impl {
   static constexpr int kLearningPasses = 3;
   void learn_scales(const TensorMap& batch, bool has_backward) {
     EightBitScales& scales = *session.scales();
+    gather_weights();
     for (int pass = 0; pass < kLearningPasses; ++pass) {
       scales.start_step();
       session.forward(batch);
@@ -146,11 +151,12 @@ struct Trainer::Impl {
     for (int64_t pass = 0; pass < options.accumulate; ++pass) {
       TensorMap tensors;
       on_host("batch", [&] { tensors = batch(pass); });
-      Session::BeforeStep exchange;
+      GradientSession::Beside beside{.between = check_loss};
+      if (world() > 1 && pass == 0)
+        beside.forward = [this](size_t step) { device->gather_before(step); };
       if (world() > 1 && pass == options.accumulate - 1)
-        exchange = [this](size_t step) { device->exchange_before(step); };
-      on_host("launch forward and backward",
-              [&] { session.start_pass(tensors, check_loss, exchange); });
+        beside.backward = [this](size_t step) { device->exchange_before(step); };
+      on_host("launch forward and backward", [&] { session.start_pass(tensors, beside); });
     }
     on_host("launch update", [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
     if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
@@ -240,6 +246,11 @@ void Trainer::require_none_started(const char* what) const {
           std::string(what) + " while a step is started: call finish_step() before");
 }
 
+void Trainer::gather_weights() {
+  require_none_started("gather_weights()");
+  impl_->gather_weights();
+}
+
 TensorMap Trainer::parameters() {
   return impl_->device ? impl_->device->parameters() : tensors_of(weights, impl_->backend);
 }
@@ -248,6 +259,7 @@ void Trainer::bind(const TensorMap& constants) { impl_->session.bind_constants(c
 
 // Where no step has told the scales of 8-bit operands, this batch does, and is forgotten.
 double Trainer::loss(const TensorMap& batch) {
+  impl_->gather_weights();
   EightBitScales* scales = impl_->session.scales();
   if (scales == nullptr || scales->are_known()) return impl_->mean(impl_->session.forward(batch));
   impl_->learn_scales(batch, false);

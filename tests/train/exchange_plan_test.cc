@@ -87,6 +87,40 @@ TEST(ExchangePlan, StartsBeforeOpaqueCallsWhatNoLaterStepTouches) {
   }
 }
 
+// Each shard's weights are gathered before the first step that reads one of them, and start before
+// a call that reads none.
+TEST(ExchangePlan, GathersWeightsBeforeTheyAreRead) {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    for (const bool tied : {false, true}) {
+      const Step step = step_of(storage, 6, tied, 0);
+      const std::vector<PlanStep>& forward = step.plan.forward;
+      const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 2, 0);
+      EXPECT_EQ(exchange.forward_steps, forward.size());
+      EXPECT_GT(exchange.elements_under(), exchange.elements() / 2);
+      std::set<std::string> names;
+      std::vector<size_t> first(exchange.shards.size(), forward.size());
+      for (size_t i = 0; i < step.parameters.size(); ++i) {
+        const std::string& name = step.parameters[i].name;
+        names.insert(name);
+        size_t& its = first[exchange.shard_of[i]];
+        for (size_t s = forward.size(); s-- > 0;)
+          for (const StepTensor& use : step_tensors(forward[s]))
+            if (use.name == name) its = std::min(its, s);
+      }
+      for (size_t i = 0; i < exchange.shards.size(); ++i) {
+        const ExchangePlan::Shard& shard = exchange.shards[i];
+        EXPECT_EQ(shard.read, first[i]) << i;
+        if (shard.gather == ExchangePlan::kWithUpdate) continue;
+        EXPECT_LT(shard.gather, shard.read);
+        EXPECT_TRUE(std::holds_alternative<OpaqueCall>(forward[shard.gather].work));
+        for (const StepTensor& use : step_tensors(forward[shard.gather]))
+          EXPECT_FALSE(names.contains(use.name)) << use.name;
+      }
+      EXPECT_EQ(exchange_plan(step.plan, step.parameters, 2, INT64_MAX).elements_under(), 0);
+    }
+  }
+}
+
 // All processes find the same, in whatever order they name their parameters, and it does not depend
 // on how much is exchanged at once.
 TEST(ExchangePlan, HasTheSameShardsForAnyOrderAndSize) {
@@ -116,6 +150,7 @@ TEST(ExchangePlan, OfOneProcessIsOneShard) {
   ASSERT_EQ(exchange.shards.size(), 1U);
   EXPECT_TRUE(exchange.shards[0].has_copy);
   EXPECT_EQ(exchange.elements_beside(), 0);
+  EXPECT_EQ(exchange.elements_under(), 0);
 }
 
 }  // namespace exchanges

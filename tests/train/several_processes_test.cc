@@ -26,7 +26,7 @@ struct Course {
   Weights weights;  // of rank 0
   std::vector<Moments> moments;
   std::vector<float> eight_bit_scales;
-  int besides = 0;  // exchanges beside the backward or the update, of rank 0
+  int besides = 0;  // exchanges beside the backward, the update or the forward, of rank 0
 };
 
 // `settings` from `start` on (no weights: from the first step), by `world` processes; `late` as
@@ -137,8 +137,46 @@ TEST(SeveralProcesses, GiveTheSameBitsEachTimeAndFromARestoredState) {
   }
 }
 
+// Who binds a trainer's parameters reads the same weights in each process between two steps, though
+// a step leaves some to be gathered under the next one; and asking for them changes nothing.
+TEST(SeveralProcesses, HaveWholeWeightsBetweenSteps) {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    ModelTrainSettings settings = settings_of(storage, 1);
+    std::get<LlamaConfig>(settings.model).layers = 5;
+    const Tokens text = counting_text(500);
+    std::mutex mutex;
+    std::vector<std::vector<float>> seen;  // by process: all weights after two steps
+    std::vector<double> losses;
+    const auto run = [&](ThreadCommunicator& communicator) {
+      const auto backend = cpu::make_cpu_backend({.threads = 1});
+      ModelTrainSettings its = settings;
+      its.communicator = &communicator;
+      ModelTrainer trainer(its, text, *backend);
+      const TensorMap bound = trainer.parameters();
+      trainer.step();
+      trainer.gather_weights();
+      trainer.step();
+      trainer.gather_weights();
+      std::vector<float> own;
+      for (const auto& [name, tensor] : bound) {
+        const std::vector<float> values = tensor.floats();
+        own.insert(own.end(), values.begin(), values.end());
+      }
+      const double loss = trainer.step().loss;
+      const std::lock_guard lock(mutex);
+      seen.push_back(own);
+      losses.push_back(loss);
+    };
+    in_threads(3, run, true);
+    EXPECT_EQ(seen[0], seen[1]);
+    EXPECT_EQ(seen[0], seen[2]);
+    EXPECT_EQ(losses[0], trained(settings, 3, 3).losses[2]);
+  }
+}
+
 // Gradients are exchanged beside the backward once nothing touches them any more, weights are
-// gathered beside the update: neither when nor how much at once makes a difference.
+// gathered beside the update or under the next forward: neither when nor how much at once makes a
+// difference.
 TEST(SeveralProcesses, GiveTheSameBitsWheneverTheyExchange) {
   for (const DType storage : {DType::f32, DType::bf16}) {
     ModelTrainSettings settings = settings_of(storage, storage == DType::f32 ? 1 : 2);
