@@ -112,6 +112,28 @@ __device__ __forceinline__ void add_scaled(float (&sum)[kCount], float scale,
   for (u32 i = 0; i < kCount; ++i) sum[i] += scale * x[i];
 }
 
+// A softmax over scores that come one after another, and the sum of values that it weighs, which
+// its caller divides by `total` in the end.
+template <u32 kValueDim>
+struct RunningSoftmax {
+  float top = -kInfinity;
+  float total = 0;
+  float sum[kDimsPerLane<kValueDim>] = {};
+
+  __device__ __forceinline__ void see(float score, const float (&value)[kDimsPerLane<kValueDim>]) {
+    if (score > top) {
+      const float shrink = expf(top - score);
+      total *= shrink;
+#pragma unroll
+      for (float& element : sum) element *= shrink;
+      top = score;
+    }
+    const float p = expf(score - top);
+    total += p;
+    add_scaled(sum, p, value);
+  }
+};
+
 // y and its log-sum-exp (fp32 [rows, heads]).
 template <Element kStored, u32 kDim, u32 kValueDim>
 __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, HeadRows q,
@@ -125,31 +147,20 @@ __device__ __forceinline__ void attention_forward(const AttentionSizes& sizes, H
   const RowSpan keys = keys_of(sizes, row);
   float query[kDimsPerLane<kDim>];
   load_head<kStored, kDim>(q, row, head, query);
-  float sum[kDimsPerLane<kValueDim>] = {};
-  float top = -kInfinity;
-  float total = 0;
+  RunningSoftmax<kValueDim> softmax;
   for (u32 j = keys.first; j < keys.last; ++j) {
     float key[kDimsPerLane<kDim>];
     float value[kDimsPerLane<kValueDim>];
     load_head<kStored, kDim>(k, j, kv_head, key);
     load_head<kStored, kValueDim>(v, j, kv_head, value);
-    const float score = score_of(sizes, dot(query, key)).value;
-    if (score > top) {
-      const float shrink = expf(top - score);
-      total *= shrink;
-#pragma unroll
-      for (float& element : sum) element *= shrink;
-      top = score;
-    }
-    const float p = expf(score - top);
-    total += p;
-    add_scaled(sum, p, value);
+    softmax.see(score_of(sizes, dot(query, key)).value, value);
   }
 #pragma unroll
-  for (float& element : sum) element /= total;
-  store_head<kStored, kValueDim>(y, row, head, sum);
+  for (float& element : softmax.sum) element /= softmax.total;
+  store_head<kStored, kValueDim>(y, row, head, softmax.sum);
   if (thread_index() % kWarpSize == 0) {
-    store_element<Element::f32>(lse, static_cast<u64>(row) * lse_stride + head, top + logf(total));
+    store_element<Element::f32>(lse, static_cast<u64>(row) * lse_stride + head,
+                                softmax.top + logf(softmax.total));
   }
 }
 

@@ -130,8 +130,7 @@ void generate(ModelRunner& runner, std::vector<int32_t> prompt, int64_t count,
               const SamplingOptions& options, const std::function<bool(int32_t)>& on_token);
 
 // The same, many times faster: keys and values of the tokens so far are kept, and a token runs
-// through the model alone. Its logits are those of the runner's within rounding. On a GPU it does
-// what generate() does.
+// through the model alone. Its logits are those of the runner's within rounding.
 class TextGenerator {
  public:
   // A model that sees at most `context` tokens, with weights as ModelRunner::bind takes them; they

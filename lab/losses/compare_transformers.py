@@ -10,15 +10,16 @@ CODA is the command. The model is a LLaMA of random weights, saved as transforme
 torch.optim.AdamW and clip_grad_norm_ the same steps are made
 
     fp32             once
-    bf16             three times: under torch.autocast, the same with each batch in two halves, and
-                     with parameters in bf16 (fp32 masters behind them). Only roundings differ, so
-                     what these three differ by is what bf16 costs in PyTorch.
+    bf16             five times: under torch.autocast, the same with each batch in two and in four
+                     parts, and with parameters in bf16 (fp32 masters behind them), with each batch
+                     whole and in two parts. Only roundings differ, so what these five differ by is
+                     what bf16 costs in PyTorch.
 
 Losses of a step are compared: the mean and the largest of |a - b| over the steps. It holds if ours
 in fp32 is no further from PyTorch's in fp32, and ours in bf16 on the mean no further from PyTorch's
-three, than two of these three are from each other, by the mean difference; else the exit status is
-1. It runs on a GPU where there is one, `--size small` some two minutes; `--size tiny` is for a CPU,
-20 seconds of it. FILE gets the losses, a line of JSON a run.
+five, than two of these five are from each other, by the mean difference; else the exit status is
+1. It runs on a GPU where there is one, `--size small` some three minutes; `--size tiny` is for a
+CPU, 30 seconds of it. FILE gets the losses, a line of JSON a run.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def losses_of_coda(f: argparse.Namespace, dtype: str, model: pathlib.Path, ids: 
     return [loss for _, loss in points]
 
 
-def losses_of_torch(f: argparse.Namespace, folder: pathlib.Path, text: bytes, halves: int = 1,
+def losses_of_torch(f: argparse.Namespace, folder: pathlib.Path, text: bytes, parts: int = 1,
                     parameters: torch.dtype = torch.float32, autocast: bool = False) -> list[float]:
     model = LlamaForCausalLM.from_pretrained(
         folder, dtype=parameters, attn_implementation="eager").to(f.device)
@@ -85,11 +86,11 @@ def losses_of_torch(f: argparse.Namespace, folder: pathlib.Path, text: bytes, ha
         optimizer.zero_grad()
         model.zero_grad()
         loss_of_step = torch.zeros((), device=f.device)
-        for part, wanted in zip(tokens.chunk(halves), targets.chunk(halves)):
+        for part, wanted in zip(tokens.chunk(parts), targets.chunk(parts)):
             with torch.autocast(f.device, torch.bfloat16, enabled=autocast):
                 logits = model(input_ids=part, use_cache=False).logits
             loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1),
-                                                     wanted.flatten()) / halves
+                                                     wanted.flatten()) / parts
             loss.backward()
             loss_of_step += loss.detach()
         losses.append(loss_of_step.item())
@@ -118,10 +119,10 @@ def judge(losses: dict[str, list[float]]) -> bool:
 
     def compared(first: str, second: str) -> float:
         mean, largest = differences(losses[first], losses[second])
-        print(f"{first:32}{second:32}{mean:12.2e}{largest:12.2e}")
+        print(f"{first:34}{second:34}{mean:12.2e}{largest:12.2e}")
         return mean
 
-    print(f"\n{'':64}{'mean |a-b|':>12}{'largest':>12}")
+    print(f"\n{'':68}{'mean |a-b|':>12}{'largest':>12}")
     theirs = [compared(a, b) for a, b in itertools.combinations(bf16, 2)]
     fp32 = compared("coda, fp32", "PyTorch, fp32")
     ours = [compared("coda, bf16", name) for name in bf16]
@@ -173,14 +174,18 @@ def main() -> int:
                                                  folder / "bf16"),
             "PyTorch, fp32": lambda: losses_of_torch(f, model, text),
             "PyTorch, bf16 autocast": lambda: losses_of_torch(f, model, text, autocast=True),
-            "PyTorch, bf16 autocast, halves": lambda: losses_of_torch(f, model, text, halves=2,
+            "PyTorch, bf16 autocast, halves": lambda: losses_of_torch(f, model, text, parts=2,
                                                                       autocast=True),
+            "PyTorch, bf16 autocast, quarters": lambda: losses_of_torch(f, model, text, parts=4,
+                                                                        autocast=True),
             "PyTorch, bf16 parameters": lambda: losses_of_torch(f, model, text,
-                                                                parameters=torch.bfloat16)}
+                                                                parameters=torch.bfloat16),
+            "PyTorch, bf16 parameters, halves": lambda: losses_of_torch(
+                f, model, text, parts=2, parameters=torch.bfloat16)}
         for run, train in runs.items():
             started = time.perf_counter()
             losses[run] = train()
-            print(f"{run:34} {time.perf_counter() - started:5.1f} s, losses {losses[run][0]:.4f} "
+            print(f"{run:36} {time.perf_counter() - started:5.1f} s, losses {losses[run][0]:.4f} "
                   f"to {losses[run][-1]:.4f}", flush=True)
     if f.out:
         gpu = torch.cuda.get_device_name() if f.device == "cuda" else "CPU"

@@ -37,5 +37,8 @@ CpuKernel prepare_attention(const OperationCall& call, int threads);
 CpuKernel prepare_attention_backward(const OperationCall& call, int threads);
 std::vector<GpuKernel> attention_kernels(const OperationCall& call);
 std::vector<GpuKernel> attention_backward_kernels(const OperationCall& call);
+// `shape`: its rows are the newest tokens.
+std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
+                                                   const AttentionShape& shape);
 
 }  // namespace coda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention's kernels for a GPU: a few lines of CUDA that name the type and the heads' sizes and
-// call device/kernels/attention.cuh; everything else is among the numbers.
+// call device/kernels/attention.cuh or attention_with_past.cuh; everything else is among the
+// numbers.
 #include <bit>
 
 #include "operations/attention.h"
@@ -39,10 +40,9 @@ struct Call {
   }
 };
 
-// Tensor 4 is lse, both of the forward and of the backward.
-Call checked(const OperationCall& call) {
+// All tensors have the type of the first, but for one.
+Call checked(const OperationCall& call, const AttentionShape& a, size_t other, DType others_type) {
   const int64_t rows = call.tensors[0].rows;
-  const AttentionShape a = attention_shape(call.settings, rows);
   for (int64_t dim : {a.head_dim, a.value_dim})
     call.check(dim <= kLargestHead, "a head of " + std::to_string(dim) + " is above the largest, " +
                                         std::to_string(kLargestHead));
@@ -55,13 +55,37 @@ Call checked(const OperationCall& call) {
               {number(rows), number(a.tokens), number(a.heads), number(a.kv_heads),
                a.causal ? 1U : 0U, number(a.window), bits(a.scale), bits(a.soft_cap)}};
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    call.check_type(i, {i == 4 ? DType::f32 : call.tensors[0].dtype});
+    call.check_type(i, {i == other ? others_type : call.tensors[0].dtype});
     result.numbers.push_back(row_stride(call, i));
   }
   return result;
 }
 
+// Tensor 4 is lse, both of the forward and of the backward.
+Call checked(const OperationCall& call) {
+  return checked(call, attention_shape(call.settings, call.tensors[0].rows), 4, DType::f32);
+}
+
 }  // namespace
+
+std::vector<GpuKernel> attention_with_past_kernels(const OperationCall& call,
+                                                   const AttentionShape& shape) {
+  constexpr uint32_t kPastThreads = 8 * kWarpSize;  // kPastWarps of attention_with_past.cuh
+  constexpr size_t kLength = 5;
+  const Call c = checked(call, shape, kLength, DType::i32);
+  const std::string dims = std::to_string(shape.head_dim) + ", " + std::to_string(shape.value_dim);
+  return {{.name = "attention_with_past",
+           .code = "#include \"device/kernels/attention_with_past.cuh\"\n\n"
+                   "using namespace coda::device;\n",
+           .body = kSizesText + ("  __shared__ PastShares<" + std::to_string(shape.value_dim)) +
+                   "> shares;\n  attention_with_past<" + element_name(call, 0) + ", " + dims +
+                   ">(shares, sizes, " + head_rows(0) + ", " + head_rows(1) + ",\n      " +
+                   head_rows(2) + ", PastRows{" + head_rows(3) + ", " + head_rows(4) +
+                   ", load_index(p(5), 0)},\n      " + head_rows(6) + ");\n",
+           .numbers = c.numbers,
+           .grid = static_cast<uint32_t>(c.rows * shape.heads),
+           .threads = kPastThreads}};
+}
 
 std::vector<GpuKernel> attention_kernels(const OperationCall& call) {
   const Call c = checked(call);

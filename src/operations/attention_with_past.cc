@@ -2,7 +2,7 @@
 // Attention of the newest tokens of a sequence to all of it, where the keys and values of those
 // before are kept: what a model needs that writes one token at a time. On the CPU a task is a token
 // and a head, its sums in fp32 go over keys in ascending order; the few tokens that there are at a
-// time need no more.
+// time need no more. A GPU's kernel is in device/kernels/attention_with_past.cuh.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -179,6 +179,9 @@ Operation attention_with_past_operation() {
   operation.results = results_with_past;
   operation.evaluate = evaluate;
   operation.cpu = prepare;
+  operation.gpu = [](const OperationCall& call) {
+    return attention_with_past_kernels(call, shape_of(call.settings, call.tensors[kQ].rows));
+  };
   return operation;
 }
 

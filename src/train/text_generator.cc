@@ -3,11 +3,13 @@
 // tokens at once and leaves their keys and values; one reads a token behind those that are kept,
 // and has its logits. Both are derived from the model's graph (models/with_past.h).
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <map>
 
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "models/with_past.h"
+#include "runtime/copy_matrix.h"
 #include "train/gradient_session.h"
 #include "train/sampling.h"
 
@@ -21,17 +23,34 @@ ModelRunnerOptions runner_options(DType storage, int64_t sequence) {
   return {.task = ModelTask::logits, .storage = storage, .sequence = sequence};
 }
 
-// Rows [to, to + rows) of one view are rows [0, rows) of the other.
-void copy_rows(const TensorView& from, int64_t rows, const TensorView& into, int64_t to) {
-  invariant(from.dtype == into.dtype && from.cols == into.cols && to + rows <= into.rows,
-            "keys and values have the shape of what is kept");
-  const int64_t size = size_of(from.dtype);
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(static_cast<char*>(into.data) + (to + i) * into.row_stride * size,
-                static_cast<const char*>(from.data) + i * from.row_stride * size,
-                static_cast<size_t>(from.cols * size));
+// Copies rows within a backend's memory. Where that is not the host's, a program does, prepared for
+// each size once.
+class RowCopies {
+ public:
+  RowCopies(Backend& backend, DType type) : backend_(backend) {
+    const std::string element = ":" + std::string(name_of(type));
+    program_ = parse_program("program keep_rows {\n  store(kept" + element + ", tile(made[R, C]" +
+                             element + "))\n}");
   }
-}
+
+  // Rows [to, to + rows) of one view become rows [0, rows) of the other.
+  void copy(TensorView from, int64_t rows, TensorView into, int64_t to) {
+    invariant(from.dtype == into.dtype && from.cols == into.cols && to + rows <= into.rows,
+              "keys and values have the shape of what is kept");
+    into.data = static_cast<std::byte*>(into.data) + to * into.row_stride * size_of(into.dtype);
+    from.rows = into.rows = rows;
+    if (backend_.is_on_host()) return copy_matrix(from, into);
+    std::unique_ptr<Kernel>& kernel = kernels_[{rows, from.cols}];
+    if (!kernel) kernel = backend_.prepare(program_, {{"R", rows}, {"C", from.cols}});
+    const bool made_is_first = program_.tensors[0].name == "made";
+    kernel->run(made_is_first ? std::array{from, into} : std::array{into, from});
+  }
+
+ private:
+  Backend& backend_;
+  Program program_;
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Kernel>> kernels_;
+};
 
 }  // namespace
 
@@ -43,18 +62,12 @@ class TextGenerator::Impl {
         storage_(storage),
         context_(context),
         weights_(weights),
-        backend_(backend) {
+        backend_(backend),
+        copies_(backend, storage) {
     check_sizes(config, 1, context);
-    if (backend.is_on_host()) {
-      make_step();
-    } else {
-      step_ = std::make_unique<ModelRunner>(config, runner_options(storage, context), backend);
-    }
+    make_step();
     step_->bind(weights_);
   }
-
-  ModelRunner& runner() { return *step_; }
-  bool keeps_past() const { return !layers_.empty(); }
 
   std::vector<float> next_logits(std::span<const int32_t> tokens) {
     check_prompt(tokens, step_->model().vocabulary);
@@ -85,7 +98,7 @@ class TextGenerator::Impl {
   }
   void set(const char* input, int32_t value) {
     if (has_tensor(step_->session().plan(), input))
-      *static_cast<int32_t*>(step_->session().view(input).data) = value;
+      backend_.copy_in(dense_view(&value, DType::i32, 1, 1), step_->session().view(input));
   }
 
   // One token behind those that are kept.
@@ -95,7 +108,7 @@ class TextGenerator::Impl {
     set("length", place);
     step_->forward(std::span(&id, 1), {});
     for (const NamedValue& layer : layers_)
-      copy_rows(step_->session().view(layer.name), 1, past(layer), place);
+      copies_.copy(step_->session().view(layer.name), 1, past(layer), place);
     kept_.push_back(id);
   }
 
@@ -111,7 +124,7 @@ class TextGenerator::Impl {
     }
     reader_->forward(tokens, {});
     for (const NamedValue& layer : layers_)
-      copy_rows(reader_->session().view(layer.name), count, past(layer), 0);
+      copies_.copy(reader_->session().view(layer.name), count, past(layer), 0);
     kept_.assign(tokens.begin(), tokens.end());
   }
 
@@ -120,9 +133,10 @@ class TextGenerator::Impl {
   int64_t context_;
   TensorMap weights_;
   Backend& backend_;
-  std::unique_ptr<ModelRunner> step_;    // of one token; on a GPU of a whole context
+  RowCopies copies_;
+  std::unique_ptr<ModelRunner> step_;    // of one token
   std::unique_ptr<ModelRunner> reader_;  // of many
-  std::vector<NamedValue> layers_;       // keys and values of each; none on a GPU
+  std::vector<NamedValue> layers_;       // keys and values of each
   std::vector<int32_t> kept_;            // tokens whose keys and values are kept
 };
 
@@ -134,8 +148,6 @@ TextGenerator::~TextGenerator() = default;
 void TextGenerator::generate(std::vector<int32_t> prompt, int64_t count,
                              const SamplingOptions& options,
                              const std::function<bool(int32_t)>& on_token) {
-  if (!impl_->keeps_past())
-    return coda::generate(impl_->runner(), std::move(prompt), count, options, on_token);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t id = pick_token(next_logits(prompt), options, static_cast<uint64_t>(i));
     if (!on_token(id)) return;
@@ -144,7 +156,6 @@ void TextGenerator::generate(std::vector<int32_t> prompt, int64_t count,
 }
 
 std::vector<float> TextGenerator::next_logits(std::span<const int32_t> tokens) {
-  require(impl_->keeps_past(), "next_logits needs a backend on the host");
   return impl_->next_logits(tokens);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that operations give as CUDA text: attention's, those of sparse experts (top_k_mask,
-// marked_rows, gather, scatter_add) and those of an operation that the library does not have.
-// Compiled for the CPU they give what the definition in float64 gives; NVRTC compiles them for
-// sm_90a.
+// The kernels that operations give as CUDA text: attention's, with keys that were kept too, those
+// of sparse experts (top_k_mask, marked_rows, gather, scatter_add) and those of an operation that
+// the library does not have. Compiled for the CPU they give what the definition in float64 gives;
+// NVRTC compiles them for sm_90a.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -155,6 +155,53 @@ TEST(Operations, AttentionsKernelsGiveWhatTheDefinitionGives) {
   }
 }
 
+// The newest tokens behind none, few and many that are kept, of which there are more than count.
+struct PastCase {
+  int64_t rows, room, length, heads, kv_heads, head_dim, value_dim, window;
+  double soft_cap;
+  DType type = DType::f32;
+
+  std::vector<Tensor> tensors() const {
+    return {{"q", rows, heads * head_dim, type},
+            {"k", rows, kv_heads * head_dim, type},
+            {"v", rows, kv_heads * value_dim, type},
+            {"past_keys", room, kv_heads * head_dim, type},
+            {"past_values", room, kv_heads * value_dim, type},
+            {"length", 1, 1, DType::i32},
+            {"y", rows, heads * value_dim, type}};
+  }
+  OpaqueCall call() const {
+    return {"attention_with_past",
+            {{"heads", heads},
+             {"kv_heads", kv_heads},
+             {"head_dim", head_dim},
+             {"value_dim", value_dim},
+             {"scale", 0.3},
+             {"causal", 1},
+             {"window", window},
+             {"soft_cap", soft_cap}},
+            {},
+            {"q", "k", "v", "past_keys", "past_values", "length"},
+            {"y"}};
+  }
+};
+
+const PastCase kPast[] = {
+    {1, 7, 0, 2, 1, 16, 16, 0, 0},    {1, 30, 29, 4, 2, 40, 24, 0, 0},
+    {3, 40, 21, 3, 3, 64, 64, 5, 20}, {2, 12, 12, 2, 2, 128, 33, 1, 0},
+    {5, 9, 2, 2, 1, 16, 16, 0, 0.7},  {1, 30, 25, 2, 1, 64, 64, 0, 0, DType::bf16},
+};
+
+TEST(Operations, AttentionWithPastGivesWhatTheDefinitionGives) {
+  for (const PastCase& c : kPast) {
+    Numbers numbers;
+    uint64_t seed = 1;
+    for (const Tensor& t : c.tensors()) numbers[t.name] = random_values(t.rows * t.cols, seed++);
+    numbers["length"] = {static_cast<double>(c.length)};
+    expect_right(c.call(), c.tensors(), numbers, c.type == DType::f32 ? 2e-6 : 4e-3);
+  }
+}
+
 OpaqueCall convolution() {
   tests::register_causal_convolution();
   return {"causal_convolution", {{"reversed", 1}}, {{"sequence", 7}}, {"x", "w"}, {"y"}};
@@ -263,6 +310,11 @@ TEST(Operations, KernelsCompileForTheGpu) {
     c.type = turn++ % 2 == 0 ? DType::bf16 : DType::f16;
     add(c.call(false), c.tensors(false));
     add(c.call(true), c.tensors(true));
+  }
+  for (PastCase c : kPast) {
+    add(c.call(), c.tensors());
+    c.type = DType::f16;
+    add(c.call(), c.tensors());
   }
   for (DType type : {DType::f32, DType::bf16})
     add(convolution(), {{"x", 21, 10, type}, {"w", 4, 10, type}, {"y", 21, 10, type}});
