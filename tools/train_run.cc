@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <future>
 #include <numbers>
 
 #include "coda/backend.h"
@@ -90,6 +91,7 @@ class Run {
     say_dropped();
     if (!is_to_stop(stop)) evaluate_quickly();
     save();
+    finish_saving();
     if (!is_to_stop(stop)) return true;
     say_stopped();
     return false;
@@ -134,6 +136,7 @@ class Run {
       trainer_.restored();
     }
     save();
+    finish_saving();
     if (plan_.overwrite && is_first()) remove_the_run_before();
   }
 
@@ -161,6 +164,7 @@ class Run {
     try {
       action();
     } catch (const Error& error) {
+      if (saving_.valid()) saving_.wait();
       const auto last = newest_checkpoint(plan_.out);
       throw Error(std::string(error.what()) + "; the last good checkpoint is " +
                   (last ? printable(*last) : "none"));
@@ -172,6 +176,8 @@ class Run {
   // Where a GPU does the steps, the next one is started before this one's report is there, unless
   // something is due between them.
   void step(const StopRequest& stop) {
+    if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+      finish_saving();
     naming_the_last_checkpoint([&] {
       trainer_.asks_to_stop = stop.is_made();
       if (trainer_.started_steps() == 0 && trainer_.step_count + 1 == profiled_step())
@@ -214,18 +220,30 @@ class Run {
                                  printable(plan_.profile)));
   }
 
+  // A thread writes the checkpoint while the run goes on, where steps leave alone what it writes.
   void save() {
     const auto start = std::chrono::steady_clock::now();
+    finish_saving();
     plan_.state.step = trainer_.step_count;
     naming_the_last_checkpoint([this] {
       trainer_.require_sound();
       if (!is_first()) return;
-      checkpoint_ =
-          save_checkpoint(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
+      saving_ = std::async(
+          std::launch::async,
+          checkpoint_writer(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files));
+    });
+    if (!trainer_.fetches_copies()) finish_saving();
+    progress_.exclude(seconds_since(start));
+  }
+
+  // Waits for the checkpoint that is being written.
+  void finish_saving() {
+    if (!saving_.valid()) return;
+    naming_the_last_checkpoint([this] {
+      checkpoint_ = saving_.get();
       if (plan_.communicator != nullptr)
         plan_.communicator->set_remedy("the last good checkpoint is " + printable(checkpoint_));
     });
-    progress_.exclude(seconds_since(start));
   }
 
   // To who reads the output, or the errors where the output is lost.
@@ -331,7 +349,8 @@ class Run {
   std::unique_ptr<ModelRunner> evaluator_;
   Progress progress_;
   fs::path checkpoint_;
-  bool all_stop_ = false;  // a process of several is asked to stop
+  std::future<fs::path> saving_;  // the next one, while it is written
+  bool all_stop_ = false;         // a process of several is asked to stop
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -59,6 +60,15 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const ModelConfig& config, Trainer& trainer,
                                       const RunState& state, const ModelFiles& files = {},
                                       int keep = 2);
+
+// The same in two parts: the state is fetched now, and a call of the result writes it, from any
+// thread. Until then nothing may change the trainer's fields: steps do not where
+// Trainer::fetches_copies(), so that a run goes on while its checkpoint is written.
+std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::path& run_folder,
+                                                         const ModelConfig& config,
+                                                         Trainer& trainer, const RunState& state,
+                                                         const ModelFiles& files = {},
+                                                         int keep = 2);
 
 // Removes what a write that was killed has left. The caller has a RunLock.
 void remove_debris(const std::filesystem::path& run_folder);

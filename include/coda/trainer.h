@@ -131,6 +131,9 @@ class Trainer {
   std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
   void restored();
   void fetch();
+  // Whether what fetch() brings is a copy, which no step changes: not where one process trains on
+  // the host.
+  bool fetches_copies() const;
   // The weights by name where the backend has them, as another session binds them
   // (Session::bind_known): it sees every later step without a copy. Of several processes they are
   // whole behind restored(), loss(), fetch() and gather_weights(), which all processes call; a step

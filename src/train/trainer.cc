@@ -241,6 +241,8 @@ void Trainer::fetch() {
   impl_->is_fetched = true;
 }
 
+bool Trainer::fetches_copies() const { return impl_->device != nullptr; }
+
 void Trainer::require_none_started(const char* what) const {
   require(impl_->started.empty(),
           std::string(what) + " while a step is started: call finish_step() before");

@@ -40,11 +40,20 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder, T
 std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const ModelConfig& config, Trainer& trainer,
                                       const RunState& state, const ModelFiles& files, int keep) {
+  return checkpoint_writer(run_folder, config, trainer, state, files, keep)();
+}
+
+std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::path& run_folder,
+                                                         const ModelConfig& config,
+                                                         Trainer& trainer, const RunState& state,
+                                                         const ModelFiles& files, int keep) {
   RunState of_step = state;
   trainer.fetch();
   of_step.step = trainer.step_count;
   of_step.eight_bit_scales = trainer.eight_bit_scales;
-  return save_checkpoint(run_folder, config, state_of(trainer), of_step, files, keep);
+  return [=, tensors = state_of(trainer)] {
+    return save_checkpoint(run_folder, config, tensors, of_step, files, keep);
+  };
 }
 
 RunState restore(const std::filesystem::path& checkpoint, Trainer& trainer) {

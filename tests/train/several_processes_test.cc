@@ -10,8 +10,10 @@
 
 #include "base/relative_error.h"
 #include "coda/error.h"
+#include "coda/run.h"
 #include "collective/threads.h"
 #include "cpu/cpu_backend.h"
+#include "io/temp_folder.h"
 #include "train/tiny_model.h"
 
 namespace coda {
@@ -192,6 +194,40 @@ TEST(SeveralProcesses, GiveTheSameBitsWheneverTheyExchange) {
       expect_same(at_once, behind);
       expect_same(trained(settings, world, 3, {}, true), behind);
     }
+  }
+}
+
+// What is written is the state as it was fetched, however many steps have followed.
+TEST(SeveralProcesses, GoOnWhileTheirCheckpointIsWritten) {
+  const TempFolder folder;
+  const ModelTrainSettings settings = settings_of(DType::bf16, 1);
+  const Tokens text = counting_text(500);
+  const auto run = [&](ThreadCommunicator& communicator) {
+    const auto backend = cpu::make_cpu_backend({.threads = 1});
+    ModelTrainSettings its = settings;
+    its.communicator = &communicator;
+    ModelTrainer trainer(its, text, *backend);
+    EXPECT_TRUE(trainer.fetches_copies());
+    for (int i = 0; i < 2; ++i) trainer.step();
+    trainer.fetch();
+    std::function<std::filesystem::path()> write;
+    if (communicator.rank() == 0)
+      write = checkpoint_writer(folder.path(), settings.model, trainer, {});
+    for (int i = 0; i < 2; ++i) trainer.step();
+    if (write) {
+      EXPECT_EQ(write().filename(), "step-000002");
+    }
+  };
+  in_threads(2, run);
+  const Course whole = trained(settings, 2, 2);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  ModelTrainer restored(settings, text, *backend);
+  EXPECT_FALSE(restored.fetches_copies());
+  EXPECT_EQ(restore(folder / "step-000002", restored).step, 2);
+  for (size_t i = 0; i < whole.weights.size(); ++i) {
+    EXPECT_EQ(restored.weights[i].values, whole.weights[i].values) << whole.weights[i].name;
+    EXPECT_EQ(restored.moments[i].m, whole.moments[i].m);
+    EXPECT_EQ(restored.moments[i].v, whole.moments[i].v);
   }
 }
 
