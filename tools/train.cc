@@ -61,6 +61,7 @@ struct TrainFlags {
   double final_rate = 0.1;
   int64_t warmup = -1;  // a tenth of the steps, at most 100
   AdamWOptions adamw{.beta2 = 0.98};
+  std::string moments = "fp32";
   double clip = 1;
   int64_t save_every = 200;
   int64_t eval_every = 0;
@@ -168,6 +169,9 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
   option("--decay", f.adamw.weight_decay, "Weight decay of matrices")->check(not_negative);
   option("--beta1", f.adamw.beta1, "AdamW: memory of gradients")->check(number_within(0, 1));
   option("--beta2", f.adamw.beta2, "AdamW: memory of their squares")->check(number_within(0, 1));
+  option("--moments", f.moments,
+         "AdamW's moments: fp32, or bf16, which takes 4 bytes a parameter less on a GPU")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   option("--adam-eps", f.adamw.eps, "AdamW: added to the root")->check(not_negative);
   option("--clip", f.clip, "Largest norm of the gradients; 0: any")->check(not_negative);
   option("--held-out", f.held_out, "Share of the data, from its end, that is not trained on")
@@ -317,6 +321,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
                 .warmup_steps = warmup_of(f),
                 .total_steps = f.steps};
   s.adamw = f.adamw;
+  s.adamw.moments = f.moments == "bf16" ? DType::bf16 : DType::f32;
   s.clip = f.clip;
   return s;
 }

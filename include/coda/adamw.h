@@ -8,6 +8,7 @@
 #include <span>
 
 #include "coda/api.h"
+#include "coda/dtype.h"
 
 namespace CODA_API coda {
 
@@ -16,6 +17,9 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+  // f32, or bf16: both moments are kept rounded to nearest even, and the step that makes them goes
+  // by what they were before. On a GPU, and of several processes, they take half the memory then.
+  DType moments = DType::f32;
 };
 
 // One parameter; all spans have its number of elements, but `bf16`, which may be empty.
@@ -28,7 +32,9 @@ struct AdamWTensor {
   bool decay = true;         // false for norms and biases
 };
 
-// Throws Error for options that have no meaning: betas outside [0, 1), a negative eps or decay.
+// Throws Error for options that have no meaning: betas outside [0, 1), a negative eps or decay,
+// other types of moments; and for moments in bf16 that would never fade, as a beta is above 1 -
+// 1/256.
 void check_adamw(const AdamWOptions& options);
 
 // Step `step` (1, 2, ...) with gradients times `gradient_scale` (see clip_scale). Throws Error as

@@ -28,11 +28,12 @@ struct StepMemory {
 // Where a step runs, as far as its memory depends on it.
 struct StepPlace {
   bool is_on_host = true;
-  int processes = 1;      // that share the optimizer's state
-  int64_t workspace = 0;  // Backend::workspace_bytes, or gpu_workspace_bytes
+  int processes = 1;           // that share the optimizer's state
+  int64_t workspace = 0;       // Backend::workspace_bytes, or gpu_workspace_bytes
+  DType moments = DType::f32;  // AdamWOptions::moments
 };
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
-                     const Communicator* communicator);
+                     const Communicator* communicator, DType moments = DType::f32);
 
 // Of a plan with the gradients of all its parameters, with AdamW. What kernels themselves take on a
 // GPU (their code, CUDA graphs, NCCL's buffers) is not known before, and not counted.

@@ -39,6 +39,10 @@ void update(float* __restrict weights, float* __restrict m, float* __restrict v,
   }
 }
 
+void round_to_bf16(float* values, size_t count) {
+  for (size_t i = 0; i < count; ++i) values[i] = float_from_bf16(bf16_from_float(values[i]));
+}
+
 struct Block {
   const AdamWTensor* tensor;
   size_t begin;
@@ -56,6 +60,13 @@ void check_adamw(const AdamWOptions& options) {
   require(std::isfinite(options.weight_decay) && options.weight_decay >= 0,
           "AdamW: the weight decay must be a number from 0, not " +
               std::to_string(options.weight_decay));
+  require(options.moments == DType::f32 || options.moments == DType::bf16,
+          "AdamW: moments are f32 or bf16, not " + std::string(name_of(options.moments)));
+  // A number of 8 bits that loses less than 1/256 of itself is rounded back to what it was.
+  require(options.moments == DType::f32 || std::max(options.beta1, options.beta2) <= 1 - 1.0 / 256,
+          "AdamW: moments in bf16 would never fade with betas of " + std::to_string(options.beta1) +
+              " and " + std::to_string(options.beta2) +
+              ": take betas up to 0.996, or moments in fp32");
 }
 
 void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
@@ -91,6 +102,10 @@ void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& option
     float* weights = tensor->weights.data() + begin;
     update(weights, tensor->m.data() + begin, tensor->v.data() + begin,
            tensor->gradients.data() + begin, count, tensor->decay ? decayed : 1.0f, coefficients);
+    if (options.moments == DType::bf16) {
+      round_to_bf16(tensor->m.data() + begin, count);
+      round_to_bf16(tensor->v.data() + begin, count);
+    }
     if (tensor->bf16.empty()) continue;
     uint16_t* bf16 = tensor->bf16.data() + begin;
     for (size_t i = 0; i < count; ++i) bf16[i] = bf16_from_float(weights[i]);

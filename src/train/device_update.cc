@@ -44,11 +44,11 @@ const char* const kOfGroups = R"(
 program gradient_squares_of_groups {
   row_partial(of_groups, sum(tile(of_rows[S, G]) / scalar(sound)))
 })";
-// For a download: what lies in the gradient's place then is gathered.
-const char* const kOwnPart = R"(
-program own_part {
-  store(block, tile(own[R, C]))
-})";
+// For a download: what lies in the gradient's place then is gathered, in fp32.
+std::string own_part_text(DType type) {
+  return "program own_part {\n  store(block, tile(own[R, C]:" + std::string(name_of(type)) +
+         "))\n}";
+}
 std::string number_text(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%.9g", static_cast<double>(static_cast<float>(value)));
@@ -76,12 +76,15 @@ program gradient_norm {
 // The formulas of adamw_step in the same order. Where the state is not sound, all is stored as it
 // was.
 std::string adamw_text(const AdamWOptions& o, bool has_copy) {
+  const std::string type = ":" + std::string(name_of(o.moments));
   return R"(
 program adamw {
   kept = scalar(sound)
   g = tile(gradient[R, C]) * scalar(scale)
-  m0 = tile(m[R, C])
-  v0 = tile(v[R, C])
+  m0 = tile(m[R, C])" +
+         type + R"()
+  v0 = tile(v[R, C])" +
+         type + R"()
   w0 = tile(master[R, C])
   m1 = m0 + )" +
          number_text(1 - o.beta1) + R"( * (g - m0)
@@ -164,9 +167,11 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange) {
 void DeviceUpdate::allocate(Bucket& bucket) {
   for (const Matrix matrix : {master, copy, m, v, gradient}) {
     if (matrix == copy && !bucket.has_copy) continue;
-    bucket.matrices[matrix] =
-        Tensor(matrix == copy ? DType::bf16 : DType::f32,
-               is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows, kRowElements, backend_);
+    const DType type = matrix == copy               ? DType::bf16
+                       : matrix == m || matrix == v ? options_.moments
+                                                    : DType::f32;
+    bucket.matrices[matrix] = Tensor(type, is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows,
+                                     kRowElements, backend_);
   }
 }
 
@@ -259,7 +264,8 @@ void DeviceUpdate::prepare(double clip) {
     add(adamw_text(options_, bucket.has_copy), sizes, its, bucket.adamw);
     if (world_ == 1) continue;
     its["block"] = its["own"] = its["gradient"];  // gather() says of which matrix
-    add(kOwnPart, sizes, its, bucket.own_part);
+    add(own_part_text(DType::f32), sizes, its, bucket.own_part);
+    add(own_part_text(options_.moments), sizes, its, bucket.own_moment);
     own_part_place_ = place_in(all.back().program, "own");
   }
   views.back()["loss"] = norm_.view();  // check_loss() says of which pass
@@ -295,7 +301,12 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
       const Held part = held(matrix, i);
       if (part.count == 0) return;
       if (values.empty()) return backend_.fill(part.place, std::byte{0});
-      backend_.copy_in(dense_view(values.data() + part.first, dtype, 1, part.count), part.place);
+      const TensorView given = dense_view(values.data() + part.first, dtype, 1, part.count);
+      if (part.place.dtype == dtype) return backend_.copy_in(given, part.place);
+      Tensor rounded(part.place.dtype, 1, part.count);
+      rounded.set(
+          std::span(static_cast<const float*>(given.data), static_cast<size_t>(part.count)));
+      backend_.copy_in(rounded.view(), part.place);
     };
     put(master, w.values, DType::f32);
     put(m, moments[i].m, DType::f32);
@@ -315,7 +326,13 @@ void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) {
       const Bucket& bucket = buckets_[parts_[i].bucket];
       const Matrix where = is_whole(bucket, matrix) ? matrix : gradient;
       const auto get = [&](auto& values, DType dtype) {
-        backend_.copy_out(part(where, i), dense_view(values.data(), dtype, w.rows, w.cols));
+        const TensorView place = part(where, i),
+                         wanted = dense_view(values.data(), dtype, w.rows, w.cols);
+        if (place.dtype == dtype) return backend_.copy_out(place, wanted);
+        Tensor stored(place.dtype, w.rows, w.cols);
+        backend_.copy_out(place, stored.view());
+        const std::vector<float> widened = stored.floats();
+        std::ranges::copy(widened, static_cast<float*>(wanted.data));
       };
       if (matrix == copy && !w.bf16.empty()) get(w.bf16, DType::bf16);
       if (matrix == master) get(w.values, DType::f32);
@@ -330,9 +347,10 @@ void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) {
 void DeviceUpdate::gather(Matrix matrix) {
   for (Bucket& bucket : buckets_) {
     if (is_whole(bucket, matrix)) continue;
-    for (size_t i = 0; i < bucket.own_part.tensors.size(); ++i)
-      bucket.own_part.tensors[i] = own(bucket, i == own_part_place_ ? matrix : gradient);
-    run(bucket.own_part);
+    Launch& part = matrix == m || matrix == v ? bucket.own_moment : bucket.own_part;
+    for (size_t i = 0; i < part.tensors.size(); ++i)
+      part.tensors[i] = own(bucket, i == own_part_place_ ? matrix : gradient);
+    run(part);
     communicator_->all_gather(bucket.matrices[gradient].view());
   }
 }

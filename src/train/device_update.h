@@ -105,7 +105,8 @@ class DeviceUpdate {
     Tensor matrices[kMatrices];
     std::vector<Launch> squares;
     Launch adamw;
-    Launch own_part;  // into the process's rows of the gradient
+    Launch own_part;    // into the process's rows of the gradient
+    Launch own_moment;  // the same of a moment
   };
   // Of a parameter in its bucket.
   struct Part {

@@ -128,9 +128,9 @@ void require_host_memory(const CompiledModel& compiled) {
 
 StepMemory memory_of(const ModelTrainSettings& settings, const CompiledModel& compiled,
                      Backend& backend, bool evaluates) {
-  StepMemory memory =
-      step_memory(compiled.plan, compiled.sizes,
-                  step_place(compiled.plan, compiled.sizes, backend, settings.communicator));
+  StepMemory memory = step_memory(compiled.plan, compiled.sizes,
+                                  step_place(compiled.plan, compiled.sizes, backend,
+                                             settings.communicator, settings.adamw.moments));
   if (evaluates)
     memory.uses.push_back({"losses of held-out text", evaluation_bytes(settings, backend)});
   return memory;
@@ -166,9 +166,9 @@ std::string StepMemory::text() const {
 }
 
 StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
-                     const Communicator* communicator) {
+                     const Communicator* communicator, DType moments) {
   return {backend.is_on_host(), communicator == nullptr ? 1 : communicator->world(),
-          backend.workspace_bytes(plan, sizes)};
+          backend.workspace_bytes(plan, sizes), moments};
 }
 
 StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace& place) {
@@ -186,7 +186,7 @@ StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace
   StepMemory memory;
   const auto add = [&](const char* what, int64_t bytes) { memory.uses.push_back({what, bytes}); };
   add("weights", kFloat * own_masters + 2 * elements.copied);
-  add("moments", 2 * kFloat * own);
+  add("moments", 2 * (has_matrices ? size_of(place.moments) : kFloat) * own);
   add("gradients",
       has_matrices ? kFloat * elements.all : sum_of(plan, sizes, TensorRole::output, is_apart));
   if (place.is_on_host && has_matrices)

@@ -192,9 +192,9 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
   std::vector<std::string> parameters;
   for (const WeightTensor& w : weights) parameters.push_back(w.name);
   Compiled compiled = compile_step(graph, loss, parameters, options, backend.rates());
-  const StepMemory memory =
-      step_memory(compiled.plan, options.sizes,
-                  step_place(compiled.plan, options.sizes, backend, options.communicator));
+  const StepMemory memory = step_memory(compiled.plan, options.sizes,
+                                        step_place(compiled.plan, options.sizes, backend,
+                                                   options.communicator, options.adamw.moments));
   require_free(memory, weights, backend, options);
   try {
     impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);

@@ -45,6 +45,7 @@ double error_of(const std::vector<float>& values, const std::vector<float>& refe
 // step of full length: after 3 steps weights are compared, after 60 losses.
 TEST_P(TrainingOnGpu, TakesTheCourseOfTheCpu) {
   const auto cpu = cpu::make_cpu_backend({});
+  settings_.adamw.moments = GetParam();
   ModelTrainer a(settings_, text_, *cpu);
   ModelTrainer b(settings_, text_, *gpu_);
   const double tolerance = GetParam() == DType::f32 ? 1e-4 : 2e-2;

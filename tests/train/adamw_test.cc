@@ -60,6 +60,25 @@ void step_all(std::vector<Parameter>& parameters, const AdamWOptions& options, d
   adamw_step(tensors, options, rate, step, scale);
 }
 
+// Moments in bf16 are those of fp32, rounded; the step goes by what they were before.
+TEST(AdamW, RoundsMomentsBehindTheStep) {
+  std::mt19937_64 random(5);
+  std::vector<Parameter> rounded = make_parameters(random);
+  for (int64_t step = 1; step <= 4; ++step) {
+    draw_gradients(rounded, random);
+    std::vector<Parameter> exact = rounded;
+    step_all(exact, {}, 0.01, step, 0.5);
+    step_all(rounded, {.moments = DType::bf16}, 0.01, step, 0.5);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(rounded[i].weights, exact[i].weights);
+      for (size_t j = 0; j < exact[i].m.size(); ++j) {
+        EXPECT_EQ(rounded[i].m[j], float_from_bf16(bf16_from_float(exact[i].m[j])));
+        EXPECT_EQ(rounded[i].v[j], float_from_bf16(bf16_from_float(exact[i].v[j])));
+      }
+    }
+  }
+}
+
 TEST(AdamW, FollowsPyTorchsFormulas) {
   constexpr uint64_t kSeed = 11;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
@@ -165,6 +184,9 @@ TEST(AdamW, RefusesOptionsWithoutMeaning) {
   EXPECT_THAT(message({.beta2 = -0.1}, 0.1), HasSubstr("beta1 and beta2"));
   EXPECT_THAT(message({.eps = -1}, 0.1), HasSubstr("eps"));
   EXPECT_THAT(message({.weight_decay = -1}, 0.1), HasSubstr("weight decay"));
+  EXPECT_THAT(message({.moments = DType::f16}, 0.1), HasSubstr("f32 or bf16, not f16"));
+  EXPECT_EQ(message({.beta2 = 0.999}, 0.1), "");
+  EXPECT_THAT(message({.beta2 = 0.999, .moments = DType::bf16}, 0.1), HasSubstr("never fade"));
   EXPECT_THAT(message({}, -0.1), HasSubstr("learning rate"));
   EXPECT_THAT(message({}, std::nan("")), HasSubstr("learning rate"));
 }

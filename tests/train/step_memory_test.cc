@@ -75,6 +75,7 @@ TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
         settings.storage = storage;
         settings.accumulate = accumulate;
         settings.objective = objective;
+        settings.adamw.moments = objective == Objective::speed ? DType::bf16 : DType::f32;
         CountingBackend backend;
         const StepMemory memory = step_memory(settings, backend, false);
         EXPECT_EQ(backend.allocated, 0);
