@@ -55,8 +55,7 @@ __device__ __forceinline__ void attention_with_past(PastShares<kValueDim>& share
     float key[kDimsPerLane<kDim>];
     float value[kDimsPerLane<kValueDim>];
     load_head<kStored, kDim>(chosen(is_past, past.keys, k), place, kv_head, key);
-    load_head<kStored, kValueDim>(chosen(is_past, past.values, v), place, kv_head,
-                                   value);
+    load_head<kStored, kValueDim>(chosen(is_past, past.values, v), place, kv_head, value);
     own.see(score_of(sizes, dot(query, key)).value, value);
   }
   if (lane == 0) {
