@@ -77,5 +77,5 @@ class Scales:
     def _next(self) -> None:
         tensors = {"sound": self._sound, "largest": self.largest, "remembered": self.remembered,
                    "scale": self.scale, "inverse": self.inverse}
-        self._update.run({"N": self.columns}, self.scale.device,
+        self._update.run((("N", self.columns),), self.scale.device,
                          [tensors[info.name].data_ptr() for info in self._update.tensors])

@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 
-from coda_cpp import _core, _eight_bits, _precompile, _tensors
+from coda_cpp import _core, _precompile, _tensors
+from coda_cpp._calls import (
+    TORCH_DTYPES, Backward, Bounded, Forward, facts, gradient_names, gradient_shapes, result_shapes)
 from coda_cpp._core import Error
-from coda_cpp.function import Function, Input, Output, as_matrix, bind
-from coda_cpp.session import shape_of
+from coda_cpp.function import Function, Input, Output
 
 _LIBRARY = torch.library.Library("coda_cpp", "DEF")
-_BY_NAME = {name: dtype for dtype, name in _tensors.torch_dtypes().items()}
 _CHECKING = False
 
 
@@ -121,7 +121,7 @@ class Operator:
             allowed = {"index": ("i32",), "per_row": ("f32",)}.get(
                 argument.kind, ("f32", "bf16", "f16"))
             if dtype not in allowed:
-                wanted = " or ".join(str(_BY_NAME[name]).removeprefix("torch.")
+                wanted = " or ".join(str(TORCH_DTYPES[name]).removeprefix("torch.")
                                      for name in allowed)
                 raise Error(f"{self.name}: argument '{argument.name}' must be {wanted}, but it is "
                             f"{tensor.dtype}; convert it by .to()")
@@ -179,184 +179,129 @@ class Operator:
         return self.forward(given, ";".join(texts), numbers, needs)
 
 
-def empty_results(function: Function, tensors: Sequence[torch.Tensor], needs: int
-                  ) -> tuple[list[torch.Tensor], dict[str, Any]]:
-    """Results and what is saved, not yet written; and the sizes."""
-    sizes, leads = function.match(tensors)
-    made = [tensors[0].new_empty(function.output_shape(output, sizes, leads),
-                                 dtype=_BY_NAME[output.dtype]) for output in function.outputs]
-    made += [tensors[0].new_empty(shape_of(info, sizes), dtype=_BY_NAME[info.dtype])
-             for info in function.phases(needs).saved]
-    return made, sizes
+_BELOW = torch._C._after_autograd_keyset
+# Keys of tensors that no mode of PyTorch's and no subclass of Tensor has to see.
+_PLAIN = {torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
+          for name in ("CPU", "CUDA")}
 
 
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.contiguous()
-    # Descriptors of a GPU's copies begin at multiples of 16 bytes; on a CPU an element's do.
-    if tensor.device.type == "cuda" and tensor.data_ptr() % 16:
-        return tensor.clone()
-    return tensor
+def _differentiated(operator: Operator, known: Callable[..., Forward],
+                    below: Callable[..., list[torch.Tensor]]) -> type[torch.autograd.Function]:
+    """The operator with its derived backward. `known` is the call of tensors without more to see
+    them, `below` what is below autograd for others. (torch.library.register_autograd does the same
+    for any arguments, in three times the time.)"""
 
-
-def run_forward(function: Function, tensors: Sequence[torch.Tensor], needs: int
-                ) -> list[torch.Tensor]:
-    made, sizes = empty_results(function, tensors, needs)
-    phases = function.phases(needs)
-    if 0 in sizes.values():
-        for output, tensor in zip(function.outputs, made):
-            tensor.fill_(output.of_no_rows)
-        for tensor in made[len(function.outputs):]:
-            tensor.zero_()
-        return made
-    memory = {given.name: _dense(tensor) for given, tensor in zip(function.inputs, tensors)}
-    names = [output.name for output in function.outputs] + [info.name for info in phases.saved]
-    memory.update(zip(names, made, strict=True))
-    if phases.first_scales:
-        scales = function.scales(needs, tensors[0].device)
-        memory[_core.MAGNITUDES] = scales.largest
-
-        def run(*vectors: torch.Tensor) -> None:
-            _run(phases.forward, sizes, memory | dict(zip(_eight_bits.NAMES, vectors)))
-
-        for name, vector in zip(_eight_bits.NAMES, scales.before_forward(run), strict=True):
-            memory[name].copy_(vector)
-    _run(phases.forward, sizes, memory)
-    return made
-
-
-def _run(runners: Any, sizes: dict[str, int], memory: dict[str, torch.Tensor]) -> None:
-    tensors = [memory[info.name] for info in runners.tensors]
-    runners.run(sizes, tensors[0].device, [tensor.data_ptr() for tensor in tensors])
-
-
-def backward_inputs(function: Function, needs: int) -> list[str]:
-    """What the backward takes, by name: what is kept, what was saved, upstream gradients."""
-    phases = function.phases(needs)
-    read = [info.name for info in phases.backward.tensors]
-    upstream = [f"grad_of_{output.name}" for output in function.outputs]
-    return [*phases.kept, *(info.name for info in phases.saved if info.name in read),
-            *(name for name in upstream if name in read)]
-
-
-def empty_gradients(function: Function, tensors: Sequence[torch.Tensor], needs: int
-                    ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """By name, not yet written, in rows and columns; and the sizes."""
-    given = dict(zip(backward_inputs(function, needs), tensors, strict=True))
-    infos = {info.name: info for info in function.phases(needs).backward.tensors}
-    sizes: dict[str, Any] = {}
-    for name, tensor in given.items():
-        info = infos[name]
-        if info.kind != "dense":
-            continue
-        _, found = as_matrix(tuple(tensor.shape), info.rows, info.cols)
-        for terms, size in zip((info.rows, info.cols), found, strict=True):
-            if not bind(terms, size, sizes):
-                raise Error(f"{function.name}, backward: '{name}' has the shape "
-                            f"{list(tensor.shape)}")
-    return {info.name: tensors[0].new_empty(shape_of(info, sizes), dtype=_BY_NAME[info.dtype])
-            for info in infos.values()
-            if info.role == "output" and info.name != _core.MAGNITUDES}, sizes
-
-
-def gradient_names(function: Function, needs: int) -> list[str]:
-    return [f"grad_to_{given.name}" for i, given in enumerate(function.inputs) if needs >> i & 1]
-
-
-def run_backward(function: Function, tensors: Sequence[torch.Tensor], needs: int
-                 ) -> list[torch.Tensor]:
-    made, sizes = empty_gradients(function, tensors, needs)
-    if 0 in sizes.values():
-        return [made[name].zero_() for name in gradient_names(function, needs)]
-    given = dict(zip(backward_inputs(function, needs), tensors, strict=True))
-    memory = {name: _dense(tensor) for name, tensor in given.items()} | made
-
-    def run(*vectors: torch.Tensor) -> None:
-        memory.update(zip(_eight_bits.NAMES, vectors))
-        for name in made:
-            if name in given:  # begun by the forward, completed in place
-                made[name].copy_(given[name])
-        _run(function.phases(needs).backward, sizes, memory)
-
-    vectors: Sequence[torch.Tensor] = ()
-    if function.phases(needs).first_scales:
-        scales = function.scales(needs, tensors[0].device)
-        memory[_core.MAGNITUDES] = scales.largest
-        vectors = scales.before_backward(*(given[name] for name in _eight_bits.NAMES), run)
-    run(*vectors)
-    return [made[name] for name in gradient_names(function, needs)]
-
-
-def declare(operator: Operator) -> Operator:
-    """Makes it known to PyTorch."""
-
-    def forward(tensors: list[torch.Tensor], spec: str, numbers: list[float], needs: int
-                ) -> list[torch.Tensor]:
-        if operator.check is not None and (tensors[0].device.type == "cpu" or _CHECKING):
-            given, attributes = operator.parse(spec, numbers)
-            operator.check({a.name: t for a, t in zip(given, tensors)}, attributes)
-        return run_forward(operator.function(operator.key(tensors, spec, numbers)), tensors, needs)
-
-    def fake(tensors: list[torch.Tensor], spec: str, numbers: list[float], needs: int
-             ) -> list[torch.Tensor]:
-        function = operator.function(operator.key(tensors, spec, numbers))
-        made, sizes = empty_results(function, tensors, needs)
-        if tensors[0].device.type == "cuda":
-            gpu = torch.cuda.get_device_properties(tensors[0].device)
-            _precompile.start(function.phases(needs).plan, sizes, gpu.multi_processor_count)
-        return made
-
-    def backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:
-        return run_backward(operator.function(key), tensors, needs)
-
-    def fake_backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:
-        function = operator.function(key)
-        made = empty_gradients(function, tensors, needs)[0]
-        return [made[name] for name in gradient_names(function, needs)]
-
-    def setup_context(ctx: Any, inputs: tuple, output: list[torch.Tensor]) -> None:
-        tensors, spec, numbers, needs = inputs
-        ctx.key, ctx.needs = operator.key(tensors, spec, numbers), needs
+    def forward(ctx: Any, keyset: Any, spec: str, numbers: list[float], needs: int,
+                *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if is_plain(keyset):
+            call = known(tensors, spec, numbers, needs)
+            function, ctx.key, made = call.function, call.key, call.run(tensors)
+        else:
+            made = below(keyset, tensors, spec, numbers, needs)
+            ctx.key = operator.key(tensors, spec, numbers)
+            function = operator.function(ctx.key)
+        ctx.needs, ctx.function = needs, function
         ctx.shapes = [tensor.shape for tensor in tensors]
-        ctx.of_numbers = None if numbers else []  # PyTorch takes an empty list for one of tensors
         ctx.set_materialize_grads(False)
-        if not needs:
-            return
-        function = operator.function(ctx.key)
-        names = [given.name for given in function.inputs]
-        names += [result.name for result in function.outputs]
-        names += [info.name for info in function.phases(needs).saved]
-        known = dict(zip(names, [*tensors, *output], strict=True))
-        ctx.save_for_backward(
-            *(known[n] for n in backward_inputs(function, needs) if n in known))
-        ctx.outputs = [tuple(tensor.shape) for tensor in output[:len(function.outputs)]]
-        count = len(function.outputs)
-        ctx.mark_non_differentiable(
-            *(t for o, t in zip(function.outputs, output) if not o.differentiable),
-            *output[count:])
+        if needs:
+            count = len(function.outputs)
+            phases = function.phases(needs)
+            ctx.save_for_backward(*[tensors[i] if i < len(tensors) else made[i - len(tensors)]
+                                    for i in phases.kept])
+            ctx.outputs = [tensor.shape for tensor in made[:count]]
+            ctx.mark_non_differentiable(
+                *[t for o, t in zip(function.outputs, made) if not o.differentiable],
+                *made[count:])
+        return tuple(made)
 
-    def derive(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple:
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple:
         if not ctx.needs:
             raise Error(f"{operator.name}: called with needs=0: nothing was saved for a backward")
-        function = operator.function(ctx.key)
-        saved = ctx.saved_tensors
-        given = list(saved)
-        count = len(function.outputs)
+        function = ctx.function
+        given = list(ctx.saved_tensors)
         results: list[torch.Tensor | None] = [None] * len(ctx.shapes)
-        if all(gradient is None for gradient in gradients[:count]):
-            return results, None, ctx.of_numbers, None
-        like = next(gradient for gradient in gradients[:count] if gradient is not None)
-        names = backward_inputs(function, ctx.needs)
-        for output, gradient, shape in zip(function.outputs, gradients, ctx.outputs):
-            if f"grad_of_{output.name}" not in names:
-                continue
+        like = next((g for g in gradients[:len(function.outputs)] if g is not None), None)
+        if like is None:
+            return None, None, None, None, *results
+        for i in function.phases(ctx.needs).upstream:
+            gradient = gradients[i]
             if gradient is None:
-                gradient = like.new_zeros(shape, dtype=_BY_NAME[output.dtype])
+                gradient = like.new_zeros(
+                    ctx.outputs[i], dtype=TORCH_DTYPES[function.outputs[i].dtype])
             given.append(gradient)
         made = iter(operator.backward(given, ctx.key, ctx.needs))
         for i, shape in enumerate(ctx.shapes):
             if ctx.needs >> i & 1:
-                results[i] = next(made).reshape(shape)
-        return results, None, ctx.of_numbers, None
+                gradient = next(made)
+                results[i] = gradient if gradient.shape == shape else gradient.reshape(shape)
+        return None, None, None, None, *results
+
+    return type(operator.name, (torch.autograd.Function,),
+                {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+def is_plain(keyset: Any) -> bool:
+    return (keyset & _BELOW).raw_repr() in _PLAIN
+
+
+def declare(operator: Operator) -> Operator:
+    """Makes it known to PyTorch."""
+    forwards, backwards = Bounded(), Bounded()
+
+    def known(tensors: Sequence[torch.Tensor], spec: str, numbers: list[float], needs: int
+              ) -> Forward:
+        if operator.check is not None and (_CHECKING or tensors[0].is_cpu):
+            given, attributes = operator.parse(spec, numbers)
+            operator.check({a.name: t for a, t in zip(given, tensors)}, attributes)
+        like = (spec, needs, tuple(numbers), facts(tensors))
+        call = forwards.get(like)
+        if call is None:
+            key = operator.key(tensors, spec, numbers)
+            call = Forward(operator.function(key), key, tensors, needs)
+            forwards.put(like, call)
+        return call
+
+    def forward(tensors: list[torch.Tensor], spec: str, numbers: list[float], needs: int
+                ) -> list[torch.Tensor]:
+        return known(tensors, spec, numbers, needs).run(tensors)
+
+    def backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:
+        like = (key, needs, facts(tensors))
+        call = backwards.get(like)
+        if call is None:
+            call = Backward(operator.function(key), tensors, needs)
+            backwards.put(like, call)
+        return call.run(tensors)
+
+    def fake(tensors: list[torch.Tensor], spec: str, numbers: list[float], needs: int
+             ) -> list[torch.Tensor]:
+        function = operator.function(operator.key(tensors, spec, numbers))
+        made, sizes = result_shapes(function, tensors, needs)
+        if tensors[0].device.type == "cuda":
+            gpu = torch.cuda.get_device_properties(tensors[0].device)
+            _precompile.start(function.phases(needs).plan, sizes, gpu.multi_processor_count)
+        return [tensors[0].new_empty(shape, dtype=dtype) for shape, dtype in made]
+
+    def fake_backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:
+        function = operator.function(key)
+        made = gradient_shapes(function, tensors, needs)[0]
+        return [tensors[0].new_empty(made[name][0], dtype=made[name][1])
+                for name in gradient_names(function, needs)]
+
+    def below(keyset: Any, tensors: Sequence[torch.Tensor], spec: str, numbers: list[float],
+              needs: int) -> list[torch.Tensor]:
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.forward.redispatch(keyset & _BELOW, list(tensors), spec, numbers, needs)
+
+    differentiated = _differentiated(operator, known, below)
+
+    def autograd(keyset: Any, tensors: list[torch.Tensor], spec: str, numbers: list[float],
+                 needs: int) -> list[torch.Tensor]:
+        if torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]):
+            return list(differentiated.apply(keyset, spec, numbers, needs, *tensors))
+        # Below autograd are the same functions: the dispatcher need not be asked again.
+        return (forward if is_plain(keyset) else functools.partial(below, keyset))(
+            tensors, spec, numbers, needs)
 
     name, tags = operator.name, (torch.Tag.pt2_compliant_tag,)
     for schema in (f"{name}(Tensor[] tensors, str spec, float[] numbers, int needs) -> Tensor[]",
@@ -368,8 +313,7 @@ def declare(operator: Operator) -> Operator:
         _LIBRARY.impl(name, functools.partial(_autocast, operator, device), f"Autocast{device}")
     torch.library.register_fake(f"coda_cpp::{name}", fake, lib=_LIBRARY)
     torch.library.register_fake(f"coda_cpp::{name}_backward", fake_backward, lib=_LIBRARY)
-    torch.library.register_autograd(
-        f"coda_cpp::{name}", derive, setup_context=setup_context, lib=_LIBRARY)
+    _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
     return operator
 
 

@@ -60,7 +60,11 @@ class Phases:
     forward: Runners
     backward: Runners | None
     saved: list[TensorFacts]  # what the forward makes for the backward alone
-    kept: list[str]  # inputs and outputs that the backward reads
+    # What the backward takes, by name: of inputs, results and what is saved, where they stand in this
+    # order in `kept`; and gradients of results, which are in `upstream`.
+    backward_inputs: list[str]
+    kept: list[int]
+    upstream: list[int]
     first_scales: list[float]  # of operands in 8 bits, where there are such
 
 
@@ -146,8 +150,12 @@ class Function:
                  if tensor.role == "output" and tensor.name not in declared
                  and tensor.name != _core.MAGNITUDES or tensor.name in _eight_bits.NAMES]
         read = {tensor.name for tensor in backward.tensors} if backward else set()
-        kept = [known.name for known in [*self.inputs, *self.outputs] if known.name in read]
-        return Phases(plan, forward, backward, saved, kept, first_scales)
+        known = [value.name for value in [*self.inputs, *self.outputs, *saved]]
+        kept = [i for i, name in enumerate(known) if name in read]
+        gradients = [f"grad_of_{output.name}" for output in self.outputs]
+        upstream = [i for i, name in enumerate(gradients) if name in read]
+        names = [known[i] for i in kept] + [gradients[i] for i in upstream]
+        return Phases(plan, forward, backward, saved, names, kept, upstream, first_scales)
 
     def costs(self, needs: int) -> tuple[tuple, tuple]:
         """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of

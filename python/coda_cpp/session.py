@@ -78,14 +78,15 @@ class Runners:
         self._kept: collections.OrderedDict[Any, _core.PlanRunner] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def run(self, sizes: Mapping[str, int], device: Any, addresses: Sequence[int]) -> None:
+    def run(self, sizes: tuple[tuple[str, int], ...], device: Any, addresses: Sequence[int]
+            ) -> None:
         """All tensors are dense and lie on the device (PyTorch's)."""
         stream = 0
         if device.type == "cuda":
             import torch
 
             stream = torch.cuda.current_stream(device).cuda_stream
-        key = (tuple(sizes.items()), device, stream)
+        key = (sizes, device, stream)
         with self._lock:
             runner = self._kept.get(key)
             if runner is None:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
-from coda_cpp import _operators
+from coda_cpp import _calls
 from compiled import Recorder, error, gpt2, ids, llama, outcome
 
 
@@ -46,17 +46,17 @@ class Counted:
     """How often regions are run forward."""
 
     def __enter__(self):
-        self.calls, self._run = 0, _operators.run_forward
+        self.calls, self._run = 0, _calls.Forward.run
 
-        def run(*arguments):
+        def run(call, tensors):
             self.calls += 1
-            return self._run(*arguments)
+            return self._run(call, tensors)
 
-        _operators.run_forward = run
+        _calls.Forward.run = run
         return self
 
     def __exit__(self, *_):
-        _operators.run_forward = self._run
+        _calls.Forward.run = self._run
 
 
 class CompiledUses(unittest.TestCase):

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call of a function on tensors runs: memory for results, and a session on the addresses of
+all.
+
+What does not depend on values is found once, with all checks, for tensors of the same shapes, types
+and device, and is kept (Bounded): a call like one before only allocates, collects addresses and
+runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from coda_cpp import _core, _eight_bits, _tensors
+from coda_cpp._core import Error
+from coda_cpp.function import Function, Phases, as_matrix, bind
+from coda_cpp.session import shape_of
+
+TORCH_DTYPES = {name: dtype for dtype, name in _tensors.torch_dtypes().items()}
+_KEPT = 512  # calls of an operator, some kilobytes each
+Shape = tuple[Any, torch.dtype]
+
+
+class Bounded:
+    """A cache that forgets what it was given first. Any threads may use it at once."""
+
+    def __init__(self, most: int = _KEPT) -> None:
+        self._most = most
+        self._kept: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+        self.get = self._kept.get
+
+    def put(self, key: Any, value: Any) -> None:
+        with self._lock:
+            self._kept[key] = value
+            while len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def facts(tensors: Sequence[torch.Tensor]) -> tuple:
+    """All that a call depends on but values. Strides do not count: see _dense."""
+    return tuple([(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors])
+
+
+def result_shapes(function: Function, tensors: Sequence[torch.Tensor], needs: int
+                  ) -> tuple[list[Shape], dict[str, Any]]:
+    """Of results, and behind them of what is saved; and the sizes, which may be symbols'. Raises
+    Error for tensors that do not fit."""
+    sizes, leads = function.match(tensors)
+    made = [(function.output_shape(output, sizes, leads), TORCH_DTYPES[output.dtype])
+            for output in function.outputs]
+    made += [(shape_of(info, sizes), TORCH_DTYPES[info.dtype])
+             for info in function.phases(needs).saved]
+    return made, sizes
+
+
+def gradient_shapes(function: Function, tensors: Sequence[torch.Tensor], needs: int
+                    ) -> tuple[dict[str, Shape], dict[str, Any]]:
+    """By name, in rows and columns; and the sizes. Raises Error for tensors that do not fit."""
+    phases = function.phases(needs)
+    infos = {info.name: info for info in phases.backward.tensors}
+    sizes: dict[str, Any] = {}
+    for name, tensor in zip(phases.backward_inputs, tensors, strict=True):
+        info = infos[name]
+        if _tensors.dtype_name(tensor) != info.dtype or tensor.device != tensors[0].device:
+            raise Error(f"{function.name}, backward: '{name}' is {tensor.dtype} on "
+                        f"{tensor.device}, but must be {info.dtype} on {tensors[0].device}")
+        if info.kind != "dense":
+            continue
+        _, found = as_matrix(tuple(tensor.shape), info.rows, info.cols)
+        for terms, size in zip((info.rows, info.cols), found, strict=True):
+            if not bind(terms, size, sizes):
+                raise Error(f"{function.name}, backward: '{name}' has the shape "
+                            f"{list(tensor.shape)}")
+    return {info.name: (shape_of(info, sizes), TORCH_DTYPES[info.dtype])
+            for info in infos.values()
+            if info.role == "output" and info.name != _core.MAGNITUDES}, sizes
+
+
+def gradient_names(function: Function, needs: int) -> list[str]:
+    return [f"grad_to_{given.name}" for i, given in enumerate(function.inputs) if needs >> i & 1]
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.contiguous()
+    # Descriptors of a GPU's copies begin at multiples of 16 bytes; on a CPU an element's do.
+    if tensor.is_cuda and tensor.data_ptr() % 16:
+        return tensor.clone()
+    return tensor
+
+
+class _Call:
+    """Memory of a phase for tensors of some shapes: what is given, what is made, and the largest
+    magnitudes where products are in 8 bits. A name that is given and made is what is made."""
+
+    def __init__(self, function: Function, needs: int, device: torch.device,
+                 given: Sequence[str], made: Sequence[tuple[str, Shape]], sizes: dict[str, Any]
+                 ) -> None:
+        self.function, self.needs = function, needs
+        self.phases: Phases = function.phases(needs)
+        self._device = device
+        self._sizes = tuple(sizes.items())
+        self._is_empty = 0 in sizes.values()
+        # Strides are given too, since PyTorch then allocates in two thirds of the time.
+        self._made = [(shape, torch.empty(shape, device="meta").stride(), dtype)
+                      for _, (shape, dtype) in made]
+        self._names = [*given, *(name for name, _ in made), _core.MAGNITUDES]
+        self._place = {name: i for i, name in enumerate(self._names)}
+
+    def _allocate(self) -> list[torch.Tensor]:
+        empty, device = torch.empty_strided, self._device
+        return [empty(shape, strides, dtype=dtype, device=device)
+                for shape, strides, dtype in self._made]
+
+    def _memory(self, tensors: Sequence[torch.Tensor], made: list[torch.Tensor]
+                ) -> list[torch.Tensor]:
+        if self._device.type == "cpu":
+            dense = [t if t.is_contiguous() else t.contiguous() for t in tensors]
+        else:
+            dense = [_dense(tensor) for tensor in tensors]
+        dense += made
+        return dense
+
+
+class Forward(_Call):
+    """`key` is how a backward finds the function."""
+
+    def __init__(self, function: Function, key: str, tensors: Sequence[torch.Tensor], needs: int
+                 ) -> None:
+        shapes, sizes = result_shapes(function, tensors, needs)
+        names = [output.name for output in function.outputs]
+        names += [info.name for info in function.phases(needs).saved]
+        super().__init__(function, needs, tensors[0].device,
+                         [given.name for given in function.inputs],
+                         list(zip(names, shapes, strict=True)), sizes)
+        self.key = key
+        self._runners = self.phases.forward
+        self._order = [self._place[info.name] for info in self._runners.tensors]
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results, and behind them what is saved."""
+        made = self._allocate()
+        if self._is_empty:
+            for output, tensor in zip(self.function.outputs, made):
+                tensor.fill_(output.of_no_rows)
+            for tensor in made[len(self.function.outputs):]:
+                tensor.zero_()
+            return made
+        memory = self._memory(tensors, made)
+        if self.phases.first_scales:
+            self._find_scales(memory)
+        self._runners.run(self._sizes, self._device, [memory[i].data_ptr() for i in self._order])
+        return made
+
+    def _find_scales(self, memory: list[torch.Tensor]) -> None:
+        scales = self.function.scales(self.needs, self._device)
+        memory.append(scales.largest)
+        places = [self._place[name] for name in _eight_bits.NAMES]
+
+        def run(*vectors: torch.Tensor) -> None:
+            tried = list(memory)
+            for place, vector in zip(places, vectors):
+                tried[place] = vector
+            self._runners.run(self._sizes, self._device,
+                              [tried[i].data_ptr() for i in self._order])
+
+        for place, vector in zip(places, scales.before_forward(run), strict=True):
+            memory[place].copy_(vector)
+
+
+class Backward(_Call):
+    def __init__(self, function: Function, tensors: Sequence[torch.Tensor], needs: int) -> None:
+        shapes, sizes = gradient_shapes(function, tensors, needs)
+        given = function.phases(needs).backward_inputs
+        super().__init__(function, needs, tensors[0].device, given, list(shapes.items()), sizes)
+        self._runners = self.phases.backward
+        self._order = [self._place[info.name] for info in self._runners.tensors]
+        made = list(shapes)
+        self._gradients = [made.index(name) for name in gradient_names(function, needs)]
+        # Begun by the forward, completed in place.
+        self._begun = [(made.index(name), i) for i, name in enumerate(given) if name in shapes]
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The gradients that are needed, in the order of the inputs."""
+        made = self._allocate()
+        if self._is_empty:
+            return [made[i].zero_() for i in self._gradients]
+        memory = self._memory(tensors, made)
+
+        def run(*vectors: torch.Tensor) -> None:
+            for name, vector in zip(_eight_bits.NAMES, vectors):
+                memory[self._place[name]] = vector
+            for to, begun in self._begun:
+                made[to].copy_(tensors[begun])
+            self._runners.run(self._sizes, self._device,
+                              [memory[i].data_ptr() for i in self._order])
+
+        vectors: Sequence[torch.Tensor] = ()
+        if self.phases.first_scales:
+            scales = self.function.scales(self.needs, self._device)
+            memory.append(scales.largest)
+            vectors = scales.before_backward(
+                *(tensors[self._place[name]] for name in _eight_bits.NAMES), run)
+        run(*vectors)
+        return [made[i] for i in self._gradients]
