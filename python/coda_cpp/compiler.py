@@ -32,9 +32,9 @@ from coda_cpp.fx_replace import Region, as_region, results_of, widen
 
 _LOG = logging.getLogger("coda_cpp")
 
-# What a call of an operator costs the host, in seconds (measured on a CPU with eight tensors, with
-# PyTorch's dispatch and ours): a region that gains less is left to PyTorch.
-_CALL_SECONDS = 40e-6
+# What a call of an operator costs the host, in seconds, with eight tensors and PyTorch's dispatch
+# (bench/peers/host_time_torch.py): a region that gains less is left to PyTorch.
+_CALL_SECONDS = 25e-6
 _OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": ""}
 
 

@@ -31,7 +31,7 @@ class PlanRunner {
  public:
   PlanRunner(const Plan& plan, const std::shared_ptr<PythonBackend>& backend,
              const PythonSizes& sizes, const std::vector<std::string>& order)
-      : backend_(backend), order_(order) {
+      : backend_(backend), order_(order), bound_(order.size()) {
     require(plan.backward.empty(),
             "a plan with a backward is run as two: take the parts of Plan.split()");
     const DimValues values = sizes_of(sizes);
@@ -62,9 +62,11 @@ class PlanRunner {
       backend_->backend->use_stream(
           Stream::of(reinterpret_cast<void*>(stream)));  // NOLINT: an address of Python's
     for (size_t i = 0; i < order_.size(); ++i) {
+      if (addresses[i] == bound_[i]) continue;  // as weights' mostly are
       TensorView view = views_[i];
       view.data = reinterpret_cast<void*>(addresses[i]);  // NOLINT: an address of Python's
       session_->bind(order_[i], view);
+      bound_[i] = addresses[i];
     }
     session_->forward();
   }
@@ -75,6 +77,7 @@ class PlanRunner {
   std::shared_ptr<PythonBackend> backend_;
   std::vector<std::string> order_;
   std::vector<TensorView> views_;
+  std::vector<uintptr_t> bound_;  // 0: nothing
   std::unique_ptr<Session> session_;
 };
 

@@ -292,23 +292,23 @@ int Session::Impl::slot_of(std::string_view name) const {
 
 // What keeps a caller from binding this, as the end of a sentence's subject; empty: nothing.
 std::string Session::Impl::why_not_bound(std::string_view name, const TensorView& view) const {
-  const std::string quoted = "'" + std::string(name) + "'";
+  const auto quoted = [&] { return "'" + std::string(name) + "'"; };
   const auto found = slots_.find(name);
   if (found == slots_.end()) {
-    return "the plan has no tensor named " + quoted +
+    return "the plan has no tensor named " + quoted() +
            " (or nothing that was asked for depends on it)";
   }
   const Memory& memory = memory_[found->second];
   if (!is_callers(memory.tensor->role) || !memory.tensor->view_of.empty()) {
-    return "tensor " + quoted + " is the plan's own; only inputs, parameters and outputs are bound";
+    return "tensor " + quoted() + " is the plan's own; only inputs, parameters and outputs are bound";
   }
   if (owns(name)) {
-    return "tensor " + quoted +
+    return "tensor " + quoted() +
            " is the session's own (SessionOptions::own_results): read it where view() says, and "
            "bind inputs and parameters only";
   }
   const std::string why = why_unfit(memory.tensor->decl.dtype, memory.shape, view);
-  return why.empty() ? "" : "tensor " + quoted + " " + why;
+  return why.empty() ? "" : "tensor " + quoted() + " " + why;
 }
 
 std::string Session::Impl::why_elsewhere(std::string_view name, const Tensor& tensor) const {
