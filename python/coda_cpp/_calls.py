@@ -18,7 +18,7 @@ import torch
 from coda_cpp import _core, _eight_bits, _tensors
 from coda_cpp._core import Error
 from coda_cpp.function import Function, Phases, as_matrix, bind
-from coda_cpp.session import shape_of
+from coda_cpp.session import Runners, shape_of
 
 TORCH_DTYPES = {name: dtype for dtype, name in _tensors.torch_dtypes().items()}
 _KEPT = 512  # calls of an operator, some kilobytes each
@@ -101,8 +101,8 @@ class _Call:
     magnitudes where products are in 8 bits. A name that is given and made is what is made."""
 
     def __init__(self, function: Function, needs: int, device: torch.device,
-                 given: Sequence[str], made: Sequence[tuple[str, Shape]], sizes: dict[str, Any]
-                 ) -> None:
+                 runners: Runners, given: Sequence[str], made: Sequence[tuple[str, Shape]],
+                 sizes: dict[str, Any]) -> None:
         self.function, self.needs = function, needs
         self.phases: Phases = function.phases(needs)
         self._device = device
@@ -111,8 +111,10 @@ class _Call:
         # Strides are given too, since PyTorch then allocates in two thirds of the time.
         self._made = [(shape, torch.empty(shape, device="meta").stride(), dtype)
                       for _, (shape, dtype) in made]
-        self._names = [*given, *(name for name, _ in made), _core.MAGNITUDES]
-        self._place = {name: i for i, name in enumerate(self._names)}
+        names = [*given, *(name for name, _ in made), _core.MAGNITUDES]
+        self._place = {name: i for i, name in enumerate(names)}
+        self._runners = runners
+        self._order = [self._place[info.name] for info in runners.tensors]
 
     def _allocate(self) -> list[torch.Tensor]:
         empty, device = torch.empty_strided, self._device
@@ -128,6 +130,13 @@ class _Call:
         dense += made
         return dense
 
+    def _run(self, memory: Sequence[torch.Tensor]) -> None:
+        addresses = [memory[i].data_ptr() for i in self._order]
+        try:
+            self._runners.run(self._sizes, self._device, addresses)
+        except Error as error:
+            raise Error(f"{self.function.name}: {error}") from None
+
 
 class Forward(_Call):
     """`key` is how a backward finds the function."""
@@ -137,12 +146,10 @@ class Forward(_Call):
         shapes, sizes = result_shapes(function, tensors, needs)
         names = [output.name for output in function.outputs]
         names += [info.name for info in function.phases(needs).saved]
-        super().__init__(function, needs, tensors[0].device,
+        super().__init__(function, needs, tensors[0].device, function.phases(needs).forward,
                          [given.name for given in function.inputs],
                          list(zip(names, shapes, strict=True)), sizes)
         self.key = key
-        self._runners = self.phases.forward
-        self._order = [self._place[info.name] for info in self._runners.tensors]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results, and behind them what is saved."""
@@ -156,7 +163,7 @@ class Forward(_Call):
         memory = self._memory(tensors, made)
         if self.phases.first_scales:
             self._find_scales(memory)
-        self._runners.run(self._sizes, self._device, [memory[i].data_ptr() for i in self._order])
+        self._run(memory)
         return made
 
     def _find_scales(self, memory: list[torch.Tensor]) -> None:
@@ -168,8 +175,7 @@ class Forward(_Call):
             tried = list(memory)
             for place, vector in zip(places, vectors):
                 tried[place] = vector
-            self._runners.run(self._sizes, self._device,
-                              [tried[i].data_ptr() for i in self._order])
+            self._run(tried)
 
         for place, vector in zip(places, scales.before_forward(run), strict=True):
             memory[place].copy_(vector)
@@ -178,10 +184,10 @@ class Forward(_Call):
 class Backward(_Call):
     def __init__(self, function: Function, tensors: Sequence[torch.Tensor], needs: int) -> None:
         shapes, sizes = gradient_shapes(function, tensors, needs)
-        given = function.phases(needs).backward_inputs
-        super().__init__(function, needs, tensors[0].device, given, list(shapes.items()), sizes)
-        self._runners = self.phases.backward
-        self._order = [self._place[info.name] for info in self._runners.tensors]
+        phases = function.phases(needs)
+        given = phases.backward_inputs
+        super().__init__(function, needs, tensors[0].device, phases.backward, given,
+                         list(shapes.items()), sizes)
         made = list(shapes)
         self._gradients = [made.index(name) for name in gradient_names(function, needs)]
         # Begun by the forward, completed in place.
@@ -199,8 +205,7 @@ class Backward(_Call):
                 memory[self._place[name]] = vector
             for to, begun in self._begun:
                 made[to].copy_(tensors[begun])
-            self._runners.run(self._sizes, self._device,
-                              [memory[i].data_ptr() for i in self._order])
+            self._run(memory)
 
         vectors: Sequence[torch.Tensor] = ()
         if self.phases.first_scales:

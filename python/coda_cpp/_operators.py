@@ -78,6 +78,17 @@ class Argument:
         return graph.table(self.name, ("M", 1), dtype)
 
 
+def require_tensors(name: str, arguments: Sequence[str], tensors: Sequence[Any]) -> None:
+    """Error for what is no tensor, or one that has no strides."""
+    for argument, tensor in zip(arguments, tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise Error(f"{name}: argument '{argument}' must be a tensor of PyTorch's, but it is "
+                        f"{type(tensor).__name__}")
+        if tensor.layout is not torch.strided:
+            raise Error(f"{name}: argument '{argument}' is {tensor.layout}; convert it by "
+                        ".to_dense()")
+
+
 class Given(dict):
     """What a builder gets: values of the arguments (None: not given) and attributes, by name."""
 
@@ -162,8 +173,10 @@ class Operator:
                  attributes: tuple[tuple[str, Any], ...]) -> list[torch.Tensor]:
         """The results, and behind them what was saved. Attributes are numbers, booleans
         and texts; for others of them another plan is compiled."""
-        given = [tensor for tensor in tensors.values() if tensor is not None]
-        names = [name for name, tensor in tensors.items() if tensor is not None]
+        names = [argument.name for argument in self.arguments
+                 if not argument.optional or tensors[argument.name] is not None]
+        given = [tensors[name] for name in names]
+        require_tensors(self.name, names, given)
         needs = 0
         if torch.is_grad_enabled():
             for i, tensor in enumerate(given):
@@ -297,7 +310,8 @@ def declare(operator: Operator) -> Operator:
 
     def autograd(keyset: Any, tensors: list[torch.Tensor], spec: str, numbers: list[float],
                  needs: int) -> list[torch.Tensor]:
-        if torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]):
+        is_forward = torch.autograd.forward_ad._current_level >= 0  # PyTorch says it has none of us
+        if is_forward or torch.is_grad_enabled() and any([t.requires_grad for t in tensors]):
             return list(differentiated.apply(keyset, spec, numbers, needs, *tensors))
         # Below autograd are the same functions: the dispatcher need not be asked again.
         return (forward if is_plain(keyset) else functools.partial(below, keyset))(

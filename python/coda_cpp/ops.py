@@ -15,7 +15,7 @@ import torch
 
 from coda_cpp import builders as b
 from coda_cpp._core import Error, Value
-from coda_cpp._operators import Argument, Given, Operator, declare
+from coda_cpp._operators import Argument, Given, Operator, declare, require_tensors
 from coda_cpp.function import Output
 
 _X = Argument("x", "rows")
@@ -170,6 +170,8 @@ def linear_rope(x: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, sin: t
     it is rotated, as Qwen3's q_norm and k_norm do. half: pairs are (j, j + head_dim / 2) of a head,
     as Hugging Face has them; else (2j, 2j + 1). offset is added to both norms' weights.
     """
+    require_tensors("linear_rope", ("weight", "cos", "sin", "positions"),
+                    (weight, cos, sin, positions))
     if head_dim <= 0 or weight.dim() != 2 or weight.shape[0] % head_dim:
         raise Error(f"linear_rope: argument 'weight' has the shape {list(weight.shape)}; its rows "
                     f"must be a multiple of head_dim = {head_dim}")
@@ -234,6 +236,7 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
     if not 0 <= label_smoothing < 1 or z_loss < 0 or soft_cap < 0:
         raise Error("linear_cross_entropy: label_smoothing must lie in [0, 1), z_loss and soft_cap "
                     f"must be at least 0, but they are {label_smoothing}, {z_loss} and {soft_cap}")
+    require_tensors("linear_cross_entropy", ("targets",), (targets,))
     targets = _as_index("linear_cross_entropy", "targets", targets)
     made = _LINEAR_CROSS_ENTROPY(
         {"x": x, "weight": weight, "targets": targets, "rstd": rstd, "norm_weight": norm_weight},

@@ -14,7 +14,7 @@ import torch
 
 from coda_cpp import _core, _tensors, tiles
 from coda_cpp._core import Error
-from coda_cpp._operators import Argument, Operator, declare
+from coda_cpp._operators import Argument, Operator, declare, require_tensors
 from coda_cpp.function import Function, Input, Output
 
 def _unused(given: Any) -> list[Output]:
@@ -135,6 +135,7 @@ class TileFunction:
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """Raises Error for tensors that do not fit, naming the argument."""
+        require_tensors(self.name, [argument[0] for argument in self._arguments], tensors)
         made = _PROGRAM.forward(list(tensors), self._spec, [], _needs(tensors))
         return tuple(made[:len(self._outputs)]) if self._is_tuple else made[0]
 
@@ -237,6 +238,7 @@ class GraphFunction:
         if len(tensors) != len(self.function.inputs):
             raise Error(f"{self.function.name}: takes {len(self.function.inputs)} tensors, but "
                         f"{len(tensors)} were given")
+        require_tensors(self.function.name, [given.name for given in self.function.inputs], tensors)
         needs = self.function.with_products(_needs(tensors), tensors)
         made = _GRAPH.forward(list(tensors), self._spec, [], needs)[:len(self.function.outputs)]
         return made[0] if len(made) == 1 else tuple(made)
