@@ -227,6 +227,7 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
                 *made[count:])
         return tuple(made)
 
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple:
         if not ctx.needs:
             raise Error(f"{operator.name}: called with needs=0: nothing was saved for a backward")

@@ -7,9 +7,10 @@ import unittest.mock
 
 import torch
 import torch._dynamo
+from torch.nn import functional
 
 import coda_cpp
-from coda_cpp import _operators, ops, session
+from coda_cpp import _operators, builders, ops, session, tiles
 import ops_test
 from compiled import Recorder, ids, llama
 
@@ -60,8 +61,12 @@ class EveryOperator(unittest.TestCase):
         for case, arguments, name in self._each_argument():
             if not arguments[name].is_floating_point():
                 continue
-            # rstd is a factor behind the product, where infinities are not added up.
-            for value in (float("nan"), float("inf")) if name != "rstd" else (float("nan"),):
+            for value in (float("nan"), float("inf"), float("-inf")):
+                # rstd is a factor behind the product. Before it, as PyTorch has it, infinities of
+                # both signs are added up to NaN; behind it they are no NaN, and a soft cap of them
+                # is finite. (An infinite rstd is that of a row of zeros, which is NaN in both.)
+                if name == "rstd" and value == value and case.options.get("soft_cap"):
+                    continue
                 spoilt = {n: t.detach().clone().requires_grad_(t.requires_grad)
                           for n, t in arguments.items()}
                 if "targets" in spoilt:
@@ -73,6 +78,21 @@ class EveryOperator(unittest.TestCase):
                 for what, tensor in expected.items():
                     with self.subTest(case.name, argument=name, value=value, what=what):
                         self.assertTrue(torch.equal(found[what].isfinite(), tensor.isfinite()))
+
+    def test_statistics_of_what_is_not_finite_are_pytorchs(self):
+        x, weight = torch.randn(6, 16), torch.eye(16)
+        for row, value in enumerate((float("inf"), float("-inf"), float("nan"), 1e20, 0.0)):
+            residual = torch.zeros(6, 16)
+            residual[row, 3] = value
+            x[row] = 0
+            with self.subTest(value):
+                y, rstd = ops.linear_residual_rms(x, weight, residual)
+                self.assertTrue(torch.equal(rstd.isnan(), y.isnan().any(-1)))
+                torch.testing.assert_close(rstd, torch.rsqrt(y.square().mean(-1) + 1e-6),
+                                           equal_nan=True)
+                found = ops.rms_linear(y, weight, rstd)
+                expected = functional.linear(functional.rms_norm(y, (16,), eps=1e-6), weight)
+                torch.testing.assert_close(found, expected, equal_nan=True)
 
     def test_a_change_before_the_backward_is_noticed_or_changes_nothing(self):
         noticed = set()
@@ -109,11 +129,29 @@ class EveryOperator(unittest.TestCase):
                     with self.assertRaisesRegex(coda_cpp.Error, f"{operator}: .*'{name}'"):
                         case.function(**{**arguments, name: bad}, **case.options)
 
-    def test_a_machine_without_a_gpu_is_told_so(self):
-        if torch.cuda.is_available():
-            self.skipTest("there is a GPU")
-        with self.assertRaisesRegex(coda_cpp.Error, "GPU|driver|libcuda"):
-            session.backend("hopper")
+    def test_what_is_no_dense_tensor_names_operator_and_argument(self):
+        for case, arguments, name in self._each_argument(2):
+            operator = case.name.split(",")[0]
+            memory = bytearray(4 * arguments[name].numel() + 1)
+            odd = torch.frombuffer(memory, dtype=torch.float32, offset=1).view_as(arguments[name])
+            wrong = [arguments[name].tolist(), arguments[name].detach().to_sparse()]
+            wrong += [odd] if arguments[name].is_floating_point() else []
+            for bad in wrong:
+                with self.subTest(case.name, argument=name, what=type(bad)):
+                    with self.assertRaisesRegex(coda_cpp.Error, f"{operator}: .*'{name}'"):
+                        case.function(**{**arguments, name: bad}, **case.options)
+
+    def test_there_is_no_forward_mode_and_no_second_derivative(self):
+        case = ops_test.CASES[0]
+        arguments = case.make(3, torch.float32)
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(arguments["x"], arguments["x"])
+            with self.assertRaisesRegex(NotImplementedError, "jvp"):
+                case.function(**{**arguments, "x": dual})
+        y, _ = case.function(**arguments)
+        first, = torch.autograd.grad(y.square().sum(), arguments["x"], create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "differentiate twice"):
+            first.sum().backward()
 
     def test_checking_is_a_mode_that_can_be_left(self):
         coda_cpp.checking(True)
@@ -124,6 +162,79 @@ class EveryOperator(unittest.TestCase):
         finally:
             coda_cpp.checking(False)
         self.assertFalse(_operators.is_checking())
+
+
+class Functions(unittest.TestCase):
+    """Functions of one's own: of a graph, and of tiles."""
+
+    def setUp(self):
+        torch.manual_seed(0)
+        graph = coda_cpp.Graph()
+        x, w = graph.input("x", ("M", 8), "f32"), graph.parameter("w", (6, 8), "f32")
+        layer = coda_cpp.GraphFunction(
+            [x, w], {"y": builders.silu(builders.linear(x, w))}, name="layer")
+
+        @coda_cpp.program
+        def tile(x: "[M, K]", w: "[N, K]"):
+            return tiles.silu(tiles.gemm(x, w))
+
+        self.functions = {"layer": layer, "tile": tile}
+        self.x, self.w = (torch.randn(n, 8, requires_grad=True) for n in (4, 6))
+
+    def test_what_does_not_fit_names_function_and_argument(self):
+        for name, function in self.functions.items():
+            for argument, message, (x, w) in (
+                    ("w", "shape", (self.x, self.w[:, 1:])),
+                    ("x", "must be", (self.x.double(), self.w)),
+                    ("w", "meta", (self.x, self.w.to("meta"))),
+                    ("x", "must be a tensor", ([[1.0]], self.w)),
+                    ("w", "to_dense", (self.x, self.w.detach().to_sparse()))):
+                with self.subTest(name, argument=argument, message=message):
+                    with self.assertRaisesRegex(
+                            coda_cpp.Error, f"{name}: .*'{argument}'.*{message}"):
+                        function(x, w)
+
+    def test_strides_and_no_rows(self):
+        for name, function in self.functions.items():
+            with self.subTest(name):
+                leaves = [self.x, self.w]
+                expected = function(*leaves)
+                strided = function(*(_every_second(t) for t in leaves))
+                self.assertTrue(torch.equal(strided, expected))
+                upstream = torch.randn(6, 4).T
+                for a, b in zip(torch.autograd.grad(expected, leaves, upstream, True),
+                                torch.autograd.grad(expected, leaves, upstream.contiguous())):
+                    self.assertTrue(torch.equal(a, b))
+                nothing = torch.zeros(2, 0, 8, requires_grad=True)
+                made = function(nothing, self.w)
+                self.assertEqual(made.shape, (2, 0, 6))
+                gradients = torch.autograd.grad(made.sum(), [nothing, self.w])
+                self.assertEqual(gradients[0].shape, nothing.shape)
+                self.assertFalse(gradients[1].any())
+
+    def test_a_change_before_the_backward_is_noticed(self):
+        for name, function in self.functions.items():
+            with self.subTest(name), self.assertRaisesRegex(RuntimeError, "inplace operation"):
+                y = function(self.x, self.w)
+                with torch.no_grad():
+                    self.w.add_(1)
+                y.sum().backward()
+
+
+class Large(unittest.TestCase):
+    def test_more_logits_than_32_bits_count(self):
+        rows, vocabulary = 2**16 + 8, 2**15 + 64
+        self.assertGreater(rows * vocabulary, 2**31)
+        torch.manual_seed(0)
+        x, weight = torch.randn(rows, 2), torch.randn(vocabulary, 2)
+        targets = torch.randint(0, vocabulary, (rows,))
+        found, count = ops.linear_cross_entropy(x, weight, targets, reduction="none")
+        some = torch.tensor([0, 1, 2**15, rows - 9, rows - 8, rows - 1])
+        expected = functional.cross_entropy(
+            x[some].double() @ weight.double().T, targets[some], reduction="none")
+        torch.testing.assert_close(found[some].double(), expected, rtol=1e-6, atol=1e-6)
+        self.assertEqual(count.item(), rows)
+        self.assertTrue(found.isfinite().all())
 
 
 class Opcheck(unittest.TestCase):
