@@ -288,6 +288,17 @@ TEST_F(MissingParts, ADriverThatDoesNotStart) {
               "starting the CUDA driver: .*803.*Remedy: the driver's kernel module");
 }
 
+TEST_F(MissingParts, ADriverThatIsTooOld) {
+  const auto start_old = [this](const std::function<void()>& call) {
+    fake_->version = 11080;
+    exit_with_message(call);
+  };
+  const char* said = "the CUDA driver at .* is too old: it runs CUDA 11.8, and 12.0 is the oldest "
+                     "that works. Remedy: update NVIDIA's driver";
+  EXPECT_EXIT(start_old([] { make_hopper_backend(); }), ExitedWithCode(0), said);
+  EXPECT_EXIT(start_old([] { Stream::make(); }), ExitedWithCode(0), said);
+}
+
 // Programs are named: what is missing shows when the first is compiled.
 TEST_F(MissingParts, NoCompilerAndATooOldOne) {
   const auto prepare = [this] { make_hopper_backend(options())->prepare(twice(), sizes()); };

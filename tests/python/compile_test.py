@@ -165,6 +165,34 @@ class CompiledModels(unittest.TestCase):
         for gradient, expected in zip(gradients, outcome(model, model, torch.randn(2, 0, 32))[1]):
             torch.testing.assert_close(gradient, expected, equal_nan=True)
 
+    def test_what_is_not_finite_is_so_where_eager_has_it(self):
+        model = Block()
+        compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+
+        def results(called, x):
+            given = x.clone().requires_grad_()
+            loss = called(given)
+            return [loss, *torch.autograd.grad(loss, [given, *model.parameters()])]
+
+        # A row whose squares are beyond fp32's range is not: its rstd is 0, by which the backward
+        # divides (docs/pytorch.md).
+        for value in (float("inf"), float("-inf"), float("nan"), 1e18):
+            x = torch.randn(5, 32)
+            x[2, 3] = value
+            for found, expected in zip(results(compiled, x), results(model, x)):
+                with self.subTest(value, shape=expected.shape):
+                    self.assertTrue(torch.equal(found.isfinite(), expected.isfinite()))
+
+    def test_a_change_before_the_backward_is_noticed(self):
+        model = Block()
+        compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+        for changed in (model.up.weight, model.norm.weight):
+            loss = compiled(torch.randn(3, 32))
+            with torch.no_grad():
+                changed.add_(1)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                loss.backward()
+
     def test_by_name_and_explained(self):
         model, x = Block(), torch.randn(3, 32)
         compiled = torch.compile(model, backend="coda", options={"inner": "aot_eager"})

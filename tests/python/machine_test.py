@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine may lack: PyTorch, a GPU's driver, the compiler of kernels. Each is an Error with
+a remedy, and the process goes on. (Of a driver that does not start, and of versions:
+tests/hopper/bad_input_test.cc.)
+
+Libraries are opened once in a process, so each case has one of its own."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from coda_cpp import _core
+
+_START = """
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+import numpy
+import coda_cpp
+from coda_cpp import _core
+
+def twice(dtype):
+    return coda_cpp.Program.parse(
+        "program twice { store(y:f32, tile(x[M, N]:f32) * 2) }".replace("f32", dtype)).plan()
+
+def on_a_gpu():
+    coda_cpp.Session(twice("bf16"), {"M": 2, "N": 3}, on="hopper")
+
+def kernels():
+    _core.precompile([(twice("bf16"), {"M": 64, "N": 64})], 132)
+
+try:
+    CALL()
+    print("nothing is missing")
+except coda_cpp.Error as error:
+    print(error)
+x, y = numpy.ones((2, 3), numpy.float32), numpy.zeros((2, 3), numpy.float32)
+coda_cpp.Session(twice("f32"), {"M": 2, "N": 3}).run({"x": x, "y": y})
+assert (y == 2).all()
+print("went on")
+"""
+_NO_SUCH = _core.__file__  # a library that has no function of NVIDIA's
+
+
+class Machine(unittest.TestCase):
+    def _told(self, call, what, **variables):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.run(
+                [sys.executable, "-c", _START.replace("CALL", call)], capture_output=True,
+                text=True, env={**os.environ, "CODA_CACHE_DIR": folder, **variables})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, what + "(.|\n)*went on")
+
+    def test_no_driver(self):
+        self._told("on_a_gpu", "cannot find the CUDA driver .*CODA_CUDA_DRIVER=/nowhere/libcuda"
+                   ".*Remedy: install NVIDIA's driver", CODA_CUDA_DRIVER="/nowhere/libcuda.so.1")
+
+    def test_an_old_driver(self):
+        self._told("on_a_gpu", "the CUDA driver at .* is too old: it has no function cu.*Remedy",
+                   CODA_CUDA_DRIVER=_NO_SUCH)
+
+    def test_no_compiler_of_kernels(self):
+        self._told("kernels", "cannot find NVRTC.*CODA_NVRTC=/nowhere.*Remedy: "
+                   "install it with `pip install nvidia-cuda-nvrtc`", CODA_NVRTC="/nowhere")
+
+    def test_an_old_compiler_of_kernels(self):
+        self._told("kernels", "NVRTC.* is too old: it has no function nvrtc"
+                   ".*Remedy", CODA_NVRTC=_NO_SUCH)
+
+
+if __name__ == "__main__":
+    unittest.main()
