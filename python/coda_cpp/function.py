@@ -60,8 +60,8 @@ class Phases:
     forward: Runners
     backward: Runners | None
     saved: list[TensorFacts]  # what the forward makes for the backward alone
-    # What the backward takes, by name: of inputs, results and what is saved, where they stand in this
-    # order in `kept`; and gradients of results, which are in `upstream`.
+    # What the backward takes, by name: first those of inputs, results and what is saved that are in
+    # `kept`, by their place in this order, then gradients of the results that are in `upstream`.
     backward_inputs: list[str]
     kept: list[int]
     upstream: list[int]

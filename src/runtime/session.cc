@@ -300,7 +300,8 @@ std::string Session::Impl::why_not_bound(std::string_view name, const TensorView
   }
   const Memory& memory = memory_[found->second];
   if (!is_callers(memory.tensor->role) || !memory.tensor->view_of.empty()) {
-    return "tensor " + quoted() + " is the plan's own; only inputs, parameters and outputs are bound";
+    return "tensor " + quoted() +
+           " is the plan's own; only inputs, parameters and outputs are bound";
   }
   if (owns(name)) {
     return "tensor " + quoted() +

@@ -293,8 +293,9 @@ TEST_F(MissingParts, ADriverThatIsTooOld) {
     fake_->version = 11080;
     exit_with_message(call);
   };
-  const char* said = "the CUDA driver at .* is too old: it runs CUDA 11.8, and 12.0 is the oldest "
-                     "that works. Remedy: update NVIDIA's driver";
+  const char* said =
+      "the CUDA driver at .* is too old: it runs CUDA 11.8, and 12.0 is the oldest "
+      "that works. Remedy: update NVIDIA's driver";
   EXPECT_EXIT(start_old([] { make_hopper_backend(); }), ExitedWithCode(0), said);
   EXPECT_EXIT(start_old([] { Stream::make(); }), ExitedWithCode(0), said);
 }
