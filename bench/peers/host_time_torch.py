@@ -83,7 +83,7 @@ def main() -> None:
 
     # As a compiled model calls it, with what the backward needs.
     operator, spec, numbers, needs = (
-        torch.ops.coda_cpp.swiglu_linear.default, ",".join(shapes) + ";activation=silu;offset",
+        torch.ops.coda_cpp.swiglu_linear.default, ",".join(shapes) + ";offset;activation=silu",
         [0.0], (1 << len(leaves)) - 1)
 
     def region():

@@ -49,6 +49,7 @@ class Argument:
     kind: str
     optional: bool = False
     one_type: bool = True  # as the first argument's; autocast casts it
+    sizes: str = ""  # names of those that are no symbols, "N K": one name is one size
 
     @property
     def is_differentiable(self) -> bool:
@@ -87,6 +88,14 @@ def require_tensors(name: str, arguments: Sequence[str], tensors: Sequence[Any])
         if tensor.layout is not torch.strided:
             raise Error(f"{name}: argument '{argument}' is {tensor.layout}; convert it by "
                         ".to_dense()")
+
+
+def require_numbers(name: str, numbers: Mapping[str, Any]) -> None:
+    """Error for what is no number or no finite one. A number may be one of torch.compile's."""
+    for attribute, number in numbers.items():
+        if (not isinstance(number, (int, float, torch.SymInt, torch.SymFloat))
+                or number - number != 0):  # Dynamo has no isfinite of them
+            raise Error(f"{name}: {attribute} must be a finite number, but it is {number!r}")
 
 
 class Given(dict):
@@ -153,7 +162,16 @@ class Operator:
         graph = _core.Graph()
         values: dict[str, Any] = {argument.name: None for argument in self.arguments}
         inputs = []
+        known: dict[str, tuple[int, str]] = {}
         for argument, (shape, dtype) in zip(arguments, facts, strict=True):
+            for symbol, size in zip(argument.sizes.split(), shape):
+                of, first = known.setdefault(symbol, (size, argument.name))
+                if of != size:
+                    dims = ["..."] * (argument.kind == "rows")
+                    wanted, got = (", ".join([*dims, *sizes]) for sizes in (
+                        argument.sizes.split(), map(str, shape)))
+                    raise Error(f"{self.name}: argument '{argument.name}' must be [{wanted}] where "
+                                f"{symbol} = {of}, as '{first}' has it, but it is [{got}]")
             if 0 in shape:
                 raise Error(f"{self.name}: argument '{argument.name}' has a size of 0 besides its "
                             f"rows: {list(shape)}; only the number of rows may be 0")
@@ -169,27 +187,23 @@ class Operator:
         return Function(self.name, graph, inputs, outputs, storage=storage, chunk_rows=chunk_rows,
                         for_gpu=device == "cuda")
 
-    def __call__(self, tensors: Mapping[str, torch.Tensor | None],
-                 attributes: tuple[tuple[str, Any], ...]) -> list[torch.Tensor]:
-        """The results, and behind them what was saved. Attributes are numbers, booleans
-        and texts; for others of them another plan is compiled."""
+    def __call__(self, tensors: Mapping[str, torch.Tensor | None], numbers: Mapping[str, float],
+                 texts: Mapping[str, str] | None = None) -> list[torch.Tensor]:
+        """The results, and behind them what was saved. Numbers (booleans too) and texts are
+        attributes; for others of them another plan is compiled."""
         names = [argument.name for argument in self.arguments
                  if not argument.optional or tensors[argument.name] is not None]
         given = [tensors[name] for name in names]
         require_tensors(self.name, names, given)
+        require_numbers(self.name, numbers)
         needs = 0
         if torch.is_grad_enabled():
             for i, tensor in enumerate(given):
                 if tensor.requires_grad:
                     needs += 1 << i
-        texts = [",".join(names)]
-        numbers: list[float] = []
-        for name, value in attributes:  # a number may be one of torch.compile's
-            is_text = isinstance(value, str)
-            texts.append(f"{name}={value}" if is_text else f"{name}")
-            if not is_text:
-                numbers.append(value)
-        return self.forward(given, ";".join(texts), numbers, needs)
+        spec = [",".join(names), *numbers]
+        spec += [f"{name}={text}" for name, text in (texts or {}).items()]
+        return self.forward(given, ";".join(spec), list(numbers.values()), needs)
 
 
 _BELOW = torch._C._after_autograd_keyset
@@ -264,15 +278,15 @@ def declare(operator: Operator) -> Operator:
 
     def known(tensors: Sequence[torch.Tensor], spec: str, numbers: list[float], needs: int
               ) -> Forward:
-        if operator.check is not None and (_CHECKING or tensors[0].is_cpu):
-            given, attributes = operator.parse(spec, numbers)
-            operator.check({a.name: t for a, t in zip(given, tensors)}, attributes)
         like = (spec, needs, tuple(numbers), facts(tensors))
         call = forwards.get(like)
         if call is None:
             key = operator.key(tensors, spec, numbers)
             call = Forward(operator.function(key), key, tensors, needs)
             forwards.put(like, call)
+        if operator.check is not None and (_CHECKING or tensors[0].is_cpu):
+            given, attributes = operator.parse(spec, numbers)
+            operator.check({a.name: t for a, t in zip(given, tensors)}, attributes)
         return call
 
     def forward(tensors: list[torch.Tensor], spec: str, numbers: list[float], needs: int

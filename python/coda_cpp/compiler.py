@@ -36,6 +36,7 @@ _LOG = logging.getLogger("coda_cpp")
 # (bench/peers/host_time_torch.py): a region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
 _OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": ""}
+_PRODUCTS = ("", "fp8", "fp8-body", "fp8-all")
 
 
 @dataclasses.dataclass
@@ -193,7 +194,11 @@ def _settings(options: dict[str, Any] | None) -> dict[str, Any]:
     if unknown:
         raise Error(f"backend coda: there is no option {', '.join(sorted(unknown))}; there are "
                     + ", ".join(f"'{name}'" for name in _OPTIONS))
-    return {**_OPTIONS, **(options or {})}
+    settings = {**_OPTIONS, **(options or {})}
+    if settings["products"] not in _PRODUCTS:
+        raise Error(f"backend coda: the option 'products' is {settings['products']!r}; it may be "
+                    + ", ".join(repr(name) for name in _PRODUCTS))
+    return settings
 
 
 @functools.cache

@@ -15,13 +15,13 @@ import torch
 
 from coda_cpp import builders as b
 from coda_cpp._core import Error, Value
-from coda_cpp._operators import Argument, Given, Operator, declare, require_tensors
+from coda_cpp._operators import Argument, Given, Operator, declare, require_numbers, require_tensors
 from coda_cpp.function import Output
 
-_X = Argument("x", "rows")
-_WEIGHT = Argument("weight", "matrix")
+_X = Argument("x", "rows", sizes="K")
+_WEIGHT = Argument("weight", "matrix", sizes="N K")
 _NORM = (Argument("rstd", "per_row", True, False),
-         Argument("norm_weight", "columns", True, False))
+         Argument("norm_weight", "columns", True, False, "K"))
 
 
 def _normed(given: Given) -> Value:
@@ -39,7 +39,8 @@ def _linear_residual_rms(given: Given) -> list[Output]:
 
 
 _LINEAR_RESIDUAL_RMS = declare(Operator(
-    "linear_residual_rms", (_X, _WEIGHT, Argument("residual", "rows")), _linear_residual_rms))
+    "linear_residual_rms", (_X, _WEIGHT, Argument("residual", "rows", sizes="N")),
+    _linear_residual_rms))
 
 
 def linear_residual_rms(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor,
@@ -50,7 +51,7 @@ def linear_residual_rms(x: torch.Tensor, weight: torch.Tensor, residual: torch.T
     is applied by what reads y: rms_linear, swiglu_linear and others take rstd. (RMSNorm: Zhang and
     Sennrich, arXiv 1910.07467; its deferral: Guo et al., arXiv 2605.19269.)
     """
-    made = _LINEAR_RESIDUAL_RMS({"x": x, "weight": weight, "residual": residual}, (("eps", eps),))
+    made = _LINEAR_RESIDUAL_RMS({"x": x, "weight": weight, "residual": residual}, {"eps": eps})
     return made[0], made[1]
 
 
@@ -60,7 +61,8 @@ def _rms_linear(given: Given) -> list[Output]:
 
 
 _RMS_LINEAR = declare(Operator(
-    "rms_linear", (_X, _WEIGHT, *_NORM, Argument("bias", "columns", True, False)), _rms_linear))
+    "rms_linear", (_X, _WEIGHT, *_NORM, Argument("bias", "columns", True, False, "N")),
+    _rms_linear))
 
 
 def rms_linear(x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor,
@@ -72,7 +74,7 @@ def rms_linear(x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor,
     is Gemma's norm. The row scale is applied to the product's tile, not to x.
     """
     return _RMS_LINEAR({"x": x, "weight": weight, "rstd": rstd, "norm_weight": norm_weight,
-                        "bias": bias}, (("offset", offset),))[0]
+                        "bias": bias}, {"offset": offset})[0]
 
 
 def _gated_linear(given: Given) -> list[Output]:
@@ -81,7 +83,8 @@ def _gated_linear(given: Given) -> list[Output]:
     return [Output("y", b.elementwise(given.activation, [gate]) * up, given.storage)]
 
 
-_GATED = (_X, Argument("gate", "matrix"), Argument("up", "matrix"), *_NORM)
+_GATED = (_X, Argument("gate", "matrix", sizes="N K"), Argument("up", "matrix", sizes="N K"),
+          *_NORM)
 _SWIGLU_LINEAR = declare(Operator("swiglu_linear", _GATED, _gated_linear))
 _GEGLU_LINEAR = declare(Operator("geglu_linear", _GATED, _gated_linear))
 
@@ -97,7 +100,7 @@ def swiglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
     """
     return _SWIGLU_LINEAR(
         {"x": x, "gate": gate, "up": up, "rstd": rstd, "norm_weight": norm_weight},
-        (("activation", "silu"), ("offset", offset)))[0]
+        {"offset": offset}, {"activation": "silu"})[0]
 
 
 def geglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
@@ -112,7 +115,7 @@ def geglu_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor,
         raise Error(f"geglu_linear: approximate '{approximate}' is neither 'none' nor 'tanh'")
     return _GEGLU_LINEAR(
         {"x": x, "gate": gate, "up": up, "rstd": rstd, "norm_weight": norm_weight},
-        (("activation", names[approximate]), ("offset", offset)))[0]
+        {"offset": offset}, {"activation": names[approximate]})[0]
 
 
 def _check_range(op: str, name: str, index: torch.Tensor, size: int, ignored: int | None) -> None:
@@ -172,9 +175,17 @@ def linear_rope(x: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, sin: t
     """
     require_tensors("linear_rope", ("weight", "cos", "sin", "positions"),
                     (weight, cos, sin, positions))
-    if head_dim <= 0 or weight.dim() != 2 or weight.shape[0] % head_dim:
+    if head_norm_weight is not None:
+        require_tensors("linear_rope", ("head_norm_weight",), (head_norm_weight,))
+    require_numbers("linear_rope", {"head_dim": head_dim})
+    if head_dim <= 0 or head_dim % 2:
+        raise Error(f"linear_rope: head_dim must be even and positive, but it is {head_dim}")
+    if weight.dim() != 2 or weight.shape[0] % head_dim:
         raise Error(f"linear_rope: argument 'weight' has the shape {list(weight.shape)}; its rows "
                     f"must be a multiple of head_dim = {head_dim}")
+    if head_norm_weight is not None and head_norm_weight.shape != (head_dim,):
+        raise Error(f"linear_rope: argument 'head_norm_weight' must be [{head_dim}], but its shape "
+                    f"is {list(head_norm_weight.shape)}")
     for name, table in (("cos", cos), ("sin", sin)):
         if table.dim() != 2 or 2 * table.shape[1] != head_dim:
             raise Error(f"linear_rope: argument '{name}' must be [positions, {head_dim // 2}], but "
@@ -184,8 +195,8 @@ def linear_rope(x: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, sin: t
     return _LINEAR_ROPE(
         {"x": x, "weight": weight, "cos": cos, "sin": sin, "positions": positions, "rstd": rstd,
          "norm_weight": norm_weight, "head_norm_weight": head_norm_weight},
-        (("heads", int(weight.shape[0]) // head_dim), ("head_dim", head_dim), ("eps", eps),
-         ("offset", offset), ("half", half)))[0]
+        {"heads": int(weight.shape[0]) // head_dim, "head_dim": head_dim, "eps": eps,
+         "offset": offset, "half": half})[0]
 
 
 def _linear_cross_entropy(given: Given) -> list[Output]:
@@ -233,14 +244,20 @@ def linear_cross_entropy(x: torch.Tensor, weight: torch.Tensor, targets: torch.T
     if reduction not in ("mean", "sum", "none"):
         raise Error(f"linear_cross_entropy: reduction '{reduction}' is none of 'mean', 'sum', "
                     "'none'")
+    require_numbers("linear_cross_entropy", {
+        "label_smoothing": label_smoothing, "z_loss": z_loss, "soft_cap": soft_cap,
+        "chunk_rows": chunk_rows})
     if not 0 <= label_smoothing < 1 or z_loss < 0 or soft_cap < 0:
         raise Error("linear_cross_entropy: label_smoothing must lie in [0, 1), z_loss and soft_cap "
                     f"must be at least 0, but they are {label_smoothing}, {z_loss} and {soft_cap}")
+    if int(chunk_rows) != chunk_rows or not -1 <= chunk_rows < 2**31:
+        raise Error("linear_cross_entropy: chunk_rows must be a whole number of rows, 0 or -1, but "
+                    f"it is {chunk_rows}")
     require_tensors("linear_cross_entropy", ("targets",), (targets,))
     targets = _as_index("linear_cross_entropy", "targets", targets)
     made = _LINEAR_CROSS_ENTROPY(
         {"x": x, "weight": weight, "targets": targets, "rstd": rstd, "norm_weight": norm_weight},
-        (("ignore_index", ignore_index), ("reduction", reduction),
-         ("label_smoothing", label_smoothing), ("z_loss", z_loss), ("soft_cap", soft_cap),
-         ("offset", offset), ("chunk_rows", chunk_rows)))
+        {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "z_loss": z_loss,
+         "soft_cap": soft_cap, "offset": offset, "chunk_rows": chunk_rows},
+        {"reduction": reduction})
     return made[0], made[1]

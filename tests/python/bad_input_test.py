@@ -129,6 +129,34 @@ class EveryOperator(unittest.TestCase):
                     with self.assertRaisesRegex(coda_cpp.Error, f"{operator}: .*'{name}'"):
                         case.function(**{**arguments, name: bad}, **case.options)
 
+    def test_a_size_that_does_not_fit_names_operator_and_argument(self):
+        for case, arguments, name in self._each_argument():
+            tensor, operator = arguments[name].detach(), case.name.split(",")[0]
+            with self.subTest(case.name, argument=name):
+                # What is compared with x is named, where x is what is wrong.
+                named = name if name != "x" else r"\w+"
+                with self.assertRaisesRegex(coda_cpp.Error, f"{operator}: argument '{named}' must"):
+                    wider = torch.cat([tensor, tensor[..., :1]], -1)
+                    case.function(**{**arguments, name: wider}, **case.options)
+
+    def test_attributes_that_are_none_name_operator_and_attribute(self):
+        x, w, targets = torch.randn(4, 8), torch.randn(6, 8), torch.zeros(4, dtype=torch.int64)
+
+        def loss(**options):
+            ops.linear_cross_entropy(x, w, targets, **options)
+
+        for attribute in ("label_smoothing", "z_loss", "soft_cap", "chunk_rows"):
+            for value in (float("nan"), float("inf"), "many", None, -7):
+                with self.subTest(attribute, value=value), self.assertRaisesRegex(
+                        coda_cpp.Error, f"linear_cross_entropy: .*{attribute}.* must .*{value}"):
+                    loss(**{attribute: value})
+        for value in (2.5, 2**70):
+            with self.assertRaisesRegex(coda_cpp.Error, "chunk_rows must be a whole number"):
+                loss(chunk_rows=value)
+        for value in (float("nan"), "small", None):
+            with self.assertRaisesRegex(coda_cpp.Error, "residual_rms: eps must be a finite"):
+                ops.linear_residual_rms(x, w, torch.zeros(4, 6), eps=value)
+
     def test_what_is_no_dense_tensor_names_operator_and_argument(self):
         for case, arguments, name in self._each_argument(2):
             operator = case.name.split(",")[0]

@@ -142,6 +142,14 @@ class CompiledModels(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "products are left to PyTorch.*writes into"):
             strict(torch.randn(4, 24), torch.randn(12, 24))
 
+    def test_options_that_are_none_are_refused_with_those_there_are(self):
+        for options, message in (
+                ({"fast": True}, "no option fast; there are 'inner'"),
+                ({"products": "int4"}, "'products' is 'int4'; it may be '', 'fp8'")):
+            model = torch.compile(nn.Linear(3, 3), backend="coda", options=options)
+            with self.assertRaisesRegex(Exception, message):
+                model(torch.randn(2, 3))
+
     def test_targets_out_of_range(self):
         model = llama(num_hidden_layers=1)
         batch = torch.randint(0, 128, (2, 16))

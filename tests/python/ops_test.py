@@ -381,7 +381,8 @@ class BadInput(unittest.TestCase):
     def test_shapes_types_and_devices(self):
         x, w = torch.randn(4, _K), torch.randn(_N, _K)
         call = ops.linear_residual_rms
-        self._refused(r"linear_residual_rms: .*contracts 96 with 95", call, x, w[:, :95],
+        self._refused(r"linear_residual_rms: argument 'weight' must be \[N, K\] where K = 96, as "
+                      r"'x' has it, but it is \[128, 95\]", call, x, w[:, :95],
                       torch.randn(4, _N))
         self._refused(r"'residual' must be \[M, 128\] where M = 4.*\[5, 128\]", call, x, w,
                       torch.randn(5, _N))
@@ -395,7 +396,9 @@ class BadInput(unittest.TestCase):
         meta = torch.randn(_N, _K, device="meta")
         with self.assertRaises(Exception):
             call(x, meta, torch.randn(4, _N))
-        self._refused(r"weight.*multiple of head_dim = 33", ops.linear_rope, x, w, x, x,
+        self._refused(r"weight.*multiple of head_dim = 34", ops.linear_rope, x, w, x, x,
+                      torch.zeros(4).int(), 34)
+        self._refused(r"head_dim must be even", ops.linear_rope, x, w, x, x,
                       torch.zeros(4).int(), 33)
 
     def test_indices_out_of_range(self):
