@@ -21,7 +21,7 @@ from coda_cpp.function import Function, Phases, as_matrix, bind
 from coda_cpp.session import Runners, shape_of
 
 TORCH_DTYPES = {name: dtype for dtype, name in _tensors.torch_dtypes().items()}
-_KEPT = 512  # calls of an operator, some kilobytes each
+_KEPT = 2048  # calls of an operator, some kilobytes each
 Shape = tuple[Any, torch.dtype]
 
 

@@ -212,11 +212,16 @@ _PLAIN = {torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr(
           for name in ("CPU", "CUDA")}
 
 
+def is_plain(keyset: Any) -> bool:
+    """Of a call's keys: whether its tensors are all there is to see."""
+    return (keyset & _BELOW).raw_repr() in _PLAIN
+
+
 def _differentiated(operator: Operator, known: Callable[..., Forward],
                     below: Callable[..., list[torch.Tensor]]) -> type[torch.autograd.Function]:
-    """The operator with its derived backward. `known` is the call of tensors without more to see
-    them, `below` what is below autograd for others. (torch.library.register_autograd does the same
-    for any arguments, in three times the time.)"""
+    """The operator with its derived backward. `known` is the call of plain tensors, `below` what is
+    below autograd for others. torch.library.register_autograd makes the same for arguments of any
+    structure, which it flattens at every call and asks the dispatcher again: 100 us more."""
 
     def forward(ctx: Any, keyset: Any, spec: str, numbers: list[float], needs: int,
                 *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -266,10 +271,6 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
 
     return type(operator.name, (torch.autograd.Function,),
                 {"forward": staticmethod(forward), "backward": staticmethod(backward)})
-
-
-def is_plain(keyset: Any) -> bool:
-    return (keyset & _BELOW).raw_repr() in _PLAIN
 
 
 def declare(operator: Operator) -> Operator:
