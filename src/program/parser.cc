@@ -1,70 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser of program text (grammar: docs/program-text.md). Expressions make their steps as they
-// are read, operands first and from left to right, so the order of steps is the order of the text.
-// At a mistake the rest of its line is passed over and reading goes on, so that all mistakes of a
-// text are told of at once. What follows from one is no second mistake: names that the line gives
-// are known as failed, and a statement that needs one fails without a word.
-#include <algorithm>
-#include <functional>
-#include <map>
+// The parser of program text (grammar: docs/program-text.md): what its words mean. Each value is a
+// step, so the order of steps is the order of the text.
 #include <set>
-#include <span>
 
 #include "coda/error.h"
 #include "coda/messages.h"
 #include "program/assembler.h"
-#include "program/diagnostics.h"
 #include "program/problem.h"
-#include "program/token_reader.h"
+#include "program/statement_reader.h"
 #include "program/vocabulary.h"
 
 namespace coda::program {
 namespace {
 
-constexpr int kMaxDepth = 200;  // of nested expressions: bad input must not exhaust the stack
-constexpr std::string_view kComparisons[] = {"<", "<=", ">", ">=", "==", "!="};
 constexpr int kMostSteps = 20000;  // no program of a person or of the compiler has a tenth of it
 
-// Thrown where a statement cannot be read because of an earlier mistake.
-struct FollowsFromMistake {};
-
-class Parser : private TokenReader {
+class Parser final : private StatementReader {
  public:
-  Parser(std::string_view text, std::string_view file)
-      : TokenReader(text), file_(file), diagnostics_(text) {}
+  Parser(std::string_view text, std::string_view file) : StatementReader(text, file) {}
 
   Program parse() {
-    std::string program_name = "program";
-    Place place;
-    try {
-      skip_lines();
-      expect_program();
-      place = here();
-      program_name = name();
-      skip_lines();
-      expect("{");
-    } catch (const Mistake& mistake) {
-      diagnostics_.add(mistake);
-      while (!at_end() && !is("{")) next();
-      take("{");
-    }
-    Assembler assembler(program_name);
-    assembler_ = &assembler;
     skip_lines();
-    while (!is("}") && !at_end() && !diagnostics_.is_full()) {
-      line();
-      skip_lines();
-    }
-    if (!diagnostics_.is_full()) {
-      try {
-        expect("}");
-        skip_lines();
-        if (!at_end())
-          throw mistake("a file holds one program; give further ones as files of their own");
-      } catch (const Mistake& mistake) {
-        if (!diagnostics_.any()) diagnostics_.add(mistake);
-      }
-    }
+    Assembler assembler(
+        header("program", is_word("graph")
+                              ? "this is a graph, and a program is needed here: coda explain, "
+                                "run, check, derive and fmt take both"
+                              : "a file begins with  program NAME {"));
+    assembler_ = &assembler;
+    body();
     if (diagnostics_.any()) diagnostics_.fail(file_);
     try {
       return assembler.finish();
@@ -73,7 +36,7 @@ class Parser : private TokenReader {
         return "line " + std::to_string(diagnostics_.line_of(places_[step]));
       };
       for (const auto& [step, message] : problems.all)
-        diagnostics_.add({step >= 0 ? places_[step] : place, with_places(message, line)});
+        diagnostics_.add({step >= 0 ? places_[step] : header_place_, with_places(message, line)});
       diagnostics_.fail(file_);
     }
   }
@@ -96,73 +59,31 @@ class Parser : private TokenReader {
   }
 
  private:
-  void expect_program() {
-    if (!is_word("program"))
-      throw mistake("expected 'program', " + found() + "; a file begins with  program NAME {");
-    next();
+  int constant(double number) override { return assembler_->constant(number); }
+  int elementwise(Elementwise op, std::vector<int> operands) override {
+    return assembler_->elementwise(op, std::move(operands));
   }
-  void end_of_statement() {
-    if (is("}") || now().kind == TokenKind::line_end) return;
-    throw mistake("expected the end of the line, " + found());
+  bool is_reserved(std::string_view name) const override { return program::is_reserved(name); }
+  std::string remedy_for(const std::string& name) const override {
+    return "a tensor is read by tile(" + name + "), per_row(" + name + "), per_column(" + name +
+           ") or scalar(" + name + ")";
+  }
+  void failed_mention(std::string_view name) override {
+    if (!assembler_->knows(name)) failed_tensors_.insert(name);
   }
 
-  // Makes one or more steps; they stand at `place`.
-  int make(Place place, const std::function<int()>& action) {
+  int make(Place place, const std::function<int()>& action) override {
     if (assembler_->step_count() >= kMostSteps)
       throw Mistake{place, "a program has at most " + std::to_string(kMostSteps) + " steps"};
-    try {
-      const int step = action();
-      places_.resize(assembler_->step_count(), place);
-      return step;
-    } catch (const Problem& problem) {
-      throw Mistake{place, problem.message};
-    } catch (const Error& problem) {
-      throw Mistake{place, problem.what()};
-    }
-  }
-
-  // A statement and the end of its line.
-  void line() {
-    const size_t start = position();
-    misses_tensor_ = false;
-    try {
-      statement();
-      end_of_statement();
-      return;
-    } catch (const Mistake& mistake) {
-      if (!misses_tensor_) diagnostics_.add(mistake);
-    } catch (const FollowsFromMistake&) {
-      misses_tensor_ = false;  // nothing is to be said of this line
-    }
-    depth_ = 0;
-    pass_over(start);
-  }
-
-  // Goes to the end of the line. The names of the failed statement, which begins at token `start`:
-  // those that it gives have failed, and so have tensors that it would have been the first to name.
-  void pass_over(size_t start) {
-    skip_line();
-    const std::span<const Token> tokens = tokens_from(start);
-    size_t equals = 0;
-    while (equals < tokens.size() &&
-           (tokens[equals].kind == TokenKind::word || tokens[equals].text == ","))
-      ++equals;
-    const bool gives_names = equals < tokens.size() && tokens[equals].text == "=";
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const Token& token = tokens[i];
-      if (token.kind != TokenKind::word && token.kind != TokenKind::name) continue;
-      if (gives_names && i < equals) {
-        values_.emplace(token.text, kFailed);
-      } else if (!values_.contains(token.text) && !assembler_->knows(token.text)) {
-        failed_tensors_.insert(token.text);
-      }
-    }
+    const int step = StatementReader::make(place, action);
+    places_.resize(assembler_->step_count(), place);
+    return step;
   }
 
   TensorMention mention() {
     TensorMention result;
     result.name = name();
-    misses_tensor_ = misses_tensor_ || (!is("[") && failed_tensors_.contains(result.name));
+    is_consequence_ = is_consequence_ || (!is("[") && failed_tensors_.contains(result.name));
     if (take("[")) {
       result.dims.push_back(dim());
       if (take(",")) result.dims.push_back(dim());
@@ -172,59 +93,32 @@ class Parser : private TokenReader {
     return result;
   }
 
-  // Statements.
-  void statement() {
-    const Token start = now();
-    const std::string first = word("a statement");
-    if (is("(")) {
-      if (first == "tensors" || first == "constants")
-        return list_of_tensors(first == "tensors", place_of(start));
-      const auto kind = step_by_word(first);
-      if (kind && is_effect(*kind)) return effect(*kind, first, place_of(start));
+  void effect(const Token& start) override {
+    const std::string word(start.text);
+    if (word == "tensors" || word == "constants")
+      return list_of_tensors(word == "tensors", place_of(start));
+    const auto kind = step_by_word(word);
+    if (!kind || !is_effect(*kind))
       throw Mistake{place_of(start), "a statement gives a value a name (z = ...) or is one of " +
-                                         listed(effect_words()) + meant(first, effect_words())};
-    }
-    std::vector<Token> targets = {start};
-    while (take(",")) {
-      targets.push_back(now());
-      word("a name");
-    }
-    expect("=");
-    for (const Token& target : targets) check_target(target, targets.size() == 2);
-    if (targets.size() == 1) {
-      const int value = expression();
-      values_[std::string(targets[0].text)] = value;
-      return;
-    }
+                                         listed(effect_words()) + meant(word, effect_words())};
+    expect("(");
+    StepMention step = arguments(*kind, word);
+    expect(")");
+    make(place_of(start), [&] { return assembler_->make(step); });
+  }
+
+  void define_several(const std::vector<Token>& targets) override {
     if (targets.size() != 2 || !is_word("split_pairs"))
       throw mistake("only split_pairs gives values to several names, to two");
-    if (targets[0].text == targets[1].text && targets[0].text != "_")
-      throw Mistake{place_of(targets[1]), "the members of a pair need two names"};
     const Token function = next();
     expect("(");
     StepMention step = arguments(*step_by_word(function.text), function.text);
     expect(")");
     for (int which = 0; which < 2; ++which) {
-      const Token& target = targets[which];
-      if (target.text == "_") continue;
+      if (targets[which].text == "_") continue;
       *fields_of(step.step).which = which;
-      values_[std::string(target.text)] =
-          make(place_of(function), [&] { return assembler_->make(step); });
+      define(targets[which], make(place_of(function), [&] { return assembler_->make(step); }));
     }
-  }
-
-  void check_target(const Token& target, bool is_member) {
-    const std::string name(target.text);
-    if (name == "_" && is_member) return;
-    if (!is_identifier(name) || is_reserved(name)) {
-      throw Mistake{place_of(target),
-                    in_quotes(name) +
-                        " cannot name a value; use letters, digits and _, and no function's name"};
-    }
-    const auto earlier = values_.find(name);
-    if (earlier != values_.end() && earlier->second != kFailed)
-      throw Mistake{place_of(target),
-                    in_quotes(name) + " has a value already; a name is given once"};
   }
 
   // The order of all, or which are constants.
@@ -246,128 +140,9 @@ class Parser : private TokenReader {
     });
   }
 
-  void effect(StepKind kind, const std::string& function, Place place) {
-    expect("(");
-    StepMention step = arguments(kind, function);
-    expect(")");
-    make(place, [&] { return assembler_->make(step); });
-  }
-
-  PartialKind partial_kind() {
-    const Place place = here();
-    const std::string name = word("a kind of reduction");
-    const auto kind = partial_by_name(name);
-    if (kind) return *kind;
-    std::vector<std::string_view> known;
-    for (int i = 0; i < kPartialKindCount; ++i)
-      known.push_back(info(static_cast<PartialKind>(i)).name);
-    throw Mistake{place, "reductions are " + listed(known) + meant(name, known)};
-  }
-
-  // Expressions.
-  int expression() {
-    if (++depth_ > kMaxDepth)
-      throw mistake("expressions are nested too deeply; name a part of this one");
-    const int left = sum();
-    --depth_;
-    const auto comparison = [&] {
-      return std::find(std::begin(kComparisons), std::end(kComparisons), now().text);
-    };
-    if (now().kind != TokenKind::sign || comparison() == std::end(kComparisons)) return left;
-    const Token sign = next();
-    const int right = sum();
-    if (now().kind == TokenKind::sign && comparison() != std::end(kComparisons))
-      throw mistake("comparisons do not follow one another; write where(a < b, b < c, 0)");
-    const bool is_turned = sign.text[0] == '>';
-    const Elementwise op = sign.text == "=="       ? Elementwise::equal
-                           : sign.text == "!="     ? Elementwise::not_equal
-                           : sign.text.size() == 2 ? Elementwise::less_equal
-                                                   : Elementwise::less;
-    return apply(place_of(sign), op,
-                 is_turned ? std::vector{right, left} : std::vector{left, right});
-  }
-  int sum() {
-    int value = product();
-    while (is("+") || is("-")) {
-      const Token sign = next();
-      const int right = product();
-      value = apply(place_of(sign), sign.text == "+" ? Elementwise::add : Elementwise::sub,
-                    {value, right});
-    }
-    return value;
-  }
-  int product() {
-    int value = unary();
-    while (is("*") || is("/")) {
-      const Token sign = next();
-      const int right = unary();
-      value = apply(place_of(sign), sign.text == "*" ? Elementwise::mul : Elementwise::div,
-                    {value, right});
-    }
-    return value;
-  }
-  int unary() {
-    if (!is("-")) return primary();
-    const Place place = place_of(next());
-    if (now().kind == TokenKind::number || is_word("inf")) {
-      const double value = -number();
-      return make(place, [&] { return assembler_->constant(value); });
-    }
-    if (++depth_ > kMaxDepth)
-      throw mistake("expressions are nested too deeply; name a part of this one");
-    const int operand = unary();
-    --depth_;
-    return apply(place, Elementwise::neg, {operand});
-  }
-  int apply(Place place, Elementwise op, std::vector<int> operands) {
-    return make(place, [&] { return assembler_->elementwise(op, std::move(operands)); });
-  }
-
-  int primary() {
-    const Token start = now();
-    if (start.kind == TokenKind::number || is_word("inf")) {
-      const double value = number();
-      return make(place_of(start), [&] { return assembler_->constant(value); });
-    }
-    if (take("(")) {
-      const int value = expression();
-      expect(")");
-      return value;
-    }
-    const std::string word = this->word("a value");
-    if (take("(")) {
-      const int value = call(word, place_of(start));
-      expect(")");
-      return value;
-    }
-    return named_value(word, place_of(start));
-  }
-
-  int named_value(const std::string& name, Place place) {
-    const auto value = values_.find(name);
-    if (value != values_.end()) {
-      if (value->second == kFailed) throw FollowsFromMistake();
-      return value->second;
-    }
-    std::vector<std::string_view> known;
-    for (const auto& [other, step] : values_) {
-      if (step != kFailed) known.push_back(other);
-    }
-    const std::string reads = "a tensor is read by tile(" + name + "), per_row(" + name +
-                              "), per_column(" + name + ") or scalar(" + name + ")";
-    const std::string similar = meant(name, known);
-    values_.emplace(name, kFailed);  // each name is told of once
-    throw Mistake{place, in_quotes(name) + " has no value yet" +
-                             (similar.empty() ? "; " + reads : similar + " (" + reads + ")")};
-  }
-
-  int call(const std::string& function, Place place) {
-    if (const auto op = operation_by_word(function)) {
-      std::vector<int> operands;
-      do operands.push_back(expression());
-      while (take(","));
-      return apply(place, *op, std::move(operands));
-    }
+  int call(const Token& start) override {
+    const std::string function(start.text);
+    const Place place = place_of(start);
     const auto kind = step_by_word(function);
     if (kind && is_effect(*kind))
       throw Mistake{place, "'" + function + "' has no value; write it as a line of its own"};
@@ -418,16 +193,7 @@ class Parser : private TokenReader {
       case Argument::columns:
         if (!is(")")) m.columns = dim();
         break;
-      case Argument::pair_group:
-        if (is_word("concatenated")) {
-          next();
-        } else if (is_word("interleaved")) {
-          next();
-          m.group = 2;
-        } else {
-          m.group = dim();
-        }
-        break;
+      case Argument::pair_group: m.group = pair_group(); break;
       case Argument::group: *fields.group = dim(); break;
       case Argument::dtype: *fields.dtype = dtype(); break;
       case Argument::partial:
@@ -514,15 +280,8 @@ class Parser : private TokenReader {
     throw Mistake{place, results + meant(result, known)};
   }
 
-  static constexpr int kFailed = -1;  // of a name whose definition is a mistake
-
-  std::string_view file_;
-  Diagnostics diagnostics_;
-  int depth_ = 0;
   Assembler* assembler_ = nullptr;
-  std::map<std::string, int, std::less<>> values_;
   std::set<std::string_view> failed_tensors_;  // first named where a mistake is
-  bool misses_tensor_ = false;                 // the statement names one of those
   std::vector<Place> places_;                  // of each step, in the text
 };
 
