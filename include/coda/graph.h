@@ -49,6 +49,7 @@ enum class Op : uint8_t {
   opaque,          // a call of `name`; its results are read through `result`
   result,          // result `which` of an opaque call
 };
+inline constexpr int kOpCount = static_cast<int>(Op::result) + 1;
 
 enum class InputKind : uint8_t {
   activation,  // changes at every run; saving it for the backward costs its bytes
@@ -72,9 +73,11 @@ struct Node {
   Elementwise fn = Elementwise::add;         // elementwise
   PartialKind reduction = PartialKind::sum;  // row_reduce, col_reduce
   double number = 0;                         // constant
-  Dim dim = 0;     // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
-  int which = 0;   // split_pair: member; result: index
-  Dim repeat = 1;  // repeat_columns
+  Dim dim = 0;  // reciprocal_dim: the size; slice: offset; pairs and groups: columns of a group
+  // split_pair: member; result: index; matmul, opaque: how often there was an equal one that is not
+  // this (a layer that is run again)
+  int which = 0;
+  Dim repeat = 1;                        // repeat_columns
   std::vector<Transposes> transposes{};  // matmul: one a segment
   std::string name{};                    // input, opaque
   InputKind kind = InputKind::activation;
@@ -249,8 +252,5 @@ Value operator-(const ValueOrNumber& a);
 // such. (exp and sigmoid are positive in mathematics but reach 0 in fp32, so nothing may divide by
 // them.)
 bool is_positive(const Graph& graph, int id);
-
-// One line a node that the roots reach: "%7 [M, D] = mul %3 %5".
-std::string text(const Graph& graph, const std::vector<int>& roots);
 
 }  // namespace CODA_API coda

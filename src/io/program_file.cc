@@ -2,12 +2,17 @@
 #include "coda/program_file.h"
 
 #include "base/atomic_file.h"
+#include "coda/graph_text.h"
 #include "io/mapped_file.h"
 
 namespace coda {
 
 Program read_program(const std::filesystem::path& file) {
   return parse_program(read_program_text(file), file.native());
+}
+
+NamedGraph read_graph(const std::filesystem::path& file) {
+  return parse_graph(read_program_text(file), file.native());
 }
 
 std::string read_program_text(const std::filesystem::path& file) { return io::read_file(file); }

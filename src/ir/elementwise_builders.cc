@@ -80,16 +80,23 @@ bool cancels(Value a, Value b, Value& y) {
   return false;
 }
 
-// The factors of a product of vectors: constants multiply into `number`, others are listed.
-void flatten_product(Value v, double& number, std::vector<Value>& factors) {
+// Larger products of vectors are left as they are multiplied: of powers of powers the factors are
+// exponentially many.
+constexpr int kMostProducts = 128;
+
+// The factors of a product of vectors: constants multiply into `number`, others are listed. False
+// if `products`, what may be looked into, runs out.
+bool flatten_product(Value v, double& number, std::vector<Value>& factors, int& products) {
   if (is_constant(v)) {
     number *= node_of(v).number;
   } else if (is_call(v, Elementwise::mul)) {
-    flatten_product(operand(v, 0), number, factors);
-    flatten_product(operand(v, 1), number, factors);
+    --products;
+    return products > 0 && flatten_product(operand(v, 0), number, factors, products) &&
+           flatten_product(operand(v, 1), number, factors, products);
   } else {
     factors.push_back(v);
   }
+  return true;
 }
 
 // Removes pairs r, recip(r).
@@ -112,8 +119,12 @@ void cancel_reciprocals(std::vector<Value>& factors) {
 Value vector_product(Value a, Value b, const Where& where) {
   double number = 1;
   std::vector<Value> factors;
-  flatten_product(a, number, factors);
-  flatten_product(b, number, factors);
+  int products = kMostProducts;
+  if (!flatten_product(a, number, factors, products) ||
+      !flatten_product(b, number, factors, products)) {
+    if (a.id > b.id) std::swap(a, b);
+    return make(Elementwise::mul, {a, b}, where);
+  }
   cancel_reciprocals(factors);
   Graph& graph = *a.graph;
   if (factors.empty()) return graph.constant(number);

@@ -133,18 +133,29 @@ Value Graph::column_index(const Dim& cols, Where where) {
   return {this, intern(std::move(node))};
 }
 
-bool is_positive(const Graph& graph, int id) {
+namespace {
+
+// `nodes`: how many may be looked at. Powers of powers have exponentially many factors.
+bool is_positive(const Graph& graph, int id, int& nodes) {
+  if (--nodes < 0) return false;
   const Node& n = graph.node(id);
   if (n.op == Op::constant) return n.number > 0;
   if (n.op == Op::reciprocal_dim) return true;
   if (n.op != Op::elementwise) return false;
   switch (n.fn) {
     case Elementwise::rsqrt: return true;
-    case Elementwise::recip: return is_positive(graph, n.operands[0]);
+    case Elementwise::recip: return is_positive(graph, n.operands[0], nodes);
     case Elementwise::mul:
-      return is_positive(graph, n.operands[0]) && is_positive(graph, n.operands[1]);
+      return is_positive(graph, n.operands[0], nodes) && is_positive(graph, n.operands[1], nodes);
     default: return false;
   }
+}
+
+}  // namespace
+
+bool is_positive(const Graph& graph, int id) {
+  int nodes = 1000;
+  return is_positive(graph, id, nodes);
 }
 
 }  // namespace coda

@@ -14,6 +14,7 @@ namespace coda {
 namespace {
 
 constexpr int64_t kMostRows = int64_t{1} << 24;  // whole numbers in fp32
+constexpr int64_t kMostLists = 4096;             // no router has a tenth of it
 
 // Both zeros are 0 in all three types, and anything else is a mark.
 bool is_marked(const TensorView& mask, int64_t row, int64_t col) {
@@ -40,6 +41,9 @@ Operation marked_rows_operation() {
   operation.results = [](const OperationSettings& settings, const std::vector<Shape>& in) {
     require(in[0].cols.is_constant(),
             "the mask's columns must be a number, not " + in[0].cols.text());
+    require(in[0].cols.constant() <= kMostLists, "the mask has " + in[0].cols.text() +
+                                                     " columns, and there are at most " +
+                                                     std::to_string(kMostLists) + " lists");
     const OperationResult list{{settings.sizes.at("rows"), 1}, true};
     return std::vector<OperationResult>(static_cast<size_t>(in[0].cols.constant()), list);
   };

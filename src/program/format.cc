@@ -9,6 +9,7 @@
 
 #include "coda/error.h"
 #include "coda/program.h"
+#include "program/layout.h"
 #include "program/lexer.h"
 #include "program/vocabulary.h"
 
@@ -33,8 +34,8 @@ std::string_view written(std::string_view text, const Token& token) {
 // The line or lines of one statement.
 class StatementLayout {
  public:
-  StatementLayout(std::string_view text, const std::vector<Token>& tokens)
-      : text_(text), tokens_(tokens) {}
+  StatementLayout(std::string_view text, const std::vector<Token>& tokens, IsSize is_size)
+      : text_(text), tokens_(tokens), is_size_(is_size) {}
 
   std::string run() {
     for (size_t i = 0; i < tokens_.size(); ++i) add(i);
@@ -44,10 +45,10 @@ class StatementLayout {
  private:
   // What is open: a function's arguments, or (without a kind) a size or a part of an expression.
   struct Open {
-    std::optional<StepKind> function;
+    std::string_view function{};
     bool is_size = false;
     size_t argument = 0;
-    bool is_repeat = false;  // behind repeat=
+    bool is_option = false;  // behind repeat=
   };
   // Where a line may be broken, and how much it tears apart: the more is open there the more, and
   // an operator's operands more than arguments.
@@ -65,14 +66,14 @@ class StatementLayout {
     if (line_.size() > kColumns) break_line();
     if (is_sign(token, "([")) {
       const bool is_call = token.text == "(" && i > 0 && tokens_[i - 1].kind == TokenKind::word;
-      open_.push_back({.function = is_call ? step_by_word(tokens_[i - 1].text) : std::nullopt,
+      open_.push_back({.function = is_call ? tokens_[i - 1].text : std::string_view(),
                        .is_size = token.text == "["});
     } else if (is_sign(token, ",;") && !open_.empty()) {
       ++open_.back().argument;
-      open_.back().is_repeat = false;
+      open_.back().is_option = false;
       breaks_.push_back({line_.size(), 2 * open_.size()});
     } else if (is_sign(token, "=") && !open_.empty()) {
-      open_.back().is_repeat = tokens_[i - 1].text == "repeat";
+      open_.back().is_option = true;
     } else if (is_operator(token) && !is_unary && !open_.empty() && !in_size()) {
       breaks_.push_back({line_.size(), 2 * open_.size() + 1});
     }
@@ -87,11 +88,7 @@ class StatementLayout {
   bool in_size() const {
     if (open_.empty()) return false;
     const Open& inner = open_.back();
-    if (inner.is_size || inner.is_repeat) return true;
-    if (!inner.function || inner.argument >= info(*inner.function).arguments.size()) return false;
-    const Argument argument = info(*inner.function).arguments[inner.argument];
-    return argument == Argument::columns || argument == Argument::pair_group ||
-           argument == Argument::group;
+    return inner.is_size || inner.is_option || is_size_(inner.function, inner.argument);
   }
 
   bool has_space(size_t i) const {
@@ -122,6 +119,7 @@ class StatementLayout {
 
   std::string_view text_;
   const std::vector<Token>& tokens_;
+  IsSize is_size_;
   std::vector<Open> open_;
   std::vector<Break> breaks_;
   std::string result_;
@@ -131,7 +129,7 @@ class StatementLayout {
 
 class Formatter {
  public:
-  explicit Formatter(std::string_view text) : text_(text) {}
+  Formatter(std::string_view text, IsSize is_size) : text_(text), is_size_(is_size) {}
 
   std::string run() {
     size_t end = 0;
@@ -172,7 +170,7 @@ class Formatter {
   }
 
   void end_statement() {
-    std::string lines = StatementLayout(text_, statement_).run();
+    std::string lines = StatementLayout(text_, statement_, is_size_).run();
     if (!trailing_.empty()) lines += "  " + trailing_;
     write(lines);
     statement_.clear();
@@ -214,6 +212,7 @@ class Formatter {
   }
 
   std::string_view text_;
+  IsSize is_size_;
   std::vector<std::string> lines_;
   std::vector<Token> statement_;
   std::string trailing_;
@@ -223,12 +222,25 @@ class Formatter {
   bool is_first_ = true;      // nothing was written, or only what opens the program
 };
 
+// Of a step's words; other functions have values only.
+bool is_size_of_step(std::string_view function, size_t argument) {
+  const auto kind = function.empty() ? std::nullopt : step_by_word(function);
+  if (!kind || argument >= info(*kind).arguments.size()) return false;
+  const Argument what = info(*kind).arguments[argument];
+  return what == Argument::columns || what == Argument::pair_group || what == Argument::group;
+}
+
 }  // namespace
+
+std::string laid_out(std::string_view text, IsSize is_size) {
+  return Formatter(text, is_size).run();
+}
+
 }  // namespace program
 
 std::string format_program(std::string_view text, std::string_view file) {
   const Program program = parse_program(text, file);
-  std::string result = program::Formatter(text).run();
+  std::string result = program::laid_out(text, program::is_size_of_step);
   invariant(parse_program(result) == program, "a layout changed a program");
   return result;
 }

@@ -43,7 +43,8 @@ size_t word_end(std::string_view text, size_t i) {
 }
 
 // Whether the line that starts at `i` begins a statement or ends the program, whatever is open: no
-// part of a broken line looks like  z = ...,  a, b = ...,  store(...  or  }.
+// part of a broken line looks like  z = ...,  a, b = ...,  store(...  or  }. An option does nearly:
+// heads=8, ...
 bool begins_statement(std::string_view text, size_t i) {
   const auto skip_blanks = [&] {
     while (i < text.size() && (text[i] == ' ' || text[i] == '\t')) ++i;
@@ -67,7 +68,15 @@ bool begins_statement(std::string_view text, size_t i) {
     if (word().empty()) return false;
     first = {};
   }
-  return is(i, '=') && !is(i + 1, '=') && first != "rows" && first != "repeat";
+  if (!is(i, '=') || is(i + 1, '=') || first == "rows") return false;
+  // Unless it is an option: a number or a size, and behind it more of what is open.
+  constexpr std::string_view kOfSizes = "_+-*. \t";
+  for (++i; i < text.size(); ++i) {
+    if (!is_letter(text[i]) && !is_digit(text[i]) &&
+        kOfSizes.find(text[i]) == std::string_view::npos)
+      return text[i] != ',' && text[i] != ')';
+  }
+  return true;
 }
 
 }  // namespace

@@ -20,12 +20,10 @@ class Parser final : private StatementReader {
   Parser(std::string_view text, std::string_view file) : StatementReader(text, file) {}
 
   Program parse() {
-    skip_lines();
-    Assembler assembler(
-        header("program", is_word("graph")
-                              ? "this is a graph, and a program is needed here: coda explain, "
-                                "run, check, derive and fmt take both"
-                              : "a file begins with  program NAME {"));
+    refuse_other_word("graph",
+                      "this is a graph, and a program is needed here: coda explain, run, check, "
+                      "derive and fmt take both");
+    Assembler assembler(header("program", "a file begins with  program NAME {"));
     assembler_ = &assembler;
     body();
     if (diagnostics_.any()) diagnostics_.fail(file_);
@@ -81,15 +79,9 @@ class Parser final : private StatementReader {
   }
 
   TensorMention mention() {
-    TensorMention result;
-    result.name = name();
-    is_consequence_ = is_consequence_ || (!is("[") && failed_tensors_.contains(result.name));
-    if (take("[")) {
-      result.dims.push_back(dim());
-      if (take(",")) result.dims.push_back(dim());
-      expect("]");
-    }
-    if (take(":")) result.dtype = dtype();
+    TensorMention result = StatementReader::mention();
+    is_consequence_ =
+        is_consequence_ || (result.dims.empty() && failed_tensors_.contains(result.name));
     return result;
   }
 

@@ -3,12 +3,11 @@
 // order, is written inside that step's expression; so the parser makes the same steps in the same
 // order, and parse_program(text(p)) == p.
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
 
 #include "coda/error.h"
+#include "program/expression_text.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"
 
@@ -16,30 +15,6 @@ namespace coda::program {
 namespace {
 
 constexpr int kMaxInlined = 6;  // operations in one expression: more are hard to read
-
-// How tightly the outermost operation of an expression binds.
-enum class Level : unsigned char { sum, product, unary, primary };
-
-struct Expression {
-  std::string text;
-  Level level = Level::primary;
-  bool is_number = false;
-};
-
-std::string number_text(double number) {
-  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
-  std::array<char, 32> buffer;
-  const auto [stop, problem] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
-  return std::string(buffer.data(), stop);
-}
-
-// Dims stand where interleaved and concatenated may: a symbol of that name gets a factor.
-std::string group_text(const Dim& group, const Dim& columns) {
-  if (group.is(2)) return "interleaved";
-  if (group == columns) return "concatenated";
-  const std::string text = group.text();
-  return text == "interleaved" || text == "concatenated" ? "1*" + text : text;
-}
 
 class Printer {
  public:
@@ -161,12 +136,6 @@ class Printer {
     const int o = step(i).operands[index];
     return inlined_[o] ? expression(o) : Expression{names_[o]};
   }
-  // An operand that must bind at least as tightly as `level`.
-  std::string operand_text(int i, size_t index, Level level) {
-    const Expression e = operand(i, index);
-    return e.level < level ? "(" + e.text + ")" : e.text;
-  }
-
   // With its shape (`dims`) and type when it is named for the first time. `implied` is the type it
   // has if none is written.
   std::string tensor(int index, const std::string& dims, DType implied = DType::f32) {
@@ -185,8 +154,7 @@ class Printer {
     const Step& s = step(i);
     if (is_elementwise(s)) return elementwise(i);
     if (!is_constant(s)) return {call(i)};
-    return {number_text(s.number()), std::signbit(s.number()) ? Level::unary : Level::primary,
-            true};
+    return number_expression(s.number());
   }
 
   // As the kind's row says. Operands first: an expression may be the first to name a tensor.
@@ -282,27 +250,9 @@ class Printer {
   }
 
   Expression elementwise(int i) {
-    const auto binary = [&](const char* sign, Level level, Level right) {
-      const std::string left_text = operand_text(i, 0, level);
-      return Expression{left_text + sign + operand_text(i, 1, right), level};
-    };
-    switch (step(i).op()) {
-      case Elementwise::add: return binary(" + ", Level::sum, Level::product);
-      case Elementwise::sub: return binary(" - ", Level::sum, Level::product);
-      case Elementwise::mul: return binary(" * ", Level::product, Level::unary);
-      case Elementwise::div: return binary(" / ", Level::product, Level::unary);
-      case Elementwise::neg: {
-        const Expression e = operand(i, 0);
-        if (e.is_number) return {"neg(" + e.text + ")"};
-        return {"-" + (e.level < Level::primary ? "(" + e.text + ")" : e.text), Level::unary};
-      }
-      default: {
-        std::string text;
-        for (size_t o = 0; o < step(i).operands.size(); ++o)
-          text += (text.empty() ? "" : ", ") + operand(i, o).text;
-        return {std::string(info(step(i).op()).name) + "(" + text + ")"};
-      }
-    }
+    std::vector<Expression> operands;
+    for (size_t o = 0; o < step(i).operands.size(); ++o) operands.push_back(operand(i, o));
+    return elementwise_expression(step(i).op(), operands);
   }
 
   const Program& program_;

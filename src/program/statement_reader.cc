@@ -28,6 +28,13 @@ int StatementReader::make(Place place, const std::function<int()>& action) {
   }
 }
 
+void StatementReader::refuse_other_word(std::string_view word, const std::string& message) {
+  skip_lines();
+  if (!is_word(word)) return;
+  diagnostics_.add(mistake(message));
+  diagnostics_.fail(file_);
+}
+
 std::string StatementReader::header(std::string_view word, const std::string& otherwise) {
   std::string result(word);
   try {
@@ -164,6 +171,18 @@ PartialKind StatementReader::partial_kind() {
   throw Mistake{place, "reductions are " + listed(known) + meant(name, known)};
 }
 
+TensorMention StatementReader::mention() {
+  TensorMention result;
+  result.name = name();
+  if (take("[")) {
+    result.dims.push_back(dim());
+    if (take(",")) result.dims.push_back(dim());
+    expect("]");
+  }
+  if (take(":")) result.dtype = dtype();
+  return result;
+}
+
 PairGroup StatementReader::pair_group() {
   if (is_word("concatenated")) {
     next();
@@ -220,7 +239,7 @@ int StatementReader::product() {
 int StatementReader::unary() {
   if (!is("-")) return primary();
   const Place place = place_of(next());
-  if (now().kind == TokenKind::number || is_word("inf")) {
+  if (is_number()) {
     const double value = -number();
     return make(place, [&] { return constant(value); });
   }
@@ -237,7 +256,7 @@ int StatementReader::apply(Place place, Elementwise op, std::vector<int> operand
 
 int StatementReader::primary() {
   const Token start = now();
-  if (start.kind == TokenKind::number || is_word("inf")) {
+  if (is_number()) {
     const double value = number();
     return make(place_of(start), [&] { return constant(value); });
   }

@@ -58,6 +58,8 @@ class StatementReader : protected TokenReader {
   // Thrown where a statement cannot be read because of an earlier mistake.
   struct FollowsFromMistake {};
 
+  // Reads no further where the text begins with the word of the other language.
+  void refuse_other_word(std::string_view word, const std::string& message);
   // What stands before the first brace: the word that files of this language begin with, and a
   // name. `otherwise` is what to do where there is another word.
   std::string header(std::string_view word, const std::string& otherwise);
@@ -66,12 +68,10 @@ class StatementReader : protected TokenReader {
 
   int expression();
   std::vector<int> values();  // one or more, with commas between them
-  // A name that is given; `may_be_unwanted`: or _.
-  void check_target(const Token& target, bool may_be_unwanted) const;
   void define(const Token& target, int value);
+  TensorMention mention();
   PartialKind partial_kind();
   PairGroup pair_group();
-  void end_of_statement();
 
   std::string_view file_;
   Diagnostics diagnostics_;
@@ -82,8 +82,11 @@ class StatementReader : protected TokenReader {
 
  private:
   void line();
+  void end_of_statement();
   void pass_over(size_t start);
   void statement();
+  // A name that is given; `may_be_unwanted`: or _.
+  void check_target(const Token& target, bool may_be_unwanted) const;
   int sum();
   int product();
   int unary();

@@ -98,16 +98,28 @@ DType TokenReader::dtype() {
   return *type;
 }
 
+bool TokenReader::is_number() const {
+  return now().kind == TokenKind::number || is_word("inf") || is_word("nan");
+}
+
 double TokenReader::number() {
   const Token& token = now();
-  double value = std::numeric_limits<double>::infinity();
-  if (!is_word("inf")) {
+  double value = 0;
+  if (token.kind == TokenKind::word) {
+    value = token.text == "inf" ? std::numeric_limits<double>::infinity()
+                                : std::numeric_limits<double>::quiet_NaN();
+  } else {
     const auto [stop, problem] =
         std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
     if (problem != std::errc()) throw mistake("this number is out of range");
   }
   next();
   return value;
+}
+
+bool TokenReader::is_option() const {
+  return now().kind == TokenKind::word && tokens_[now_ + 1].kind == TokenKind::sign &&
+         tokens_[now_ + 1].text == "=";
 }
 
 }  // namespace coda::program

@@ -59,7 +59,9 @@ class TokenReader {
   std::string word(const char* what);
   Dim dim();  // all tokens up to a comma or a closing sign
   DType dtype();
-  double number();  // or inf
+  bool is_number() const;  // or inf, nan
+  double number();
+  bool is_option() const;  // a word and '='
 
  private:
   std::string_view text_;

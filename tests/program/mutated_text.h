@@ -57,7 +57,7 @@ class TextMutator {
   }
 
   std::mt19937_64 random_;
-  const char* words_[24] = {"(",
+  const char* words_[28] = {"(",
                             ")",
                             "[",
                             "]",
@@ -80,7 +80,11 @@ class TextMutator {
                             "repeat=",
                             "where(",
                             "abs(",
-                            "H"};
+                            "H",
+                            "graph",
+                            "input(",
+                            "again(",
+                            "heads="};
 };
 
 // Texts of random programs and of their finalizers.

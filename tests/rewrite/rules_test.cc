@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "coda/graph_text.h"
 #include "coda/operation.h"
 #include "plan/plain_graph.h"
 #include "plan/random_graphs.h"
@@ -33,6 +34,12 @@ class Rules : public testing::Test {
   Candidates candidates;
 
   const Node& node(int id) const { return g.node(id); }
+  static std::string text(Graph& graph, const std::vector<int>& roots) {
+    std::vector<NamedValue> outputs;
+    for (const int root : roots)
+      outputs.push_back({"y" + std::to_string(outputs.size()), graph.value(root)});
+    return coda::text(graph, outputs);
+  }
   bool is(int id, Op op) const { return node(id).op == op; }
   bool is(int id, Elementwise fn) const { return is(id, Op::elementwise) && node(id).fn == fn; }
 
