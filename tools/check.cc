@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // coda check: whether a program is well formed, computes what its author means, and is computed by
-// the backends as it says. docs/checking.md is about it.
+// the backends as it says; of a graph, whether its plan is (check_graph.h). docs/checking.md is
+// about it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "array_flags.h"
+#include "check_graph.h"
 #include "check_report.h"
+#include "check_sizes.h"
 #include "coda/check.h"
 #include "coda/compare.h"
 #include "coda/device.h"
@@ -43,50 +45,6 @@ struct CheckFlags {
   bool brief = false;
   bool json = false;
 };
-
-// Each symbol with the largest number that it is multiplied by.
-std::map<std::string, int64_t> factors_of(const std::vector<Program>& programs) {
-  std::map<std::string, int64_t> factors;
-  for (const Program& program : programs) {
-    for (const TensorDecl& decl : program.tensors) {
-      for (const Dim& dim : {decl.shape.rows, decl.shape.cols}) {
-        for (const auto& [symbol, factor] : dim.terms())
-          factors[symbol] = std::max(factors[symbol], factor);
-      }
-    }
-  }
-  return factors;
-}
-
-// Sizes that fill tiles, ragged ones, and ones smaller than any tile. Of heads, as in 128*H, there
-// are few.
-std::vector<DimValues> usual_sizes(const std::vector<Program>& programs) {
-  constexpr int64_t kRagged[] = {77, 131, 203, 67, 95, 149};
-  std::vector<DimValues> all(3);
-  int64_t i = 0;
-  for (const auto& [symbol, factor] : factors_of(programs)) {
-    const auto divided = [f = factor](int64_t size, int64_t least) {
-      return f < 8 ? size : std::max(least, size / f);
-    };
-    all[0][symbol] = divided(128 + 64 * i, 2);  // one head alone cannot be mistaken for another
-    all[1][symbol] = divided(kRagged[i % 6], 1);
-    all[2][symbol] = divided(1 + 7 * i, 1);
-    ++i;
-  }
-  if (i == 0) all.resize(1);
-  return all;
-}
-
-// Sizes at which finite differences take no time: small, and nothing is the only one of its kind.
-DimValues small_sizes(const std::vector<Program>& programs) {
-  DimValues sizes;
-  int64_t size = 5;
-  for (const auto& [symbol, factor] : factors_of(programs)) {
-    sizes[symbol] = factor < 8 ? size : 2;
-    size += 3;
-  }
-  return sizes;
-}
 
 // The sizes that are a program's.
 DimValues sizes_of(const Program& program, const DimValues& all) {
@@ -149,7 +107,7 @@ void check_as_backward(const std::vector<Program>& programs, const CheckFlags& f
     forward.push_back(read_program_stored_as(file, flags.storage));
   std::vector<Program> all = programs;
   all.insert(all.end(), forward.begin(), forward.end());
-  DimValues sizes = small_sizes(all);
+  DimValues sizes = small_sizes(factors_of(all));
   for (const auto& [symbol, size] : given) sizes[symbol] = size;
   output.begin("the gradients beside finite differences of the forward, both in float64");
   output.add(sizes, check_written_backward(forward, programs, sizes, flags.seed), false);
@@ -157,7 +115,7 @@ void check_as_backward(const std::vector<Program>& programs, const CheckFlags& f
 
 void check_backends(const Program& program, const std::vector<DimValues>& all,
                     const CheckOptions& options, const CheckFlags& flags, CheckOutput& output) {
-  output.begin(program);
+  output.begin_backends(program.name);
   for (const DimValues& of_all : all) {
     const DimValues sizes = sizes_of(program, of_all);
     output.announce(sizes);
@@ -173,13 +131,25 @@ void check_backends(const Program& program, const std::vector<DimValues>& all,
 
 void run(const CheckFlags& flags) {
   const DimValues given = parse_sizes(flags.sizes);
+  if (const std::optional<NamedGraph> graph = read_lone_graph(flags.files, flags.storage)) {
+    require(flags.formulas.empty() && flags.inputs.empty() && flags.expected.empty() &&
+                flags.backward_of.empty(),
+            "--formula, --in, --expect and --backward-of are of programs: a graph is what its plan "
+            "is checked against; leave them out");
+    check_graph(*graph, {.sizes = given,
+                         .backend = flags.backend,
+                         .seed = flags.seed,
+                         .backward = flags.backward,
+                         .json = flags.json});
+    return;
+  }
   std::vector<Program> programs;
   for (const std::string& file : flags.files)
     programs.push_back(read_program_stored_as(file, flags.storage));
   refuse_other_sizes(programs, given);
   require(flags.inputs.empty() == flags.expected.empty(),
           "--in gives the inputs whose results --expect has: give both");
-  std::vector<DimValues> all = usual_sizes(programs);
+  std::vector<DimValues> all = usual_sizes(factors_of(programs));
   if (!given.empty() && flags.inputs.empty()) {
     for (const Program& program : programs) require_sizes(program, given);
     all = {given};
@@ -206,7 +176,7 @@ void run(const CheckFlags& flags) {
   for (const Program& program : programs) check_backends(program, all, options, flags, output);
   if (flags.backward) {
     output.begin("the derived backward");
-    const DimValues sizes = given.empty() ? small_sizes(programs) : all.front();
+    const DimValues sizes = given.empty() ? small_sizes(factors_of(programs)) : all.front();
     output.add(sizes, check_backward(programs, sizes, flags.seed), true);
   }
   output.end(flags.seed, flags.backend == "gpu");
@@ -220,7 +190,9 @@ void add_check(CLI::App& app) {
       "check",
       "Whether programs compute what their author means, and whether the backends compute what "
       "they say: random inputs against float64");
-  command.add_option("programs", flags->files, "Files of programs (.coda), one behind the other")
+  command
+      .add_option("programs", flags->files,
+                  "Files of programs (.coda), one behind the other, or of a graph")
       ->required()
       ->type_name("FILE");
   command

@@ -78,9 +78,9 @@ void CheckOutput::mathematics_of(const Program& program) {
   }
 }
 
-void CheckOutput::begin(const Program& program) {
-  line("\n" + program.name + " on the backends");
-  json_["programs"].push_back({{"name", program.name}});
+void CheckOutput::begin_backends(const std::string& name) {
+  line("\n" + name + " on the backends");
+  json_["programs"].push_back({{"name", name}});
 }
 
 void CheckOutput::begin(const std::string& what) { line("\n" + what); }
@@ -125,22 +125,23 @@ void CheckOutput::add(const DimValues& sizes, const BackwardReport& report, bool
   verdict = verdict && report.is_right();
 }
 
-void CheckOutput::end(uint64_t seed, bool needs_gpu) {
+void CheckOutput::end(uint64_t seed, bool needs_gpu, const std::string& what) {
   json_["seed"] = seed;
   json_["right"] = programs_are_right_ && backends_are_right_ && gradients_are_right_;
   const bool was_compared = json_.contains("compared") || json_.contains("backward_of");
   if (was_compared && programs_are_right_)
     line("\nThe program computes what is wanted, in all that was compared.");
   if (!was_compared && backends_are_right_)
-    line("\nThe program is computed as it is written; whether it is what you mean: --formula.");
+    line("\nThe " + what + " is computed as it is written" +
+         (what == "graph" ? "." : "; whether it is what you mean: --formula."));
   if (as_json_) fmt::print("{}\n", json_.dump(2));
   const std::string replay = fmt::format("; --seed {} replays it", seed);
   if (!programs_are_right_)
     throw Error("the program does not compute what is wanted: see WRONG above" + replay);
   if (!backends_are_right_)
-    throw Error("a backend does not compute what the program says: see WRONG above" + replay);
+    throw Error("a backend does not compute what the " + what + " says: see WRONG above" + replay);
   require(gradients_are_right_,
-          "the derived backward is not the program's: see WRONG above" + replay);
+          "the derived backward is not the " + what + "'s: see WRONG above" + replay);
   require(!needs_gpu || !is_refused_, "--backend gpu: not all was checked: see refused above");
 }
 

@@ -18,8 +18,8 @@ class CheckOutput {
   void device(const std::string& text);
   void says(const std::string& what);  // what takes seconds
   void mathematics_of(const Program& program);
-  // What comes next: a program on the backends, or something else.
-  void begin(const Program& program);
+  // What comes next: a program, or a graph's plan, on the backends, or something else.
+  void begin_backends(const std::string& name);
   void begin(const std::string& what);
   void announce(const DimValues& sizes);
   void add(const DimValues& sizes, const CheckReport& report);  // behind announce
@@ -29,7 +29,7 @@ class CheckOutput {
 
   // The verdict. Throws Error, with the seed that replays it, where something is wrong, and where
   // the GPU refused what it was asked to check.
-  void end(uint64_t seed, bool needs_gpu);
+  void end(uint64_t seed, bool needs_gpu, const std::string& what = "program");
 
  private:
   void line(const std::string& text) const;

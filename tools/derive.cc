@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda derive: the backward of programs as programs, to be read, edited and checked.
+// coda derive: the backward of programs as programs, and of a graph as a graph, to be read, edited
+// and checked.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include <variant>
 
 #include "coda/error.h"
+#include "coda/graph_request.h"
 #include "coda/messages.h"
 #include "coda/program_file.h"
 #include "commands.h"
@@ -175,7 +177,25 @@ DType usual_storage(const std::vector<Program>& given) {
   return DType::f32;
 }
 
+// The backward of a graph is a graph.
+void derive(const NamedGraph& graph, const DeriveFlags& flags) {
+  require(
+      flags.sizes.empty() && flags.dtype.empty(),
+      "--sizes and --dtype are of programs, whose plans are compared: the backward of a graph is "
+      "a graph, which needs neither; leave them out");
+  const NamedGraph backward = gradient_graph(graph, flags.gradients);
+  if (flags.out.empty()) {
+    fmt::print("{}", text(backward));
+    return;
+  }
+  const std::filesystem::path file = std::filesystem::path(flags.out) / (backward.name + ".coda");
+  write_program_text(file, text(backward));
+  fmt::print("{}\n", printable(file));
+}
+
 void run(const DeriveFlags& flags) {
+  if (const std::optional<NamedGraph> graph = read_lone_graph(flags.programs))
+    return derive(*graph, flags);
   std::vector<Program> given;
   for (const std::string& file : flags.programs) given.push_back(read_program(file));
   DimValues sizes = parse_sizes(flags.sizes);
@@ -209,7 +229,8 @@ void add_derive(CLI::App& app) {
                                           "all that they read, from those of all "
                                           "that they store");
   command
-      .add_option("programs", flags->programs, "Files of programs (.coda), one behind the other")
+      .add_option("programs", flags->programs,
+                  "Files of programs (.coda), one behind the other, or of a graph")
       ->required()
       ->type_name("FILE");
   command

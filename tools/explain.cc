@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda explain: the plan of a model, or of programs lifted to a graph; fused against unfused.
+// coda explain: the plan of a model, of a graph, or of programs lifted to one; fused against
+// unfused.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -128,7 +129,7 @@ void add_explain(CLI::App& app) {
       "and why each operation stands where it stands");
   command
       .add_option("programs", flags->programs,
-                  "Files of programs (.coda), one behind the other; none: a model")
+                  "Files of programs (.coda), one behind the other, or of a graph; none: a model")
       ->type_name("FILE");
   command.add_option("--sizes", flags->sizes, "Sizes of the programs' symbols: M=2048,D=576")
       ->delimiter(',')

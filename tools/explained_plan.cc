@@ -8,9 +8,12 @@
 #include <set>
 
 #include "coda/error.h"
+#include "coda/graph_request.h"
 #include "coda/lift.h"
 #include "coda/program_file.h"
+#include "coda/run_graph.h"
 #include "coda/session.h"
+#include "program_file.h"
 
 namespace coda::tools {
 namespace {
@@ -20,6 +23,21 @@ std::string listed(const std::set<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? " " : ", ") + name;
   return list.empty() ? " none" : list;
+}
+
+// Throws Error where a symbol has no size, and where a size is none of theirs.
+void require_known_sizes(const std::string& file, const std::set<std::string>& symbols,
+                         const DimValues& sizes, const std::string& what) {
+  for (const std::string& symbol : symbols) {
+    require(sizes.contains(symbol), file + ": the size " + symbol +
+                                        " is not known: give it, as in --sizes " + symbol +
+                                        "=1024");
+  }
+  for (const auto& [symbol, value] : sizes) {
+    require(symbols.contains(symbol), "--sizes: " + symbol + " is no size of the " + what +
+                                          (what == "graph" ? ", it has" : ", they have") +
+                                          listed(symbols) + ": check the name");
+  }
 }
 
 }  // namespace
@@ -92,8 +110,18 @@ std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes) {
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients) {
   ExplainedGraph result;
-  result.graph = std::make_unique<Graph>();
   result.options.sizes = sizes;
+  if (std::optional<NamedGraph> named = read_lone_graph(files)) {
+    try {
+      result.request = graph_request(*named, with_gradients);
+    } catch (const Error& error) {
+      throw Error(files.front() + ": " + error.what());
+    }
+    require_known_sizes(files.front(), symbols_of(*named), sizes, "graph");
+    result.graph = std::make_unique<Graph>(std::move(named->graph));
+    return result;
+  }
+  result.graph = std::make_unique<Graph>();
   LiftedTensors tensors;
   for (const std::string& file : files) {
     const Program program = read_program(file);
@@ -105,25 +133,15 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
   }
   Graph& graph = *result.graph;
   result.without_gradient = reduce_partials(tensors, with_gradients);
-  const int inputs_end = graph.size();
-  result.request = program_request(graph, tensors, with_gradients);
-  require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
   std::set<std::string> symbols;
-  for (int id = 0; id < inputs_end; ++id) {
+  for (int id = 0; id < graph.size(); ++id) {
     for (const Dim& dim : {graph.node(id).shape.rows, graph.node(id).shape.cols}) {
-      for (const auto& [symbol, count] : dim.terms()) {
-        symbols.insert(symbol);
-        require(sizes.contains(symbol), files.front() + ": the size " + symbol +
-                                            " is not known: give it, as in --sizes " + symbol +
-                                            "=1024");
-      }
+      for (const auto& [symbol, count] : dim.terms()) symbols.insert(symbol);
     }
   }
-  for (const auto& [symbol, value] : sizes) {
-    require(symbols.contains(symbol), "--sizes: " + symbol +
-                                          " is no size of the programs, they have" +
-                                          listed(symbols) + ": check the name");
-  }
+  result.request = program_request(graph, tensors, with_gradients);
+  require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
+  require_known_sizes(files.front(), symbols, sizes, "programs");
   return result;
 }
 

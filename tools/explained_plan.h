@@ -48,8 +48,8 @@ ExplainedPlan explain(ExplainedGraph source);
 // are 0).
 std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
 
-// The programs of the files, one behind the other, as a graph: what they store is what is computed.
-// `with_gradients`: also the gradients of all inputs.
+// The programs of the files, one behind the other, as a graph, or the graph of a file: what they
+// store is what is computed. `with_gradients`: also the gradients of all inputs.
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda fmt: program files in the one layout. All are read before one is written.
+// coda fmt: files of programs and graphs in the one layout. All are read before one is written.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "coda/error.h"
+#include "coda/graph_text.h"
 #include "coda/messages.h"
 #include "coda/program_file.h"
 #include "coda/program_format.h"
@@ -23,7 +24,8 @@ void run(const FmtFlags& flags) {
   std::vector<std::pair<std::string, std::string>> changed;
   for (const std::string& file : flags.files) {
     const std::string text = read_program_text(file);
-    std::string formatted = format_program(text, file);
+    std::string formatted =
+        is_graph_text(text) ? format_graph(text, file) : format_program(text, file);
     if (formatted != text) changed.emplace_back(file, std::move(formatted));
   }
   for (const auto& [file, text] : changed) {
@@ -42,7 +44,8 @@ void add_fmt(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "fmt", "Lay program files out as all are, with their comments; print which changed");
   command
-      .add_option("programs", flags->files, "Files of programs (.coda), replaced where they differ")
+      .add_option("programs", flags->files,
+                  "Files of programs or graphs (.coda), replaced where they differ")
       ->required()
       ->type_name("FILE");
   command.add_flag("--check", flags->checks,

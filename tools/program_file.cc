@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "coda/error.h"
+#include "coda/run_graph.h"
 
 namespace coda::tools {
 
@@ -36,6 +37,19 @@ std::set<std::string> written_as_f32(const std::string& file) {
   return names;
 }
 
+DType type_of(const std::string& storage) { return storage == "f16" ? DType::f16 : DType::bf16; }
+
+// Throws Error naming a size that is none of the symbols.
+void refuse_other_sizes(const std::set<std::string>& symbols, const DimValues& sizes,
+                        const std::string& owner) {
+  std::string listed;
+  for (const std::string& symbol : symbols) listed += (listed.empty() ? " " : ", ") + symbol;
+  for (const auto& [name, value] : sizes) {
+    require(symbols.contains(name), "--sizes: " + name + " is no size of the " + owner +
+                                        (listed.empty() ? " none" : listed) + ": check the name");
+  }
+}
+
 }  // namespace
 
 Program read_program_stored_as(const std::string& file, const std::string& storage) {
@@ -45,7 +59,7 @@ Program read_program_stored_as(const std::string& file, const std::string& stora
   for (TensorDecl& decl : program.tensors) {
     const bool is_matrix = decl.kind == TensorKind::dense && !decl.shape.is_vector();
     if (is_matrix && decl.dtype == DType::f32 && !stays.contains(decl.name))
-      decl.dtype = storage == "f16" ? DType::f16 : DType::bf16;
+      decl.dtype = type_of(storage);
   }
   return program;
 }
@@ -61,12 +75,27 @@ void require_sizes(const Program& program, const DimValues& sizes) {
 void refuse_other_sizes(std::span<const Program> programs, const DimValues& sizes) {
   std::set<std::string> symbols;
   for (const Program& program : programs) symbols.merge(symbols_of(program));
-  std::string listed;
-  for (const std::string& symbol : symbols) listed += (listed.empty() ? " " : ", ") + symbol;
-  for (const auto& [name, value] : sizes) {
-    require(symbols.contains(name), "--sizes: " + name + " is no size of the programs, they have" +
-                                        (listed.empty() ? " none" : listed) + ": check the name");
+  refuse_other_sizes(symbols, sizes, "programs, they have");
+}
+
+std::optional<NamedGraph> read_lone_graph(const std::vector<std::string>& files,
+                                          const std::string& storage) {
+  for (const std::string& file : files) {
+    if (!is_graph_text(read_program_text(file))) continue;
+    require(files.size() == 1, file + " is a graph, which is taken by itself: give one file");
+    NamedGraph named = read_graph(file);
+    if (storage.empty()) return named;
+    const std::set<std::string> stays = written_as_f32(file);
+    return with_types(named, [&](const std::string& name, const Shape& shape, DType type) {
+      const bool changes = type == DType::f32 && shape.is_tensor() && !stays.contains(name);
+      return changes ? type_of(storage) : type;
+    });
   }
+  return std::nullopt;
+}
+
+void refuse_other_sizes(const NamedGraph& named, const DimValues& sizes) {
+  refuse_other_sizes(symbols_of(named), sizes, "graph, it has");
 }
 
 std::string text_of(const DimValues& sizes) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes that a program of a file is run with.
+// Files of programs, or of a graph, and the sizes that they are run with.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "coda/graph_text.h"
 #include "coda/program_file.h"
 
 namespace coda::tools {
@@ -17,6 +20,14 @@ std::set<std::string> symbols_of(const Program& program);
 // in the text, and so are fp32, are stored in it, as products on a GPU need it. A type that is
 // written stays. Throws Error as read_program.
 Program read_program_stored_as(const std::string& file, const std::string& storage);
+
+// The graph of a file, which is taken by itself; none where the files are of programs. `storage` as
+// above. Throws Error as read_graph, and for a graph among several files.
+std::optional<NamedGraph> read_lone_graph(const std::vector<std::string>& files,
+                                          const std::string& storage = "");
+
+// Throws Error naming a size that is no symbol of the graph's.
+void refuse_other_sizes(const NamedGraph& named, const DimValues& sizes);
 
 // Throws Error naming a symbol that has no size.
 void require_sizes(const Program& program, const DimValues& sizes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// coda run: programs on given inputs. docs/checking.md is about it.
+// coda run: programs, or a graph, on given inputs. docs/checking.md is about it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include "coda/backend.h"
 #include "coda/error.h"
 #include "coda/messages.h"
+#include "coda/run_graph.h"
 #include "coda/run_programs.h"
 #include "commands.h"
 #include "explained_plan.h"
@@ -29,16 +30,23 @@ struct RunFlags {
 void run(const RunFlags& flags) {
   const DimValues given = parse_sizes(flags.sizes);
   require_array_file(flags.out);
+  const std::optional<NamedGraph> graph = read_lone_graph(flags.files, flags.storage);
   std::vector<Program> programs;
-  for (const std::string& file : flags.files)
-    programs.push_back(read_program_stored_as(file, flags.storage));
-  refuse_other_sizes(programs, given);
+  if (graph) {
+    refuse_other_sizes(*graph, given);
+  } else {
+    for (const std::string& file : flags.files)
+      programs.push_back(read_program_stored_as(file, flags.storage));
+    refuse_other_sizes(programs, given);
+  }
   const Arrays inputs = read_all_arrays(flags.inputs);
-  const DimValues sizes = sizes_of_inputs(programs, inputs, given);
+  const DimValues sizes =
+      graph ? sizes_of_inputs(*graph, inputs, given) : sizes_of_inputs(programs, inputs, given);
   const auto backend = make_backend(flags.device == "cpu"   ? "cpu"
                                     : flags.device == "gpu" ? "hopper"
                                                             : "best");
-  const RunResult result = run_programs(programs, sizes, inputs, *backend);
+  const RunResult result = graph ? run_graph(*graph, sizes, inputs, *backend)
+                                 : run_programs(programs, sizes, inputs, *backend);
   write_arrays(flags.out, result.results);
   fmt::print("on {} at{}\n", backend->is_on_host() ? "the CPU" : "the GPU",
              sizes.empty() ? " sizes as written" : text_of(sizes));
@@ -54,8 +62,11 @@ void add_run(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App& command = *app.add_subcommand(
       "run",
-      "Runs programs on given inputs, whose shapes give the sizes, and writes what they store");
-  command.add_option("programs", flags->files, "Files of programs (.coda), one behind the other")
+      "Runs programs, or a graph, on given inputs, whose shapes give the sizes, and writes what "
+      "they store");
+  command
+      .add_option("programs", flags->files,
+                  "Files of programs (.coda), one behind the other, or of a graph")
       ->required()
       ->type_name("FILE");
   add_array_files(command, "--in", flags->inputs, "The inputs by the names of their tensors")

@@ -8,11 +8,14 @@
 #include "coda/check.h"
 #include "coda/compile.h"
 #include "coda/error.h"
+#include "coda/graph_request.h"
 #include "coda/lift.h"
+#include "coda/run_graph.h"
 #include "coda/session.h"
 #include "ir/evaluate_graph.h"
 #include "measure/chain.h"
 #include "measure/finite_differences.h"
+#include "measure/graph_inputs.h"
 #include "measure/reference_time.h"
 #include "program/step_table.h"
 #include "runtime/reference_backend.h"
@@ -171,6 +174,27 @@ BackwardReport check_backward(std::span<const Program> programs, const DimValues
     std::mt19937_64 random(seed);
     check_gradients(graph, request, sizes, measure::chain_inputs(copies, sizes, seed), random,
                     report);
+  } catch (const Error& error) {
+    report.left_out = error.what();
+  }
+  return report;
+}
+
+BackwardReport check_backward(const NamedGraph& named, const DimValues& sizes, uint64_t seed) {
+  BackwardReport report;
+  if (measure::evaluation_seconds(named, sizes) > kMostSeconds) {
+    report.left_out = "finite differences take long at these sizes";
+    return report;
+  }
+  try {
+    NamedGraph copy = with_types(named, [](const std::string&, const Shape&, DType type) {
+      return is_floating(type) ? DType::f32 : type;
+    });
+    measure::GraphValues inputs = measure::random_graph_inputs(copy, sizes, seed);
+    const CompileRequest request = graph_request(copy, true);
+    require(!request.gradients.empty(), "no output depends on an input with a gradient");
+    std::mt19937_64 random(seed);
+    check_gradients(copy.graph, request, sizes, std::move(inputs), random, report);
   } catch (const Error& error) {
     report.left_out = error.what();
   }

@@ -19,9 +19,8 @@ void require_whole_numbers(const std::string& name, const std::vector<double>& v
   }
 }
 
-// Rows are gathered without a check.
-void require_rows(const Program& program, const DimValues& sizes,
-                  const program::TensorValues& values) {
+void require_rows_of(const Program& program, const DimValues& sizes,
+                     const program::TensorValues& values) {
   for (const Step& step : program.steps) {
     if (step.row_index() < 0) continue;
     const TensorDecl& table = program.tensors[static_cast<size_t>(step.tensor())];
@@ -29,20 +28,25 @@ void require_rows(const Program& program, const DimValues& sizes,
     const int64_t rows = table.shape.rows.evaluate(sizes);
     const auto given = values.find(index);
     if (given == values.end()) continue;
-    for (const double row : given->second) {
-      require(row >= 0 && row < static_cast<double>(rows),
-              "input '" + index + "' has the index " + std::to_string(static_cast<int64_t>(row)) +
-                  ", and '" + table.name + "' has " + std::to_string(rows) + " rows");
-    }
+    require_rows(index, given->second, table.name, rows);
   }
 }
 
 }  // namespace
 
-GivenInputs given_inputs(std::span<const Program> programs, const DimValues& sizes,
-                         const Arrays& inputs) {
+void require_rows(const std::string& index, const std::vector<double>& values,
+                  const std::string& table, int64_t rows) {
+  for (const double row : values) {
+    require(row >= 0 && row < static_cast<double>(rows),
+            "input '" + index + "' has the index " + std::to_string(static_cast<int64_t>(row)) +
+                ", and '" + table + "' has " + std::to_string(rows) + " rows");
+  }
+}
+
+GivenInputs rounded_inputs(const std::map<std::string, TensorDecl>& declared,
+                           const Arrays& inputs) {
   GivenInputs result;
-  for (const auto& [name, decl] : tensors_of(programs).inputs) {
+  for (const auto& [name, decl] : declared) {
     std::vector<double>& values = result.values[name] = inputs.at(name).values;
     if (decl.dtype == DType::i32) {
       require_whole_numbers(name, values);
@@ -58,7 +62,13 @@ GivenInputs given_inputs(std::span<const Program> programs, const DimValues& siz
       result.notes.push_back("input " + name + " is rounded to " +
                              std::string(name_of(decl.dtype)));
   }
-  for (const Program& program : programs) require_rows(program, sizes, result.values);
+  return result;
+}
+
+GivenInputs given_inputs(std::span<const Program> programs, const DimValues& sizes,
+                         const Arrays& inputs) {
+  GivenInputs result = rounded_inputs(tensors_of(programs).inputs, inputs);
+  for (const Program& program : programs) require_rows_of(program, sizes, result.values);
   return result;
 }
 

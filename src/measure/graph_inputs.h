@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs of a graph that outputs are made of, and values for them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coda/array.h"
+#include "coda/backend.h"
+#include "coda/compile_request.h"
+#include "coda/graph_text.h"
+#include "coda/program.h"
+#include "coda/tensor.h"
+
+namespace coda::measure {
+
+using GraphValues = std::map<std::string, std::vector<double>>;
+
+std::map<std::string, TensorDecl> inputs_of(const NamedGraph& named);
+
+// Inputs whose values are places in something: below how many rows of what, or columns.
+struct IndexLimit {
+  std::string of;
+  Dim count;
+};
+std::map<std::string, IndexLimit> index_limits(const NamedGraph& named);
+
+// From -1 to 1 in the inputs' types, weight matrices smaller; whole numbers in i32 and u8, indices
+// inside what they index.
+GraphValues random_graph_inputs(const NamedGraph& named, const DimValues& sizes, uint64_t seed);
+
+// Seconds of one evaluation in float64, about.
+double evaluation_seconds(const NamedGraph& named, const DimValues& sizes);
+
+// A compiled plan with its tensors on a backend.
+struct GraphRun {
+  std::map<std::string, Tensor> outputs;
+  std::map<std::string, TensorDecl> decls;  // of the outputs
+};
+// The plan of all outputs, run once. `poison`: memory that a step forgets to write shows.
+GraphRun run_plan_of(const NamedGraph& named, const DimValues& sizes, const GraphValues& inputs,
+                     Backend& backend, bool poison);
+
+}  // namespace coda::measure
