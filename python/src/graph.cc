@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "coda/error.h"
+#include "coda/graph_text.h"
 
 namespace coda::python {
 namespace {
@@ -53,6 +54,40 @@ void bind_operators(nb::class_<GraphValue>& value) {
   value.def("__neg__", [](const GraphValue& a) {
     return GraphValue{a.graph, (-ValueOrNumber(a.value())).id};
   });
+}
+
+using Values = std::map<std::string, GraphValue>;
+using Types = std::map<std::string, std::string>;
+
+std::tuple<std::shared_ptr<Graph>, Values, nb::dict, Types> parse(const std::string& text,
+                                                                  const std::string& file) {
+  NamedGraph named = parse_graph(text, file);
+  auto graph = std::make_shared<Graph>(std::move(named.graph));
+  Values inputs;
+  for (int id = 0; id < graph->size(); ++id) {
+    const Node& node = graph->node(id);
+    if (node.op == Op::input) inputs.emplace(node.name, GraphValue{graph, id});
+  }
+  nb::dict outputs;  // in the order of the text
+  Types types;
+  for (const NamedValue& output : named.outputs) {
+    outputs[output.name.c_str()] = GraphValue{graph, output.value.id};
+    if (output.dtype) types.emplace(output.name, name_of(*output.dtype));
+  }
+  return {graph, inputs, outputs, types};
+}
+
+std::string graph_text(Graph& graph, const nb::dict& outputs, const std::string& name,
+                       const Types& types) {
+  std::vector<NamedValue> all;
+  for (const auto& [key, item] : outputs) {
+    const auto value = nb::cast<GraphValue>(item);
+    require(value.graph.get() == &graph, "Graph.text: an output is of another graph");
+    NamedValue& output = all.emplace_back(nb::cast<std::string>(key), value.value());
+    const auto type = types.find(output.name);
+    if (type != types.end()) output.dtype = dtype_of(type->second);
+  }
+  return text(graph, all, name);
 }
 
 }  // namespace
@@ -111,17 +146,15 @@ void bind_graph(nb::module_& module) {
           },
           nb::arg("number"), "A number, [1, 1].")
       .def("__len__", [](const Graph& graph) { return graph.size(); })
+      .def_static("parse", &parse, nb::arg("text"), nb::arg("file") = "text",
+                  "The graph of a text (docs/program-text.md): it, its inputs and its outputs by "
+                  "name, and the types of those outputs that the text gives one. Throws Error with "
+                  "all mistakes, each with line and column.")
       .def(
-          "text",
-          [](const Graph& graph, const std::vector<GraphValue>& roots) {
-            std::vector<int> ids;
-            for (const GraphValue& root : roots) {
-              require(root.graph.get() == &graph, "Graph.text: a root is of another graph");
-              ids.push_back(root.id);
-            }
-            return text(graph, ids);
-          },
-          nb::arg("roots"), "One line for each value that the roots are made of.");
+          "text", &graph_text, nb::arg("outputs"), nb::arg("name") = "graph",
+          nb::arg("types") = std::map<std::string, std::string>(),
+          "What the outputs {name: value} are made of, as text that parse takes; `types` are those "
+          "of outputs that have one.");
 }
 
 }  // namespace coda::python

@@ -2,6 +2,7 @@
 """Graphs, programs and plans from Python, and sessions on tensors of PyTorch and NumPy."""
 
 import os
+import pathlib
 import tempfile
 import threading
 import unittest
@@ -113,9 +114,49 @@ class Texts(unittest.TestCase):
         with self.assertRaisesRegex(coda_cpp.Error, "text:2:[0-9]+: error: "):
             coda_cpp.Program.parse("program p {\n  x = gem(a, b)\n}")
 
+    def test_graphs_are_parsed_and_printed(self):
+        text = """graph gated {
+  x = input(x[M, 8]:bf16)
+  gate = gemm(x, parameter(wg[N, 8]:bf16))
+  y = gate * sigmoid(gate) - reduce_rows(max(x))
+  store(y:bf16, y)
+  store(indices, select_column(y, table(ids[M, 1]:i32)))
+}
+"""
+        graph, inputs, outputs, types = coda_cpp.Graph.parse(text)
+        self.assertEqual((sorted(inputs), list(outputs)), (["ids", "wg", "x"], ["y", "indices"]))
+        self.assertEqual(types, {"y": "bf16"})
+        self.assertTrue(inputs["ids"].is_table)
+        printed = graph.text(outputs, "gated", types)
+        self.assertIn("  store(y:bf16, y)\n", printed)
+        again, _, same_outputs, same_types = coda_cpp.Graph.parse(printed)
+        self.assertEqual(again.text(same_outputs, "gated", same_types), printed)
+        with self.assertRaisesRegex(coda_cpp.Error, "did you mean 'gemm'"):
+            coda_cpp.Graph.parse("graph g {\n  y = gem(a, b)\n}")
+        with self.assertRaisesRegex(coda_cpp.Error, "of another graph"):
+            again.text(outputs)
+
+    def test_builders_make_the_graph_of_the_text(self):
+        # tests/graph_text/faces_test.cc has the same calls in C++.
+        file = pathlib.Path(__file__).parent.parent / "graph_text" / "faces" / "head.coda"
+        text = file.read_text()
+        graph = coda_cpp.Graph()
+        x = graph.input("x", ("M", "2*D"), "bf16")
+        h = b.rms_norm(x, graph.parameter("norm", (1, "2*D")), 1e-5)
+        z = b.linear(h, graph.parameter("w", ("4*D", "2*D"), "bf16"))
+        gate = b.split_pair(z, "4*D", 0)
+        up = b.split_pair(z, "4*D", 1)
+        y = x + b.swiglu(gate, up) / 2.0
+        logits = b.soft_cap(b.linear(y, graph.parameter("head", ("V", "2*D"))), 30.0)
+        lse = b.row_logsumexp(logits)
+        rows = lse - b.select_column(logits, graph.table("target", ("M", 1), "i32"))
+        self.assertEqual(graph.text({"y": y, "rows": rows}, "head", {"y": "bf16"}), text)
+        parsed, _, outputs, types = coda_cpp.Graph.parse(text)
+        self.assertEqual(parsed.text(outputs, "head", types), text)
+
     def test_a_plan_says_what_was_fused(self):
         graph, y, plan = _swiglu()
-        self.assertIn("matmul", graph.text([y]))
+        self.assertIn("gemm(", graph.text({"y": y}))
         text = plan.explain({"M": 64})
         self.assertIn("sigmoid", text)
         self.assertIn("saved for the backward", text)
