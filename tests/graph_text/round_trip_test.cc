@@ -157,6 +157,25 @@ TEST(GraphText, HoldsAllModelsAndTheirBackward) {
   }
 }
 
+// Reading makes a number where it first stands: in one expression, this one's 2 would be made
+// before the exponential.
+TEST(GraphText, ExpressionsMakeTheirNodesInOrder) {
+  Graph g;
+  const Value x = g.input("x", {"M", "N"});
+  const Value y = g.input("y", {"M", "N"});
+  const Value power = exp(y);
+  const Value sum = power + x * 2.0;
+  const std::vector<NamedValue> outputs = {{"z", less(2.0, sum)}};
+  expect_round_trip(g, outputs);
+  EXPECT_EQ(text(g, outputs), R"(graph graph {
+  x = input(x[M, N])
+  v = exp(input(y[M, N])) + x * 2
+  z = less(2, v)
+  store(z, z)
+}
+)");
+}
+
 // A layer that the backward runs again has products that are made although there are equal ones.
 TEST(GraphText, HoldsWhatIsMadeAgain) {
   Graph g;
