@@ -5,7 +5,9 @@
 
 #include "coda/eight_bits.h"
 #include "coda/error.h"
+#include "coda/graph_request.h"
 #include "coda/model_runner.h"
+#include "coda/run_graph.h"
 #include "explained_plan.h"
 #include "program_file.h"
 
@@ -26,10 +28,33 @@ SizedPlan model_plan(const ModelConfig& config, int64_t batch, int64_t sequence,
   return {compile(task.model->graph, task.request, task.options).plan, task.options.sizes};
 }
 
+namespace {
+
+// The plan of a graph and its backward, for a GPU.
+SizedPlan graph_plan(NamedGraph named, const std::string& file, const DimValues& sizes,
+                     const RecomputeChoice& recompute) {
+  refuse_other_sizes(named, sizes);
+  for (const std::string& symbol : symbols_of(named)) {
+    require(sizes.contains(symbol), file + ": the size " + symbol +
+                                        " is not known: give it, as in --sizes " + symbol +
+                                        "=1024");
+  }
+  CompileOptions options;
+  options.rates = h200_rates();
+  options.sizes = sizes;
+  options.storage = usual_storage(named);
+  options.objective = recompute.objective;
+  options.run_layers_again = recompute.run_layers_again;
+  const CompileRequest request = graph_request(named, true);
+  return {compile(named.graph, request, options).plan, sizes};
+}
+
+}  // namespace
+
 ProgramFlags::ProgramFlags() { model.sizes.layers = 1; }
 
 void ProgramFlags::add_to(CLI::App& command) {
-  command.add_option("programs", files, "Files of programs (.coda); none: a model")
+  command.add_option("programs", files, "Files of programs (.coda), or of a graph; none: a model")
       ->type_name("FILE");
   command.add_option("--sizes", sizes, "Sizes of the programs' symbols: M=2048,D=576")
       ->delimiter(',')
@@ -56,16 +81,18 @@ void ProgramFlags::add_to(CLI::App& command) {
 }
 
 std::vector<SizedPlan> ProgramFlags::plans() const {
+  RecomputeChoice choice = recompute_of(recompute);
+  if (objective == "speed") choice.objective = Objective::speed;
   if (is_model()) {
     require(sizes.empty(), "--sizes are those of program files: name some, or leave it out");
     require(storage.empty(),
             "--storage is of program files (a model's step is in bf16): leave it out");
-    RecomputeChoice choice = recompute_of(recompute);
-    if (objective == "speed") choice.objective = Objective::speed;
     return {model_plan(model.build(sequence), batch, sequence, choice, eight_bits_of(dtype),
                        expert_capacity)};
   }
   const DimValues values = parse_sizes(sizes);
+  if (const std::optional<NamedGraph> graph = read_lone_graph(files, storage))
+    return {graph_plan(*graph, files.front(), values, choice)};
   std::vector<Program> read;
   for (const std::string& file : files) read.push_back(read_program_stored_as(file, storage));
   refuse_other_sizes(read, values);

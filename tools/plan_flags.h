@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans that a command is about: one for each program file at given sizes, or that of a model's
-// training step in bf16.
+// The plans that a command is about: one for each program file at given sizes, that of a graph and
+// its backward, or that of a model's training step in bf16.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ class Parser final : private StatementReader {
   Program parse() {
     refuse_other_word("graph",
                       "this is a graph, and a program is needed here: coda explain, run, check, "
-                      "derive and fmt take both");
+                      "derive, emit, compile, tune and fmt take both");
     Assembler assembler(header("program", "a file begins with  program NAME {"));
     assembler_ = &assembler;
     body();
