@@ -104,7 +104,7 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
     }
   }
   Graph& graph = *result.graph;
-  result.without_gradient = reduce_partials(tensors, with_gradients);
+  reduce_partials(tensors);
   const int inputs_end = graph.size();
   result.request = program_request(graph, tensors, with_gradients);
   require(!result.request.outputs.empty(), files.front() + ": the programs store nothing");
