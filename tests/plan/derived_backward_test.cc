@@ -5,6 +5,7 @@
 // gradient, changes with each input, evaluated in float64.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "ir/evaluate_graph.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
+#include "program/evaluate.h"
 #include "program/library_programs.h"
 
 namespace coda {
@@ -177,6 +179,53 @@ TEST(DerivedBackward, TakesInWhatBendsAtZero) {
 TEST(DerivedBackward, TakesInDropout) {
   expect_gradients_are_finite_differences({product_with(
       "store(z, where(random(5, per_row(row[M]) * 0, column_index()) < 0.25, 0, y / 0.75))")});
+}
+
+// The forward stays as it is: its maximum is of the product before the rounding to bf16, and no y
+// that the backward reads is equal to it.
+TEST(DerivedBackward, FindsTheLargestOfWhatWasRoundedBehindItsMaximum) {
+  const std::vector<Program> forward{
+      parse_program(R"(program p {
+  y = gemm(x[M, K], w[N, K])
+  store(y:bf16, y)
+  row_partial(p, max(y))
+})"),
+      parse_program("program f {\n  store(largest, combine_rows(max(p[M, N])))\n}\n")};
+  Derivation d;
+  derive(forward, d);
+  CompileOptions options;
+  options.sizes = kSizes;
+  const Plan plan = compile(d.graph, d.request, options).plan;
+  Values values = random_inputs(d.graph);
+  values.at("grad_of_y").assign(values.at("grad_of_y").size(), 0);
+  const auto run = [&](const Program& program) {
+    for (auto& [name, stored] :
+         program::evaluate(program, kSizes, values, {.round_stored = true, .in_fp32 = true}))
+      values[name] = stored;
+  };
+  for (const Program& program : forward) run(program);
+  const Values of_forward = values;
+  for (const PlanStep& step : plan.backward) {
+    if (const auto* program = std::get_if<Program>(&step.work)) run(*program);
+  }
+  const size_t rows = of_forward.at("largest").size();
+  const size_t columns = of_forward.at("y").size() / rows;
+  const size_t depth = of_forward.at("x").size() / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    const auto first = of_forward.at("y").begin() + static_cast<std::ptrdiff_t>(row * columns);
+    const double largest = *std::max_element(first, first + static_cast<std::ptrdiff_t>(columns));
+    EXPECT_NE(largest, of_forward.at("largest")[row]);
+    const auto ties = static_cast<double>(
+        std::count(first, first + static_cast<std::ptrdiff_t>(columns), largest));
+    for (size_t k = 0; k < depth; ++k) {
+      double expected = 0;
+      for (size_t j = 0; j < columns; ++j) {
+        if (first[static_cast<std::ptrdiff_t>(j)] == largest)
+          expected += of_forward.at("grad_of_largest")[row] / ties * of_forward.at("w")[j * depth + k];
+      }
+      EXPECT_NEAR(values.at("grad_to_x")[row * depth + k], expected, 1e-6);
+    }
+  }
 }
 
 class LibraryBackward : public testing::TestWithParam<std::string> {};
