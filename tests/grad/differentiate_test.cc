@@ -156,10 +156,9 @@ TEST(Differentiate, TheLargestValuesOfATieShareTheirGradient) {
     const Value columns = graph.input("columns", {6, 2});
     const Value g = graph.input("g", {2, 1});
     const Value of_columns = graph.input("of_columns", {1, 2});
-    const std::vector<Value> gradients =
-        differentiate(graph,
-                      {{row_reduce(x, tie.kind).id, g}, {col_reduce(columns, tie.kind).id, of_columns}},
-                      {x.id, columns.id});
+    const std::vector<Value> gradients = differentiate(
+        graph, {{row_reduce(x, tie.kind).id, g}, {col_reduce(columns, tie.kind).id, of_columns}},
+        {x.id, columns.id});
     Inputs inputs{{"g", {12, 0}}, {"of_columns", {12, 0}}, {"x", tie.x}, {"columns", {}}};
     std::vector<double> expected = tie.expected;
     std::vector<double> expected_columns;
@@ -169,8 +168,7 @@ TEST(Differentiate, TheLargestValuesOfATieShareTheirGradient) {
       inputs["columns"].insert(inputs["columns"].end(), {tie.x[i], static_cast<double>(i)});
       expected_columns.insert(expected_columns.end(), {tie.expected[i], 0});
     }
-    const std::vector<Matrix> got =
-        evaluate(graph, {gradients[0].id, gradients[1].id}, inputs, {});
+    const std::vector<Matrix> got = evaluate(graph, {gradients[0].id, gradients[1].id}, inputs, {});
     EXPECT_EQ(got[0].data, expected);
     EXPECT_EQ(got[1].data, expected_columns);
   }

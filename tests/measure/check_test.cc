@@ -110,9 +110,9 @@ TEST(CheckProgram, NotesWhereAProgramDoesNotHoldInFp32) {
 
 // 1 / -0 is -infinity, and the sign of a sum of zeros is a matter of its order.
 TEST(CheckProgram, ZeroInputsHaveNoSign) {
-  const CheckReport report = check_program(
-      parse_program("program p {\n  store(r, 1 / combine_rows(sum(q[M, N])))\n}\n"),
-      {{"M", 7}, {"N", 9}}, {.backend = "cpu"});
+  const CheckReport report =
+      check_program(parse_program("program p {\n  store(r, 1 / combine_rows(sum(q[M, N])))\n}\n"),
+                    {{"M", 7}, {"N", 9}}, {.backend = "cpu"});
   EXPECT_TRUE(report.is_right()) << text(report);
 }
 

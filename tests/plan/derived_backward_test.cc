@@ -221,7 +221,8 @@ TEST(DerivedBackward, FindsTheLargestOfWhatWasRoundedBehindItsMaximum) {
       double expected = 0;
       for (size_t j = 0; j < columns; ++j) {
         if (first[static_cast<std::ptrdiff_t>(j)] == largest)
-          expected += of_forward.at("grad_of_largest")[row] / ties * of_forward.at("w")[j * depth + k];
+          expected +=
+              of_forward.at("grad_of_largest")[row] / ties * of_forward.at("w")[j * depth + k];
       }
       EXPECT_NEAR(values.at("grad_to_x")[row * depth + k], expected, 1e-6);
     }

@@ -137,21 +137,24 @@ TEST(Derive, LargestValuesHaveAGradient) {
       {write("partials", product + "  row_partial(p, max(y))\n  column_partial(q, abs_max(y))")},
       {write("maxima", product + "  row_partial(p, max(y))"),
        write("finish", "  store(largest, combine_rows(max(p[M, N])))")},
-      {write("capped", "  y = 30 * tanh(gemm(x[M, K]:bf16, w[N, K]:bf16) / 30)\n"
-                       "  store(y:bf16, y)\n  row_partial(p, max(y))")},
+      {write("capped",
+             "  y = 30 * tanh(gemm(x[M, K]:bf16, w[N, K]:bf16) / 30)\n"
+             "  store(y:bf16, y)\n  row_partial(p, max(y))")},
       {write("magnitudes", product + "  row_partial(p, abs_max(y))"),
        write("scales", "  store(scale, max(combine_rows(abs_max(p[M, N])) / 448, 1e-12))"),
        write("quantised", "  store(q:bf16, tile(y[M, N]:bf16) / per_row(scale[M]))")},
       {write("soft_maxima", product + "  row_partial(p, max(y))"),
        write("soft_finish", "  store(m, combine_rows(max(p[M, N])))"),
-       write("soft_powers", "  e = exp(tile(y[M, N]:bf16) - per_row(m[M]))\n"
-                            "  store(e:bf16, e)\n  row_partial(s, sum(e))"),
+       write("soft_powers",
+             "  e = exp(tile(y[M, N]:bf16) - per_row(m[M]))\n"
+             "  store(e:bf16, e)\n  row_partial(s, sum(e))"),
        write("soft_sums", "  store(r, 1 / combine_rows(sum(s[M, N])))"),
        write("softmax", "  store(softmax, tile(e[M, N]:bf16) * per_row(r[M]))")},
       {write("raised", product + "  abs_max_into(largest, y)")},
       {write("log_sums", product + "  row_partial(p, log_sum_exp(y))"),
-       write("results", "  store(largest, combine_rows(log_sum_exp(p[M, N]), max))\n"
-                        "  store(rest, combine_rows(log_sum_exp(p), log_sum))")},
+       write("results",
+             "  store(largest, combine_rows(log_sum_exp(p[M, N]), max))\n"
+             "  store(rest, combine_rows(log_sum_exp(p), log_sum))")},
   };
   for (const Words& files : examples) {
     SCOPED_TRACE(files.front());
