@@ -110,10 +110,6 @@ Derived derived_from(const ExplainedPlan& plan, const std::vector<Program>& give
                      bool has_all_gradients) {
   const CompileRequest& request = plan.source.request;
   Derived result;
-  for (const std::string& name : plan.source.without_gradient)
-    result.remarks.push_back("nothing is derived of " + name +
-                             ": the gradient of a largest value goes to the element that is the "
-                             "largest, which the backward cannot find");
   result.backward = programs_of(plan.compiled.plan.backward, result.remarks);
   std::vector<const Program*> own;
   for (const Program& program : given) own.push_back(&program);

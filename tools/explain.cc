@@ -106,8 +106,6 @@ void run(const ExplainFlags& flags) {
   const ModelConfig* model = config ? &*config : nullptr;
   const ExplainedPlan fused = explain(flags, model, true);
   const ExplainedPlan unfused = explain(flags, model, false);
-  for (const std::string& partial : fused.source.without_gradient)
-    what.how += fmt::format("; {} has no gradient", partial);
   what.fused = &fused;
   what.unfused = &unfused;
   what.memory = memory_of(flags, fused);

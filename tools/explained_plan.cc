@@ -132,7 +132,7 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
     }
   }
   Graph& graph = *result.graph;
-  result.without_gradient = reduce_partials(tensors, with_gradients);
+  reduce_partials(tensors);
   std::set<std::string> symbols;
   for (int id = 0; id < graph.size(); ++id) {
     for (const Dim& dim : {graph.node(id).shape.rows, graph.node(id).shape.cols}) {

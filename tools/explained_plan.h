@@ -19,8 +19,6 @@ struct ExplainedGraph {
   std::unique_ptr<Graph> graph;
   CompileRequest request;
   CompileOptions options;
-  // Partials that no program combines and whose kind has no derivative: nothing is derived of them.
-  std::vector<std::string> without_gradient{};
 
   const Graph& get() const { return model ? model->graph : *graph; }
 };

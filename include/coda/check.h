@@ -72,8 +72,7 @@ struct CheckedGradient {
 struct BackwardReport {
   std::string left_out{};  // why nothing was checked; empty: it was
   std::vector<CheckedGradient> gradients{};
-  // Partials whose reduction has no derivative; of a written backward what the forward stores and
-  // no gradient comes from.
+  // Of a written backward: what the forward stores and no gradient comes from.
   std::vector<std::string> without_gradient{};
   std::vector<std::string> not_compared{};  // stored by a written backward, no input's gradient
   bool is_right() const;

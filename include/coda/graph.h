@@ -212,7 +212,7 @@ Value gelu_tanh(Value x, Where where = Where::current());  // GPT-2's
 Value row_sum(Value x, Where where = Where::current());
 Value col_sum(Value x, Where where = Where::current());
 Value row_mean(Value x, Where where = Where::current());
-// Any reduction of coda/partial.h; those that have no derivative there have no gradient either.
+// Any reduction of coda/partial.h. What equals a largest value shares its gradient evenly.
 Value row_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value col_reduce(Value x, PartialKind kind, Where where = Where::current());
 Value row_logsumexp(Value x, Where where = Where::current());

@@ -34,14 +34,12 @@ struct LiftedTensors {
 // Tensors that are not in `tensors` yet become inputs of the graph, with their declared types;
 // constants, i32 and u8 tensors and those whose rows are gathered are tables, which have no
 // gradient; what the program stores is put into `tensors`. as_stored is the identity. Throws Error
-// for what has no graph: the two results of log_sum_exp one by one.
+// for what has no graph: transposed stores, abs_max_group.
 void lift(const Program& program, Graph& graph, LiftedTensors& tensors);
 
 // Puts the whole reductions of partials that no program combined into tensors.values, so that they
-// are asked for: under the partial's name, and the mean of mean_m2 as "NAME.mean". With
-// `with_gradients` a kind without a derivative (max, abs_max) is left out; returns the names of
-// those partials.
-std::vector<std::string> reduce_partials(LiftedTensors& tensors, bool with_gradients);
+// are asked for: under the partial's name, and the mean of mean_m2 as "NAME.mean".
+void reduce_partials(LiftedTensors& tensors);
 
 // What is asked of programs that were lifted. Outputs: all that they store; what is stored over
 // what was read is "NAME.stored". `with_gradients`: each output is seeded with "grad_of_NAME", and

@@ -51,9 +51,12 @@ struct PartialInfo {
 
   // In a Graph a reduction has one value: a result, or both results added. Expressions (see
   // coda/elementwise.h) are over a, the values, and where the count is needed b, their mean.
-  int value = 0;                     // kBothResults, or the number of the result
-  std::string_view of_one;           // the value of the reduction of one value
-  std::string_view derivative = {};  // g times that of the value y by each a; "": it has none
+  int value = 0;                // kBothResults, or the number of the result
+  std::string_view of_one;      // the value of the reduction of one value
+  std::string_view derivative;  // g times that of the value y by each a
+  // y is the of_one of certain values, which share its gradient evenly: g is then the share of one
+  // of them, and the others get none.
+  bool picks = false;
 };
 
 const PartialInfo& info(PartialKind kind);

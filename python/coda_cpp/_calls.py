@@ -150,6 +150,7 @@ class Forward(_Call):
                          [given.name for given in function.inputs],
                          list(zip(names, shapes, strict=True)), sizes)
         self.key = key
+        self._inputs = len(function.inputs)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The results, and behind them what is saved."""
@@ -160,7 +161,7 @@ class Forward(_Call):
             for tensor in made[len(self.function.outputs):]:
                 tensor.zero_()
             return made
-        memory = self._memory(tensors, made)
+        memory = self._memory(tensors[:self._inputs], made)
         if self.phases.first_scales:
             self._find_scales(memory)
         self._run(memory)

@@ -238,7 +238,8 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
         if needs:
             count = len(function.outputs)
             phases = function.phases(needs)
-            ctx.save_for_backward(*[tensors[i] if i < len(tensors) else made[i - len(tensors)]
+            inputs = len(function.inputs)
+            ctx.save_for_backward(*[tensors[i] if i < inputs else made[i - inputs]
                                     for i in phases.kept])
             ctx.outputs = [tensor.shape for tensor in made[:count]]
             ctx.mark_non_differentiable(
@@ -263,10 +264,10 @@ def _differentiated(operator: Operator, known: Callable[..., Forward],
                     ctx.outputs[i], dtype=TORCH_DTYPES[function.outputs[i].dtype])
             given.append(gradient)
         made = iter(operator.backward(given, ctx.key, ctx.needs))
-        for i, shape in enumerate(ctx.shapes):
+        for i, place in enumerate(function.gradient_places):
             if ctx.needs >> i & 1:
-                gradient = next(made)
-                results[i] = gradient if gradient.shape == shape else gradient.reshape(shape)
+                gradient, shape = next(made), ctx.shapes[place]
+                results[place] = gradient if gradient.shape == shape else gradient.reshape(shape)
         return None, None, None, None, *results
 
     return type(operator.name, (torch.autograd.Function,),

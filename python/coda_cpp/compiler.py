@@ -132,7 +132,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
             what = ", ".join(_short(n) for n in part.graph.nodes
                              if n.op == "call_function" and n.target not in FREE)
             try:
-                region = as_region(part, list(node.all_input_nodes), is_gpu, narrowed, products)
+                region, rounded = as_region(part, list(node.all_input_nodes), is_gpu, narrowed,
+                                            products)
             except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
                 report.refused.append(f"{what}: {why}")
@@ -144,6 +145,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
             report.taken.append(taken)
             changes = True
             setattr(fused, node.target, region)
+            node.args = (*node.args, *rounded)
             regions.add(node)
             for made, result in zip(results_of(node, len(region.results)), region.results):
                 if result.is_narrow and narrowed is not None:

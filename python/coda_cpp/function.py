@@ -76,12 +76,15 @@ class Function:
     costs are compared. `products` in 8 bits ("fp8", docs/fp8.md): where there are gradients, for
     rows that are multiples of 16; else they are in 16 bits. Their scales belong to one use of the
     function: see another_use.
+
+    `rounded` are numbers of inputs that were rounded from a tensor in fp32. A caller gives those
+    tensors too, behind the inputs. They are not read, and get the inputs' gradients, in fp32.
     """
 
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
                  outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
                  for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
-                 products: str = "") -> None:
+                 products: str = "", rounded: Sequence[int] = ()) -> None:
         self.name = name
         self.graph = graph
         self.inputs = list(inputs)
@@ -89,6 +92,11 @@ class Function:
         self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
         self._nominal = dict(nominal or {})
         self._products = products
+        self._rounded = list(rounded)
+        # What a caller gives, and of each input the number of the tensor that has its gradient.
+        self.given = [*self.inputs, *(self.inputs[i] for i in self._rounded)]
+        self.gradient_places = [len(self.inputs) + self._rounded.index(i)
+                                if i in self._rounded else i for i in range(len(self.inputs))]
         self._scales: dict[Any, Scales] = {}
         self._phases: dict[int, Phases] = {}
         self._upstream: dict[str, _core.Value] = {}
@@ -130,7 +138,8 @@ class Function:
                         self._upstream[output.name] = self.graph.input(
                             f"grad_of_{output.name}", output.value.shape, output.dtype)
                     seeds.append((output.value, self._upstream[output.name]))
-            gradients = [(given.value, f"grad_to_{given.name}", given.dtype)
+            gradients = [(given.value, f"grad_to_{given.name}",
+                          "f32" if i in self._rounded else given.dtype)
                          for i, given in enumerate(self.inputs) if needs >> i & 1]
         outputs = [(output.name, output.value) for output in self.outputs]
         if needs & EIGHT_BITS and fuse:
@@ -187,7 +196,7 @@ class Function:
         """
         sizes: dict[str, Any] = {}
         leads: dict[Any, tuple] = {}
-        for given, tensor in zip(self.inputs, tensors, strict=True):
+        for given, tensor in zip(self.inputs, tensors[:len(self.inputs)], strict=True):
             rows, cols = given.terms
             shape = tuple(tensor.shape)
             lead, found = as_matrix(shape, rows, cols)

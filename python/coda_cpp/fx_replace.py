@@ -61,9 +61,10 @@ class Region(torch.nn.Module):
 
     def __init__(self, function: GraphFunction, storage: torch.dtype,
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
-                 results: Sequence[Result], needs: int) -> None:
+                 results: Sequence[Result], needs: int, count: int) -> None:
+        """`count`: of its operands. What weights were rounded from comes behind them."""
         super().__init__()
-        self.function, self.storage, self.needs = function, storage, needs
+        self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
 
     def forward(self, *tensors: torch.Tensor) -> Any:
@@ -71,7 +72,8 @@ class Region(torch.nn.Module):
         rows = 1
         for dim in dims:
             rows = rows * tensors[like].shape[dim]
-        made = self.function(*(source.read(tensors[i], rows) for i, source in self._sources))
+        read = [source.read(tensors[i], rows) for i, source in self._sources]
+        made = self.function(*read, *tensors[self._count:])
         made = made if isinstance(made, tuple) else (made,)
         results = [result.shaped(tensor, tensors) for result, tensor in zip(self.results, made)]
         return results[0] if len(results) == 1 else tuple(results)
@@ -95,25 +97,30 @@ def _text(nodes: Sequence[fx.Node]) -> str:
 
 
 def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
-              for_gpu: bool, nominal: Mapping[str, int], products: str) -> GraphFunction:
+              for_gpu: bool, nominal: Mapping[str, int], products: str,
+              rounded: Sequence[int]) -> GraphFunction:
     """One for all regions that compute the same: layers share plans, kernels and sessions, but not
     the scales of products in 8 bits."""
     products = products if region.storage == torch.bfloat16 else ""
     given = [(value.name, value.shape, value.dtype, source.form)
              for (_, source), value in region.inputs.items()]
-    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products))
+    key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products,
+                rounded))
     with _lock:
         if key not in _functions:
             _functions[key] = GraphFunction(
                 list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
                 storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal,
-                products=products)
+                products=products, rounded=rounded)
         return _functions[key].another_use() if products else _functions[key]
 
 
 def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
-              narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = "") -> Region:
-    """The region's module as one function. `inputs` are its operands, in the order of its
+              narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = ""
+              ) -> tuple[Region, list[fx.Node]]:
+    """The region's module as one function, and what it takes behind its operands: tensors in fp32
+    that weights were rounded from (autocast's conversions), whose gradients then are the products'
+    accumulators as they are, not rounded to 16 bits. `inputs` are the operands, in the order of the
     placeholders. `narrowed`: those of `inputs` that are in another region's type of products where
     their nodes say fp32; None: there may be no such. `products`: GraphFunction's."""
     nodes = list(module.graph.nodes)
@@ -148,11 +155,14 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     for (node, source), value in region.inputs.items():
         if source.form == "table":
             nominal[str(value.shape[0])] = _hint(value_of(node).numel()) // source.columns
-    function = _function(region, nodes, outputs, for_gpu, nominal, products)
+    place = {node: i for i, node in enumerate(placeholders)}
+    weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
+    rounded = {i: inputs[place[node]].args[0] for i, (node, _) in enumerate(region.inputs)
+               if node in weights and node.meta.get(NEEDS) and _is_rounded(inputs[place[node]])}
+    function = _function(region, nodes, outputs, for_gpu, nominal, products, list(rounded))
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
                 if node.meta.get(NEEDS) and not value.is_table)
     function.function.phases(needs)  # what cannot be planned is known now
-    place = {node: i for i, node in enumerate(placeholders)}
     sources = [(place[node], source) for node, source in region.inputs]
     source = next(source for node, source in region.inputs
                   if node is region.whole and source.form == "matrix")
@@ -160,7 +170,12 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     while columns > 1:  # the columns' dimensions are the last
         columns //= int(value_of(region.whole).shape[dims.pop()])
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
-                  needs)
+                  needs, len(inputs)), list(rounded.values())
+
+
+def _is_rounded(node: fx.Node) -> bool:
+    return (node.target is torch.ops.aten.to.dtype
+            and value_of(node.args[0]).dtype == torch.float32)
 
 
 def results_of(node: fx.Node, count: int) -> list[fx.Node]:

@@ -179,7 +179,7 @@ class _GraphOperator(_ProgramOperator):
 
     def parse(self, spec: str, numbers: Sequence[float]) -> tuple[list[Argument], dict[str, Any]]:
         return [Argument(given.name, "rows", False, False)
-                for given in self.made[spec].inputs], {}
+                for given in self.made[spec].given], {}
 
     def key(self, tensors: Sequence[torch.Tensor], spec: str, numbers: Sequence[float]) -> str:
         return spec
@@ -200,13 +200,13 @@ class GraphFunction:
     Matrices that it stores are of the type `storage`, vectors fp32. Results come in the order of
     `outputs`: one alone, or a tuple. Tables are not differentiated. With `products` "fp8" (or
     "fp8-body", "fp8-all": docs/fp8.md) and bf16 storage, products are in 8 bits where there are
-    gradients and the numbers of rows are multiples of 16.
+    gradients and the numbers of rows are multiples of 16. `rounded`: Function's.
     """
 
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
                  storage: str = "f32", name: str = "graph", chunk_rows: int = 0,
                  for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
-                 products: str = "") -> None:
+                 products: str = "", rounded: Sequence[int] = ()) -> None:
         if not inputs or not outputs:
             raise Error(f"{name}: give at least one input and one output")
         for value in inputs:
@@ -219,7 +219,7 @@ class GraphFunction:
             made.append(Output(output, value, "f32" if is_vector else storage))
         self.function = Function(name, inputs[0].graph, given, made, storage=storage,
                                  chunk_rows=chunk_rows, for_gpu=for_gpu, nominal=nominal,
-                                 products=products)
+                                 products=products, rounded=rounded)
         self._register()
 
     def _register(self) -> None:
@@ -235,11 +235,13 @@ class GraphFunction:
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """Raises Error for tensors that do not fit, naming the argument."""
-        if len(tensors) != len(self.function.inputs):
-            raise Error(f"{self.function.name}: takes {len(self.function.inputs)} tensors, but "
-                        f"{len(tensors)} were given")
-        require_tensors(self.function.name, [given.name for given in self.function.inputs], tensors)
-        needs = self.function.with_products(_needs(tensors), tensors)
+        given = self.function.given
+        if len(tensors) != len(given):
+            raise Error(f"{self.function.name}: takes {len(given)} tensors, but {len(tensors)} "
+                        "were given")
+        require_tensors(self.function.name, [tensor.name for tensor in given], tensors)
+        needs = _needs([tensors[place] for place in self.function.gradient_places])
+        needs = self.function.with_products(needs, tensors)
         made = _GRAPH.forward(list(tensors), self._spec, [], needs)[:len(self.function.outputs)]
         return made[0] if len(made) == 1 else tuple(made)
 

@@ -50,7 +50,9 @@ constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
      .lanes = 1,
      .of = of_itself,
      .merge = merge_maxima,
-     .of_one = "a"},
+     .of_one = "a",
+     .derivative = "g",
+     .picks = true},
     {.kind = K::log_sum_exp,
      .name = "log_sum_exp",
      .label = "lse",
@@ -83,7 +85,9 @@ constexpr std::array<PartialInfo, kPartialKindCount> kReductions = {{
      .lanes = 1,
      .of = [](double x) -> Lanes { return {std::fabs(x)}; },
      .merge = merge_maxima,
-     .of_one = "max(a, a * -1)"},
+     .of_one = "abs(a)",
+     .derivative = "select(less(a, 0), g * -1, select(less(0, a), g, 0))",
+     .picks = true},
 }};
 
 constexpr bool reductions_in_order() {

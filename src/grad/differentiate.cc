@@ -160,15 +160,17 @@ class Reverse {
     if (!depends(n.operands[0])) return;
     const Value x = value(n.operands[0]);
     const PartialInfo& kind = info(n.reduction);
-    require(!kind.derivative.empty(),
-            std::string(name_of(n.op)) + "(" + std::string(kind.name) + ") of " + x.shape().text() +
-                " has no gradient: which element it comes from cannot be told from values that are "
-                "rounded, or made again; compute a gradient of what does not depend on it");
+    const bool rows = n.op == Op::row_reduce;
+    const auto sum = [rows](Value v) { return rows ? row_sum(v) : col_sum(v); };
     ExpressionNames names{.operands = {x}, .y = value(id), .g = g};
     if (kind.needs_count) {
-      const bool rows = n.op == Op::row_reduce;
       const Value count = graph_.reciprocal_dim(rows ? x.shape().cols : x.shape().rows);
-      names.operands.push_back(mul(rows ? row_sum(x) : col_sum(x), count));
+      names.operands.push_back(mul(sum(x), count));
+    }
+    if (kind.picks) {  // plan/partition/through_memory.h says of which bits they are told
+      const Value picked = equal(build_expression(kind.of_one, names), names.y);
+      // A largest value that is NaN is equal to none.
+      names.g = select(picked, mul(g, recip(maximum(sum(picked), 1))), 0);
     }
     contribute(x.id, build_expression(kind.derivative, names));
   }

@@ -16,7 +16,8 @@ TensorValues scaled(const Program& program, TensorValues inputs, double factor) 
   for (const TensorDecl& decl : program.tensors) {
     const auto found = inputs.find(decl.name);
     if (found == inputs.end() || !is_floating(decl.dtype)) continue;
-    for (double& x : found->second) x = rounded_to(decl.dtype, x * factor);
+    // Zero without a sign: in 1 / x that of a sum of zeros would depend on their order.
+    for (double& x : found->second) x = rounded_to(decl.dtype, x * factor + 0.0);
   }
   return inputs;
 }

@@ -50,12 +50,17 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
       continue;
     }
     const TensorDecl& stored = program.tensors[step.tensor()];
-    require(!program::is_transposed_store(step) && !program::is_maximum(step),
+    require(!program::is_transposed_store(step),
             "program '" + program.name + "': " + std::string(program::name_of(step.kind())) + "('" +
                 stored.name +
-                "', ...) has no counterpart in a graph, whose tensors are stored in one order and "
-                "once: leave it out, the compiler adds such steps itself");
-    const Value value = values[step.operands[0]];
+                "', ...) has no counterpart in a graph, whose tensors are stored in one order: "
+                "leave it out, the compiler adds such steps itself");
+    Value value = values[step.operands[0]];
+    if (program::is_maximum(step)) {
+      const program::Lifting lifting{program, step, graph, tensors, values};
+      value = maximum(lifting.read(step.tensor()),
+                      col_reduce(row_reduce(value, PartialKind::abs_max), PartialKind::max));
+    }
     if (stored.kind == TensorKind::dense) {
       tensors.values[stored.name] = value;
       tensors.types[stored.name] = stored.dtype;
@@ -67,15 +72,10 @@ void lift(const Program& program, Graph& graph, LiftedTensors& tensors) {
   }
 }
 
-std::vector<std::string> reduce_partials(LiftedTensors& tensors, bool with_gradients) {
-  std::vector<std::string> left_out;
+void reduce_partials(LiftedTensors& tensors) {
   for (const auto& [name, partial] : tensors.reduced) {
     if (partial.is_combined) continue;
     const PartialInfo& kind = info(partial.kind);
-    if (with_gradients && kind.derivative.empty()) {
-      left_out.push_back(name);
-      continue;
-    }
     const Value x = partial.value;
     const auto reduced = [&](PartialKind k) {
       return partial.of_rows ? row_reduce(x, k) : col_reduce(x, k);
@@ -85,7 +85,6 @@ std::vector<std::string> reduce_partials(LiftedTensors& tensors, bool with_gradi
     const Dim& count = partial.of_rows ? x.shape().cols : x.shape().rows;
     tensors.values[name + ".mean"] = mul(reduced(PartialKind::sum), x.graph->reciprocal_dim(count));
   }
-  return left_out;
 }
 
 }  // namespace coda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program in ordinary notation. It is made of the steps, not of the lifted graph: a graph has no
-// silu, no storage in two orders, and none of the single results of a log-sum-exp.
+// silu and no storage in two orders.
 #include "coda/mathematics.h"
 
 #include <array>

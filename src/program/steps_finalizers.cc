@@ -71,12 +71,12 @@ Value lift_combine(const Lifting& l) {
   const PartialInfo& kind = info(l.step.partial());
   const auto reduced = [&](PartialKind k) { return rows ? row_reduce(x, k) : col_reduce(x, k); };
   if (l.step.lane() == kind.value) return reduced(l.step.partial());
-  require(kind.needs_count && l.step.lane() == 0,
-          "program '" + l.program.name + "': the " + std::string(kind.name) + " of '" + t.name +
-              "' has no gradient for its results apart: take the whole, " + std::string(kind.name) +
-              " behind the comma");
-  return mul(reduced(PartialKind::sum),
-             l.graph.reciprocal_dim(rows ? x.shape().cols : x.shape().rows));
+  if (kind.needs_count) {
+    return mul(reduced(PartialKind::sum),
+               l.graph.reciprocal_dim(rows ? x.shape().cols : x.shape().rows));
+  }
+  const Value largest = reduced(PartialKind::max);  // the first result of a log-sum-exp
+  return l.step.lane() == 0 ? largest : sub(reduced(l.step.partial()), largest);
 }
 
 // ---- vectors ----

@@ -108,7 +108,15 @@ TEST(CheckProgram, NotesWhereAProgramDoesNotHoldInFp32) {
   EXPECT_THAT(text(report), HasSubstr("cpu: note: of huge inputs y overflows"));
 }
 
-TEST(CheckBackward, ComparesWithFiniteDifferencesAndNamesWhatHasNoDerivative) {
+// 1 / -0 is -infinity, and the sign of a sum of zeros is a matter of its order.
+TEST(CheckProgram, ZeroInputsHaveNoSign) {
+  const CheckReport report =
+      check_program(parse_program("program p {\n  store(r, 1 / combine_rows(sum(q[M, N])))\n}\n"),
+                    {{"M", 7}, {"N", 9}}, {.backend = "cpu"});
+  EXPECT_TRUE(report.is_right()) << text(report);
+}
+
+TEST(CheckBackward, ComparesWithFiniteDifferences) {
   const std::vector<Program> programs{parse_program(R"(program p {
     y = gemm(x[M, K]:bf16, w[V, K])
     z = max(y, 0) * per_row(r[M])
@@ -122,8 +130,6 @@ TEST(CheckBackward, ComparesWithFiniteDifferencesAndNamesWhatHasNoDerivative) {
   std::vector<std::string> names;
   for (const CheckedGradient& gradient : report.gradients) names.push_back(gradient.name);
   EXPECT_THAT(names, testing::UnorderedElementsAre("grad_to_x", "grad_to_w", "grad_to_r"));
-  EXPECT_THAT(report.without_gradient, testing::ElementsAre("m"));
-  EXPECT_THAT(text(report), HasSubstr("no gradient comes from m"));
 }
 
 TEST(CheckBackward, SaysWhyNothingIsChecked) {
@@ -133,7 +139,7 @@ TEST(CheckBackward, SaysWhyNothingIsChecked) {
   };
   EXPECT_THAT(left_out("store(r, combine_rows(sum(p[M, N])) * 2)", {{"M", 5}, {"N", 3}}),
               HasSubstr("is made by another program"));
-  EXPECT_THAT(left_out("row_partial(p, max(tile(x[M, N])))", {{"M", 5}, {"N", 3}}),
+  EXPECT_THAT(left_out("row_partial(p, max(tile(x[M, N]:i32)))", {{"M", 5}, {"N", 3}}),
               HasSubstr("no stored value depends"));
   EXPECT_THAT(left_out("store(y, gemm(x[M, K], w[N, K]))", {{"M", 999}, {"N", 999}, {"K", 999}}),
               HasSubstr("take long"));

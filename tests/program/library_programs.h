@@ -39,11 +39,6 @@ inline std::vector<std::string> library_names() {
   return {names.begin(), names.end()};
 }
 
-// Maxima have no gradient.
-inline bool has_backward(const std::string& name) {
-  return name != "abs_max" && name != "row_scales";
-}
-
 // A finalizer is derived behind the program that leaves its partials: the first of the library, by
 // name, that leaves a partial of that name. Whatever has no partials stands alone.
 inline std::vector<std::string> with_makers(const std::string& name) {

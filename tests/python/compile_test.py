@@ -68,6 +68,23 @@ class CompiledModels(unittest.TestCase):
         self.assertTrue(all(gradient.dtype == torch.float32 for gradient in low))
         self.assertLessEqual(ours, eager)
 
+    def test_gradients_of_weights_that_autocast_rounds_stay_in_fp32(self):
+        block, x = Block(), torch.randn(3, 40, 32)
+        frozen = copy.deepcopy(block)
+        frozen.up.weight.requires_grad_(False)
+        twice = nn.Linear(32, 32)
+        for model in (block, frozen, nn.Sequential(twice, nn.SiLU(), twice)):
+            torch._dynamo.reset()
+            compiled = torch.compile(model, backend=Recorder(strict=True), fullgraph=True)
+            with torch.autocast("cpu", torch.bfloat16):
+                low = outcome(lambda x: compiled(x).float().square().mean(), model, x)[1]
+            exact = copy.deepcopy(model).double()
+            expected = outcome(lambda x: exact(x).square().mean(), exact, x.double())[1]
+            self.assertLess(error(low, expected), 2e-2)
+            for gradient in low:
+                self.assertEqual(gradient.dtype, torch.float32)
+                self.assertFalse(torch.equal(gradient, gradient.bfloat16().float()))
+
     def test_any_number_of_tokens(self):
         model = Block()
         recorder = Recorder(strict=True)

@@ -34,13 +34,15 @@ def clipped(x: "[M, N]", limit: "scalar"):
 @coda_cpp.program
 def masked(x: "[M, K]", w: "[N, K]", keep: "[M, N]:u8"):
     z = tiles.where(tiles.tile(keep), tiles.gemm(x, w), -100)
-    return z, tiles.row_log_sum_exp(z), tiles.row_mean(z), tiles.row_squared_deviations(z)
+    return (z, tiles.row_log_sum_exp(z), tiles.row_mean(z), tiles.row_squared_deviations(z),
+            tiles.row_max(z), tiles.row_abs_max(z), tiles.column_reduction(z, "max"))
 
 
 def _masked(x, w, keep):
     z = torch.where(keep, x @ w.T, -100)
     deviations = (z - z.mean(-1, keepdim=True)).pow(2).sum(-1)
-    return z, z.logsumexp(-1), z.mean(-1), deviations
+    return (z, z.logsumexp(-1), z.mean(-1), deviations, z.amax(-1), z.abs().amax(-1),
+            z.amax(tuple(range(z.dim() - 1))))
 
 
 @coda_cpp.program

@@ -185,6 +185,9 @@ class MemoryPass {
       case Op::group_repeat: return repeat_groups(n, tile(n.operands[0]));
       case Op::row_reduce: return reduced_row(n, tile(n.operands[0]));
       case Op::select_column: return selected(n);
+      case Op::elementwise:
+        if (const int largest = own_largest(n); largest >= 0) return picked(n, largest);
+        break;
       case Op::transpose: {
         // A source is read along the other dimension where its elements lie side by side.
         const Value v = tile(n.operands[0]);
@@ -364,6 +367,39 @@ class MemoryPass {
     Node two = n;
     two.shape.rows = 2;
     return first_row(over(two, {two_rows(v)}));
+  }
+
+  // Where values, or their magnitudes, are compared with the largest of themselves: that reduction,
+  // else -1.
+  int own_largest(const Node& n) const {
+    if (n.fn != Elementwise::equal) return -1;
+    for (size_t i : {0U, 1U}) {
+      const Node& largest = source_.node(n.operands[i]);
+      const bool reduces = largest.op == Op::row_reduce || largest.op == Op::col_reduce;
+      if (!reduces || !info(largest.reduction).picks) continue;
+      const Node& values = source_.node(n.operands[1 - i]);
+      const bool are_magnitudes = values.op == Op::elementwise && values.fn == Elementwise::abs &&
+                                  values.operands == largest.operands;
+      if (are_magnitudes || n.operands[1 - i] == largest.operands[0]) return n.operands[i];
+    }
+    return -1;
+  }
+
+  // Both sides are made of what lies in memory.
+  Value picked(const Node& n, int largest) {
+    const Node& reduction = source_.node(largest);
+    const int of = reduction.operands[0];
+    Value v = tile(of);
+    if (!is_source(graph(), v.id)) v = stored(v);
+    const bool is_row = reduction.op == Op::row_reduce;
+    std::vector<Value> sides;
+    for (int side : n.operands) {
+      const bool is_reduced_row = side == largest && is_row;
+      sides.push_back(side == of       ? v
+                      : is_reduced_row ? reduced_row(reduction, v)
+                                       : over(source_.node(side), {v}));
+    }
+    return over(n, sides);
   }
 
   // A program selects columns of a tile by an input of integers.

@@ -9,6 +9,12 @@
 // Needs: a joint graph as it is rewritten. Promises: equal values, and no operation that a program
 // or a finalizer lacks. What does not fit together in one tile is found where programs are written
 // (plan/write/emit.h) and comes back as `apart`.
+//
+// Which values are the largest of themselves (x = max(x), by which the gradient of a maximum finds
+// its elements) is told from x as it lies in memory, of which the maximum is taken again. The
+// forward's may be of numbers before their rounding, and what is made again, by an inverse or in
+// another program, need not have the same bits: then no element would be found, and the gradient be
+// lost without a word.
 #pragma once
 
 #include <set>
