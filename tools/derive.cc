@@ -161,18 +161,6 @@ void write_programs(const Derived& derived, const std::filesystem::path& folder)
   }
 }
 
-// Of the backward's own matrices: the 16 bits that a product of the programs reads, else fp32.
-DType usual_storage(const std::vector<Program>& given) {
-  for (const Program& program : given) {
-    for (const Step& step : program.steps) {
-      if (step.kind() != StepKind::gemm) continue;
-      const DType type = program.tensors[step.segments().front().a].dtype;
-      if (size_of(type) == 2) return type;
-    }
-  }
-  return DType::f32;
-}
-
 // The backward of a graph is a graph.
 void derive(const NamedGraph& graph, const DeriveFlags& flags) {
   require(
@@ -200,7 +188,7 @@ void run(const DeriveFlags& flags) {
     for (const std::string& symbol : symbols_of(program)) sizes.try_emplace(symbol, kUsualSize);
   }
   ExplainedGraph source = load_programs(flags.programs, sizes, true);
-  source.options.storage = flags.dtype.empty() ? usual_storage(given) : storage_type(flags.dtype);
+  if (!flags.dtype.empty()) source.options.storage = storage_type(flags.dtype);
   require(!source.request.seeds.empty(),
           flags.programs.front() +
               ": nothing can be derived: no stored value depends on an input with a gradient");

@@ -32,7 +32,7 @@ struct ExplainFlags {
   int64_t sequence = 2048;
   int64_t loss_rows = kAutomaticChunkRows;
   double expert_capacity = 0;
-  std::string dtype = "fp32";
+  std::string dtype;  // empty: fp32, or of files what load_programs finds
   std::string objective = "memory";
   std::string recompute = "norms";
   std::string rates = "cpu";
@@ -44,13 +44,14 @@ struct ExplainFlags {
 ExplainedGraph model_graph(const ExplainFlags& flags, const ModelConfig& config) {
   const std::map<std::string, ModelTask> tasks{
       {"train", ModelTask::gradients}, {"eval", ModelTask::losses}, {"sample", ModelTask::logits}};
-  ModelTaskGraph task = make_task(config,
-                                  {.task = tasks.at(flags.task),
-                                   .storage = storage_type(flags.dtype),
-                                   .batch = flags.batch,
-                                   .sequence = flags.sequence,
-                                   .expert_capacity = flags.expert_capacity},
-                                  cpu_rates());
+  ModelTaskGraph task =
+      make_task(config,
+                {.task = tasks.at(flags.task),
+                 .storage = flags.dtype.empty() ? DType::f32 : storage_type(flags.dtype),
+                 .batch = flags.batch,
+                 .sequence = flags.sequence,
+                 .expert_capacity = flags.expert_capacity},
+                cpu_rates());
   return {std::move(task.model), nullptr, std::move(task.request), std::move(task.options)};
 }
 
@@ -59,7 +60,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
       config != nullptr
           ? model_graph(flags, *config)
           : load_programs(flags.programs, parse_sizes(flags.sizes), flags.task == "train");
-  source.options.storage = storage_type(flags.dtype);
+  if (!flags.dtype.empty()) source.options.storage = storage_type(flags.dtype);
   source.options.eight_bits = eight_bits_of(flags.dtype);
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   const RecomputeChoice recompute = recompute_of(flags.recompute);
@@ -99,12 +100,16 @@ void run(const ExplainFlags& flags) {
       what.title += (what.title.empty() ? "" : ", ") + file;
     what.how = flags.task == "train" ? "with gradients, " : "";
   }
-  what.how += fmt::format(
-      "{}, rates of {}, least {} first", flags.dtype, flags.rates == "h200" ? "an H200" : "a CPU",
-      flags.objective == "speed" || flags.recompute == "none" ? "time" : "saved memory");
-  if (flags.recompute == "layer") what.how += ", layers run again";
   const ModelConfig* model = config ? &*config : nullptr;
   const ExplainedPlan fused = explain(flags, model, true);
+  const DType storage = fused.source.options.storage;
+  const std::string dtype = !flags.dtype.empty()    ? flags.dtype
+                            : storage == DType::f32 ? "fp32"
+                                                    : std::string(name_of(storage));
+  what.how += fmt::format(
+      "{}, rates of {}, least {} first", dtype, flags.rates == "h200" ? "an H200" : "a CPU",
+      flags.objective == "speed" || flags.recompute == "none" ? "time" : "saved memory");
+  if (flags.recompute == "layer") what.how += ", layers run again";
   const ExplainedPlan unfused = explain(flags, model, false);
   what.fused = &fused;
   what.unfused = &unfused;
@@ -152,9 +157,8 @@ void add_explain(CLI::App& app) {
       .add_option("--dtype", flags->dtype,
                   "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
                   "bits, but for the gradient of the head's weight; fp8-body: but for the head's; "
-                  "fp8-all: every one")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all"}))
-      ->capture_default_str();
+                  "fp8-all: every one [fp32; of files the 16 bits that their products read]")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all"}));
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();

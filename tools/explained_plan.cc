@@ -107,6 +107,20 @@ std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes) {
   return medians;
 }
 
+namespace {
+
+// Of the matrices that a plan adds: the 16 bits that a product of the program reads, else fp32.
+DType usual_storage(const Program& program) {
+  for (const Step& step : program.steps) {
+    if (step.kind() != StepKind::gemm) continue;
+    const DType type = program.tensors[step.segments().front().a].dtype;
+    if (size_of(type) == 2) return type;
+  }
+  return DType::f32;
+}
+
+}  // namespace
+
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients) {
   ExplainedGraph result;
@@ -118,6 +132,7 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
       throw Error(files.front() + ": " + error.what());
     }
     require_known_sizes(files.front(), symbols_of(*named), sizes, "graph");
+    result.options.storage = usual_storage(*named);
     result.graph = std::make_unique<Graph>(std::move(named->graph));
     return result;
   }
@@ -125,6 +140,7 @@ ExplainedGraph load_programs(const std::vector<std::string>& files, const DimVal
   LiftedTensors tensors;
   for (const std::string& file : files) {
     const Program program = read_program(file);
+    if (result.options.storage == DType::f32) result.options.storage = usual_storage(program);
     try {
       lift(program, *result.graph, tensors);
     } catch (const Error& error) {

@@ -16,7 +16,7 @@ namespace CODA_API coda {
 // seeded with an input "grad_of_NAME", which is added to the graph, and the gradients
 // "grad_to_NAME" of all inputs but tables that outputs depend on are asked for. What the graph
 // stores in 16 bits has its gradient in that type, and so have inputs. Names that are taken get a
-// number. Throws Error where something has no derivative (coda/partial.h).
+// number. Throws Error where something has no derivative (an operation without one).
 CompileRequest graph_request(NamedGraph& named, bool with_gradients);
 
 // In what a plan stores the matrices that it adds: the 16 bits that a product of the graph reads,
