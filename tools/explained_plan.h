@@ -47,8 +47,8 @@ ExplainedPlan explain(ExplainedGraph source);
 std::vector<double> measure_plan(const Plan& plan, const DimValues& sizes);
 
 // The programs of the files, one behind the other, as a graph, or the graph of a file: what they
-// store is what is computed, and the plan's own matrices are in the 16 bits that products read, else
-// in fp32. `with_gradients`: also the gradients of all inputs.
+// store is what is computed, and the plan's own matrices are in the 16 bits that products read,
+// else in fp32. `with_gradients`: also the gradients of all inputs.
 ExplainedGraph load_programs(const std::vector<std::string>& files, const DimValues& sizes,
                              bool with_gradients);
 
