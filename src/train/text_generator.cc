@@ -23,35 +23,6 @@ ModelRunnerOptions runner_options(DType storage, int64_t sequence) {
   return {.task = ModelTask::logits, .storage = storage, .sequence = sequence};
 }
 
-// Copies rows within a backend's memory. Where that is not the host's, a program does, prepared for
-// each size once.
-class RowCopies {
- public:
-  RowCopies(Backend& backend, DType type) : backend_(backend) {
-    const std::string element = ":" + std::string(name_of(type));
-    program_ = parse_program("program keep_rows {\n  store(kept" + element + ", tile(made[R, C]" +
-                             element + "))\n}");
-  }
-
-  // Rows [to, to + rows) of one view become rows [0, rows) of the other.
-  void copy(TensorView from, int64_t rows, TensorView into, int64_t to) {
-    invariant(from.dtype == into.dtype && from.cols == into.cols && to + rows <= into.rows,
-              "keys and values have the shape of what is kept");
-    into.data = static_cast<std::byte*>(into.data) + to * into.row_stride * size_of(into.dtype);
-    from.rows = into.rows = rows;
-    if (backend_.is_on_host()) return copy_matrix(from, into);
-    std::unique_ptr<Kernel>& kernel = kernels_[{rows, from.cols}];
-    if (!kernel) kernel = backend_.prepare(program_, {{"R", rows}, {"C", from.cols}});
-    const bool made_is_first = program_.tensors[0].name == "made";
-    kernel->run(made_is_first ? std::array{from, into} : std::array{into, from});
-  }
-
- private:
-  Backend& backend_;
-  Program program_;
-  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Kernel>> kernels_;
-};
-
 }  // namespace
 
 class TextGenerator::Impl {
@@ -82,6 +53,35 @@ class TextGenerator::Impl {
   }
 
  private:
+  // Copies rows within a backend's memory. Where that is not the host's, a program does, prepared
+  // for each size once.
+  class RowCopies {
+   public:
+    RowCopies(Backend& backend, DType type) : backend_(backend) {
+      const std::string element = ":" + std::string(name_of(type));
+      program_ = parse_program("program keep_rows {\n  store(kept" + element + ", tile(made[R, C]" +
+                               element + "))\n}");
+    }
+
+    // Rows [to, to + rows) of one view become rows [0, rows) of the other.
+    void copy(TensorView from, int64_t rows, TensorView into, int64_t to) {
+      invariant(from.dtype == into.dtype && from.cols == into.cols && to + rows <= into.rows,
+                "keys and values have the shape of what is kept");
+      into.data = static_cast<std::byte*>(into.data) + to * into.row_stride * size_of(into.dtype);
+      from.rows = into.rows = rows;
+      if (backend_.is_on_host()) return copy_matrix(from, into);
+      std::unique_ptr<Kernel>& kernel = kernels_[{rows, from.cols}];
+      if (!kernel) kernel = backend_.prepare(program_, {{"R", rows}, {"C", from.cols}});
+      const bool made_is_first = program_.tensors[0].name == "made";
+      kernel->run(made_is_first ? std::array{from, into} : std::array{into, from});
+    }
+
+   private:
+    Backend& backend_;
+    Program program_;
+    std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Kernel>> kernels_;
+  };
+
   void make_step() {
     const auto model = build_model(config_, {.storage = storage_, .positions = context_});
     ModelTaskGraph task = make_task(config_, runner_options(storage_, 1), backend_.rates());
