@@ -40,8 +40,8 @@ std::set<std::string> written_as_f32(const std::string& file) {
 DType type_of(const std::string& storage) { return storage == "f16" ? DType::f16 : DType::bf16; }
 
 // Throws Error naming a size that is none of the symbols.
-void refuse_other_sizes(const std::set<std::string>& symbols, const DimValues& sizes,
-                        const std::string& owner) {
+void refuse_sizes_besides(const std::set<std::string>& symbols, const DimValues& sizes,
+                          const std::string& owner) {
   std::string listed;
   for (const std::string& symbol : symbols) listed += (listed.empty() ? " " : ", ") + symbol;
   for (const auto& [name, value] : sizes) {
@@ -75,7 +75,7 @@ void require_sizes(const Program& program, const DimValues& sizes) {
 void refuse_other_sizes(std::span<const Program> programs, const DimValues& sizes) {
   std::set<std::string> symbols;
   for (const Program& program : programs) symbols.merge(symbols_of(program));
-  refuse_other_sizes(symbols, sizes, "programs, they have");
+  refuse_sizes_besides(symbols, sizes, "programs, they have");
 }
 
 std::optional<NamedGraph> read_lone_graph(const std::vector<std::string>& files,
@@ -95,7 +95,7 @@ std::optional<NamedGraph> read_lone_graph(const std::vector<std::string>& files,
 }
 
 void refuse_other_sizes(const NamedGraph& named, const DimValues& sizes) {
-  refuse_other_sizes(symbols_of(named), sizes, "graph, it has");
+  refuse_sizes_besides(symbols_of(named), sizes, "graph, it has");
 }
 
 std::string text_of(const DimValues& sizes) {

@@ -23,7 +23,7 @@ namespace {
 
 using measure::GraphValues;
 
-constexpr double kMostSeconds = 600;
+constexpr double kMostCheckSeconds = 600;
 constexpr int kNoisy = 3;
 constexpr double kSum = 0x1p-22;        // of a value in fp32, that it is summed of
 constexpr double kLargerThanNoise = 3;  // an evaluation may be lucky
@@ -142,7 +142,7 @@ CheckReport check_graph(const NamedGraph& named, const DimValues& sizes,
                                         "=128");
   const std::string why = options.backend == "cpu" ? "" : why_no_gpu();
   require(options.backend != "hopper" || why.empty(), why);
-  require((kNoisy + 2) * measure::evaluation_seconds(named, sizes) < kMostSeconds,
+  require((kNoisy + 2) * measure::evaluation_seconds(named, sizes) < kMostCheckSeconds,
           "graph '" + named.name +
               "': the reference in float64 would take more than ten minutes; check it at smaller "
               "sizes");
