@@ -227,7 +227,10 @@ class Rendezvous::Impl {
       return;
     }
     if (message && message->kind == 'Q') {
-      std::this_thread::sleep_for(kPause);  // a launcher may end rank 0 once another has ended
+      // A launcher may end rank 0 once another has ended, and rank 0 prints when it has left.
+      wait_at_most(peer.socket, 2);
+      receive_message(peer.socket);
+      std::this_thread::sleep_for(kPause);
       end_process();
     }
     peer.has_left = true;
