@@ -17,8 +17,8 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  // f32, or bf16: both moments are kept rounded to nearest even, and the step that makes them goes
-  // by what they were before. On a GPU, and of several processes, they take half the memory then.
+  // f32, or bf16: both moments are kept rounded to nearest even, and the step that makes them uses
+  // them unrounded. On a GPU, and of several processes, they take half the memory then.
   DType moments = DType::f32;
 };
 

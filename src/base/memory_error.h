@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the system does not give: what it was for, and how much of it.
+// Large arrays of zeros, and memory that the system does not give: what it was for, and how much of
+// it.
 #pragma once
 
 #include <new>

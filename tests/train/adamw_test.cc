@@ -60,7 +60,7 @@ void step_all(std::vector<Parameter>& parameters, const AdamWOptions& options, d
   adamw_step(tensors, options, rate, step, scale);
 }
 
-// Moments in bf16 are those of fp32, rounded; the step goes by what they were before.
+// Moments in bf16 are those of fp32, rounded; the step uses them unrounded.
 TEST(AdamW, RoundsMomentsBehindTheStep) {
   std::mt19937_64 random(5);
   std::vector<Parameter> rounded = make_parameters(random);
