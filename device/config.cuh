@@ -58,8 +58,10 @@ struct GemmConfig {
   // about 14 bits of a sum of 8-bit products. Only cooperative tiles: while one warpgroup adds, the
   // tensor cores work for the other (ping-pong ones took 1.35 times as long).
   bool promotes = false;
-  // And multiplied by scales of its rows and columns there (device/mma/operand_scales.cuh).
+  // And multiplied by scales of its rows and columns there (device/mma/operand_scales.cuh). Scales
+  // of blocks of 64 x 64: of each half of a block of K by itself.
   bool has_scales = false;
+  bool has_block_scales = false;
   u32 producer_registers = 40;
   u32 consumer_registers = 232;
 
@@ -80,6 +82,8 @@ struct GemmConfig {
 
   // Elements of a stage along K.
   constexpr u32 block_k() const { return kSwizzleBytes / bytes_of(element); }
+  // Sums that are made of a stage: with scales of blocks one for each half of its K.
+  constexpr u32 sums_of_stage() const { return has_block_scales ? 2 : 1; }
   constexpr u32 stage_bytes_a() const { return tile_m * kSwizzleBytes; }
   constexpr u32 stage_bytes_b() const { return tile_n * kSwizzleBytes; }
   constexpr u32 stage_bytes() const { return stage_bytes_a() + stage_bytes_b(); }
@@ -120,7 +124,8 @@ constexpr bool is_valid(const GemmConfig& config) {
                          config.accumulators() + 32 <= config.consumer_registers;
   const bool layout = is_16_bits(config.element) || config.layout == OperandLayout::tn;
   const bool promotion =
-      config.promotes ? config.schedule == Schedule::cooperative : !config.has_scales;
+      (config.promotes ? config.schedule == Schedule::cooperative : !config.has_scales) &&
+      (config.has_scales || !config.has_block_scales);
   return are_operands(config.element, config.element_b) && layout && promotion && wgmma_n &&
          wgmma_m && slices && registers && config.stages >= 2;
 }

@@ -21,12 +21,6 @@ namespace coda::device {
 
 inline constexpr u32 kColumnScratchBytes = scratch_bytes(1);
 
-// The 128 threads of a consumer warpgroup.
-__device__ __forceinline__ void synchronize_warpgroup() {
-  const u32 consumer = threadIdx.x / kWarpgroupSize - 1;
-  named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);
-}
-
 template <Reduction kKind>
 struct ColumnReduction {
   static_assert(lanes_of(kKind) == 1, "only folds are made along columns");

@@ -194,7 +194,8 @@ struct EpilogueRing {
   }
 
  private:
-  static constexpr u32 kScratchBytes = scratch_bytes(kRing.column_partials);
+  static constexpr u32 kScratchBytes = scratch_bytes(kRing);
+  static constexpr u32 kMaximaBytes = scratch_bytes(kRing.column_partials);  // where they begin
 
   template <class Space, u32 kIndex, class Arguments, class Groups, class Waited>
   __device__ __forceinline__ void sub_tile(const Arguments& arguments,
@@ -235,7 +236,8 @@ struct EpilogueRing {
     };
     if constexpr (kSpan != 0) {
       if constexpr (kFirst % kSpan == 0) {
-        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, address);
+        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, address,
+                                           consumer.scratch + kMaximaBytes);
       } else {
         Space::next_sub_tile(groups);
       }
@@ -279,7 +281,8 @@ struct EpilogueRing {
       }
     });
     Space::template end_sub_tile<kBlock>(arguments, rows, values, first, consumer.scratch);
-    if constexpr (Space::kTraits.column_partials != 0) next_scratch(consumer);
+    if constexpr (Space::kTraits.column_partials + Space::kTraits.block_maxima != 0)
+      next_scratch(consumer);
     if constexpr (Space::kTraits.staged()) consumer.state.advance_by(kSharers);
   }
 
@@ -305,7 +308,7 @@ struct EpilogueRing {
                                               const typename Space::Rows& rows,
                                               const FragmentPosition& first,
                                               const Accumulators& accumulators, Groups& groups,
-                                              Address address) const {
+                                              Address address, SharedAddress maxima) const {
     unrolled<Space::kTraits.group_walks>([&](auto walk) {
       constexpr u32 kWalk = decltype(walk)::value;
       FragmentPosition position = first;
@@ -323,7 +326,7 @@ struct EpilogueRing {
                                                               position);
         position.column += kFragmentColumns;
       });
-      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first);
+      Space::template end_walk<kWalk, kBlock>(arguments, rows, groups, first, maxima);
     });
   }
 

@@ -166,7 +166,8 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
     const u32 thread = threadIdx.x % kWarpgroupSize;
     typename Main::State state;
     typename Ring::Consumer ring_consumer;
-    if constexpr (kRing.column_partials != 0) ring_consumer.scratch = ring.scratch_of(consumer);
+    if constexpr (kRing.column_partials + kRing.block_maxima != 0)
+      ring_consumer.scratch = ring.scratch_of(consumer);
     bool own = !kPingPong || consumer == 0;
     if constexpr (kPingPong) {
       MainloopTurn::open(consumer);
@@ -210,7 +211,9 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
         }
       };
       const auto scales = [&](u32 k) {
-        if constexpr (kConfig.has_scales) {
+        if constexpr (kConfig.has_block_scales) {
+          return BlockScales<kConfig, Space>(arguments, tile.m + own_row, tile.n, k);
+        } else if constexpr (kConfig.has_scales) {
           return OperandScales<kConfig, Space>(arguments, position.row, tile.n, k);
         } else {
           return NoScales{};

@@ -3,7 +3,8 @@
 // of K, 128 terms, are multiplied by where they join the accumulators. A thread needs the scales of
 // its rows of A and of its tile's columns of B; it loads those of the next block while the tensor
 // cores multiply this one, so that nothing waits for memory. Only blocks of 128 x 128 of B: a scale
-// for each column would be a register for each two accumulators.
+// for each column would be a register for each two accumulators. Of blocks of 64 x 64 of both a
+// thread has one scale for 64 rows and one for 64 columns, for each half of a block of K.
 #pragma once
 
 #include "device/layout/space.cuh"
@@ -52,8 +53,50 @@ struct OperandScales {
   }
 
   // Of a thread's accumulator i of the m-th 64 rows: pairs of columns, in two rows by turns.
-  __device__ __forceinline__ float of(u32 m, u32 i) const {
+  __device__ __forceinline__ float of(u32, u32 m, u32 i) const {
     return of_rows[m][i / 2 % 2] * of_columns[i / 4 * 8 / kColumns];
+  }
+};
+
+// The same of blocks of 64 x 64. K is counted in these.
+template <GemmConfig kConfig, class Space>
+struct BlockScales {
+  static constexpr u32 kColumns =
+      smaller(kWgmmaM, columns_of_scale(kConfig, Space::kTraits));  // that surely have one scale
+  static constexpr u32 kCount = kConfig.tile_n / kColumns;
+  static constexpr u32 kHalves = kConfig.sums_of_stage();
+  float of_rows[kHalves][kConfig.blocks_m()];
+  float of_columns[kHalves][kCount];
+
+  template <class Arguments>
+  __device__ __forceinline__ BlockScales(const Arguments& arguments, u32 row, u32 base_column,
+                                         u32 k) {
+    const u32 rows = Space::rows(arguments);
+    constexpr u32 kPart =
+        Space::kTraits.natural_half != 0 ? kConfig.tile_n : base_columns(kConfig, Space::kTraits);
+    const u32 columns = operand_column(Space::kTraits, Space::columns(arguments));
+    const u32 first = operand_column(Space::kTraits, base_column);
+#pragma unroll
+    for (u32 half = 0; half < kHalves; ++half) {
+#pragma unroll
+      for (u32 m = 0; m < kConfig.blocks_m(); ++m) {
+        const u32 own = row + m * kWgmmaM;
+        of_rows[half][m] =
+            own < rows ? Space::scale_of_row(arguments, k * kHalves + half, own) : 0.0f;
+      }
+#pragma unroll
+      for (u32 i = 0; i < kCount; ++i) {
+        const u32 column = first + i * kColumns % kPart;
+        of_columns[half][i] = column < columns
+                                  ? Space::scale_of_column(arguments, k * kHalves + half,
+                                                           i * kColumns / kPart, column)
+                                  : 0.0f;
+      }
+    }
+  }
+
+  __device__ __forceinline__ float of(u32 half, u32 m, u32 i) const {
+    return of_rows[half][m] * of_columns[half][i / 4 * 8 / kColumns];
   }
 };
 

@@ -20,6 +20,12 @@ __device__ __forceinline__ void named_barrier_arrive(u32 id, u32 threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// The 128 threads of a consumer warpgroup.
+__device__ __forceinline__ void synchronize_warpgroup() {
+  const u32 consumer = threadIdx.x / kWarpgroupSize - 1;
+  named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);
+}
+
 template <NamedBarrier kSection>
 struct Turn {
   static constexpr u32 kFirst = static_cast<u32>(kSection);

@@ -185,9 +185,11 @@ const void* row_as(DType packed, const GemmOperand& operand, int64_t row, int64_
   load_strip(view, {row, 1, nullptr}, col, count, values, 0);
   if (operand.scales == nullptr) return buffer;
   const TensorView& scales = *operand.scales;
-  const int64_t rows = scales.rows == view.rows ? 1 : kScaleSpan;  // that one scale covers
-  const float* own = static_cast<const float*>(scales.data) + row / rows * scales.row_stride;
-  for (int64_t j = 0; j < count; ++j) values[j] *= own[(col + j) / kScaleSpan];
+  const auto* data = static_cast<const float*>(scales.data);
+  for (int64_t j = 0; j < count; ++j) {
+    const ScalePlace place = scale_place(operand.order, row, col + j, view.rows, scales.rows);
+    values[j] *= data[place.row * scales.row_stride + place.column];
+  }
   return buffer;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/rounding.h"
+#include "coda/program.h"
 #include "coda/tensor.h"
 
 namespace coda::cpu {
@@ -32,6 +33,7 @@ struct GemmOperand {
   TensorView view;
   bool k_along_rows = false;
   const TensorView* scales = nullptr;  // of 8 bits with k along columns: see GemmSegment
+  ScaleOrder order = ScaleOrder::spans;
 };
 
 // Rows m0 .. m0 + rows of A, k from k0 to k0 + k (k0 even): dst[rows][packed_depth(k)]. Of an

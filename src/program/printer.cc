@@ -219,8 +219,8 @@ class Printer {
       if (!text.empty()) text += "; ";
       const Shape& a = program_.tensors[segment.a].shape;
       const Shape& b = program_.tensors[segment.b].shape;
-      text += operand_text(segment.a, segment.scales_a) + ", ";
-      text += operand_text(segment.b, segment.scales_b);
+      text += operand_text(segment.a, segment.scales_a, segment.order_a) + ", ";
+      text += operand_text(segment.b, segment.scales_b, segment.order_b);
       // The layout is left out where the operands share one dimension: they can be contracted in
       // one way.
       const int shared =
@@ -232,9 +232,13 @@ class Printer {
     return text;
   }
 
-  std::string operand_text(int operand, int scales) {
+  std::string operand_text(int operand, int scales, ScaleOrder order) {
     const std::string text = tensor(operand, shape_of(operand));
-    return scales < 0 ? text : "scaled(" + text + ", " + tensor(scales, shape_of(scales)) + ")";
+    if (scales < 0) return text;
+    std::string all = "scaled(" + text + ", " + tensor(scales, shape_of(scales));
+    if (order == ScaleOrder::blocks) all.append(", ").append(kBlocksWord);
+    if (order == ScaleOrder::transposed_blocks) all.append(", ").append(kTransposedBlocksWord);
+    return all + ")";
   }
 
   static std::string repeat_text(const Step& s) {

@@ -8,7 +8,7 @@ namespace coda::program {
 namespace {
 
 constexpr size_t kKinds = std::variant_size_v<StepWork>;
-static_assert(kKinds == static_cast<size_t>(StepKind::group_abs_max) + 1);
+static_assert(kKinds == static_cast<size_t>(StepKind::block_abs_max) + 1);
 
 template <size_t... kind>
 std::array<StepWork, kKinds> all_kinds(std::index_sequence<kind...>) {
@@ -74,6 +74,10 @@ bool applies(const Step& step, Elementwise op) { return is_elementwise(step) && 
 bool has_scales(const Step& step) {
   return std::any_of(step.segments().begin(), step.segments().end(),
                      [](const GemmSegment& s) { return s.is_scaled(); });
+}
+bool has_block_scales(const Step& step) {
+  return std::any_of(step.segments().begin(), step.segments().end(),
+                     [](const GemmSegment& s) { return s.has_blocks(); });
 }
 bool has_product(const Program& program) {
   return std::any_of(program.steps.begin(), program.steps.end(), is_product);

@@ -36,6 +36,11 @@ TEST(ScaledProducts, MeanTheSameInFp32) {
     for (const int64_t m : {5, 77, 256}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
 }
 
+TEST(ScaledProducts, ScalesOfSquaresAreFoundAndReadInBothOrders) {
+  for (const char* text : tests::kBlockScaledProducts)
+    for (const int64_t m : {5, 77, 256}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
+}
+
 TEST(ScaledProducts, ATileFindsTheScalesOfItsRows) {
   for (const char* text : tests::kQuantisedTiles)
     for (const int64_t m : {1, 77}) expect_right(text, {{"M", m}, {"C", 3}});

@@ -54,11 +54,17 @@ TEST(EightBits, ScalesOfBlocksMultiplyTheSumsOfTheirProducts) {
     for (const int64_t m : {203, 144}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
 }
 
+TEST(EightBits, ScalesOfSquaresAreFoundAndReadInBothOrders) {
+  for (const char* text : tests::kBlockScaledProducts)
+    for (const int64_t m : {203, 144}) expect_right(text, {{"M", m}, {"B", 3}, {"C", 2}});
+}
+
 // What a tile is wide does not matter to which scale a column has.
 TEST(EightBits, EveryTileTakesTheScalesOfItsOwnBlocks) {
-  for (const char* text : {tests::kScaledProducts[0], tests::kScaledProducts[2]}) {
+  for (const char* text : {tests::kScaledProducts[0], tests::kScaledProducts[2],
+                           tests::kBlockScaledProducts[1], tests::kBlockScaledProducts[3]}) {
     const Program program = parse_program(text);
-    const DimValues sizes{{"M", 150}, {"B", 2}, {"C", 3}};
+    const DimValues sizes{{"M", 176}, {"B", 2}, {"C", 3}};
     const Values inputs = tests::random_inputs(program, sizes, 2);
     std::set<std::pair<uint32_t, uint32_t>> seen;
     for (const GemmConfig& choice : legal_choices(program, sizes, {})) {
@@ -120,6 +126,7 @@ TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
   const DimValues sizes{{"M", 4096}, {"B", 16}, {"C", 16}};
   for (const std::span<const char* const> list :
        {std::span<const char* const>(tests::kScaledProducts),
+        std::span<const char* const>(tests::kBlockScaledProducts),
         std::span<const char* const>(tests::kQuantisedTiles)}) {
     for (const char* text : list)
       for (const auto& kernel : lower(parse_program(text), sizes, {})) texts.insert(kernel.source);

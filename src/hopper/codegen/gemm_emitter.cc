@@ -33,7 +33,9 @@ std::string config_text(const device::GemmConfig& c) {
        c.element_b == device::GemmConfig{}.element_b
            ? ""
            : ", .element_b = " + element_text(element_row(c.element_b).type),
-       c.promotes ? ", .promotes = true" : "", c.has_scales ? ", .has_scales = true" : ""});
+       c.promotes ? ", .promotes = true" : "",
+       std::string(c.has_scales ? ", .has_scales = true" : "") +
+           (c.has_block_scales ? ", .has_block_scales = true" : "")});
 }
 
 }  // namespace

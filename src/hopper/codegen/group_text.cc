@@ -109,7 +109,13 @@ std::optional<std::string> GroupText::tile(const At& at) {
                       name.substr(name.find('.') + 1));
   Body& lines = lines_of(at.step);
   if (program::sums_groups(s)) {
-    lines.line("$.$();", {name, program::takes_largest_of_groups(s) ? "finish_largest" : "finish"});
+    if (program::takes_largest_of_blocks(s)) {
+      lines.line("$.finish_blocks(at, maxima + $);", {name, std::to_string(16 * maxima_)});
+      maxima_ += analysis_.groups.blocks_of(at.step);
+    } else {
+      lines.line("$.$();",
+                 {name, program::takes_largest_of_groups(s) ? "finish_largest" : "finish"});
+    }
   } else if (program::is_tile_load(s)) {
     const std::string row =
         s.row_index() < 0 ? "row" : rows_.table_row(s.row_index(), s.tensor(), "[kBlock][pair]");
@@ -167,7 +173,7 @@ std::string GroupText::end_text() const {
   }
   return function("void",
                   "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
-                  "                                const FragmentPosition& at)",
+                  "                                const FragmentPosition& at, SharedAddress maxima)",
                   text, "  template <u32 kWalk, u32 kBlock>\n");
 }
 

@@ -42,7 +42,9 @@ class PlainWriter {
           "add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at$);",
           {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
            boolean(s.transpose_b), place(s.a), place(s.b), depth,
-           s.is_scaled() ? ", " + scales(s.a, s.scales_a) + ", " + scales(s.b, s.scales_b) : ""});
+           s.is_scaled() ? ", " + scales(s.a, s.scales_a, s.order_a) + ", " +
+                                 scales(s.b, s.scales_b, s.order_b)
+                           : ""});
     }
     for (int i : space_.steps) {
       if (const Step& s = sizes_.step(i); program::is_tile_store(s))
@@ -89,11 +91,19 @@ class PlainWriter {
                     arguments_.stored_rows(load.tensor())});
     return filled("[&](u32 row) { return $; }", {arguments_.row_start(row, load.tensor())});
   }
-  std::string scales(int operand, int scales) {
+  std::string scales(int operand, int scales, ScaleOrder order) {
     if (scales < 0) return "PlainScales{}";
     const bool is_of_rows = sizes_.tensor(scales).shape.rows == sizes_.tensor(operand).shape.rows;
-    return filled("PlainScales{$, $}",
-                  {place(scales), std::to_string(is_of_rows ? 1 : kScaleSpan)});
+    const bool has_blocks = order != ScaleOrder::spans;
+    return filled("PlainScales{$, $, $$}",
+                  {place(scales),
+                   std::to_string(has_blocks   ? kScaleBlock
+                                  : is_of_rows ? 1
+                                               : kScaleSpan),
+                   std::to_string(has_blocks ? kScaleBlock : kScaleSpan),
+                   order == ScaleOrder::blocks              ? ", PlainScales::Blocks::rows"
+                   : order == ScaleOrder::transposed_blocks ? ", PlainScales::Blocks::columns"
+                                                            : ""});
   }
   std::string place(int tensor) {
     return arguments_.pointer(tensor) + ", " + arguments_.stride(tensor);

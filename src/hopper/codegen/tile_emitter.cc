@@ -37,7 +37,7 @@ struct SpaceText {
 // Made of all that a block of 64 rows has.
 bool meets_other_warps(const Step& step) {
   return program::is_column_partial(step) || program::is_transposed_store(step) ||
-         program::is_maximum(step);
+         program::is_maximum(step) || program::takes_largest_of_blocks(step);
 }
 
 class TileSpaceWriter {
@@ -54,12 +54,7 @@ class TileSpaceWriter {
         by_blocks_(std::any_of(space_.steps.begin(), space_.steps.end(),
                                [&](int i) { return meets_other_warps(sizes.step(i)); })),
         columns_(arguments, id_, by_blocks_),
-        values_(sizes, &map, nullptr,
-                {.place = [this](const At& at) { return place(at); },
-                 .source = [this](const At& at) { return source(at); },
-                 .name = [this](const At& at) { return name(at); },
-                 .write = [this](const At& at, const std::string& name,
-                                 const std::string& text) { write(at.step, name, text); }}) {}
+        values_(values_of_rows()) {}
 
   SpaceText run() {
     find_needed();
@@ -130,8 +125,8 @@ class TileSpaceWriter {
         if (needed_.contains({i, place({i, i, w})})) pieces += bytes / 2;
       }
     }
-    if (has_transposed_bytes()) {
-      thread_rows_ = static_cast<int>(device::kWarpRows);  // whose bytes are joined
+    if (joins_rows()) {
+      thread_rows_ = static_cast<int>(device::kWarpRows);
     } else if (by_blocks_) {
       thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
     } else {
@@ -139,13 +134,30 @@ class TileSpaceWriter {
     }
   }
 
-  bool has_transposed_bytes() const {
+  // A thread's rows meet: bytes of columns, or the largest magnitude of a block.
+  bool joins_rows() const {
     return std::any_of(space_.steps.begin(), space_.steps.end(), [&](int i) {
-      return program::is_transposed_store(step(i)) && size_of(tensor(step(i).tensor()).dtype) == 1;
+      return program::takes_largest_of_blocks(step(i)) ||
+             (program::is_transposed_store(step(i)) &&
+              size_of(tensor(step(i).tensor()).dtype) == 1);
     });
   }
 
   // ---- Values.
+
+  // In the loop over rows that lines are written to.
+  ValueText values_of_rows() {
+    return {sizes_,
+            &map_,
+            nullptr,
+            {.place = [this](const At& at) { return place(at); },
+             .source = [this](const At& at) { return source(at); },
+             .name = [this](const At& at) { return name(at); },
+             .write = [this](const At& at, const std::string& name,
+                             const std::string& text) { write(at.step, name, text); }}};
+  }
+  // Whether it is the first time that a line outside of that loop asks.
+  bool is_first(const std::string& name) { return raws_.insert(name).second; }
 
   std::string value(int i, int plane) { return values_.value({i, i, plane}); }
   std::string planes(int i) {
@@ -172,6 +184,7 @@ class TileSpaceWriter {
   void write(int i, const std::string& name, const std::string& text,
              const std::string& comment = "") {
     const bool is_float = !map_.on_tile[i] && !step(i).shape.is_per_column();
+    if (step(i).shape.is_scalar() && !is_first(name)) return;
     (step(i).shape.is_scalar() ? before_ : body_)
         .line("const $ $ = $;$", {is_float ? "float" : "auto", name, text, comment});
   }
@@ -189,6 +202,7 @@ class TileSpaceWriter {
         return values_.value(
             {o, is_tile ? o : at.step, is_tile && layout(o).planes() == 1 ? 0 : at.plane});
       }
+      case StepKind::block_abs_max: return block_maximum(at);
       case StepKind::group_abs_max:
       case StepKind::reduce_group: {
         const TileLayout& lies = layout(at.step);
@@ -205,15 +219,20 @@ class TileSpaceWriter {
         break;
       case StepKind::load_per_row: {
         const std::string rows = "r" + std::to_string(at.step);
-        row_arrays_.line("float $[kThreadRows];", {rows});
-        first_loads_.line("$[r] = load_of_row<$>($);$", {rows, arguments_.stored_type(t),
-                                                         element_of_row(t), arguments_.comment(t)});
+        if (is_first(rows)) {
+          row_arrays_.line("float $[kThreadRows];", {rows});
+          first_loads_.line("$[r] = load_of_row<$>($);$",
+                            {rows, arguments_.stored_type(t), element_of_row(t),
+                             arguments_.comment(t)});
+        }
         text = rows + "[r]";
         break;
       }
       case StepKind::load_per_column: {
         const TileLayout& lies = layout(at.reader);
         const std::string raw = "c" + name(at).substr(1);
+        text = filled("values($)", {raw});
+        if (!is_first(raw)) break;
         std::string columns = columns_.of(lies, at.plane);
         if (!s.repeat().is(1)) {
           if (lies.is_vector()) columns_.align(arguments_.stored_columns(t) + " * 2");
@@ -225,7 +244,6 @@ class TileSpaceWriter {
             {raw, arguments_.stored_type(t), ColumnText::is_vector(lies), arguments_.pointer(t),
              columns_.loaded("at.valid"), columns, arguments_.comment(t)});
         if (lies.is_vector()) columns_.align_tensor(t, false);
-        text = filled("values($)", {raw});
         break;
       }
       case StepKind::column_index: {
@@ -238,6 +256,29 @@ class TileSpaceWriter {
     }
     std::string made = name(at);
     write(at.step, made, text, comment);
+    return made;
+  }
+
+  // A walk over the rows ahead of those that read it, with values of its own.
+  std::string block_maximum(const At& at) {
+    const int from = step(at.step).operands[0];
+    const TileLayout& lies = layout(at.step);
+    const std::string made = name(at);
+    Body walk(8);
+    std::swap(body_, walk);
+    ValueText values = values_of_rows();
+    std::string members;
+    for (int w = 0; w < layout(from).planes(); ++w) {
+      if (lies.is_split && w != at.plane) continue;
+      const std::string largest = filled("m$_$", {made, std::to_string(w)});
+      before_of_rows_.line("Elements<kThreadColumns> $ = {};", {largest});
+      const std::string added = values.value({from, from, w});
+      body_.line("raise_columns($, $, valid[r]);", {largest, added});
+      members += ", " + largest;
+    }
+    std::swap(body_, walk);
+    walks_.push_back({std::move(walk), filled("      const auto $ = block_abs_max<$>(scratch$);\n",
+                                              {made, std::to_string(lies.base_group()), members})});
     return made;
   }
 
@@ -480,6 +521,9 @@ class TileSpaceWriter {
     if (!loads_.empty() || !gathers_.empty())
       text += filled("$$$$      }\n", {rows_loop, by_blocks_ && !loads_.empty() ? inside : "",
                                        loads_.text(), gathers_.text()});
+    text += before_of_rows_.text();
+    for (const auto& [walk, joined] : walks_)
+      text += filled("$$      }\n$", {rows_loop, walk.text(), joined});
     return text + filled("$$      }\n$    }\n$  }\n};\n",
                          {rows_loop, body_.text(), after_rows_.text(), after_.text()});
   }
@@ -509,6 +553,8 @@ class TileSpaceWriter {
   Body first_loads_{8};  // what other loads need
   Body loads_{8};
   Body gathers_{8};     // loads that wait for an index: behind those that wait for nothing
+  Body before_of_rows_{6};
+  std::vector<std::pair<Body, std::string>> walks_;  // over rows, and what is joined behind each
   Body body_{8};        // of one row
   Body after_rows_{6};  // that are in flight together
   Body after_{4};       // all rows

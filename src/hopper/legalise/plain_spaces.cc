@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "device/config.cuh"
 #include "device/tiles/tile_position.cuh"
 #include "hopper/arch/element.h"
 #include "program/step_table.h"
@@ -34,16 +35,19 @@ bool has_gemm(const Program& program, const TileSpace& space) {
 
 bool is_plain_product(const Program& program, const Step& product) {
   if (!program::is_product(product)) return false;
-  const DType type = program.tensors[product.segments().front().a].dtype;
-  if (!is_operand(type)) return true;
-  return std::any_of(
-      product.segments().begin(), product.segments().end(), [&](const GemmSegment& s) {
-        const bool is_tn = !s.transpose_a && s.transpose_b;
-        const bool has_scales_of_rows = s.scales_b >= 0 && program.tensors[s.scales_b].shape.rows ==
-                                                               program.tensors[s.b].shape.rows;
-        return has_scales_of_rows || program.tensors[s.a].dtype != type ||
-               program.tensors[s.b].dtype != type || (!is_16_bits(type) && !is_tn);
-      });
+  const auto type = [&](int t) { return program.tensors[t].dtype; };
+  const std::vector<GemmSegment>& segments = product.segments();
+  // Of 8 bits one instruction takes two types, but of all segments the same two.
+  return std::any_of(segments.begin(), segments.end(), [&](const GemmSegment& s) {
+    if (!is_operand(type(s.a)) || !is_operand(type(s.b))) return true;
+    const bool is_tn = !s.transpose_a && s.transpose_b;
+    const bool has_scales_of_rows =
+        s.scales_b >= 0 && s.order_b == ScaleOrder::spans &&
+        program.tensors[s.scales_b].shape.rows == program.tensors[s.b].shape.rows;
+    return has_scales_of_rows || (!is_16_bits(type(s.a)) && !is_tn) ||
+           !device::are_operands(element_row(type(s.a)).element, element_row(type(s.b)).element) ||
+           type(s.a) != type(segments.front().a) || type(s.b) != type(segments.front().b);
+  });
 }
 
 bool is_group_of_warp(int64_t base_columns) {

@@ -12,6 +12,11 @@ enum class NamedBarrier : u32 { mainloop_order = 1, epilogue_order = 3, warpgrou
 inline void named_barrier_sync(u32 id, u32 threads) { host_named[id].wait(threads); }
 inline void named_barrier_arrive(u32 id, u32 threads) { host_named[id].arrive(threads); }
 
+inline void synchronize_warpgroup() {
+  const u32 consumer = thread_index() / kWarpgroupSize - 1;
+  named_barrier_sync(static_cast<u32>(NamedBarrier::warpgroup) + consumer, kWarpgroupSize);
+}
+
 template <NamedBarrier kSection>
 struct Turn {
   static constexpr u32 kFirst = static_cast<u32>(kSection);
