@@ -42,6 +42,23 @@ class Mlp(nn.Module):
         return x + self.down(functional.silu(self.up(self.norm(x))))
 
 
+class Mixed(nn.Module):
+    """Modules of coda_cpp's between PyTorch's."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), nn.Linear(width, width)
+        self.out = coda_cpp.LinearResidualRMS(width, width)
+        self.norm = nn.RMSNorm(width)
+        self.mlp = coda_cpp.GatedMLP(width, 2 * width)
+
+    def forward(self, x):
+        x = x + functional.silu(self.first(x))
+        y, rstd = self.out(x, x)
+        y = y + self.mlp(y, rstd, self.norm.weight)
+        return functional.silu(self.last(y)).float().square().mean()
+
+
 class Counted:
     """How often regions are run forward."""
 
@@ -81,6 +98,37 @@ class CompiledUses(unittest.TestCase):
                 (run(input_ids=batch, labels=batch).loss / 3).backward()
             found.append([p.grad.clone() for p in model.parameters()])
         self.assertLess(error(*found), 2e-5)
+
+    def test_modules_of_ours_in_a_model_under_autocast(self):
+        model, x = Mixed(), torch.randn(2, 40, 64)
+        plain = copy.deepcopy(model).bfloat16()
+        called = torch.compile(model, backend=Recorder(), fullgraph=True)
+        expected, wanted = outcome(model, model, x)
+        _, rounded = outcome(plain, plain, x.bfloat16())
+        with torch.autocast("cpu", torch.bfloat16):
+            ways = [outcome(way, model, x) for way in (called, model)]
+        for loss, gradients in ways:
+            torch.testing.assert_close(loss, expected, rtol=1e-2, atol=0)
+            self.assertLess(error(gradients, wanted), error(rounded, wanted))
+            for (name, _), gradient in zip(model.named_parameters(), gradients):
+                if name in ("out.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight"):
+                    self.assertFalse(torch.equal(gradient, gradient.bfloat16().float()), name)
+
+    def test_autocast_does_not_reach_what_a_model_keeps_in_fp32(self):
+        class Net(Mlp):
+            def forward(self, x):
+                y = super().forward(x).flatten(0, 1)
+                with torch.autocast("cpu", enabled=False):
+                    return (y.float().T @ y.float()).square().mean()
+
+        model, x = Net(), torch.randn(2, 40, 32)
+        recorder = Recorder()
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            found, expected = called(x), model(x)
+        self.assertEqual(len(recorder.reports[0].taken), 1)
+        self.assertEqual((found.dtype, expected.dtype), (torch.float32, torch.float32))
+        torch.testing.assert_close(found, expected, rtol=1e-2, atol=0)
 
     def test_hugging_faces_checkpointing(self):
         model = llama().train()
