@@ -360,7 +360,7 @@ def declare(operator: Operator) -> Operator:
 def under_autocast(operator: Operator, dtypes: Sequence[torch.dtype], spec: str,
                    numbers: list[float], needs: int, low: torch.dtype
                    ) -> tuple[list[bool], list[int], str]:
-    """Which tensors autocast makes its type `low`, of which those are given as they were too, behind
+    """Which tensors autocast makes its type `low`, which of them are given as they were too, behind
     all others, and the text that says so.
 
     Operands of products and what meets their results become autocast's type; statistics and norms'
