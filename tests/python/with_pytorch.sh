@@ -15,6 +15,7 @@ for version in "$@"; do
   if [ ! -f "$environment/is_whole" ]; then
     rm -rf "$environment"
     "$source/.venv/bin/python" -m venv "$environment"
+    export PIP_CONSTRAINT=/dev/null  # a machine's may name other versions than are asked for
     "$environment/bin/pip" install -q --no-compile "torch==$version"
     # The other judges, but for what is PyTorch's to choose.
     grep -vE '^(torch|nvidia)' "$source/requirements.txt" > "$environment/requirements.txt"
