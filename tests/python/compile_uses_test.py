@@ -5,12 +5,15 @@ that of the model as it is."""
 import copy
 import os
 import shutil
+import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import torch
 import torch._dynamo
 from torch import nn
+from torch._dynamo.utils import counters
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -284,19 +287,37 @@ class CompiledUses(unittest.TestCase):
         with self.assertRaisesRegex(coda_cpp.Error, "no option costmodel"):
             coda_cpp.explain(model, x, options={"costmodel": False})
 
-    def test_inductor_compiles_the_rest(self):
+    def test_inductor_compiles_the_rest_and_its_cache_knows_regions(self):
         path = "/usr/local/bin:/usr/bin:/bin"
         if shutil.which("g++", path=path) is None:
             self.skipTest("Inductor needs g++")
-        before, os.environ["PATH"] = os.environ.get("PATH", ""), path
-        try:
-            model = Mlp()
-            called = torch.compile(
-                model, backend="coda", fullgraph=True, options={"cost_model": False})
-            x = torch.randn(2, 4, 32)
-            self._same(lambda x: called(x.exp()).square().mean(), model_of_exp(model), x)
-        finally:
-            os.environ["PATH"] = before
+        x = torch.randn(2, 4, 32)
+        found = []
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
+                os.environ, {"PATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}):
+            for eps in (1e-6, 1e-6, 0.5):  # a new model, the same computation, another one
+                torch._dynamo.reset()
+                counters["aot_autograd"].clear()
+                model = Mlp()
+                model.norm.eps = eps
+                called = torch.compile(
+                    model, backend="coda", fullgraph=True, options={"cost_model": False})
+                self._same(lambda x, f=called: f(x.exp()).square().mean(), model_of_exp(model), x)
+                found.append(counters["aot_autograd"]["autograd_cache_hit"])
+        self.assertEqual(found, [0, 1, 0])
+
+    def test_what_is_computed_names_a_function(self):
+        def spec(eps=1e-6, **options):
+            graph = coda_cpp.Graph()
+            x, w = graph.input("x", ("M", 8)), graph.parameter("w", (16, 8))
+            y = coda_cpp.builders.linear(x, w) * coda_cpp.builders.rms_reciprocal(x, eps)
+            return coda_cpp.GraphFunction([x, w], {"y": y}, **options).spec
+
+        self.assertEqual(spec(), spec())
+        others = {spec(), spec(1e-5), spec(chunk_rows=8), spec(for_gpu=True), spec(rounded=[1]),
+                  spec(nominal={"M": 8}), spec(storage="bf16"), spec(products="fp8"),
+                  spec(products="fp8")}
+        self.assertEqual(len(others), 9)
 
 
 def model_of_exp(model):
