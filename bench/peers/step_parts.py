@@ -7,8 +7,6 @@ import re
 import tempfile
 from collections import defaultdict
 
-import torch
-
 # The first that fits. Kernels of coda_cpp's that have a product are named NAME_kernel.
 PARTS = {
     "attention": re.compile(r"cudnn|sdpa|flash|fmha", re.IGNORECASE),
@@ -44,6 +42,8 @@ def parts_of_events(events, steps):
 
 
 def parts_of_step(step, steps=3):
+    import torch
+
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(steps):
             step()
