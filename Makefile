@@ -22,7 +22,7 @@ CMAKE_ARGS ?= $(shell test "`g++ -dumpversion 2>/dev/null`" -ge 12 2>/dev/null |
 # arena of memory, and what parses files.
 SANITIZED = base;ir;grad;rewrite;program;plan;runtime;io;tokenizer
 
-.PHONY: run test test-gpu clean-kernels mutate sanitize bench bench-gpu \
+.PHONY: run test test-pytorch test-gpu clean-kernels mutate sanitize bench bench-gpu \
 	format lint known-clean clean build configure setup setup-python
 
 build: configure
@@ -51,6 +51,17 @@ test: setup-python configure
 		$(CMAKE) --build $(BUILD) -j $(JOBS) --target all_tests; built=$$?; \
 		wait $$! || { cat $(BUILD)/judges.log >&2; exit 1; }; exit $$built
 	CODA_REQUIRE_NVRTC=1 scripts/run_tests.sh $(BUILD) $(JOBS) -LE gpu
+
+# The Python package's tests with the oldest and the newest PyTorch that it is for: six minutes and
+# 10 GB besides `make test`, which has the judges' version.
+PYTORCH ?= 2.11.0 2.15.0
+test-pytorch: PYTHON_ARGS = -DCODA_PYTHON=ON -DCODA_PYTHON_EXECUTABLE=$(CURDIR)/.venv/bin/python
+test-pytorch: setup-python configure
+	@scripts/setup.sh judges
+	$(CMAKE) --build $(BUILD) -j $(JOBS) --target _core_stub
+	bash tests/python/install_wheel.sh $(CURDIR) $(abspath $(BUILD)) \
+		$(abspath $(BUILD))/python/coda_cpp/_core.*.so
+	bash tests/python/with_pytorch.sh $(CURDIR) $(abspath $(BUILD)) $(PYTORCH)
 
 # On a machine with a Hopper GPU; one test at a time has it. The last run is kept in docs/results.
 test-gpu: configure

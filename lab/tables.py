@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of README.md and of pages in docs/ and lab/ from the raw results in lab/results.
+"""Makes the tables of README.md and of pages in docs/ and lab/, and the README's picture, from the
+raw results in lab/results.
 
 A page marks a table's place with `<!-- lab/tables.py: NAME -->` and `<!-- end of table -->`.
 Without arguments the tables are written anew; `--check` only says which differ, and fails if one
@@ -14,7 +15,8 @@ import re
 import statistics
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "library"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent / part) for part in ("", "library")]
+import step_picture  # noqa: E402
 import time_programs  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -22,6 +24,7 @@ RESULTS = ROOT / "lab" / "results"
 PAGES = ("README.md", "docs/block-scales.md", "docs/performance.md", "docs/benchmarks.md",
          "docs/configurations.md", "programs/README.md", "docs/fp8.md", "docs/pytorch.md",
          "docs/memory.md", "lab/notebook/cpu.md")
+PICTURE = "docs/results/step_parts.svg"  # written whole
 SIZES = (2048, 4096, 8192)
 
 # A program's row in the raw results, and how a page names it.
@@ -275,25 +278,40 @@ def fp8_steps() -> str:
 
 
 def pytorch_steps() -> str:
-    """Steps of a PyTorch module: backend "coda" beside Inductor, and with products in 8 bits."""
+    """Steps of a PyTorch module: Inductor's beside those of backend "coda"."""
     path = RESULTS / "train_step" / "pytorch_h200.jsonl"
-    rows = []
-    inductor = {}
+    pairs: dict[tuple, list[dict]] = {}  # Inductor's, where there is one, before ours
     for row in map(json.loads, path.read_text().splitlines()):
-        backend = "Inductor" if "torch.compile" in row["who"] else '`backend="coda"`'
-        if backend == "Inductor":
-            inductor[row["run"]] = row["ms"]
-        peer = inductor.get(row["run"])
-        rows.append([str(row["run"]), f"{row['model']}, {row['batch']} x {row['sequence']}",
-                     backend, row["products"], f"{row['ms']:.1f}",
-                     f"{row['tokens_per_second'] / 1e3:.1f}k",
-                     f"{peer / row['ms']:.3f}" if peer and backend != "Inductor" else "",
-                     f"{row['peak_gib']:.1f}",
-                     f"{row['peak_of_all_gib']:.1f}" if "peak_of_all_gib" in row else "",
-                     f"{row['first_step_s']:.0f}"])
-    return table(["run", "model", "compiled by", "products", "ms a step", "tokens/s",
-                  "Inductor's over it", "peak GiB of PyTorch's", "of all",
+        pairs.setdefault((row["run"], row["model"], row["products"]), []).append(row)
+
+    def of_both(pair: list[dict], key: str, form: str = ".1f") -> str:
+        return ", ".join(f"{row[key]:{form}}" for row in pair if key in row)
+
+    rows = []
+    for (run, model, products), pair in pairs.items():
+        ours = pair[-1]
+        layers = f" of {ours['layers']} layers" if "layers" in ours else ""
+        rows.append([str(run), f"{model}{layers}, {ours['batch']} x {ours['sequence']}", products,
+                     of_both(pair, "ms"), f"{ours['tokens_per_second'] / 1e3:.1f}k",
+                     f"{pair[0]['ms'] / ours['ms']:.3f}" if len(pair) == 2 else "",
+                     of_both(pair, "peak_gib"), of_both(pair, "peak_of_all_gib"),
+                     of_both(pair, "first_step_s", ".0f")])
+    return table(["run", "model", "products", "ms a step: Inductor, ours", "tokens/s",
+                  "Inductor's over ours", "peak GiB of PyTorch's", "of all",
                   "s to the first step"], rows)
+
+
+def picture_of_steps() -> str:
+    """What a PyTorch module's step consists of with Inductor, and with backend "coda"."""
+    path = RESULTS / "train_step" / "pytorch_h200.jsonl"
+    names = {"1b": "LLaMA-3 1B", "hf-1b": "Hugging Face's LLaMA-3 1B"}
+    groups = {}
+    for row in map(json.loads, path.read_text().splitlines()):
+        if "parts_ms" in row and row["model"] in names:
+            who = "Inductor" if "torch.compile" in row["who"] else 'backend="coda"'
+            name = f"{names[row['model']]}, {row['batch']} x {row['sequence']} tokens"
+            groups.setdefault(name, {})[who] = row["parts_ms"]
+    return step_picture.picture(groups)
 
 
 def block_errors() -> str:
@@ -441,14 +459,15 @@ def main() -> int:
     if sys.argv[1:] not in ([], ["--check"]):
         sys.exit(__doc__)
     stale = []
-    for name in PAGES:
+    for name in (*PAGES, PICTURE):
         page = ROOT / name
-        text = page.read_text()
-        if renewed(text) == text:
+        text = page.read_text() if page.exists() else ""
+        new = picture_of_steps() if name == PICTURE else renewed(text)
+        if new == text:
             continue
         stale.append(name)
         if not sys.argv[1:]:
-            page.write_text(renewed(text))
+            page.write_text(new)
     if sys.argv[1:] and stale:
         print(f"tables: {', '.join(stale)}: not as the raw results are; run lab/tables.py")
         return 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain language models for train_step_torch.py, as torchtitan writes them: a LLaMA, with heads
-normed as Qwen3 has it where that is asked for, and GPT-2. Sizes are the published ones' (8b: four
-of its blocks). forward(ids, targets) is the mean loss. `liger` takes Liger's kernels for norms,
-SwiGLU and the loss of the head."""
+normed as Qwen3 has it where that is asked for, and GPT-2; and Hugging Face's own LLaMA, as it is.
+Sizes are the published ones' (8b: four of its blocks). forward(ids, targets) is the mean loss.
+`liger` takes Liger's kernels for norms, SwiGLU and the loss of the head."""
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,8 @@ GPT2 = {
     "tiny-gpt2": {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 512},
     "gpt2-xl": {"layers": 48, "hidden": 1600, "heads": 25, "vocabulary": 50257},
 }
-MODELS = sorted([*LLAMA, *GPT2])
+HUGGING_FACE = {"hf-1b": "1b", "tiny-hf": "tiny"}  # of LLAMA's sizes
+MODELS = sorted([*LLAMA, *GPT2, *HUGGING_FACE])
 ROPE_BASE = 500000
 
 
@@ -56,6 +57,7 @@ class Liger:
         return liger_swiglu(gate, up)
 
     @staticmethod
+    @torch.compiler.disable  # Dynamo has no addmm with both `out` and `out_dtype`
     def loss(x, head, targets):
         from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
 
@@ -182,8 +184,28 @@ class Gpt2(nn.Module):
         return Plain.loss(self.norm(x), self.head, targets)
 
 
-def model_of(name, sequence):
-    """The model of MODELS with that name, and the size of its vocabulary."""
-    model = (Llama(sequence, **LLAMA[name]) if name in LLAMA
-             else Gpt2(sequence, **GPT2[name]))
-    return model, model.embedding.num_embeddings
+class HuggingFace(nn.Module):
+    """transformers' LlamaForCausalLM; its labels are the ids, which it shifts itself."""
+
+    def __init__(self, sequence, layers, hidden, heads, kv_heads, mlp, tied, vocabulary=128256):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        self.model = LlamaForCausalLM(LlamaConfig(
+            vocab_size=vocabulary, hidden_size=hidden, intermediate_size=mlp,
+            num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
+            max_position_embeddings=sequence, rms_norm_eps=1e-5, tie_word_embeddings=tied,
+            rope_parameters={"rope_type": "default", "rope_theta": float(ROPE_BASE)},
+            use_cache=False, attn_implementation="sdpa"))
+
+    def forward(self, ids, targets):
+        return self.model(input_ids=ids, labels=ids).loss
+
+
+def model_of(name, sequence, layers=None):
+    """The model of MODELS with that name, with so many of its layers, and its vocabulary's size."""
+    sizes = LLAMA.get(HUGGING_FACE.get(name, name)) or GPT2[name]
+    sizes = sizes | ({"layers": layers} if layers else {})
+    kind = HuggingFace if name in HUGGING_FACE else Llama if name in LLAMA else Gpt2
+    model = kind(sequence, **sizes)
+    return model, next(m for m in model.modules() if isinstance(m, nn.Embedding)).num_embeddings

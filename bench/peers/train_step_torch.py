@@ -5,17 +5,20 @@
     train_step_torch.py --model 1b --batch 16 --sequence 2048 [--float8 tensorwise]
     train_step_torch.py --backend inductor coda --turns 3 [--explain]
     train_step_torch.py --backend inductor coda --starts
+    train_step_torch.py --backend inductor coda --parts
     torchrun --nproc-per-node 2 train_step_torch.py --batch 32 --parallel ddp
 
 A plain model (models_torch.py), torch.compile of the whole with its loss, attention through cuDNN
-(is_causal, grouped heads), fp32 master weights under bf16 autocast, fused AdamW, random ids. Unlike
-ours it does not clip the gradients, which is to its advantage. Prints a line of JSON for each
-`--backend`: the median of the steps' milliseconds by CUDA events, after `--heat` seconds of steps,
-in turns, and the first backend's over it; peak memory of PyTorch's allocator, what lies besides it
-since the run began (sessions, kernels), and both; the losses of the first steps from one state.
-`--starts` instead measures the seconds to the first step in processes of their own, with empty
-caches of kernels and with full ones. A backend whose package is not there is said and left out.
-Without a GPU it only says the losses: `--model tiny --batch 2 --sequence 64`.
+(is_causal, grouped heads; Hugging Face's with the mask that it makes, through what takes it), fp32
+master weights under bf16 autocast, fused AdamW, random ids. Unlike ours it does not clip the
+gradients, which is to its advantage. Prints a line of JSON for each `--backend`: the median of the
+steps' milliseconds by CUDA events, after `--heat` seconds of steps, in turns, and the first
+backend's over it; peak memory of PyTorch's allocator, what lies besides it since the run began
+(sessions, kernels), and both; the losses of the first steps from one state. `--starts` instead
+measures the seconds to the first step in processes of their own, with empty caches of kernels and
+with full ones; `--parts` says too what kernels a step consists of (step_parts.py). A backend whose
+package is not there is said and left out. Without a GPU it only says the losses: `--model tiny
+--batch 2 --sequence 64`.
 
 Of several processes each has a GPU and its share of the batch (`--parallel`): DDP, whose model is
 compiled as a whole, or FSDP2 as torchtitan has it, each block and the loss compiled, with bf16
@@ -40,13 +43,15 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-from models_torch import LLAMA, MODELS, Liger, Plain, model_of
+from models_torch import HUGGING_FACE, LLAMA, MODELS, Liger, Plain, model_of
+from step_parts import parts_of_step
 
 RANK, WORLD = (int(os.environ.get(name, default)) for name, default in
                (("RANK", "0"), ("WORLD_SIZE", "1")))
 HEATING_OF_SEVERAL = 8  # steps: as many in all processes
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-ATTENTION = SDPBackend.CUDNN_ATTENTION if DEVICE == "cuda" else SDPBackend.MATH
+ATTENTION = [SDPBackend.CUDNN_ATTENTION] if DEVICE == "cuda" else [SDPBackend.MATH]
+OF_MASKS = [*ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 TUNED = "max-autotune-no-cudagraphs"
 BACKENDS = ("inductor", "coda", TUNED, "liger")
 CACHES = ("CODA_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -101,7 +106,7 @@ class Run:
         self.compiled = compiled(model, backend, arguments)
         self.has_autocast = not isinstance(next(model.parameters()), DTensor)
         self.ms, self.peak, self.losses, self.first_step, self.beside = [], 0, [], 0.0, 0
-        self.optimizer = None
+        self.optimizer, self.parts = None, None
 
     def begin(self):
         """The same weights and no moments, so that every run's curve begins at one place."""
@@ -121,7 +126,8 @@ class Run:
         ids = torch.randint(0, self.arguments.vocabulary, size, generator=self.ids)
         ids = ids.chunk(WORLD)[RANK].to(DEVICE)
         autocast = torch.autocast(DEVICE, torch.bfloat16, enabled=self.has_autocast)
-        with autocast, sdpa_kernel(ATTENTION):
+        attention = OF_MASKS if self.arguments.model in HUGGING_FACE else ATTENTION
+        with autocast, sdpa_kernel(attention, set_priority=True):
             loss = self.compiled(ids[:, :-1], ids[:, 1:])
         loss.backward()
         self.optimizer.step()
@@ -155,6 +161,8 @@ class Run:
         torch.cuda.synchronize()
         self.ms.append(statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:])))
         self.peak = max(self.peak, torch.cuda.max_memory_allocated())
+        if self.arguments.parts:
+            self.parts = parts_of_step(self.step)
 
     def end(self):
         """What a run keeps between its turns would stand in the other's peak memory."""
@@ -174,6 +182,10 @@ class Run:
             "who": f"{who} {torch.__version__}", "gpus": WORLD, "products": products,
             "model": facts.model, "batch": facts.batch, "sequence": facts.sequence,
             "first_step_s": round(self.first_step, 1), "first_losses": self.losses}
+        if facts.layers:
+            found["layers"] = facts.layers
+        if self.parts:
+            found["parts_ms"], found["rest_ms"] = self.parts
         if DEVICE == "cuda":
             ms = statistics.median(self.ms)
             found |= {
@@ -200,6 +212,8 @@ def starts(arguments):
                 command = [sys.executable, __file__, "--model", arguments.model, "--batch",
                            str(arguments.batch), "--sequence", str(arguments.sequence),
                            "--backend", backend, "--turns", "0", "--first", "1"]
+                if arguments.layers:
+                    command += ["--layers", str(arguments.layers)]
                 line = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True,
                                       check=True).stdout.splitlines()[-1]
                 found[f"{caches}_s"] = json.loads(line)["first_step_s"]
@@ -220,10 +234,12 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, default="1b")
     parser.add_argument("--batch", type=int, default=16, help="of all processes")
     parser.add_argument("--sequence", type=int, default=2048)
+    parser.add_argument("--layers", type=int, help="fewer of the model's layers")
     parser.add_argument("--backend", choices=BACKENDS, nargs="+", default=["inductor"])
     parser.add_argument("--parallel", choices=("ddp", "fsdp2"), default="ddp",
                         help="what several processes do")
     parser.add_argument("--starts", action="store_true", help="only the seconds to the first step")
+    parser.add_argument("--parts", action="store_true", help="says what a step consists of")
     parser.add_argument("--explain", action="store_true", help="says what backend coda has taken")
     parser.add_argument("--first", type=int, default=5, help="steps whose losses are told")
     parser.add_argument("--turns", type=int, default=1)
@@ -254,7 +270,8 @@ def main() -> None:
         dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     torch.manual_seed(0)
     with torch.device(DEVICE):
-        model, arguments.vocabulary = model_of(arguments.model, arguments.sequence)
+        model, arguments.vocabulary = model_of(
+            arguments.model, arguments.sequence, arguments.layers)
     products = "bf16"
     if arguments.float8:
         import torchao

@@ -26,6 +26,7 @@ from coda_cpp._core import Error
 from coda_cpp.function import Function, Input, Output
 
 _LIBRARY = torch.library.Library("coda_cpp", "DEF")
+DECLARED: dict[Any, Operator] = {}  # by what a graph calls
 _CHECKING = False
 
 
@@ -122,9 +123,10 @@ class Operator:
 
     def parse(self, spec: str, numbers: Sequence[float]) -> tuple[list[Argument], dict[str, Any]]:
         """The arguments that are given, and the attributes. `spec` is their names: "x,weight;eps",
-        with the values of those that are texts: "reduction=mean"."""
+        with the values of those that are texts: "reduction=mean". "x,weight/weight;eps": behind
+        them comes what the weight was rounded from (Function's `rounded`)."""
         names, *attributes = spec.split(";")
-        given = set(names.split(","))
+        given = set(names.partition("/")[0].split(","))
         found: dict[str, Any] = {}
         rest = iter(numbers)
         for attribute in attributes:
@@ -132,11 +134,17 @@ class Operator:
             found[name] = text if is_text else float(next(rest))
         return [a for a in self.arguments if a.name in given], found
 
+    @staticmethod
+    def rounded(spec: str) -> list[int]:
+        names, _, rounded = spec.partition(";")[0].partition("/")
+        return [names.split(",").index(name) for name in rounded.split(",") if name]
+
     def key(self, tensors: Sequence[torch.Tensor], spec: str, numbers: Sequence[float]) -> str:
         """All that the function depends on, as text. Raises Error for what cannot be."""
         given, _ = self.parse(spec, numbers)
         facts = []
-        for argument, tensor in zip(given, tensors, strict=True):
+        of_arguments = tensors[:len(tensors) - len(self.rounded(spec))]
+        for argument, tensor in zip(given, of_arguments, strict=True):
             dtype = _tensors.dtype_name(tensor)
             allowed = {"index": ("i32",), "per_row": ("f32",)}.get(
                 argument.kind, ("f32", "bf16", "f16"))
@@ -185,7 +193,7 @@ class Operator:
             raise Error(f"{self.name}: {error}") from None
         chunk_rows = int(attributes[self.chunk_rows]) if self.chunk_rows else 0
         return Function(self.name, graph, inputs, outputs, storage=storage, chunk_rows=chunk_rows,
-                        for_gpu=device == "cuda")
+                        for_gpu=device == "cuda", rounded=self.rounded(spec))
 
     def __call__(self, tensors: Mapping[str, torch.Tensor | None], numbers: Mapping[str, float],
                  texts: Mapping[str, str] | None = None) -> list[torch.Tensor]:
@@ -345,20 +353,39 @@ def declare(operator: Operator) -> Operator:
     torch.library.register_fake(f"coda_cpp::{name}", fake, lib=_LIBRARY)
     torch.library.register_fake(f"coda_cpp::{name}_backward", fake_backward, lib=_LIBRARY)
     _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
+    DECLARED[operator.forward] = operator
     return operator
+
+
+def under_autocast(operator: Operator, dtypes: Sequence[torch.dtype], spec: str,
+                   numbers: list[float], needs: int, low: torch.dtype
+                   ) -> tuple[list[bool], list[int], str]:
+    """Which tensors autocast makes its type `low`, which of them are given as they were too, behind
+    all others, and the text that says so.
+
+    Operands of products and what meets their results become autocast's type; statistics and norms'
+    weights stay as they are. Weights in fp32 that need gradients get the products' sums unrounded.
+    """
+    arguments, _ = operator.parse(spec, numbers)
+    cast = [argument.one_type and dtype.is_floating_point
+            for argument, dtype in zip(arguments, dtypes, strict=True)]
+    rounded = [i for i, (argument, dtype) in enumerate(zip(arguments, dtypes))
+               if argument.kind == "matrix" and needs >> i & 1 and dtype == torch.float32 != low]
+    if rounded:
+        names, semicolon, rest = spec.partition(";")
+        spec = f"{names}/{','.join(arguments[i].name for i in rounded)}{semicolon}{rest}"
+    return cast, rounded, spec
 
 
 def _autocast(operator: Operator, device: str, tensors: list[torch.Tensor], spec: str,
               numbers: list[float], needs: int) -> list[torch.Tensor]:
-    """Operands of products and what meets their results become autocast's type; statistics and
-    norms' weights stay as they are."""
-    dtype = torch.get_autocast_dtype(device.lower())
+    low = torch.get_autocast_dtype(device.lower())
     key = getattr(torch._C.DispatchKey, f"Autocast{device}")
-    arguments, _ = operator.parse(spec, numbers)
+    is_cast, rounded, spec = under_autocast(
+        operator, [tensor.dtype for tensor in tensors], spec, numbers, needs, low)
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
-        cast = [tensor.to(dtype) if argument.one_type and tensor.is_floating_point() else tensor
-                for argument, tensor in zip(arguments, tensors, strict=True)]
-        return operator.forward(cast, spec, numbers, needs)
+        cast = [tensor.to(low) if is_low else tensor for tensor, is_low in zip(tensors, is_cast)]
+        return operator.forward([*cast, *(tensors[i] for i in rounded)], spec, numbers, needs)
 
 
-__all__ = ["Argument", "Given", "Operator", "checking", "declare"]
+__all__ = ["DECLARED", "Argument", "Given", "Operator", "checking", "declare", "under_autocast"]

@@ -25,6 +25,7 @@ from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from coda_cpp import fx_checkpoint
 from coda_cpp._core import Error, InternalError, Plan
 from coda_cpp.fx_import import FREE, PRODUCTS
+from coda_cpp.fx_inline import inline
 from coda_cpp.fx_layout import NotUnderstood
 from coda_cpp.fx_normal import Normal
 from coda_cpp.fx_regions import propose
@@ -231,12 +232,22 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     inner = _inner(settings["inner"])
     if fused is module:
         return inner(module, inputs)
-    with contextlib.ExitStack() as stack:  # conversions are in the graph
+    with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             stack.enter_context(torch.autocast(device, enabled=False))
-        # A region is named by its number in this process, which says nothing in another.
-        stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
-        return inner(fused, inputs)
+        if not inline(fused):
+            stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
+        compiled = inner(fused, inputs)
+    return _without_autocast(compiled) if torch._C._is_any_autocast_enabled() else compiled
+
+
+def _without_autocast(compiled: Callable) -> Callable:
+    """Conversions are in the graph already."""
+    def called(*arguments: Any) -> Any:
+        with torch._C._DisableAutocast():
+            return compiled(*arguments)
+
+    return called
 
 
 def explain(model: Callable, *arguments: Any, with_plans: bool = False,

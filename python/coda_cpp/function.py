@@ -91,7 +91,7 @@ class Function:
         self.outputs = list(outputs)
         self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
         self._nominal = dict(nominal or {})
-        self._products = products
+        self.products = products
         self._rounded = list(rounded)
         # What a caller gives, and of each input the number of the tensor that has its gradient.
         self.given = [*self.inputs, *(self.inputs[i] for i in self._rounded)]
@@ -116,7 +116,7 @@ class Function:
 
     def with_products(self, needs: int, tensors: Sequence[Any]) -> int:
         """`needs` with EIGHT_BITS where the products are in 8 bits."""
-        if not self._products or not needs:
+        if not self.products or not needs:
             return needs
         sizes = self.match(tensors)[0].values()
         fits = all(isinstance(size, int) and size % _ROWS == 0 and size > 0 for size in sizes)
@@ -144,7 +144,7 @@ class Function:
         outputs = [(output.name, output.value) for output in self.outputs]
         if needs & EIGHT_BITS and fuse:
             return _core.compile_in_eight_bits(
-                self.graph, outputs, seeds, gradients, self.nominal_sizes(), self._products,
+                self.graph, outputs, seeds, gradients, self.nominal_sizes(), self.products,
                 chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
         return _core.compile(
             self.graph, outputs, seeds, gradients, self.nominal_sizes(), self._storage,

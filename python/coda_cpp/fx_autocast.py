@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from coda_cpp._operators import DECLARED, under_autocast
+
 _ENTER = torch.amp.autocast_mode._enter_autocast
 _EXIT = torch.amp.autocast_mode._exit_autocast
 
@@ -34,6 +36,8 @@ def write_out(graph: fx.Graph, inputs: Sequence[Any]) -> bool:
             states.append((is_enabled, dtype or states[-1][1]) if of == device else states[-1])
         elif node.target is _EXIT:
             states.pop()
+        elif states[-1][0] and node.target in DECLARED:
+            _convert_ours(graph, node, states[-1][1], made)
         elif states[-1][0] and _is_cast_by(node, device):
             _convert_operands(graph, node, states[-1][1], made)
     for node in reversed(list(graph.nodes)):
@@ -50,13 +54,28 @@ def _convert_operands(graph: fx.Graph, node: fx.Node, low: torch.dtype,
         return
     for operand in list(node.all_input_nodes):
         value = operand.meta.get("val")
-        if (not isinstance(value, torch.Tensor) or not value.is_floating_point()
-                or value.dtype in (result.dtype, torch.float64)):
-            continue
-        key = operand, result.dtype
-        if key not in made:
-            with graph.inserting_after(operand):
-                made[key] = graph.call_function(
-                    torch.ops.aten.to.dtype, (operand, result.dtype))
-            made[key].meta["val"] = value.to(result.dtype)
-        node.replace_input_with(operand, made[key])
+        if (isinstance(value, torch.Tensor) and value.is_floating_point()
+                and value.dtype not in (result.dtype, torch.float64)):
+            node.replace_input_with(operand, _converted(graph, operand, result.dtype, made))
+
+
+def _convert_ours(graph: fx.Graph, node: fx.Node, low: torch.dtype,
+                  made: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> None:
+    tensors, spec, numbers, needs = node.args
+    cast, rounded, spec = under_autocast(
+        DECLARED[node.target], [tensor.meta["val"].dtype for tensor in tensors], spec, numbers,
+        needs, low)
+    given = [_converted(graph, tensor, low, made)
+             if is_low and tensor.meta["val"].dtype != low else tensor
+             for tensor, is_low in zip(tensors, cast)]
+    node.args = ([*given, *(tensors[i] for i in rounded)], spec, numbers, needs)
+
+
+def _converted(graph: fx.Graph, operand: fx.Node, dtype: torch.dtype,
+               made: dict[tuple[fx.Node, torch.dtype], fx.Node]) -> fx.Node:
+    key = operand, dtype
+    if key not in made:
+        with graph.inserting_after(operand):
+            made[key] = graph.call_function(torch.ops.aten.to.dtype, key)
+        made[key].meta["val"] = operand.meta["val"].to(dtype)
+    return made[key]

@@ -43,6 +43,10 @@ class Result:
         return made if self._dtype is None else made.to(self._dtype)
 
 
+def _dtype(node: fx.Node) -> torch.dtype | None:
+    return getattr(node.meta.get("val"), "dtype", None)
+
+
 def _is_tensor(node: fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)  # else a size, which shapes tell too
 
@@ -61,11 +65,22 @@ class Region(torch.nn.Module):
 
     def __init__(self, function: GraphFunction, storage: torch.dtype,
                  sources: Sequence[tuple[int, Source]], whole: tuple[int, Sequence[int]],
-                 results: Sequence[Result], needs: int, count: int) -> None:
-        """`count`: of its operands. What weights were rounded from comes behind them."""
+                 results: Sequence[Result], needs: int, count: int,
+                 operands: Sequence[tuple[Any, torch.dtype, bool]]) -> None:
+        """`count`: of its operands. What weights were rounded from comes behind them. `operands`:
+        what stands for each, its type as it comes and whether it needs a gradient."""
         super().__init__()
         self.function, self.storage, self.needs, self._count = function, storage, needs, count
         self._sources, self._whole, self.results = sources, whole, results
+        self.operands = operands
+
+    def key(self) -> str:
+        """All that its operations depend on, where no size is a symbol."""
+        return repr((self.function.spec, self._count, self._whole,
+                     [(i, vars(source)) for i, source in self._sources],
+                     [vars(result) for result in self.results],
+                     [(value.shape, value.stride(), value.device, *others)
+                      for value, *others in self.operands]))
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         like, dims = self._whole
@@ -169,8 +184,12 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     dims, columns = list(source.order), source.columns
     while columns > 1:  # the columns' dimensions are the last
         columns //= int(value_of(region.whole).shape[dims.pop()])
+    behind = list(rounded.values())
+    operands = [(node.meta.get("val"), (narrowed or {}).get(outside) or _dtype(node),
+                 bool(node.meta.get(NEEDS))) for node, outside in zip(placeholders, inputs)]
+    operands += [(value_of(node), torch.float32, True) for node in behind]
     return Region(function, region.storage, sources, (place[region.whole], dims), results,
-                  needs, len(inputs)), list(rounded.values())
+                  needs, len(inputs), operands), behind
 
 
 def _is_rounded(node: fx.Node) -> bool:

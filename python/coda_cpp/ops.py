@@ -3,10 +3,11 @@
 
 All take tensors of float32, bfloat16 or float16 (products' operands of one type) with any leading
 dimensions, on a CPU or on an H100 or H200; are differentiable by every floating-point argument but
-tables of angles; work under torch.autocast, which casts all but statistics and norms' weights; and
-under torch.compile. Arithmetic is fp32, what is stored is rounded once. They raise coda_cpp.Error
-(a ValueError) that names the argument for shapes, types and devices that do not fit. A plan is
-compiled once for each set of types, widths and attributes; numbers of tokens need no other.
+tables of angles; work under torch.autocast, which casts all but statistics and norms' weights, and
+does not round the gradients of fp32 weights; and under torch.compile. Arithmetic is fp32, what is
+stored is rounded once. They raise coda_cpp.Error (a ValueError) that names the argument for shapes,
+types and devices that do not fit. A plan is compiled once for each set of types, widths and
+attributes; numbers of tokens need no other.
 """
 
 from __future__ import annotations

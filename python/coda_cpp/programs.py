@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import hashlib
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -173,7 +175,8 @@ def program(function: Callable[..., Any]) -> TileFunction:
 
 
 class _GraphOperator(_ProgramOperator):
-    """All graphs are one operator too; its text is the name under which this process has one."""
+    """All graphs are one operator too. Its text is a name that says what is computed, and by which
+    build of this package: caches of compiled graphs may have it in another process."""
 
     made: dict[str, Function] = {}
 
@@ -189,6 +192,16 @@ class _GraphOperator(_ProgramOperator):
 
 
 _GRAPH = declare(_GraphOperator("graph", (), _unused))
+
+
+@functools.cache
+def _build() -> bytes:
+    """Of all files that this package runs."""
+    digest = hashlib.sha256()
+    for path in sorted(pathlib.Path(__file__).parent.glob("*.*")):
+        if path.suffix in (".py", ".so"):
+            digest.update(path.read_bytes())
+    return digest.digest()
 
 
 class GraphFunction:
@@ -220,11 +233,24 @@ class GraphFunction:
         self.function = Function(name, inputs[0].graph, given, made, storage=storage,
                                  chunk_rows=chunk_rows, for_gpu=for_gpu, nominal=nominal,
                                  products=products, rounded=rounded)
+        digest = hashlib.sha256(_build())
+        digest.update(inputs[0].graph.text(dict(outputs)).encode())
+        digest.update(repr((
+            [(value.name, value.shape, value.dtype, value.is_table) for value in inputs],
+            list(outputs), storage, chunk_rows, for_gpu, sorted((nominal or {}).items()), products,
+            list(rounded))).encode())
+        self._name = f"{name}#{digest.hexdigest()[:32]}"
         self._register()
 
     def _register(self) -> None:
-        self._spec = f"{self.function.name}#{len(_GraphOperator.made)}"
-        _GraphOperator.made[self._spec] = self.function
+        """Scales of products in 8 bits belong to a use: each has a name of its own."""
+        made = _GraphOperator.made
+        self.spec = f"{self._name}#{len(made)}" if self.has_own_state else self._name
+        self.function = made.setdefault(self.spec, self.function)
+
+    @property
+    def has_own_state(self) -> bool:
+        return bool(self.function.products)
 
     def another_use(self) -> GraphFunction:
         """The same function, with scales of its own where products are in 8 bits."""
@@ -242,7 +268,7 @@ class GraphFunction:
         require_tensors(self.function.name, [tensor.name for tensor in given], tensors)
         needs = _needs([tensors[place] for place in self.function.gradient_places])
         needs = self.function.with_products(needs, tensors)
-        made = _GRAPH.forward(list(tensors), self._spec, [], needs)[:len(self.function.outputs)]
+        made = _GRAPH.forward(list(tensors), self.spec, [], needs)[:len(self.function.outputs)]
         return made[0] if len(made) == 1 else tuple(made)
 
     def explain(self, sizes: Mapping[str, int] | None = None) -> str:

@@ -299,7 +299,7 @@ class Opcheck(unittest.TestCase):
             tensors = [self._tensor(given, sizes, region.needs >> i & 1)
                        for i, given in enumerate(function.inputs)]
             torch.library.opcheck(torch.ops.coda_cpp.graph.default, (
-                tensors, region.function._spec, [], region.needs))
+                tensors, region.function.spec, [], region.needs))
 
     def _tensor(self, given, sizes, needs):
         shape = [session.size_of(terms, sizes) for terms in given.terms]

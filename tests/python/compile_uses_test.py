@@ -5,12 +5,15 @@ that of the model as it is."""
 import copy
 import os
 import shutil
+import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import torch
 import torch._dynamo
 from torch import nn
+from torch._dynamo.utils import counters
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -40,6 +43,23 @@ class Mlp(nn.Module):
 
     def forward(self, x):
         return x + self.down(functional.silu(self.up(self.norm(x))))
+
+
+class Mixed(nn.Module):
+    """Modules of coda_cpp's between PyTorch's."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), nn.Linear(width, width)
+        self.out = coda_cpp.LinearResidualRMS(width, width)
+        self.norm = nn.RMSNorm(width)
+        self.mlp = coda_cpp.GatedMLP(width, 2 * width)
+
+    def forward(self, x):
+        x = x + functional.silu(self.first(x))
+        y, rstd = self.out(x, x)
+        y = y + self.mlp(y, rstd, self.norm.weight)
+        return functional.silu(self.last(y)).float().square().mean()
 
 
 class Counted:
@@ -81,6 +101,37 @@ class CompiledUses(unittest.TestCase):
                 (run(input_ids=batch, labels=batch).loss / 3).backward()
             found.append([p.grad.clone() for p in model.parameters()])
         self.assertLess(error(*found), 2e-5)
+
+    def test_modules_of_ours_in_a_model_under_autocast(self):
+        model, x = Mixed(), torch.randn(2, 40, 64)
+        plain = copy.deepcopy(model).bfloat16()
+        called = torch.compile(model, backend=Recorder(), fullgraph=True)
+        expected, wanted = outcome(model, model, x)
+        _, rounded = outcome(plain, plain, x.bfloat16())
+        with torch.autocast("cpu", torch.bfloat16):
+            ways = [outcome(way, model, x) for way in (called, model)]
+        for loss, gradients in ways:
+            torch.testing.assert_close(loss, expected, rtol=1e-2, atol=0)
+            self.assertLess(error(gradients, wanted), error(rounded, wanted))
+            for (name, _), gradient in zip(model.named_parameters(), gradients):
+                if name in ("out.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight"):
+                    self.assertFalse(torch.equal(gradient, gradient.bfloat16().float()), name)
+
+    def test_autocast_does_not_reach_what_a_model_keeps_in_fp32(self):
+        class Net(Mlp):
+            def forward(self, x):
+                y = super().forward(x).flatten(0, 1)
+                with torch.autocast("cpu", enabled=False):
+                    return (y.float().T @ y.float()).square().mean()
+
+        model, x = Net(), torch.randn(2, 40, 32)
+        recorder = Recorder()
+        called = torch.compile(model, backend=recorder, fullgraph=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            found, expected = called(x), model(x)
+        self.assertEqual(len(recorder.reports[0].taken), 1)
+        self.assertEqual((found.dtype, expected.dtype), (torch.float32, torch.float32))
+        torch.testing.assert_close(found, expected, rtol=1e-2, atol=0)
 
     def test_hugging_faces_checkpointing(self):
         model = llama().train()
@@ -236,19 +287,37 @@ class CompiledUses(unittest.TestCase):
         with self.assertRaisesRegex(coda_cpp.Error, "no option costmodel"):
             coda_cpp.explain(model, x, options={"costmodel": False})
 
-    def test_inductor_compiles_the_rest(self):
+    def test_inductor_compiles_the_rest_and_its_cache_knows_regions(self):
         path = "/usr/local/bin:/usr/bin:/bin"
         if shutil.which("g++", path=path) is None:
             self.skipTest("Inductor needs g++")
-        before, os.environ["PATH"] = os.environ.get("PATH", ""), path
-        try:
-            model = Mlp()
-            called = torch.compile(
-                model, backend="coda", fullgraph=True, options={"cost_model": False})
-            x = torch.randn(2, 4, 32)
-            self._same(lambda x: called(x.exp()).square().mean(), model_of_exp(model), x)
-        finally:
-            os.environ["PATH"] = before
+        x = torch.randn(2, 4, 32)
+        found = []
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
+                os.environ, {"PATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}):
+            for eps in (1e-6, 1e-6, 0.5):  # a new model, the same computation, another one
+                torch._dynamo.reset()
+                counters["aot_autograd"].clear()
+                model = Mlp()
+                model.norm.eps = eps
+                called = torch.compile(
+                    model, backend="coda", fullgraph=True, options={"cost_model": False})
+                self._same(lambda x, f=called: f(x.exp()).square().mean(), model_of_exp(model), x)
+                found.append(counters["aot_autograd"]["autograd_cache_hit"])
+        self.assertEqual(found, [0, 1, 0])
+
+    def test_what_is_computed_names_a_function(self):
+        def spec(eps=1e-6, **options):
+            graph = coda_cpp.Graph()
+            x, w = graph.input("x", ("M", 8)), graph.parameter("w", (16, 8))
+            y = coda_cpp.builders.linear(x, w) * coda_cpp.builders.rms_reciprocal(x, eps)
+            return coda_cpp.GraphFunction([x, w], {"y": y}, **options).spec
+
+        self.assertEqual(spec(), spec())
+        others = {spec(), spec(1e-5), spec(chunk_rows=8), spec(for_gpu=True), spec(rounded=[1]),
+                  spec(nominal={"M": 8}), spec(storage="bf16"), spec(products="fp8"),
+                  spec(products="fp8")}
+        self.assertEqual(len(others), 9)
 
 
 def model_of_exp(model):

@@ -279,6 +279,56 @@ class AsPyTorchAsks(unittest.TestCase):
                        for n, t in arguments.items()}
                 torch.testing.assert_close(made[0], _results_of(case, low), rtol=0, atol=0)
 
+    def test_gradients_of_weights_that_autocast_rounds_stay_in_fp32(self):
+        for case in CASES:
+            torch.manual_seed(0)
+            arguments = case.make(200, torch.float32)
+            with torch.no_grad():  # so that only arithmetic errs
+                for name in {"x", "weight", "residual", "gate", "up"} & set(arguments):
+                    arguments[name].copy_(arguments[name].bfloat16())
+            doubles = _double(arguments)
+            upstream = [torch.randn(t.shape).bfloat16()
+                        for t in _results(case.reference(**doubles, **case.options))]
+            expected = _outcome(case.reference, case, doubles, upstream)
+            with torch.autocast("cpu", torch.bfloat16):
+                ours = _outcome(case.function, case, arguments, upstream)
+                eager = _outcome(case.reference, case, arguments, upstream)
+            for name in {"weight", "gate", "up"} & set(arguments):
+                what = f"gradient of {name}"
+                error, of_eager = ((made[what].double() - expected[what]).norm().item()
+                                   for made in (ours, eager))
+                with self.subTest(case.name, what=what):
+                    self.assertFalse(torch.equal(ours[what], ours[what].bfloat16().float()))
+                    self.assertTrue(torch.equal(eager[what], eager[what].bfloat16().float()))
+                    self.assertLess(error, of_eager)
+
+    def test_frozen_weights_under_autocast_get_no_gradient(self):
+        x = torch.randn(4, _K, requires_grad=True)
+        gate, up = torch.randn(_N, _K), torch.randn(_N, _K, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            ops.swiglu_linear(x, gate, up).float().sum().backward()
+        self.assertIsNone(gate.grad)
+        self.assertEqual(up.grad.dtype, torch.float32)
+
+    def test_compiled_under_autocast_gives_the_same_bits(self):
+        for case in CASES:
+            arguments = case.make(40, torch.float32)
+
+            def step(case=case, **arguments):
+                return _results_of(case, arguments).float().square().sum()
+
+            wanted = [t for t in arguments.values() if t.requires_grad]
+            for backend in ("aot_eager", "coda"):
+                torch._dynamo.reset()
+                options = {"options": {"inner": "aot_eager"}} if backend == "coda" else {}
+                compiled = torch.compile(step, backend=backend, fullgraph=True, **options)
+                with torch.autocast("cpu", torch.bfloat16):
+                    found = torch.autograd.grad(compiled(**arguments), wanted)
+                    expected = torch.autograd.grad(step(**arguments), wanted)
+                with self.subTest(case.name, backend=backend):
+                    for got, gradient in zip(found, expected):
+                        self.assertTrue(torch.equal(got, gradient))
+
     def test_checkpointing_gives_the_same_bits(self):
         case = _by_name("swiglu_linear")
         arguments = case.make(8, torch.float32)

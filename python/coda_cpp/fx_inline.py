@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions as operations of the graph around them: PyTorch's cache of compiled graphs sees what an
+operation is called with, but not what a module is."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from coda_cpp.fx_replace import Region
+
+
+def inline(module: fx.GraphModule) -> bool:
+    """Puts the operations of each region in place of its call; whether none is left. Those with
+    sizes that are symbols stay, and those with scales of their own, which no cache may share."""
+    graph, is_whole = module.graph, True
+    traced: dict[Any, fx.Graph] = {}  # equal layers have equal operations
+    for node in list(graph.nodes):
+        if node.op == "get_attr" and isinstance(getattr(module, node.target, None), fx.GraphModule):
+            is_whole = False
+        if node.op != "call_module":
+            continue
+        region = module.get_submodule(node.target)
+        if not isinstance(region, Region) or not _is_static(region):
+            is_whole = False
+            continue
+        key = region.key()
+        if key not in traced:
+            traced[key] = _operations(region)
+        _put(graph, node, traced[key])
+        module.delete_submodule(node.target)
+    module.recompile()
+    return is_whole
+
+
+def _is_static(region: Region) -> bool:
+    return not region.function.has_own_state and all(
+        isinstance(value, FakeTensor) and all(isinstance(size, int) for size in value.shape)
+        for value, _, _ in region.operands)
+
+
+def _operations(region: Region) -> fx.Graph:
+    with region.operands[0][0].fake_mode:
+        stand_ins = [torch.empty_strided(value.shape, value.stride(), dtype=dtype,
+                                         device=value.device, requires_grad=needs)
+                     for value, dtype, needs in region.operands]
+        return make_fx(region, pre_dispatch=True)(*stand_ins).graph
+
+
+def _put(graph: fx.Graph, node: fx.Node, operations: fx.Graph) -> None:
+    copies = dict(zip(operations.find_nodes(op="placeholder"), node.args, strict=True))
+    with graph.inserting_before(node):
+        results = graph.graph_copy(operations, copies)
+    if isinstance(results, (tuple, list)):
+        for user in list(node.users):
+            assert user.target is operator.getitem
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(results)
+    graph.erase_node(node)
