@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -148,7 +149,14 @@ class Trainer {
   Tensor tensor(std::string_view name) const;
   const Session& session() const;
 
+ protected:
+  // As the first, where the plan is compiled already: of this step, for this backend.
+  Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
+          const TrainOptions& options, Compiled compiled);
+
  private:
+  void start(const Graph& graph, Value loss, Backend& backend, const TrainOptions& options,
+             std::optional<Compiled> compiled);
   void run_on_host(const Batches& batch, StepReport& report);
   double update(double rate);  // on the host; the gradients' norm
   void require_none_started(const char* what) const;

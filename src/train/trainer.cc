@@ -182,6 +182,17 @@ struct Trainer::Impl {
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
                  const TrainOptions& options)
     : weights(std::move(given)) {
+  start(graph, loss, backend, options, std::nullopt);
+}
+
+Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
+                 const TrainOptions& options, Compiled compiled)
+    : weights(std::move(given)) {
+  start(graph, loss, backend, options, std::move(compiled));
+}
+
+void Trainer::start(const Graph& graph, Value loss, Backend& backend, const TrainOptions& options,
+                    std::optional<Compiled> compiled) {
   check_schedule(options.schedule);
   check_adamw(options.adamw);
   require(options.accumulate >= 1,
@@ -189,15 +200,17 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
   require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
                                  std::to_string(options.clip));
   check_step(graph, loss, weights);
-  std::vector<std::string> parameters;
-  for (const WeightTensor& w : weights) parameters.push_back(w.name);
-  Compiled compiled = compile_step(graph, loss, parameters, options, backend.rates());
-  const StepMemory memory = step_memory(compiled.plan, options.sizes,
-                                        step_place(compiled.plan, options.sizes, backend,
+  if (!compiled) {
+    std::vector<std::string> parameters;
+    for (const WeightTensor& w : weights) parameters.push_back(w.name);
+    compiled = compile_step(graph, loss, parameters, options, backend.rates());
+  }
+  const StepMemory memory = step_memory(compiled->plan, options.sizes,
+                                        step_place(compiled->plan, options.sizes, backend,
                                                    options.communicator, options.adamw.moments));
   require_free(memory, weights, backend, options);
   try {
-    impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);
+    impl_ = std::make_unique<Impl>(graph, std::move(*compiled), weights, backend, options);
     moments.resize(weights.size());
     if (!impl_->device)
       for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
@@ -219,13 +232,13 @@ void Moments::make(const WeightTensor& weight) {
 
 void Trainer::restored() {
   require_none_started("restored()");
-  impl_->is_fetched = false;
   EightBitScales* scales = impl_->session.scales();
   require(scales != nullptr || eight_bit_scales.empty(),
           "the state has scales of 8-bit operands, and this trainer has no products in 8 bits");
   if (scales != nullptr) scales->restore(eight_bit_scales);
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);
+  impl_->is_fetched = true;  // the fields are what was uploaded
   // Rank 0 writes checkpoints; the others need no copy of theirs.
   if (impl_->world() > 1 && impl_->options.communicator->rank() > 0)
     for (Moments& its : moments) its = {};
@@ -274,9 +287,11 @@ void Trainer::require_sound(const TensorMap& batch) {
   fetch();
   const std::string when = "after step " + std::to_string(step_count) + ": ";
   for (const WeightTensor& w : weights) {
-    const bool is_finite = std::all_of(w.values.begin(), w.values.end(),
-                                       [](float value) { return std::isfinite(value); });
-    require(is_finite, when + "the values of " + w.name + " are" + kRemedy);
+    bool are_finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : are_finite)
+    for (size_t i = 0; i < w.values.size(); ++i)
+      are_finite = are_finite && std::isfinite(w.values[i]);
+    require(are_finite, when + "the values of " + w.name + " are" + kRemedy);
   }
   require(std::isfinite(loss(batch)), when + "the loss is" + kRemedy);
 }

@@ -50,7 +50,8 @@ TEST(NormalNumbers, HaveTheMomentsAndTailsOfTheDistribution) {
   double power[5] = {}, neighbours = 0, squares_of_neighbours = 0;
   for (size_t i = 0; i < count; ++i) {
     const double x = values[i];
-    for (int k = 1; k <= 4; ++k) power[k] += std::pow(x, k) / n;
+    double to_k = 1 / n;
+    for (int k = 1; k <= 4; ++k) power[k] += to_k *= x;
     const double next = values[(i + 1) % count];
     neighbours += x * next / n;
     squares_of_neighbours += (x * x - 1) * (next * next - 1) / n;
