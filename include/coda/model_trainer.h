@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "coda/api.h"
@@ -44,6 +45,7 @@ struct ModelStep {
   std::unique_ptr<ModelGraph> model;
   TrainOptions options;
   Compiled compiled;
+  std::optional<int64_t> workspace = {};  // Backend::workspace_bytes, where it is known
 };
 ModelStep compile_step(const ModelTrainSettings& settings, const Rates& rates);
 

@@ -43,7 +43,7 @@ std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& s) {
 }
 
 ModelStep compile_step(const ModelTrainSettings& settings, const Rates& rates) {
-  ModelStep step{settings, model_of(settings), {}, {}};
+  ModelStep step{settings, model_of(settings), {}, {}, {}};
   step.options = train_options_of(settings, *step.model);
   std::vector<std::string> parameters;
   for (const ModelParameter& p : step.model->parameters) parameters.push_back(p.name);
@@ -59,7 +59,7 @@ ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tok
 ModelTrainer::ModelTrainer(ModelStep step, const Tokens& tokens, Backend& backend)
     : Trainer(step.model->graph, step.model->loss,
               initial_weights(*step.model, step.settings.seed), backend, step.options,
-              std::move(step.compiled)),
+              std::move(step.compiled), step.workspace),
       settings_(std::move(step.settings)),
       tokens_(tokens),
       model_(std::move(step.model)),

@@ -3,6 +3,7 @@
 #include "coda/step_memory.h"
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -112,15 +113,20 @@ void require_host_memory(const ModelStep& step) {
                     bytes_text(static_cast<double>(free)) + " are free: make the model smaller");
 }
 
-StepMemory memory_of(const ModelStep& step, Backend& backend, bool evaluates) {
-  const ModelTrainSettings& settings = step.settings;
-  const Plan& plan = step.compiled.plan;
-  const DimValues& sizes = step.options.sizes;
-  StepMemory memory = step_memory(
-      plan, sizes, step_place(plan, sizes, backend, settings.communicator, settings.adamw.moments));
+// Two plans at once, as each takes tenths of a second.
+FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
+  std::future<int64_t> evaluation;
   if (evaluates)
-    memory.uses.push_back({"losses of held-out text", evaluation_bytes(settings, backend)});
-  return memory;
+    evaluation = std::async(std::launch::async, [&] { return evaluation_bytes(settings, backend); });
+  FittingStep found{compile_step(settings, backend.rates()), {}};
+  const Plan& plan = found.step.compiled.plan;
+  const DimValues& sizes = found.step.options.sizes;
+  const StepPlace place =
+      step_place(plan, sizes, backend, settings.communicator, settings.adamw.moments);
+  found.step.workspace = place.workspace;
+  found.memory = step_memory(plan, sizes, place);
+  if (evaluates) found.memory.uses.push_back({"losses of held-out text", evaluation.get()});
+  return found;
 }
 
 // The same sequences in a step, in more passes.
@@ -186,7 +192,7 @@ StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace
 }
 
 StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
-  return memory_of(compile_step(settings, backend.rates()), backend, evaluates);
+  return with_memory(settings, backend, evaluates).memory;
 }
 
 StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
@@ -196,13 +202,12 @@ StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, 
 FittingStep fitting_step(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
   const int64_t limit = limit_of(settings, backend);
   require_memory_of_weights(settings, limit);
-  ModelStep step = compile_step(settings, backend.rates());
-  StepMemory memory = memory_of(step, backend, evaluates);
-  if (!backend.is_on_host()) require_host_memory(step);
-  if (memory.bytes() <= limit) return {std::move(step), std::move(memory)};
+  FittingStep found = with_memory(settings, backend, evaluates);
+  if (!backend.is_on_host()) require_host_memory(found.step);
+  if (found.memory.bytes() <= limit) return found;
   throw MemoryError("not enough memory: a step of " + std::to_string(settings.own_batch()) +
                     " sequences of " + std::to_string(settings.sequence) + " tokens takes " +
-                    memory.text() + ", and " + bytes_text(static_cast<double>(limit)) +
+                    found.memory.text() + ", and " + bytes_text(static_cast<double>(limit)) +
                     " are free; what fits: " + what_fits(settings, backend, evaluates, limit));
 }
 

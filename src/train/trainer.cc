@@ -23,6 +23,16 @@ void require_finite(double value, const char* what, int64_t step) {
   require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
 }
 
+void check(const Graph& graph, Value loss, const Weights& weights, const TrainOptions& options) {
+  check_schedule(options.schedule);
+  check_adamw(options.adamw);
+  require(options.accumulate >= 1,
+          "a step has at least one pass, not " + std::to_string(options.accumulate));
+  require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
+                                 std::to_string(options.clip));
+  check_step(graph, loss, weights);
+}
+
 // The weights are there already.
 void require_free(const StepMemory& memory, const Weights& weights, Backend& backend,
                   const TrainOptions& options) {
@@ -182,35 +192,30 @@ struct Trainer::Impl {
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
                  const TrainOptions& options)
     : weights(std::move(given)) {
-  start(graph, loss, backend, options, std::nullopt);
+  check(graph, loss, weights, options);
+  std::vector<std::string> parameters;
+  for (const WeightTensor& w : weights) parameters.push_back(w.name);
+  start(graph, backend, options,
+        compile_step(graph, loss, parameters, options, backend.rates()), std::nullopt);
 }
 
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
-                 const TrainOptions& options, Compiled compiled)
+                 const TrainOptions& options, Compiled compiled, std::optional<int64_t> workspace)
     : weights(std::move(given)) {
-  start(graph, loss, backend, options, std::move(compiled));
+  check(graph, loss, weights, options);
+  start(graph, backend, options, std::move(compiled), workspace);
 }
 
-void Trainer::start(const Graph& graph, Value loss, Backend& backend, const TrainOptions& options,
-                    std::optional<Compiled> compiled) {
-  check_schedule(options.schedule);
-  check_adamw(options.adamw);
-  require(options.accumulate >= 1,
-          "a step has at least one pass, not " + std::to_string(options.accumulate));
-  require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
-                                 std::to_string(options.clip));
-  check_step(graph, loss, weights);
-  if (!compiled) {
-    std::vector<std::string> parameters;
-    for (const WeightTensor& w : weights) parameters.push_back(w.name);
-    compiled = compile_step(graph, loss, parameters, options, backend.rates());
-  }
-  const StepMemory memory = step_memory(compiled->plan, options.sizes,
-                                        step_place(compiled->plan, options.sizes, backend,
-                                                   options.communicator, options.adamw.moments));
+void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& options,
+                    Compiled compiled, std::optional<int64_t> workspace) {
+  const StepPlace place = {
+      backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
+      workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),
+      options.adamw.moments};
+  const StepMemory memory = step_memory(compiled.plan, options.sizes, place);
   require_free(memory, weights, backend, options);
   try {
-    impl_ = std::make_unique<Impl>(graph, std::move(*compiled), weights, backend, options);
+    impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);
     moments.resize(weights.size());
     if (!impl_->device)
       for (size_t i = 0; i < weights.size(); ++i) moments[i].make(weights[i]);
