@@ -51,9 +51,9 @@ inline void point_on_circle(uint32_t word, float& x, float& y) {
   const float sine =
       a + a * s * ((-1.9515295891e-4F * s + 8.3321608736e-3F) * s - 1.6666654611e-1F);
   const float cosine =
-      1 + s * (((2.443315711809948e-5F * s - 1.388731625493765e-3F) * s + 4.166664568298827e-2F) *
-                   s -
-               0.5F);
+      1 +
+      s * (((2.443315711809948e-5F * s - 1.388731625493765e-3F) * s + 4.166664568298827e-2F) * s -
+           0.5F);
   const float either = std::bit_cast<float>(std::bit_cast<uint32_t>(cosine) ^ (word & 0x80000000U));
   const bool is_upright = (word & 0x40000000U) != 0;
   x = is_upright ? sine : either;

@@ -57,9 +57,8 @@ ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tok
     : ModelTrainer(compile_step(settings, backend.rates()), tokens, backend) {}
 
 ModelTrainer::ModelTrainer(ModelStep step, const Tokens& tokens, Backend& backend)
-    : Trainer(step.model->graph, step.model->loss,
-              initial_weights(*step.model, step.settings.seed), backend, step.options,
-              std::move(step.compiled), step.workspace),
+    : Trainer(step.model->graph, step.model->loss, initial_weights(*step.model, step.settings.seed),
+              backend, step.options, std::move(step.compiled), step.workspace),
       settings_(std::move(step.settings)),
       tokens_(tokens),
       model_(std::move(step.model)),

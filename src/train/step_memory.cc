@@ -117,7 +117,8 @@ void require_host_memory(const ModelStep& step) {
 FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
   std::future<int64_t> evaluation;
   if (evaluates)
-    evaluation = std::async(std::launch::async, [&] { return evaluation_bytes(settings, backend); });
+    evaluation =
+        std::async(std::launch::async, [&] { return evaluation_bytes(settings, backend); });
   FittingStep found{compile_step(settings, backend.rates()), {}};
   const Plan& plan = found.step.compiled.plan;
   const DimValues& sizes = found.step.options.sizes;

@@ -195,8 +195,8 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
   check(graph, loss, weights, options);
   std::vector<std::string> parameters;
   for (const WeightTensor& w : weights) parameters.push_back(w.name);
-  start(graph, backend, options,
-        compile_step(graph, loss, parameters, options, backend.rates()), std::nullopt);
+  start(graph, backend, options, compile_step(graph, loss, parameters, options, backend.rates()),
+        std::nullopt);
 }
 
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,

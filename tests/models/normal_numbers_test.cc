@@ -67,8 +67,8 @@ TEST(NormalNumbers, HaveTheMomentsAndTailsOfTheDistribution) {
   for (const double bound : {0.01, 0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0}) {
     for (const double sign : {-1.0, 1.0}) {
       const double expected = n * std::erfc(bound / std::sqrt(2)) / 2;
-      const auto beyond = static_cast<double>(std::count_if(
-          values.begin(), values.end(), [&](float x) { return sign * x > bound; }));
+      const auto beyond = static_cast<double>(
+          std::count_if(values.begin(), values.end(), [&](float x) { return sign * x > bound; }));
       EXPECT_NEAR(beyond, expected, 5 * std::sqrt(expected)) << sign * bound;
     }
   }

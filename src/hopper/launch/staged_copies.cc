@@ -44,9 +44,9 @@ void StagedCopies::to_device(const TensorView& host, const TensorView& device,
     const size_t part = std::min(kPlace, bytes - at);
     if (place.moved) place.moved->wait();
     copy_by_threads(place.memory.get(), static_cast<const std::byte*>(host.data) + at, part);
-    check_driver(driver().memcpy_htod_async(address_of(device.data) + at, place.memory.get(), part,
-                                            stream),
-                 "copying a tensor to the GPU");
+    check_driver(
+        driver().memcpy_htod_async(address_of(device.data) + at, place.memory.get(), part, stream),
+        "copying a tensor to the GPU");
     place.moved.emplace(context_, stream);
   }
   for (Place& place : places_)
