@@ -187,13 +187,13 @@ STEPS = {("1b", 16, 2048): "LLaMA-3 1B, 16 x 2048", ("1b", 4, 8192): "LLaMA-3 1B
          ("8b", 8, 2048): "four blocks of 8B, 8 x 2048"}
 
 
-def runs_of_steps(shape: tuple[str, int, int],
-                  attention: str = "repeatable") -> tuple[list[dict], list[dict]]:
+def runs_of_steps(shape: tuple[str, int, int], attention: str = "repeatable", board: str = "h200",
+                  recompute: str = "norms") -> tuple[list[dict], list[dict]]:
     """Ours and torch.compile's, in turns on one board: of the last run that has both."""
-    path = RESULTS / "train_step" / "h200.jsonl"
+    path = RESULTS / "train_step" / f"{board}.jsonl"
     rows = [r for r in map(json.loads, path.read_text().splitlines())
             if (r["model"], r["batch"], r["sequence"]) == shape
-            and r.get("recompute", "norms") == "norms"]
+            and (r["who"] != "coda" or r.get("recompute", "norms") == recompute)]
     ours = [r for r in rows if r["who"] == "coda" and r["attention"] == attention]
     peers = [r for r in rows if r["who"] != "coda"]
     runs = {r["run"] for r in ours} & {r["run"] for r in peers}
@@ -209,9 +209,12 @@ def mean_ms(runs: list[dict]) -> float:
 def steps() -> str:
     """Whole optimizer steps, each run of a shape in turns with its peer's."""
     rows = []
-    for shape, name in STEPS.items():
-        ours, peer = runs_of_steps(shape)
-        fast, peer_of_fast = runs_of_steps(shape, "fast")
+    blocks = ("8b", 8, 2048)
+    settings = [(shape, name, "h200", "norms") for shape, name in STEPS.items()]
+    settings += [(blocks, "the same, H100, `--recompute none`", "h100", "none")]
+    for shape, name, board, recompute in settings:
+        ours, peer = runs_of_steps(shape, "repeatable", board, recompute)
+        fast, peer_of_fast = runs_of_steps(shape, "fast", board, recompute)
         for who, runs, others in (("ours, repeatable", ours, peer),
                                   ("ours, attention fast", fast, peer_of_fast),
                                   ("torch.compile", peer, peer)):

@@ -430,7 +430,9 @@ int run(const CLI::App& command, TrainFlags flags, const Processes& processes) {
   require(folder.empty() || fs::is_directory(folder, error),
           "--profile " + printable(flags.profile) + ": there is no folder " + printable(folder) +
               " (make it, or write the file elsewhere)");
-  const StepMemory memory = require_memory(plan.settings, *plan.backend, flags.held_out > 0);
+  FittingStep fitting = fitting_step(plan.settings, *plan.backend, flags.held_out > 0);
+  const StepMemory memory = std::move(fitting.memory);
+  plan.step = std::move(fitting.step);
   if (!lock && processes.is_first()) {  // the folder is made once all flags are known to be good
     lock.emplace(flags.out);
     require_no_run(flags);

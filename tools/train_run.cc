@@ -41,7 +41,7 @@ class Run {
       : plan_(std::move(plan)),
         backend_(plan_.backend),
         free_at_start_(backend_->free_bytes()),
-        trainer_(plan_.settings, plan_.data.train, *backend_),
+        trainer_(std::move(plan_.step), plan_.data.train, *backend_),
         progress_(first_step(), plan_.settings.schedule.total_steps,
                   plan_.settings.tokens_of_step(), most_tokens(), [this] { return memory(); }) {}
 
@@ -102,7 +102,7 @@ class Run {
     return world() == 1 ? stop.is_made() : all_stop_;
   }
 
-  // Restores or saves a first checkpoint, which also shows that the folder can be written.
+  // Restores, or saves a first checkpoint.
   void start() {
     const ModelTrainSettings& s = plan_.settings;
     if (is_first()) remove_debris(plan_.out);
@@ -136,8 +136,6 @@ class Run {
       trainer_.restored();
     }
     save();
-    finish_saving();
-    if (plan_.overwrite && is_first()) remove_the_run_before();
   }
 
   // How many of the choices of sparse experts found no room in the last pass of this process.
@@ -151,7 +149,7 @@ class Run {
                                100 * static_cast<double>(dropped) / static_cast<double>(choices)));
   }
 
-  // Once the new run has a checkpoint; its step is 0, so others are newer.
+  // Once the new run has a checkpoint; the first one's step is 0, so others are newer.
   void remove_the_run_before() const {
     for (auto old = newest_checkpoint(plan_.out); old && *old != checkpoint_;
          old = newest_checkpoint(plan_.out)) {
@@ -241,6 +239,7 @@ class Run {
     if (!saving_.valid()) return;
     naming_the_last_checkpoint([this] {
       checkpoint_ = saving_.get();
+      if (plan_.overwrite) remove_the_run_before();
       if (plan_.communicator != nullptr)
         plan_.communicator->set_remedy("the last good checkpoint is " + printable(checkpoint_));
     });

@@ -18,6 +18,7 @@ namespace coda::tools {
 
 struct RunPlan {
   ModelTrainSettings settings;
+  ModelStep step;  // compiled by them; the trainer takes it
   TokenSplit data;
   bool is_text = false;
   TextTokens text;  // what is_text is read by

@@ -136,9 +136,9 @@ int run(const Flags& f) {
   settings.communicator = communicator.get();
   settings.exchange_bytes = static_cast<int64_t>(f.exchange_mib * (1 << 20));
   const Tokens tokens = random_tokens(1 << 22, 128256);
-  const StepMemory said = require_memory(settings, *backend, false);
+  FittingStep fitting = fitting_step(settings, *backend, false);
   const int64_t free = backend->free_bytes();
-  ModelTrainer trainer(settings, tokens, *backend);
+  ModelTrainer trainer(std::move(fitting.step), tokens, *backend);
   const double ready = seconds_since(start);
   double loss = trainer.step().loss;
   const double first = seconds_since(start);
@@ -182,8 +182,9 @@ int run(const Flags& f) {
       1e3 * tokens_of_step / ms, ready, first, loss,
       static_cast<double>(trainer.session().saved_bytes()) / (1 << 30),
       static_cast<double>(trainer.session().arena_bytes()) / (1 << 30), f.recompute,
-      static_cast<double>(said.bytes()) / (1 << 30), static_cast<double>(taken) / (1 << 30),
-      describe_gpu(), f.prints_losses ? ", \"losses\": [" + losses + "]" : "");
+      static_cast<double>(fitting.memory.bytes()) / (1 << 30),
+      static_cast<double>(taken) / (1 << 30), describe_gpu(),
+      f.prints_losses ? ", \"losses\": [" + losses + "]" : "");
   return 0;
 }
 

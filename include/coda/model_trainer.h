@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "coda/api.h"
@@ -37,10 +38,23 @@ struct ModelTrainSettings {
   int64_t own_batch() const;
 };
 
+// A model's step as it is compiled. What it takes of memory is known before a trainer runs it
+// (fitting_step of coda/step_memory.h).
+struct ModelStep {
+  ModelTrainSettings settings;
+  std::unique_ptr<ModelGraph> model;
+  TrainOptions options;
+  Compiled compiled;
+  std::optional<int64_t> workspace = {};  // Backend::workspace_bytes, where it is known
+};
+ModelStep compile_step(const ModelTrainSettings& settings, const Rates& rates);
+
 class ModelTrainer : public Trainer {
  public:
   // Starts at step 0 with initial weights. `tokens` must outlive the trainer.
   ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend);
+  // The same, of a step that is compiled with the backend's rates.
+  ModelTrainer(ModelStep step, const Tokens& tokens, Backend& backend);
 
   // As the Trainer's, of the step's batch.
   StepReport step();
@@ -56,8 +70,6 @@ class ModelTrainer : public Trainer {
   const ModelGraph& model() const { return *model_; }
 
  private:
-  ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens, Backend& backend,
-               std::unique_ptr<ModelGraph> model);
   const TensorMap& batch(int64_t pass);
 
   ModelTrainSettings settings_;

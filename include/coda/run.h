@@ -62,8 +62,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       int keep = 2);
 
 // The same in two parts: the state is fetched now, and a call of the result writes it, from any
-// thread. Until then nothing may change the trainer's fields: steps do not where
-// Trainer::fetches_copies(), so that a run goes on while its checkpoint is written.
+// thread. Until then the trainer stays where it is and nothing may change its fields: steps do not
+// where Trainer::fetches_copies(), so that a run goes on while its checkpoint is written. Moments
+// that are empty are made by that call.
 std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::path& run_folder,
                                                          const ModelConfig& config,
                                                          Trainer& trainer, const RunState& state,

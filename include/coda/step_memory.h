@@ -45,6 +45,12 @@ StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, boo
 // The same. Throws MemoryError unless that is there: settings.memory_limit, or what the backend has
 // free. The message says what takes how much, and which settings would fit; nothing is allocated.
 StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
+// The same, with the step as it was compiled for that: a ModelTrainer runs it.
+struct FittingStep {
+  ModelStep step;
+  StepMemory memory;
+};
+FittingStep fitting_step(const ModelTrainSettings& settings, Backend& backend, bool evaluates);
 
 // Settings of a step over the same sequences that take no more than `bytes`: "--batch 4 with
 // --accumulate 8 (3.1 GB), or --recompute layer (5.2 GB)"; or that none was found.

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -148,7 +149,15 @@ class Trainer {
   Tensor tensor(std::string_view name) const;
   const Session& session() const;
 
+ protected:
+  // As the first, where the plan is compiled already, of this step for this backend, and perhaps
+  // Backend::workspace_bytes of it is known.
+  Trainer(const Graph& graph, Value loss, Weights weights, Backend& backend,
+          const TrainOptions& options, Compiled compiled, std::optional<int64_t> workspace);
+
  private:
+  void start(const Graph& graph, Backend& backend, const TrainOptions& options, Compiled compiled,
+             std::optional<int64_t> workspace);
   void run_on_host(const Batches& batch, StepReport& report);
   double update(double rate);  // on the host; the gradients' norm
   void require_none_started(const char* what) const;

@@ -16,6 +16,7 @@
 #include "hopper/launch/captured_graph.h"
 #include "hopper/launch/launched_kernel.h"
 #include "hopper/launch/operation_launches.h"
+#include "hopper/launch/staged_copies.h"
 #include "hopper/launch/stream_event.h"
 #include "hopper/lower.h"
 #include "hopper/nccl/nccl_communicator.h"
@@ -176,12 +177,14 @@ class HopperBackend : public Backend {
 
   void copy_in(const TensorView& host, const TensorView& own) override {
     const Context::Scope scope(*state_->context);
+    if (StagedCopies::are_for(host, own)) return staged().to_device(host, own, state_->stream);
     copy_to_device(host, own, state_->stream);
     synchronize();
   }
 
   void copy_out(const TensorView& own, const TensorView& host) override {
     const Context::Scope scope(*state_->context);
+    if (StagedCopies::are_for(host, own)) return staged().to_host(own, host, state_->stream);
     copy_to_host(own, host, state_->stream);
     synchronize();
   }
@@ -242,6 +245,11 @@ class HopperBackend : public Backend {
   }
 
  private:
+  StagedCopies& staged() {
+    if (!staged_) staged_.emplace(state_->context);
+    return *staged_;
+  }
+
   // Null where the call is not attention, or the library's own kernel runs it: because it was asked
   // for, there is no cuDNN, or cuDNN does not take the call. Then a notice says so once.
   std::unique_ptr<Kernel> cudnn_attention(const OpaqueCall& call,
@@ -288,6 +296,7 @@ class HopperBackend : public Backend {
   GpuAttention attention_;
   bool noticed_attention_ = false;
   std::shared_ptr<HopperState> state_;
+  std::optional<StagedCopies> staged_;
   std::shared_ptr<cudnn::Library> cudnn_;
   // Where stamp() counts from: the first of those that somebody still has, as times are fp32.
   std::weak_ptr<const StreamEvent> first_stamp_;

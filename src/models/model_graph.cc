@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coda/models.h"
 
-#include <cmath>
-#include <numbers>
+#include <algorithm>
 
 #include "coda/error.h"
 #include "models/counter_random.h"
+#include "models/normal_numbers.h"
 
 namespace coda {
 
@@ -17,15 +17,12 @@ int64_t ModelGraph::parameter_count() const {
 
 void initialize(const ModelParameter& parameter, uint64_t seed, std::span<float> values) {
   invariant(static_cast<int64_t>(values.size()) == parameter.count(), "values of a parameter");
-  const uint64_t stream = stream_of(parameter.name);
-#pragma omp parallel for schedule(static)
-  for (size_t i = 0; i < values.size(); ++i) {
-    double normal = 0;
-    if (parameter.deviation != 0) {  // Box and Muller; 1 - uniform is never 0
-      const double radius = std::sqrt(-2 * std::log(1 - random_uniform(seed, stream, 2 * i)));
-      normal = radius * std::cos(2 * std::numbers::pi * random_uniform(seed, stream, 2 * i + 1));
-    }
-    values[i] = static_cast<float>(parameter.mean + parameter.deviation * normal);
+  const auto mean = static_cast<float>(parameter.mean);
+  if (parameter.deviation == 0) {
+    std::fill(values.begin(), values.end(), mean);
+  } else {
+    fill_normal(seed, stream_of(parameter.name), mean, static_cast<float>(parameter.deviation),
+                values);
   }
 }
 

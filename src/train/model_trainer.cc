@@ -4,6 +4,7 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "io/batches.h"
+#include "train/gradient_session.h"
 #include "train/train_options.h"
 
 namespace coda {
@@ -41,24 +42,33 @@ std::unique_ptr<ModelGraph> model_of(const ModelTrainSettings& s) {
   return build_model(s.model, {.storage = s.storage, .positions = s.sequence, .expert_rows = rows});
 }
 
-ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens,
-                           Backend& backend)
-    : ModelTrainer(settings, tokens, backend, model_of(settings)) {}
+ModelStep compile_step(const ModelTrainSettings& settings, const Rates& rates) {
+  ModelStep step{settings, model_of(settings), {}, {}, {}};
+  step.options = train_options_of(settings, *step.model);
+  std::vector<std::string> parameters;
+  for (const ModelParameter& p : step.model->parameters) parameters.push_back(p.name);
+  step.compiled =
+      compile_step(step.model->graph, step.model->loss, parameters, step.options, rates);
+  return step;
+}
 
 ModelTrainer::ModelTrainer(const ModelTrainSettings& settings, const Tokens& tokens,
-                           Backend& backend, std::unique_ptr<ModelGraph> model)
-    : Trainer(model->graph, model->loss, initial_weights(*model, settings.seed), backend,
-              train_options_of(settings, *model)),
-      settings_(settings),
+                           Backend& backend)
+    : ModelTrainer(compile_step(settings, backend.rates()), tokens, backend) {}
+
+ModelTrainer::ModelTrainer(ModelStep step, const Tokens& tokens, Backend& backend)
+    : Trainer(step.model->graph, step.model->loss, initial_weights(*step.model, step.settings.seed),
+              backend, step.options, std::move(step.compiled), step.workspace),
+      settings_(std::move(step.settings)),
       tokens_(tokens),
-      model_(std::move(model)),
-      ids_(static_cast<size_t>(settings.own_batch() * settings.sequence)),
+      model_(std::move(step.model)),
+      ids_(static_cast<size_t>(settings_.own_batch() * settings_.sequence)),
       targets_(ids_.size()) {
   const auto column = [](std::vector<int32_t>& values) {
     return Tensor(dense_view(values.data(), DType::i32, std::ssize(values), 1));
   };
   batch_ = {{"ids", column(ids_)}, {"targets", column(targets_)}};
-  bind(constants_of(*model_, settings.own_batch(), settings.sequence));
+  bind(constants_of(*model_, settings_.own_batch(), settings_.sequence));
 }
 
 const TensorMap& ModelTrainer::batch(int64_t pass) {

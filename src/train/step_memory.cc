@@ -3,6 +3,7 @@
 #include "coda/step_memory.h"
 
 #include <algorithm>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -73,20 +74,6 @@ int64_t sum_of(const Plan& plan, const DimValues& sizes, TensorRole role, const 
   return bytes;
 }
 
-struct CompiledModel {
-  Plan plan;
-  DimValues sizes;
-};
-
-CompiledModel compiled_step(const ModelTrainSettings& s, const Rates& rates) {
-  const auto model = model_of(s);
-  std::vector<std::string> parameters;
-  for (const ModelParameter& p : model->parameters) parameters.push_back(p.name);
-  const TrainOptions options = train_options_of(s, *model);
-  Compiled compiled = compile_step(model->graph, model->loss, parameters, options, rates);
-  return {std::move(compiled.plan), options.sizes};
-}
-
 // The weights are the training's.
 int64_t evaluation_bytes(const ModelTrainSettings& s, Backend& backend) {
   const ModelTaskGraph task = make_task(s.model,
@@ -116,8 +103,8 @@ void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit
 }
 
 // A trainer keeps the weights on the host besides, and for a checkpoint the moments.
-void require_host_memory(const CompiledModel& compiled) {
-  const Elements elements(compiled.plan, compiled.sizes, 0);
+void require_host_memory(const ModelStep& step) {
+  const Elements elements(step.compiled.plan, step.options.sizes, 0);
   const int64_t needed = 3 * kFloat * elements.all + 2 * elements.copied;
   const int64_t free = free_memory();
   if (needed <= free) return;
@@ -126,14 +113,21 @@ void require_host_memory(const CompiledModel& compiled) {
                     bytes_text(static_cast<double>(free)) + " are free: make the model smaller");
 }
 
-StepMemory memory_of(const ModelTrainSettings& settings, const CompiledModel& compiled,
-                     Backend& backend, bool evaluates) {
-  StepMemory memory = step_memory(compiled.plan, compiled.sizes,
-                                  step_place(compiled.plan, compiled.sizes, backend,
-                                             settings.communicator, settings.adamw.moments));
+// Two plans at once, as each takes tenths of a second.
+FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
+  std::future<int64_t> evaluation;
   if (evaluates)
-    memory.uses.push_back({"losses of held-out text", evaluation_bytes(settings, backend)});
-  return memory;
+    evaluation =
+        std::async(std::launch::async, [&] { return evaluation_bytes(settings, backend); });
+  FittingStep found{compile_step(settings, backend.rates()), {}};
+  const Plan& plan = found.step.compiled.plan;
+  const DimValues& sizes = found.step.options.sizes;
+  const StepPlace place =
+      step_place(plan, sizes, backend, settings.communicator, settings.adamw.moments);
+  found.step.workspace = place.workspace;
+  found.memory = step_memory(plan, sizes, place);
+  if (evaluates) found.memory.uses.push_back({"losses of held-out text", evaluation.get()});
+  return found;
 }
 
 // The same sequences in a step, in more passes.
@@ -199,19 +193,22 @@ StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace
 }
 
 StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
-  return memory_of(settings, compiled_step(settings, backend.rates()), backend, evaluates);
+  return with_memory(settings, backend, evaluates).memory;
 }
 
 StepMemory require_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
+  return fitting_step(settings, backend, evaluates).memory;
+}
+
+FittingStep fitting_step(const ModelTrainSettings& settings, Backend& backend, bool evaluates) {
   const int64_t limit = limit_of(settings, backend);
   require_memory_of_weights(settings, limit);
-  const CompiledModel compiled = compiled_step(settings, backend.rates());
-  StepMemory memory = memory_of(settings, compiled, backend, evaluates);
-  if (!backend.is_on_host()) require_host_memory(compiled);
-  if (memory.bytes() <= limit) return memory;
+  FittingStep found = with_memory(settings, backend, evaluates);
+  if (!backend.is_on_host()) require_host_memory(found.step);
+  if (found.memory.bytes() <= limit) return found;
   throw MemoryError("not enough memory: a step of " + std::to_string(settings.own_batch()) +
                     " sequences of " + std::to_string(settings.sequence) + " tokens takes " +
-                    memory.text() + ", and " + bytes_text(static_cast<double>(limit)) +
+                    found.memory.text() + ", and " + bytes_text(static_cast<double>(limit)) +
                     " are free; what fits: " + what_fits(settings, backend, evaluates, limit));
 }
 

@@ -23,6 +23,16 @@ void require_finite(double value, const char* what, int64_t step) {
   require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
 }
 
+void check(const Graph& graph, Value loss, const Weights& weights, const TrainOptions& options) {
+  check_schedule(options.schedule);
+  check_adamw(options.adamw);
+  require(options.accumulate >= 1,
+          "a step has at least one pass, not " + std::to_string(options.accumulate));
+  require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
+                                 std::to_string(options.clip));
+  check_step(graph, loss, weights);
+}
+
 // The weights are there already.
 void require_free(const StepMemory& memory, const Weights& weights, Backend& backend,
                   const TrainOptions& options) {
@@ -182,19 +192,27 @@ struct Trainer::Impl {
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
                  const TrainOptions& options)
     : weights(std::move(given)) {
-  check_schedule(options.schedule);
-  check_adamw(options.adamw);
-  require(options.accumulate >= 1,
-          "a step has at least one pass, not " + std::to_string(options.accumulate));
-  require(options.clip >= 0, "the largest norm of the gradients must be a number from 0, not " +
-                                 std::to_string(options.clip));
-  check_step(graph, loss, weights);
+  check(graph, loss, weights, options);
   std::vector<std::string> parameters;
   for (const WeightTensor& w : weights) parameters.push_back(w.name);
-  Compiled compiled = compile_step(graph, loss, parameters, options, backend.rates());
-  const StepMemory memory = step_memory(compiled.plan, options.sizes,
-                                        step_place(compiled.plan, options.sizes, backend,
-                                                   options.communicator, options.adamw.moments));
+  start(graph, backend, options, compile_step(graph, loss, parameters, options, backend.rates()),
+        std::nullopt);
+}
+
+Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
+                 const TrainOptions& options, Compiled compiled, std::optional<int64_t> workspace)
+    : weights(std::move(given)) {
+  check(graph, loss, weights, options);
+  start(graph, backend, options, std::move(compiled), workspace);
+}
+
+void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& options,
+                    Compiled compiled, std::optional<int64_t> workspace) {
+  const StepPlace place = {
+      backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
+      workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),
+      options.adamw.moments};
+  const StepMemory memory = step_memory(compiled.plan, options.sizes, place);
   require_free(memory, weights, backend, options);
   try {
     impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);
@@ -219,13 +237,13 @@ void Moments::make(const WeightTensor& weight) {
 
 void Trainer::restored() {
   require_none_started("restored()");
-  impl_->is_fetched = false;
   EightBitScales* scales = impl_->session.scales();
   require(scales != nullptr || eight_bit_scales.empty(),
           "the state has scales of 8-bit operands, and this trainer has no products in 8 bits");
   if (scales != nullptr) scales->restore(eight_bit_scales);
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);
+  impl_->is_fetched = true;  // the fields are what was uploaded
   // Rank 0 writes checkpoints; the others need no copy of theirs.
   if (impl_->world() > 1 && impl_->options.communicator->rank() > 0)
     for (Moments& its : moments) its = {};
@@ -274,9 +292,11 @@ void Trainer::require_sound(const TensorMap& batch) {
   fetch();
   const std::string when = "after step " + std::to_string(step_count) + ": ";
   for (const WeightTensor& w : weights) {
-    const bool is_finite = std::all_of(w.values.begin(), w.values.end(),
-                                       [](float value) { return std::isfinite(value); });
-    require(is_finite, when + "the values of " + w.name + " are" + kRemedy);
+    bool are_finite = true;
+#pragma omp parallel for schedule(static) reduction(&& : are_finite)
+    for (size_t i = 0; i < w.values.size(); ++i)
+      are_finite = are_finite && std::isfinite(w.values[i]);
+    require(are_finite, when + "the values of " + w.name + " are" + kRemedy);
   }
   require(std::isfinite(loss(batch)), when + "the loss is" + kRemedy);
 }

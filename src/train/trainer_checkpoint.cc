@@ -51,8 +51,8 @@ std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::
   trainer.fetch();
   of_step.step = trainer.step_count;
   of_step.eight_bit_scales = trainer.eight_bit_scales;
-  return [=, tensors = state_of(trainer)] {
-    return save_checkpoint(run_folder, config, tensors, of_step, files, keep);
+  return [=, &trainer] {
+    return save_checkpoint(run_folder, config, state_of(trainer), of_step, files, keep);
   };
 }
 

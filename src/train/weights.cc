@@ -2,6 +2,7 @@
 #include "coda/weights.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "base/memory_error.h"
 #include "coda/backend.h"
@@ -32,12 +33,21 @@ WeightTensor empty_weight(const std::string& name, std::vector<int64_t> shape, c
 }
 
 Weights empty_weights(const ModelGraph& model) {
-  Weights weights;
-  for (const ModelParameter& p : model.parameters) {
-    WeightTensor& w =
-        weights.emplace_back(empty_weight(p.name, p.shape, model.graph.node(p.value.id)));
-    w.decays = p.decays;
+  Weights weights(model.parameters.size());
+  std::exception_ptr failure;
+  // By all threads: one writes some GB a second where memory is new.
+#pragma omp parallel for schedule(dynamic)
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const ModelParameter& p = model.parameters[i];
+    try {
+      weights[i] = empty_weight(p.name, p.shape, model.graph.node(p.value.id));
+      weights[i].decays = p.decays;
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
   }
+  if (failure) std::rethrow_exception(failure);
   return weights;
 }
 

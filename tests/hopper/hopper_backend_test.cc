@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
@@ -223,6 +224,24 @@ TEST_F(HopperBackendTest, CopiesThatAreStartedDoNotWaitAndAMarkDoes) {
 }
 
 // Of the fake's events each is a millisecond behind the one before.
+// In whole parts and one that is smaller.
+TEST_F(HopperBackendTest, LargeCopiesGoThroughPinnedMemoryInParts) {
+  const auto backend = make_hopper_backend(options());
+  const int64_t count = 3 * (16 << 20) + 5;  // floats; a part is of 64 MiB
+  std::vector<float> given(static_cast<size_t>(count)), found(given.size());
+  std::iota(given.begin(), given.end(), 1.0F);
+  Tensor x(DType::f32, 1, count, *backend);
+  for (int round = 0; round < 2; ++round) {
+    std::ranges::reverse(given);
+    backend->copy_in(dense_view(given.data(), DType::f32, 1, count), x.view());
+    backend->copy_out(x.view(), dense_view(found.data(), DType::f32, 1, count));
+    EXPECT_TRUE(given == found);
+  }
+  EXPECT_EQ(fake_->calls["cuMemcpyHtoDAsync_v2"], 2 * 4);
+  EXPECT_EQ(fake_->calls["cuMemcpyDtoHAsync_v2"], 2 * 4);
+  EXPECT_EQ(fake_->calls["cuMemHostAlloc"], 2);
+}
+
 TEST_F(HopperBackendTest, StampsCountFromTheFirstThatSomebodyHas) {
   const auto backend = make_hopper_backend(options());
   {

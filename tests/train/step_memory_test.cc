@@ -131,6 +131,20 @@ TEST(StepMemory, OnTheHostIsWeightsMomentsAndTheArena) {
   }
 }
 
+TEST(StepMemory, AStepThatFitsIsTheTrainersAndPlannedOnce) {
+  const Tokens text = counting_text(500);
+  const ModelTrainSettings settings = tiny_settings();
+  CountingBackend backend;
+  FittingStep fitting = fitting_step(settings, backend, true);
+  EXPECT_EQ(fitting.memory.text(), step_memory(settings, backend, true).text());
+  const int plans = backend.plans;
+  ModelTrainer trainer(std::move(fitting.step), text, backend);
+  EXPECT_EQ(backend.plans, plans);
+  ModelTrainer of_settings(settings, text, backend);
+  EXPECT_EQ(backend.plans, plans + 1);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(trainer.step().loss, of_settings.step().loss);
+}
+
 TEST(StepMemory, AStepThatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
   const Tokens text = counting_text(500);
   ModelTrainSettings settings = tiny_settings();

@@ -20,7 +20,9 @@ namespace coda {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 constexpr int64_t kRows = 16;
@@ -239,6 +241,40 @@ TEST(Trainer, OnABackendWithItsOwnMemoryAStateComesBackBitForBit) {
   resumed.fetch();
   for (size_t i = 0; i < whole.weights.size(); ++i)
     EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values);
+}
+
+// Counts what is copied off.
+class WatchedBackend : public FarBackend {
+ public:
+  void copy_out(const TensorView& own, const TensorView& host) override {
+    ++copies;
+    FarBackend::copy_out(own, host);
+  }
+
+  int copies = 0;
+};
+
+TEST(Trainer, WhatWasUploadedIsNotFetchedAndItsCheckpointHasMomentsOfZero) {
+  const Net net(DType::bf16);
+  WatchedBackend far;
+  const TempFolder folder;
+  Trainer trainer = trainer_of(net, far, options_of());
+  trainer.fetch();
+  save_checkpoint(folder.path(), trainer);
+  EXPECT_EQ(far.copies, 0);
+  trainer.step(batch_of(0));
+  const int copies = far.copies;
+  trainer.fetch();
+  EXPECT_GE(far.copies, copies + 3 * std::ssize(trainer.weights));
+  Trainer first = trainer_of(net, far, options_of());
+  ASSERT_TRUE(load_checkpoint(folder.path(), first));
+  for (const Moments& its : first.moments)
+    for (const std::vector<float>* moment : {&its.m, &its.v})
+      EXPECT_THAT(*moment, AllOf(Not(IsEmpty()), Each(0.0F)));
+  first.step(batch_of(0));
+  first.fetch();
+  for (size_t i = 0; i < trainer.weights.size(); ++i)
+    EXPECT_EQ(first.weights[i].values, trainer.weights[i].values);
 }
 
 TEST(Trainer, GoesOnFromARestoredStateBitForBit) {

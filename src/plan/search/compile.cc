@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -195,8 +196,9 @@ class Search {
     if (!fewer || !one_more) return false;
     Search few(fewer->graph, fewer->request, options_, forced_);
     Search next(one_more->graph, one_more->request, options_, forced_);
+    std::future<void> found = std::async(std::launch::async, [&] { next.find_candidates(); });
     few.find_candidates();
-    next.find_candidates();
+    found.get();
     few.next_ = &next;
     few.layers_beyond_ = layers->copies - few_layers;
     few.start();
@@ -329,14 +331,17 @@ class Search {
     return a.moved_bytes < b.moved_bytes;
   }
 
-  // With the costs of as many layers as are meant.
+  // With the costs of as many layers as are meant. Both models are planned at once: they share
+  // nothing.
   Attempt make(const Point& point) {
-    Attempt a = make_here(point);
-    if (next_ == nullptr || !is_alike_) return a;
+    if (next_ == nullptr || !is_alike_) return make_here(point);
     const std::optional<Point> there = same_in(*next_, point);
     is_alike_ = there.has_value();
-    if (!is_alike_) return a;
-    const Alternative more = next_->make_here(*there).alternative;
+    if (!is_alike_) return make_here(point);
+    std::future<Alternative> planned =
+        std::async(std::launch::async, [&] { return next_->make_here(*there).alternative; });
+    Attempt a = make_here(point);
+    const Alternative more = planned.get();
     const auto carry_on = [this](double& cost, double with_one_more) {
       cost += layers_beyond_ * (with_one_more - cost);
     };
