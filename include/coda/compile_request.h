@@ -59,6 +59,9 @@ enum class EightBits : uint8_t {
   // (docs/fp8.md).
   all_but_logits_weight_gradient,
   all,
+  // As all_but_logits_weight_gradient, with a scale for each block of 64 x 64 of an operand that
+  // whoever makes the operand finds. Nothing is remembered from step to step.
+  blocks,
 };
 
 struct CompileOptions {
@@ -78,7 +81,8 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t chunk_rows = 0;
-  // With scales that whoever runs the plan keeps. Needs the sizes that the plan will have.
+  // With scales that whoever runs the plan keeps, but for blocks. Needs the sizes that the plan will
+  // have.
   EightBits eight_bits = EightBits::none;
 };
 

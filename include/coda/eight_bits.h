@@ -2,7 +2,8 @@
 // Products in 8 bits: what a plan with CompileOptions::eight_bits asks of who runs it. Each
 // operand has one scale for the tensor, found from the largest magnitudes of earlier runs
 // (TransformerEngine calls it delayed scaling). So a value leaves in 8 bits at once, and the plan
-// takes its new largest magnitude in passing. docs/fp8.md says what this gains and costs.
+// takes its new largest magnitude in passing. EightBits::blocks asks nothing: its scales are found
+// in the tiles that they scale. docs/fp8.md says what each gains and costs.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ inline constexpr const char* kScales = "eight_bits.scale";        // an operand'
 inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
 inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
 
-// By the names that commands and bindings give them, "fp8", "fp8-body" and "fp8-all" (docs/fp8.md);
-// none for any other name.
+// By the names that commands and bindings give them, "fp8", "fp8-body", "fp8-all" and "fp8-block"
+// (docs/fp8.md); none for any other name.
 EightBits eight_bits_of(std::string_view name);
 
 // The text of the program that finds the scales of the next step. Its tensors are [1, N], N being

@@ -37,7 +37,7 @@ _LOG = logging.getLogger("coda_cpp")
 # (bench/peers/host_time_torch.py): a region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
 _OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": ""}
-_PRODUCTS = ("", "fp8", "fp8-body", "fp8-all")
+_PRODUCTS = ("", "fp8", "fp8-body", "fp8-all", "fp8-block")
 
 
 @dataclasses.dataclass

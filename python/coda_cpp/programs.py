@@ -212,7 +212,7 @@ class GraphFunction:
 
     Matrices that it stores are of the type `storage`, vectors fp32. Results come in the order of
     `outputs`: one alone, or a tuple. Tables are not differentiated. With `products` "fp8" (or
-    "fp8-body", "fp8-all": docs/fp8.md) and bf16 storage, products are in 8 bits where there are
+    "fp8-body", "fp8-all", "fp8-block": docs/fp8.md) and bf16 storage, products are in 8 bits where there are
     gradients and the numbers of rows are multiples of 16. `rounded`: Function's.
     """
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "coda/error.h"
+#include "program/assembler.h"
 #include "program/expression_text.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/columns.h"
 #include "plan/after/gradient_values.h"
 #include "program/step_table.h"
 #include "program/tile_map.h"
@@ -21,7 +22,9 @@ class Chooser {
   EightBitChoice run() {
     find_logits();
     for (int i = 0; i < operands_.count(); ++i) find_products(i);
+    result_.has_blocks = which_ == EightBits::blocks;
     number_scales();
+    if (result_.has_blocks) result_.first_scales.clear();
     find_makers();
     write_note();
     return std::move(result_);
@@ -74,12 +77,14 @@ class Chooser {
         if (which_ == EightBits::all_but_logits &&
             (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
           return {"of a loss's logits", product};
-        if (which_ == EightBits::all_but_logits_weight_gradient &&
+        if ((which_ == EightBits::all_but_logits_weight_gradient || which_ == EightBits::blocks) &&
             ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b))))
           return {"over the rows of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {
           if (t->dtype != DType::bf16)
             return {"of " + std::string(name_of(t->dtype)) + " operands, not bf16", product};
+          if (which_ == EightBits::blocks && !quotient(t->shape.cols, kScaleBlock))
+            return {"of rows that are no blocks of " + std::to_string(kScaleBlock), product};
         }
         const int64_t k = size(g.transpose_a ? a.shape.rows : a.shape.cols);
         if (k % kGranule != 0) {

@@ -27,7 +27,7 @@ struct EightBitCopies {
   };
   Order rows;     // as the tensor is stored
   Order columns;  // transposed
-  int scale = -1;
+  int scale = -1;  // with a scale a tensor
   DType type = DType::e4m3;
   // The program that wrote the operand leaves the copies itself: its step that stores the tensor.
   // -1: a program of their own makes them.
@@ -38,6 +38,7 @@ struct EightBitCopies {
 struct EightBitChoice {
   std::set<int> products;  // steps of the plan, all of whose products are in 8 bits
   std::map<Operand, EightBitCopies> copies;
+  bool has_blocks = false;  // scales of blocks of 64 x 64, which the copies' makers find
   std::vector<float> first_scales;
   std::string note;  // how many products, and which steps' are not, and why
 };

@@ -9,12 +9,15 @@
 #include <set>
 #include <utility>
 
+#include "base/columns.h"
 #include "coda/eight_bits.h"
 #include "plan/after/eight_bit_choice.h"
 #include "program/step_table.h"
 
 namespace coda {
 namespace {
+
+constexpr double kSmallestScale = 1e-30;  // whose inverse is a number, too
 
 class Writer {
  public:
@@ -40,6 +43,13 @@ class Writer {
   }
   static TensorDecl scalar(const char* vector, int scale) {
     return {.name = numbered(vector, scale), .shape = {1, 1}};
+  }
+
+  // Of the copies of an operand in both orders: of each block of 64 x 64, in all of its rows.
+  TensorDecl scales_of(const Operand& operand) const {
+    const Shape& shape = operands_.tensor(operand.tensor).decl.shape;
+    return {.name = copy_of(operand, false).name + "_scales",
+            .shape = {shape.rows, *quotient(shape.cols, kScaleBlock)}};
   }
 
   // Versions of one tensor are told apart by their number among those that are copied.
@@ -88,13 +98,29 @@ class Writer {
       program.steps.push_back(std::move(step));
       return static_cast<int>(program.steps.size()) - 1;
     };
-    const int scale = push(program::vector_load(tensor(scalar(kScales, copies.scale)), {1, 1}));
+    int scale = -1;
+    if (choice_.has_blocks) {
+      // A power of two of the largest, so that the scale is exact: it takes the largest to half of
+      // what the type holds, or a little above. Blocks of zeros have a scale, too.
+      const TensorDecl decl = scales_of(operand);
+      const double part = copies.type == DType::e4m3 ? 0x1p-8 : 0x1p-15;
+      const int largest = push({steps::BlockAbsMax{}, decl.shape, {value}});
+      const int factor = push(program::constant(part));
+      const int smallest = push(program::constant(kSmallestScale));
+      const int found = push(program::applied(Elementwise::mul, {largest, factor}, decl.shape));
+      const int stored = push(program::applied(Elementwise::max, {found, smallest}, decl.shape));
+      push(program::tile_store(tensor(decl), stored, decl.shape));
+      const int inverse = push(program::applied(Elementwise::recip, {stored}, decl.shape));
+      scale = push({steps::RepeatGroup{kScaleBlock}, shape, {inverse}});
+    } else {
+      scale = push(program::vector_load(tensor(scalar(kScales, copies.scale)), {1, 1}));
+    }
     const int scaled = push(program::applied(Elementwise::mul, {value, scale}, shape));
     if (copies.rows.is_read())
       push(program::tile_store(tensor(copy_of(operand, false)), scaled, shape));
     if (copies.columns.is_read())
       push(program::transposed_store(tensor(copy_of(operand, true)), scaled, shape));
-    push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
+    if (!choice_.has_blocks) push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
   }
 
   // The step before which an operand's copies are made: behind what wrote it, and behind all of a
@@ -247,17 +273,32 @@ class Writer {
         const Operand b = operands_.second_of(program, g, at);
         scale_a = choice_.copies.at(a).scale;
         scale_b = choice_.copies.at(b).scale;
-        product.segments.push_back({.a = tensor(copy_of(a, g.transpose_a)),
-                                    .b = tensor(copy_of(b, !g.transpose_b)),
-                                    .transpose_a = false,
-                                    .transpose_b = true});
+        GemmSegment segment{.a = tensor(copy_of(a, g.transpose_a)),
+                            .b = tensor(copy_of(b, !g.transpose_b)),
+                            .transpose_a = false,
+                            .transpose_b = true};
+        if (choice_.has_blocks) {
+          segment.scales_a = tensor(scales_of(a));
+          segment.scales_b = tensor(scales_of(b));
+          segment.order_a = order_of(g.transpose_a);
+          segment.order_b = order_of(!g.transpose_b);
+        }
+        product.segments.push_back(segment);
       }
       const int made = push({std::move(product), s.shape});
+      if (choice_.has_blocks) {
+        place.push_back(made);
+        continue;
+      }
       const int both =
           push(program::applied(Elementwise::mul, {inverse(scale_a), inverse(scale_b)}, {1, 1}));
       place.push_back(push(program::applied(Elementwise::mul, {made, both}, s.shape)));
     }
     return result;
+  }
+
+  static ScaleOrder order_of(bool transposed) {
+    return transposed ? ScaleOrder::transposed_blocks : ScaleOrder::blocks;
   }
 
   // ---- Tensors.
@@ -287,14 +328,18 @@ class Writer {
     }
     for (const auto& [operand, copies] : choice_.copies) {
       const bool is_early = !is_made_in_backward(operand, place_of(operand, copies));
-      for (const bool transposed : {false, true}) {
-        const EightBitCopies::Order& order = transposed ? copies.columns : copies.rows;
-        if (!order.is_read()) continue;
-        const bool is_saved = operand.loop < 0 && is_early && order.last >= forward;
-        plan.tensors.push_back({.decl = copy_of(operand, transposed),
+      const auto add = [&](const TensorDecl& decl, int last) {
+        const bool is_saved = operand.loop < 0 && is_early && last >= forward;
+        plan.tensors.push_back({.decl = decl,
                                 .role = is_saved ? TensorRole::saved : TensorRole::temporary,
                                 .loop = operand.loop});
+      };
+      for (const bool transposed : {false, true}) {
+        const EightBitCopies::Order& order = transposed ? copies.columns : copies.rows;
+        if (order.is_read()) add(copy_of(operand, transposed), order.last);
       }
+      if (choice_.has_blocks)
+        add(scales_of(operand), std::max(copies.rows.last, copies.columns.last));
     }
     if (choice_.first_scales.empty()) return;
     const auto scales = static_cast<int>(choice_.first_scales.size());
@@ -323,8 +368,9 @@ class Writer {
 EightBits eight_bits_of(std::string_view name) {
   return name == "fp8"        ? EightBits::all_but_logits_weight_gradient
          : name == "fp8-body" ? EightBits::all_but_logits
-         : name == "fp8-all"  ? EightBits::all
-                              : EightBits::none;
+         : name == "fp8-all"   ? EightBits::all
+         : name == "fp8-block" ? EightBits::blocks
+                               : EightBits::none;
 }
 
 EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
