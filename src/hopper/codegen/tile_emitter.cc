@@ -115,9 +115,14 @@ class TileSpaceWriter {
     int pieces = 0;  // 16-byte loads of a row
     bool is_wide = false;
     bool stores_tiles = false;
+    bool sums_columns = false;
+    bool joins_rows = false;  // the largest magnitude of a block is of all of a thread's
     for (int i : space_.steps) {
       const Step& s = step(i);
       stores_tiles = stores_tiles || program::is_tile_store(s);
+      sums_columns = sums_columns || program::is_column_partial(s);
+      joins_rows = joins_rows || program::takes_largest_of_blocks(s);
+      leaves_bytes_ = leaves_bytes_ || program::is_maximum(s) || is_byte_transpose(i);
       if (!program::is_tile_load(s)) continue;
       const int bytes = static_cast<int>(size_of(tensor(s.tensor()).dtype));
       is_wide = is_wide || bytes > 2;
@@ -125,22 +130,23 @@ class TileSpaceWriter {
         if (needed_.contains({i, place({i, i, w})})) pieces += bytes / 2;
       }
     }
-    if (joins_rows()) {
+    if (joins_rows) {
+      leaves_bytes_ = false;
       thread_rows_ = static_cast<int>(device::kWarpRows);
-    } else if (by_blocks_) {
+    } else if (sums_columns) {
       thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
     } else {
       thread_rows_ = is_wide || pieces > 4 ? 1 : stores_tiles || pieces > 2 ? 2 : 4;
     }
   }
 
-  // A thread's rows meet: bytes of columns, or the largest magnitude of a block.
-  bool joins_rows() const {
-    return std::any_of(space_.steps.begin(), space_.steps.end(), [&](int i) {
-      return program::takes_largest_of_blocks(step(i)) ||
-             (program::is_transposed_store(step(i)) &&
-              size_of(tensor(step(i).tensor()).dtype) == 1);
-    });
+  // What leaves 8-bit copies: elements that are no vectors are so rare there that they shall not
+  // cost vectors the registers of several rows.
+  std::string rows_in_flight() const { return leaves_bytes_ ? "kRows" : "kThreadRows"; }
+
+  // By bytes, whose rows are joined.
+  bool is_byte_transpose(int i) const {
+    return program::is_transposed_store(step(i)) && size_of(tensor(step(i).tensor()).dtype) == 1;
   }
 
   // ---- Values.
@@ -220,10 +226,10 @@ class TileSpaceWriter {
       case StepKind::load_per_row: {
         const std::string rows = "r" + std::to_string(at.step);
         if (is_first(rows)) {
-          row_arrays_.line("float $[kThreadRows];", {rows});
-          first_loads_.line("$[r] = load_of_row<$>($);$",
-                            {rows, arguments_.stored_type(t), element_of_row(t),
-                             arguments_.comment(t)});
+          row_arrays_.line("float $[$];", {rows, rows_in_flight()});
+          first_loads_.line(
+              "$[r] = load_of_row<$>($);$",
+              {rows, arguments_.stored_type(t), element_of_row(t), arguments_.comment(t)});
         }
         text = rows + "[r]";
         break;
@@ -327,7 +333,8 @@ class TileSpaceWriter {
     const std::string many = is_adjacent ? "Pairs" : "Eight";
     const std::string vector = is_adjacent ? "kVector" : ColumnText::is_vector(lies);
     const std::string type = arguments_.stored_type(t);
-    row_arrays_.line("typename Loaded$<$, $>::Type $[kThreadRows];", {many, vector, type, raw});
+    row_arrays_.line("typename Loaded$<$, $>::Type $[$];",
+                     {many, vector, type, raw, rows_in_flight()});
     (s.row_index() >= 0 ? gathers_ : loads_)
         .line("$[r] = load_$<$, Access::$, $>($, $, $, $);$",
               {raw, is_adjacent ? "pairs" : "eight", type, access, vector, arguments_.pointer(t),
@@ -344,7 +351,7 @@ class TileSpaceWriter {
   std::string index_of_row(int tensor) {
     const std::string index = "i" + std::to_string(tensor);
     if (raws_.insert(index).second) {
-      row_arrays_.line("u32 $[kThreadRows];", {index});
+      row_arrays_.line("u32 $[$];", {index, rows_in_flight()});
       first_loads_.line("$[r] = index_of_row($);$",
                         {index, element_of_row(tensor), arguments_.comment(tensor)});
     }
@@ -420,7 +427,7 @@ class TileSpaceWriter {
     const int t = s.tensor();
     const std::string kind = reduction_text(s.partial());
     const std::string partials = "p" + std::to_string(i);
-    row_arrays_.line("RowPartial<$> $[kThreadRows];", {kind, partials});
+    row_arrays_.line("RowPartial<$> $[$];", {kind, partials, rows_in_flight()});
     const std::string reduced = planes(s.operands[0]);
     body_.line("$[r] = row_partial<$, kVector>(columns, at, valid[r], $);$",
                {partials, kind, reduced, arguments_.comment(t)});
@@ -466,10 +473,14 @@ class TileSpaceWriter {
         continue;
       }
       const std::string bytes = "b" + std::to_string(i) + suffix(lies, w);
-      before_.line("TransposedBytes $;", {bytes});
-      body_.line("put_row<$>($, first + r, $);", {type, bytes, stored});
+      before_.line("[[maybe_unused]] TransposedBytes $;", {bytes});
+      body_.line("if constexpr (kVector) put_row<$>($, first + r, $);", {type, bytes, stored});
+      body_.line("if constexpr (!kVector) store_column_elements<$>($, $, row, valid[r], $, $);$",
+                 {type, arguments_.pointer(t), arguments_.stride(t), columns_.of(lies, w), stored,
+                  arguments_.comment(t)});
+      after_.line("if constexpr (kVector)");
       after_.line(
-          "store_transposed_bytes(scratch, $, $, $, at.row / kPartialSpan * kPartialSpan, rows, "
+          "  store_transposed_bytes(scratch, $, $, $, at.row / kPartialSpan * kPartialSpan, rows, "
           "columns, at, [&](u32 j) { return $; });$",
           {bytes, arguments_.pointer(t), arguments_.stride(t), natural_column(lies, w),
            arguments_.comment(t)});
@@ -497,10 +508,12 @@ class TileSpaceWriter {
       all_aligned += bytes == "columns * 2" ? column_count_ + " * 2" : bytes;
     }
     const std::string rows_loop = filled(
-        "#pragma unroll\n      for (u32 r = 0; r < kThreadRows; ++r) {\n"
+        "#pragma unroll\n      for (u32 r = 0; r < $; ++r) {\n"
         "        $const u32 row = at.row + first + r;\n",
-        {by_blocks_ ? "[[maybe_unused]] " : ""});
+        {rows_in_flight(), by_blocks_ ? "[[maybe_unused]] " : ""});
     const std::string inside = "        const u32 inside = smaller(row, rows - 1);\n";
+    const bool turns_bytes = std::any_of(space_.steps.begin(), space_.steps.end(),
+                                         [this](int i) { return is_byte_transpose(i); });
     std::string text = filled(
         "// Tile space $, [$, $].\nstruct $ {\n  static constexpr u32 kThreadRows = $;\n\n"
         "  __device__ static bool is_vector(const Arguments& a) {\n    return ($) %\n"
@@ -513,11 +526,12 @@ class TileSpaceWriter {
          position_, by_blocks_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
          columns_.functions(), before_.text()});
     text += filled(
-        "#pragma unroll 1\n    for (u32 first = 0; first < $; first += kThreadRows) {\n"
-        "      u32 valid[kThreadRows];\n$$        valid[r] = row < rows ? at.valid : 0;\n$$      "
-        "}\n",
-        {by_blocks_ ? "kWarpRows" : "kThreadRows", row_arrays_.text(), rows_loop,
-         first_loads_.empty() ? "" : inside, first_loads_.text()});
+        "$#pragma unroll $\n    for (u32 first = 0; first < $; first += $) {\n"
+        "      u32 valid[$];\n$$        valid[r] = row < rows ? at.valid : 0;\n$$      }\n",
+        {leaves_bytes_ ? "    constexpr u32 kRows = kVector ? kThreadRows : 1;\n" : "",
+         turns_bytes ? "kVector ? kWarpRows / " + rows_in_flight() + " : 1" : "1",
+         by_blocks_ ? "kWarpRows" : "kThreadRows", rows_in_flight(), rows_in_flight(),
+         row_arrays_.text(), rows_loop, first_loads_.empty() ? "" : inside, first_loads_.text()});
     if (!loads_.empty() || !gathers_.empty())
       text += filled("$$$$      }\n", {rows_loop, by_blocks_ && !loads_.empty() ? inside : "",
                                        loads_.text(), gathers_.text()});
@@ -538,6 +552,7 @@ class TileSpaceWriter {
 
   const bool by_blocks_;
   int thread_rows_ = 1;
+  bool leaves_bytes_ = false;
   std::string row_count_;
   std::string column_count_;
   std::string position_;  // the thread's
@@ -552,12 +567,12 @@ class TileSpaceWriter {
   Body row_arrays_{6};   // what is loaded of each row
   Body first_loads_{8};  // what other loads need
   Body loads_{8};
-  Body gathers_{8};     // loads that wait for an index: behind those that wait for nothing
+  Body gathers_{8};  // loads that wait for an index: behind those that wait for nothing
   Body before_of_rows_{6};
   std::vector<std::pair<Body, std::string>> walks_;  // over rows, and what is joined behind each
-  Body body_{8};        // of one row
-  Body after_rows_{6};  // that are in flight together
-  Body after_{4};       // all rows
+  Body body_{8};                                     // of one row
+  Body after_rows_{6};                               // that are in flight together
+  Body after_{4};                                    // all rows
 };
 
 }  // namespace
