@@ -70,7 +70,8 @@ void ProgramFlags::add_to(CLI::App& command) {
   command.add_option("--sequence", sequence, "Tokens of each")
       ->check(at_least_1)
       ->capture_default_str();
-  command.add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body, fp8-all or fp8-block")
+  command
+      .add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body, fp8-all or fp8-block")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all", "fp8-block"}))
       ->capture_default_str();
   add_expert_capacity_flag(command, expert_capacity);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over groups of columns (heads) in a product's epilogue, and what is made of them; and largest
-// magnitudes, also of blocks of 64 rows, for which the warps of a warpgroup meet. A quad of
+// Sums over groups of columns (heads) in a product's epilogue, and what is made of them; and
+// largest magnitudes, also of blocks of 64 rows, for which the warps of a warpgroup meet. A quad of
 // threads holds a row's columns, two neighbours of each eight in a thread; so a group is summed by
 // its threads, eight by eight, and then over the quad. This is a walk over accumulators ahead of
 // the sub-tiles that read the sum: of one sub-tile, or of the few that hold a wide group.
@@ -73,7 +73,7 @@ struct GroupValues {
     static_assert(kGroup % kEight == 0, "a block's columns are a whole quad's");
 #pragma unroll
     for (u32 i = 0; i < kFloats; ++i) {
-      const float(&own)[2] = value[i * kStep];
+      const float (&own)[2] = value[i * kStep];
       const u32 all = largest_of_warp(larger(at.row < at.rows ? float_word(own[0]) : 0,
                                              at.row + 8 < at.rows ? float_word(own[1]) : 0) &
                                       0x7fffffff);

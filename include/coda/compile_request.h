@@ -81,8 +81,8 @@ struct CompileOptions {
   // that gradient instead. 0: stored whole; kAutomaticChunkRows; others are rounded up to 64. Where
   // it cannot be done the plan's notes say why.
   int64_t chunk_rows = 0;
-  // With scales that whoever runs the plan keeps, but for blocks. Needs the sizes that the plan will
-  // have.
+  // With scales that whoever runs the plan keeps, but for blocks. Needs the sizes that the plan
+  // will have.
   EightBits eight_bits = EightBits::none;
 };
 

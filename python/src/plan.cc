@@ -70,8 +70,9 @@ std::pair<Plan, std::vector<float>> compile_in_eight_bits(
   options.storage = DType::bf16;
   options.chunk_rows = chunk_rows;
   options.eight_bits = eight_bits_of(products);
-  require(options.eight_bits != EightBits::none,
-          "products in 8 bits are 'fp8', 'fp8-body', 'fp8-all' or 'fp8-block', not '" + products + "'");
+  require(
+      options.eight_bits != EightBits::none,
+      "products in 8 bits are 'fp8', 'fp8-body', 'fp8-all' or 'fp8-block', not '" + products + "'");
   if (for_gpu) options.rates = h200_rates();
   const nb::gil_scoped_release released;
   Compiled compiled = compile(*graph, request, options);

@@ -131,8 +131,8 @@ class Lowering {
   }
 
   int add_a(const GemmSegment& segment, DType packed, int64_t k) {
-    const AOperand operand{segment.a, segment.transpose_a, packed, k, segment.scales_a,
-                           segment.order_a};
+    const AOperand operand{segment.a, segment.transpose_a, packed,
+                           k,         segment.scales_a,    segment.order_a};
     const auto found = std::find(tile_.a.begin(), tile_.a.end(), operand);
     if (found != tile_.a.end()) return static_cast<int>(found - tile_.a.begin());
     tile_.a.push_back(operand);
@@ -164,7 +164,8 @@ class Lowering {
                                                                    k,
                                                                    {half(i), columns(i)},
                                                                    w,
-                                                                   segment.scales_b, segment.order_b})});
+                                                                   segment.scales_b,
+                                                                   segment.order_b})});
       }
       gemm.accumulator = tile_.accumulators++;
       values_[i].plane[w] = {PlaceKind::accumulator, gemm.accumulator};

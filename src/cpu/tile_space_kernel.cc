@@ -56,7 +56,8 @@ GemmOperand operand_of(const BOperand& b, std::span<const TensorView> tensors) {
 int64_t tile_rows(const TileProgram& p, int threads) {
   if (p.accumulators == 0 || p.needs_all_columns) return kPartialSpan;
   const int64_t blocks = round_up(ceil_div(p.rows, kTileRows), threads);
-  if (p.states > 0 || p.joins_rows || blocks > 4 * threads || p.rows < blocks * kPartialSpan) return kTileRows;
+  if (p.states > 0 || p.joins_rows || blocks > 4 * threads || p.rows < blocks * kPartialSpan)
+    return kTileRows;
   return round_up(ceil_div(p.rows, blocks), 16);
 }
 

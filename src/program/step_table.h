@@ -159,7 +159,7 @@ inline bool is_maximum(const Step& step) { return info(step).leaves == Leaves::m
 // In text: not a part of an expression.
 inline bool is_statement(const Step& step) { return is_product(step) || splits_pairs(step); }
 bool is_constant(const Step& step);
-bool has_scales(const Step& step);  // a product of which an operand has
+bool has_scales(const Step& step);        // a product of which an operand has
 bool has_block_scales(const Step& step);  // of blocks of 64 x 64
 bool is_elementwise(const Step& step);
 bool applies(const Step& step, Elementwise op);

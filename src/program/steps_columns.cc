@@ -130,10 +130,9 @@ StepValue evaluate_repeat_group(const Evaluation& e) {
 }
 
 Value lift_abs_max_group(const Lifting& l) {
-  throw Error(
-      std::string(name_of(l.step.kind())) +
-      " has no operation of a graph: scales are found where a program says so, and "
-      "have no gradient");
+  throw Error(std::string(name_of(l.step.kind())) +
+              " has no operation of a graph: scales are found where a program says so, and "
+              "have no gradient");
 }
 
 // ---- select_column ----

@@ -84,8 +84,9 @@ void check_scales(const StepCheck& c, int operand, int scales, ScaleOrder order,
   const std::string span_text = std::to_string(span);
   c.check(quotient(divided, span).has_value(), [&] {
     return product + " has " + divided.text() + (is_turned ? " rows" : " columns") +
-           ", no multiple of " + span_text + " for all sizes; write the width as a multiple, such as " +
-           span_text + "*B, or use one scale for the tensor, as a factor of the product";
+           ", no multiple of " + span_text +
+           " for all sizes; write the width as a multiple, such as " + span_text +
+           "*B, or use one scale for the tensor, as a factor of the product";
   });
   const Shape wanted{is_turned ? t.shape.cols : t.shape.rows, *quotient(divided, span)};
   const bool is_of_squares = order == ScaleOrder::spans && s.shape.cols == wanted.cols &&

@@ -78,6 +78,22 @@ TEST_F(EightBits, ScaledProductsAreRightWithTheSameBitsForEveryTile) {
   }
 }
 
+TEST_F(EightBits, ScalesOfSquaresAreFoundAndReadWithTheSameBitsForEveryTile) {
+  uint64_t seed = 870;
+  const RowGaps gaps{.gap = 0, .multiple = 16};
+  for (const char* text : kBlockScaledProducts) {
+    const Program program = parse_program(text);
+    for (const DimValues& all :
+         {DimValues{{"M", 400}, {"B", 8}, {"C", 8}}, DimValues{{"M", 80}, {"B", 33}, {"C", 3}}}) {
+      const DimValues sizes = bind(program, all);
+      SCOPED_TRACE(program.name);
+      check(program, sizes, ++seed, gaps, dropped(64));
+      const Values inputs = random_inputs(program, sizes, seed);
+      expect_same_bits_for_every_tile(program, sizes, inputs, gaps, false);
+    }
+  }
+}
+
 TEST_F(EightBits, TilesFindTheScalesOfTheirRows) {
   for (const char* text : kQuantisedTiles)
     for (const int64_t columns : {1, 16})

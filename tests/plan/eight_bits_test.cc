@@ -111,15 +111,25 @@ void expect_same_results(const Block& b, const Compiled& compiled, const DimValu
 
 constexpr int64_t kRows = 80;  // a chunk of 64 and one of 16
 
-Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows) {
+const LlamaSizes kNarrow{.hidden = 32,
+                         .heads = 2,
+                         .kv_heads = 1,
+                         .head_dim = 16,
+                         .mlp = 48,
+                         .vocab = 96,
+                         .sequence = Dim("T")};
+// All widths are whole blocks of 64.
+const LlamaSizes kOfBlocks{.hidden = 64,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .head_dim = 64,
+                           .mlp = 128,
+                           .vocab = 192,
+                           .sequence = Dim("T")};
+
+Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows,
+                        const LlamaSizes& s = kNarrow) {
   b.storage = DType::bf16;
-  const LlamaSizes s{.hidden = 32,
-                     .heads = 2,
-                     .kv_heads = 1,
-                     .head_dim = 16,
-                     .mlp = 48,
-                     .vocab = 96,
-                     .sequence = Dim("T")};
   if (llama) {
     llama_model(b, 2, true, s);
   } else {
@@ -162,6 +172,45 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
 
 // Logits that are sums over 40 stay in 16 bits, their gradient's products do not: the head's weight
 // is first read in 8 bits in the middle of the loop over chunks.
+// Every operand has scales of its blocks, in the order in which it lies, and nothing is given.
+TEST(EightBitPlan, OperandsWithScalesOfBlocksNeedNothingFromThoseWhoRunThePlan) {
+  for (const bool llama : {true, false}) {
+    for (const int64_t chunk_rows : {0, 64}) {
+      SCOPED_TRACE(std::string(llama ? "llama" : "gpt2") + ", chunks of " +
+                   std::to_string(chunk_rows));
+      Block b;
+      const Compiled compiled = compiled_model(b, llama, EightBits::blocks, chunk_rows, kOfBlocks);
+      EXPECT_TRUE(compiled.first_scales.empty());
+      expect_types(compiled.plan);
+      expect_whole_loops(compiled.plan);
+      const std::vector<bool> products = products_of(compiled.plan);
+      EXPECT_EQ(std::count(products.begin(), products.end(), false), 1);  // the head's gradient
+      for (const auto* phase : {&compiled.plan.forward, &compiled.plan.backward}) {
+        for (const PlanStep& step : *phase) {
+          const auto* program = std::get_if<Program>(&step.work);
+          if (program == nullptr) continue;
+          for (const Step& s : program->steps) {
+            for (const GemmSegment& g : s.segments()) {
+              const bool is_eight = size_of(program->tensors[g.a].dtype) == 1;
+              EXPECT_EQ(g.scales_a >= 0 && g.scales_b >= 0 && g.has_blocks(), is_eight);
+            }
+          }
+        }
+      }
+      const DimValues sizes{{"M", kRows}, {"T", kRows}};
+      expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 5));
+    }
+  }
+}
+
+TEST(EightBitPlan, RowsThatAreNoBlocksStayInSixteenBits) {
+  Block b;
+  const Compiled compiled = compiled_model(b, true, EightBits::blocks, 0);
+  const std::vector<bool> products = products_of(compiled.plan);
+  EXPECT_EQ(std::count(products.begin(), products.end(), true), 0);
+  EXPECT_THAT(compiled.plan.notes.back(), HasSubstr("of rows that are no blocks of 64"));
+}
+
 TEST(EightBitPlan, ACopyOfAWholeTensorIsMadeAheadOfTheLoopThatReadsIt) {
   Block b;
   b.storage = DType::bf16;

@@ -97,9 +97,7 @@ Faces squares() {
   return {p.build(), text_of_face("squares")};
 }
 
-std::vector<Faces> all_faces() {
-  return {products(), heads(), finalizer(), blocks(), squares()};
-}
+std::vector<Faces> all_faces() { return {products(), heads(), finalizer(), blocks(), squares()}; }
 
 TEST(Faces, WhatIsBuiltIsWhatTheTextSays) {
   for (const auto& [built, written] : all_faces()) {

@@ -141,8 +141,7 @@ TEST(ScaledProducts, HaveNoOperationOfAGraph) {
 }
 
 TEST(AbsMaxBlock, IsTheLargestMagnitudeOf64RowsAndColumns) {
-  const Program program =
-      parse_program("program p { store(y, abs_max_block(tile(x[M, 64*C]))) }");
+  const Program program = parse_program("program p { store(y, abs_max_block(tile(x[M, 64*C]))) }");
   std::vector<double> x(size_t{70} * 128, 0.5);
   x[63 * 128 + 63] = -3;
   x[64 * 128 + 64] = 7;

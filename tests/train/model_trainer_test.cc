@@ -111,6 +111,39 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   EXPECT_THROW(other.restored(), Error);
 }
 
+// Scales of blocks are found anew in each step: none are learned, and none belong to the state.
+TEST(ModelTrainer, ScalesOfBlocksLearnAsBf16DoesAndAreNoState) {
+  const Tokens text = counting_text(500);
+  const auto one = cpu::make_cpu_backend({.threads = 1});
+  const auto three = cpu::make_cpu_backend({.threads = 3});
+  ModelTrainSettings settings = eight_bit_settings();
+  LlamaConfig& model = std::get<LlamaConfig>(settings.model);
+  model.hidden = 64;
+  model.heads = model.kv_heads = 1;
+  model.head_dim = 64;
+  model.mlp = 128;
+  double last[2] = {};
+  for (const EightBits eight : {EightBits::none, EightBits::blocks}) {
+    settings.eight_bits = eight;
+    ModelTrainer trainer(settings, text, *one);
+    while (trainer.step_count < settings.schedule.total_steps)
+      last[eight == EightBits::none ? 0 : 1] = trainer.step().loss;
+  }
+  EXPECT_NE(last[1], last[0]);
+  EXPECT_NEAR(last[1], last[0], 0.03 * last[0]);
+
+  ModelTrainer whole(settings, text, *one);
+  ModelTrainer resumed(settings, text, *three);
+  for (int i = 0; i < 4; ++i) whole.step();
+  whole.fetch();
+  EXPECT_TRUE(whole.eight_bit_scales.empty());
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
+}
+
 ModelTrainSettings deep_settings(int layers = 6) {
   ModelTrainSettings settings = tiny_settings();
   std::get<LlamaConfig>(settings.model).layers = layers;

@@ -171,10 +171,11 @@ std::string GroupText::end_text() const {
     text += "    if constexpr (kWalk == " + std::to_string(walk) + ") {\n" +
             lines_[walk + 1].text() + "    }\n";
   }
-  return function("void",
-                  "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
-                  "                                const FragmentPosition& at, SharedAddress maxima)",
-                  text, "  template <u32 kWalk, u32 kBlock>\n");
+  return function(
+      "void",
+      "end_walk(const Arguments& a, const Rows& rows, Groups& groups,\n"
+      "                                const FragmentPosition& at, SharedAddress maxima)",
+      text, "  template <u32 kWalk, u32 kBlock>\n");
 }
 
 std::string GroupText::next_text() const {

@@ -38,13 +38,12 @@ class PlainWriter {
       const Shape& a = sizes_.tensor(s.a).shape;
       const std::string depth = arguments_.number("depth_" + std::to_string(i),
                                                   sizes_.size(s.transpose_a ? a.rows : a.cols));
-      body_.line(
-          "add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at$);",
-          {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
-           boolean(s.transpose_b), place(s.a), place(s.b), depth,
-           s.is_scaled() ? ", " + scales(s.a, s.scales_a, s.order_a) + ", " +
-                                 scales(s.b, s.scales_b, s.order_b)
-                           : ""});
+      body_.line("add_plain_product<$, $, $, $>(sums, tiles, $, $, $, at$);",
+                 {arguments_.stored_type(s.a), boolean(s.transpose_a), arguments_.stored_type(s.b),
+                  boolean(s.transpose_b), place(s.a), place(s.b), depth,
+                  s.is_scaled() ? ", " + scales(s.a, s.scales_a, s.order_a) + ", " +
+                                      scales(s.b, s.scales_b, s.order_b)
+                                : ""});
     }
     for (int i : space_.steps) {
       if (const Step& s = sizes_.step(i); program::is_tile_store(s))

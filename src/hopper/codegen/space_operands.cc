@@ -132,9 +132,9 @@ std::string SpaceOperands::scales() {
       std::string value = scale(segments[s]);
       std::string count = arguments_.number(own("k_blocks") + number, stages);
       if (config_.has_block_scales) {
-        value = filled("k < $ ? $ : 0.0f", {arguments_.number(own("scale_blocks") + number,
-                                                              ceil_div(k, kScaleBlock)),
-                                            value});
+        value = filled(
+            "k < $ ? $ : 0.0f",
+            {arguments_.number(own("scale_blocks") + number, ceil_div(k, kScaleBlock)), value});
         count += " * 2";
       }
       text += s + 1 == segments.size()

@@ -25,8 +25,8 @@ struct EightBitCopies {
       last = step;
     }
   };
-  Order rows;     // as the tensor is stored
-  Order columns;  // transposed
+  Order rows;      // as the tensor is stored
+  Order columns;   // transposed
   int scale = -1;  // with a scale a tensor
   DType type = DType::e4m3;
   // The program that wrote the operand leaves the copies itself: its step that stores the tensor.

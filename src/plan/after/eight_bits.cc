@@ -120,7 +120,8 @@ class Writer {
       push(program::tile_store(tensor(copy_of(operand, false)), scaled, shape));
     if (copies.columns.is_read())
       push(program::transposed_store(tensor(copy_of(operand, true)), scaled, shape));
-    if (!choice_.has_blocks) push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
+    if (!choice_.has_blocks)
+      push(program::abs_max_into(tensor(scalar(kMagnitudes, copies.scale)), value, shape));
   }
 
   // The step before which an operand's copies are made: behind what wrote it, and behind all of a
@@ -366,8 +367,8 @@ class Writer {
 }  // namespace
 
 EightBits eight_bits_of(std::string_view name) {
-  return name == "fp8"        ? EightBits::all_but_logits_weight_gradient
-         : name == "fp8-body" ? EightBits::all_but_logits
+  return name == "fp8"         ? EightBits::all_but_logits_weight_gradient
+         : name == "fp8-body"  ? EightBits::all_but_logits
          : name == "fp8-all"   ? EightBits::all
          : name == "fp8-block" ? EightBits::blocks
                                : EightBits::none;

@@ -39,8 +39,7 @@ struct Mainloop {
     std::vector<float> result;
     for (u32 segment = 0; segment < Space::kTraits.segments; ++segment) {
       const u32 depth = Space::k_blocks(arguments, segment) * kConfig.block_k();
-      const u32 summed =
-          kConfig.has_scales ? kConfig.block_k() / kConfig.sums_of_stage() : depth;
+      const u32 summed = kConfig.has_scales ? kConfig.block_k() / kConfig.sums_of_stage() : depth;
       const size_t first = kConfig.has_scales ? result.size() : 0;
       result.resize(first + (kConfig.has_scales ? depth / summed : 1) * kTile);
       const std::vector<float> a = operand<kConfig.element>(
