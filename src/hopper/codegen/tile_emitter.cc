@@ -122,7 +122,9 @@ class TileSpaceWriter {
       stores_tiles = stores_tiles || program::is_tile_store(s);
       sums_columns = sums_columns || program::is_column_partial(s);
       joins_rows = joins_rows || program::takes_largest_of_blocks(s);
-      leaves_bytes_ = leaves_bytes_ || program::is_maximum(s) || is_byte_transpose(i);
+      turns_bytes_ = turns_bytes_ ||
+                     (program::is_transposed_store(s) && size_of(tensor(s.tensor()).dtype) == 1);
+      leaves_bytes_ = leaves_bytes_ || program::is_maximum(s) || turns_bytes_;
       if (!program::is_tile_load(s)) continue;
       const int bytes = static_cast<int>(size_of(tensor(s.tensor()).dtype));
       is_wide = is_wide || bytes > 2;
@@ -143,11 +145,6 @@ class TileSpaceWriter {
   // What leaves 8-bit copies: elements that are no vectors are so rare there that they shall not
   // cost vectors the registers of several rows.
   std::string rows_in_flight() const { return leaves_bytes_ ? "kRows" : "kThreadRows"; }
-
-  // By bytes, whose rows are joined.
-  bool is_byte_transpose(int i) const {
-    return program::is_transposed_store(step(i)) && size_of(tensor(step(i).tensor()).dtype) == 1;
-  }
 
   // ---- Values.
 
@@ -512,8 +509,7 @@ class TileSpaceWriter {
         "        $const u32 row = at.row + first + r;\n",
         {rows_in_flight(), by_blocks_ ? "[[maybe_unused]] " : ""});
     const std::string inside = "        const u32 inside = smaller(row, rows - 1);\n";
-    const bool turns_bytes = std::any_of(space_.steps.begin(), space_.steps.end(),
-                                         [this](int i) { return is_byte_transpose(i); });
+    const std::string rows = rows_in_flight();
     std::string text = filled(
         "// Tile space $, [$, $].\nstruct $ {\n  static constexpr u32 kThreadRows = $;\n\n"
         "  __device__ static bool is_vector(const Arguments& a) {\n    return ($) %\n"
@@ -529,9 +525,9 @@ class TileSpaceWriter {
         "$#pragma unroll $\n    for (u32 first = 0; first < $; first += $) {\n"
         "      u32 valid[$];\n$$        valid[r] = row < rows ? at.valid : 0;\n$$      }\n",
         {leaves_bytes_ ? "    constexpr u32 kRows = kVector ? kThreadRows : 1;\n" : "",
-         turns_bytes ? "kVector ? kWarpRows / " + rows_in_flight() + " : 1" : "1",
-         by_blocks_ ? "kWarpRows" : "kThreadRows", rows_in_flight(), rows_in_flight(),
-         row_arrays_.text(), rows_loop, first_loads_.empty() ? "" : inside, first_loads_.text()});
+         turns_bytes_ ? "kVector ? kWarpRows / " + rows + " : 1" : "1",
+         by_blocks_ ? "kWarpRows" : "kThreadRows", rows, rows, row_arrays_.text(), rows_loop,
+         first_loads_.empty() ? "" : inside, first_loads_.text()});
     if (!loads_.empty() || !gathers_.empty())
       text += filled("$$$$      }\n", {rows_loop, by_blocks_ && !loads_.empty() ? inside : "",
                                        loads_.text(), gathers_.text()});
@@ -552,7 +548,8 @@ class TileSpaceWriter {
 
   const bool by_blocks_;
   int thread_rows_ = 1;
-  bool leaves_bytes_ = false;
+  bool leaves_bytes_ = false;  // or magnitudes
+  bool turns_bytes_ = false;
   std::string row_count_;
   std::string column_count_;
   std::string position_;  // the thread's
