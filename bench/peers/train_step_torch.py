@@ -245,7 +245,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--heat", type=float, default=4)
-    parser.add_argument("--products", choices=("", "fp8", "fp8-body", "fp8-all", "fp8-block"), default="",
+    parser.add_argument("--products", default="",
+                        choices=("", "fp8", "fp8-body", "fp8-all", "fp8-block"),
                         help="backend coda: products in 8 bits (docs/fp8.md)")
     parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
                         help="products of the blocks in 8 bits, by torchao; the head stays bf16")

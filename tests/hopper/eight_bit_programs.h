@@ -115,7 +115,8 @@ inline constexpr const char* kScaledProducts[] = {
 // With scales of blocks of 64 x 64 of both: the sizes are K = 64 B, N = 64 C.
 inline constexpr const char* kBlockScaledProducts[] = {
     R"(program squares {
-  y = gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks), scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks))
+  y = gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks),
+           scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks))
   store(y:bf16, y)
 })",
     // A data gradient: the weight is its transposed copy, of which 64 B x 64 C were stored. It
@@ -181,7 +182,8 @@ inline constexpr const char* kBlockScaledProducts[] = {
   column_partial(sums, sum(y))
 })",
     R"(program segments {
-  y = gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks), scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks);
+  y = gemm(scaled(x[M, 64*B]:e4m3, xs[M, B], blocks),
+           scaled(w[64*C, 64*B]:e4m3, ws[64*C, B], blocks);
            scaled(z[M, 192]:e4m3, zs[M, 3], blocks), v[64*C, 192]:e4m3)
   store(y:bf16, y)
 })"};

@@ -16,6 +16,7 @@
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/function_text.h"
 #include "hopper/codegen/kernel_text.h"
+#include "hopper/codegen/tile_rows.h"
 #include "hopper/codegen/value_text.h"
 #include "program/problem.h"
 #include "program/vocabulary.h"
@@ -74,7 +75,7 @@ class TileSpaceWriter {
     }
     values_.write(space_.steps, needed_, [this](int i) { write_effect(i); });
     const uint64_t blocks = by_blocks_ ? device::column_blocks(rows, columns)
-                                       : device::span_blocks(rows, columns, thread_rows_);
+                                       : device::span_blocks(rows, columns, rows_.in_flight);
     require(blocks < uint64_t{1} << 26,  // spans are counted in 32 bits
             description() + " has too many tiles for one launch; run it on fewer rows at a time");
     const std::string name = "Space" + id_;
@@ -106,45 +107,21 @@ class TileSpaceWriter {
     needed_ = trial.values_.made();
   }
 
-  // Rows that a thread has in flight. Few rows mean few registers, so that more blocks share a
-  // multiprocessor and some compute while others load: that was worth more than loads in flight
-  // within a thread (lab/notebook/hopper.md). Where columns are reduced a warp walks down its rows,
-  // and about eight 16-byte loads of a thread are in flight. What only reduces rows has little to
-  // do for each but more for all.
   void choose_rows() {
     int pieces = 0;  // 16-byte loads of a row
-    bool is_wide = false;
-    bool stores_tiles = false;
-    bool sums_columns = false;
-    bool joins_rows = false;  // the largest magnitude of a block is of all of a thread's
     for (int i : space_.steps) {
-      const Step& s = step(i);
-      stores_tiles = stores_tiles || program::is_tile_store(s);
-      sums_columns = sums_columns || program::is_column_partial(s);
-      joins_rows = joins_rows || program::takes_largest_of_blocks(s);
-      turns_bytes_ = turns_bytes_ ||
-                     (program::is_transposed_store(s) && size_of(tensor(s.tensor()).dtype) == 1);
-      leaves_bytes_ = leaves_bytes_ || program::is_maximum(s) || turns_bytes_;
-      if (!program::is_tile_load(s)) continue;
-      const int bytes = static_cast<int>(size_of(tensor(s.tensor()).dtype));
-      is_wide = is_wide || bytes > 2;
+      if (!program::is_tile_load(step(i))) continue;
       for (int w = 0; w < layout(i).planes(); ++w) {
-        if (needed_.contains({i, place({i, i, w})})) pieces += bytes / 2;
+        if (needed_.contains({i, place({i, i, w})}))
+          pieces += static_cast<int>(size_of(tensor(step(i).tensor()).dtype)) / 2;
       }
     }
-    if (joins_rows) {
-      leaves_bytes_ = false;
-      thread_rows_ = static_cast<int>(device::kWarpRows);
-    } else if (sums_columns) {
-      thread_rows_ = pieces <= 2 ? 4 : pieces <= 4 ? 2 : 1;
-    } else {
-      thread_rows_ = is_wide || pieces > 4 ? 1 : stores_tiles || pieces > 2 ? 2 : 4;
-    }
+    rows_ = choose_tile_rows(sizes_.program(), space_.steps, pieces);
   }
 
   // What leaves 8-bit copies: elements that are no vectors are so rare there that they shall not
   // cost vectors the registers of several rows.
-  std::string rows_in_flight() const { return leaves_bytes_ ? "kRows" : "kThreadRows"; }
+  std::string rows_in_flight() const { return rows_.leaves_bytes ? "kRows" : "kThreadRows"; }
 
   // ---- Values.
 
@@ -518,14 +495,15 @@ class TileSpaceWriter {
         "[[maybe_unused]] float* scratch) {\n    const u32 rows = $;\n    const u32 columns = $;\n"
         "$    const TilePosition at = $;\n    const auto base = [&](u32 i) { return $ + i; };\n$$",
         {id_, space_.shape.rows.text(), space_.shape.cols.text(), struct_name,
-         std::to_string(thread_rows_), all_aligned, row_count_, column_count_, columns_.divisors(),
-         position_, by_blocks_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
+         std::to_string(rows_.in_flight), all_aligned, row_count_, column_count_,
+         columns_.divisors(), position_,
+         by_blocks_ ? "loaded_column<kVector>(at.column, columns)" : "at.column",
          columns_.functions(), before_.text()});
     text += filled(
         "$#pragma unroll $\n    for (u32 first = 0; first < $; first += $) {\n"
         "      u32 valid[$];\n$$        valid[r] = row < rows ? at.valid : 0;\n$$      }\n",
-        {leaves_bytes_ ? "    constexpr u32 kRows = kVector ? kThreadRows : 1;\n" : "",
-         turns_bytes_ ? "kVector ? kWarpRows / " + rows + " : 1" : "1",
+        {rows_.leaves_bytes ? "    constexpr u32 kRows = kVector ? kThreadRows : 1;\n" : "",
+         rows_.turns_bytes ? "kVector ? kWarpRows / " + rows + " : 1" : "1",
          by_blocks_ ? "kWarpRows" : "kThreadRows", rows, rows, row_arrays_.text(), rows_loop,
          first_loads_.empty() ? "" : inside, first_loads_.text()});
     if (!loads_.empty() || !gathers_.empty())
@@ -547,9 +525,7 @@ class TileSpaceWriter {
   LaunchArguments& arguments_;
 
   const bool by_blocks_;
-  int thread_rows_ = 1;
-  bool leaves_bytes_ = false;  // or magnitudes
-  bool turns_bytes_ = false;
+  TileRows rows_;
   std::string row_count_;
   std::string column_count_;
   std::string position_;  // the thread's
