@@ -234,7 +234,7 @@ class Printer {
   }
 
   std::string operand_text(int operand, int scales, ScaleOrder order) {
-    const std::string text = tensor(operand, shape_of(operand));
+    std::string text = tensor(operand, shape_of(operand));
     if (scales < 0) return text;
     std::string all = "scaled(" + text + ", " + tensor(scales, shape_of(scales));
     if (order == ScaleOrder::blocks) all.append(", ").append(kBlocksWord);
