@@ -93,7 +93,8 @@ class EightBits(unittest.TestCase):
             self.assertLess(error, 0.12)
 
     def test_an_unknown_recipe_is_an_error_that_names_those_there_are(self):
-        with self.assertRaisesRegex(coda_cpp.Error, "'fp8', 'fp8-body', 'fp8-all' or 'fp8-block', not 'fp9'"):
+        with self.assertRaisesRegex(coda_cpp.Error,
+                                    "'fp8', 'fp8-body', 'fp8-all' or 'fp8-block', not 'fp9'"):
             _mlp("fp9")(*_leaves(_tensors(), torch.bfloat16))
 
 
