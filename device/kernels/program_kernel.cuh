@@ -211,9 +211,7 @@ __device__ __forceinline__ void program_kernel(const Arguments& arguments) {
         }
       };
       const auto scales = [&](u32 k) {
-        if constexpr (kConfig.has_block_scales) {
-          return BlockScales<kConfig, Space>(arguments, tile.m + own_row, tile.n, k);
-        } else if constexpr (kConfig.has_scales) {
+        if constexpr (kConfig.has_scales) {
           return OperandScales<kConfig, Space>(arguments, position.row, tile.n, k);
         } else {
           return NoScales{};

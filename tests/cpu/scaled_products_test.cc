@@ -48,12 +48,16 @@ TEST(ScaledProducts, ATileFindsTheScalesOfItsRows) {
 
 // The scale is exact: the largest magnitude in fp32 times a number.
 TEST(ScaledProducts, ScalesAreThoseOfFloat64BitForBit) {
-  const Program program = parse_program(
-      "program p {\n  store(s, abs_max_group(tile(x[M, 128*C]:bf16), 128) * 0.001953125)\n}");
-  const DimValues sizes{{"M", 33}, {"C", 5}};
+  const Program program = parse_program(R"(program p {
+  x = tile(x[M, 128*C]:bf16)
+  store(s, abs_max_group(x, 128) * 0.001953125)
+  store(s_blocks, abs_max_block(x) / 256)
+})");
+  const DimValues sizes{{"M", 77}, {"C", 5}};
   const tests::Values inputs = tests::random_inputs(program, sizes, 4);
-  EXPECT_EQ(tests::run_program(*make_cpu_backend({}), program, sizes, inputs).at("s"),
-            program::evaluate(program, sizes, inputs).at("s"));
+  const tests::Values found = tests::run_program(*make_cpu_backend({}), program, sizes, inputs);
+  const tests::Values expected = program::evaluate(program, sizes, inputs);
+  for (const char* scales : {"s", "s_blocks"}) EXPECT_EQ(found.at(scales), expected.at(scales));
 }
 
 }  // namespace

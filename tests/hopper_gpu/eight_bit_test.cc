@@ -2,6 +2,8 @@
 // Operands of 8 bits: products are right and have the same bits for every tile, in both ways of
 // summing; numbers become the codes that coda/float8.h says. Needs a GPU; skipped elsewhere.
 #include <cmath>
+#include <initializer_list>
+#include <span>
 
 #include "base/stored_element.h"
 #include "coda/float8.h"
@@ -60,38 +62,34 @@ TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
   }
 }
 
-// Blocks with scales: of whole tiles and of ragged ones, and the same bits for every tile, since a
-// sum is promoted every 128 of K in all of them.
-TEST_F(EightBits, ScaledProductsAreRightWithTheSameBitsForEveryTile) {
-  uint64_t seed = 850;
+// Operands with scales, at whole sizes and at ragged ones. Each sum of `summed` terms is promoted,
+// by every tile.
+void expect_right_with_scales(std::span<const char* const> programs,
+                              std::initializer_list<DimValues> all_sizes, int64_t summed,
+                              uint64_t seed) {
   const RowGaps gaps{.gap = 0, .multiple = 16};
-  for (const char* text : kScaledProducts) {
+  for (const char* text : programs) {
     const Program program = parse_program(text);
-    for (const DimValues& all :
-         {DimValues{{"M", 392}, {"B", 4}, {"C", 4}}, DimValues{{"M", 77}, {"B", 33}, {"C", 3}}}) {
+    for (const DimValues& all : all_sizes) {
       const DimValues sizes = bind(program, all);
       SCOPED_TRACE(program.name);
-      check(program, sizes, ++seed, gaps, dropped(128));
+      check(program, sizes, ++seed, gaps, dropped(summed));
       const Values inputs = random_inputs(program, sizes, seed);
       expect_same_bits_for_every_tile(program, sizes, inputs, gaps, false);
     }
   }
 }
 
+TEST_F(EightBits, ScaledProductsAreRightWithTheSameBitsForEveryTile) {
+  expect_right_with_scales(kScaledProducts,
+                           {{{"M", 392}, {"B", 4}, {"C", 4}}, {{"M", 77}, {"B", 33}, {"C", 3}}},
+                           kScaleSpan, 850);
+}
+
 TEST_F(EightBits, ScalesOfSquaresAreFoundAndReadWithTheSameBitsForEveryTile) {
-  uint64_t seed = 870;
-  const RowGaps gaps{.gap = 0, .multiple = 16};
-  for (const char* text : kBlockScaledProducts) {
-    const Program program = parse_program(text);
-    for (const DimValues& all :
-         {DimValues{{"M", 400}, {"B", 8}, {"C", 8}}, DimValues{{"M", 80}, {"B", 33}, {"C", 3}}}) {
-      const DimValues sizes = bind(program, all);
-      SCOPED_TRACE(program.name);
-      check(program, sizes, ++seed, gaps, dropped(64));
-      const Values inputs = random_inputs(program, sizes, seed);
-      expect_same_bits_for_every_tile(program, sizes, inputs, gaps, false);
-    }
-  }
+  expect_right_with_scales(kBlockScaledProducts,
+                           {{{"M", 400}, {"B", 8}, {"C", 8}}, {{"M", 80}, {"B", 33}, {"C", 3}}},
+                           kScaleBlock, 870);
 }
 
 TEST_F(EightBits, TilesFindTheScalesOfTheirRows) {

@@ -50,7 +50,7 @@ def _errors(found, expected):
 class EightBits(unittest.TestCase):
     def test_values_and_gradients_are_as_near_as_eight_bits_can_be_from_the_first_call_on(self):
         expected = _with_gradients(_plain, _leaves(_tensors(), torch.float64))
-        for products in ("fp8", "fp8-all"):
+        for products in ("fp8", "fp8-all", "fp8-block"):
             function = _mlp(products)
             for call in range(3):
                 found = _with_gradients(function, _leaves(_tensors(), torch.bfloat16))

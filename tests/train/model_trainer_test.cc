@@ -32,6 +32,15 @@ TEST(ModelTrainer, LearnsATextThatFollowsARule) {
   }
 }
 
+// As from a checkpoint.
+void go_on_from(ModelTrainer& resumed, const ModelTrainer& whole) {
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.eight_bit_scales = whole.eight_bit_scales;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
+}
+
 ModelTrainSettings eight_bit_settings() {
   ModelTrainSettings settings = tiny_settings();
   settings.storage = DType::bf16;
@@ -92,11 +101,7 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   for (int i = 0; i < 4; ++i) whole.step();
   whole.fetch();
   EXPECT_FALSE(whole.eight_bit_scales.empty());
-  resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
-  resumed.eight_bit_scales = whole.eight_bit_scales;
-  resumed.step_count = whole.step_count;
-  resumed.restored();
+  go_on_from(resumed, whole);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(whole.step().loss, resumed.step().loss);
     resumed.require_sound();
@@ -137,10 +142,7 @@ TEST(ModelTrainer, ScalesOfBlocksLearnAsBf16DoesAndAreNoState) {
   for (int i = 0; i < 4; ++i) whole.step();
   whole.fetch();
   EXPECT_TRUE(whole.eight_bit_scales.empty());
-  resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
-  resumed.step_count = whole.step_count;
-  resumed.restored();
+  go_on_from(resumed, whole);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
 }
 
@@ -224,10 +226,7 @@ TEST(ModelTrainer, GoesOnFromARestoredStateAsIfItHadNotStopped) {
   ModelTrainer whole(settings, text, *backend);
   for (int i = 0; i < 4; ++i) whole.step();
   ModelTrainer resumed(settings, text, *backend);
-  resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
-  resumed.step_count = whole.step_count;
-  resumed.restored();
+  go_on_from(resumed, whole);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
   for (size_t i = 0; i < whole.weights.size(); ++i) {
     EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;
@@ -270,10 +269,7 @@ TEST(ModelTrainer, BlocksOfTheLogitsGiveTheSameBitsForAnyThreadsAndFromARestored
   ModelTrainer whole(settings, text, *one);
   for (int i = 0; i < 3; ++i) whole.step();
   ModelTrainer resumed(settings, text, *three);
-  resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
-  resumed.step_count = whole.step_count;
-  resumed.restored();
+  go_on_from(resumed, whole);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.step().loss, resumed.step().loss);
   for (size_t i = 0; i < whole.weights.size(); ++i) {
     EXPECT_EQ(whole.weights[i].values, resumed.weights[i].values) << whole.weights[i].name;

@@ -9,6 +9,12 @@
 #include "program/vocabulary.h"
 
 namespace coda::hopper {
+namespace {
+
+// Of scratch, for the largest magnitude of a block: a float from each warp of a warpgroup.
+constexpr uint32_t kMaximumBytes = device::kWarpgroupSize / device::kWarpSize * sizeof(float);
+
+}  // namespace
 
 GroupText::GroupText(const ProgramSizes& sizes, const program::TileMap& map,
                      const SpaceAnalysis& analysis, SpacePlaces& places, ValueNames& names,
@@ -110,7 +116,8 @@ std::optional<std::string> GroupText::tile(const At& at) {
   Body& lines = lines_of(at.step);
   if (program::sums_groups(s)) {
     if (program::takes_largest_of_blocks(s)) {
-      lines.line("$.finish_blocks(at, maxima + $);", {name, std::to_string(16 * maxima_)});
+      lines.line("$.finish_blocks(at, maxima + $);",
+                 {name, std::to_string(kMaximumBytes * maxima_)});
       maxima_ += analysis_.groups.blocks_of(at.step);
     } else {
       lines.line("$.$();",
