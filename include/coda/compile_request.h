@@ -45,7 +45,9 @@ struct CompileRequest {
 
 // Values as large as [rows, vocabulary] are not stored whole but made and consumed in chunks of
 // rows where they take more than 256 MiB and that lessens the memory: in the fewest rows that take
-// 128 MiB, or an eighth of all, whichever is more.
+// 128 MiB, or an eighth of all, whichever is more; where speed comes first, in so many that adding
+// to a weight's gradient once a chunk takes at most a sixth of the time of its product (4096 on an
+// H200).
 inline constexpr int64_t kAutomaticChunkRows = -1;
 
 // Which products of bf16 operands are made in 8 bits (coda/eight_bits.h).

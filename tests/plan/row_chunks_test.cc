@@ -345,7 +345,8 @@ TEST(RowChunks, UnfusedPlansHaveNone) {
 }
 
 TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
-  const auto loops = [](int64_t tokens, int64_t vocabulary, int64_t hidden) {
+  const auto loops = [](int64_t tokens, int64_t vocabulary, int64_t hidden,
+                        Objective objective = Objective::memory) {
     Block b;
     const Value x = b.graph.input("x", {"M", hidden});
     b.wants_gradient(x, "d_x");
@@ -357,6 +358,8 @@ TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
     CompileOptions options;
     options.sizes = {{"M", tokens}};
     options.chunk_rows = kAutomaticChunkRows;
+    options.objective = objective;
+    options.rates = h200_rates();
     return compile(b.graph, b.request, options).plan;
   };
   const Plan small = loops(2048, 32768, 256);  // 256 MiB
@@ -364,6 +367,8 @@ TEST(RowChunks, AutomaticBlocksBeginWhereTheRuleSays) {
   EXPECT_THAT(small.notes.at(0), HasSubstr("[M, 32768] takes 268.4 MB, chunks begin above"));
   EXPECT_EQ(loops(2049, 32768, 256).loops.at(0).rows, 1024);   // 128 MiB
   EXPECT_EQ(loops(16384, 32768, 256).loops.at(0).rows, 2048);  // an eighth
+  // Where speed comes first, sums in fp32 are not added to so often.
+  EXPECT_EQ(loops(16384, 32768, 256, Objective::speed).loops.at(0).rows, 4096);
   const Plan deep = loops(2049, 32768, 4096);
   EXPECT_TRUE(deep.loops.empty());
   EXPECT_THAT(deep.notes.at(0), HasSubstr("their sums in fp32 take 536.9 MB"));

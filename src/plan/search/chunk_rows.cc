@@ -2,6 +2,8 @@
 #include "plan/search/chunk_rows.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "base/rounding.h"
@@ -14,9 +16,18 @@ constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kWholeUpTo = 256 * kMiB;
 constexpr int64_t kBlock = 128 * kMiB;  // smaller ones read the weight too often
 constexpr int64_t kMostBlocks = 8;
+// Where speed comes first, of the time of the product that makes a gradient, for adding to it: it
+// is read and written in fp32 once a chunk.
+constexpr double kMostAdding = 1.0 / 6;
 
 // Chunks end where partials along columns do, so that those are the same for any chunk.
 int64_t in_spans(int64_t rows) { return partial_spans(rows) * kPartialSpan; }
+
+// 8 bytes of an element beside two operations for each row.
+int64_t rows_for_sums(const Rates& rates) {
+  const double rows = 8 / rates.bytes_per_second / (2 / rates.flops_per_second) / kMostAdding;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::ceil(rows))));
+}
 
 std::string mb(int64_t bytes) {
   char buffer[32];
@@ -35,7 +46,9 @@ ChunkRows choose_chunk_rows(const JointGraph& joint, const CompileOptions& optio
   if (all * row <= kWholeUpTo) {
     return {0, shape.text() + " takes " + mb(all * row) + ", chunks begin above " + mb(kWholeUpTo)};
   }
-  const int64_t rows = in_spans(std::max(ceil_div(kBlock, row), all / kMostBlocks));
+  int64_t rows = in_spans(std::max(ceil_div(kBlock, row), all / kMostBlocks));
+  if (options.objective == Objective::speed && !joint.chunked.sums.empty())
+    rows = std::max(rows, rows_for_sums(options.rates));
   int64_t sums = 0;
   for (int id : joint.chunked.sums) {
     const Shape& sum = joint.graph->node(id).shape;
