@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "coda/api.h"
 #include "coda/plan.h"
@@ -47,6 +48,8 @@ class Kernel {
 struct AnnouncedProgram {
   const Program* program = nullptr;
   DimValues sizes;
+  std::vector<int64_t> row_strides = {};  // of its tensors; empty: all are dense
+  bool owns_padding = false;              // nobody reads what lies between those rows
 };
 
 class Backend {

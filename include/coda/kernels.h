@@ -14,8 +14,9 @@
 namespace CODA_API coda {
 
 struct KernelOptions {
-  uint32_t multiprocessors = 132;  // of the GPU that will run them: H100 and H200 have 132
-  unsigned threads = 0;            // that compile at once; 0: as many as the machine has
+  uint32_t multiprocessors = 132;      // of the GPU that will run them: H100 and H200 have 132
+  std::string device = "NVIDIA H200";  // its name: an H100 gets other configurations
+  unsigned threads = 0;                // that compile at once; 0: as many as the machine has
 };
 
 struct KernelText {

@@ -33,6 +33,7 @@ struct TuneOptions {
   size_t most = 24;      // configurations of a kernel: the best by the model
   double seconds = 0.6;  // for each of the three fastest, twice; a sixth of it for the others
   bool keeps = true;
+  bool again = true;  // false: what was tuned here at these sizes is left out
   std::function<void(const TunedKernel&)> done = [](const TunedKernel&) {};  // told each
   std::function<void(const std::string&)> says = [](const std::string&) {};  // what cannot be tuned
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/hopper_backend.h"
+#include "hopper/configure/tuned_table.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -44,19 +45,30 @@ std::vector<KernelTensor> kernel_tensors(const std::string& name, const PlanStep
   return tensors;
 }
 
-// A program's launches for dense tensors.
+// A program's launches, for tensors whose rows lie so; empty: dense ones.
 struct Lowered {
   Program program;
   DimValues sizes;
+  std::vector<int64_t> row_strides;
+  bool owns_padding = false;
   std::vector<KernelLaunch> launches;
 };
+
+LowerOptions with_strides(const LowerOptions& options, std::span<const int64_t> row_strides,
+                          bool owns_padding = false) {
+  LowerOptions strided = options;
+  strided.row_strides.assign(row_strides.begin(), row_strides.end());
+  strided.owns_padding = owns_padding;
+  return strided;
+}
 
 std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const Lowering& lowering,
                                const LowerOptions& options, unsigned threads) {
   std::vector<Lowered> all(programs.size());
   parallel_for(all.size(), threads, [&](size_t i) {
-    const auto& [program, sizes] = programs[i];
-    all[i] = {*program, sizes, lowering(*program, sizes, options)};
+    const auto& [program, sizes, strides, owns] = programs[i];
+    all[i] = {*program, sizes, strides, owns,
+              lowering(*program, sizes, with_strides(options, strides, owns))};
   });
   return all;
 }
@@ -84,6 +96,7 @@ class HopperBackend : public Backend {
     const auto context = std::make_shared<const Context>(options.device);
     check_architecture(context->info());
     lower_options_.multiprocessors = static_cast<uint32_t>(context->info().multiprocessors);
+    lower_options_.is_h100 = is_h100(context->info().name);
     state_->context = context;
     state_->dependent_launch =
         options.dependent_launch && driver().version >= cuda::kDependentLaunchInGraphs;
@@ -124,7 +137,8 @@ class HopperBackend : public Backend {
     parallel_for(announced_.size(), compile_threads_, [&](size_t i) {
       Lowered& one = announced_[i];
       one.launches = state_->kernels->make(one.program.name, std::move(one.launches), [&] {
-        return lowering_(one.program, one.sizes, lower_options_);
+        return lowering_(one.program, one.sizes,
+                         with_strides(lower_options_, one.row_strides, one.owns_padding));
       });
     });
   }
@@ -132,17 +146,19 @@ class HopperBackend : public Backend {
   std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
     verify(program);
     auto tensors = kernel_tensors(program.name, {"", {}, program, {}}, program.tensors, sizes);
-    // The kernel keeps what it needs to be lowered again, for tensors that are not dense.
-    auto relower =
-        [lowering = lowering_, program, sizes, options = lower_options_,
-         dense = take_announced(program, sizes)](std::span<const int64_t> row_strides) mutable {
-          if (row_strides.empty() && !dense.empty()) return std::exchange(dense, {});
-          LowerOptions strided = options;
-          strided.row_strides.assign(row_strides.begin(), row_strides.end());
-          return lowering(program, sizes, strided);
-        };
+    Lowered announced = take_announced(program, sizes);
+    const std::vector<int64_t> expected = announced.row_strides;
+    // The kernel keeps what it needs to be lowered again, for tensors that lie otherwise.
+    auto relower = [lowering = lowering_, program, sizes, options = lower_options_,
+                    announced =
+                        std::move(announced)](std::span<const int64_t> row_strides) mutable {
+      const bool is_expected = std::ranges::equal(row_strides, announced.row_strides);
+      if (is_expected && !announced.launches.empty()) return std::exchange(announced.launches, {});
+      return lowering(program, sizes,
+                      with_strides(options, row_strides, is_expected && announced.owns_padding));
+    };
     return std::make_unique<LaunchedKernel>(state_, program.name, std::move(tensors),
-                                            std::move(relower));
+                                            std::move(relower), expected);
   }
 
   std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
@@ -156,9 +172,7 @@ class HopperBackend : public Backend {
     auto checked = kernel_tensors(call.function, {"", {}, call, {}}, tensors, sizes);
     auto relower = [call, decls = std::vector<TensorDecl>(tensors.begin(), tensors.end()), sizes,
                     options = lower_options_](std::span<const int64_t> row_strides) {
-      LowerOptions strided = options;
-      strided.row_strides.assign(row_strides.begin(), row_strides.end());
-      return lower_call(call, decls, sizes, strided);
+      return lower_call(call, decls, sizes, with_strides(options, row_strides));
     };
     return std::make_unique<LaunchedKernel>(state_, call.function, std::move(checked),
                                             std::move(relower));
@@ -278,15 +292,15 @@ class HopperBackend : public Backend {
     return nullptr;
   }
 
-  // What was lowered when the program was announced; empty: it was not.
-  std::vector<KernelLaunch> take_announced(const Program& program, const DimValues& sizes) {
+  // What was lowered when the program was announced; without launches: it was not.
+  Lowered take_announced(const Program& program, const DimValues& sizes) {
     const auto found =
         std::find_if(announced_.begin(), announced_.end(), [&](const Lowered& lowered) {
           return !lowered.launches.empty() && lowered.program.name == program.name &&
                  lowered.sizes == sizes && lowered.program == program;
         });
     if (found == announced_.end()) return {};
-    return std::exchange(found->launches, {});
+    return std::exchange(*found, {});
   }
 
   std::vector<Lowered> announced_;

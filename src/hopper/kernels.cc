@@ -10,6 +10,7 @@
 
 #include "hopper/codegen/gemm_program.h"
 #include "hopper/codegen/kernel_launch.h"
+#include "hopper/configure/tuned_table.h"
 #include "hopper/jit/kernel_builder.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/operation_launches.h"
@@ -26,6 +27,7 @@ namespace {
 hopper::LowerOptions lowering_of(const KernelOptions& options) {
   hopper::LowerOptions lowering;
   lowering.multiprocessors = options.multiprocessors;
+  lowering.is_h100 = hopper::is_h100(options.device);
   lowering.tuned =
       hopper::load_tuned_rows(hopper::latest_tuned_file(hopper::default_cache_folder()));
   return lowering;
@@ -48,9 +50,10 @@ hopper::LowerOptions with_kept_spills(hopper::LowerOptions lowering) {
 
 std::vector<KernelChoice> kernel_choices(const Plan& plan, const DimValues& sizes,
                                          const KernelOptions& options) {
-  const hopper::LowerOptions lowering = with_kept_spills(lowering_of(options));
+  hopper::LowerOptions lowering = with_kept_spills(lowering_of(options));
   std::vector<KernelChoice> choices;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
+    lowering.row_strides = one.row_strides;
     for (const hopper::LoweredPart& part : hopper::parts_of(*one.program, one.sizes, lowering)) {
       const hopper::GemmProgram program(part.part.program, one.sizes, part.options);
       for (size_t kernel = 0; kernel < program.kernels(); ++kernel) {
@@ -82,8 +85,12 @@ void emit(const Plan& plan, const DimValues& sizes, const hopper::LowerOptions& 
                          launch.threads, launch.shared_bytes, std::move(launch.note)});
     }
   };
-  for (const AnnouncedProgram& one : programs_of(plan, sizes))
-    add(one.program->name, hopper::lower(*one.program, one.sizes, lowering));
+  for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
+    hopper::LowerOptions strided = lowering;
+    strided.row_strides = one.row_strides;
+    strided.owns_padding = one.owns_padding;
+    add(one.program->name, hopper::lower(*one.program, one.sizes, strided));
+  }
   for (const auto* steps : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *steps) {
       const auto* call = std::get_if<OpaqueCall>(&step.work);

@@ -36,8 +36,11 @@ int64_t workspace_bytes(const Plan& plan, const DimValues& sizes, const LowerOpt
   const std::vector<AnnouncedProgram> programs = programs_of(plan, sizes);
   std::vector<int64_t> bytes(programs.size(), 0);
   parallel_for(programs.size(), 0, [&](size_t i) {
+    LowerOptions strided = options;
+    strided.row_strides = programs[i].row_strides;
+    strided.owns_padding = programs[i].owns_padding;
     const std::vector<KernelLaunch> launches =
-        lower(*programs[i].program, programs[i].sizes, options);
+        lower(*programs[i].program, programs[i].sizes, strided);
     if (!launches.empty()) bytes[i] = scratch_bytes_of(launches.front().scratch);
   });
   int64_t most = 0;

@@ -3,6 +3,7 @@
 
 #include "coda/error.h"
 #include "coda/tune.h"
+#include "hopper/configure/tuned_table.h"
 #include "hopper/tuned_file.h"
 #include "measure/gpu.h"
 #include "measure/tune.h"
@@ -39,16 +40,22 @@ TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& opt
   TuneReport report;
   hopper::LowerOptions lowering;
   lowering.multiprocessors = static_cast<uint32_t>(device.multiprocessors);
+  lowering.is_h100 = hopper::is_h100(device.name);
   lowering.tuned = hopper::load_tuned_rows(file);
   std::vector<measure::TuneJob> jobs;
   std::set<std::string> seen;
   for (const AnnouncedProgram& one : programs_of(plan, sizes)) {
-    lowering.row_strides.clear();
-    for (const TensorDecl& tensor : one.program->tensors)
-      lowering.row_strides.push_back(physical_shape(tensor, one.sizes).cols);
+    lowering.row_strides = one.row_strides;
+    if (one.row_strides.empty()) {
+      for (const TensorDecl& tensor : one.program->tensors)
+        lowering.row_strides.push_back(physical_shape(tensor, one.sizes).cols);
+    }
     try {
       for (measure::TuneJob& job : measure::tune_jobs(*one.program, one.sizes, lowering)) {
         const hopper::KernelClass own = measure::class_of(job);
+        const hopper::TunedRow* known =
+            options.again || !lowering.tuned ? nullptr : lowering.tuned->nearest(own);
+        if (known != nullptr && known->extents == own.extents) continue;
         if (seen.insert(own.name + hopper::text(own.extents)).second)
           jobs.push_back(std::move(job));
       }
@@ -56,10 +63,11 @@ TuneReport tune(const Plan& plan, const DimValues& sizes, const TuneOptions& opt
       options.says(std::string("not tuned: ") + error.what());
     }
   }
-  require(!jobs.empty(), "none of the programs has a product that can be tuned");
+  require(!jobs.empty() || !options.again, "none of the programs has a product that can be tuned");
   const measure::TuneEffort effort{
       .most = options.most, .screen_seconds = options.seconds / 6, .seconds = options.seconds};
   measure::Tuner tuner(gpu.state());
+  tuner.compile_ahead(jobs, effort);
   hopper::TunedRows rows;
   for (const measure::TuneJob& job : jobs) {
     const measure::TimedKernel kernel = tuner.tune(job, effort);

@@ -16,15 +16,16 @@
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "plan/after/row_chunks.h"
+#include "runtime/row_stride.h"
 
 namespace coda {
 namespace {
 
 int64_t aligned(int64_t bytes) { return round_up(bytes, kCacheLine); }
 
-int64_t bytes_of(const TensorDecl& decl, const DimValues& sizes) {
-  const PhysicalShape shape = physical_shape(decl, sizes);
-  return shape.rows * shape.cols * size_of(decl.dtype);
+int64_t bytes_of(const PlanTensor& tensor, const DimValues& sizes) {
+  const PhysicalShape shape = physical_shape(tensor.decl, sizes);
+  return shape.rows * row_stride(tensor, shape) * size_of(tensor.decl.dtype);
 }
 
 bool alive_together(const ArenaSlot& a, const ArenaSlot& b) {
@@ -206,8 +207,8 @@ class Lifetimes {
 
   // Of the whole tensor, or of a chunk where only a loop sees it.
   int64_t bytes_of_part(const PlanTensor& tensor) const {
-    if (tensor.loop < 0) return bytes_of(tensor.decl, sizes_);
-    return bytes_of(tensor.decl, sizes_of_chunk(plan_.loops[tensor.loop], sizes_, 0));
+    if (tensor.loop < 0) return bytes_of(tensor, sizes_);
+    return bytes_of(tensor, sizes_of_chunk(plan_.loops[tensor.loop], sizes_, 0));
   }
 
   const Plan& plan_;

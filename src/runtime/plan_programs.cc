@@ -4,8 +4,36 @@
 #include <set>
 
 #include "plan/after/row_chunks.h"
+#include "runtime/row_stride.h"
 
 namespace coda {
+namespace {
+
+// With strides as a session's tensors lie, and those that a caller gives dense.
+AnnouncedProgram announced(const Program& program, const Plan& plan, const DimValues& sizes) {
+  AnnouncedProgram result{&program, sizes};
+  bool is_dense = true;
+  bool are_views_dense = true;
+  for (const TensorDecl& decl : program.tensors) {
+    const PhysicalShape shape = physical_shape(decl, sizes);
+    const PlanTensor* owner = &plan.tensor(decl.name);
+    const bool is_view = !owner->view_of.empty();
+    bool is_turned = false;
+    for (; !owner->view_of.empty(); owner = &plan.tensor(owner->view_of))
+      is_turned |= owner->transposed;
+    const bool has_own = is_turned || shape.rows == 1;
+    result.row_strides.push_back(has_own ? shape.cols
+                                         : row_stride(*owner, physical_shape(owner->decl, sizes)));
+    if (result.row_strides.back() == shape.cols) continue;
+    is_dense = false;
+    are_views_dense &= !is_view;
+  }
+  result.owns_padding = !is_dense && are_views_dense;
+  if (is_dense) result.row_strides.clear();
+  return result;
+}
+
+}  // namespace
 
 std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& sizes) {
   std::vector<AnnouncedProgram> programs;
@@ -19,8 +47,8 @@ std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& siz
       }
       for (const DimValues& values : seen) {
         if (const auto* program = std::get_if<Program>(&step.work))
-          programs.push_back({program, values});
-        if (step.later) programs.push_back({&*step.later, values});
+          programs.push_back(announced(*program, plan, values));
+        if (step.later) programs.push_back(announced(*step.later, plan, values));
       }
     }
   }

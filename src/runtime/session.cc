@@ -15,6 +15,7 @@
 #include "runtime/arena.h"
 #include "runtime/overlap.h"
 #include "runtime/plan_programs.h"
+#include "runtime/row_stride.h"
 #include "runtime/why_unfit.h"
 
 namespace coda {
@@ -143,6 +144,7 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
       throw Error("tensor '" + tensor.decl.name + "': " + error.what());
     }
     memory.view = dense_view(nullptr, tensor.decl.dtype, memory.shape.rows, memory.shape.cols);
+    if (tensor.view_of.empty()) memory.view.row_stride = row_stride(tensor, memory.shape);
     if (!tensor.view_of.empty()) check_view(memory);
   }
   arena_ = plan_arena(plan_, sizes_, options_.own_results);

@@ -244,6 +244,29 @@ TEST(TileEmitter, RefusesGroupsThatNoWarpHolds) {
             "a warp; groups are powers of two up to 256 columns");
 }
 
+// What lies between rows is NaN, and NaN is all that such a program makes of it.
+TEST(TileEmitter, PaddingOfItsOwnIsWorkedOnAsVectorsWhereColumnsAreApart) {
+  const std::string stored = "  y = exp(tile(x[M, 50]:bf16) - per_row(r[M]))\n  store(x, y)\n";
+  const DimValues sizes{{"M", 5}};
+  LowerOptions options;
+  for (const bool owns : {true, false}) {
+    for (const std::string also : {"", "  row_partial(p, sum(y))\n"}) {
+      SCOPED_TRACE(also + std::to_string(owns));
+      const Program program = parse_program("program p {\n" + stored + also + "}\n");
+      options.owns_padding = owns;
+      options.row_strides = {56, 1};
+      if (!also.empty()) options.row_strides.push_back(2);  // of partials
+      const std::vector<uint32_t> numbers = lower(program, sizes, options).front().numbers;
+      const uint32_t columns = owns && also.empty() ? 56 : 50;
+      EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 50), columns == 50 ? 1 : 0);
+      const Values inputs = tests::random_inputs(program, sizes, 1);
+      const HostRows rows{.gap = 0, .multiple = 8};
+      options.row_strides.clear();  // by `rows`
+      expect_close(program, sizes, inputs, run_on_host(program, sizes, inputs, rows, options));
+    }
+  }
+}
+
 TEST(TileEmitter, AdjacentPairsCompile) {
   std::set<std::string> sources;
   for (const char* program : kAdjacent) {

@@ -109,6 +109,23 @@ TEST(TunedRows, TheNearestRowIsFoundAndNoneThatIsFar) {
   EXPECT_EQ(rows.nearest({"a", {{1024, 2048, 2048}, {1024, 2048, 2048}}}), nullptr);
 }
 
+TEST(TunedRows, OfWhatBothWereMeasuredForAGpuGetsItsOwn) {
+  const auto first = [](bool of_h100, const std::string& name, SpaceExtents extents) {
+    const TunedRow* row = tuned_table(of_h100).nearest({name, {extents}});
+    return row == nullptr || row->extents.front() != extents ? "none"
+                                                             : code(row->choices.front().choice);
+  };
+  const SpaceExtents both{6400, 1600, 16384};
+  EXPECT_EQ(first(false, "nt p1 d4", both), "128x128p21s6");
+  EXPECT_EQ(first(true, "nt p1 d4", both), "192x128p12s4");
+  for (const bool of_h100 : {false, true}) {
+    EXPECT_EQ(first(of_h100, "nt p1 d4", {4800, 1600, 16384}), "192x128p12s4");  // an H100's alone
+    EXPECT_NE(first(of_h100, "nt p1 d4", {2048, 2048, 16384}), "none");          // an H200's alone
+  }
+  EXPECT_TRUE(is_h100("NVIDIA H100 80GB HBM3"));
+  EXPECT_FALSE(is_h100("NVIDIA H200"));
+}
+
 // Names, sizes and the arrangement of what is elementwise do not matter; what is moved and reduced
 // does.
 TEST(TunedRows, ClassesAreThoseOfEpilogues) {

@@ -11,6 +11,7 @@
 #include "coda/session.h"
 #include "runtime/arena.h"
 #include "runtime/owned_tensor.h"
+#include "runtime/plan_programs.h"
 #include "runtime/reference_backend.h"
 
 namespace coda {
@@ -100,6 +101,34 @@ TEST(RowChunks, AnyNumberOfRowsABlockGivesTheResultsOfAllAtOnce) {
       EXPECT_LT(relative_error(blocks.s, whole.s), 3e-7);
     }
   }
+}
+
+// So a GPU's copy engine can read the logits of a vocabulary of any size. Vectors and fp32 are
+// dense.
+TEST(RowChunks, RowsOf16BitsThatOnlyTheLoopSeesBeginAtMultiplesOf16Bytes) {
+  Plan plan = plan_in_blocks(5);
+  for (const int y : {2, 3}) plan.tensors[y].decl.dtype = DType::bf16;
+  const auto typed = [](Program& program) {
+    for (TensorDecl& decl : program.tensors)
+      if (decl.name == "y" || decl.name == "z") decl.dtype = DType::bf16;
+  };
+  for (PlanStep& step : plan.forward) {
+    typed(std::get<Program>(step.work));
+    if (step.later) typed(*step.later);
+  }
+  const std::vector<AnnouncedProgram> programs = programs_of(plan, {{"M", 12}});
+  EXPECT_EQ(programs.front().row_strides, (std::vector<int64_t>{3, 3, 72}));  // x, w, y
+  EXPECT_TRUE(programs.front().owns_padding);
+  ReferenceBackend backend;
+  Session session(plan, backend, {{"M", 12}}, {.poison = true});
+  OwnedTensor x(DType::f32, 12, 3), w(DType::f32, 70, 3), out(DType::f32, 12, 1),
+      s(DType::f32, 70, 3);
+  x.randomise(1), w.randomise(2);
+  session.bind("x", x.view()), session.bind("w", w.view());
+  session.bind("out", out.view()), session.bind("s", s.view());
+  session.forward();
+  EXPECT_LT(relative_error(out.values(), run(12, 12).out), 1e-2);  // a value's rounding is 2^-9
+  EXPECT_LT(relative_error(s.values(), run(12, 12).s), 1e-2);
 }
 
 TEST(RowChunks, WhatOnlyTheLoopSeesHasMemoryForOneBlock) {

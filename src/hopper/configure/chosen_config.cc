@@ -88,7 +88,7 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
   };
   const Source tuned{options.tuned == nullptr ? nullptr : options.tuned->nearest(own),
                      ChoiceSource::tuned, options.multiprocessors};
-  const Source shipped{options.uses_table ? tuned_table().nearest(own) : nullptr,
+  const Source shipped{options.uses_table ? tuned_table(options.is_h100).nearest(own) : nullptr,
                        ChoiceSource::table, options.architecture.multiprocessors};
   std::vector<ChosenConfig> order;
   const auto add = [&](ChosenConfig one) {

@@ -6,17 +6,39 @@
 
 namespace coda::hopper {
 
-std::span<const EmbeddedText> tuned_rows_texts();  // tuned_rows.txt
+std::span<const EmbeddedText> tuned_rows_texts();  // tuned_rows*.txt
 
-const TunedRows& tuned_table() {
-  static const TunedRows rows = [] {
+namespace {
+
+TunedRows read(bool of_h100) {
+  TunedRows rows;
+  for (const EmbeddedText& file : tuned_rows_texts()) {
+    if (is_h100(file.name) != of_h100) continue;
     std::vector<std::string> left_out;
-    TunedRows read(tuned_rows_texts().front().text, &left_out);
+    rows.add(TunedRows(file.text, &left_out));
     if (!left_out.empty())
       throw InternalError("the shipped table has a row that cannot be read: " + left_out.front());
-    return read;
-  }();
+  }
   return rows;
+}
+
+TunedRows both(bool of_h100) {
+  TunedRows rows = read(!of_h100);
+  rows.add(read(of_h100));
+  return rows;
+}
+
+}  // namespace
+
+bool is_h100(std::string_view device) {
+  return device.find("H100") != std::string_view::npos ||
+         device.find("h100") != std::string_view::npos;
+}
+
+const TunedRows& tuned_table(bool of_h100) {
+  static const TunedRows h200 = both(false);
+  static const TunedRows h100 = both(true);
+  return of_h100 ? h100 : h200;
 }
 
 }  // namespace coda::hopper

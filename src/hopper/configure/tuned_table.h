@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table that is shipped, tuned_rows.txt: configurations measured with their epilogues on an
-// NVIDIA H200, for the shapes of common models. docs/configurations.md says what is in it and how
-// it is made.
+// The tables that are shipped: configurations measured with their epilogues, for the shapes of
+// common models, on an NVIDIA H200 (tuned_rows.txt), and some on an H100 (tuned_rows_h100.txt).
+// docs/configurations.md says what is in them and how they are made.
 #pragma once
+
+#include <string_view>
 
 #include "hopper/configure/tuned_rows.h"
 
 namespace coda::hopper {
 
-// Throws InternalError if a row cannot be read.
-const TunedRows& tuned_table();
+// Both. Where both have a kernel at the same sizes it is the row of the GPU asked for. Throws
+// InternalError if a row cannot be read.
+const TunedRows& tuned_table(bool of_h100 = false);
+
+// By a GPU's name, as its driver has it.
+bool is_h100(std::string_view device);
 
 }  // namespace coda::hopper

@@ -41,15 +41,27 @@ bool same_rectangle(const TensorView& original, const Rectangle& rectangle) {
          original.cols == rectangle.columns;
 }
 
+// Empty: all are dense.
+std::vector<int64_t> strides_of(std::span<const TensorView> tensors) {
+  std::vector<int64_t> row_strides;
+  const auto is_dense = [](const TensorView& view) { return view.is_contiguous(); };
+  if (!std::all_of(tensors.begin(), tensors.end(), is_dense)) {
+    for (const TensorView& view : tensors)
+      row_strides.push_back(view.rows == 1 ? view.cols : view.row_stride);
+  }
+  return row_strides;
+}
+
 }  // namespace
 
 LaunchedKernel::LaunchedKernel(std::shared_ptr<HopperState> state, std::string name,
-                               std::vector<KernelTensor> tensors, Lowering lowering)
+                               std::vector<KernelTensor> tensors, Lowering lowering,
+                               std::span<const int64_t> expected)
     : state_(std::move(state)),
       name_(std::move(name)),
       tensors_(std::move(tensors)),
       lowering_(std::move(lowering)) {
-  variant_for({});
+  variant_for(expected);
 }
 
 void LaunchedKernel::run(std::span<const TensorView> tensors) {
@@ -113,7 +125,7 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
   }
   auto binding = std::make_unique<Binding>();
   binding->places.assign(tensors.begin(), tensors.end());
-  binding->variant = &variant_for(tensors);
+  binding->variant = &variant_for(strides_of(tensors));
   place_shared(*binding);
   stage(*binding);
   pack(*binding);
@@ -127,19 +139,13 @@ const LaunchedKernel::Binding& LaunchedKernel::bind(std::span<const TensorView> 
   return *bindings_[last_];
 }
 
-const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const TensorView> tensors) {
-  std::vector<int64_t> row_strides;
-  const auto is_dense = [](const TensorView& view) { return view.is_contiguous(); };
-  if (!std::all_of(tensors.begin(), tensors.end(), is_dense)) {
-    for (const TensorView& view : tensors)
-      row_strides.push_back(view.rows == 1 ? view.cols : view.row_stride);
-  }
+const LaunchedKernel::Variant& LaunchedKernel::variant_for(std::span<const int64_t> row_strides) {
   for (const auto& variant : variants_)
-    if (variant->row_strides == row_strides) return *variant;
+    if (std::ranges::equal(variant->row_strides, row_strides)) return *variant;
   auto variant = std::make_unique<Variant>();
   variant->launches =
       state_->kernels->make(name_, lowering_(row_strides), [&] { return lowering_(row_strides); });
-  variant->row_strides = std::move(row_strides);
+  variant->row_strides.assign(row_strides.begin(), row_strides.end());
   for (const KernelLaunch& launch : variant->launches)
     variant->functions.push_back(state_->kernels->load(name_, launch));
   if (!variant->launches.empty())

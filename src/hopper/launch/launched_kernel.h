@@ -44,9 +44,10 @@ class LaunchedKernel : public Kernel {
   // of its kernels were found to spill.
   using Lowering = std::function<std::vector<KernelLaunch>(std::span<const int64_t> row_strides)>;
 
-  // Compiles and loads the launches for dense tensors.
+  // Compiles and loads the launches for tensors whose rows are expected to lie so.
   LaunchedKernel(std::shared_ptr<HopperState> state, std::string name,
-                 std::vector<KernelTensor> tensors, Lowering lowering);
+                 std::vector<KernelTensor> tensors, Lowering lowering,
+                 std::span<const int64_t> expected = {});
 
   void run(std::span<const TensorView> tensors) override;
 
@@ -80,7 +81,7 @@ class LaunchedKernel : public Kernel {
   };
 
   const Binding& bind(std::span<const TensorView> tensors);
-  const Variant& variant_for(std::span<const TensorView> tensors);
+  const Variant& variant_for(std::span<const int64_t> row_strides);
   void place_shared(Binding& binding);
   void stage(Binding& binding);
   void pack(Binding& binding) const;
