@@ -87,7 +87,7 @@ def compiled(model, backend, arguments):
     if backend == TUNED:
         named = {"dynamic": False, "mode": TUNED}
     elif backend == "coda":
-        named["options"] = {"products": arguments.products}
+        named["options"] = {"products": arguments.products, "objective": arguments.objective}
     return torch.compile(model, **named)
 
 
@@ -184,6 +184,8 @@ class Run:
             "first_step_s": round(self.first_step, 1), "first_losses": self.losses}
         if facts.layers:
             found["layers"] = facts.layers
+        if self.backend == "coda" and facts.objective != "memory":
+            found["objective"] = facts.objective
         if self.parts:
             found["parts_ms"], found["rest_ms"] = self.parts
         if DEVICE == "cuda":
@@ -248,6 +250,8 @@ def main() -> None:
     parser.add_argument("--products", default="",
                         choices=("", "fp8", "fp8-body", "fp8-all", "fp8-block"),
                         help="backend coda: products in 8 bits (docs/fp8.md)")
+    parser.add_argument("--objective", choices=("memory", "speed"), default="memory",
+                        help="backend coda: what comes first")
     parser.add_argument("--float8", choices=("tensorwise", "rowwise"),
                         help="products of the blocks in 8 bits, by torchao; the head stays bf16")
     arguments = parser.parse_args()

@@ -16,7 +16,7 @@ except ImportError:  # graphs, plans and sessions on NumPy's arrays are there wi
 else:
     from coda_cpp import ops
     from coda_cpp._operators import checking
-    from coda_cpp.compiler import explain, without_logits
+    from coda_cpp.compiler import explain, tune, without_logits
     from coda_cpp.modules import (
         GatedMLP, LinearCrossEntropy, LinearResidualRMS, LinearRope, RMSLinear)
     from coda_cpp.optim import AdamW
@@ -24,7 +24,7 @@ else:
 
     __all__ += ["AdamW", "GatedMLP", "GraphFunction", "LinearCrossEntropy", "LinearResidualRMS",
                 "LinearRope", "RMSLinear", "TileFunction", "checking", "explain", "ops",
-                "program", "without_logits"]
+                "program", "tune", "without_logits"]
 
 __version__ = version
 __all__ += ["Backend", "Error", "Graph", "InternalError", "Plan", "Program", "Session",

@@ -317,7 +317,8 @@ def declare(operator: Operator) -> Operator:
         made, sizes = result_shapes(function, tensors, needs)
         if tensors[0].device.type == "cuda":
             gpu = torch.cuda.get_device_properties(tensors[0].device)
-            _precompile.start(function.phases(needs).plan, sizes, gpu.multi_processor_count)
+            _precompile.start(function.phases(needs).plan, sizes,
+                               (gpu.multi_processor_count, gpu.name))
         return [tensors[0].new_empty(shape, dtype=dtype) for shape, dtype in made]
 
     def fake_backward(tensors: list[torch.Tensor], key: str, needs: int) -> list[torch.Tensor]:

@@ -15,24 +15,26 @@ from typing import Any
 from coda_cpp import _core
 from coda_cpp._core import Error
 
+Gpu = tuple[int, str]  # multiprocessors, name
+
 _changed = threading.Condition()
 _known: dict[Any, _core.Plan] = {}
-_waiting: dict[int, list[tuple[_core.Plan, dict[str, int]]]] = {}  # by the GPU's multiprocessors
+_waiting: dict[Gpu, list[tuple[_core.Plan, dict[str, int]]]] = {}
 _is_working = False
 
 
-def start(plan: _core.Plan, sizes: Mapping[str, Any], multiprocessors: int) -> None:
+def start(plan: _core.Plan, sizes: Mapping[str, Any], gpu: Gpu) -> None:
     """Begins with the plan's kernels, at sizes that are numbers: others are compiled as they come.
     """
     global _is_working
     if not all(isinstance(size, int) for size in sizes.values()):
         return
-    key = (id(plan), tuple(sizes.items()), multiprocessors)
+    key = (id(plan), tuple(sizes.items()), gpu)
     with _changed:
         if key in _known:
             return
         _known[key] = plan  # kept, so that its id stays its own
-        _waiting.setdefault(multiprocessors, []).append((plan, dict(sizes)))
+        _waiting.setdefault(gpu, []).append((plan, dict(sizes)))
         if not _is_working:
             _is_working = True
             threading.Thread(target=_work, name="coda kernels", daemon=True).start()
@@ -52,8 +54,8 @@ def _work() -> None:
                 _is_working = False
                 _changed.notify_all()
                 return
-            multiprocessors, plans = _waiting.popitem()
+            gpu, plans = _waiting.popitem()
         try:
-            _core.precompile(plans, multiprocessors)
+            _core.precompile(plans, *gpu)
         except Error:  # whoever needs the kernels compiles them himself, and is told
             pass

@@ -22,13 +22,13 @@ from torch import fx
 from torch._functorch import config as functorch_config
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from coda_cpp import fx_checkpoint
+from coda_cpp import _core, fx_checkpoint
 from coda_cpp._core import Error, InternalError, Plan
 from coda_cpp.fx_import import FREE, PRODUCTS
 from coda_cpp.fx_inline import inline
 from coda_cpp.fx_layout import NotUnderstood
 from coda_cpp.fx_normal import Normal
-from coda_cpp.fx_regions import propose
+from coda_cpp.fx_regions import propose, without_parts
 from coda_cpp.fx_replace import Region, as_region, results_of, widen
 
 _LOG = logging.getLogger("coda_cpp")
@@ -36,8 +36,10 @@ _LOG = logging.getLogger("coda_cpp")
 # What a call of an operator costs the host, in seconds, with eight tensors and PyTorch's dispatch
 # (bench/peers/host_time_torch.py): a region that gains less is left to PyTorch.
 _CALL_SECONDS = 25e-6
-_OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": ""}
-_PRODUCTS = ("", "fp8", "fp8-body", "fp8-all", "fp8-block")
+_OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": "",
+            "objective": "memory"}
+_CHOICES = {"products": ("", "fp8", "fp8-body", "fp8-all", "fp8-block"),
+            "objective": ("memory", "speed")}
 
 
 @dataclasses.dataclass
@@ -109,7 +111,8 @@ def _short(node: fx.Node) -> str:
 
 
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
-         products: str = "", facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
+         products: str = "", objective: str = "memory",
+         facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
     """The module with its regions as operators; itself where nothing changes. facts: see Normal."""
     try:
         normal = Normal(module, inputs, facts)
@@ -119,7 +122,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
         return module
     report.causal += normal.told_causal
     narrowed: dict[fx.Node, torch.dtype] | None = {} if normal.had_autocast else None
-    groups = [group for group in propose(normal.module.graph, normal.apart)
+    proposed = map(without_parts, propose(normal.module.graph, normal.apart))
+    groups = [group for group in proposed
               if any(node.target in PRODUCTS for node in group)
               and sum(node.target not in FREE for node in group) > 1]
     fused = fuse_by_partitions(normal.module, [dict.fromkeys(group) for group in groups])
@@ -134,7 +138,7 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
                              if n.op == "call_function" and n.target not in FREE)
             try:
                 region, rounded = as_region(part, list(node.all_input_nodes), is_gpu, narrowed,
-                                            products)
+                                            products, objective)
             except (NotUnderstood, Error, InternalError) as why:
                 left[f"{what}: {why}"] += 1
                 report.refused.append(f"{what}: {why}")
@@ -152,7 +156,8 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
                 if result.is_narrow and narrowed is not None:
                     narrowed[made] = region.storage
         elif node.target is fx_checkpoint.SUBGRAPH:
-            changes |= _fuse_block(normal, fused, node, report, cost_model, products)
+            changes |= _fuse_block(normal, fused, node, report, cost_model, products,
+                                   objective)
         elif (node.op == "call_function" and node.target not in FREE
               and isinstance(node.target, torch._ops.OpOverload)):
             why = f": {normal.refused[node]}" if node in normal.refused else ""
@@ -169,14 +174,14 @@ def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_mod
 
 
 def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Report,
-                cost_model: bool, products: str) -> bool:
+                cost_model: bool, products: str, objective: str) -> bool:
     """Puts the block that the node stands for back, fused by itself; whether that changed it."""
     call = normal.blocks[node.args[2]]
     block = call.graph.owning_module.get_submodule(call.args[0].target)
     operands = fx_checkpoint.operands(node, call)
     inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
               for operand in operands]
-    made = fuse(block, inputs, report, cost_model, products,
+    made = fuse(block, inputs, report, cost_model, products, objective,
                 [normal.facts(o) for o in operands])
     fx_checkpoint.put_back(fused, node, call, made)
     return made is not block
@@ -198,9 +203,10 @@ def _settings(options: dict[str, Any] | None) -> dict[str, Any]:
         raise Error(f"backend coda: there is no option {', '.join(sorted(unknown))}; there are "
                     + ", ".join(f"'{name}'" for name in _OPTIONS))
     settings = {**_OPTIONS, **(options or {})}
-    if settings["products"] not in _PRODUCTS:
-        raise Error(f"backend coda: the option 'products' is {settings['products']!r}; it may be "
-                    + ", ".join(repr(name) for name in _PRODUCTS))
+    for name, choices in _CHOICES.items():
+        if settings[name] not in choices:
+            raise Error(f"backend coda: the option '{name}' is {settings[name]!r}; it may be "
+                        + ", ".join(repr(choice) for choice in choices))
     return settings
 
 
@@ -214,11 +220,13 @@ def coda(module: fx.GraphModule, inputs: Sequence[Any], *, options: dict[str, An
     """The backend. Options: "inner", what compiles the rest ("inductor", "aot_eager");
     "strict": what would be left to PyTorch with a product in it is an Error;
     "cost_model": regions that would gain nothing are left to PyTorch;
-    "products": "fp8" has the products of bf16 regions in 8 bits in training (docs/fp8.md)."""
+    "products": "fp8" has the products of bf16 regions in 8 bits in training (docs/fp8.md);
+    "objective": "speed" keeps for the backward what is read faster than made again."""
     settings = _settings(options)
     report = Report() if report is None else report
     try:
-        fused = fuse(module, inputs, report, settings["cost_model"], settings["products"])
+        fused = fuse(module, inputs, report, settings["cost_model"], settings["products"],
+                     settings["objective"])
     except Exception as why:  # noqa: BLE001 (fail closed: the model runs as without us)
         if settings["strict"]:
             raise
@@ -268,6 +276,32 @@ def explain(model: Callable, *arguments: Any, with_plans: bool = False,
     torch.compile(model, backend=backend)(*arguments, **named)
     torch._dynamo.reset()
     return "\n\n".join(reports) or "no graph was compiled"
+
+
+def tune(model: Callable, *arguments: Any, most: int = 24, seconds: float = 0.6,
+         options: dict[str, Any] | None = None, **named: Any) -> list[str]:
+    """Times tile configurations of the kernels that torch.compile(model, backend="coda",
+    options=options), called with these arguments, runs on this GPU, and keeps the times for later
+    processes (docs/configurations.md). A line for each kernel: class, sizes, what was chosen, its
+    microseconds, the fastest, its microseconds. What was timed here before is left out. `most` and
+    `seconds` as of `coda tune`. The model is run once, unfused."""
+    lines: list[str] = []
+    settings = _settings(options)
+
+    def backend(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+        report = Report()
+        fuse(module, inputs, report, settings["cost_model"], settings["products"],
+             settings["objective"])
+        for taken in report.taken:
+            sizes = taken.region.function.function.nominal_sizes()
+            lines.extend(" | ".join(map(str, kernel))
+                         for kernel in _core.tune(taken.plan, sizes, most, seconds))
+        return module.forward
+
+    torch._dynamo.reset()
+    torch.compile(model, backend=backend)(*arguments, **named)
+    torch._dynamo.reset()
+    return lines
 
 
 def without_logits(model: torch.nn.Module) -> torch.nn.Module:

@@ -84,13 +84,14 @@ class Function:
     def __init__(self, name: str, graph: _core.Graph, inputs: Sequence[Input],
                  outputs: Sequence[Output], *, storage: str = "f32", chunk_rows: int = 0,
                  for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
-                 products: str = "", rounded: Sequence[int] = ()) -> None:
+                 products: str = "", rounded: Sequence[int] = (),
+                 objective: str = "memory") -> None:
         self.name = name
         self.graph = graph
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self._storage, self._chunk_rows, self._for_gpu = storage, chunk_rows, for_gpu
-        self._nominal = dict(nominal or {})
+        self._nominal, self._objective = dict(nominal or {}), objective
         self.products = products
         self._rounded = list(rounded)
         # What a caller gives, and of each input the number of the tensor that has its gradient.
@@ -145,10 +146,11 @@ class Function:
         if needs & EIGHT_BITS and fuse:
             return _core.compile_in_eight_bits(
                 self.graph, outputs, seeds, gradients, self.nominal_sizes(), self.products,
-                chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
+                self._objective, chunk_rows=self._chunk_rows, for_gpu=self._for_gpu)
         return _core.compile(
             self.graph, outputs, seeds, gradients, self.nominal_sizes(), self._storage,
-            chunk_rows=self._chunk_rows if fuse else 0, fuse=fuse, for_gpu=self._for_gpu), []
+            self._objective, chunk_rows=self._chunk_rows if fuse else 0, fuse=fuse,
+            for_gpu=self._for_gpu), []
 
     def _compile(self, needs: int) -> Phases:
         plan, first_scales = self._plan(needs)

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+import torch
 from torch import fx
 
-from coda_cpp.fx_import import PRODUCTS
+from coda_cpp.fx_import import FREE, PRODUCTS
 from coda_cpp.fx_layout import KEY, rows_of
+
+_SLICE = torch.ops.aten.slice.Tensor
 
 
 class _Groups:
@@ -72,3 +75,22 @@ def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]]) -> list[
                 rows[groups.members[i]] = "".join(of)
     found = {groups.members[groups.index[node]] for node in taken}
     return [[node for i, node in enumerate(nodes) if group >> i & 1] for group in sorted(found)]
+
+
+def without_parts(group: list[fx.Node]) -> list[fx.Node]:
+    """Without the parts of a value whose readers in the group are all parts that leave it, as of
+    the queries, keys and values that one product makes. So the product stores the value whole, and
+    PyTorch's views of it cost nothing."""
+    inside, leaving = set(group), set()
+    for node in reversed(group):
+        if node.target in FREE and all(u in leaving for u in node.users if u in inside):
+            leaving.add(node)
+    apart: set[fx.Node] = set()
+    for node in group:
+        source = node.args[0] if node.target is _SLICE else None
+        if source in apart or source in inside and all(
+                u.target is _SLICE and u in leaving for u in source.users if u in inside):
+            apart.add(node)
+        elif node in leaving and any(used in apart for used in node.all_input_nodes):
+            apart.add(node)
+    return [node for node in group if node not in apart]

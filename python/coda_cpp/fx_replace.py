@@ -112,7 +112,7 @@ def _text(nodes: Sequence[fx.Node]) -> str:
 
 
 def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, Any],
-              for_gpu: bool, nominal: Mapping[str, int], products: str,
+              for_gpu: bool, nominal: Mapping[str, int], products: str, objective: str,
               rounded: Sequence[int]) -> GraphFunction:
     """One for all regions that compute the same: layers share plans, kernels and sessions, but not
     the scales of products in 8 bits."""
@@ -120,24 +120,25 @@ def _function(region: Importer, nodes: Sequence[fx.Node], outputs: Mapping[str, 
     given = [(value.name, value.shape, value.dtype, source.form)
              for (_, source), value in region.inputs.items()]
     key = repr((given, _text(nodes), list(outputs), region.storage, for_gpu, nominal, products,
-                rounded))
+                objective, rounded))
     with _lock:
         if key not in _functions:
             _functions[key] = GraphFunction(
                 list(region.inputs.values()), outputs, name="region", for_gpu=for_gpu,
                 storage=_tensors.torch_dtypes()[region.storage], chunk_rows=-1, nominal=nominal,
-                products=products, rounded=rounded)
+                products=products, rounded=rounded, objective=objective)
         return _functions[key].another_use() if products else _functions[key]
 
 
 def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
-              narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = ""
-              ) -> tuple[Region, list[fx.Node]]:
+              narrowed: Mapping[fx.Node, torch.dtype] | None, products: str = "",
+              objective: str = "memory") -> tuple[Region, list[fx.Node]]:
     """The region's module as one function, and what it takes behind its operands: tensors in fp32
     that weights were rounded from (autocast's conversions), whose gradients then are the products'
     accumulators as they are, not rounded to 16 bits. `inputs` are the operands, in the order of the
     placeholders. `narrowed`: those of `inputs` that are in another region's type of products where
-    their nodes say fp32; None: there may be no such. `products`: GraphFunction's."""
+    their nodes say fp32; None: there may be no such. `products` and
+    `objective`: GraphFunction's."""
     nodes = list(module.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     types = [value_of(node.args[PRODUCTS[node.target]]).dtype for node in nodes
@@ -174,7 +175,8 @@ def as_region(module: fx.GraphModule, inputs: Sequence[fx.Node], for_gpu: bool,
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
     rounded = {i: inputs[place[node]].args[0] for i, (node, _) in enumerate(region.inputs)
                if node in weights and node.meta.get(NEEDS) and _is_rounded(inputs[place[node]])}
-    function = _function(region, nodes, outputs, for_gpu, nominal, products, list(rounded))
+    function = _function(region, nodes, outputs, for_gpu, nominal, products, objective,
+                         list(rounded))
     needs = sum(1 << i for i, ((node, _), value) in enumerate(region.inputs.items())
                 if node.meta.get(NEEDS) and not value.is_table)
     function.function.phases(needs)  # what cannot be planned is known now

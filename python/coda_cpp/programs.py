@@ -219,7 +219,8 @@ class GraphFunction:
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,
                  storage: str = "f32", name: str = "graph", chunk_rows: int = 0,
                  for_gpu: bool = False, nominal: Mapping[str, int] | None = None,
-                 products: str = "", rounded: Sequence[int] = ()) -> None:
+                 products: str = "", rounded: Sequence[int] = (),
+                 objective: str = "memory") -> None:
         if not inputs or not outputs:
             raise Error(f"{name}: give at least one input and one output")
         for value in inputs:
@@ -232,13 +233,13 @@ class GraphFunction:
             made.append(Output(output, value, "f32" if is_vector else storage))
         self.function = Function(name, inputs[0].graph, given, made, storage=storage,
                                  chunk_rows=chunk_rows, for_gpu=for_gpu, nominal=nominal,
-                                 products=products, rounded=rounded)
+                                 products=products, rounded=rounded, objective=objective)
         digest = hashlib.sha256(_build())
         digest.update(inputs[0].graph.text(dict(outputs)).encode())
         digest.update(repr((
             [(value.name, value.shape, value.dtype, value.is_table) for value in inputs],
             list(outputs), storage, chunk_rows, for_gpu, sorted((nominal or {}).items()), products,
-            list(rounded))).encode())
+            list(rounded), objective)).encode())
         self._name = f"{name}#{digest.hexdigest()[:32]}"
         self._register()
 

@@ -14,6 +14,7 @@
 #include "coda/plan_cost.h"
 #include "coda/rates.h"
 #include "coda/split_plan.h"
+#include "coda/tune.h"
 
 namespace coda::python {
 namespace {
@@ -63,9 +64,11 @@ Plan compile_graph(const std::shared_ptr<Graph>& graph, const std::vector<Named>
 std::pair<Plan, std::vector<float>> compile_in_eight_bits(
     const std::shared_ptr<Graph>& graph, const std::vector<Named>& outputs,
     const std::vector<Seed>& seeds, const std::vector<Gradient>& gradients,
-    const PythonSizes& sizes, const std::string& products, int64_t chunk_rows, bool for_gpu) {
+    const PythonSizes& sizes, const std::string& products, const std::string& objective,
+    int64_t chunk_rows, bool for_gpu) {
   const CompileRequest request = request_of(*graph, outputs, seeds, gradients);
   CompileOptions options;
+  options.objective = objective_of(objective);
   options.sizes = sizes_of(sizes);
   options.storage = DType::bf16;
   options.chunk_rows = chunk_rows;
@@ -243,6 +246,19 @@ void bind_plan(nb::module_& module) {
           nb::arg("sizes"), nb::arg("for_gpu") = false,
           "What was fused and why, with bytes and predicted times.")
       .def(
+          "configurations",
+          [](const Plan& plan, const PythonSizes& sizes) {
+            std::vector<std::tuple<std::string, std::string, std::string, std::string, std::string>>
+                kernels;
+            for (const KernelChoice& one : kernel_choices(plan, sizes_of(sizes)))
+              kernels.emplace_back(one.program, one.kernel_class, one.extents, one.chosen,
+                                   one.chosen_by);
+            return kernels;
+          },
+          nb::arg("sizes"),
+          "Of each kernel with products on a GPU: program, class, extents, the configuration that "
+          "is chosen, and what chose it (docs/configurations.md).")
+      .def(
           "split",
           [](const Plan& plan) {
             SplitPlan split = split_phases(plan);
@@ -259,7 +275,7 @@ void bind_plan(nb::module_& module) {
              "compared at; the plan runs at any.");
   module.def("compile_in_eight_bits", &compile_in_eight_bits, nb::arg("graph"), nb::arg("outputs"),
              nb::arg("seeds"), nb::arg("gradients"), nb::arg("sizes"), nb::arg("products"),
-             nb::arg("chunk_rows") = 0, nb::arg("for_gpu") = false,
+             nb::arg("objective") = "memory", nb::arg("chunk_rows") = 0, nb::arg("for_gpu") = false,
              "As compile, in bf16 with `products` in 8 bits (\"fp8\", \"fp8-body\", \"fp8-all\"; "
              "docs/fp8.md), for the sizes given alone; and what each scale begins with. The plan "
              "has three tensors more, of SCALE_COLUMNS columns a scale.");
@@ -271,14 +287,33 @@ void bind_plan(nb::module_& module) {
   module.attr("INVERSES") = kInverses;
   module.attr("MAGNITUDES") = kMagnitudes;
   module.def(
+      "tune",
+      [](const Plan& plan, const PythonSizes& sizes, size_t most, double seconds) {
+        const nb::gil_scoped_release released;
+        std::vector<std::tuple<std::string, std::string, std::string, double, std::string, double>>
+            kernels;
+        const TuneOptions options{.most = most, .seconds = seconds, .again = false};
+        for (const TunedKernel& one : tune(plan, sizes_of(sizes), options).kernels)
+          kernels.emplace_back(one.kernel_class, one.extents, one.chosen.code,
+                               one.chosen.microseconds, one.configurations.front().code,
+                               one.configurations.front().microseconds);
+        return kernels;
+      },
+      nb::arg("plan"), nb::arg("sizes"), nb::arg("most") = 24, nb::arg("seconds") = 0.6,
+      "Times configurations of the plan's kernels on this GPU, and keeps the times for whoever "
+      "makes these kernels here afterwards (coda tune); but not of what was timed here before. Of "
+      "each: class, extents, what was chosen, "
+      "its microseconds, the fastest, its microseconds.");
+  module.def(
       "precompile",
-      [](const std::vector<std::pair<Plan, PythonSizes>>& plans, uint32_t multiprocessors) {
+      [](const std::vector<std::pair<Plan, PythonSizes>>& plans, uint32_t multiprocessors,
+         const std::string& device) {
         std::vector<SizedPlan> sized;
         for (const auto& [plan, sizes] : plans) sized.push_back({plan, sizes_of(sizes)});
         const nb::gil_scoped_release released;
-        return precompile(sized, {.multiprocessors = multiprocessors}).compiled;
+        return precompile(sized, {.multiprocessors = multiprocessors, .device = device}).compiled;
       },
-      nb::arg("plans"), nb::arg("multiprocessors"),
+      nb::arg("plans"), nb::arg("multiprocessors"), nb::arg("device") = "NVIDIA H200",
       "Compiles the Hopper kernels of plans [(Plan, sizes)], all at once, into the cache; how many "
       "were not there. Needs NVRTC and no GPU.");
 }

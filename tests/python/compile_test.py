@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import coda_cpp
-from compiled import Recorder, error, llama, outcome
+from compiled import Recorder, error, gpt2, ids, llama, outcome
 
 class Block(nn.Module):
     def __init__(self):
@@ -46,6 +46,31 @@ class CompiledModels(unittest.TestCase):
         self.assertIn("2 x scaled_dot_product_attention", left)
         self.assertNotIn("linear", left)
         self.assertEqual(list(model.state_dict()), names)
+
+    def test_what_one_product_makes_for_attention_is_stored_whole(self):
+        model, tokens = gpt2(), ids()
+        recorder = Recorder(strict=True)
+        outcome_of = [outcome(run, model, input_ids=tokens, labels=tokens) for run in
+                      (torch.compile(model, backend=recorder, fullgraph=True), model)]
+        torch.testing.assert_close(outcome_of[0][0], outcome_of[1][0])
+        self.assertLess(error(outcome_of[0][1], outcome_of[1][1]), 1e-5)
+        for taken in recorder.reports[0].taken:  # no program adds the bias to each of three parts
+            self.assertNotIn(".columns", "".join(taken.plan.programs))
+
+    def test_speed_keeps_more_for_the_backward(self):
+        model, tokens, kept = llama(), ids(), {}
+        for objective in ("memory", "speed"):
+            torch._dynamo.reset()
+            recorder = Recorder(strict=True, objective=objective)
+            compiled = torch.compile(model, backend=recorder, fullgraph=True)
+            loss, gradients = outcome(compiled, model, input_ids=tokens, labels=tokens)
+            expected, wanted = outcome(model, model, input_ids=tokens, labels=tokens)
+            torch.testing.assert_close(loss, expected)
+            self.assertLess(error(gradients, wanted), 1e-5)
+            kept[objective] = sum(taken.plan.saved_bytes(
+                taken.region.function.function.nominal_sizes())
+                for taken in recorder.reports[0].taken)
+        self.assertGreater(kept["speed"], kept["memory"])
 
     def test_autocast_is_as_near_as_bf16(self):
         torch.manual_seed(1)
@@ -162,6 +187,7 @@ class CompiledModels(unittest.TestCase):
     def test_options_that_are_none_are_refused_with_those_there_are(self):
         for options, message in (
                 ({"fast": True}, "no option fast; there are 'inner'"),
+                ({"objective": "size"}, "'objective' is 'size'; it may be 'memory', 'speed'"),
                 ({"products": "int4"}, "'products' is 'int4'; it may be '', 'fp8'")):
             model = torch.compile(nn.Linear(3, 3), backend="coda", options=options)
             with self.assertRaisesRegex(Exception, message):

@@ -201,7 +201,7 @@ class Kernels(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with unittest.mock.patch.dict(os.environ, CODA_CACHE_DIR=folder):
                 for _ in range(2):
-                    _precompile.start(plan, sizes, 132)
+                    _precompile.start(plan, sizes, (132, "NVIDIA H200"))
                 _precompile.wait()
                 try:
                     self.assertEqual(_core.precompile([(plan, sizes)], 132), 0)
