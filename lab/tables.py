@@ -281,22 +281,37 @@ def fp8_steps() -> str:
 
 
 def pytorch_steps() -> str:
-    """Steps of a PyTorch module: Inductor's beside those of backend "coda"."""
-    path = RESULTS / "train_step" / "pytorch_h200.jsonl"
-    pairs: dict[tuple, list[dict]] = {}  # Inductor's, where there is one, before ours
-    for row in map(json.loads, path.read_text().splitlines()):
-        pairs.setdefault((row["run"], row["model"], row["products"]), []).append(row)
+    """Steps of a PyTorch module: Inductor's beside those of backend "coda". Of one kind and GPU the
+    last run that had a peer, if any had; on an H100 of the last run alone."""
+    found = []
+    for gpu in ("H200", "H100"):
+        path = RESULTS / "train_step" / f"pytorch_{gpu.lower()}.jsonl"
+        read = [json.loads(line) for line in path.read_text().splitlines()]
+        first = max(row["run"] for row in read) if gpu == "H100" else 0
+        found += [row | {"run": f"{gpu}, {row['run']}"} for row in read if row["run"] >= first]
+    peers = {(row["run"], row["model"]): row for row in found if "torch.compile" in row["who"]}
 
     def of_both(pair: list[dict], key: str, form: str = ".1f") -> str:
         return ", ".join(f"{row[key]:{form}}" for row in pair if key in row)
 
+    def kind(row: dict) -> tuple:
+        return (row["run"][:4], row["model"], row["batch"], row["products"], row.get("objective"))
+
+    best: dict[tuple, dict] = {}
+    for row in found:
+        if "coda" in row["who"] and (kind(row) not in best or (row["run"], row["model"]) in peers):
+            best[kind(row)] = row
     rows = []
-    for (run, model, products), pair in pairs.items():
-        ours = pair[-1]
+    for ours in best.values():
+        run, model, products = ours["run"], ours["model"], ours["products"]
+        peer = peers.get((run, model)) if products == "bf16" else None
+        pair = [row for row in (peer, ours) if row is not None]
         layers = f" of {ours['layers']} layers" if "layers" in ours else ""
-        rows.append([str(run), f"{model}{layers}, {ours['batch']} x {ours['sequence']}", products,
+        what = f", {ours['objective']}" if "objective" in ours else ""
+        rows.append([run, f"{model}{layers}, {ours['batch']} x {ours['sequence']}",
+                     products + what,
                      of_both(pair, "ms"), f"{ours['tokens_per_second'] / 1e3:.1f}k",
-                     f"{pair[0]['ms'] / ours['ms']:.3f}" if len(pair) == 2 else "",
+                     f"{peer['ms'] / ours['ms']:.3f}" if peer else "",
                      of_both(pair, "peak_gib"), of_both(pair, "peak_of_all_gib"),
                      of_both(pair, "first_step_s", ".0f")])
     return table(["run", "model", "products", "ms a step: Inductor, ours", "tokens/s",
