@@ -103,7 +103,7 @@ void run(const Flags& flags) {
 
   // Kernels that are not asked for keep the row that is shipped.
   const bool is_part = !flags.only.empty() || !flags.cases.empty();
-  hopper::TunedRows rows = is_part ? hopper::tuned_table() : hopper::TunedRows();
+  hopper::TunedRows rows = is_part ? hopper::measured_rows(false) : hopper::TunedRows();
   size_t done = 0;
   double regret = 0;
   for (const measure::TuneJob& job : jobs) {

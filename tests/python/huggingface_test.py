@@ -23,7 +23,7 @@ _MODELS = {
         "__and__", "cumsum", "diff", "div", "eq", "expand", "gt", "index", "le", "matmul",
         "ne.Scalar", "new_ones", "softmax.int", "sub", "tanh", "where.ScalarOther", "zeros"})
         - {"scaled_dot_product_attention"}),
-    "gpt2": (58, {"embedding", "arange", "add", "pad", "to.dtype_layout",
+    "gpt2": (60, {"embedding", "arange", "add", "pad", "to.dtype_layout",
                   "scaled_dot_product_attention"}),
 }
 

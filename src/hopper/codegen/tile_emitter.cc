@@ -10,13 +10,13 @@
 #include <set>
 #include <vector>
 
-#include "base/rounding.h"
 #include "coda/error.h"
 #include "device/tiles/tile_position.cuh"
 #include "hopper/codegen/column_text.h"
 #include "hopper/codegen/expressions.h"
 #include "hopper/codegen/function_text.h"
 #include "hopper/codegen/kernel_text.h"
+#include "hopper/codegen/padded_columns.h"
 #include "hopper/codegen/tile_rows.h"
 #include "hopper/codegen/value_text.h"
 #include "program/problem.h"
@@ -62,7 +62,7 @@ class TileSpaceWriter {
     find_needed();
     choose_rows();
     const int64_t rows = sizes_.size(space_.shape.rows);
-    const int64_t columns = columns_with_padding();
+    const int64_t columns = columns_with_padding(sizes_, space_);
     row_count_ = arguments_.number("rows_" + id_, rows);
     column_count_ = arguments_.number("columns_" + id_, columns);
     columns_.align("columns * 2");
@@ -84,31 +84,6 @@ class TileSpaceWriter {
   }
 
  private:
-  // What lies between the rows of its tiles is worked on too where it is the program's own and
-  // reaches to whole vectors, and no column knows of others: then all of it is vectors.
-  int64_t columns_with_padding() const {
-    const int64_t columns = sizes_.size(space_.shape.cols);
-    const int64_t whole = round_up(columns, static_cast<int64_t>(device::kThreadColumns));
-    const auto is_apart = [&](int i) {
-      const Step& s = step(i);
-      switch (s.kind()) {
-        case StepKind::load_tile:
-          return sizes_.stride(s.tensor()) == whole && s.row_index() < 0 && s.repeat().is(1);
-        case StepKind::store_tile: return sizes_.stride(s.tensor()) == whole;
-        case StepKind::elementwise: return !program::applies(s, Elementwise::random);
-        case StepKind::load_per_row:
-        case StepKind::load_scalar:
-        case StepKind::constant:
-        case StepKind::column_index:
-        case StepKind::as_stored: return true;
-        default: return false;
-      }
-    };
-    const bool are_apart = sizes_.options().owns_padding &&
-                           std::all_of(space_.steps.begin(), space_.steps.end(), is_apart);
-    return are_apart ? whole : columns;
-  }
-
   using At = ValueText::At;
   const Step& step(int i) const { return sizes_.step(i); }
   const TensorDecl& tensor(int i) const { return sizes_.tensor(i); }

@@ -8,12 +8,10 @@ namespace coda::hopper {
 
 std::span<const EmbeddedText> tuned_rows_texts();  // tuned_rows*.txt
 
-namespace {
-
-TunedRows read(bool of_h100) {
+TunedRows measured_rows(bool on_h100) {
   TunedRows rows;
   for (const EmbeddedText& file : tuned_rows_texts()) {
-    if (is_h100(file.name) != of_h100) continue;
+    if (is_h100(file.name) != on_h100) continue;
     std::vector<std::string> left_out;
     rows.add(TunedRows(file.text, &left_out));
     if (!left_out.empty())
@@ -22,9 +20,11 @@ TunedRows read(bool of_h100) {
   return rows;
 }
 
+namespace {
+
 TunedRows both(bool of_h100) {
-  TunedRows rows = read(!of_h100);
-  rows.add(read(of_h100));
+  TunedRows rows = measured_rows(!of_h100);
+  rows.add(measured_rows(of_h100));
   return rows;
 }
 

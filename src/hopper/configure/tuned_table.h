@@ -10,8 +10,10 @@
 
 namespace coda::hopper {
 
-// Both. Where both have a kernel at the same sizes it is the row of the GPU asked for. Throws
-// InternalError if a row cannot be read.
+// One of the tables. Throws InternalError if a row cannot be read.
+TunedRows measured_rows(bool on_h100);
+
+// Both. Where both have a kernel at the same sizes it is the row of the GPU asked for.
 const TunedRows& tuned_table(bool of_h100 = false);
 
 // By a GPU's name, as its driver has it.
