@@ -77,6 +77,8 @@ class Function:
     rows that are multiples of 16; else they are in 16 bits. Their scales belong to one use of the
     function: see another_use.
 
+    `objective` "speed" keeps for the backward what is read faster than made again.
+
     `rounded` are numbers of inputs that were rounded from a tensor in fp32. A caller gives those
     tensors too, behind the inputs. They are not read, and get the inputs' gradients, in fp32.
     """
