@@ -7,22 +7,32 @@
 
 namespace coda::device {
 
-// A number of 8 bits, and the nearest: saturates, as coda/float8.h and coda/dtype.h say. A GPU
-// converts pairs of floats, by way of fp16, which holds every number of both types.
+// Numbers of 8 bits, and the nearest: saturates, as coda/float8.h and coda/dtype.h say. A GPU
+// converts pairs of floats, by way of fp16, which holds every number of both types. The first of two
+// codes is in the low byte.
+template <Element kStored>
+__device__ __forceinline__ void from_two_eight_bits(u16 bits, float& first, float& second) {
+  if constexpr (kStored == Element::u8) {
+    first = static_cast<float>(bits & 0xff);
+    second = static_cast<float>(bits >> 8);
+  } else {
+    u32 halves;
+    if constexpr (kStored == Element::e4m3) {
+      asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(bits));
+    } else {
+      asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(bits));
+    }
+    asm("cvt.f32.f16 %0, %1;" : "=f"(first) : "h"(static_cast<u16>(halves)));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(second) : "h"(static_cast<u16>(halves >> 16)));
+  }
+}
 template <Element kStored>
 __device__ __forceinline__ float from_eight_bits(u8 bits) {
-  if constexpr (kStored == Element::u8) return static_cast<float>(bits);
-  u32 halves;
-  if constexpr (kStored == Element::e4m3) {
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(bits)));
-  } else {
-    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(bits)));
-  }
   float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<u16>(halves)));
+  float none;
+  from_two_eight_bits<kStored>(bits, value, none);
   return value;
 }
-// Two codes, the first in the low byte.
 template <Element kStored>
 __device__ __forceinline__ u16 two_eight_bits(float first, float second) {
   if constexpr (kStored == Element::u8) {

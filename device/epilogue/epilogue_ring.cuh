@@ -85,7 +85,8 @@ struct EpilogueRing {
         barrier_arrive(barrier);
       } else {
         const TileCoord origin = sub_tile_origin(kConfig, kTraits, tile, index);
-        barrier_arrive_expect(barrier, kTraits.loads * plane_bytes(kConfig, kTraits));
+        barrier_arrive_expect(barrier, kTraits.word_loads() * plane_bytes(kConfig, kTraits) +
+                                           kTraits.byte_loads * kBytePlaneHalf);
 #pragma unroll
         for (u32 plane = 0; plane < kTraits.loads; ++plane) {
           Space::load(arguments, plane, plane_address(state, plane), origin.m, origin.n, barrier);
@@ -119,7 +120,8 @@ struct EpilogueRing {
       if constexpr (kTraits.stores != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < kTraits.stores; ++plane) {
-          Space::store(arguments, plane, origin.m, origin.n, plane_address(state, plane));
+          Space::store(arguments, plane, origin.m, origin.n,
+                       plane_address(state, kTraits.store_plane(plane)));
         }
       }
       if constexpr (kTraits.bytes != 0) {
@@ -229,14 +231,22 @@ struct EpilogueRing {
     // So that plane kRings.planes is the first of the slot.
     const SharedAddress first_of_slot = slot_address(consumer.state) + own_fragment;
     // A warp reads and writes only its own 16 rows, so a plane is transformed in place.
-    const auto address = [&](u32 wide, u32 plane, u32 fragment) {
+    const auto address = [&](u32 wide, u32 plane, u32 fragment, bool is_store) {
       const PlanePlace place = plane_place(Space::kTraits.natural_half, wide, plane, fragment);
-      const SharedAddress first = is_in_slot(place.plane) ? first_of_slot : first_fragment;
-      return (first ^ fragment_step(place.fragment)) + place.plane * kRing.plane_bytes;
+      const u32 own = is_store ? Space::kTraits.store_plane(place.plane) : place.plane;
+      const SharedAddress first = is_in_slot(own) ? first_of_slot : first_fragment;
+      return (first ^ fragment_step(place.fragment)) + own * kRing.plane_bytes;
+    };
+    const auto load = [&](u32(&words)[4], u32 plane, u32 fragment) {
+      if (plane < Space::kTraits.word_loads()) {
+        load_matrices(words, address(Space::kTraits.wide_loads, plane, fragment, false));
+      } else {
+        load_byte_rows(words, plane_address(consumer.state, plane), tile.thread, fragment);
+      }
     };
     if constexpr (kSpan != 0) {
       if constexpr (kFirst % kSpan == 0) {
-        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, address,
+        walk_groups<Space, kBlock, kFirst>(arguments, rows, first, accumulators, groups, load,
                                            consumer.scratch + kMaximaBytes);
       } else {
         Space::next_sub_tile(groups);
@@ -254,9 +264,8 @@ struct EpilogueRing {
       u32 stored[larger(1, Space::kTraits.stores + Space::kTraits.bytes)][4];
       if constexpr (Space::kTraits.loads != 0) {
 #pragma unroll
-        for (u32 plane = 0; plane < Space::kTraits.loads; ++plane) {
-          load_matrices(loaded[plane], address(Space::kTraits.wide_loads, plane, kFragment));
-        }
+        for (u32 plane = 0; plane < Space::kTraits.loads; ++plane)
+          load(loaded[plane], plane, kFragment);
       }
       float acc[Space::kTraits.parts][kFragmentElements];
       take_fragment<Space, kBlock, kFirst + kFragment * kFragmentColumns>(acc, accumulators);
@@ -266,7 +275,8 @@ struct EpilogueRing {
       if constexpr (Space::kTraits.stores != 0) {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kTraits.stores; ++plane) {
-          store_matrices(address(Space::kTraits.wide_stores, plane, kFragment), stored[plane]);
+          store_matrices(address(Space::kTraits.wide_stores, plane, kFragment, true),
+                         stored[plane]);
         }
       }
 #pragma unroll
@@ -302,13 +312,13 @@ struct EpilogueRing {
   }
 
   // Sums over the groups of the span from column kFirst of the tile on; `first` is the position of
-  // its first fragment, `address` says where a sub-tile's planes are.
-  template <class Space, u32 kBlock, u32 kFirst, class Arguments, class Groups, class Address>
+  // its first fragment, `load` gets a fragment of a sub-tile's plane.
+  template <class Space, u32 kBlock, u32 kFirst, class Arguments, class Groups, class Load>
   __device__ __forceinline__ void walk_groups(const Arguments& arguments,
                                               const typename Space::Rows& rows,
                                               const FragmentPosition& first,
                                               const Accumulators& accumulators, Groups& groups,
-                                              Address address, SharedAddress maxima) const {
+                                              Load load, SharedAddress maxima) const {
     unrolled<Space::kTraits.group_walks>([&](auto walk) {
       constexpr u32 kWalk = decltype(walk)::value;
       FragmentPosition position = first;
@@ -318,7 +328,7 @@ struct EpilogueRing {
 #pragma unroll
         for (u32 plane = 0; plane < Space::kTraits.loads; ++plane) {
           if ((Space::kTraits.group_loads >> plane & 1) == 0) continue;
-          load_matrices(loaded[plane], address(Space::kTraits.wide_loads, plane, kFragment));
+          load(loaded[plane], plane, kFragment);
         }
         float acc[Space::kTraits.parts][kFragmentElements];
         take_fragment<Space, kBlock, kFirst + kFragment * kFragmentColumns>(acc, accumulators);

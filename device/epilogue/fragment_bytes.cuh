@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fragment's values in 8 bits, written to a byte plane along rows and along columns: what
-// products of 8-bit operands read in both orders leaves the tile that makes it, by the copy engine,
-// in whole sectors of memory. (Threads that stored 16 bytes here and there themselves took four
+// A fragment's values in 8 bits, written to a byte plane along rows and along columns, or read from
+// one along rows: what products of 8-bit operands read in both orders leaves the tile that makes it,
+// by the copy engine, in whole sectors of memory. (Threads that stored 16 bytes here and there themselves took four
 // times as long: memory is read where a sector is written in part.) A thread has eight bytes of a
 // fragment, scattered over two rows and four columns. Threads exchange them until each has eight
 // neighbours: the four of a quad, which hold the 16 columns of a row, in two exchanges; the eight
@@ -56,6 +56,26 @@ __device__ __forceinline__ void stage_byte_rows(SharedAddress plane, const u32 (
   exchange_words(word[0], word[1], 2, lane < 2);
   exchange_halves(word[0], word[1], 1, lane % 2 == 0);
   store_shared(plane + byte_row_offset(thread, fragment), word);
+}
+
+// And back: a thread's words as put_bytes has them.
+__device__ __forceinline__ void load_byte_rows(u32 (&bytes)[4], SharedAddress plane, u32 thread,
+                                               u32 fragment) {
+  const u32 lane = thread % 4;
+  u32 word[2];
+  load_shared(word, plane + byte_row_offset(thread, fragment));
+  exchange_halves(word[0], word[1], 1, lane % 2 == 0);
+  exchange_words(word[0], word[1], 2, lane < 2);
+  bytes[0] = word[0];
+  bytes[1] = word[1];
+}
+template <Element kStored>
+__device__ __forceinline__ Elements<2> pair_of_bytes(const u32 (&bytes)[4], u32 pair) {
+  static_assert(bytes_of(kStored) == 1);
+  Elements<2> x;
+  from_two_eight_bits<kStored>(static_cast<u16>(bytes[pair % 2] >> 16 * (pair / 2)), x.value[0],
+                               x.value[1]);
+  return x;
 }
 
 // Eight neighbouring rows of a column, in the second.

@@ -32,7 +32,7 @@
 //     static float scale_of_column(const Arguments&, u32 k, u32 part, u32 column);
 //
 //     // One thread of a producer warp: one plane of 64 x sub_tile_width(kConfig, kTraits) 16-bit
-//     // elements by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first
+//     // elements, or 64 x 64 bytes, by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first
 //     // row and base column (a wide tensor's box then starts at plane_column). Not needed where
 //     // there are no planes.
 //     static void load(const Arguments&, u32 plane, SharedAddress destination, u32 row,
@@ -61,7 +61,8 @@
 //     // 16 base columns: eight elements a thread in each narrow value. Element i of `acc[part]` is
 //     // at row + (i / 2 % 2) * 8, column + (i / 4) * 8 + i % 2 of the position; register q of a
 //     // plane packs elements 2q (low) and 2q + 1 (unpack_fragment, pack_fragment). Behind the
-//     // planes, `stored` has the byte planes (put_bytes).
+//     // planes, `stored` has the byte planes (put_bytes); the last of `loaded` are byte planes
+//     // (pair_of_bytes).
 //     template <u32 kBlock, u32 kFragment>
 //     static void fragment(const Arguments&, const Rows&, SubTile&,
 //                       const float (&acc)[kTraits.parts][8],
@@ -127,6 +128,7 @@ struct EpilogueTraits {
   // 16-bit planes that go through the staging ring, one for a narrow tensor, two in a row for a
   // wide one. A store reuses the shared memory of the load with its number.
   u32 loads = 0;
+  u32 byte_loads = 0;  // the last of them: 64 rows of 64 bytes, which no store reuses
   u32 stores = 1;
   // In natural order with half < 64 the two planes of a wide tensor are 128 natural columns, and a
   // fragment of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
@@ -146,7 +148,12 @@ struct EpilogueTraits {
   u32 group_loads = 0;  // bit p: a walk reads plane p; only where the span is a sub-tile
   u32 block_maxima = 0;  // floats of scratch a warp: largest magnitudes of blocks of a span
 
-  constexpr u32 first_byte_plane() const { return larger(loads, stores); }
+  constexpr u32 word_loads() const { return loads - byte_loads; }
+  // Stores that find no load of 16 bits to reuse lie behind the loads of bytes.
+  constexpr u32 store_plane(u32 store) const {
+    return store < word_loads() ? store : store + byte_loads;
+  }
+  constexpr u32 first_byte_plane() const { return larger(word_loads(), stores) + byte_loads; }
   constexpr u32 planes() const { return first_byte_plane() + bytes; }
   constexpr bool staged() const { return planes() != 0; }
   // Pieces in which a B tile is loaded.
@@ -216,7 +223,7 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
     // tell).
     if (base < kSubTileColumns || base % kHalfSubTileColumns != 0) return false;
     if (shape.natural_half != 0 || shape.column_partials != 0 || shape.keeps_tables) return false;
-    if (shape.bytes != 0) return false;
+    if (shape.bytes + shape.byte_loads != 0) return false;
     if (shape.group_span != 0) return false;
   }
   if (shape.group_span != 0 && base % shape.group_span != 0) return false;
@@ -224,12 +231,12 @@ constexpr bool is_valid(const GemmConfig& config, const EpilogueTraits& shape) {
     if (shape.parts != 2 || shape.natural_half % kFragmentColumns != 0) return false;
     if (base % shape.natural_half != 0) return false;
     // A pair of planes that is loaded and one that is stored over it are permuted alike.
-    const u32 shared = smaller(shape.loads, shape.stores);
+    const u32 shared = smaller(shape.word_loads(), shape.stores);
     if (shape.natural_half < kSubTileColumns) {
       for (u32 plane = 0; plane < shared; ++plane) {
         if (((shape.wide_loads ^ shape.wide_stores) >> plane & 1) != 0) return false;
       }
-      if (shape.loads != shape.stores && shared != 0 &&
+      if (shape.word_loads() != shape.stores && shared != 0 &&
           ((shape.wide_loads | shape.wide_stores) >> (shared - 1) & 1) != 0) {
         return false;
       }

@@ -146,6 +146,12 @@ __device__ __forceinline__ float load_shared(SharedAddress address) {
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address.byte) : "memory");
   return x;
 }
+__device__ __forceinline__ void load_shared(u32 (&words)[2], SharedAddress address) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words[0]), "=r"(words[1])
+               : "r"(address.byte)
+               : "memory");
+}
 
 // The product of two numbers at its full width, as one value: else the compiler would multiply what
 // it is multiplied with apart.

@@ -369,8 +369,9 @@ __device__ __forceinline__ Elements<2> load_pair(u64 tensor, u64 index, u32 vali
   } else if constexpr (bytes_of(kStored) == 1) {
     const PairAccess<1, kAligned> access(tensor, index, valid);
     const u32 two = load_byte_pair(access.address, access.both, access.first, access.second);
-    return {{from_eight_bits<kStored>(static_cast<u8>(two)),
-             from_eight_bits<kStored>(static_cast<u8>(two >> 8))}};
+    Elements<2> x;
+    from_two_eight_bits<kStored>(static_cast<u16>(two), x.value[0], x.value[1]);
+    return x;
   } else {
     return {{valid >= 1 ? load_element<kStored>(tensor, index) : 0.0f,
              valid >= 2 ? load_element<kStored>(tensor, index + 1) : 0.0f}};

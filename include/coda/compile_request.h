@@ -61,6 +61,9 @@ enum class EightBits : uint8_t {
   // (docs/fp8.md).
   all_but_logits_weight_gradient,
   all,
+  // As all_but_logits_weight_gradient, and values that are saved for epilogues of the backward
+  // alone are saved in 8 bits.
+  kept_too,
   // As all_but_logits_weight_gradient, with a scale for each block of 64 x 64 of an operand that
   // whoever makes the operand finds. Nothing is remembered from step to step.
   blocks,

@@ -55,6 +55,28 @@ inline constexpr const char* kEightBitProducts[] = {
   store_transposed(a_columns:e4m3, a)
   abs_max_into(a_largest, a)
 })",
+    // The same of values that were kept in 8 bits, beside one of 16 and one that is stored so.
+    R"(program kept {
+  da = gemm(dx[M, K]:e5m2, w[N, K]:e4m3, nt) + tile(h[M, N]:bf16)
+  gate = tile(gate[M, N]:e4m3) * scalar(gate_inverse)
+  up = tile(up[M, N]:e4m3) * scalar(up_inverse)
+  s = sigmoid(gate)
+  store(d_up:bf16, da * gate * s)
+  store(d_gate:bf16, da * up * s * (1 + gate * (1 - s)))
+  a = gate * s * up
+  store(a_rows:e5m2, a)
+  store_transposed(a_columns:e4m3, a)
+})",
+    R"(program kept_pairs {
+  gate, up = split_pairs(tile(z[M, 2*N]:e4m3), concatenated)
+  dz = gemm(dx[M, K]:e4m3, w[N, K]:e4m3, nt)
+  store(y:bf16, merge_pairs(dz * up, dz * gate, concatenated))
+})",
+    // Read in a walk over heads of 16, and again behind it.
+    R"(program kept_heads {
+  y = gemm(x[M, K]:bf16, w[16*S, K]:bf16, nt) + tile(h[M, 16*S]:e5m2)
+  store(y:bf16, y * repeat_group(rsqrt(reduce_group(y * y, 16) + 1), 16))
+})",
     // Masks: of elements, of gathered rows, of columns; and one that is made.
     R"(program masked {
   y = where(tile(keep[M, N]:u8), gemm(x[M, K]:bf16, w[N, K]:bf16, nt), 0)

@@ -206,6 +206,35 @@ TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
   EXPECT_GT(valid, 100);
 }
 
+// A warp's bytes lie where another's words do, so no plane of words shares memory with one of bytes.
+TEST(Space, NoPlaneSharesMemoryWithLoadsOfBytes) {
+  for (u32 words = 0; words <= 3; ++words) {
+    for (u32 byte_loads = 0; byte_loads <= 3; ++byte_loads) {
+      for (u32 stores = 0; stores <= 4; ++stores) {
+        for (u32 bytes = 0; bytes <= 2; ++bytes) {
+          const EpilogueTraits shape{.loads = words + byte_loads,
+                                     .byte_loads = byte_loads,
+                                     .stores = stores,
+                                     .bytes = bytes};
+          std::set<u32> planes;
+          for (u32 load = words; load < shape.loads; ++load) planes.insert(load);
+          for (u32 store = 0; store < stores; ++store) {
+            EXPECT_TRUE(planes.insert(shape.store_plane(store)).second);
+            // And it lies in a load of words, or with what is only stored.
+            EXPECT_TRUE(store < words ? shape.store_plane(store) == store
+                                      : shape.store_plane(store) >= shape.loads);
+          }
+          for (u32 plane = 0; plane < bytes; ++plane)
+            EXPECT_TRUE(planes.insert(shape.first_byte_plane() + plane).second);
+          for (u32 load = 0; load < words; ++load) planes.insert(load);
+          EXPECT_EQ(planes.size(), shape.planes());
+          EXPECT_TRUE(planes.empty() || *planes.rbegin() + 1 == shape.planes());
+        }
+      }
+    }
+  }
+}
+
 TEST(Space, RefusesWhatCannotBe) {
   const GemmConfig config{.tile_n = 192};
   EXPECT_TRUE(is_valid(config, EpilogueTraits{}));

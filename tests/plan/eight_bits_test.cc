@@ -151,6 +151,7 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
            {std::tuple{EightBits::all_but_logits, 3, "3 of a loss's logits (the first: '"},
             std::tuple{EightBits::all_but_logits_weight_gradient, 1,
                        "1 over the rows of a loss's logits (the first: '"},
+            std::tuple{EightBits::kept_too, 1, "values that are saved for the backward's"},
             std::tuple{EightBits::all, 0, ""}}) {
         SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
                      std::to_string(left) + " left");
@@ -201,6 +202,26 @@ TEST(EightBitPlan, OperandsWithScalesOfBlocksNeedNothingFromThoseWhoRunThePlan) 
       expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 5));
     }
   }
+}
+
+// Of a LLaMA those are gate and up, for SwiGLU's gradient. The residual stream, with which the
+// forward goes on, attention's tensors, which a call reads, and logits, of which the backward takes
+// the exponential, stay in 16 bits.
+TEST(EightBitPlan, ValuesForTheBackwardsEpiloguesAloneAreSavedInEightBits) {
+  const auto saved = [](EightBits which) {
+    Block b;
+    const Compiled compiled = compiled_model(b, true, which, 0);
+    std::map<std::string, DType> types;
+    for (const PlanTensor& t : compiled.plan.tensors)
+      if (t.role == TensorRole::saved && t.view_of.empty()) types[t.decl.name] = t.decl.dtype;
+    return types;
+  };
+  std::map<std::string, DType> expected = saved(EightBits::all_but_logits_weight_gradient);
+  for (const std::string name : {"l0.gate_out", "l0.up_out", "l1.gate_out", "l1.up_out"}) {
+    EXPECT_EQ(expected.erase(name), 1U) << name;
+    expected[name + "_e4m3"] = DType::e4m3;
+  }
+  EXPECT_EQ(saved(EightBits::kept_too), expected);
 }
 
 TEST(EightBitPlan, RowsThatAreNoBlocksStayInSixteenBits) {
@@ -262,7 +283,7 @@ TEST(EightBitPlan, RandomGraphsComputeWhatTheyMean) {
     options.storage = DType::bf16;
     options.sizes = random.sizes();
     options.overwrite_saved = seed % 2 == 0;
-    options.eight_bits = EightBits::all;
+    options.eight_bits = seed % 3 == 0 ? EightBits::kept_too : EightBits::all;
     const Compiled compiled = compile(random.block.graph, random.block.request, options);
     const std::vector<bool> products = products_of(compiled.plan);
     taken += static_cast<int>(std::count(products.begin(), products.end(), true));

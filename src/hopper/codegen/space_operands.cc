@@ -58,8 +58,9 @@ std::string SpaceOperands::shape_text(bool keeps_tables) const {
   };
   field("natural_half", shape_.natural_half, 0);
   field("segments", shape_.segments, 1);
-  text +=
-      ", .loads = " + std::to_string(shape_.loads) + ", .stores = " + std::to_string(shape_.stores);
+  text += ", .loads = " + std::to_string(shape_.loads);
+  field("byte_loads", shape_.byte_loads, 0);
+  text += ", .stores = " + std::to_string(shape_.stores);
   field("wide_loads", shape_.wide_loads, 0);
   field("wide_stores", shape_.wide_stores, 0);
   field("bytes", shape_.bytes, 0);
@@ -228,27 +229,24 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
 
 // A box along rows begins at the sub-tile's first column and row, one along columns at its first
 // row and column.
-std::string SpaceOperands::byte_box(int effect, bool is_wide, int plane) {
-  const Step& s = step(effect);
+std::pair<std::string, std::string> SpaceOperands::byte_box(int move, int value, bool is_wide,
+                                                           int plane) {
+  const Step& s = step(move);
   const bool is_transposed = program::is_transposed_store(s);
-  const int from = s.operands[0];
   TensorMapSpec spec = whole(s.tensor());
   spec.box_rows = spec.box_columns = device::kSubTileColumns;
   std::string role = "_bytes";
   std::string column = "column";
-  if (is_wide && is_concatenated(from)) {
+  if (is_wide && is_concatenated(value)) {
     int64_t& own = is_transposed ? spec.rows : spec.columns;
     own /= 2;
     (is_transposed ? spec.row_offset : spec.column_offset) = plane * own;
     role += plane == 0 ? "_first" : "_second";
   } else if (is_wide) {
     column =
-        filled("plane_column($, $, column)", {std::to_string(half(from)), std::to_string(plane)});
+        filled("plane_column($, $, column)", {std::to_string(half(value)), std::to_string(plane)});
   }
-  const std::string map = "&" + arguments_.map(spec, role);
-  return is_transposed
-             ? filled("tma_store_once($, row, $, source + kBytePlaneHalf);", {map, column})
-             : filled("tma_store_once($, $, row, source);", {map, column});
+  return {"&" + arguments_.map(spec, role), column};
 }
 
 std::string SpaceOperands::byte_planes() {
@@ -257,8 +255,11 @@ std::string SpaceOperands::byte_planes() {
     for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
       for (const int effect : {move.rows, move.columns}) {
         if (effect < 0) continue;
-        lines.line("if (plane == $) $",
-                   {std::to_string(move.plane + plane), byte_box(effect, move.is_wide, plane)});
+        const auto [map, column] = byte_box(effect, move.from, move.is_wide, plane);
+        lines.line(program::is_transposed_store(step(effect))
+                       ? "if (plane == $) tma_store_once($, row, $, source + kBytePlaneHalf);"
+                       : "if (plane == $) tma_store_once($, $, row, source);",
+                   {std::to_string(move.plane + plane), map, column});
       }
     }
   }
@@ -276,8 +277,10 @@ std::string SpaceOperands::planes() {
     Body lines(4);
     for (const TileMove& move : moves) {
       for (int plane = 0; plane < (move.is_wide ? 2 : 1); ++plane) {
-        if (move.movement != Movement::staged) continue;
-        const auto [map, column] = plane_box(move, plane);
+        if (move.plane < 0) continue;
+        const auto [map, column] = move.movement == Movement::bytes
+                                       ? byte_box(move.step, move.step, move.is_wide, plane)
+                                       : plane_box(move, plane);
         lines.line(pattern, {std::to_string(move.plane + plane), map, column});
       }
     }

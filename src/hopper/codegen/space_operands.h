@@ -47,7 +47,7 @@ class SpaceOperands {
   std::pair<std::string, std::string> plane_box(const TileMove& move, int plane);
   // The functions of byte planes, and the line that stores one copy of one.
   std::string byte_planes();
-  std::string byte_box(int effect, bool is_wide, int plane);
+  std::pair<std::string, std::string> byte_box(int move, int value, bool is_wide, int plane);
 
   const ProgramSizes& sizes_;
   const program::TileMap& map_;

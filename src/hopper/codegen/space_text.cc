@@ -216,6 +216,10 @@ class SpaceWriter {
       if (!pass_.is_walk()) bits = turns_.begin_with_load(bits);
       return made(at, filled("unpack<$>($)", {type, bits}));
     }
+    if (move.movement == Movement::bytes) {
+      return made(at, filled("pair_of_bytes<$>(loaded[$], pair)",
+                             {type, std::to_string(move.plane + at.plane)}));
+    }
     const bool is_kept = !pass_.is_walk() && move.is_repeated && keeps_tables_;
     const std::string block = is_kept ? "[0]" : "[kBlock]";
     const auto table_row = [&](const std::string& side) {

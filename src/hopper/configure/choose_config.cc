@@ -48,20 +48,20 @@ int copies_of(const ByteMove& move) {
 // Of the epilogue, in planes of 16 bits: what threads move themselves counts too.
 double planes_of(const ProgramSizes& sizes, const SpaceAnalysis& space) {
   double planes = 0;
-  const auto add = [&](const TileMove& move) {
+  const auto add = [&](const TileMove& move, bool is_load) {
     const double width = move.is_wide ? 2 : 1;
     const Step& step = sizes.step(move.step);
     const double bytes = static_cast<double>(size_of(sizes.tensor(step.tensor()).dtype));
     switch (move.movement) {
       case Movement::staged: planes += width; break;
-      case Movement::bytes: break;  // below
+      case Movement::bytes: planes += is_load ? width / 2 : 0; break;  // stores are below
       case Movement::direct: planes += step.repeat().is(1) ? width * bytes / 2 : 0.5; break;
       case Movement::added: planes += 2 * width * bytes / 2; break;
       case Movement::nothing: break;
     }
   };
-  for (const TileMove& load : space.loads) add(load);
-  for (const TileMove& store : space.stores) add(store);
+  for (const TileMove& load : space.loads) add(load, true);
+  for (const TileMove& store : space.stores) add(store, false);
   for (const ByteMove& move : space.bytes) planes += (move.is_wide ? 1 : 0.5) * copies_of(move);
   return planes;
 }
@@ -83,7 +83,11 @@ double operations_of(const ProgramSizes& sizes, const program::TileMap& map,
   for (int i : space.row_partials) {
     work += info(sizes.step(i).partial()).lanes == 1 ? 2 : 20;
   }
-  for (const TileMove& load : space.loads) work += load.movement == Movement::direct ? 2 : 0;
+  for (const TileMove& load : space.loads) {
+    work += load.movement == Movement::direct  ? 2
+            : load.movement == Movement::bytes ? (load.is_wide ? 4 : 2)
+                                               : 0;
+  }
   // Bytes are packed and exchanged two to three times for eight elements.
   for (const ByteMove& move : space.bytes) work += (move.is_wide ? 4 : 2) * copies_of(move);
   for (int i : space.maxima) work += 2 * width_of(map, sizes.step(i).operands[0]);

@@ -30,13 +30,15 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   };
   add("h", space.natural_half);
   add("k", space.segments == 1 ? 0 : space.segments);
-  add("l", work.shape.loads);
+  add("l", work.shape.word_loads());
+  add("e", work.shape.byte_loads);  // of eight bits
   add("s", work.shape.stores);
   add("b", std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns));
   add("m", static_cast<int64_t>(space.maxima.size()));
   const double copies =
       std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns);
-  const double staged = work.shape.loads + work.shape.stores + copies / 2;
+  const double staged = work.shape.word_loads() + work.shape.stores +
+                        (work.shape.byte_loads + copies) / 2;
   add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
   add("w", step_of(work.operations));
   std::string partials;

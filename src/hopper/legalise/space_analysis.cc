@@ -274,10 +274,7 @@ class Analyser {
     const Step& s = step(i);
     const DType type = sizes_.tensor(s.tensor()).dtype;
     const int from = s.operands[0];
-    if (size_of(type) != 1 || !can_be_box(s.tensor())) return false;
-    const int64_t h = half(from);
-    const bool is_contiguous = h == 0 || h % kBoxColumns == 0;
-    if (!is_contiguous && !(is_concatenated(from) && h % kCopyBytes == 0)) return false;
+    if (!can_be_bytes(s.tensor(), from)) return false;
     const bool is_transposed = program::is_transposed_store(s);
     for (ByteMove& move : result_.bytes) {
       int& own = is_transposed ? move.columns : move.rows;
@@ -289,7 +286,7 @@ class Analyser {
     }
     int next = 0;
     for (const ByteMove& move : result_.bytes) next += move.is_wide ? 2 : 1;
-    const bool is_wide = h != 0;
+    const bool is_wide = half(from) != 0;
     if (next + (is_wide ? 2 : 1) > kMostPlanes) return false;
     result_.bytes.push_back({.from = from,
                              .rows = is_transposed ? -1 : i,
@@ -297,6 +294,12 @@ class Analyser {
                              .is_wide = is_wide,
                              .plane = next});
     return true;
+  }
+  // A tensor of 8 bits, whose values lie as those of a step do.
+  bool can_be_bytes(int tensor, int value) const {
+    if (size_of(sizes_.tensor(tensor).dtype) != 1 || !can_be_box(tensor)) return false;
+    const int64_t h = half(value);
+    return h == 0 || h % kBoxColumns == 0 || (is_concatenated(value) && h % kCopyBytes == 0);
   }
   // What TMA stores is clipped to whole 16 bytes.
   bool can_be_box(int tensor) const {
@@ -338,6 +341,7 @@ class Analyser {
       TileMove load{i};
       load.is_wide = half(i) != 0;
       if (can_stage(i, false)) load.movement = Movement::staged;
+      if (can_load_boxes(i) && can_be_bytes(step(i).tensor(), i)) load.movement = Movement::bytes;
       for (const TileMove& store : result_.stores) {
         if (store.movement == Movement::added && added_load(store.step) == i)
           load.movement = Movement::nothing;
@@ -398,9 +402,7 @@ class Analyser {
     const DType type = sizes_.tensor(s.tensor()).dtype;
     if (!is_16_bits(type)) return false;
     const int64_t granule = kCopyBytes / static_cast<int64_t>(size_of(type));
-    if (!s.repeat().is(1) || s.row_index() >= 0) return false;
-    // The ring holds one sub-tile at a time.
-    if (!is_store && result_.groups.span > kBoxColumns && is_read_by_walk(i)) return false;
+    if (!is_store && !can_load_boxes(i)) return false;
     if (sizes_.stride(s.tensor()) % granule != 0) return false;
     const int64_t columns = sizes_.size(s.shape.cols);
     const int64_t h = half(i);
@@ -409,6 +411,12 @@ class Analyser {
     if (h == 0) return true;
     if (is_concatenated(i)) return h % granule == 0;
     return h % kBoxColumns == 0 || is_permuted(i);
+  }
+  bool can_load_boxes(int i) const {
+    const Step& s = step(i);
+    if (!s.repeat().is(1) || s.row_index() >= 0) return false;
+    // The ring holds one sub-tile at a time.
+    return result_.groups.span <= kBoxColumns || !is_read_by_walk(i);
   }
   bool is_permuted(int i) const {
     return result_.natural_half != 0 && half(i) == result_.natural_half && !is_concatenated(i) &&
@@ -426,8 +434,9 @@ class Analyser {
         load.is_permuted = false;
       }
     }
-    number_planes(result_.loads);
-    number_planes(result_.stores);
+    number_planes(result_.stores, Movement::staged, 0);
+    const int words = number_planes(result_.loads, Movement::staged, 0);
+    number_planes(result_.loads, Movement::bytes, words);
   }
 
   int mark_permuted(std::vector<TileMove>& moves) const {
@@ -443,11 +452,11 @@ class Analyser {
     return count;
   }
 
-  void number_planes(std::vector<TileMove>& moves) const {
-    int next = 0;
+  // From `next` on; which is then free.
+  int number_planes(std::vector<TileMove>& moves, Movement movement, int next) const {
     for (const bool permuted : {true, false}) {
       for (TileMove& move : moves) {
-        if (move.movement != Movement::staged || move.is_permuted != permuted) continue;
+        if (move.movement != movement || move.is_permuted != permuted) continue;
         const int planes = move.is_wide ? 2 : 1;
         if (next + planes > limits_.planes) {
           move.movement = Movement::direct;
@@ -457,6 +466,7 @@ class Analyser {
         next += planes;
       }
     }
+    return next;
   }
 
   const ProgramSizes& sizes_;
@@ -503,8 +513,9 @@ device::EpilogueTraits SpaceAnalysis::traits() const {
                                .group_walks = groups.walks,
                                .block_maxima = groups.block_maxima};
   for (const TileMove& load : loads) {
-    if (load.movement != Movement::staged) continue;
+    if (!has_plane(load)) continue;
     shape.loads += load.is_wide ? 2 : 1;
+    if (load.movement == Movement::bytes) shape.byte_loads += load.is_wide ? 2 : 1;
     if (load.is_permuted) shape.wide_loads |= 1u << load.plane;
     const bool is_walked =
         std::find(groups.loads.begin(), groups.loads.end(), load.step) != groups.loads.end();
@@ -534,8 +545,9 @@ bool SpaceAnalysis::needs_whole_sub_tiles() const {
   const auto moved_by_threads = [](const TileMove& move) {
     return move.movement == Movement::direct || move.movement == Movement::added;
   };
-  return groups.span != 0 || !bytes.empty() || !row_partials.empty() || !column_partials.empty() ||
-         !selections.empty() || column_registers != 0 ||
+  const device::EpilogueTraits shape = traits();
+  return groups.span != 0 || shape.bytes + shape.byte_loads != 0 || !row_partials.empty() ||
+         !column_partials.empty() || !selections.empty() || column_registers != 0 ||
          std::any_of(loads.begin(), loads.end(), moved_by_threads) ||
          std::any_of(stores.begin(), stores.end(), moved_by_threads);
 }

@@ -22,7 +22,7 @@ namespace coda::hopper {
 enum class Movement : uint8_t {
   staged,  // in 64x64 planes by TMA through the ring: 16-bit tensors whose rows TMA can address
   direct,  // read or written by the threads themselves, two neighbouring columns at a time
-  bytes,   // of 8 bits, by way of a byte plane
+  bytes,   // of 8 bits, by way of a byte plane, in the same ring
   added,   // fp32 accumulation: added to memory at the memory, never loaded
   nothing  // a load whose value the memory adds, or that another load makes
 };
@@ -35,7 +35,7 @@ struct TileMove {
   bool is_permuted = false;  // staged and wide: its two planes are 128 natural columns
   bool is_repeated =
       false;       // direct: a table of 64 columns, one for all sub-tiles of the same rows
-  int plane = -1;  // staged: the first of its planes
+  int plane = -1;  // of a load of bytes, or staged: the first of its planes
 
   friend bool operator==(const TileMove&, const TileMove&) = default;
 };
@@ -120,6 +120,10 @@ struct SpaceAnalysis {
   const TileMove* find_load(int step) const;
   device::EpilogueTraits traits() const;
   const ByteMove* find_bytes(int effect) const;
+  // Whether a load goes through a plane of the ring.
+  static bool has_plane(const TileMove& load) {
+    return load.movement == Movement::staged || load.movement == Movement::bytes;
+  }
   // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
   // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
   bool needs_whole_sub_tiles() const;

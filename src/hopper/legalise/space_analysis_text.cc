@@ -32,7 +32,7 @@ std::string text(const SpaceAnalysis& analysis, const Program& program) {
     for (const TileMove& move : moves) {
       text += what + tensor(program.steps[move.step].tensor()) + ": " +
               kMovements[static_cast<int>(move.movement)];
-      if (move.movement == Movement::staged) {
+      if (move.plane >= 0) {
         text += " in plane " + std::to_string(move.plane);
         if (move.is_wide) text += ", " + std::to_string(move.plane + 1);
         if (move.is_permuted) text += " (permuted)";

@@ -23,6 +23,8 @@ class Chooser {
     find_logits();
     for (int i = 0; i < operands_.count(); ++i) find_products(i);
     result_.has_blocks = which_ == EightBits::blocks;
+    find_views();
+    if (which_ == EightBits::kept_too) find_kept();
     number_scales();
     if (result_.has_blocks) result_.first_scales.clear();
     find_makers();
@@ -77,7 +79,8 @@ class Chooser {
         if (which_ == EightBits::all_but_logits &&
             (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
           return {"of a loss's logits", product};
-        if ((which_ == EightBits::all_but_logits_weight_gradient || which_ == EightBits::blocks) &&
+        if ((which_ == EightBits::all_but_logits_weight_gradient ||
+             which_ == EightBits::kept_too || which_ == EightBits::blocks) &&
             ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b))))
           return {"over the rows of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {
@@ -124,6 +127,80 @@ class Chooser {
     }
   }
 
+  void find_views() {
+    for (const PlanTensor& t : plan_.tensors)
+      if (!t.view_of.empty()) views_.insert({t.decl.name, t.view_of});
+  }
+
+  // ---- What is saved in 8 bits: values that the forward leaves for epilogues of the backward
+  // alone (gate and up, say, for SwiGLU's gradient). The residual stream stays: the forward goes on
+  // with it. So does what an opaque call reads.
+
+  void find_kept() {
+    for (const PlanTensor& t : plan_.tensors) {
+      if (t.role != TensorRole::saved || t.decl.dtype != DType::bf16) continue;
+      if (views_.contains(t.decl.name) || size(t.decl.shape.cols) % kGranule != 0) continue;
+      Operand value{t.decl.name};
+      for (int i = 0; i < operands_.count() && !operands_.is_backward(i); ++i)
+        if (is_written(t.decl.name, i)) value.version = i;
+      const std::vector<int> readers = readers_of(value);
+      if (store_of(value) < 0 || readers.empty()) continue;
+      for (const int reader : readers) result_.copies[value].rows.read(reader);
+      result_.kept.insert(value);
+    }
+  }
+  bool is_written(const std::string& tensor, int step) const {
+    const std::vector<StepTensor> all = step_tensors(operands_.step(step));
+    return std::any_of(all.begin(), all.end(),
+                       [&](const StepTensor& t) { return t.written && t.name == tensor; });
+  }
+
+  // An exponential's relative error is the error of what it is taken of, which for a logit of 20
+  // would be 1.
+  static bool takes_exponential_of(const Program& program, const std::string& tensor) {
+    std::vector<bool> is_of_it;
+    for (const Step& s : program.steps) {
+      const bool is_read = std::any_of(s.operands.begin(), s.operands.end(),
+                                       [&](int operand) { return is_of_it[operand]; });
+      if (is_read && program::applies(s, Elementwise::exp)) return true;
+      is_of_it.push_back(is_read || (program::is_tile_load(s) &&
+                                     program.tensors[s.tensor()].name == tensor));
+    }
+    return false;
+  }
+
+  // The steps that load tiles of a value; none where some step may not load them in 8 bits.
+  std::vector<int> readers_of(const Operand& value) const {
+    std::vector<int> readers;
+    for (int i = value.version + 1; i < operands_.count(); ++i) {
+      if (operands_.at(value.tensor, false, i).version != value.version) break;
+      const std::vector<StepTensor> all = step_tensors(operands_.step(i));
+      const bool is_read = std::any_of(all.begin(), all.end(), [&](const StepTensor& t) {
+        return t.read && t.name == value.tensor;
+      });
+      if (!is_read) continue;
+      const Program* program = operands_.program(i);
+      const PlanStep& step = operands_.step(i);
+      if (!operands_.is_backward(i) || program == nullptr || step.loop >= 0 || step.later)
+        return {};
+      if (takes_exponential_of(*program, value.tensor)) return {};
+      for (const Step& s : program->steps) {
+        const std::vector<int> tensors = program::tensors_of(s);
+        const bool names_it = std::any_of(tensors.begin(), tensors.end(), [&](int t) {
+          return program->tensors[t].name == value.tensor;
+        });
+        const bool is_of_8_bits = program::is_product(s) && result_.products.contains(i);
+        if (names_it && !program::is_tile_load(s) && !program::is_tile_store(s) && !is_of_8_bits)
+          return {};
+        if (names_it && program::is_tile_load(s)) {
+          if (!s.repeat().is(1) || s.row_index() >= 0) return {};
+          readers.push_back(i);
+        }
+      }
+    }
+    return readers;
+  }
+
   // ---- Scales: operands that are joined have one.
 
   void join(const Operand& a, const Operand& b) {
@@ -162,15 +239,12 @@ class Chooser {
 
   void find_makers() {
     const std::set<Operand> read = read_in_16_bits();
-    std::set<std::string> views;  // and what is viewed
-    for (const PlanTensor& t : plan_.tensors)
-      if (!t.view_of.empty()) views.insert({t.decl.name, t.view_of});
     for (auto& [operand, copies] : result_.copies) {
       copies.store = store_of(operand);
       if (copies.store < 0) continue;
       const TensorRole role = operands_.tensor(operand.tensor).role;
       const bool is_ours = role == TensorRole::temporary || role == TensorRole::saved;
-      copies.drops_store = is_ours && !views.contains(operand.tensor) && is_all_copies(operand) &&
+      copies.drops_store = is_ours && !views_.contains(operand.tensor) && is_all_copies(operand) &&
                            !read.contains({operand.tensor, operand.version});
     }
   }
@@ -203,6 +277,7 @@ class Chooser {
         for (const int t : program::tensors_of(s)) add(program.tensors[t].name, i);
       }
     }
+    for (const Operand& kept : result_.kept) read.erase(kept);
     return read;
   }
 
@@ -227,6 +302,9 @@ class Chooser {
   // 'w')".
   void write_note() {
     result_.note = std::to_string(products_) + " products are in 8 bits";
+    if (!result_.kept.empty())
+      result_.note += ", and " + std::to_string(result_.kept.size()) +
+                      " values that are saved for the backward's epilogues";
     int steps = 0;
     std::string kinds;
     for (const auto& [why, alike] : others_) {
@@ -243,6 +321,7 @@ class Chooser {
   const DimValues& sizes_;
   const EightBits which_;
   std::set<std::string> logits_;  // of a loss, and their gradients
+  std::set<std::string> views_;   // and what is viewed
   std::map<Operand, Operand> joined_;
   int64_t products_ = 0;
   // Steps whose products are not in 8 bits, by why.

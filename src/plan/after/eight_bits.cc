@@ -178,8 +178,8 @@ class Writer {
       if (i == operands_.count()) break;
       PlanStep step = operands_.step(i);
       if (makers.contains(i)) step.work = with_copies(std::get<Program>(step.work), i);
-      if (choice_.products.contains(i)) {
-        step.work = in_eight_bits(std::get<Program>(step.work), i);
+      if (const auto* program = std::get_if<Program>(&step.work)) {
+        step.work = in_eight_bits(*program, i);
         if (step.later) step.later = in_eight_bits(*step.later, i);
       }
       (operands_.is_backward(i) ? plan.backward : plan.forward).push_back(std::move(step));
@@ -235,8 +235,21 @@ class Writer {
     }
   }
 
-  // The product's operands are the copies, and what reads it reads it divided by both scales.
+  // A kept value that the step loads as a tile; none: no tensor.
+  Operand kept_of(const Program& program, const Step& s, int at) const {
+    if (choice_.kept.empty() || !program::is_tile_load(s)) return {};
+    const Operand read = operands_.at(program.tensors[s.tensor()].name, false, at);
+    return choice_.kept.contains(read) ? read : Operand{};
+  }
+
+  // The operands of a product in 8 bits are the copies, and what reads it reads it divided by both
+  // scales. So are kept values.
   Program in_eight_bits(const Program& program, int at) const {
+    const bool has_products = choice_.products.contains(at);
+    if (!has_products && std::all_of(program.steps.begin(), program.steps.end(), [&](auto& s) {
+          return kept_of(program, s, at).tensor.empty();
+        }))
+      return program;
     Program result;
     result.name = program.name;
     std::map<std::string, int> tensors;
@@ -261,7 +274,15 @@ class Writer {
     for (const Step& s : program.steps) {
       Step step = s;
       for (int& operand : step.operands) operand = place[operand];
-      if (!program::is_product(s)) {
+      if (const Operand kept = kept_of(program, s, at); !kept.tensor.empty()) {
+        *program::tensor_fields(step).front() = tensor(copy_of(kept, false));
+        const int loaded = push(std::move(step));
+        const int scale = choice_.copies.at(kept).scale;
+        place.push_back(
+            push(program::applied(Elementwise::mul, {loaded, inverse(scale)}, s.shape)));
+        continue;
+      }
+      if (!has_products || !program::is_product(s)) {
         for (int* t : program::tensor_fields(step)) *t = tensor(program.tensors[*t]);
         place.push_back(push(std::move(step)));
         continue;
@@ -308,6 +329,7 @@ class Writer {
     Plan& plan = result_.plan;
     const auto forward = static_cast<int>(plan_.forward.size());
     std::set<std::string> read_later;  // owners that the backward names
+    std::set<std::string> made_early;  // and the forward
     std::set<std::string> named;       // by any step, and what their owners are
     for (const auto* phase : {&plan.forward, &plan.backward}) {
       for (const PlanStep& step : *phase) {
@@ -315,7 +337,7 @@ class Writer {
           named.insert(t.name);
           if (!operands_.contains(t.name)) continue;
           named.insert(operands_.owner(t.name));
-          if (phase == &plan.backward) read_later.insert(operands_.owner(t.name));
+          (phase == &plan.backward ? read_later : made_early).insert(operands_.owner(t.name));
         }
       }
     }
@@ -324,7 +346,8 @@ class Writer {
       if (is_ours && t.view_of.empty() && !named.contains(t.decl.name)) continue;
       plan.tensors.push_back(t);
       TensorRole& role = plan.tensors.back().role;
-      if (role == TensorRole::saved && !read_later.contains(operands_.owner(t.decl.name)))
+      const std::string& owner = operands_.owner(t.decl.name);
+      if (role == TensorRole::saved && !(read_later.contains(owner) && made_early.contains(owner)))
         role = TensorRole::temporary;
     }
     for (const auto& [operand, copies] : choice_.copies) {
@@ -370,6 +393,7 @@ EightBits eight_bits_of(std::string_view name) {
   return name == "fp8"         ? EightBits::all_but_logits_weight_gradient
          : name == "fp8-body"  ? EightBits::all_but_logits
          : name == "fp8-all"   ? EightBits::all
+         : name == "fp8-kept"  ? EightBits::kept_too
          : name == "fp8-block" ? EightBits::blocks
                                : EightBits::none;
 }

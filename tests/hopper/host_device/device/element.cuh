@@ -23,6 +23,11 @@ float from_eight_bits(u8 bits) {
   return kStored == Element::e4m3 ? float_from_e4m3(bits) : float_from_e5m2(bits);
 }
 template <Element kStored>
+void from_two_eight_bits(u16 bits, float& first, float& second) {
+  first = from_eight_bits<kStored>(static_cast<u8>(bits));
+  second = from_eight_bits<kStored>(static_cast<u8>(bits >> 8));
+}
+template <Element kStored>
 u8 to_eight_bits(float value) {
   if (kStored == Element::u8) return byte_from_float(value);
   return kStored == Element::e4m3 ? e4m3_from_float(value) : e5m2_from_float(value);

@@ -77,6 +77,10 @@ inline float load_shared(SharedAddress address) {
   std::memcpy(&x, shared_byte(address), 4);
   return x;
 }
+inline void load_shared(u32 (&words)[2], SharedAddress address) {
+  if (address.byte % 8 != 0) std::abort();
+  std::memcpy(words, shared_byte(address), 8);
+}
 inline u64 wide_product(u32 a, u32 b) { return static_cast<u64>(a) * b; }
 
 }  // namespace coda::device
