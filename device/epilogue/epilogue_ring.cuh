@@ -89,7 +89,9 @@ struct EpilogueRing {
                                            kTraits.byte_loads * kBytePlaneHalf);
 #pragma unroll
         for (u32 plane = 0; plane < kTraits.loads; ++plane) {
-          Space::load(arguments, plane, plane_address(state, plane), origin.m, origin.n, barrier);
+          Space::load(arguments, plane,
+                      group_address(state) + kTraits.load_offset(plane, kRing.plane_bytes),
+                      origin.m, origin.n, barrier);
         }
       }
       state.advance();
@@ -241,7 +243,10 @@ struct EpilogueRing {
       if (plane < Space::kTraits.word_loads()) {
         load_matrices(words, address(Space::kTraits.wide_loads, plane, fragment, false));
       } else {
-        load_byte_rows(words, plane_address(consumer.state, plane), tile.thread, fragment);
+        load_byte_rows(words,
+                       group_address(consumer.state) +
+                           Space::kTraits.load_offset(plane, kRing.plane_bytes),
+                       tile.thread, fragment);
       }
     };
     if constexpr (kSpan != 0) {

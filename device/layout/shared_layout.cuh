@@ -35,7 +35,7 @@ constexpr RingShape merged(const RingShape& a, const RingShape& b) {
 constexpr RingShape ring_shape(const GemmConfig& config, const EpilogueTraits& shape) {
   return {.planes = shape.planes(),
           .plane_bytes = plane_bytes(config, shape),
-          .loads = shape.loads,
+          .loads = shape.load_planes(),
           .sub_tiles = shape.staged() ? sub_tiles(config, shape) : 1,
           .column_partials = shape.column_partials,
           .block_maxima = shape.block_maxima};

@@ -128,7 +128,8 @@ struct EpilogueTraits {
   // 16-bit planes that go through the staging ring, one for a narrow tensor, two in a row for a
   // wide one. A store reuses the shared memory of the load with its number.
   u32 loads = 0;
-  u32 byte_loads = 0;  // the last of them: 64 rows of 64 bytes, which no store reuses
+  // The last of them are 64 rows of 64 bytes: two in the room of a plane, which no store reuses.
+  u32 byte_loads = 0;
   u32 stores = 1;
   // In natural order with half < 64 the two planes of a wide tensor are 128 natural columns, and a
   // fragment of a member lies where plane_place says. Bit p: planes p and p + 1 are such a tensor.
@@ -149,11 +150,18 @@ struct EpilogueTraits {
   u32 block_maxima = 0;  // floats of scratch a warp: largest magnitudes of blocks of a span
 
   constexpr u32 word_loads() const { return loads - byte_loads; }
+  // Where a load begins in a group of planes of so many bytes.
+  constexpr u32 load_offset(u32 load, u32 plane_bytes) const {
+    if (load < word_loads()) return load * plane_bytes;
+    return word_loads() * plane_bytes + (load - word_loads()) * kBytePlaneHalf;
+  }
+  // Planes that loads fill.
+  constexpr u32 load_planes() const { return word_loads() + (byte_loads + 1) / 2; }
   // Stores that find no load of 16 bits to reuse lie behind the loads of bytes.
   constexpr u32 store_plane(u32 store) const {
-    return store < word_loads() ? store : store + byte_loads;
+    return store < word_loads() ? store : store + load_planes() - word_loads();
   }
-  constexpr u32 first_byte_plane() const { return larger(word_loads(), stores) + byte_loads; }
+  constexpr u32 first_byte_plane() const { return store_plane(larger(word_loads(), stores)); }
   constexpr u32 planes() const { return first_byte_plane() + bytes; }
   constexpr bool staged() const { return planes() != 0; }
   // Pieces in which a B tile is loaded.

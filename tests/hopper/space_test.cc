@@ -216,19 +216,23 @@ TEST(Space, NoPlaneSharesMemoryWithLoadsOfBytes) {
                                      .byte_loads = byte_loads,
                                      .stores = stores,
                                      .bytes = bytes};
-          std::set<u32> planes;
-          for (u32 load = words; load < shape.loads; ++load) planes.insert(load);
+          std::set<u32> halves;  // of planes
+          const auto takes = [&](u32 half) { return halves.insert(half).second; };
+          for (u32 load = words; load < shape.loads; ++load)
+            EXPECT_TRUE(takes(shape.load_offset(load, kSubTileBytes) / kBytePlaneHalf));
           for (u32 store = 0; store < stores; ++store) {
-            EXPECT_TRUE(planes.insert(shape.store_plane(store)).second);
+            EXPECT_TRUE(takes(2 * shape.store_plane(store)));
+            EXPECT_TRUE(takes(2 * shape.store_plane(store) + 1));
             // And it lies in a load of words, or with what is only stored.
             EXPECT_TRUE(store < words ? shape.store_plane(store) == store
-                                      : shape.store_plane(store) >= shape.loads);
+                                      : shape.store_plane(store) >= shape.load_planes());
           }
-          for (u32 plane = 0; plane < bytes; ++plane)
-            EXPECT_TRUE(planes.insert(shape.first_byte_plane() + plane).second);
-          for (u32 load = 0; load < words; ++load) planes.insert(load);
-          EXPECT_EQ(planes.size(), shape.planes());
-          EXPECT_TRUE(planes.empty() || *planes.rbegin() + 1 == shape.planes());
+          for (u32 plane = 0; plane < 2 * bytes; ++plane)
+            EXPECT_TRUE(takes(2 * shape.first_byte_plane() + plane));
+          for (u32 half = 0; half < 2 * words; ++half) takes(half);
+          // The half behind an odd load of bytes is free.
+          EXPECT_EQ(halves.size() + byte_loads % 2, 2 * shape.planes());
+          EXPECT_TRUE(halves.empty() || *halves.rbegin() < 2 * shape.planes());
         }
       }
     }
