@@ -128,9 +128,9 @@ struct EpilogueRing {
       }
       if constexpr (kTraits.bytes != 0) {
 #pragma unroll
-        for (u32 plane = 0; plane < kTraits.bytes; ++plane) {
-          Space::store_bytes(arguments, plane, origin.m, origin.n,
-                             plane_address(state, kTraits.first_byte_plane() + plane));
+        for (u32 half = 0; half < kTraits.byte_halves(); ++half) {
+          Space::store_bytes(arguments, half, origin.m, origin.n,
+                             byte_half_address<Space>(state, half));
         }
       }
       store_commit();
@@ -285,14 +285,16 @@ struct EpilogueRing {
         }
       }
 #pragma unroll
-      for (u32 plane = 0; plane < Space::kTraits.bytes; ++plane) {
-        const u32(&bytes)[4] = stored[Space::kTraits.stores + plane];
-        const SharedAddress start =
-            plane_address(consumer.state, Space::kTraits.first_byte_plane() + plane);
-        if ((Space::kTraits.byte_rows >> plane & 1) != 0)
-          stage_byte_rows(start, bytes, tile.thread, kFragment);
-        if ((Space::kTraits.byte_columns >> plane & 1) != 0)
-          stage_byte_columns(start, bytes, tile.thread, kFragment);
+      for (u32 byte = 0; byte < Space::kTraits.bytes; ++byte) {
+        const u32(&bytes)[4] = stored[Space::kTraits.stores + byte];
+        const auto half = [&](bool along_columns) {
+          return byte_half_address<Space>(consumer.state,
+                                          Space::kTraits.byte_half(byte, along_columns));
+        };
+        if ((Space::kTraits.byte_rows >> byte & 1) != 0)
+          stage_byte_rows(half(false), bytes, tile.thread, kFragment);
+        if ((Space::kTraits.byte_columns >> byte & 1) != 0)
+          stage_byte_columns(half(true), bytes, tile.thread, kFragment);
       }
     });
     Space::template end_sub_tile<kBlock>(arguments, rows, values, first, consumer.scratch);
@@ -392,6 +394,11 @@ struct EpilogueRing {
   __device__ __forceinline__ SharedAddress plane_address(const State& state, u32 plane) const {
     return (is_in_slot(plane) ? slot_address(state) : group_address(state)) +
            plane * kRing.plane_bytes;
+  }
+  template <class Space>
+  __device__ __forceinline__ SharedAddress byte_half_address(const State& state, u32 half) const {
+    return plane_address(state, Space::kTraits.first_byte_plane() + half / 2) +
+           half % 2 * kBytePlaneHalf;
   }
 };
 

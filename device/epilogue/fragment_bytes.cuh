@@ -48,22 +48,22 @@ __device__ __forceinline__ void exchange_bytes(u32& a, u32& b, u32 mask, bool is
   b = __byte_perm(b, taken, is_first ? 0x7260 : 0x3716);
 }
 
-// Eight neighbouring columns of a row, in the plane's first half.
-__device__ __forceinline__ void stage_byte_rows(SharedAddress plane, const u32 (&bytes)[4],
+// Eight neighbouring columns of a row, in a half of a plane.
+__device__ __forceinline__ void stage_byte_rows(SharedAddress half, const u32 (&bytes)[4],
                                                 u32 thread, u32 fragment) {
   const u32 lane = thread % 4;
   u32 word[2] = {bytes[0], bytes[1]};
   exchange_words(word[0], word[1], 2, lane < 2);
   exchange_halves(word[0], word[1], 1, lane % 2 == 0);
-  store_shared(plane + byte_row_offset(thread, fragment), word);
+  store_shared(half + byte_row_offset(thread, fragment), word);
 }
 
 // And back: a thread's words as put_bytes has them.
-__device__ __forceinline__ void load_byte_rows(u32 (&bytes)[4], SharedAddress plane, u32 thread,
+__device__ __forceinline__ void load_byte_rows(u32 (&bytes)[4], SharedAddress half, u32 thread,
                                                u32 fragment) {
   const u32 lane = thread % 4;
   u32 word[2];
-  load_shared(word, plane + byte_row_offset(thread, fragment));
+  load_shared(word, half + byte_row_offset(thread, fragment));
   exchange_halves(word[0], word[1], 1, lane % 2 == 0);
   exchange_words(word[0], word[1], 2, lane < 2);
   bytes[0] = word[0];
@@ -78,15 +78,15 @@ __device__ __forceinline__ Elements<2> pair_of_bytes(const u32 (&bytes)[4], u32 
   return x;
 }
 
-// Eight neighbouring rows of a column, in the second.
-__device__ __forceinline__ void stage_byte_columns(SharedAddress plane, const u32 (&bytes)[4],
+// Eight neighbouring rows of a column, in another.
+__device__ __forceinline__ void stage_byte_columns(SharedAddress half, const u32 (&bytes)[4],
                                                    u32 thread, u32 fragment) {
   const u32 group = thread % kWarpSize / 4;
   u32 word[2] = {bytes[0], bytes[1]};
   exchange_words(word[0], word[1], 16, group < 4);
   exchange_halves(word[0], word[1], 8, group % 4 < 2);
   exchange_bytes(word[0], word[1], 4, group % 2 == 0);
-  store_shared(plane + byte_column_offset(thread, fragment), word);
+  store_shared(half + byte_column_offset(thread, fragment), word);
 }
 
 // ---- The largest magnitude of a tile's values, raised in memory. Magnitudes are ordered as their

@@ -41,10 +41,10 @@ constexpr u32 fragment_offset(u32 thread, u32 fragment, u32 width) {
   return width == kSubTileColumns ? swizzle_128b(offset) : swizzle_64b(offset);
 }
 
-// Where a thread's eight bytes of a fragment begin in a byte plane (EpilogueTraits::bytes), once
-// threads have exchanged them. Its first half has 64 rows of 64 columns: a lane of a quad has the
-// left or right eight of one of the thread's rows. Its second half has 64 columns of 64 rows: of
-// the eight threads with the same columns each has the upper or lower eight rows of one of these.
+// Where a thread's eight bytes of a fragment begin in half a plane, once threads have exchanged
+// them. Along rows it has 64 rows of 64 columns: a lane of a quad has the left or right eight of one
+// of the thread's rows. Along columns it has 64 columns of 64 rows: of the eight threads with the
+// same columns each has the upper or lower eight rows of one of these.
 constexpr u32 byte_row_offset(u32 thread, u32 fragment) {
   const u32 row = fragment_row(thread, 0) + thread % 4 / 2 * 8;
   return swizzle_64b(row * kSubTileColumns + fragment * kFragmentColumns + thread % 2 * 8);
@@ -54,7 +54,7 @@ constexpr u32 byte_column_offset(u32 thread, u32 fragment) {
   const u32 column =
       fragment * kFragmentColumns + fragment_column(thread, 0) + group % 4 / 2 * 8 + group % 2;
   const u32 row = thread / kWarpSize * 16 + group / 4 * 8;
-  return kBytePlaneHalf + swizzle_64b(column * kWgmmaM + row);
+  return swizzle_64b(column * kWgmmaM + row);
 }
 
 // Exclusive-ored with the offset of fragment 0 it gives that of `fragment`, also when the start of

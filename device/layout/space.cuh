@@ -38,7 +38,7 @@
 //     static void load(const Arguments&, u32 plane, SharedAddress destination, u32 row,
 //                      u32 column, SharedAddress barrier);
 //     static void store(const Arguments&, u32 plane, u32 row, u32 column, SharedAddress source);
-//     static void store_bytes(const Arguments&, u32 byte_plane, u32 row, u32 column,
+//     static void store_bytes(const Arguments&, u32 byte_half, u32 row, u32 column,
 //                             SharedAddress source);
 //
 //     // All 128 threads of a consumer warpgroup, inlined, every index into registers compile-time.
@@ -136,8 +136,8 @@ struct EpilogueTraits {
   // Planes that share shared memory agree.
   u32 wide_loads = 0;
   u32 wide_stores = 0;
-  // Planes of values that leave in 8 bits, behind those: the sub-tile along rows, then along
-  // columns, 64 bytes wide both. Bit b: byte plane b has the one, the other. They share no memory
+  // Values that leave in 8 bits, behind those: the sub-tile along rows, then along columns, 64 bytes
+  // wide both. Bit b: value b has the one, the other. Each takes half a plane. They share no memory
   // with loads, because a warp's columns lie beside those of other warps.
   u32 bytes = 0;
   u32 byte_rows = 0;
@@ -162,7 +162,19 @@ struct EpilogueTraits {
     return store < word_loads() ? store : store + load_planes() - word_loads();
   }
   constexpr u32 first_byte_plane() const { return store_plane(larger(word_loads(), stores)); }
-  constexpr u32 planes() const { return first_byte_plane() + bytes; }
+  // Halves of planes ahead of value `byte`'s, from the first byte plane on; of all of them.
+  constexpr u32 byte_half(u32 byte, bool along_columns) const {
+    u32 half = 0;
+    for (u32 b = 0; b <= byte; ++b) {
+      half += (b < byte || along_columns) ? byte_rows >> b & 1 : 0;
+      half += b < byte ? byte_columns >> b & 1 : 0;
+    }
+    return half;
+  }
+  constexpr u32 byte_halves() const { return byte_half(bytes, false); }
+  constexpr u32 planes() const { return first_byte_plane() + (byte_halves() + 1) / 2; }
+  // Of a fragment, in a thread's registers.
+  constexpr u32 moved() const { return larger(loads, stores) + bytes; }
   constexpr bool staged() const { return planes() != 0; }
   // Pieces in which a B tile is loaded.
   constexpr u32 loaded_parts() const { return natural_half != 0 ? 1 : parts; }
@@ -185,7 +197,7 @@ constexpr u32 plane_bytes(const GemmConfig& config, const EpilogueTraits& shape)
 // first fragments, before epilogues have consumed accumulators: else the assembler works on all of
 // them at once, and spills (after_turn in device/epilogue/fragment_values.cuh).
 constexpr bool takes_turns(const GemmConfig& config, const EpilogueTraits& shape) {
-  return config.accumulators() > 128 && shape.loads != 0 && shape.planes() > 2;
+  return config.accumulators() > 128 && shape.loads != 0 && shape.moved() > 2;
 }
 
 // One TMA box of B: of each loaded part of a tile, the CTAs of a cluster that share it load a slice

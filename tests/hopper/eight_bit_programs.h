@@ -55,7 +55,22 @@ inline constexpr const char* kEightBitProducts[] = {
   store_transposed(a_columns:e4m3, a)
   abs_max_into(a_largest, a)
 })",
-    // The same of values that were kept in 8 bits, beside one of 16 and one that is stored so.
+    // Masks: of elements, of gathered rows, of columns; and one that is made.
+    R"(program masked {
+  y = where(tile(keep[M, N]:u8), gemm(x[M, K]:bf16, w[N, K]:bf16, nt), 0)
+  h = tile(h[M, N]:bf16) * tile(table[S, N]:u8, rows=ids[M])
+  store(y:bf16, y + as_stored(h * 100, u8) * per_column(columns[N]:u8))
+  store(positive:u8, h > 0)
+})",
+    R"(program masked_pairs {
+  gate, up = split_pairs(gemm(x[M, K]:bf16, w[2*N, K]:bf16, nt), interleaved)
+  first, second = split_pairs(tile(keep[M, 2*N]:u8), interleaved)
+  store(y:bf16, where(first, gate, 1) * where(second, up, 1))
+})"};
+
+// With products, and tiles that are loaded in 8 bits beside them.
+inline constexpr const char* kEightBitLoads[] = {
+    // SwiGLU's gradient of values that were kept, beside a load of 16 bits and stores of both kinds.
     R"(program kept {
   da = gemm(dx[M, K]:e5m2, w[N, K]:e4m3, nt) + tile(h[M, N]:bf16)
   gate = tile(gate[M, N]:e4m3) * scalar(gate_inverse)
@@ -76,18 +91,6 @@ inline constexpr const char* kEightBitProducts[] = {
     R"(program kept_heads {
   y = gemm(x[M, K]:bf16, w[16*S, K]:bf16, nt) + tile(h[M, 16*S]:e5m2)
   store(y:bf16, y * repeat_group(rsqrt(reduce_group(y * y, 16) + 1), 16))
-})",
-    // Masks: of elements, of gathered rows, of columns; and one that is made.
-    R"(program masked {
-  y = where(tile(keep[M, N]:u8), gemm(x[M, K]:bf16, w[N, K]:bf16, nt), 0)
-  h = tile(h[M, N]:bf16) * tile(table[S, N]:u8, rows=ids[M])
-  store(y:bf16, y + as_stored(h * 100, u8) * per_column(columns[N]:u8))
-  store(positive:u8, h > 0)
-})",
-    R"(program masked_pairs {
-  gate, up = split_pairs(gemm(x[M, K]:bf16, w[2*N, K]:bf16, nt), interleaved)
-  first, second = split_pairs(tile(keep[M, 2*N]:u8), interleaved)
-  store(y:bf16, where(first, gate, 1) * where(second, up, 1))
 })"};
 
 // With operands whose blocks have scales: the sizes are K = 128 B, N = 128 C columns.

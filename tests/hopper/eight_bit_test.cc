@@ -35,6 +35,13 @@ TEST(EightBits, ProgramsWithProductsComputeWhatTheyMean) {
       expect_right(text, {{"M", m}, {"N", n}, {"K", 71}, {"S", 9}});
 }
 
+// By the copy engine where rows are whole pieces of 16 bytes.
+TEST(EightBits, TilesThatAreLoadedInEightBitsAreWhatTheyMean) {
+  for (const char* text : tests::kEightBitLoads)
+    for (const auto& [m, n] : {std::pair(203, 139), std::pair(144, 80)})
+      expect_right(text, {{"M", m}, {"N", n}, {"K", 71}, {"S", 9}});
+}
+
 // Threads load them themselves, a pair at a time where that is aligned.
 TEST(EightBits, SecondMembersOfPairsMayBeginAtAnOddColumn) {
   expect_right(R"(program odd {
@@ -120,6 +127,8 @@ TEST(EightBits, EveryTileCompilesWithoutDefectInBothWaysOfSumming) {
     const DimValues sizes{{"M", 4096}, {"N", 2048}, {"K", length}, {"S", 64}};
     LowerOptions options;
     for (const char* text : tests::kEightBitProducts)
+      texts.insert(lower(parse_program(text), sizes, options).front().source);
+    for (const char* text : tests::kEightBitLoads)
       texts.insert(lower(parse_program(text), sizes, options).front().source);
     std::set<std::tuple<uint32_t, uint32_t, device::Schedule>> seen;
     for (const GemmConfig& choice : legal_choices(product, sizes, options)) {

@@ -211,11 +211,13 @@ TEST(Space, NoPlaneSharesMemoryWithLoadsOfBytes) {
   for (u32 words = 0; words <= 3; ++words) {
     for (u32 byte_loads = 0; byte_loads <= 3; ++byte_loads) {
       for (u32 stores = 0; stores <= 4; ++stores) {
-        for (u32 bytes = 0; bytes <= 2; ++bytes) {
+        for (u32 orders = 0; orders < 16; ++orders) {
           const EpilogueTraits shape{.loads = words + byte_loads,
                                      .byte_loads = byte_loads,
                                      .stores = stores,
-                                     .bytes = bytes};
+                                     .bytes = 2,
+                                     .byte_rows = orders % 4,
+                                     .byte_columns = orders / 4};
           std::set<u32> halves;  // of planes
           const auto takes = [&](u32 half) { return halves.insert(half).second; };
           for (u32 load = words; load < shape.loads; ++load)
@@ -227,11 +229,16 @@ TEST(Space, NoPlaneSharesMemoryWithLoadsOfBytes) {
             EXPECT_TRUE(store < words ? shape.store_plane(store) == store
                                       : shape.store_plane(store) >= shape.load_planes());
           }
-          for (u32 plane = 0; plane < 2 * bytes; ++plane)
-            EXPECT_TRUE(takes(2 * shape.first_byte_plane() + plane));
+          for (const u32 byte : {0u, 1u}) {
+            const u32 first = 2 * shape.first_byte_plane();
+            const bool has_rows = (shape.byte_rows >> byte & 1) != 0;
+            const bool has_columns = (shape.byte_columns >> byte & 1) != 0;
+            EXPECT_TRUE(!has_rows || takes(first + shape.byte_half(byte, false)));
+            EXPECT_TRUE(!has_columns || takes(first + shape.byte_half(byte, true)));
+          }
           for (u32 half = 0; half < 2 * words; ++half) takes(half);
-          // The half behind an odd load of bytes is free.
-          EXPECT_EQ(halves.size() + byte_loads % 2, 2 * shape.planes());
+          // The half behind an odd load or store of bytes is free.
+          EXPECT_EQ(halves.size() + byte_loads % 2 + shape.byte_halves() % 2, 2 * shape.planes());
           EXPECT_TRUE(halves.empty() || *halves.rbegin() < 2 * shape.planes());
         }
       }

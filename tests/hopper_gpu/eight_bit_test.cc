@@ -44,11 +44,11 @@ void expect_same_bits_for_every_tile(const Program& program, const DimValues& si
   ASSERT_TRUE(first.has_value());
 }
 
-TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
-  uint64_t seed = 800;
-  for (const char* text : kEightBitProducts) {
+void expect_right_for_every_tile(std::span<const char* const> programs, int64_t columns,
+                                 uint64_t seed) {
+  for (const char* text : programs) {
     const Program program = parse_program(text);
-    for (const DimValues& all : {DimValues{{"M", 392}, {"N", 520}, {"K", 400}, {"S", 9}},
+    for (const DimValues& all : {DimValues{{"M", 392}, {"N", columns}, {"K", 400}, {"S", 9}},
                                  DimValues{{"M", 77}, {"N", 96}, {"K", 4112}, {"S", 9}}}) {
       const DimValues sizes = bind(program, all);
       const RowGaps gaps{.gap = 0, .multiple = 16};
@@ -60,6 +60,14 @@ TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
         expect_same_bits_for_every_tile(program, sizes, inputs, gaps, fast);
     }
   }
+}
+
+TEST_F(EightBits, ProductsAreRightWithTheSameBitsForEveryTile) {
+  expect_right_for_every_tile(kEightBitProducts, 520, 800);
+}
+
+TEST_F(EightBits, LoadsAreRightWithTheSameBitsForEveryTile) {
+  expect_right_for_every_tile(kEightBitLoads, 528, 840);
 }
 
 // Operands with scales, at whole sizes and at ragged ones. Each sum of `summed` terms is promoted,

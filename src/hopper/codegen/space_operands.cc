@@ -256,17 +256,19 @@ std::string SpaceOperands::byte_planes() {
       for (const int effect : {move.rows, move.columns}) {
         if (effect < 0) continue;
         const auto [map, column] = byte_box(effect, move.from, move.is_wide, plane);
-        lines.line(program::is_transposed_store(step(effect))
-                       ? "if (plane == $) tma_store_once($, row, $, source + kBytePlaneHalf);"
-                       : "if (plane == $) tma_store_once($, $, row, source);",
-                   {std::to_string(move.plane + plane), map, column});
+        const bool along_columns = program::is_transposed_store(step(effect));
+        const uint32_t half =
+            shape_.byte_half(static_cast<uint32_t>(move.plane + plane), along_columns);
+        lines.line(along_columns ? "if (half == $) tma_store_once($, row, $, source);"
+                                 : "if (half == $) tma_store_once($, $, row, source);",
+                   {std::to_string(half), map, column});
       }
     }
   }
   return lines.empty()
              ? ""
              : function("void",
-                        "store_bytes(const Arguments& a, u32 plane, u32 row, u32 column,\n"
+                        "store_bytes(const Arguments& a, u32 half, u32 row, u32 column,\n"
                         "                                     SharedAddress source)",
                         lines.text());
 }

@@ -106,7 +106,7 @@ std::array<RegisterUse, 7> register_uses(const ProgramSizes& sizes, const SpaceA
                                          const GemmConfig& config) {
   const device::EpilogueTraits shape = space.traits();
   const uint32_t fragment = device::takes_turns(config, shape)
-                                ? 16 + 4 * shape.planes()
+                                ? 16 + 4 * shape.moved()
                                 : 24 + 4 * (shape.loads + shape.stores);
   uint32_t partials = space.groups.registers;
   for (int i : space.row_partials)
