@@ -8,8 +8,8 @@
 namespace coda::device {
 
 // Numbers of 8 bits, and the nearest: saturates, as coda/float8.h and coda/dtype.h say. A GPU
-// converts pairs of floats, by way of fp16, which holds every number of both types. The first of two
-// codes is in the low byte.
+// converts pairs of floats, by way of fp16, which holds every number of both types. The first of
+// two codes is in the low byte.
 template <Element kStored>
 __device__ __forceinline__ void from_two_eight_bits(u16 bits, float& first, float& second) {
   if constexpr (kStored == Element::u8) {

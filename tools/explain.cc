@@ -159,7 +159,8 @@ void add_explain(CLI::App& app) {
                   "bits, but for the gradient of the head's weight; fp8-body: but for the head's; "
                   "fp8-all: every one; fp8-block: as fp8, with a scale a block [fp32; of files the "
                   "16 bits that their products read]")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));
+      ->check(
+          CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();

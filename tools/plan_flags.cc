@@ -72,7 +72,7 @@ void ProgramFlags::add_to(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body, fp8-all or fp8-block")
-      ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}))
+      ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all", "fp8-block"}))
       ->capture_default_str();
   add_expert_capacity_flag(command, expert_capacity);
   add_recompute_flag(command, recompute);

@@ -243,10 +243,10 @@ struct EpilogueRing {
       if (plane < Space::kTraits.word_loads()) {
         load_matrices(words, address(Space::kTraits.wide_loads, plane, fragment, false));
       } else {
-        load_byte_rows(words,
-                       group_address(consumer.state) +
-                           Space::kTraits.load_offset(plane, kRing.plane_bytes),
-                       tile.thread, fragment);
+        load_byte_rows(
+            words,
+            group_address(consumer.state) + Space::kTraits.load_offset(plane, kRing.plane_bytes),
+            tile.thread, fragment);
       }
     };
     if constexpr (kSpan != 0) {

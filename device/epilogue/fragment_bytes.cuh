@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fragment's values in 8 bits, written to a byte plane along rows and along columns, or read from
-// one along rows: what products of 8-bit operands read in both orders leaves the tile that makes it,
-// by the copy engine, in whole sectors of memory. (Threads that stored 16 bytes here and there themselves took four
-// times as long: memory is read where a sector is written in part.) A thread has eight bytes of a
-// fragment, scattered over two rows and four columns. Threads exchange them until each has eight
-// neighbours: the four of a quad, which hold the 16 columns of a row, in two exchanges; the eight
-// of neighbouring rows, which hold the same columns, in three.
-// Invariant: every thread of a warp reaches each function, whatever of the tile exists.
+// one along rows: what products of 8-bit operands read in both orders leaves the tile that makes
+// it, by the copy engine, in whole sectors of memory. (Threads that stored 16 bytes here and there
+// themselves took four times as long: memory is read where a sector is written in part.) A thread
+// has eight bytes of a fragment, scattered over two rows and four columns. Threads exchange them
+// until each has eight neighbours: the four of a quad, which hold the 16 columns of a row, in two
+// exchanges; the eight of neighbouring rows, which hold the same columns, in three. Invariant:
+// every thread of a warp reaches each function, whatever of the tile exists.
 #pragma once
 
 #include "device/layout/fragment.cuh"

@@ -42,9 +42,9 @@ constexpr u32 fragment_offset(u32 thread, u32 fragment, u32 width) {
 }
 
 // Where a thread's eight bytes of a fragment begin in half a plane, once threads have exchanged
-// them. Along rows it has 64 rows of 64 columns: a lane of a quad has the left or right eight of one
-// of the thread's rows. Along columns it has 64 columns of 64 rows: of the eight threads with the
-// same columns each has the upper or lower eight rows of one of these.
+// them. Along rows it has 64 rows of 64 columns: a lane of a quad has the left or right eight of
+// one of the thread's rows. Along columns it has 64 columns of 64 rows: of the eight threads with
+// the same columns each has the upper or lower eight rows of one of these.
 constexpr u32 byte_row_offset(u32 thread, u32 fragment) {
   const u32 row = fragment_row(thread, 0) + thread % 4 / 2 * 8;
   return swizzle_64b(row * kSubTileColumns + fragment * kFragmentColumns + thread % 2 * 8);

@@ -32,7 +32,8 @@
 //     static float scale_of_column(const Arguments&, u32 k, u32 part, u32 column);
 //
 //     // One thread of a producer warp: one plane of 64 x sub_tile_width(kConfig, kTraits) 16-bit
-//     // elements, or 64 x 64 bytes, by tma_load_once and tma_store_once. `row` and `column` are the sub-tile's first
+//     // elements, or 64 x 64 bytes, by tma_load_once and tma_store_once. `row` and `column` are
+//     the sub-tile's first
 //     // row and base column (a wide tensor's box then starts at plane_column). Not needed where
 //     // there are no planes.
 //     static void load(const Arguments&, u32 plane, SharedAddress destination, u32 row,
@@ -136,9 +137,9 @@ struct EpilogueTraits {
   // Planes that share shared memory agree.
   u32 wide_loads = 0;
   u32 wide_stores = 0;
-  // Values that leave in 8 bits, behind those: the sub-tile along rows, then along columns, 64 bytes
-  // wide both. Bit b: value b has the one, the other. Each takes half a plane. They share no memory
-  // with loads, because a warp's columns lie beside those of other warps.
+  // Values that leave in 8 bits, behind those: the sub-tile along rows, then along columns, 64
+  // bytes wide both. Bit b: value b has the one, the other. Each takes half a plane. They share no
+  // memory with loads, because a warp's columns lie beside those of other warps.
   u32 bytes = 0;
   u32 byte_rows = 0;
   u32 byte_columns = 0;

@@ -70,7 +70,8 @@ inline constexpr const char* kEightBitProducts[] = {
 
 // With products, and tiles that are loaded in 8 bits beside them.
 inline constexpr const char* kEightBitLoads[] = {
-    // SwiGLU's gradient of values that were kept, beside a load of 16 bits and stores of both kinds.
+    // SwiGLU's gradient of values that were kept, beside a load of 16 bits and stores of both
+    // kinds.
     R"(program kept {
   da = gemm(dx[M, K]:e5m2, w[N, K]:e4m3, nt) + tile(h[M, N]:bf16)
   gate = tile(gate[M, N]:e4m3) * scalar(gate_inverse)
@@ -86,6 +87,18 @@ inline constexpr const char* kEightBitLoads[] = {
   gate, up = split_pairs(tile(z[M, 2*N]:e4m3), concatenated)
   dz = gemm(dx[M, K]:e4m3, w[N, K]:e4m3, nt)
   store(y:bf16, merge_pairs(dz * up, dz * gate, concatenated))
+})",
+    // SwiGLU, which leaves three values along rows alone: one and a half planes.
+    R"(program kept_forward {
+  gate = gemm(x[M, K]:e4m3, w_gate[N, K]:e4m3, nt) * scalar(inverse)
+  up = gemm(x, w_up[N, K]:e4m3, nt) * scalar(inverse)
+  a = up * silu(gate)
+  store(gate_rows:e4m3, gate * scalar(gate_scale))
+  abs_max_into(gate_largest, gate)
+  store(a_rows:e4m3, a * scalar(a_scale))
+  abs_max_into(a_largest, a)
+  store(up_rows:e4m3, up * scalar(up_scale))
+  abs_max_into(up_largest, up)
 })",
     // Read in a walk over heads of 16, and again behind it.
     R"(program kept_heads {

@@ -206,7 +206,8 @@ TEST(Space, NoStoreOverwritesALoadThatIsStillToBeRead) {
   EXPECT_GT(valid, 100);
 }
 
-// A warp's bytes lie where another's words do, so no plane of words shares memory with one of bytes.
+// A warp's bytes lie where another's words do, so no plane of words shares memory with one of
+// bytes.
 TEST(Space, NoPlaneSharesMemoryWithLoadsOfBytes) {
   for (u32 words = 0; words <= 3; ++words) {
     for (u32 byte_loads = 0; byte_loads <= 3; ++byte_loads) {

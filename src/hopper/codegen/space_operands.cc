@@ -230,7 +230,7 @@ std::pair<std::string, std::string> SpaceOperands::plane_box(const TileMove& mov
 // A box along rows begins at the sub-tile's first column and row, one along columns at its first
 // row and column.
 std::pair<std::string, std::string> SpaceOperands::byte_box(int move, int value, bool is_wide,
-                                                           int plane) {
+                                                            int plane) {
   const Step& s = step(move);
   const bool is_transposed = program::is_transposed_store(s);
   TensorMapSpec spec = whole(s.tensor());
@@ -265,12 +265,11 @@ std::string SpaceOperands::byte_planes() {
       }
     }
   }
-  return lines.empty()
-             ? ""
-             : function("void",
-                        "store_bytes(const Arguments& a, u32 half, u32 row, u32 column,\n"
-                        "                                     SharedAddress source)",
-                        lines.text());
+  return lines.empty() ? ""
+                       : function("void",
+                                  "store_bytes(const Arguments& a, u32 half, u32 row, u32 column,\n"
+                                  "                                     SharedAddress source)",
+                                  lines.text());
 }
 
 std::string SpaceOperands::planes() {

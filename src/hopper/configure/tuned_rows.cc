@@ -37,8 +37,8 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   add("m", static_cast<int64_t>(space.maxima.size()));
   const double copies =
       std::popcount(work.shape.byte_rows) + std::popcount(work.shape.byte_columns);
-  const double staged = work.shape.word_loads() + work.shape.stores +
-                        (work.shape.byte_loads + copies) / 2;
+  const double staged =
+      work.shape.word_loads() + work.shape.stores + (work.shape.byte_loads + copies) / 2;
   add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
   add("w", step_of(work.operations));
   std::string partials;

@@ -79,8 +79,8 @@ class Chooser {
         if (which_ == EightBits::all_but_logits &&
             (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
           return {"of a loss's logits", product};
-        if ((which_ == EightBits::all_but_logits_weight_gradient ||
-             which_ == EightBits::kept_too || which_ == EightBits::blocks) &&
+        if ((which_ == EightBits::all_but_logits_weight_gradient || which_ == EightBits::kept_too ||
+             which_ == EightBits::blocks) &&
             ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b))))
           return {"over the rows of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {
@@ -163,8 +163,8 @@ class Chooser {
       const bool is_read = std::any_of(s.operands.begin(), s.operands.end(),
                                        [&](int operand) { return is_of_it[operand]; });
       if (is_read && program::applies(s, Elementwise::exp)) return true;
-      is_of_it.push_back(is_read || (program::is_tile_load(s) &&
-                                     program.tensors[s.tensor()].name == tensor));
+      is_of_it.push_back(is_read ||
+                         (program::is_tile_load(s) && program.tensors[s.tensor()].name == tensor));
     }
     return false;
   }

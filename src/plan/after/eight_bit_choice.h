@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products of a plan are made in 8 bits, which copies of operands they read, who makes these,
-// which share a scale, and which values are saved for the backward in 8 bits. Nothing is changed here: eight_bits.cc writes the plan from it.
+// which share a scale, and which values are saved for the backward in 8 bits. Nothing is changed
+// here: eight_bits.cc writes the plan from it.
 #pragma once
 
 #include <map>
@@ -38,7 +39,7 @@ struct EightBitCopies {
 struct EightBitChoice {
   std::set<int> products;  // steps of the plan, all of whose products are in 8 bits
   std::map<Operand, EightBitCopies> copies;
-  std::set<Operand> kept;  // whose tiles the backward loads from the copy along rows
+  std::set<Operand> kept;   // whose tiles the backward loads from the copy along rows
   bool has_blocks = false;  // scales of blocks of 64 x 64, which the copies' makers find
   std::vector<float> first_scales;
   std::string note;  // how many products, and which steps' are not, and why
