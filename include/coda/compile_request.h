@@ -65,7 +65,8 @@ enum class EightBits : uint8_t {
   // alone are saved in 8 bits.
   kept_too,
   // As all_but_logits_weight_gradient, with a scale for each block of 64 x 64 of an operand that
-  // whoever makes the operand finds. Nothing is remembered from step to step.
+  // whoever makes the operand finds. Nothing is remembered from step to step. Gradients are e4m3 as
+  // values are.
   blocks,
 };
 

@@ -127,15 +127,17 @@ TEST(ModelTrainer, ScalesOfBlocksLearnAsBf16DoesAndAreNoState) {
   model.heads = model.kv_heads = 1;
   model.head_dim = 64;
   model.mlp = 128;
-  double last[2] = {};
+  // Later the loss stands on a plateau, and a last bit decides when it leaves it.
+  std::vector<double> losses[2];
   for (const EightBits eight : {EightBits::none, EightBits::blocks}) {
     settings.eight_bits = eight;
     ModelTrainer trainer(settings, text, *one);
-    while (trainer.step_count < settings.schedule.total_steps)
-      last[eight == EightBits::none ? 0 : 1] = trainer.step().loss;
+    while (trainer.step_count < 20)
+      losses[eight == EightBits::none ? 0 : 1].push_back(trainer.step().loss);
   }
-  EXPECT_NE(last[1], last[0]);
-  EXPECT_NEAR(last[1], last[0], 0.03 * last[0]);
+  EXPECT_NE(losses[1], losses[0]);
+  for (size_t i = 0; i < losses[0].size(); ++i)
+    EXPECT_NEAR(losses[1][i], losses[0][i], 0.02 * losses[0][i]) << "step " << i + 1;
 
   ModelTrainer whole(settings, text, *one);
   ModelTrainer resumed(settings, text, *three);
