@@ -17,7 +17,8 @@ from coda_cpp import _core
 from coda_cpp.session import Runners
 
 NAMES = (_core.SCALES, _core.INVERSES)
-_LARGEST_CODE = 224.0  # what the largest magnitude becomes, as in next_scales_program
+_LARGEST_CODE = 128.0  # what the power of two next to the largest magnitude becomes, as in
+                       # next_scales_program
 _LEARNING = 2  # runs before the one that counts
 
 
@@ -67,8 +68,10 @@ class Scales:
             self.largest.masked_fill_(is_new, 0)
             run(scale, inverse)
             found = is_new & (self.largest > 0) & self.largest.isfinite()
-            scale = torch.where(found, _LARGEST_CODE / self.largest, scale)
-            inverse = torch.where(found, self.largest / _LARGEST_CODE, inverse)
+            high, exponent = torch.frexp(self.largest)
+            power = torch.ldexp(torch.where(high < 0.75, 0.5, 1.0), exponent)
+            scale = torch.where(found, _LARGEST_CODE / power, scale)
+            inverse = torch.where(found, power / _LARGEST_CODE, inverse)
         self._knows_gradients = True
         self.scale.copy_(torch.where(is_new, scale, self.scale))
         self.inverse.copy_(torch.where(is_new, inverse, self.inverse))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scales of a plan's 8-bit operands from step to step: the largest magnitude that is remembered
-// becomes the larger of the step's and a part of what it was; the scale takes it to 224.
-// They lie in the backend's memory and are updated by a program there, so nothing waits for the
-// host. After n steps they are a function of what the steps saw: they belong to a run's state.
+// becomes the larger of the step's and a part of what it was; the scale takes the power of two next
+// to it to 128. They lie in the backend's memory and are updated by a program there, so nothing
+// waits for the host. After n steps they are a function of what the steps saw: they belong to a
+// run's state.
 #pragma once
 
 #include <memory>

@@ -211,6 +211,16 @@ inline constexpr const char* kBlockScaledProducts[] = {
   store(y_scales, scale)
   store(y:e4m3, y * repeat_group(1 / scale, 64))
 })",
+    // The power of two next to a scale, as the recipe makes it.
+    R"(program powers {
+  y = gemm(x[M, 64*B]:bf16, w[64*C, 64*B]:bf16)
+  part = as_stored(max(abs_max_block(y) / 256, 1e-30), bf16)
+  much = as_stored(part * 129, bf16)
+  scale = much - as_stored(much - part, bf16)
+  store(ys, scale)
+  store(y_rows:e4m3, y * repeat_group(1 / scale, 64))
+  store_transposed(y_columns:e4m3, y * repeat_group(1 / scale, 64))
+})",
     // Of 16 bits, with column sums, which pass through the same memory.
     R"(program quantises {
   y = gemm(x[M, 64*B]:bf16, w[64*C, 64*B]:bf16) + per_column(b[64*C])
@@ -263,6 +273,14 @@ inline constexpr const char* kQuantisedTiles[] = {
   store(xs, scale)
   store(x_rows:e4m3, codes)
   store_transposed(x_columns:e4m3, codes)
+})",
+    R"(program square_powers {
+  x = tile(x[M, 128*C]:bf16)
+  part = as_stored(max(abs_max_block(x) / 256, 1e-30), bf16)
+  much = as_stored(part * 129, bf16)
+  scale = much - as_stored(much - part, bf16)
+  store(xs, scale)
+  store(x_rows:e4m3, x * repeat_group(1 / scale, 64))
 })",
     R"(program square_pairs {
   first, second = split_pairs(tile(x[M, 128*C]:bf16), concatenated)

@@ -117,6 +117,27 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
 }
 
 // Scales of blocks are found anew in each step: none are learned, and none belong to the state.
+// So that a weight that did not change has the code that it had a step before.
+TEST(ModelTrainer, ScalesOfProductsInEightBitsArePowersOfTwo) {
+  const Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({});
+  ModelTrainer trainer(eight_bit_settings(), text, *backend);
+  for (int i = 0; i < 3; ++i) trainer.step();
+  trainer.fetch();
+  const std::vector<float>& state = trainer.eight_bit_scales;
+  const size_t scales = state.size() / 3;
+  ASSERT_GT(scales, 0U);
+  for (size_t i = 0; i < scales; ++i) {
+    const float remembered = state[i];
+    const float scale = state[scales + i];
+    int exponent = 0;
+    EXPECT_EQ(std::frexp(scale, &exponent), 0.5F) << i << ": " << scale;
+    EXPECT_EQ(scale * state[2 * scales + i], 1.0F) << i;
+    EXPECT_GE(remembered * scale, 85) << i;
+    EXPECT_LE(remembered * scale, 193) << i;
+  }
+}
+
 TEST(ModelTrainer, ScalesOfBlocksLearnAsBf16DoesAndAreNoState) {
   const Tokens text = counting_text(500);
   const auto one = cpu::make_cpu_backend({.threads = 1});

@@ -100,15 +100,25 @@ class Writer {
     };
     int scale = -1;
     if (choice_.has_blocks) {
-      // A power of two of the largest, so that the scale is exact: it takes the largest to half of
-      // what the type holds, or a little above. Blocks of zeros have a scale, too.
+      // The power of two next to a part of the largest, which has a code of 192 to 384 then (of
+      // e4m3's 448). So a number has the same code times scale from step to step, and divisions are
+      // exact. It is the high bit of the part in bf16, as Dekker splits a number: (x * 129) - (x *
+      // 129 - x). Blocks of zeros have a scale, too.
       const TensorDecl decl = scales_of(operand);
       const double part = copies.type == DType::e4m3 ? 0x1p-8 : 0x1p-15;
       const int largest = push({steps::BlockAbsMax{}, decl.shape, {value}});
       const int factor = push(program::constant(part));
       const int smallest = push(program::constant(kSmallestScale));
       const int found = push(program::applied(Elementwise::mul, {largest, factor}, decl.shape));
-      const int stored = push(program::applied(Elementwise::max, {found, smallest}, decl.shape));
+      const auto rounded = [&](int from) {
+        return push({steps::AsStored{DType::bf16}, decl.shape, {from}});
+      };
+      const int x =
+          rounded(push(program::applied(Elementwise::max, {found, smallest}, decl.shape)));
+      const int splitter = push(program::constant(129));
+      const int much = rounded(push(program::applied(Elementwise::mul, {x, splitter}, decl.shape)));
+      const int rest = rounded(push(program::applied(Elementwise::sub, {much, x}, decl.shape)));
+      const int stored = push(program::applied(Elementwise::sub, {much, rest}, decl.shape));
       push(program::tile_store(tensor(decl), stored, decl.shape));
       const int inverse = push(program::applied(Elementwise::recip, {stored}, decl.shape));
       scale = push({steps::RepeatGroup{kScaleBlock}, shape, {inverse}});
