@@ -157,7 +157,8 @@ void add_explain(CLI::App& app) {
       .add_option("--dtype", flags->dtype,
                   "Storage of weights and activations: fp32 or bf16; fp8: bf16 with products in 8 "
                   "bits, but for the gradient of the head's weight; fp8-body: but for the head's; "
-                  "fp8-all: every one; fp8-block: as fp8, with a scale a block [fp32; of files the "
+                  "fp8-all: every one; fp8-kept: as fp8, with what only the backward's epilogues "
+                  "read; fp8-block: as fp8, with a scale a block [fp32; of files the "
                   "16 bits that their products read]")
       ->check(
           CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));

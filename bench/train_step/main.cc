@@ -205,7 +205,8 @@ int main(int argc, char** argv) {
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
   app.add_option("--recompute", f.recompute, "As coda train has it: none, norms or layer")
       ->check(CLI::IsMember({"none", "norms", "layer"}));
-  app.add_option("--dtype", f.dtype, "Of products: bf16, fp8, fp8-body, fp8-all or fp8-block")
+  app.add_option("--dtype", f.dtype,
+                 "Of products: bf16, fp8, fp8-body, fp8-all, fp8-kept or fp8-block")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));
   app.add_option("--exchange-mib", f.exchange_mib,
                  "Of several processes: exchanges beside the backward have so many MiB or more; "

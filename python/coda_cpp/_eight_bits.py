@@ -17,8 +17,7 @@ from coda_cpp import _core
 from coda_cpp.session import Runners
 
 NAMES = (_core.SCALES, _core.INVERSES)
-_LARGEST_CODE = 128.0  # what the power of two next to the largest magnitude becomes, as in
-                       # next_scales_program
+_POWER_CODE = 128.0  # of the power of two next to the largest magnitude (next_scales_program)
 _LEARNING = 2  # runs before the one that counts
 
 
@@ -70,8 +69,8 @@ class Scales:
             found = is_new & (self.largest > 0) & self.largest.isfinite()
             high, exponent = torch.frexp(self.largest)
             power = torch.ldexp(torch.where(high < 0.75, 0.5, 1.0), exponent)
-            scale = torch.where(found, _LARGEST_CODE / power, scale)
-            inverse = torch.where(found, power / _LARGEST_CODE, inverse)
+            scale = torch.where(found, _POWER_CODE / power, scale)
+            inverse = torch.where(found, power / _POWER_CODE, inverse)
         self._knows_gradients = True
         self.scale.copy_(torch.where(is_new, scale, self.scale))
         self.inverse.copy_(torch.where(is_new, inverse, self.inverse))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hopper/hopper_backend.h"
-#include "hopper/configure/tuned_table.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include "coda/error.h"
 #include "coda/plan.h"
 #include "coda/rates.h"
+#include "hopper/configure/tuned_table.h"
 #include "hopper/cudnn/attention_kernel.h"
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/captured_graph.h"

@@ -513,7 +513,7 @@ device::EpilogueTraits SpaceAnalysis::traits() const {
                                .group_walks = groups.walks,
                                .block_maxima = groups.block_maxima};
   for (const TileMove& load : loads) {
-    if (!has_plane(load)) continue;
+    if (load.plane < 0) continue;
     shape.loads += load.is_wide ? 2 : 1;
     if (load.movement == Movement::bytes) shape.byte_loads += load.is_wide ? 2 : 1;
     if (load.is_permuted) shape.wide_loads |= 1u << load.plane;

@@ -120,10 +120,6 @@ struct SpaceAnalysis {
   const TileMove* find_load(int step) const;
   device::EpilogueTraits traits() const;
   const ByteMove* find_bytes(int effect) const;
-  // Whether a load goes through a plane of the ring.
-  static bool has_plane(const TileMove& load) {
-    return load.movement == Movement::staged || load.movement == Movement::bytes;
-  }
   // Whether something spans the 64 columns of a sub-tile: a reduction, a per-column vector, or
   // what threads move themselves. If not, a tile may be walked in sub-tiles of 32.
   bool needs_whole_sub_tiles() const;

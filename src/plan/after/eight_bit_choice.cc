@@ -79,8 +79,7 @@ class Chooser {
         if (which_ == EightBits::all_but_logits &&
             (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
           return {"of a loss's logits", product};
-        if ((which_ == EightBits::all_but_logits_weight_gradient || which_ == EightBits::kept_too ||
-             which_ == EightBits::blocks) &&
+        if (which_ != EightBits::all &&
             ((g.transpose_a && is_of_logits(g.a)) || (!g.transpose_b && is_of_logits(g.b))))
           return {"over the rows of a loss's logits", product};
         for (const TensorDecl* t : {&a, &b}) {

@@ -100,14 +100,13 @@ class Writer {
     };
     int scale = -1;
     if (choice_.has_blocks) {
-      // The power of two next to a part of the largest, which has a code of 192 to 384 then (of
-      // e4m3's 448). So a number has the same code times scale from step to step, and divisions are
-      // exact. It is the high bit of the part in bf16, as Dekker splits a number: (x * 129) - (x *
-      // 129 - x). Blocks of zeros have a scale, too.
+      // The power of two next to a 256th of the largest, which then has a code of 192 to 384, of
+      // e4m3's 448. So a number has the same code times scale from step to step, and divisions are
+      // exact. It is the high bit of the 256th in bf16, as Dekker splits a number, x * 129 less the
+      // difference of x * 129 and x. Blocks of zeros have a scale, too.
       const TensorDecl decl = scales_of(operand);
-      const double part = copies.type == DType::e4m3 ? 0x1p-8 : 0x1p-15;
       const int largest = push({steps::BlockAbsMax{}, decl.shape, {value}});
-      const int factor = push(program::constant(part));
+      const int factor = push(program::constant(0x1p-8));
       const int smallest = push(program::constant(kSmallestScale));
       const int found = push(program::applied(Elementwise::mul, {largest, factor}, decl.shape));
       const auto rounded = [&](int from) {
