@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "lab" / "results"
 PAGES = ("README.md", "docs/block-scales.md", "docs/performance.md", "docs/benchmarks.md",
          "docs/configurations.md", "programs/README.md", "docs/fp8.md", "docs/pytorch.md",
-         "docs/memory.md", "lab/notebook/cpu.md")
+         "docs/memory.md", "lab/notebook/cpu.md", "lab/notebook/hopper.md")
 PICTURE = "docs/results/step_parts.svg"  # written whole
 SIZES = (2048, 4096, 8192)
 
@@ -368,18 +368,12 @@ def block_times() -> str:
                   "(b) over (a)", "(c) over (a)"], rows)
 
 
-def fp8_losses() -> str:
+def losses_of(folder: str, names: dict[str, str]) -> str:
     """What a recipe costs: training losses of the last 100 of 1,000 steps and held-out losses, of
     the seeds that were run, and their means over those of bf16 with the same seeds."""
-    names = {"bf16": "bf16", "bf16_fast_attention": "bf16, sums of attention in another order",
-             "fp8": "`fp8`", "fp8-body": "`fp8-body`", "fp8-all": "`fp8-all`",
-             "head_gradients": "`fp8-all`, but the logits",
-             "head_data_gradient_bf16": "`fp8-all`, but the head's data gradient",
-             "head_gradients_bf16": "`fp8-all`, but the head's gradients"}
-
     def found(recipe: str, kind: int) -> dict[str, float]:
         losses = {}
-        for path in sorted((RESULTS / "fp8_losses").glob(f"{recipe}_[0-9].json")):
+        for path in sorted((RESULTS / folder).glob(f"{recipe}_[0-9].json")):
             run = json.loads(path.read_text())
             last = statistics.mean(loss for step, loss in run["train_losses"] if step > 900)
             losses[path.stem[-1]] = (last, run["held_out_all"])[kind]
@@ -395,8 +389,25 @@ def fp8_losses() -> str:
             row += [" ".join(f"{loss:.4f}" for loss in losses.values()),
                     "" if recipe == "bf16" else f"{change:+.1f} %"]
         rows.append(row)
-    return table(["products in 8 bits", "training, seeds 2, 3, 4", "to bf16", "held-out",
+    seeds = ", ".join(sorted(found("bf16", 0)))
+    return table(["products in 8 bits", f"training, seeds {seeds}", "to bf16", "held-out",
                   "to bf16"], rows)
+
+
+def fp8_losses() -> str:
+    """With scales that are powers of two."""
+    return losses_of("fp8_losses_of_powers", {
+        "bf16": "bf16", "fp8": "`fp8`", "fp8-kept": "`fp8-kept`", "fp8-block": "`fp8-block`"})
+
+
+def fp8_losses_before() -> str:
+    """With scales that are any numbers: which product of the head costs what."""
+    return losses_of("fp8_losses", {
+        "bf16": "bf16", "bf16_fast_attention": "bf16, sums of attention in another order",
+        "fp8": "`fp8`", "fp8-body": "`fp8-body`", "fp8-all": "`fp8-all`",
+        "head_gradients": "`fp8-all`, but the logits",
+        "head_data_gradient_bf16": "`fp8-all`, but the head's data gradient",
+        "head_gradients_bf16": "`fp8-all`, but the head's gradients"})
 
 
 def planning() -> str:
@@ -456,7 +467,8 @@ def tuned() -> str:
 
 
 TABLES = {"block_errors": block_errors, "block_times": block_times, "chains": chains,
-          "fp8_losses": fp8_losses, "fp8_steps": fp8_steps, "library": library,
+          "fp8_losses": fp8_losses, "fp8_losses_before": fp8_losses_before,
+          "fp8_steps": fp8_steps, "library": library,
           "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
           "pytorch_steps": pytorch_steps, "step_parts": step_parts, "steps": steps,
           "summary": summary, "tuned": tuned}

@@ -44,6 +44,7 @@ struct Flags {
   std::string dtype = "bf16";
   std::string recompute = "norms";
   double exchange_mib = 0;
+  int64_t loss_rows = kAutomaticChunkRows;
   bool prints_losses = false;
   bool steps_of_plan = false;
 };
@@ -128,6 +129,7 @@ int run(const Flags& f) {
   settings.eight_bits = eight_bits_of(f.dtype);
   settings.objective = f.recompute == "none" ? Objective::speed : Objective::memory;
   settings.run_layers_again = f.recompute == "layer";
+  settings.loss_rows = f.loss_rows;
   settings.batch = f.batch;
   settings.sequence = f.sequence;
   settings.accumulate = f.accumulate;
@@ -211,6 +213,7 @@ int main(int argc, char** argv) {
   app.add_option("--exchange-mib", f.exchange_mib,
                  "Of several processes: exchanges beside the backward have so many MiB or more; "
                  "1e9: all of it behind the backward");
+  app.add_option("--loss-rows", f.loss_rows, "Of the logits at once; 0: all");
   app.add_flag("--losses", f.prints_losses, "The loss of each step, in the line");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);
