@@ -52,9 +52,10 @@ ModelTrainSettings eight_bit_settings() {
 TEST(ModelTrainer, LearnsWithProductsInEightBits) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({.threads = 1});
-  double last[4] = {};
-  for (const EightBits eight : {EightBits::none, EightBits::all_but_logits,
-                                EightBits::all_but_logits_weight_gradient, EightBits::all}) {
+  double last[5] = {};
+  for (const EightBits eight :
+       {EightBits::none, EightBits::all_but_logits, EightBits::all_but_logits_weight_gradient,
+        EightBits::all, EightBits::kept_too}) {
     ModelTrainSettings settings = eight_bit_settings();
     settings.eight_bits = eight;
     ModelTrainer trainer(settings, text, *backend);
@@ -64,10 +65,12 @@ TEST(ModelTrainer, LearnsWithProductsInEightBits) {
       last[static_cast<int>(eight)] = trainer.step().loss;
     EXPECT_LT(last[static_cast<int>(eight)], 0.6 * first);
   }
-  for (int i = 1; i < 4; ++i) {
+  for (int i = 1; i < 5; ++i) {
     EXPECT_NE(last[i], last[i - 1]);
     EXPECT_NEAR(last[i], last[0], 0.03 * last[0]);
   }
+  EXPECT_NE(last[static_cast<int>(EightBits::kept_too)],
+            last[static_cast<int>(EightBits::all_but_logits_weight_gradient)]);
 }
 
 // The head's products too, a chunk of the logits at a time, the last one shorter: of gradients that
@@ -116,7 +119,6 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   EXPECT_THROW(other.restored(), Error);
 }
 
-// Scales of blocks are found anew in each step: none are learned, and none belong to the state.
 // So that a weight that did not change has the code that it had a step before.
 TEST(ModelTrainer, ScalesOfProductsInEightBitsArePowersOfTwo) {
   const Tokens text = counting_text(500);
@@ -138,6 +140,7 @@ TEST(ModelTrainer, ScalesOfProductsInEightBitsArePowersOfTwo) {
   }
 }
 
+// Scales of blocks are found anew in each step: none are learned, and none belong to the state.
 TEST(ModelTrainer, ScalesOfBlocksLearnAsBf16DoesAndAreNoState) {
   const Tokens text = counting_text(500);
   const auto one = cpu::make_cpu_backend({.threads = 1});
