@@ -160,8 +160,7 @@ void add_explain(CLI::App& app) {
                   "fp8-all: every one; fp8-kept: as fp8, with what only the backward's epilogues "
                   "read; fp8-block: as fp8, with a scale a block [fp32; of files the "
                   "16 bits that their products read]")
-      ->check(
-          CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));
+      ->check(type_or_recipe({"fp32", "bf16"}));
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 
+#include "coda/eight_bits.h"
 #include "coda/messages.h"
 
 namespace coda::tools {
@@ -33,6 +35,11 @@ CLI::Validator whole_number() {
         return fmt::format("must be a whole number from 0 to 2^64 - 1, not {}", in_quotes(word));
       },
       "");
+}
+
+CLI::Validator type_or_recipe(std::vector<std::string> types) {
+  std::ranges::move(eight_bits_names(), std::back_inserter(types));
+  return CLI::IsMember(types);
 }
 
 void read_decimal_numbers(CLI::App& app) {

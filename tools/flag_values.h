@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "coda/compile_request.h"
 #include "coda/dtype.h"
@@ -20,6 +21,9 @@ CLI::Validator whole_number();
 // Every whole number of the command and of its subcommands is decimal: 010 is ten, and what is no
 // whole number is refused with the name of its flag.
 void read_decimal_numbers(CLI::App& app);
+
+// One of these types, or of the recipes of products in 8 bits (coda/eight_bits.h).
+CLI::Validator type_or_recipe(std::vector<std::string> types);
 
 // "fp32" or "bf16"; checked by the command line.
 DType storage_type(const std::string& name);

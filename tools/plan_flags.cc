@@ -9,6 +9,7 @@
 #include "coda/model_runner.h"
 #include "coda/run_graph.h"
 #include "explained_plan.h"
+#include "flag_values.h"
 #include "program_file.h"
 
 namespace coda::tools {
@@ -71,8 +72,8 @@ void ProgramFlags::add_to(CLI::App& command) {
       ->check(at_least_1)
       ->capture_default_str();
   command
-      .add_option("--dtype", dtype, "Of a model's step: bf16, fp8, fp8-body, fp8-all or fp8-block")
-      ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all", "fp8-block"}))
+      .add_option("--dtype", dtype, "Of a model's step: bf16, or a recipe of products in 8 bits")
+      ->check(type_or_recipe({"bf16"}))
       ->capture_default_str();
   add_expert_capacity_flag(command, expert_capacity);
   add_recompute_flag(command, recompute);

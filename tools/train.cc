@@ -155,8 +155,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       "for the gradient of the head's weight; fp8-body: but for the head's; fp8-all: every one; "
       "fp8-kept: as fp8, and what only the backward's epilogues read is saved in 8 bits; "
       "fp8-block: as fp8, with a scale for each block, found where it is made")
-      ->check(
-          CLI::IsMember({"fp32", "bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));
+      ->check(type_or_recipe({"fp32", "bf16"}));
   option("--seed", f.seed, "Of initial weights and of the order of the data")
       ->check(whole_number());
   command.add_option("--lr", f.rate, "Peak learning rate [0.004, with --init 5e-5]")

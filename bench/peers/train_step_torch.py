@@ -10,15 +10,15 @@
 
 A plain model (models_torch.py), torch.compile of the whole with its loss, attention through cuDNN
 (is_causal, grouped heads; Hugging Face's with the mask that it makes, through what takes it), fp32
-master weights under bf16 autocast, fused AdamW, random ids. Unlike ours it does not clip the
-gradients, which is to its advantage. Prints a line of JSON for each `--backend`: the median of the
-steps' milliseconds by CUDA events, after `--heat` seconds of steps, in turns, and the first
-backend's over it; peak memory of PyTorch's allocator, what lies besides it since the run began
-(sessions, kernels), and both; the losses of the first steps from one state. `--starts` instead
-measures the seconds to the first step in processes of their own, with empty caches of kernels and
-with full ones; `--parts` says too what kernels a step consists of (step_parts.py). A backend whose
-package is not there is said and left out. Without a GPU it only says the losses: `--model tiny
---batch 2 --sequence 64`.
+master weights under bf16 autocast, fused AdamW, random ids. Without `--clip` it does not clip the
+gradients as ours in C++ does, which is to its advantage. Prints a line of JSON for each
+`--backend`: the median of the steps' milliseconds by CUDA events, after `--heat` seconds of steps,
+in turns, and the first backend's over it; peak memory of PyTorch's allocator, what lies besides it
+since the run began (sessions, kernels), and both; the losses of the first steps from one state.
+`--starts` instead measures the seconds to the first step in processes of their own, with empty
+caches of kernels and with full ones; `--parts` says too what kernels a step consists of
+(step_parts.py). A backend whose package is not there is said and left out. Without a GPU it only
+says the losses: `--model tiny --batch 2 --sequence 64`.
 
 Of several processes each has a GPU and its share of the batch (`--parallel`): DDP, whose model is
 compiled as a whole, or FSDP2 as torchtitan has it, each block and the loss compiled, with bf16
@@ -38,6 +38,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -130,6 +131,8 @@ class Run:
         with autocast, sdpa_kernel(attention, set_priority=True):
             loss = self.compiled(ids[:, :-1], ids[:, 1:])
         loss.backward()
+        if self.arguments.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.arguments.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
@@ -184,6 +187,8 @@ class Run:
             "first_step_s": round(self.first_step, 1), "first_losses": self.losses}
         if facts.layers:
             found["layers"] = facts.layers
+        if facts.clip:
+            found["clip"] = facts.clip
         if self.backend == "coda" and facts.objective != "memory":
             found["objective"] = facts.objective
         if self.parts:
@@ -247,8 +252,10 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--heat", type=float, default=4)
+    parser.add_argument("--clip", type=float, default=0,
+                        help="largest norm of the gradients; 0: they are not clipped")
     parser.add_argument("--products", default="",
-                        choices=("", "fp8", "fp8-body", "fp8-all", "fp8-block"),
+                        choices=("", "fp8", "fp8-kept", "fp8-body", "fp8-all", "fp8-block"),
                         help="backend coda: products in 8 bits (docs/fp8.md)")
     parser.add_argument("--objective", choices=("memory", "speed"), default="memory",
                         help="backend coda: what comes first")

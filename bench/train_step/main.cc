@@ -196,6 +196,8 @@ int run(const Flags& f) {
 int main(int argc, char** argv) {
   CLI::App app("Optimizer steps of a LLaMA on a GPU");
   coda::bench::Flags f;
+  std::vector<std::string> dtypes = coda::eight_bits_names();
+  dtypes.emplace_back("bf16");
   app.add_option("--model", f.model, "1b, or 8b: blocks of the 8B model")
       ->check(CLI::IsMember({"1b", "8b"}));
   app.add_option("--layers", f.layers, "0: the model's, 16 and 4");
@@ -207,9 +209,8 @@ int main(int argc, char** argv) {
   app.add_option("--attention", f.attention, "repeatable, fast or plain");
   app.add_option("--recompute", f.recompute, "As coda train has it: none, norms or layer")
       ->check(CLI::IsMember({"none", "norms", "layer"}));
-  app.add_option("--dtype", f.dtype,
-                 "Of products: bf16, fp8, fp8-body, fp8-all, fp8-kept or fp8-block")
-      ->check(CLI::IsMember({"bf16", "fp8", "fp8-body", "fp8-all", "fp8-kept", "fp8-block"}));
+  app.add_option("--dtype", f.dtype, "Of products: bf16, or a recipe in 8 bits (docs/fp8.md)")
+      ->check(CLI::IsMember(dtypes));
   app.add_option("--exchange-mib", f.exchange_mib,
                  "Of several processes: exchanges beside the backward have so many MiB or more; "
                  "1e9: all of it behind the backward");

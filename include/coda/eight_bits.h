@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "coda/api.h"
 #include "coda/compile_request.h"
@@ -22,8 +24,10 @@ inline constexpr const char* kScales = "eight_bits.scale";        // an operand'
 inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
 inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
 
-// By the names that commands and bindings give them: "fp8", "fp8-body", "fp8-all", "fp8-kept",
-// "fp8-block" (docs/fp8.md); none for any other.
+// The names that commands and bindings give them (docs/fp8.md), "fp8" first.
+std::vector<std::string> eight_bits_names();
+
+// The recipe of such a name; none for any other.
 EightBits eight_bits_of(std::string_view name);
 
 // The text of the program that finds the scales of the next step. Its tensors are [1, N], N being

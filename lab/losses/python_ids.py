@@ -6,7 +6,8 @@
 
 Trains a BPE of 16,384 tokens on a sixth of the files and writes the ids of all, 2 bytes each, up to
 75 million characters (20 million ids). Each file stands once, in an order that its content says, so
-equal folders give equal ids. (The curves of docs/fp8.md had these rules but another order.)
+equal folders give equal ids. (The text of docs/fp8.md's curves was made likewise, of other folders
+and in another order.)
 Then a run is
 
     coda train --ids python.ids --vocab 16384 --untied --layers 8 --hidden 640 --heads 10

@@ -38,7 +38,7 @@ _LOG = logging.getLogger("coda_cpp")
 _CALL_SECONDS = 25e-6
 _OPTIONS = {"inner": "inductor", "strict": False, "cost_model": True, "products": "",
             "objective": "memory"}
-_CHOICES = {"products": ("", "fp8", "fp8-body", "fp8-all", "fp8-block"),
+_CHOICES = {"products": ("", *_core.eight_bits_names()),
             "objective": ("memory", "speed")}
 
 

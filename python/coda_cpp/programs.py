@@ -212,9 +212,8 @@ class GraphFunction:
 
     Matrices that it stores are of the type `storage`, vectors fp32. Results come in the order of
     `outputs`: one alone, or a tuple. Tables are not differentiated. With `products` "fp8" (or
-    "fp8-body", "fp8-all", "fp8-block": docs/fp8.md) and bf16 storage, products are in 8 bits where
-    there are gradients and the numbers of rows are multiples of 16. `rounded` and
-    `objective`: Function's.
+    another recipe of docs/fp8.md) and bf16 storage, products are in 8 bits where there are
+    gradients and the numbers of rows are multiples of 16. `rounded` and `objective`: Function's.
     """
 
     def __init__(self, inputs: Sequence[_core.Value], outputs: Mapping[str, _core.Value], *,

@@ -73,9 +73,11 @@ std::pair<Plan, std::vector<float>> compile_in_eight_bits(
   options.storage = DType::bf16;
   options.chunk_rows = chunk_rows;
   options.eight_bits = eight_bits_of(products);
-  require(
-      options.eight_bits != EightBits::none,
-      "products in 8 bits are 'fp8', 'fp8-body', 'fp8-all' or 'fp8-block', not '" + products + "'");
+  std::string names;
+  for (const std::string& name : eight_bits_names())
+    names += (names.empty() ? "'" : ", '") + name + "'";
+  require(options.eight_bits != EightBits::none,
+          "products in 8 bits are one of " + names + ", not '" + products + "'");
   if (for_gpu) options.rates = h200_rates();
   const nb::gil_scoped_release released;
   Compiled compiled = compile(*graph, request, options);
@@ -273,11 +275,12 @@ void bind_plan(nb::module_& module) {
              "A plan of `outputs` [(name, value)] and, if there are `seeds` [(value, upstream "
              "gradient)], of `gradients` [(input, name, dtype)]. `sizes` are what costs are "
              "compared at; the plan runs at any.");
+  module.def("eight_bits_names", &eight_bits_names, "What `products` may be: docs/fp8.md.");
   module.def("compile_in_eight_bits", &compile_in_eight_bits, nb::arg("graph"), nb::arg("outputs"),
              nb::arg("seeds"), nb::arg("gradients"), nb::arg("sizes"), nb::arg("products"),
              nb::arg("objective") = "memory", nb::arg("chunk_rows") = 0, nb::arg("for_gpu") = false,
-             "As compile, in bf16 with `products` in 8 bits (\"fp8\", \"fp8-body\", \"fp8-all\"; "
-             "docs/fp8.md), for the sizes given alone; and what each scale begins with. The plan "
+             "As compile, in bf16 with `products` in 8 bits (eight_bits_names), "
+             "for the sizes given alone; and what each scale begins with. The plan "
              "has three tensors more, of SCALE_COLUMNS columns a scale.");
   module.def(
       "next_scales_program", [] { return std::string(next_scales_program()); },

@@ -119,7 +119,7 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   EXPECT_THROW(other.restored(), Error);
 }
 
-// So that a weight that did not change has the code that it had a step before.
+// A weight that did not change then has the code that it had a step before.
 TEST(ModelTrainer, ScalesOfProductsInEightBitsArePowersOfTwo) {
   const Tokens text = counting_text(500);
   const auto backend = cpu::make_cpu_backend({});

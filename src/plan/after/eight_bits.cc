@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/columns.h"
@@ -18,6 +19,14 @@ namespace coda {
 namespace {
 
 constexpr double kSmallestScale = 1e-30;  // whose inverse is a number, too
+
+constexpr std::pair<std::string_view, EightBits> kRecipes[] = {
+    {"fp8", EightBits::all_but_logits_weight_gradient},
+    {"fp8-kept", EightBits::kept_too},
+    {"fp8-body", EightBits::all_but_logits},
+    {"fp8-all", EightBits::all},
+    {"fp8-block", EightBits::blocks},
+};
 
 class Writer {
  public:
@@ -398,13 +407,16 @@ class Writer {
 
 }  // namespace
 
+std::vector<std::string> eight_bits_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, recipe] : kRecipes) names.emplace_back(name);
+  return names;
+}
+
 EightBits eight_bits_of(std::string_view name) {
-  return name == "fp8"         ? EightBits::all_but_logits_weight_gradient
-         : name == "fp8-body"  ? EightBits::all_but_logits
-         : name == "fp8-all"   ? EightBits::all
-         : name == "fp8-kept"  ? EightBits::kept_too
-         : name == "fp8-block" ? EightBits::blocks
-                               : EightBits::none;
+  for (const auto& [known, recipe] : kRecipes)
+    if (known == name) return recipe;
+  return EightBits::none;
 }
 
 EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
