@@ -12,6 +12,7 @@
 
 #include "bench/llama_block/block_graph.h"
 #include "coda/device.h"
+#include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "commands.h"
 #include "explained_plan.h"
@@ -120,7 +121,8 @@ void bench_block(const BlockFlags& flags) {
   const bool on_gpu = flags.bench.on_gpu();
   const DType storage = storage_type(flags.dtype);
   require(!on_gpu || storage == DType::bf16,
-          "products on a GPU have 16-bit operands: leave --dtype out, or add --backend cpu");
+          "products on a GPU have operands of 16 bits or 8: leave --dtype out, name a recipe, or "
+          "add --backend cpu");
   const int64_t heads = flags.heads.value_or(std::max<int64_t>(1, flags.hidden / 128));
   const bench::BlockSize size{.tokens = flags.tokens.value_or(on_gpu ? 16384 : 1024),
                               .width = flags.hidden,
@@ -136,6 +138,7 @@ void bench_block(const BlockFlags& flags) {
   CompileOptions options;
   options.rates = on_gpu ? h200_rates() : cpu_rates();
   options.storage = storage;
+  options.eight_bits = eight_bits_of(flags.dtype);
   options.sizes = {{"M", size.tokens}};
   options.overwrite_saved = true;  // as in training: one backward for each forward
   const auto plan = [&](bool fuse) {
@@ -211,8 +214,9 @@ void add_block(CLI::App& bench) {
       ->check(at_least_1);
   command.add_option("--heads", flags->heads, "Heads [of 128]")->check(at_least_1);
   command.add_option("--kv-heads", flags->kv_heads, "Of keys and values [all]")->check(at_least_1);
-  command.add_option("--dtype", flags->dtype, "Storage: bf16, or fp32 on a CPU")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+  command
+      .add_option("--dtype", flags->dtype, "Storage: bf16, fp32 on a CPU, or a recipe of 8 bits")
+      ->check(type_or_recipe({"fp32", "bf16"}))
       ->capture_default_str();
   command.add_option("--phase", flags->phase, "forward, or both with the backward")
       ->check(CLI::IsMember({"forward", "both"}))

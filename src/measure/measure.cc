@@ -32,11 +32,6 @@ bool is_on_gpu(const MeasureOptions& options) {
   return why.empty();
 }
 
-// Weights and the like are small, as a model's are: then activations keep their size.
-void fill(const TensorView& view, uint64_t seed, uint32_t limit) {
-  measure::fill_random_on_host(view, seed, view.rows > 1 && view.cols > 1 ? 0.1F : 1.0F, limit);
-}
-
 double flops_of(const Plan& plan, const DimValues& sizes) {
   double flops = 0;
   for (const auto* steps : {&plan.forward, &plan.backward}) {
@@ -85,7 +80,8 @@ Measured measure_on_cpu(std::vector<NamedPlan> plans, const DimValues& sizes,
   Measured result{.device = measure::processor_text(omp_get_max_threads()),
                   .flops = flops_of(ours, sizes)};
   for (const NamedPlan& one : plans) {
-    runs.push_back(std::make_unique<PlanRun>(*one.plan, *backend, sizes, fill));
+    runs.push_back(
+        std::make_unique<PlanRun>(*one.plan, *backend, sizes, measure::fill_random_on_host));
     candidates.push_back({one.name, [run = runs.back().get()](unsigned) { run->run(); }});
     if (one.plan != &ours) continue;
     result.session_bytes = runs.back()->session_bytes();

@@ -82,8 +82,8 @@ Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
   const auto backend = hopper::make_hopper_backend();
   backend->use_stream(Stream::of(gpu.state()->stream));
   PlanRun plan_run(plan, *backend, sizes,
-                   [&](const TensorView& view, uint64_t seed, uint32_t limit) {
-                     fill_random(*gpu.state(), view, seed, 1.0F, limit);
+                   [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
+                     fill_random(*gpu.state(), view, seed, size, limit);
                    });
   const ProductsAlone products(gpu, plan, sizes, options);
   Candidate peer{"products alone, cuBLAS", [&](unsigned) { products.run(); }, 1};

@@ -62,8 +62,8 @@ class Beside {
       backend_ = hopper::make_hopper_backend();
       backend_->use_stream(Stream::of(state.stream));
       try {
-        const auto fill = [&](const TensorView& view, uint64_t seed, uint32_t limit) {
-          fill_random(*gpu.state(), view, seed, 1.0F, limit);
+        const auto fill = [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
+          fill_random(*gpu.state(), view, seed, size, limit);
         };
         run_.emplace(*plan_, *backend_, sizes, fill);
         candidates_.push_back({kOneByOne, [this](unsigned) { run_->run(); }, 1});

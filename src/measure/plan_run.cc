@@ -2,9 +2,11 @@
 #include "measure/plan_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 
+#include "coda/eight_bits.h"
 #include "measure/program_run.h"
 
 namespace coda::measure {
@@ -29,6 +31,13 @@ std::map<std::string, uint32_t> index_limits(const Plan& plan, const DimValues& 
   return limits;
 }
 
+float size_of_numbers(const PlanTensor& tensor, const PhysicalShape& shape) {
+  const bool is_matrix = shape.rows > 1 && shape.cols > 1;
+  return tensor.role == TensorRole::parameter && is_matrix
+             ? 1 / std::sqrt(static_cast<float>(shape.cols))
+             : 1;
+}
+
 }  // namespace
 
 PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill)
@@ -42,15 +51,23 @@ PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, con
     ++seed;
     if (session_.owns(tensor.decl.name)) continue;
     const PhysicalShape shape = physical_shape(tensor.decl, sizes);
+    if (tensor.decl.name == kScales) {
+      const auto scales = static_cast<size_t>(shape.cols / kScaleColumns);
+      scales_ = std::make_unique<EightBitScales>(backend, std::vector<float>(scales, 1), nullptr);
+      scales_->bind(session_);
+      continue;
+    }
+    if (tensor.decl.name == kInverses || tensor.decl.name == kMagnitudes) continue;
     const int64_t bytes = shape.rows * shape.cols * size_of(tensor.decl.dtype);
     bound_bytes_ += bytes;
     memory_.push_back(backend.allocate(static_cast<size_t>(bytes), tensor.decl.name));
     const TensorView view =
         dense_view(memory_.back().get(), tensor.decl.dtype, shape.rows, shape.cols);
     const auto limit = limits.find(tensor.decl.name);
-    fill(view, seed, limit == limits.end() ? 1 : limit->second);
+    fill(view, seed, size_of_numbers(tensor, shape), limit == limits.end() ? 1 : limit->second);
     session_.bind(tensor.decl.name, view);
   }
+  if (scales_) scales_->learn([this] { run(); });
 }
 
 void PlanRun::run() {

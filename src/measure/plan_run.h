@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan that is ready to run on a backend, with memory for everything that a caller binds, filled
-// once; its results are the session's, so that they take memory only when they are there.
+// once; its results are the session's, so that they take memory only when they are there. Weights
+// are small, as a model's are, so that activations keep their size; scales of 8-bit operands are
+// learned before, as a trainer learns them.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "coda/plan.h"
 #include "coda/session.h"
+#include "runtime/eight_bit_scales.h"
 
 namespace coda::measure {
 
 class PlanRun {
  public:
-  // Fills a tensor with random numbers; whole ones (rows of tables, columns) are below `limit`.
-  using Fill = std::function<void(const TensorView& view, uint64_t seed, uint32_t limit)>;
+  // Fills a tensor with random numbers of this size; whole ones (rows of tables, columns) are
+  // below `limit`.
+  using Fill =
+      std::function<void(const TensorView& view, uint64_t seed, float size, uint32_t limit)>;
 
   // The backend must outlive this.
   PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill);
@@ -28,6 +34,7 @@ class PlanRun {
  private:
   Session session_;
   std::vector<BackendMemory> memory_;
+  std::unique_ptr<EightBitScales> scales_;  // null: no products in 8 bits
   int64_t bound_bytes_ = 0;
 };
 

@@ -24,7 +24,8 @@ std::string ProductShape::text() const {
   static_assert(static_cast<int>(device::OperandLayout::tn) == 0 &&
                 static_cast<int>(device::OperandLayout::tt) == 3);
   return std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + " " +
-         kLayouts[static_cast<int>(layout)] + " " + std::string(name_of(type));
+         kLayouts[static_cast<int>(layout)] + " " + std::string(name_of(type)) +
+         (type_b == type ? "" : " " + std::string(name_of(type_b)));
 }
 
 std::vector<ProductShape> products_of(const Program& program, const DimValues& sizes) {
@@ -39,7 +40,8 @@ std::vector<ProductShape> products_of(const Program& program, const DimValues& s
                        .n = step.shape.cols.evaluate(sizes),
                        .k = 0,
                        .layout = layout_of(step.segments().front()),
-                       .type = program.tensors[step.segments().front().a].dtype};
+                       .type = program.tensors[step.segments().front().a].dtype,
+                       .type_b = program.tensors[step.segments().front().b].dtype};
     for (const GemmSegment& segment : step.segments()) {
       const Shape& a = program.tensors[segment.a].shape;
       shape.k += (segment.transpose_a ? a.rows : a.cols).evaluate(sizes);

@@ -16,12 +16,13 @@ struct ProductShape {
   int64_t n = 0;
   int64_t k = 0;
   device::OperandLayout layout = device::OperandLayout::tn;
-  DType type = DType::bf16;
+  DType type = DType::bf16;    // of the first operand
+  DType type_b = DType::bf16;  // of the second
 
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
-  std::string text() const;  // "16384 x 4096 x 2048 tn bf16"
+  std::string text() const;  // "16384 x 4096 x 2048 tn bf16", or "... tn e5m2 e4m3"
 
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };

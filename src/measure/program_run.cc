@@ -75,12 +75,15 @@ ProductPeer::ProductPeer(hopper::HopperState& state, const ProductShape& shape, 
   const bool b_turned = shape.layout == OperandLayout::tn || shape.layout == OperandLayout::tt;
   uint64_t seed = 1000;
   for (unsigned set = 0; set < sets; ++set) {
-    const auto matrix = [&](int64_t rows, int64_t cols, const char* name) {
-      return allocate(state, shape.type, rows, cols, name, memory_);
+    const auto a = [&](int64_t rows, int64_t cols) {
+      return allocate(state, shape.type, rows, cols, "a", memory_);
+    };
+    const auto b = [&](int64_t rows, int64_t cols) {
+      return allocate(state, shape.type_b, rows, cols, "b", memory_);
     };
     const DType out = size_of(shape.type) == 1 ? DType::bf16 : shape.type;
-    sets_.push_back({.a = a_turned ? matrix(shape.k, shape.m, "a") : matrix(shape.m, shape.k, "a"),
-                     .b = b_turned ? matrix(shape.n, shape.k, "b") : matrix(shape.k, shape.n, "b"),
+    sets_.push_back({.a = a_turned ? a(shape.k, shape.m) : a(shape.m, shape.k),
+                     .b = b_turned ? b(shape.n, shape.k) : b(shape.k, shape.n),
                      .out = allocate(state, out, shape.m, shape.n, "out", memory_)});
     fill_random(state, sets_.back().a, seed++);
     fill_random(state, sets_.back().b, seed++);

@@ -13,7 +13,7 @@
 
 #include "coda/session.h"
 #include "coda/trainer.h"
-#include "train/eight_bit_scales.h"
+#include "runtime/eight_bit_scales.h"
 #include "train/profiler.h"
 
 namespace coda {

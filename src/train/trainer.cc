@@ -95,18 +95,13 @@ struct Trainer::Impl {
     for (Tensor gradient : session.gradients()) gradient.fill(0);
   }
 
-  // The first batch tells the scales of 8-bit operands: a gradient is known once those behind it
-  // are, so several passes tell more than one. None of them changes a weight.
-  static constexpr int kLearningPasses = 3;
+  // The first batch tells the scales of 8-bit operands; no weight changes.
   void learn_scales(const TensorMap& batch, bool has_backward) {
-    EightBitScales& scales = *session.scales();
     gather_weights();
-    for (int pass = 0; pass < kLearningPasses; ++pass) {
-      scales.start_step();
+    session.scales()->learn([&] {
       session.forward(batch);
       if (has_backward) session.backward();
-      scales.learn();
-    }
+    });
   }
   void start_scales(const Batches& batch) {
     EightBitScales* scales = session.scales();

@@ -74,6 +74,17 @@ TEST(Bench, ABlockStandsBesideItsProductsAloneAndUnfused) {
   }
 }
 
+// Its products alone are those of the plan, in 8 bits.
+TEST(Bench, ABlockMayHaveItsProductsInEightBits) {
+  for (const char* recipe : {"fp8", "fp8-block"}) {
+    const json result = measured({"bench", "block", "--tokens", "128", "--hidden", "128", "--mlp",
+                                  "192", "--heads", "2", "--dtype", recipe});
+    expect_figures(result, {"products alone", "fused", "unfused"});
+    EXPECT_EQ(result["dtype"], recipe);
+    EXPECT_EQ(result["flops"], 6.0 * 128 * 128 * (4 * 128 + 3 * 192));
+  }
+}
+
 TEST(Bench, ForAPersonItIsATable) {
   const CommandResult result =
       run_coda({"bench", "block", "--backend", "cpu", "--tokens", "64", "--hidden", "64", "--mlp",

@@ -12,7 +12,7 @@
 #include "coda/compile.h"
 #include "coda/session.h"
 #include "cpu/cpu_backend.h"
-#include "train/eight_bit_scales.h"
+#include "runtime/eight_bit_scales.h"
 
 namespace coda {
 namespace eight_bit_outliers {

@@ -6,6 +6,7 @@
 // run's state.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,8 +33,9 @@ class EightBitScales {
   // the backend's memory, is 0; and of an operand that had no finite largest magnitude.
   void finish_step(const Tensor& sound);
   void finish_step() { finish_step(always_); }
-  // As finish_step(), of a pass that begins a run: nothing before it is remembered.
-  void learn();
+  // Before a run begins: a gradient is known once those behind it are, so several passes tell more
+  // than one. Nothing before the last is remembered.
+  void learn(const std::function<void()>& pass);
   void set_known() { are_known_ = true; }
 
   // Three numbers a scale: what is remembered, the scale, its inverse. Restoring none starts anew.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/eight_bit_scales.h"
+#include "runtime/eight_bit_scales.h"
 
 #include <string>
 
@@ -59,9 +59,14 @@ void EightBitScales::finish_step(const Tensor& sound) {
   update_->run(tensors);
 }
 
-void EightBitScales::learn() {
-  remembered_.fill(0);
-  finish_step();
+void EightBitScales::learn(const std::function<void()>& pass) {
+  constexpr int kPasses = 3;
+  for (int i = 0; i < kPasses; ++i) {
+    start_step();
+    pass();
+    remembered_.fill(0);
+    finish_step();
+  }
 }
 
 std::vector<float> EightBitScales::state() const {
