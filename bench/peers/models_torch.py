@@ -2,7 +2,7 @@
 """Plain language models for train_step_torch.py, as torchtitan writes them: a LLaMA, with heads
 normed as Qwen3 has it where that is asked for, and GPT-2; and Hugging Face's own LLaMA, as it is.
 Sizes are the published ones' (8b: four of its blocks). forward(ids, targets) is the mean loss.
-`liger` takes Liger's kernels for norms and the loss of the head."""
+`liger` takes Liger's kernels for norms, SwiGLU and the loss of the head."""
 
 import torch
 import torch.nn.functional as F
@@ -50,9 +50,11 @@ class Liger:
 
         return liger_rms_norm(x, module.weight, module.eps, in_place=False)
 
-    # Liger 0.8.5's kernel cannot be compiled by PyTorch 2.11: Inductor makes a constant of its
-    # factor 1.0, which has no `.to`. Inductor's own reads and writes the same tensors once.
-    swiglu = Plain.swiglu
+    @staticmethod
+    def swiglu(gate, up):
+        from liger_kernel.transformers.functional import liger_swiglu
+
+        return liger_swiglu(gate, up)
 
     @staticmethod
     @torch.compiler.disable  # Dynamo has no addmm with both `out` and `out_dtype`
