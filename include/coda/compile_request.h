@@ -27,6 +27,9 @@ struct SeededOutput {
   Value output;
   Value cotangent;  // broadcasts to the output's shape; usually an input of the graph (an upstream
                     // gradient)
+  // The cotangent is given before the forward runs, and a backward follows each forward: a gradient
+  // that needs the cotangent as a factor alone may be written by the forward.
+  bool is_early = false;
 };
 // Of an input that a seeded output is made of, else compile() throws Error. Where its terms cancel,
 // or comparisons alone read it, the gradient is zeros.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 
+#include "ir/calls.h"
 #include "ir/readers.h"
 #include "ir/rebuild.h"
 #include "rewrite/joint.h"
@@ -24,6 +26,7 @@ class Finder {
     live_ = reached_from(graph_, roots);
     readers_.emplace(graph_, live_);
     find_waiting(request);
+    chunks_.sums_are_gradients = may_write_gradients(request);
   }
 
   ChunkedValues run() {
@@ -76,6 +79,15 @@ class Finder {
     }
   }
 
+  // Whether the forward may write the caller's gradients, chunk after chunk: it knows all that they
+  // are multiplied by, they hold nothing that is added to, and adding rounds to fp32.
+  static bool may_write_gradients(const CompileRequest& request) {
+    return std::ranges::all_of(request.seeds, &SeededOutput::is_early) &&
+           std::ranges::all_of(request.gradients, [](const GradientRequest& g) {
+             return !g.accumulate && g.dtype == DType::f32;
+           });
+  }
+
   // The largest computed operand, with a symbol of rows, of the backward's products that wait for
   // nothing.
   int find_widest() const {
@@ -118,6 +130,14 @@ class Finder {
       }
     }
     chunks_.values.assign(seen.begin(), seen.end());
+    of_values_.assign(static_cast<size_t>(graph_.size()), false);
+    for (int id = 0; id < graph_.size(); ++id) {
+      const std::vector<int>& operands = graph_.node(id).operands;
+      of_values_[static_cast<size_t>(id)] =
+          seen.contains(id) || std::ranges::any_of(operands, [this](int o) {
+            return of_values_[static_cast<size_t>(o)];
+          });
+    }
   }
 
   void look_at_readers(int value) {
@@ -152,8 +172,43 @@ class Finder {
     for (int reader : readers_->of(id)) {
       if (graph_.node(reader).op == Op::opaque) refuse(describe(reader) + " reads its products");
     }
-    if (std::find(chunks_.sums.begin(), chunks_.sums.end(), id) == chunks_.sums.end())
-      chunks_.sums.push_back(id);
+    const int sum = chunks_.sums_are_gradients ? multiple_of(id) : id;
+    need(sum);
+    if (std::find(chunks_.sums.begin(), chunks_.sums.end(), sum) == chunks_.sums.end())
+      chunks_.sums.push_back(sum);
+  }
+
+  // What a product is multiplied by on its way to a gradient, done with each chunk of it: a sum of
+  // multiples is the multiple of the sum. The product itself where a call reads the multiple for
+  // more than to add to it.
+  int multiple_of(int product) const {
+    int end = product;
+    while (true) {
+      const std::span<const int> readers = readers_->of(end);
+      if (readers.size() != 1) break;
+      const Node& n = graph_.node(readers[0]);
+      if (n.op != Op::elementwise || n.fn != Elementwise::mul) break;
+      const int factor = n.operands[0] == end ? n.operands[1] : n.operands[0];
+      if (!is_known(factor)) break;
+      end = readers[0];
+    }
+    const bool calls_add = std::ranges::all_of(readers_->of(end), [&](int reader) {
+      const Node& n = graph_.node(reader);
+      return n.op != Op::opaque || (adds(n) && n.operands.back() == end);
+    });
+    return calls_add ? end : product;
+  }
+
+  // A number or a vector that is known before the first chunk: of the forward, but of none of the
+  // values, or made of such.
+  bool is_known(int id) const {
+    const Node& n = graph_.node(id);
+    if (n.shape.is_tensor()) return false;
+    if (is_forward(id)) return !of_values_[static_cast<size_t>(id)];
+    const bool is_made_anywhere = n.op == Op::input || n.op == Op::constant ||
+                                  n.op == Op::reciprocal_dim || n.op == Op::elementwise;
+    return is_made_anywhere &&
+           std::ranges::all_of(n.operands, [this](int o) { return is_known(o); });
   }
 
   // Backward nodes that `id` is made of, itself included, run early.
@@ -169,10 +224,15 @@ class Finder {
   std::vector<bool> live_;
   std::optional<Readers> readers_;
   std::vector<bool> waits_;
+  std::vector<bool> of_values_;  // nodes that depend on the values, and these
   std::set<int> early_;
 };
 
 }  // namespace
+
+bool ChunkedValues::may_be_gradient(int id) const {
+  return sums_are_gradients && std::ranges::find(sums, id) != sums.end();
+}
 
 ChunkedValues find_chunked_values(const JointGraph& joint, const CompileRequest& request,
                                   const std::vector<int>& gradients, const DimValues& sizes) {

@@ -160,8 +160,10 @@ JointGraph rewrite_jointly(const Graph& source, const CompileRequest& request,
     joint.forward.resize(static_cast<size_t>(graph.size()), false);
     joint.chunked = find_chunked_values(joint, request, gradient_roots, sizes);
     if (!accept(joint)) joint.chunked = {};
-    for (int id : joint.chunked.early) joint.forward[static_cast<size_t>(id)] = true;
-    claimed.insert(joint.chunked.early.begin(), joint.chunked.early.end());
+    for (int id : joint.chunked.early) {
+      joint.forward[static_cast<size_t>(id)] = true;
+      if (!joint.chunked.may_be_gradient(id)) claimed.insert(id);
+    }
   }
   size_t next = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {

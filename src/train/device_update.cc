@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kRowElements = DeviceUpdate::kRowElements;
 constexpr int64_t kGroup = DeviceUpdate::kGroup;
+constexpr int64_t kRowSpans = partial_spans(kRowElements);
 constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
 
 constexpr const char* kNames[] = {"master", "copy", "m", "v", "gradient"};  // as Matrix
@@ -114,18 +115,26 @@ size_t place_in(const Program& program, std::string_view name) {
 }  // namespace
 
 DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options,
-                           double clip, const ExchangePlan& exchange, Communicator* communicator)
+                           double clip, const ExchangePlan& exchange,
+                           const std::set<std::string>& squared, Communicator* communicator)
     : backend_(backend), options_(options), communicator_(communicator) {
   if (communicator_ != nullptr) {
     rank_ = communicator_->rank();
     world_ = communicator_->world();
   }
-  place(weights, exchange);
+  invariant(squared.empty() || world_ == 1, "squares of gradients before they are added up");
+  place(weights, exchange, squared);
   for (Bucket& bucket : buckets_) allocate(bucket);
   for (size_t i = 0; i < weights.size(); ++i) {
     const Matrix read = weights[i].bf16.empty() ? master : copy;
     parameters_.emplace(weights[i].name, Tensor(part(read, i), backend));
     gradients_.emplace_back(part(gradient, i), backend);
+    if (!squared.contains(weights[i].name)) continue;
+    const Part& p = parts_[i];
+    squares_.emplace(weights[i].name, Tensor(from(buckets_[p.bucket].of_spans.view(),
+                                                  p.first_row * kRowSpans, p.rows,
+                                                  partial_spans(p.cols)),
+                                             backend));
   }
   numbers_ = Tensor(DType::f32, kNumbers, kNumberStride, backend);
   said_ = Tensor(DType::f32, kSaid * world_, kNumberStride, backend);
@@ -139,8 +148,9 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   prepare(clip);
 }
 
-// Rows for each parameter, in the order of the weights.
-void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange) {
+// Rows for each parameter.
+void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
+                         const std::set<std::string>& squared) {
   backward_steps_ = exchange.steps;
   for (const ExchangePlan::Shard& shard : exchange.shards) {
     Bucket& bucket = buckets_.emplace_back();
@@ -149,12 +159,17 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange) {
     bucket.gather = shard.gather;
     bucket.read = shard.read;
   }
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const WeightTensor& w = weights[i];
-    Bucket& bucket = buckets_[exchange.shard_of[i]];
-    parts_.push_back({exchange.shard_of[i], bucket.rows, w.rows, w.cols});
-    bucket.rows += ceil_div(w.rows * w.cols, kRowElements);
-    bucket.decays.resize(static_cast<size_t>(bucket.rows), w.decays ? 1.0F : 0.0F);
+  parts_.resize(weights.size());
+  for (const bool is_squared : {true, false}) {
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const WeightTensor& w = weights[i];
+      if (squared.contains(w.name) != is_squared) continue;
+      Bucket& bucket = buckets_[exchange.shard_of[i]];
+      parts_[i] = {exchange.shard_of[i], bucket.rows, w.rows, w.cols};
+      bucket.rows += ceil_div(w.rows * w.cols, kRowElements);
+      bucket.decays.resize(static_cast<size_t>(bucket.rows), w.decays ? 1.0F : 0.0F);
+      if (is_squared) bucket.squared_rows = bucket.rows;
+    }
   }
   for (Bucket& bucket : buckets_) {
     bucket.rows = round_up(std::max<int64_t>(bucket.rows, 1), kGroup * world_);
@@ -173,6 +188,8 @@ void DeviceUpdate::allocate(Bucket& bucket) {
     bucket.matrices[matrix] = Tensor(type, is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows,
                                      kRowElements, backend_);
   }
+  bucket.of_spans = Tensor(DType::f32, bucket.own_rows, kRowSpans, backend_);
+  bucket.of_spans.fill(0);  // and so it stays behind the end of a parameter
 }
 
 bool DeviceUpdate::is_whole(const Bucket& bucket, Matrix matrix) const {
@@ -236,7 +253,8 @@ void DeviceUpdate::prepare(double clip) {
                       {"decay", number(decay)},
                       {"step_size", number(step_size)},
                       {"root_scale", number(root_scale)}};
-  std::vector<Views> views(buckets_.size() + 1, of_step);
+  // Of each bucket, of its rows whose squares nobody has left, and of the step.
+  std::vector<Views> views(2 * buckets_.size() + 1, of_step);
   std::vector<Prepared> all;
   const auto add = [&](const std::string& text, const DimValues& sizes, Views& its,
                        Launch& launch) {
@@ -253,14 +271,21 @@ void DeviceUpdate::prepare(double clip) {
                  .subspan(static_cast<size_t>(bucket.first_own),
                           static_cast<size_t>(bucket.own_rows)));
     its["decays"] = kept_.back().view();
+    its["of_spans"] = bucket.of_spans.view();
     const int64_t own_groups = bucket.own_rows / kGroup;
     its["of_groups"] = from(of_groups_.view(), rank_ * groups + first_group[i], own_groups, 1);
     const DimValues sizes{
         {"R", bucket.own_rows}, {"C", kRowElements}, {"S", own_groups}, {"G", kGroup}};
-    bucket.squares.resize(3);
-    add(kSquares, sizes, its, bucket.squares[0]);
-    add(kOfRows, sizes, its, bucket.squares[1]);
-    add(kOfGroups, sizes, its, bucket.squares[2]);
+    Views& rest = views[buckets_.size() + i];
+    const int64_t first = bucket.squared_rows;
+    const int64_t rows = bucket.own_rows - first;
+    rest["gradient"] = from(its["gradient"], first * kRowElements, rows, kRowElements);
+    rest["of_spans"] = from(its["of_spans"], first * kRowSpans, rows, kRowSpans);
+    bucket.squares.resize(rows > 0 ? 3 : 2);
+    Launch* launch = bucket.squares.data();
+    if (rows > 0) add(kSquares, {{"R", rows}, {"C", kRowElements}}, rest, *launch++);
+    add(kOfRows, sizes, its, *launch++);
+    add(kOfGroups, sizes, its, *launch);
     add(adamw_text(options_, bucket.has_copy), sizes, its, bucket.adamw);
     if (world_ == 1) continue;
     its["block"] = its["own"] = its["gradient"];  // gather() says of which matrix

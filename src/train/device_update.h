@@ -4,8 +4,8 @@
 // for it. The global norm and AdamW are programs (see coda/program.h), so whatever backend runs the
 // model runs them too.
 //
-// All parameters are one matrix [R, kRowElements] of rows in the order of the weights, each
-// parameter from the start of a row; weights, moments, gradients and the 16-bit copies are such
+// All parameters are one matrix [R, kRowElements] of rows, in the order of the weights but those
+// first whose gradients' squares a plan leaves, each parameter from the start of a row; weights, moments, gradients and the 16-bit copies are such
 // matrices, so that AdamW of all parameters is one launch. What lies between two parameters is 0
 // and stays 0.
 //
@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,12 @@ namespace coda {
 
 class DeviceUpdate {
  public:
-  // clip: the largest norm of a step's gradients, 0: any. `exchange`: of these weights.
-  // `communicator`: null where there is one process. Both it and the backend must outlive it.
+  // clip: the largest norm of a step's gradients, 0: any. `exchange`: of these weights. `squared`:
+  // names of weights whose gradients' squares somebody else leaves in squares(), of one process
+  // only. `communicator`: null where there is one process. Both it and the backend must outlive it.
   DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
-               const ExchangePlan& exchange, Communicator* communicator);
+               const ExchangePlan& exchange, const std::set<std::string>& squared,
+               Communicator* communicator);
 
   // All of the state, to the backend and back. Of several processes all call both; each has what
   // it uploads, and rank 0 gets what is downloaded. A download leaves no gradients.
@@ -48,6 +51,9 @@ class DeviceUpdate {
   const TensorMap& parameters() const { return parameters_; }
   // fp32, as the weights.
   const std::vector<Tensor>& gradients() const { return gradients_; }
+  // By name, of the weights that are `squared`: row partials of sums of the gradient's squares,
+  // fp32 [rows, columns / 64].
+  const TensorMap& squares() const { return squares_; }
   void clear_gradients();
 
   // Before a step's passes: their losses are added up from 0.
@@ -101,6 +107,8 @@ class DeviceUpdate {
     int64_t rows = 0;            // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
+    int64_t squared_rows = 0;  // from the first, whose squares are left in of_spans
+    Tensor of_spans;           // squares of own rows, as row partials
     std::vector<float> decays;  // 1 where a row decays
     Tensor matrices[kMatrices];
     std::vector<Launch> squares;
@@ -117,7 +125,8 @@ class DeviceUpdate {
   };
   struct Prepared;
 
-  void place(const Weights& weights, const ExchangePlan& exchange);
+  void place(const Weights& weights, const ExchangePlan& exchange,
+             const std::set<std::string>& squared);
   void allocate(Bucket& bucket);
   void prepare(double clip);
   Launch launch_of(const Program& program, const DimValues& sizes, Views& views);
@@ -167,6 +176,7 @@ class DeviceUpdate {
   Tensor said_;
   TensorMap parameters_;
   std::vector<Tensor> gradients_;
+  TensorMap squares_;
   Launch loss_check_;
   // Among their programs' tensors: the loss, and the matrix whose part it is.
   size_t loss_place_ = 0;

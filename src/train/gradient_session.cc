@@ -45,6 +45,7 @@ void check_weights(const Graph& graph, const Weights& weights) {
 }  // namespace
 
 std::string gradient_name(const std::string& weight) { return "grad." + weight; }
+std::string squares_name(const std::string& weight) { return "squares." + weight; }
 
 bool has_tensor(const Plan& plan, std::string_view name) {
   return std::any_of(plan.tensors.begin(), plan.tensors.end(),
@@ -74,7 +75,7 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)
     request.outputs.push_back({output.name, graph.value(output.value.id)});
-  request.seeds = {{graph.value(loss.id), graph.input(kLossScale, {1, 1})}};
+  request.seeds = {{graph.value(loss.id), graph.input(kLossScale, {1, 1}), true}};
   for (const std::string& name : parameters) {
     request.gradients.push_back({graph.value(graph.find_input(name)), gradient_name(name),
                                  DType::f32, options.accumulate > 1});
@@ -168,6 +169,11 @@ void GradientSession::bind_constants(const TensorMap& constants) {
 void GradientSession::bind_weights(const TensorMap& weights) {
   forget_recorded();
   session_->bind_known(weights);
+}
+
+void GradientSession::bind_squares(const TensorMap& squares) {
+  forget_recorded();
+  for (const auto& [weight, tensor] : squares) session_->bind(squares_name(weight), tensor);
 }
 
 void GradientSession::bind_batch(const TensorMap& batch) {

@@ -23,6 +23,8 @@ constexpr const char* kLossScale = "loss_scale";
 
 // What a plan calls the gradient of a weight.
 std::string gradient_name(const std::string& weight);
+// And the squares of that gradient: see store_squares.
+std::string squares_name(const std::string& weight);
 // Whether a plan has a tensor of this name: what no step needs has none.
 bool has_tensor(const Plan& plan, std::string_view name);
 
@@ -42,6 +44,7 @@ class GradientSession {
 
   void bind_constants(const TensorMap& constants);
   void bind_weights(const TensorMap& weights);
+  void bind_squares(const TensorMap& squares);  // by weight
 
   float forward(const TensorMap& batch);  // the loss
   // Gradients of loss / passes, into gradients(); added to them where a step has several passes.

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
+#include <set>
 
 #include "base/memory_error.h"
 #include "coda/error.h"
 #include "coda/gradient_clip.h"
 #include "coda/messages.h"
 #include "coda/step_memory.h"
+#include "plan/after/result_squares.h"
 #include "train/device_update.h"
 #include "train/gradient_session.h"
 
@@ -48,6 +51,20 @@ void require_free(const StepMemory& memory, const Weights& weights, Backend& bac
                     " are free: choose fewer rows in a pass and more passes, or run layers again");
 }
 
+// The weights whose gradients' squares the plan then stores.
+std::set<std::string> leave_squares(Plan& plan, const Weights& weights) {
+  std::map<std::string, std::string> results;
+  for (const WeightTensor& w : weights) {
+    const std::string gradient = gradient_name(w.name);
+    if (has_tensor(plan, gradient)) results[gradient] = squares_name(w.name);
+  }
+  const std::set<std::string> stored = store_squares(plan, results);
+  std::set<std::string> squared;
+  for (const WeightTensor& w : weights)
+    if (stored.contains(gradient_name(w.name))) squared.insert(w.name);
+  return squared;
+}
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -75,14 +92,20 @@ struct Trainer::Impl {
                    ? nullptr
                    : make_update(compiled.plan, weights)),
         session(graph, std::move(compiled), weights, backend, options,
-                device ? device->gradients() : std::vector<Tensor>()) {}
+                device ? device->gradients() : std::vector<Tensor>()) {
+    if (device) session.bind_squares(device->squares());
+  }
 
-  std::unique_ptr<DeviceUpdate> make_update(const Plan& plan, const Weights& weights) {
+  // Of one process the plan's programs leave squares for the norm; gradients of several are added
+  // up first.
+  std::unique_ptr<DeviceUpdate> make_update(Plan& plan, const Weights& weights) {
+    const std::set<std::string> squared =
+        world() == 1 ? leave_squares(plan, weights) : std::set<std::string>();
     const ExchangePlan exchange =
         exchange_plan(plan, exchanged_parameters(weights), world(), options.exchange_bytes);
     if (world() > 1) exchange_text = exchange.text();
     return std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip, exchange,
-                                          options.communicator);
+                                          squared, options.communicator);
   }
 
   void gather_weights() {

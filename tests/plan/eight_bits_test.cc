@@ -129,13 +129,14 @@ const LlamaSizes kOfBlocks{.hidden = 64,
                            .sequence = Dim("T")};
 
 Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows,
-                        const LlamaSizes& s = kNarrow) {
+                        const LlamaSizes& s = kNarrow, bool is_early = false) {
   b.storage = DType::bf16;
   if (llama) {
     llama_model(b, 2, true, s);
   } else {
     gpt2_model(b, 2, s);
   }
+  b.request.seeds[0].is_early = is_early;
   CompileOptions options;
   options.storage = DType::bf16;
   options.sizes = {{"M", kRows}, {"T", kRows}};
@@ -147,7 +148,7 @@ Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chun
 
 TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
   for (const bool llama : {true, false}) {
-    for (const int64_t chunk_rows : {0, 64}) {
+    for (const auto& [chunk_rows, is_early] : {std::pair(0, false), {64, false}, {64, true}}) {
       for (const auto& [which, left, why] :
            {std::tuple{EightBits::all_but_logits, 3, "3 of a loss's logits (the first: '"},
             std::tuple{EightBits::all_but_logits_weight_gradient, 1,
@@ -155,9 +156,9 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
             std::tuple{EightBits::kept_too, 1, "values that are saved for the backward's"},
             std::tuple{EightBits::all, 0, ""}}) {
         SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
-                     std::to_string(left) + " left");
+                     std::to_string(left) + " left, early " + std::to_string(is_early));
         Block b;
-        const Compiled compiled = compiled_model(b, llama, which, chunk_rows);
+        const Compiled compiled = compiled_model(b, llama, which, chunk_rows, kNarrow, is_early);
         const DimValues sizes{{"M", kRows}, {"T", kRows}};
         const std::vector<bool> products = products_of(compiled.plan);
         const auto others = std::count(products.begin(), products.end(), false);

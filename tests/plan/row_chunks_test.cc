@@ -118,6 +118,8 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     chunk_cases()[GetParam()].build(b);
     const bool adds = random() % 2 == 0;
     for (GradientRequest& g : b.request.gradients) g.accumulate = adds;
+    const bool is_early = random() % 2 == 0;
+    for (SeededOutput& seed : b.request.seeds) seed.is_early = is_early;
     CompileOptions options;
     options.sizes = sizes;
     options.chunk_rows = block - static_cast<int64_t>(random() % 64);  // is rounded up
@@ -125,6 +127,7 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     options.objective = random() % 2 == 0 ? Objective::memory : Objective::speed;
     SCOPED_TRACE(chunk_cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
                  std::to_string(options.chunk_rows) + " a block, adds " + std::to_string(adds) +
+                 ", scale known early " + std::to_string(is_early) +
                  ", overwrites " + std::to_string(options.overwrite_saved));
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
@@ -134,15 +137,16 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
 }
 
 TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
-  for (int choice = 0; choice < 4; ++choice) {
+  for (int choice = 0; choice < 8; ++choice) {
     Block b;
     chunk_cases()[GetParam()].build(b);
+    b.request.seeds[0].is_early = choice >= 4;
     CompileOptions options;
     options.sizes = rows(130);
     options.chunk_rows = 64;
-    const Forced forced{.fold = std::vector<bool>(16, choice / 2 != 0),
+    const Forced forced{.fold = std::vector<bool>(16, choice / 2 % 2 != 0),
                         .pin = std::vector<bool>(16, choice % 2 != 0)};
-    SCOPED_TRACE("fold " + std::to_string(choice / 2) + " pin " + std::to_string(choice % 2));
+    SCOPED_TRACE("choice " + std::to_string(choice));
     const Plan plan = compile(b.graph, b.request, options, forced).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
     expect_equal_in_chunks(b, plan, options.sizes, 3);
@@ -207,11 +211,55 @@ TEST(RowChunks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
   }
 }
 
+// The norm's weight and the loss's scale are factors of each chunk's product then.
+TEST(RowChunks, AGradientWhoseFactorsAreKnownEarlyIsDoneWithTheLoop) {
+  for (const bool is_tied : {false, true}) {
+    for (const bool is_early : {false, true}) {
+      Block b;
+      llama_model(b, 1, is_tied, sizes_of_model());
+      b.request.seeds[0].is_early = is_early;
+      CompileOptions options;
+      options.sizes = rows(130);
+      options.chunk_rows = 64;
+      options.overwrite_saved = true;
+      const Plan plan = compile(b.graph, b.request, options).plan;
+      ASSERT_EQ(plan.loops.size(), 1U);
+      ASSERT_EQ(plan.loops[0].sums.size(), 1U);
+      int programs = 0;
+      for (const PlanStep& step : plan.backward) {
+        for (const StepTensor& t : step_tensors(step)) {
+          const bool is_program = std::holds_alternative<Program>(step.work);
+          programs += is_program && t.written && t.name == plan.loops[0].sums[0] ? 1 : 0;
+        }
+      }
+      SCOPED_TRACE("tied " + std::to_string(is_tied) + ", early " + std::to_string(is_early));
+      EXPECT_EQ(programs, is_early ? 0 : 1) << text(plan, options.sizes, options.rates);
+    }
+  }
+}
+
+// A sum that the forward adds to must not hold what the caller's gradient held.
+TEST(RowChunks, AGradientThatIsAddedToWaitsForTheBackward) {
+  Block b;
+  llama_model(b, 1, false, sizes_of_model());
+  b.request.seeds[0].is_early = true;
+  for (GradientRequest& g : b.request.gradients) g.accumulate = true;
+  CompileOptions options;
+  options.sizes = rows(130);
+  options.chunk_rows = 64;
+  options.overwrite_saved = true;
+  const Plan plan = compile(b.graph, b.request, options).plan;
+  ASSERT_EQ(plan.loops.size(), 1U);
+  for (const PlanStep& step : plan.forward)
+    for (const StepTensor& t : step_tensors(step)) EXPECT_NE(t.name, "d_head") << step.name;
+}
+
 TEST(RowChunks, SumsAreInSinglePrecisionWhateverIsStored) {
   for (const DType storage : {DType::bf16, DType::f16}) {
     Block b;
     b.storage = storage;
     llama_model(b, 1, true, sizes_of_model());
+    b.request.seeds[0].is_early = storage == DType::f16;
     for (GradientRequest& g : b.request.gradients) g.dtype = storage;
     CompileOptions options;
     options.storage = storage;
@@ -262,6 +310,7 @@ TEST(RowChunks, RandomGraphsInBlocksEqualThePlainGradient) {
     Block& b = random.block;
     const bool has_loss = b.request.outputs[0].name == "loss";
     if (has_loss && seed % 2 == 0) b.request.seeds[0].cotangent = b.graph.constant(0.5);
+    for (SeededOutput& s : b.request.seeds) s.is_early = seed % 3 == 0;
     CompileOptions options;
     options.sizes = random.sizes();
     options.chunk_rows = 64;

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <mutex>
 
@@ -14,6 +16,7 @@
 #include "collective/threads.h"
 #include "cpu/cpu_backend.h"
 #include "io/temp_folder.h"
+#include "train/gradient_session.h"
 #include "train/tiny_model.h"
 
 namespace coda {
@@ -31,8 +34,8 @@ struct Course {
   int besides = 0;  // exchanges beside the backward, the update or the forward, of rank 0
 };
 
-// `settings` from `start` on (no weights: from the first step), by `world` processes; `late` as
-// ThreadCommunicator has it.
+// `settings` from `start` on (no weights: from the first step), by `world` processes, 0: by one
+// whose state is the host's; `late` as ThreadCommunicator has it.
 Course trained(ModelTrainSettings settings, int world, int steps, const Course& start = {},
                bool late = false) {
   static const Tokens text = counting_text(500);
@@ -41,7 +44,7 @@ Course trained(ModelTrainSettings settings, int world, int steps, const Course& 
   const auto run = [&](ThreadCommunicator& communicator) {
     const auto backend = cpu::make_cpu_backend({.threads = 1});
     ModelTrainSettings its = settings;
-    its.communicator = world == 1 ? nullptr : &communicator;
+    its.communicator = world == 0 ? nullptr : &communicator;
     ModelTrainer trainer(its, text, *backend);
     if (!start.weights.empty()) {
       trainer.weights = start.weights;
@@ -65,7 +68,7 @@ Course trained(ModelTrainSettings settings, int world, int steps, const Course& 
       course.besides = communicator.besides;
     }
   };
-  in_threads(world, run, late);
+  in_threads(std::max(world, 1), run, late);
   return course;
 }
 
@@ -77,7 +80,9 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 ModelTrainSettings settings_of(DType storage, int64_t accumulate) {
   ModelTrainSettings settings = tiny_settings();
   // Of some 140 rows of the update's matrices, so that each of up to three processes has some.
-  std::get<LlamaConfig>(settings.model).vocab = 1500;
+  LlamaConfig& config = std::get<LlamaConfig>(settings.model);
+  config.vocab = 1500;
+  config.mlp = 64;  // rows of one span
   settings.storage = storage;
   settings.batch = 6;
   settings.accumulate = accumulate;
@@ -93,8 +98,8 @@ TEST(SeveralProcesses, TakeTheCourseOfOne) {
     for (const int64_t accumulate : {1, 2}) {
       ModelTrainSettings settings = settings_of(storage, accumulate);
       if (accumulate == 2) settings.adamw.moments = storage;
-      const Course one = trained(settings, 1, 3);
-      for (const int world : {2, 3}) {
+      const Course one = trained(settings, 0, 3);
+      for (const int world : {1, 2, 3}) {
         SCOPED_TRACE(std::string(name_of(storage)) + ", " + std::to_string(world));
         const Course several = trained(settings, world, 3);
         for (size_t i = 0; i < one.losses.size(); ++i) {
@@ -110,6 +115,25 @@ TEST(SeveralProcesses, TakeTheCourseOfOne) {
         }
       }
     }
+  }
+}
+
+// Gradients of several are added up before their norm is taken.
+TEST(SeveralProcesses, TakeSquaresFromThePlanOfOneAlone) {
+  const Tokens text = counting_text(500);
+  for (const int world : {0, 1, 2}) {
+    std::atomic<int> squares = 0;
+    const auto run = [&](ThreadCommunicator& communicator) {
+      const auto backend = cpu::make_cpu_backend({.threads = 1});
+      ModelTrainSettings settings = settings_of(DType::f32, 1);
+      settings.communicator = world == 0 ? nullptr : &communicator;
+      const ModelTrainer trainer(settings, text, *backend);
+      for (const PlanTensor& t : trainer.session().plan().tensors)
+        squares += t.decl.name.starts_with(squares_name("")) ? 1 : 0;
+    };
+    in_threads(std::max(world, 1), run);
+    // The two layers' down projections.
+    EXPECT_EQ(squares, world == 1 ? 2 : 0) << world;
   }
 }
 

@@ -36,7 +36,7 @@ class Finder {
   }
 
  private:
-  // Inputs that only the backward reads.
+  // Inputs that seed the backward, and those that only the backward reads.
   void find_given(const Plan& plan) {
     std::set<std::string> early;
     for (int i = 0; i < operands_.count() && !operands_.is_backward(i); ++i)
@@ -44,7 +44,7 @@ class Finder {
         early.insert(operands_.owner(t.name));
     for (const PlanTensor& t : plan.tensors) {
       const bool is_input = t.role == TensorRole::input && t.view_of.empty() && !t.is_table;
-      if (is_input && !early.contains(t.decl.name)) now_.insert(t.decl.name);
+      if (is_input && (t.is_upstream || !early.contains(t.decl.name))) now_.insert(t.decl.name);
     }
     for (const std::string& given : now_) result_.insert({given, -1});
     has_given_ = !now_.empty();

@@ -171,32 +171,41 @@ class LoopMaker {
     return true;
   }
 
-  // Of products over the rows that are only stored, to sums: the program that adds to them.
+  // Of products over the rows whose multiples are only stored, to sums: the program that adds to
+  // them.
   std::optional<Program> adding(const Program& program) const {
     Program later = program;
     later.steps.clear();
     std::vector<int> place(program.steps.size(), -1);
+    std::vector<bool> is_multiple(program.steps.size(), false);
     const auto push = [&later](Step step) {
       later.steps.push_back(std::move(step));
       return static_cast<int>(later.steps.size()) - 1;
     };
     for (size_t i = 0; i < program.steps.size(); ++i) {
       Step s = program.steps[i];
+      const auto of_products = std::ranges::count_if(
+          s.operands, [&](int o) { return is_multiple[static_cast<size_t>(o)]; });
+      for (int& operand : s.operands) operand = place[static_cast<size_t>(operand)];
       if (program::is_product(s)) {
         for (const GemmSegment& segment : s.segments()) {
           const Shape& a = program.tensors[static_cast<size_t>(segment.a)].shape;
           if (!segment.transpose_a || segment.transpose_b || a.rows != rows_) return std::nullopt;
         }
-        place[i] = push(s);
-        continue;
+        is_multiple[i] = true;
+      } else if (program::is_tile_store(s)) {
+        const TensorDecl& sum = program.tensors[static_cast<size_t>(s.tensor())];
+        if (!request_.sums.contains(sum.name) || of_products != 1) return std::nullopt;
+        const int before = push(program::tile_load(s.tensor(), s.shape));
+        s.operands = {push(program::applied(Elementwise::add, {before, s.operands[0]}, s.shape))};
+      } else if (of_products > 0) {
+        if (!program::applies(s, Elementwise::mul) || of_products != 1) return std::nullopt;
+        is_multiple[i] = true;
+      } else if (program::info(s).group != program::StepGroup::vector &&
+                 !program::is_elementwise(s)) {
+        return std::nullopt;
       }
-      if (!program::is_tile_store(s)) return std::nullopt;
-      const TensorDecl& sum = program.tensors[static_cast<size_t>(s.tensor())];
-      if (!request_.sums.contains(sum.name)) return std::nullopt;
-      const int product = place[static_cast<size_t>(s.operands[0])];
-      const int before = push(program::tile_load(s.tensor(), s.shape));
-      s.operands = {push(program::applied(Elementwise::add, {before, product}, s.shape))};
-      push(s);
+      place[i] = push(std::move(s));
     }
     return later;
   }

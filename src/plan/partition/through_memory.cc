@@ -44,7 +44,7 @@ class MemoryPass {
       note(v, id);
     }
     for (int id : from_.chunked.early) {
-      if (is_made(id)) owned_.insert(value_[static_cast<size_t>(id)]);
+      if (is_made(id) && !from_.chunked.may_be_gradient(id)) owned_.insert(value_[static_cast<size_t>(id)]);
     }
     JointGraph& to = out_.joint;
     for (int id : from_.outputs) to.outputs.push_back(root(id, true));
@@ -157,7 +157,8 @@ class MemoryPass {
   // What the caller gets: a value of its own, written by a program or a call of the phase.
   int root(int id, bool forward) {
     Value v = value(id);
-    const bool earlier = !forward && from_.forward[static_cast<size_t>(id)];
+    const bool earlier = !forward && from_.forward[static_cast<size_t>(id)] &&
+                         !from_.chunked.may_be_gradient(id);
     if (earlier || node(v).op == Op::slice_columns) v = copy(tile(id));
     const auto is_own = [this](Value x) {
       const Node& made = node(x);
@@ -213,7 +214,8 @@ class MemoryPass {
     const bool has_views = node(v).op == Op::slice_columns || node(v).op == Op::concat_columns;
     const bool can_be = is_result(v) ? can_add(node(graph().value(node(v).operands[0])))
                                      : is_written(v) && !has_views;
-    const bool earlier = from_.forward[static_cast<size_t>(id)] && !is_forward_;
+    const bool earlier = from_.forward[static_cast<size_t>(id)] && !is_forward_ &&
+                         !from_.chunked.may_be_gradient(id);
     const bool is_own = can_be && !earlier && uses_[static_cast<size_t>(id)] == 1;
     if (!is_own) v = sum_with_zero(tile(id));
     while (!owned_.insert(v.id).second) v = sum_with_zero(v);

@@ -163,7 +163,7 @@ std::optional<FewerLayers> with_copies(const Graph& graph, const CompileRequest&
     if (fewer.request.outputs.back().value.id < 0) return std::nullopt;
   }
   for (const SeededOutput& seed : request.seeds) {
-    fewer.request.seeds.push_back({value(seed.output), value(seed.cotangent)});
+    fewer.request.seeds.push_back({value(seed.output), value(seed.cotangent), seed.is_early});
     if (fewer.request.seeds.back().output.id < 0 || fewer.request.seeds.back().cotangent.id < 0)
       return std::nullopt;
   }

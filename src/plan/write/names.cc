@@ -4,6 +4,7 @@
 #include "base/columns.h"
 #include "coda/error.h"
 #include "ir/calls.h"
+#include "ir/rebuild.h"
 #include "plan/partition/through_memory.h"
 
 namespace coda {
@@ -19,6 +20,28 @@ std::string word(const Dim& dim) {
   return word;
 }
 
+// Inputs that early seeds are made of and the outputs are not.
+std::set<std::string> upstream_inputs(const CompileRequest& request) {
+  std::set<std::string> names;
+  std::vector<int> seeds;
+  std::vector<int> outputs;
+  for (const SeededOutput& seed : request.seeds) {
+    if (seed.is_early) seeds.push_back(seed.cotangent.id);
+    outputs.push_back(seed.output.id);
+  }
+  if (seeds.empty()) return names;
+  const Graph& graph = *request.seeds[0].output.graph;
+  for (const NamedValue& output : request.outputs) outputs.push_back(output.value.id);
+  const std::vector<bool> of_seeds = reached_from(graph, seeds);
+  const std::vector<bool> of_outputs = reached_from(graph, outputs);
+  for (int id = 0; id < graph.size(); ++id) {
+    const auto i = static_cast<size_t>(id);
+    if (graph.node(id).op == Op::input && of_seeds[i] && !of_outputs[i])
+      names.insert(graph.node(id).name);
+  }
+  return names;
+}
+
 }  // namespace
 
 TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
@@ -27,6 +50,7 @@ TensorNames::TensorNames(const JointGraph& joint, const Partition& partition,
       graph_(*joint.graph),
       partition_(partition),
       options_(options),
+      upstream_(upstream_inputs(request)),
       labels_(joint) {
   auto claim = [this](int id, const std::string& name, DType type) {
     if (caller_names_.contains(id)) {
@@ -140,6 +164,7 @@ TensorRef TensorNames::read(int id, bool backward) {
       tensor.decl = {n.name, n.shape, n.dtype, TensorKind::dense, 1};
       tensor.role = n.kind == InputKind::parameter ? TensorRole::parameter : TensorRole::input;
       tensor.is_table = n.kind == InputKind::table;
+      tensor.is_upstream = upstream_.contains(n.name);
       return {declare(tensor)};
     }
     case Op::result: return {opaque_result(id)};

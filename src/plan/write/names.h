@@ -73,6 +73,7 @@ class TensorNames {
   const Graph& graph_;
   const Partition& partition_;
   const CompileOptions& options_;
+  std::set<std::string> upstream_;  // inputs that seed the backward, known before the forward
   std::vector<PlanTensor> tensors_;
   Labels labels_;
   std::set<std::string> taken_;           // the caller's names and those of values
