@@ -109,6 +109,26 @@ TEST(TunedRows, TheNearestRowIsFoundAndNoneThatIsFar) {
   EXPECT_EQ(rows.nearest({"a", {{1024, 2048, 2048}, {1024, 2048, 2048}}}), nullptr);
 }
 
+// The squares of a weight's gradient beside its product: nothing was timed for that class.
+TEST(TunedRows, AClassWithoutRowsHasThoseOfThePlainOne) {
+  const auto class_with = [](const std::string& epilogue) {
+    const DimValues sizes{{"M", 512}, {"N", 256}, {"K", 128}};
+    const std::string product = "  acc = gemm(dy[M, N]:bf16, x[M, K]:bf16)\n";
+    return GemmProgram(parse_program("program p {\n" + product + epilogue + "}\n"), sizes, {})
+        .class_of(0);
+  };
+  const KernelClass plain = class_with("  store(dw, acc)\n");
+  const KernelClass squared =
+      class_with("  store(dw, acc)\n  row_partial(squares, sum(acc * acc))\n");
+  EXPECT_NE(squared.name, plain.name);
+  EXPECT_EQ(squared.plain_name, plain.name);
+  const std::string of_plain = plain.name + " | 256x128x512 | 128x256c21s3 1\n";
+  EXPECT_NE(TunedRows(of_plain).nearest(squared), nullptr);
+  const std::string of_both = of_plain + squared.name + " | 256x128x512 | 64x64p11s8 1\n";
+  EXPECT_EQ(code(TunedRows(of_both).nearest(squared)->choices.front().choice), "64x64p11s8");
+  EXPECT_EQ(class_with("  store(dw, acc)\n  row_partial(lse, log_sum_exp(acc))\n").plain_name, "");
+}
+
 TEST(TunedRows, OfWhatBothWereMeasuredForAGpuGetsItsOwn) {
   const auto first = [](bool of_h100, const std::string& name, SpaceExtents extents) {
     const TunedRow* row = tuned_table(of_h100).nearest({name, {extents}});

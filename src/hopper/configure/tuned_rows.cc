@@ -23,7 +23,8 @@ int step_of(double operations) {
   return step;
 }
 
-std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const SpaceWork& work) {
+std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const SpaceWork& work,
+                    bool is_plain) {
   std::string name = "p" + std::to_string(space.parts.size());
   const auto add = [&](const char* what, int64_t count) {
     if (count != 0) name += std::string(" ") + what + std::to_string(count);
@@ -40,10 +41,12 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   const double staged =
       work.shape.word_loads() + work.shape.stores + (work.shape.byte_loads + copies) / 2;
   add("d", std::lround(2 * (work.planes - staged)));  // half planes that threads move themselves
-  add("w", step_of(work.operations));
-  std::string partials;
-  for (int i : space.row_partials) partials += info(sizes.step(i).partial()).letter;
-  if (!partials.empty()) name += " r" + partials;
+  if (!is_plain) {
+    add("w", step_of(work.operations));
+    std::string partials;
+    for (int i : space.row_partials) partials += info(sizes.step(i).partial()).letter;
+    if (!partials.empty()) name += " r" + partials;
+  }
   add("c", static_cast<int64_t>(space.column_partials.size()));
   add("t", static_cast<int64_t>(space.selections.size()));
   return name;
@@ -118,38 +121,50 @@ double distance(const std::vector<SpaceExtents>& a, const std::vector<SpaceExten
 
 }  // namespace
 
+namespace {
+
+// "3(p1 s1 w1)" for spaces in a row that are alike.
+std::string joined(const std::vector<std::string>& spaces) {
+  std::string result;
+  for (size_t i = 0; i < spaces.size();) {
+    size_t end = i + 1;
+    while (end < spaces.size() && spaces[end] == spaces[i]) ++end;
+    result += (i == 0 ? " " : " + ") +
+              (end - i == 1 ? spaces[i] : std::to_string(end - i) + "(" + spaces[i] + ")");
+    i = end;
+  }
+  return result;
+}
+
+}  // namespace
+
 KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const KernelSpaces& kernel) {
   static constexpr const char* kLayouts[] = {"tn", "nn", "nt", "tt"};
   KernelClass result;
   const SpaceAnalysis& first = kernel.spaces.front();
-  result.name = kLayouts[static_cast<int>(first.layout)];
+  std::string layout = kLayouts[static_cast<int>(first.layout)];
   if (!device::is_16_bits(first.element)) {
-    result.name += first.has_block_scales ? " 8-bit squares"
-                   : first.has_scales     ? " 8-bit blocks"
-                   : first.promotes       ? " 8-bit"
-                                          : " 8-bit fast";
+    layout += first.has_block_scales ? " 8-bit squares"
+              : first.has_scales     ? " 8-bit blocks"
+              : first.promotes       ? " 8-bit"
+                                     : " 8-bit fast";
   }
   const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
-  std::string last;
-  int repeated = 0;
-  // "3(p1 s1 w1)" for spaces in a row that are alike.
-  const auto flush = [&] {
-    if (repeated == 0) return;
-    result.name += repeated == 1 ? " " + last : " " + std::to_string(repeated) + "(" + last + ")";
-  };
+  std::vector<std::string> names;
+  std::vector<std::string> plain_names;
+  bool only_sums = true;
   for (size_t i = 0; i < kernel.spaces.size(); ++i) {
+    const SpaceAnalysis& space = kernel.spaces[i];
     result.extents.push_back(work[i].extents);
-    const std::string name = name_of(sizes, kernel.spaces[i], work[i]);
-    if (repeated != 0 && name != last) {
-      flush();
-      result.name += " +";
-      repeated = 0;
-    }
-    last = name;
-    ++repeated;
+    names.push_back(name_of(sizes, space, work[i], false));
+    plain_names.push_back(name_of(sizes, space, work[i], true));
+    only_sums = only_sums && std::ranges::all_of(space.row_partials, [&](int step) {
+      return sizes.step(step).partial() == PartialKind::sum;
+    });
   }
-  flush();
+  result.name = layout + joined(names);
+  if (only_sums) result.plain_name = layout + joined(plain_names);
   return result;
 }
 
@@ -198,7 +213,8 @@ void TunedRows::add(const TunedRows& others) {
 }
 
 const TunedRow* TunedRows::nearest(const KernelClass& kernel) const {
-  const auto rows = rows_.find(kernel.name);
+  auto rows = rows_.find(kernel.name);
+  if (rows == rows_.end()) rows = rows_.find(kernel.plain_name);
   if (rows == rows_.end()) return nullptr;
   const TunedRow* best = nullptr;
   double least = kFarthest;

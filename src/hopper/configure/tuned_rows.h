@@ -20,6 +20,9 @@ namespace coda::hopper {
 struct KernelClass {
   std::string name;                   // layout, and how each space's epilogue is
   std::vector<SpaceExtents> extents;  // of each space
+  // Its name without arithmetic and sums along rows, which a product over many rows hides; empty
+  // where a row is reduced to more than a sum.
+  std::string plain_name = {};
 };
 KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const KernelSpaces& kernel);
@@ -47,7 +50,7 @@ class TunedRows {
   void add(const TunedRows& others);
 
   // The row of the class that is nearest, if its sizes are near at all: by the logarithms of all
-  // extents. Among equals the first that was set.
+  // extents. Among equals the first that was set. Of a class without rows, that of the plain class.
   const TunedRow* nearest(const KernelClass& kernel) const;
 
   size_t size() const;
