@@ -55,12 +55,11 @@ std::set<std::string> store_squares(Plan& plan, const std::map<std::string, std:
     const TensorDecl& decl = plan.tensor(result).decl;
     PlanStep* const step = is_in_spans(plan, decl) ? last_writer(plan, result) : nullptr;
     const auto* program = step == nullptr ? nullptr : std::get_if<Program>(&step->work);
-    if (program == nullptr) continue;
+    // A program that adds to a sum loads tiles of it and has no registers left for a row's squares.
+    if (program == nullptr || step->later) continue;
     const TensorDecl squares{name, decl.shape, DType::f32, TensorKind::row_partial, 1};
     const std::optional<Program> with = with_squares(*program, result, squares);
     if (!with) continue;
-    // In a loop each chunk leaves those of its sum, and the last those of all.
-    if (step->later) step->later = with_squares(*step->later, result, squares);
     step->work = *with;
     plan.tensors.push_back({squares, TensorRole::output});
     stored.insert(result);
