@@ -219,16 +219,16 @@ class Run {
   }
 
   // A thread writes the checkpoint while the run goes on, where steps leave alone what it writes.
+  // All processes fetch.
   void save() {
     const auto start = std::chrono::steady_clock::now();
     finish_saving();
     plan_.state.step = trainer_.step_count;
     naming_the_last_checkpoint([this] {
-      trainer_.require_sound();
-      if (!is_first()) return;
-      saving_ = std::async(
-          std::launch::async,
-          checkpoint_writer(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files));
+      const auto write =
+          checkpoint_writer(plan_.out, plan_.settings.model, trainer_, plan_.state, plan_.files);
+      trainer_.require_sound_loss();
+      if (is_first()) saving_ = std::async(std::launch::async, write);
     });
     if (!trainer_.fetches_copies()) finish_saving();
     progress_.exclude(seconds_since(start));

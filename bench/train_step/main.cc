@@ -47,6 +47,7 @@ struct Flags {
   int64_t loss_rows = kAutomaticChunkRows;
   bool prints_losses = false;
   bool steps_of_plan = false;
+  bool fetches = false;
 };
 
 LlamaConfig config_of(const Flags& f) {
@@ -113,6 +114,28 @@ void print_steps_of_plan(const Session& session) {
   fmt::print("{:9.3f} ms in all\n", 1e3 * total);
 }
 
+// Of three steps by themselves, behind a state that was waited for, and beside one that is copied.
+void print_fetches(ModelTrainer& trainer) {
+  const auto seconds = [&](const std::function<void()>& fetch) {
+    const auto begin = Clock::now();
+    fetch();
+    for (int i = 0; i < 3; ++i) trainer.step();
+    return seconds_since(begin);
+  };
+  std::function<void()> fetched;
+  std::vector<double> alone, behind, beside;
+  for (int round = 0; round < 4; ++round) {
+    alone.push_back(seconds([] {}));
+    behind.push_back(seconds([&] { trainer.fetch(); }));
+    beside.push_back(seconds([&] { fetched = trainer.start_fetch(); }));
+    fetched();
+  }
+  fmt::print(
+      "{{\"three_steps_s\": {:.3f}, \"behind_a_fetch_s\": {:.3f}, \"beside_a_fetch_s\": "
+      "{:.3f}}}\n",
+      median(alone), median(behind), median(beside));
+}
+
 int run(const Flags& f) {
   const auto start = Clock::now();
   const auto attention = f.attention == "fast"    ? GpuAttention::fast
@@ -147,6 +170,10 @@ int run(const Flags& f) {
   if (f.steps_of_plan) {
     trainer.step();
     print_steps_of_plan(trainer.session());
+    return 0;
+  }
+  if (f.fetches) {
+    print_fetches(trainer);
     return 0;
   }
   trainer.start_step();
@@ -216,6 +243,8 @@ int main(int argc, char** argv) {
                  "1e9: all of it behind the backward");
   app.add_option("--loss-rows", f.loss_rows, "Of the logits at once; 0: all");
   app.add_flag("--losses", f.prints_losses, "The loss of each step, in the line");
+  app.add_flag("--fetches", f.fetches,
+               "Seconds of steps while the state is copied to the host, as for a checkpoint");
   app.add_flag("--steps-of-plan", f.steps_of_plan, "What each step of the plan takes");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -103,6 +103,14 @@ class Backend {
   // waited for.
   virtual void start_copy_in(const TensorView& host, const TensorView& own);
   virtual void start_copy_out(const TensorView& own, const TensorView& host);
+  // Copies that go on beside what is run from now on, behind what was run before. What they read
+  // and write is left alone until a call of the result has returned, which waits for them, from
+  // any thread and as often as wanted. It throws Error where a copy has failed.
+  struct CopyOut {
+    TensorView own;
+    TensorView host;  // dense, of any memory of the host
+  };
+  virtual std::function<void()> copy_out_beside(std::vector<CopyOut> copies);
   // A point in what was run so far: calling it waits until the device has passed it.
   virtual std::function<void()> mark();
   // The time of a point in what was run so far, in seconds from some start: calling it waits until

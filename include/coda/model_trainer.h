@@ -62,6 +62,7 @@ class ModelTrainer : public Trainer {
   Profiled profile();
   // As the Trainer's, of the next step's first batch.
   void require_sound();
+  void require_sound_loss();
 
   // How often a token of the last pass chose an expert without room (ModelGraph::dropped), of this
   // process's tokens. Not for while a step is started.

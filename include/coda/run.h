@@ -61,10 +61,11 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_folder,
                                       const RunState& state, const ModelFiles& files = {},
                                       int keep = 2);
 
-// The same in two parts: the state is fetched now, and a call of the result writes it, from any
-// thread. Until then the trainer stays where it is and nothing may change its fields: steps do not
-// where Trainer::fetches_copies(), so that a run goes on while its checkpoint is written. Moments
-// that are empty are made by that call.
+// The same in two parts: fetching the state is started now, and a call of the result waits for it
+// and writes it, from any thread. Until then the trainer stays where it is and nothing may change
+// its fields: steps do not where Trainer::fetches_copies(), so that a run goes on while its
+// checkpoint is copied and written. Moments that are empty are made by that call. It throws Error,
+// and writes nothing, where a weight is not finite.
 std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::path& run_folder,
                                                          const ModelConfig& config,
                                                          Trainer& trainer, const RunState& state,

@@ -118,8 +118,11 @@ class Trainer {
   double loss(const TensorMap& batch);
   // Throws Error, naming the step, unless the weights and the loss that they give on a batch are
   // finite. A state is worth keeping only if it passes: an update of finite gradients may end in
-  // weights from which no run can go on.
+  // weights from which no run can go on. Its parts: of the fetched weights of a step, and of the
+  // loss of the state as it is.
   void require_sound(const TensorMap& batch);
+  void require_finite_weights(int64_t step) const;
+  void require_sound_loss(const TensorMap& batch);
 
   // Steps done. Who restores a saved state, or sets weights, sets these and then calls restored().
   // A backend with memory of its own trains a copy there: fetch() brings weights and moments to
@@ -132,6 +135,9 @@ class Trainer {
   std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
   void restored();
   void fetch();
+  // fetch() in two halves: what this starts is there once a call of the result has returned, from
+  // any thread. On one GPU steps go on beside it; the next one's update waits for it.
+  std::function<void()> start_fetch();
   // Whether what fetch() brings is a copy, which no step changes: not where one process trains on
   // the host.
   bool fetches_copies() const;

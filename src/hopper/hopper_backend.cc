@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <future>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -222,6 +223,28 @@ class HopperBackend : public Backend {
     copy_to_host(own, host, state_->stream);
   }
 
+  // By a thread, as somebody has to empty the pinned places.
+  std::function<void()> copy_out_beside(std::vector<CopyOut> copies) override {
+    const Context::Scope scope(*state_->context);
+    if (beside_.valid()) beside_.wait();  // they have two places
+    const auto before = std::make_shared<StreamEvent>(state_->context, state_->stream);
+    beside_ = std::async(std::launch::async, [this, before, copies = std::move(copies)] {
+                const Context::Scope of_thread(*state_->context);
+                const Stream stream = Stream::make();
+                before->hold(stream.handle());
+                if (!staged_beside_) staged_beside_.emplace(state_->context);
+                for (const auto& [own, host] : copies) {
+                  if (StagedCopies::are_for(host, own)) {
+                    staged_beside_->to_host(own, host, stream.handle());
+                  } else {
+                    copy_to_host(own, host, stream.handle());
+                  }
+                }
+                stream.synchronize();
+              }).share();
+    return [done = beside_] { done.get(); };
+  }
+
   std::function<void()> mark() override {
     return
         [event = std::make_shared<StreamEvent>(state_->context, state_->stream)] { event->wait(); };
@@ -311,6 +334,8 @@ class HopperBackend : public Backend {
   bool noticed_attention_ = false;
   std::shared_ptr<HopperState> state_;
   std::optional<StagedCopies> staged_;
+  std::optional<StagedCopies> staged_beside_;
+  std::shared_future<void> beside_;  // of copy_out_beside; the last
   std::shared_ptr<cudnn::Library> cudnn_;
   // Where stamp() counts from: the first of those that somebody still has, as times are fp32.
   std::weak_ptr<const StreamEvent> first_stamp_;

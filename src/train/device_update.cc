@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <future>
 #include <map>
 #include <ranges>
 #include <string>
+#include <utility>
 
 #include "base/rounding.h"
 #include "coda/error.h"
@@ -320,6 +322,7 @@ DeviceUpdate::Launch DeviceUpdate::launch_of(const Program& program, const DimVa
 }
 
 void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
+  finish_download();
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
     const auto put = [&](Matrix matrix, auto& values, DType dtype) {
@@ -341,23 +344,38 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
   is_gathered_ = true;
 }
 
-void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) {
+std::function<void()> DeviceUpdate::start_download(Weights& weights,
+                                                   std::vector<Moments>& moments) {
+  finish_download();
   gather_weights();
+  std::vector<Backend::CopyOut> copies;
+  std::vector<std::function<void()>> widenings;  // of moments that are stored in 16 bits
+  const auto start = [&]() -> std::function<void()> {
+    const auto finish = [copied = backend_.copy_out_beside(std::exchange(copies, {})),
+                         widen = std::exchange(widenings, {})] {
+      copied();
+      for (const auto& one : widen) one();
+    };
+    // Run by the first who waits.
+    const std::shared_future<void> done = std::async(std::launch::deferred, finish).share();
+    return [done] { done.get(); };
+  };
   for (const Matrix matrix : {master, copy, m, v}) {
     gather(matrix);
     if (rank_ > 0) continue;
     for (size_t i = 0; i < weights.size(); ++i) {
       WeightTensor& w = weights[i];
       const Bucket& bucket = buckets_[parts_[i].bucket];
-      const Matrix where = is_whole(bucket, matrix) ? matrix : gradient;
+      const TensorView place = part(is_whole(bucket, matrix) ? matrix : gradient, i);
       const auto get = [&](auto& values, DType dtype) {
-        const TensorView place = part(where, i),
-                         wanted = dense_view(values.data(), dtype, w.rows, w.cols);
-        if (place.dtype == dtype) return backend_.copy_out(place, wanted);
-        Tensor stored(place.dtype, w.rows, w.cols);
-        backend_.copy_out(place, stored.view());
-        const std::vector<float> widened = stored.floats();
-        std::ranges::copy(widened, static_cast<float*>(wanted.data));
+        const TensorView wanted = dense_view(values.data(), dtype, w.rows, w.cols);
+        if (place.dtype == dtype) return copies.push_back({place, wanted});
+        const Tensor stored(place.dtype, w.rows, w.cols);
+        copies.push_back({place, stored.view()});
+        widenings.emplace_back([stored, to = values.data()] {
+          const std::vector<float> widened = stored.floats();
+          std::ranges::copy(widened, reinterpret_cast<float*>(to));
+        });
       };
       if (matrix == copy && !w.bf16.empty()) get(w.bf16, DType::bf16);
       if (matrix == master) get(w.values, DType::f32);
@@ -365,6 +383,22 @@ void DeviceUpdate::download(Weights& weights, std::vector<Moments>& moments) {
       if (matrix == m) get(moments[i].m, DType::f32);
       if (matrix == v) get(moments[i].v, DType::f32);
     }
+    // The next matrix is gathered in the same place.
+    if (world_ > 1) start()();
+  }
+  if (world_ > 1) return [] {};
+  downloaded_ = start();
+  return downloaded_;
+}
+
+void DeviceUpdate::finish_download() {
+  if (downloaded_) std::exchange(downloaded_, nullptr)();
+}
+
+DeviceUpdate::~DeviceUpdate() {
+  try {
+    finish_download();
+  } catch (const Error&) {  // whoever wanted it has been told
   }
 }
 
@@ -393,6 +427,7 @@ void DeviceUpdate::check_loss(const Tensor& loss) {
 }
 
 void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
+  finish_download();
   const auto steps = static_cast<double>(step);
   auto* const numbers = reinterpret_cast<float*>(staged_[steps_++ % 2].get());
   const auto set = [&](Number which, double value) {

@@ -41,11 +41,16 @@ class DeviceUpdate {
   DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
                const ExchangePlan& exchange, const std::set<std::string>& squared,
                Communicator* communicator);
+  ~DeviceUpdate();
+  DeviceUpdate(const DeviceUpdate&) = delete;
+  DeviceUpdate& operator=(const DeviceUpdate&) = delete;
 
   // All of the state, to the backend and back. Of several processes all call both; each has what
-  // it uploads, and rank 0 gets what is downloaded. A download leaves no gradients.
+  // it uploads, and rank 0 gets what is downloaded. A download of several leaves no gradients. Of
+  // one it goes on beside what is run next: what is downloaded is there once a call of the result
+  // has returned, and start_step() waits for it.
   void upload(Weights& weights, std::vector<Moments>& moments);
-  void download(Weights& weights, std::vector<Moments>& moments);
+  std::function<void()> start_download(Weights& weights, std::vector<Moments>& moments);
 
   // What a plan reads, by name; whole behind gather_weights() and upload().
   const TensorMap& parameters() const { return parameters_; }
@@ -143,6 +148,7 @@ class DeviceUpdate {
   };
   Held held(Matrix matrix, size_t weight) const;
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
+  void finish_download();
   void run(const Launch& launch) const;
   void exchange(const char* what, const std::function<void()>& work) const;
   // The result waits for it.
@@ -163,6 +169,7 @@ class DeviceUpdate {
   std::vector<Bucket> buckets_;
   size_t backward_steps_ = 0;
   bool is_gathered_ = true;                    // all weights are whole
+  std::function<void()> downloaded_;           // waits for the download that goes on; null: none
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
   std::vector<Part> parts_;                    // as the weights
   std::vector<Tensor> kept_;                   // what the programs hand on

@@ -85,6 +85,8 @@ int64_t ModelTrainer::dropped() const {
 
 void ModelTrainer::require_sound() { Trainer::require_sound(batch(0)); }
 
+void ModelTrainer::require_sound_loss() { Trainer::require_sound_loss(batch(0)); }
+
 StepReport ModelTrainer::step() {
   return Trainer::step([this](int64_t pass) { return batch(pass); });
 }

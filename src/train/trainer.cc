@@ -26,6 +26,8 @@ void require_finite(double value, const char* what, int64_t step) {
   require(std::isfinite(value), "step " + std::to_string(step) + ": the " + what + " is" + kRemedy);
 }
 
+std::string after_step(int64_t step) { return "after step " + std::to_string(step) + ": "; }
+
 void check(const Graph& graph, Value loss, const Weights& weights, const TrainOptions& options) {
   check_schedule(options.schedule);
   check_adamw(options.adamw);
@@ -82,7 +84,8 @@ struct Trainer::Impl {
   };
   std::deque<Started> started;  // the oldest first
   Profiler* profiler = nullptr;
-  bool is_fetched = false;  // the trainer's fields are the backend's state
+  // Waits until the trainer's fields are the backend's state; null: they are another.
+  std::function<void()> fetched;
 
   Impl(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
        const TrainOptions& options)
@@ -162,7 +165,7 @@ struct Trainer::Impl {
 
   // Nothing here waits for the backend.
   void start(Started& now, const Batches& batch, bool asks_to_stop) {
-    is_fetched = false;
+    fetched = nullptr;
     const auto said = static_cast<size_t>(device->said().size());
     now.numbers = backend.allocate_on_host((said + 1) * sizeof(float), "a step's losses");
     auto* const numbers = reinterpret_cast<float*>(now.numbers.get());
@@ -261,20 +264,22 @@ void Trainer::restored() {
   if (scales != nullptr) scales->restore(eight_bit_scales);
   for (WeightTensor& w : weights) w.round();
   if (impl_->device) impl_->device->upload(weights, moments);
-  impl_->is_fetched = true;  // the fields are what was uploaded
+  impl_->fetched = [] {};  // the fields are what was uploaded
   // Rank 0 writes checkpoints; the others need no copy of theirs.
   if (impl_->world() > 1 && impl_->options.communicator->rank() > 0)
     for (Moments& its : moments) its = {};
   impl_->session.bind_weights(parameters());
 }
 
-void Trainer::fetch() {
+void Trainer::fetch() { start_fetch()(); }
+
+std::function<void()> Trainer::start_fetch() {
   require_none_started("fetch()");
   if (const EightBitScales* scales = impl_->session.scales(); scales != nullptr)
     eight_bit_scales = scales->state();
-  if (!impl_->device || impl_->is_fetched) return;
-  impl_->device->download(weights, moments);
-  impl_->is_fetched = true;
+  if (!impl_->device) return [] {};
+  if (!impl_->fetched) impl_->fetched = impl_->device->start_download(weights, moments);
+  return impl_->fetched;
 }
 
 bool Trainer::fetches_copies() const { return impl_->device != nullptr; }
@@ -308,15 +313,22 @@ double Trainer::loss(const TensorMap& batch) {
 
 void Trainer::require_sound(const TensorMap& batch) {
   fetch();
-  const std::string when = "after step " + std::to_string(step_count) + ": ";
+  require_finite_weights(step_count);
+  require_sound_loss(batch);
+}
+
+void Trainer::require_finite_weights(int64_t step) const {
   for (const WeightTensor& w : weights) {
     bool are_finite = true;
 #pragma omp parallel for schedule(static) reduction(&& : are_finite)
     for (size_t i = 0; i < w.values.size(); ++i)
       are_finite = are_finite && std::isfinite(w.values[i]);
-    require(are_finite, when + "the values of " + w.name + " are" + kRemedy);
+    require(are_finite, after_step(step) + "the values of " + w.name + " are" + kRemedy);
   }
-  require(std::isfinite(loss(batch)), when + "the loss is" + kRemedy);
+}
+
+void Trainer::require_sound_loss(const TensorMap& batch) {
+  require(std::isfinite(loss(batch)), after_step(step_count) + "the loss is" + kRemedy);
 }
 
 StepReport Trainer::step(const TensorMap& batch) {

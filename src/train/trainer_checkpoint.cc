@@ -48,10 +48,12 @@ std::function<std::filesystem::path()> checkpoint_writer(const std::filesystem::
                                                          Trainer& trainer, const RunState& state,
                                                          const ModelFiles& files, int keep) {
   RunState of_step = state;
-  trainer.fetch();
+  const std::function<void()> fetched = trainer.start_fetch();
   of_step.step = trainer.step_count;
   of_step.eight_bit_scales = trainer.eight_bit_scales;
   return [=, &trainer] {
+    fetched();
+    trainer.require_finite_weights(of_step.step);
     return save_checkpoint(run_folder, config, state_of(trainer), of_step, files, keep);
   };
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "base/relative_error.h"
@@ -80,11 +81,15 @@ TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
   ModelTrainer whole(settings_, text_, *gpu_);
   ModelTrainer again(settings_, text_, *gpu_);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(whole.step().loss, again.step().loss);
-  again.fetch();
+  // Copied while the next step is under way.
+  const std::function<void()> fetched = again.start_fetch();
+  again.start_step();
+  fetched();
+  again.finish_step();
   ModelTrainer resumed(settings_, text_, *gpu_);
   resumed.weights = again.weights;
   resumed.moments = again.moments;
-  resumed.step_count = again.step_count;
+  resumed.step_count = 4;
   resumed.restored();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(whole.step().norm, resumed.step().norm);
   whole.fetch();

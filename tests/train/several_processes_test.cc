@@ -8,7 +8,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/relative_error.h"
 #include "coda/error.h"
@@ -23,6 +27,27 @@ namespace coda {
 namespace {
 
 using testing::HasSubstr;
+
+// A backend whose copies beside what it runs are made when they are waited for.
+class LateCopies : public Backend {
+ public:
+  std::string_view name() const override { return "late copies"; }
+  std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
+    return cpu_->prepare(program, sizes);
+  }
+  std::unique_ptr<Kernel> prepare(const OpaqueCall& call, std::span<const TensorDecl> tensors,
+                                  const DimValues& sizes) override {
+    return cpu_->prepare(call, tensors, sizes);
+  }
+  std::function<void()> copy_out_beside(std::vector<CopyOut> copies) override {
+    return [this, copies = std::move(copies)] {
+      for (const CopyOut& copy : copies) copy_out(copy.own, copy.host);
+    };
+  }
+
+ private:
+  std::unique_ptr<Backend> cpu_ = cpu::make_cpu_backend({.threads = 1});
+};
 
 struct Course {
   std::vector<double> losses;
@@ -221,6 +246,56 @@ TEST(SeveralProcesses, GiveTheSameBitsWheneverTheyExchange) {
       expect_same(trained(settings, world, 3, {}, true), behind);
     }
   }
+}
+
+// The state is copied while the next step is under way: its update waits for the copies, whoever
+// waits for them first.
+TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
+  for (const DType moments : {DType::f32, DType::bf16}) {
+    ModelTrainSettings settings = settings_of(DType::bf16, 1);
+    settings.adamw.moments = moments;
+    const Course whole = trained(settings, 1, 2);
+    for (const bool waits_first : {true, false}) {
+      ThreadGroup group(1);
+      ThreadCommunicator communicator(group, 0);
+      settings.communicator = &communicator;
+      const Tokens text = counting_text(500);
+      LateCopies backend;
+      ModelTrainer trainer(settings, text, backend);
+      for (int i = 0; i < 2; ++i) trainer.step();
+      const std::function<void()> fetched = trainer.start_fetch();
+      if (waits_first) fetched();
+      trainer.step();
+      fetched();
+      for (size_t i = 0; i < whole.weights.size(); ++i) {
+        EXPECT_EQ(trainer.weights[i].values, whole.weights[i].values) << whole.weights[i].name;
+        EXPECT_EQ(trainer.weights[i].bf16, whole.weights[i].bf16) << whole.weights[i].name;
+        EXPECT_EQ(trainer.moments[i].m, whole.moments[i].m) << whole.weights[i].name;
+        EXPECT_EQ(trainer.moments[i].v, whole.moments[i].v) << whole.weights[i].name;
+      }
+      trainer.fetch();
+      EXPECT_NE(trainer.weights[0].values, whole.weights[0].values);
+    }
+    settings.communicator = nullptr;
+  }
+}
+
+TEST(SeveralProcesses, WriteNoStateThatIsNotFinite) {
+  const TempFolder folder;
+  const Tokens text = counting_text(500);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  const ModelTrainSettings settings = settings_of(DType::f32, 1);
+  ModelTrainer trainer(settings, text, *backend);
+  trainer.step();
+  const auto write = checkpoint_writer(folder.path(), settings.model, trainer, {});
+  trainer.weights[0].values[5] = std::numeric_limits<float>::infinity();
+  try {
+    write();
+    FAIL() << "it was written";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("after step 1: the values of"));
+  }
+  EXPECT_FALSE(newest_checkpoint(folder.path()).has_value());
 }
 
 // What is written is the state as it was fetched, however many steps have followed.
