@@ -107,8 +107,8 @@ class Backend {
   // and write is left alone until a call of the result has returned, which waits for them, from
   // any thread and as often as wanted. It throws Error where a copy has failed.
   struct CopyOut {
-    TensorView own;
-    TensorView host;  // dense, of any memory of the host
+    TensorView own;   // dense
+    TensorView host;  // dense, of the same type and size, of any memory of the host
   };
   virtual std::function<void()> copy_out_beside(std::vector<CopyOut> copies);
   // A point in what was run so far: calling it waits until the device has passed it.

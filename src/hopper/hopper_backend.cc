@@ -192,14 +192,16 @@ class HopperBackend : public Backend {
 
   void copy_in(const TensorView& host, const TensorView& own) override {
     const Context::Scope scope(*state_->context);
-    if (StagedCopies::are_for(host, own)) return staged().to_device(host, own, state_->stream);
+    if (StagedCopies::are_worth(host, own))
+      return staged().to_device({{{host, own}}}, state_->stream);
     copy_to_device(host, own, state_->stream);
     synchronize();
   }
 
   void copy_out(const TensorView& own, const TensorView& host) override {
     const Context::Scope scope(*state_->context);
-    if (StagedCopies::are_for(host, own)) return staged().to_host(own, host, state_->stream);
+    if (StagedCopies::are_worth(host, own))
+      return staged().to_host({{{host, own}}}, state_->stream);
     copy_to_host(own, host, state_->stream);
     synchronize();
   }
@@ -223,7 +225,7 @@ class HopperBackend : public Backend {
     copy_to_host(own, host, state_->stream);
   }
 
-  // By a thread, as somebody has to empty the pinned places.
+  // By a thread, as somebody has to wait for the pinned places.
   std::function<void()> copy_out_beside(std::vector<CopyOut> copies) override {
     const Context::Scope scope(*state_->context);
     if (beside_.valid()) beside_.wait();  // they have two places
@@ -233,14 +235,12 @@ class HopperBackend : public Backend {
                 const Stream stream = Stream::make();
                 before->hold(stream.handle());
                 if (!staged_beside_) staged_beside_.emplace(state_->context);
+                std::vector<StagedCopies::Copy> staged;
                 for (const auto& [own, host] : copies) {
-                  if (StagedCopies::are_for(host, own)) {
-                    staged_beside_->to_host(own, host, stream.handle());
-                  } else {
-                    copy_to_host(own, host, stream.handle());
-                  }
+                  invariant(StagedCopies::are_for(host, own), "copies of dense matrices");
+                  staged.push_back({host, own});
                 }
-                stream.synchronize();
+                staged_beside_->to_host(staged, stream.handle());
               }).share();
     return [done = beside_] { done.get(); };
   }

@@ -2,73 +2,98 @@
 #include "hopper/launch/staged_copies.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/device_memory.h"
+#include "hopper/launch/stream_event.h"
 
 namespace coda::hopper {
 namespace {
 
-constexpr size_t kPlace = size_t{64} << 20;  // bytes
-constexpr size_t kShare = size_t{8} << 20;   // of a thread: eight reach the host's bandwidth
+constexpr size_t kPlaces = 8;                // threads: they reach the host's bandwidth
+constexpr size_t kPlace = size_t{16} << 20;  // bytes
+constexpr size_t kWorthThreads = size_t{64} << 20;
 
 size_t bytes_of(const TensorView& view) {
   return static_cast<size_t>(view.rows * view.cols * size_of(view.dtype));
 }
 
-void copy_by_threads(std::byte* to, const std::byte* from, size_t bytes) {
-  parallel_for((bytes + kShare - 1) / kShare, 0, [&](size_t i) {
-    std::memcpy(to + i * kShare, from + i * kShare, std::min(kShare, bytes - i * kShare));
+// work(place's number, piece) for each piece, by a thread a place.
+void by_places(const Context& context, size_t pieces, const auto& work) {
+  std::atomic<size_t> next = 0;
+  parallel_for(kPlaces, kPlaces, [&](size_t place) {
+    const Context::Scope scope(context);
+    for (size_t piece = next++; piece < pieces; piece = next++) work(place, piece);
   });
 }
 
 }  // namespace
 
+struct StagedCopies::Piece {
+  std::byte* host = nullptr;
+  DeviceAddress device = 0;
+  size_t bytes = 0;
+};
+
 bool StagedCopies::are_for(const TensorView& host, const TensorView& device) {
   return host.is_contiguous() && device.is_contiguous() && host.rows == device.rows &&
-         host.cols == device.cols && host.dtype == device.dtype && bytes_of(host) >= kPlace;
+         host.cols == device.cols && host.dtype == device.dtype;
+}
+
+bool StagedCopies::are_worth(const TensorView& host, const TensorView& device) {
+  return are_for(host, device) && bytes_of(host) >= kWorthThreads;
 }
 
 StagedCopies::StagedCopies(std::shared_ptr<const Context> context) : context_(std::move(context)) {
-  for (Place& place : places_)
-    place.memory = pinned_memory(context_, kPlace, "copies to and from the GPU");
+  const Context::Scope scope(*context_);
+  for (size_t i = 0; i < kPlaces; ++i)
+    places_.push_back(
+        {pinned_memory(context_, kPlace, "copies to and from the GPU"), Stream::make()});
 }
 
-void StagedCopies::to_device(const TensorView& host, const TensorView& device,
-                             DriverHandle stream) {
-  const size_t bytes = bytes_of(host);
-  for (size_t at = 0, i = 0; at < bytes; at += kPlace, ++i) {
-    Place& place = places_[i % 2];
-    const size_t part = std::min(kPlace, bytes - at);
-    if (place.moved) place.moved->wait();
-    copy_by_threads(place.memory.get(), static_cast<const std::byte*>(host.data) + at, part);
+std::vector<StagedCopies::Piece> StagedCopies::pieces_of(std::span<const Copy> copies) {
+  std::vector<Piece> pieces;
+  for (const auto& [host, device] : copies) {
+    const size_t bytes = bytes_of(host);
+    for (size_t at = 0; at < bytes; at += kPlace) {
+      pieces.push_back({static_cast<std::byte*>(host.data) + at, address_of(device.data) + at,
+                        std::min(kPlace, bytes - at)});
+    }
+  }
+  return pieces;
+}
+
+void StagedCopies::to_device(std::span<const Copy> copies, DriverHandle stream) {
+  const std::vector<Piece> pieces = pieces_of(copies);
+  const StreamEvent before(context_, stream);
+  for (const Place& place : places_) before.hold(place.stream.handle());
+  by_places(*context_, pieces.size(), [&](size_t number, size_t i) {
+    const Place& place = places_[number];
+    const auto& [host, device, bytes] = pieces[i];
+    std::memcpy(place.memory.get(), host, bytes);
     check_driver(
-        driver().memcpy_htod_async(address_of(device.data) + at, place.memory.get(), part, stream),
+        driver().memcpy_htod_async(device, place.memory.get(), bytes, place.stream.handle()),
         "copying a tensor to the GPU");
-    place.moved.emplace(context_, stream);
-  }
-  for (Place& place : places_)
-    if (place.moved) place.moved->wait();
+    place.stream.synchronize();
+  });
 }
 
-void StagedCopies::to_host(const TensorView& device, const TensorView& host, DriverHandle stream) {
-  const size_t bytes = bytes_of(host);
-  const auto start = [&](size_t at, Place& place) {
-    check_driver(driver().memcpy_dtoh_async(place.memory.get(), address_of(device.data) + at,
-                                            std::min(kPlace, bytes - at), stream),
-                 "copying a tensor from the GPU");
-    place.moved.emplace(context_, stream);
-  };
-  start(0, places_[0]);
-  for (size_t at = 0, i = 0; at < bytes; at += kPlace, ++i) {
-    const Place& place = places_[i % 2];
-    if (at + kPlace < bytes) start(at + kPlace, places_[(i + 1) % 2]);
-    place.moved->wait();
-    copy_by_threads(static_cast<std::byte*>(host.data) + at, place.memory.get(),
-                    std::min(kPlace, bytes - at));
-  }
+void StagedCopies::to_host(std::span<const Copy> copies, DriverHandle stream) {
+  const std::vector<Piece> pieces = pieces_of(copies);
+  const StreamEvent before(context_, stream);
+  for (const Place& place : places_) before.hold(place.stream.handle());
+  by_places(*context_, pieces.size(), [&](size_t number, size_t i) {
+    const Place& place = places_[number];
+    const auto& [host, device, bytes] = pieces[i];
+    check_driver(
+        driver().memcpy_dtoh_async(place.memory.get(), device, bytes, place.stream.handle()),
+        "copying a tensor from the GPU");
+    place.stream.synchronize();
+    std::memcpy(host, place.memory.get(), bytes);
+  });
 }
 
 }  // namespace coda::hopper
