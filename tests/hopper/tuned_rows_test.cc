@@ -25,17 +25,23 @@ constexpr const char* kProgram = R"(program rows {
   x0 = tile(x0[M, N]:bf16)
   store(y:bf16, x0 + acc)
 })";
+constexpr const char* kEightBitProgram = R"(program rows {
+  acc = gemm(x[M, K]:e4m3, w[N, K]:e4m3, nt)
+  x0 = tile(x0[M, N]:bf16)
+  store(y:bf16, x0 + acc)
+})";
 const DimValues kTunedSizes{{"M", 4096}, {"N", 2048}, {"K", 2048}};
 
-ChosenConfig chosen(const DimValues& sizes, const std::string& tuned) {
+ChosenConfig chosen(const DimValues& sizes, const std::string& tuned,
+                    const char* program = kProgram) {
   LowerOptions options;
   options.uses_table = false;
   options.tuned = std::make_shared<const TunedRows>(tuned);
-  return GemmProgram(parse_program(kProgram), sizes, options).chosen(0);
+  return GemmProgram(parse_program(program), sizes, options).chosen(0);
 }
 
-KernelClass own_class(const DimValues& sizes) {
-  return GemmProgram(parse_program(kProgram), sizes, {}).class_of(0);
+KernelClass own_class(const DimValues& sizes, const char* program = kProgram) {
+  return GemmProgram(parse_program(program), sizes, {}).class_of(0);
 }
 
 TEST(TunedRows, EveryConfigurationHasACodeThatIsReadBack) {
@@ -219,20 +225,23 @@ TEST(ChosenConfig, AnIllegalConfigurationIsNeverTaken) {
 
 // A row at 4096 rows where a tile shape was far better than the model thinks: so it is at 8192. But
 // waves are counted anew: at 512 rows there are so few large tiles that most processors idle.
+// In 8 bits too, where a block of K has twice the elements.
 TEST(ChosenConfig, ARowAtOtherSizesCorrectsTheModel) {
-  const KernelClass own = own_class(kTunedSizes);
-  const GemmProgram program(parse_program(kProgram), kTunedSizes, {});
-  const std::string best = code(program.ranked(0).front().choice);
-  const std::string large = best == "256x128c21s3" ? "256x128c12s3" : "256x128c21s3";
-  const std::string rows =
-      own.name + " | " + text(own.extents) + " | " + large + " 100 " + best + " 150\n";
-  DimValues twice = kTunedSizes;
-  twice["M"] = 8192;
-  EXPECT_EQ(code(chosen(twice, rows).choice), large);
-  EXPECT_EQ(text(chosen(twice, rows)), "tuned at 4096x2048x2048");
-  DimValues small = kTunedSizes;
-  small["M"] = 512;
-  EXPECT_NE(code(chosen(small, rows).choice), large);
+  for (const char* text_of_program : {kProgram, kEightBitProgram}) {
+    const KernelClass own = own_class(kTunedSizes, text_of_program);
+    const GemmProgram program(parse_program(text_of_program), kTunedSizes, {});
+    const std::string best = code(program.ranked(0).front().choice);
+    const std::string large = best == "256x128c21s3" ? "256x128c12s3" : "256x128c21s3";
+    const std::string rows =
+        own.name + " | " + text(own.extents) + " | " + large + " 100 " + best + " 150\n";
+    DimValues twice = kTunedSizes;
+    twice["M"] = 8192;
+    EXPECT_EQ(code(chosen(twice, rows, text_of_program).choice), large);
+    EXPECT_EQ(text(chosen(twice, rows, text_of_program)), "tuned at 4096x2048x2048");
+    DimValues small = kTunedSizes;
+    small["M"] = 512;
+    EXPECT_NE(code(chosen(small, rows, text_of_program).choice), large);
+  }
 }
 
 // A shipped file is what its rows are written as, so a row that is measured again changes a line.

@@ -37,10 +37,11 @@ std::vector<GemmConfig> order_of(const TunedRow& row, const KernelClass& kernel,
                                  const std::vector<RankedChoice>& ranked,
                                  const std::vector<SpaceWork>& work, uint32_t multiprocessors,
                                  uint32_t measured_multiprocessors) {
-  std::vector<TimedChoice> timed;
+  std::vector<TimedChoice> timed;  // with the kernel's layout and element, which a row lacks
   for (const TimedChoice& one : row.choices) {
-    const auto is_it = [&](const RankedChoice& r) { return same(r.choice, one.choice); };
-    if (std::any_of(ranked.begin(), ranked.end(), is_it)) timed.push_back(one);
+    const auto it = std::ranges::find_if(
+        ranked, [&](const RankedChoice& r) { return same(r.choice, one.choice); });
+    if (it != ranked.end()) timed.push_back({it->choice, one.microseconds});
   }
   std::vector<GemmConfig> order;
   if (timed.empty()) return order;
