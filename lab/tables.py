@@ -187,13 +187,13 @@ STEPS = {("1b", 16, 2048): "LLaMA-3 1B, 16 x 2048", ("1b", 4, 8192): "LLaMA-3 1B
          ("8b", 8, 2048): "four blocks of 8B, 8 x 2048"}
 
 
-def runs_of_steps(shape: tuple[str, int, int], attention: str = "repeatable", board: str = "h200",
-                  recompute: str = "norms") -> tuple[list[dict], list[dict]]:
+def runs_of_steps(shape: tuple[str, int, int],
+                  attention: str = "repeatable") -> tuple[list[dict], list[dict]]:
     """Ours and torch.compile's, in turns on one board: of the last run that has both."""
-    path = RESULTS / "train_step" / f"{board}.jsonl"
+    path = RESULTS / "train_step" / "h200.jsonl"
     rows = [r for r in map(json.loads, path.read_text().splitlines())
             if (r["model"], r["batch"], r["sequence"]) == shape
-            and (r["who"] != "coda" or r.get("recompute", "norms") == recompute)]
+            and (r["who"] != "coda" or r.get("recompute", "norms") == "norms")]
     ours = [r for r in rows if r["who"] == "coda" and r["attention"] == attention]
     peers = [r for r in rows if r["who"] != "coda"]
     runs = {r["run"] for r in ours} & {r["run"] for r in peers}
@@ -209,12 +209,9 @@ def mean_ms(runs: list[dict]) -> float:
 def steps() -> str:
     """Whole optimizer steps, each run of a shape in turns with its peer's."""
     rows = []
-    blocks = ("8b", 8, 2048)
-    settings = [(shape, name, "h200", "norms") for shape, name in STEPS.items()]
-    settings += [(blocks, "the same, H100, `--recompute none`", "h100", "none")]
-    for shape, name, board, recompute in settings:
-        ours, peer = runs_of_steps(shape, "repeatable", board, recompute)
-        fast, peer_of_fast = runs_of_steps(shape, "fast", board, recompute)
+    for shape, name in STEPS.items():
+        ours, peer = runs_of_steps(shape)
+        fast, peer_of_fast = runs_of_steps(shape, "fast")
         for who, runs, others in (("ours, repeatable", ours, peer),
                                   ("ours, attention fast", fast, peer_of_fast),
                                   ("torch.compile", peer, peer)):
@@ -227,6 +224,22 @@ def steps() -> str:
                          " ".join(f"{r['first_step_s']:.0f}" for r in runs)])
     return table(["", "", "ms a step", "tokens/s", "torch.compile's time over it",
                   "seconds to the first step"], rows)
+
+
+def steps_h100() -> str:
+    """The same on an H100, in turns with the peer as it is and where it clips as ours does."""
+    path = RESULTS / "train_step" / "rows_h100.jsonl"
+    runs = list(map(json.loads, path.read_text().splitlines()))
+    rows = []
+    for shape, name in STEPS.items():
+        of_shape = [r for r in runs if (r["model"], r["batch"], r["sequence"]) == shape]
+        ours = [r["ms"] for r in of_shape if r.get("recompute") == "none"]
+        plain, clips = ([r["ms"] for r in of_shape if r["who"] != "coda" and ("clip" in r) == clip]
+                        for clip in (False, True))
+        middle = statistics.median(ours)
+        rows.append([name, " ".join(f"{ms:.1f}" for ms in ours),
+                     *(f"{peer[0]:.1f}, {peer[0] / middle:.3f}" for peer in (plain, clips))])
+    return table(["", "ours, ms", "torch.compile, ms, over ours", "the same, `--clip 1`"], rows)
 
 
 def step_parts() -> str:
@@ -471,6 +484,7 @@ TABLES = {"block_errors": block_errors, "block_times": block_times, "chains": ch
           "fp8_steps": fp8_steps, "library": library,
           "loss_chunks": loss_chunks, "planning": planning, "programs": programs,
           "pytorch_steps": pytorch_steps, "step_parts": step_parts, "steps": steps,
+          "steps_h100": steps_h100,
           "summary": summary, "tuned": tuned}
 _PLACE = re.compile(r"(<!-- lab/tables\.py: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 

@@ -92,6 +92,8 @@ struct BlockFlags {
   int64_t hidden = 2048;
   std::string dtype = "bf16";
   std::string phase = "both";
+  std::string objective;  // empty: speed on a GPU, as for a model with --recompute none
+  bool steps = false;
 };
 
 void show(const Benched& benched, bool json) {
@@ -141,6 +143,11 @@ void bench_block(const BlockFlags& flags) {
   options.eight_bits = eight_bits_of(flags.dtype);
   options.sizes = {{"M", size.tokens}};
   options.overwrite_saved = true;  // as in training: one backward for each forward
+  const bool is_fast = flags.objective.empty() ? on_gpu : flags.objective == "speed";
+  options.objective = is_fast ? Objective::speed : Objective::memory;
+  MeasureOptions measuring = flags.bench.options();
+  measuring.steps = flags.steps;
+  require(!flags.steps || on_gpu, "--steps needs a GPU");
   const auto plan = [&](bool fuse) {
     Graph graph;
     options.fuse = fuse;
@@ -150,7 +157,7 @@ void bench_block(const BlockFlags& flags) {
   const std::string phase = backward ? "forward + backward" : "forward";
   const Plan fused = plan(true);
   const Plan unfused = on_gpu ? Plan() : plan(false);
-  show({.measured = measure_plan(fused, options.sizes, flags.bench.options(), &unfused),
+  show({.measured = measure_plan(fused, options.sizes, measuring, &unfused),
         .title = fmt::format(
             "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads of "
             "{}, {} of keys and values",
@@ -158,6 +165,7 @@ void bench_block(const BlockFlags& flags) {
             size.kv_heads),
         .about = {{"phase", phase},
                   {"dtype", flags.dtype},
+                  {"objective", is_fast ? "speed" : "memory"},
                   {"hidden", size.width},
                   {"mlp", size.mlp},
                   {"heads", size.heads},
@@ -221,6 +229,12 @@ void add_block(CLI::App& bench) {
   command.add_option("--phase", flags->phase, "forward, or both with the backward")
       ->check(CLI::IsMember({"forward", "both"}))
       ->capture_default_str();
+  command
+      .add_option("--objective", flags->objective,
+                  "What comes first, saved memory or speed [speed on a GPU, memory on a CPU]")
+      ->check(CLI::IsMember({"memory", "speed"}));
+  command.add_flag("--steps", flags->steps,
+                   "On a GPU: also each step of the plan by itself, beside its products");
   flags->bench.add_to(command);
   command.callback([flags] { bench_block(*flags); });
 }

@@ -56,6 +56,13 @@ void print_table(const Benched& benched) {
       fmt::print("\n");
     }
   }
+  if (!measured.steps.empty()) {
+    fmt::print("\n{:>9} {:>14}  {}\n", "ms", "products alone", "step by itself");
+    for (const TimedStep& step : measured.steps) {
+      fmt::print("{:9.4f} {:>14}  {}\n", step.ms,
+                 step.products_ms > 0 ? fmt::format("{:.4f}", step.products_ms) : "", step.name);
+    }
+  }
   if (measured.session_bytes + measured.bound_bytes > 0 && benched.tokens > 0) {
     fmt::print(
         "\nmemory: {:.1f} MB of weights and inputs, {:.1f} MB of the plan's own, results among "
@@ -88,6 +95,10 @@ void print_json(const Benched& benched) {
     if (const double joules = joules_a_token(benched, candidate); joules > 0)
       one["joules_a_token"] = joules;
     json["candidates"].push_back(std::move(one));
+  }
+  for (const TimedStep& step : measured.steps) {
+    json["steps"].push_back(
+        {{"name", step.name}, {"ms", step.ms}, {"products_alone_ms", step.products_ms}});
   }
   fmt::print("{}\n", json.dump(2));
 }

@@ -64,14 +64,23 @@ struct MeasureOptions {
   // and writing its result there, and a copy that reads and writes as many bytes as the program's
   // tensors have, each read or written once: no program is faster than that.
   bool beside = false;
+  bool steps = false;  // of a plan on a GPU: also each of its steps by itself
   // Told what comes next, as far as it takes seconds.
   std::function<void(const std::string&)> says = [](const std::string&) {};
+};
+
+// A step of a plan with nothing beside it, and its products alone, sustained; 0: it has none.
+struct TimedStep {
+  std::string name;
+  double ms = 0;
+  double products_ms = 0;
 };
 
 struct Measured {
   std::string device;               // "NVIDIA H200, driver for CUDA 13.0, power limit 700 W"
   std::vector<Timed> candidates{};  // the products alone come first, where there are any
   std::vector<Timed> screened{};    // configurations that were timed briefly: the sustained regime
+  std::vector<TimedStep> steps{};   // in the plan's order
   std::string product{};            // the largest: "16384 x 4096 x 2048 tn bf16"; empty: none
   double flops = 0;                 // of the products
   double moved_bytes = 0;           // of a program: its tensors, each read or written once

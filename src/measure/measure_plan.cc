@@ -3,6 +3,8 @@
 #include <list>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "hopper/hopper_backend.h"
 #include "measure/measure_on_gpu.h"
@@ -21,19 +23,20 @@ constexpr size_t kFinalists = 4;
 class ProductsAlone {
  public:
   ProductsAlone(Gpu& gpu, const Plan& plan, const DimValues& sizes, const MeasureOptions& options) {
-    std::map<std::string, const std::function<void(unsigned)>*> fastest;
+    std::map<std::string, Fastest> fastest;
     for (const auto* steps : {&plan.forward, &plan.backward}) {
       for (const PlanStep& step : *steps) {
         const auto* program = std::get_if<Program>(&step.work);
         if (program == nullptr) continue;
         for (const ProductShape& shape : products_of(*program, sizes)) {
           flops_ += shape.flops();
-          const auto [entry, is_new] = fastest.try_emplace(shape.text(), nullptr);
+          const auto [entry, is_new] = fastest.try_emplace(shape.text());
           if (is_new) {
             options.says("cuBLAS, " + shape.text());
             entry->second = fastest_of(gpu, peers_.emplace_back(*gpu.state(), shape, 1));
           }
-          products_.push_back(entry->second);
+          products_.push_back(entry->second.launch);
+          ms_of_step_[step.name] += entry->second.ms;
         }
       }
     }
@@ -43,9 +46,18 @@ class ProductsAlone {
     for (const auto* product : products_) (*product)(0);
   }
   double flops() const { return flops_; }
+  double ms_of_step(const std::string& name) const {
+    const auto found = ms_of_step_.find(name);
+    return found == ms_of_step_.end() ? 0 : found->second;
+  }
 
  private:
-  static const std::function<void(unsigned)>* fastest_of(Gpu& gpu, const ProductPeer& peer) {
+  struct Fastest {
+    const std::function<void(unsigned)>* launch = nullptr;
+    double ms = 0;  // sustained
+  };
+
+  static Fastest fastest_of(Gpu& gpu, const ProductPeer& peer) {
     std::list<Candidate> candidates;
     std::vector<Candidate*> all;
     for (const auto& launch : peer.algorithms()) {
@@ -65,13 +77,36 @@ class ProductsAlone {
           return a->sustained.median_ms < b->sustained.median_ms;
         });
     const auto place = std::find(in_order.begin(), in_order.end(), *best);
-    return &peer.algorithms()[static_cast<size_t>(place - in_order.begin())];
+    return {&peer.algorithms()[static_cast<size_t>(place - in_order.begin())],
+            (*best)->sustained.median_ms};
   }
 
   std::list<ProductPeer> peers_;
   std::vector<const std::function<void(unsigned)>*> products_;
+  std::map<std::string, double> ms_of_step_;
   double flops_ = 0;
 };
+
+// Medians of some runs, each step waited for.
+std::vector<TimedStep> steps_of(PlanRun& run, const ProductsAlone& products) {
+  constexpr int kRuns = 9;
+  std::vector<std::vector<StepTiming>> runs;
+  for (int i = 0; i < kRuns; ++i) {
+    run.run();
+    std::vector<StepTiming>& all = runs.emplace_back(run.session().forward_timings());
+    const std::vector<StepTiming>& backward = run.session().backward_timings();
+    all.insert(all.end(), backward.begin(), backward.end());
+  }
+  std::vector<TimedStep> steps;
+  for (size_t i = 0; i < runs[0].size(); ++i) {
+    std::vector<double> seconds;
+    for (const std::vector<StepTiming>& one : runs) seconds.push_back(one[i].seconds);
+    std::ranges::sort(seconds);
+    const std::string& name = runs[0][i].name;
+    steps.push_back({name, 1e3 * seconds[kRuns / 2], products.ms_of_step(name)});
+  }
+  return steps;
+}
 
 }  // namespace
 
@@ -81,16 +116,22 @@ Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
   options.says("compiling the plan's kernels");
   const auto backend = hopper::make_hopper_backend();
   backend->use_stream(Stream::of(gpu.state()->stream));
-  PlanRun plan_run(plan, *backend, sizes,
-                   [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
-                     fill_random(*gpu.state(), view, seed, size, limit);
-                   });
+  const auto fill = [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
+    fill_random(*gpu.state(), view, seed, size, limit);
+  };
+  PlanRun plan_run(plan, *backend, sizes, fill);
   const ProductsAlone products(gpu, plan, sizes, options);
   Candidate peer{"products alone, cuBLAS", [&](unsigned) { products.run(); }, 1};
   Candidate ours{"plan", [&](unsigned) { plan_run.run(); }, 1};
   time_on_gpu(gpu.timer(), {&peer, &ours}, options);
+  std::vector<TimedStep> steps;
+  if (options.steps) {
+    PlanRun timed(plan, *backend, sizes, fill, true);
+    steps = steps_of(timed, products);
+  }
   return {.device = gpu.text(),
           .candidates = {peer, ours},
+          .steps = std::move(steps),
           .flops = products.flops(),
           .session_bytes = plan_run.session_bytes(),
           .bound_bytes = plan_run.bound_bytes()};

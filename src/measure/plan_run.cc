@@ -40,8 +40,9 @@ float size_of_numbers(const PlanTensor& tensor, const PhysicalShape& shape) {
 
 }  // namespace
 
-PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill)
-    : session_(plan, backend, sizes, {.own_results = true}) {
+PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill,
+                 bool timing)
+    : session_(plan, backend, sizes, {.timing = timing, .own_results = true}) {
   uint64_t seed = 0;
   const std::map<std::string, uint32_t> limits = index_limits(plan, sizes);
   for (const PlanTensor& tensor : plan.tensors) {

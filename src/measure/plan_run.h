@@ -22,12 +22,14 @@ class PlanRun {
   using Fill =
       std::function<void(const TensorView& view, uint64_t seed, float size, uint32_t limit)>;
 
-  // The backend must outlive this.
-  PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill);
+  // The backend must outlive this. `timing`: of each step, see SessionOptions.
+  PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill,
+          bool timing = false);
 
   // The forward, and the backward if the plan has one.
   void run();
 
+  const Session& session() const { return session_; }
   int64_t session_bytes() const { return session_.arena_bytes() + session_.saved_bytes(); }
   int64_t bound_bytes() const { return bound_bytes_; }
 
