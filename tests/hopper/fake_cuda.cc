@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <iterator>
+#include <mutex>
 
 #include "hopper/launch/driver_api.h"
 
@@ -14,8 +15,9 @@ using coda::hopper::FakeCuda;
 namespace cuda = coda::hopper::cuda;
 
 FakeCuda state;
+std::mutex state_is_used;
 int the_context;
-DriverHandle current;
+thread_local DriverHandle current;
 
 int called(const char* name) {
   ++state.calls[name];
@@ -44,6 +46,7 @@ int release(DeviceAddress address) {
 // clang-format off: a function a line
 #define FAKE(name, ...)                             \
   extern "C" int name(__VA_ARGS__) {                \
+    const std::lock_guard lock(state_is_used);      \
     if (const int result = called(#name)) return result;
 #define END \
   return 0; \

@@ -223,11 +223,10 @@ TEST_F(HopperBackendTest, CopiesThatAreStartedDoNotWaitAndAMarkDoes) {
   }
 }
 
-// Of the fake's events each is a millisecond behind the one before.
-// In whole parts and one that is smaller.
+// In whole parts and one that is smaller, each by a thread.
 TEST_F(HopperBackendTest, LargeCopiesGoThroughPinnedMemoryInParts) {
   const auto backend = make_hopper_backend(options());
-  const int64_t count = 3 * (16 << 20) + 5;  // floats; a part is of 64 MiB
+  const int64_t count = 12 * (4 << 20) + 5;  // floats; a part is of 16 MiB
   std::vector<float> given(static_cast<size_t>(count)), found(given.size());
   std::iota(given.begin(), given.end(), 1.0F);
   Tensor x(DType::f32, 1, count, *backend);
@@ -237,11 +236,31 @@ TEST_F(HopperBackendTest, LargeCopiesGoThroughPinnedMemoryInParts) {
     backend->copy_out(x.view(), dense_view(found.data(), DType::f32, 1, count));
     EXPECT_TRUE(given == found);
   }
-  EXPECT_EQ(fake_->calls["cuMemcpyHtoDAsync_v2"], 2 * 4);
-  EXPECT_EQ(fake_->calls["cuMemcpyDtoHAsync_v2"], 2 * 4);
-  EXPECT_EQ(fake_->calls["cuMemHostAlloc"], 2);
+  EXPECT_EQ(fake_->calls["cuMemcpyHtoDAsync_v2"], 2 * 13);
+  EXPECT_EQ(fake_->calls["cuMemcpyDtoHAsync_v2"], 2 * 13);
+  EXPECT_EQ(fake_->calls["cuMemHostAlloc"], 8);
 }
 
+// Of any size and type; who waits again is told the same.
+TEST_F(HopperBackendTest, CopiesBesideWhatRunsAreThereOnceTheyWereWaitedFor) {
+  const auto backend = make_hopper_backend(options());
+  const std::vector<float> given{1, 2, 3, 4, 5, 6};
+  Tensor x(DType::f32, 2, 3, *backend), y(DType::bf16, 1, 6, *backend);
+  x.set(given);
+  y.set(given);
+  Tensor x_there(DType::f32, 2, 3), y_there(DType::bf16, 1, 6);
+  const auto wait =
+      backend->copy_out_beside({{x.view(), x_there.view()}, {y.view(), y_there.view()}});
+  wait();
+  wait();
+  EXPECT_EQ(x_there.floats(), given);
+  EXPECT_EQ(y_there.floats(), given);
+  fake_->fails["cuMemcpyDtoHAsync_v2"] = cuda::kOutOfMemory;
+  const auto fails = backend->copy_out_beside({{x.view(), x_there.view()}});
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(fails(), Error);
+}
+
+// Of the fake's events each is a millisecond behind the one before.
 TEST_F(HopperBackendTest, StampsCountFromTheFirstThatSomebodyHas) {
   const auto backend = make_hopper_backend(options());
   {
