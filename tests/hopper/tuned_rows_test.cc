@@ -167,6 +167,21 @@ TEST(TunedRows, ClassesAreThoseOfEpilogues) {
   EXPECT_NE(name_of(product + "  store(y:bf16, acc + tile(r[M, N]:bf16))\n"), plain);
   EXPECT_NE(name_of(product + "  store(y:bf16, acc)\n  row_partial(s, sum(acc * acc))\n"), plain);
   EXPECT_NE(name_of(product + "  store(y, tile(y[M, N]) + acc)\n"), plain);
+  // Whichever of two spaces comes first.
+  const std::string other = "  other = gemm(a, v[J, K]:bf16, nt)\n  store(z:bf16, other)\n";
+  const std::string summed = product + "  store(y:bf16, acc)\n  row_partial(r, sum(acc))\n";
+  const DimValues sizes{{"M", 512}, {"N", 256}, {"K", 128}, {"J", 64}};
+  const std::string first = "  other = gemm(a[M, K]:bf16, v[J, K]:bf16, nt)\n  store(z:bf16, other)\n";
+  const auto class_in_order = [&](const std::string& body) {
+    return GemmProgram(parse_program("program p {\n" + body + "}\n"), sizes, {}).class_of(0);
+  };
+  const KernelClass one = class_in_order(summed + other);
+  std::string second = summed;
+  second.replace(second.find("a[M, K]:bf16"), 12, "a");
+  const KernelClass two = class_in_order(first + second);
+  EXPECT_EQ(one.name, two.name);
+  EXPECT_EQ(one.extents, two.extents);
+  EXPECT_NE(one.spaces, two.spaces);
 }
 
 TEST(ChosenConfig, WithoutRowsTheModelDecides) {

@@ -82,6 +82,9 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
   const std::vector<RankedChoice> ranked = rank_choices(sizes, map, kernel);
   invariant(!ranked.empty(), "a kernel that some configuration can serve");
   const KernelClass own = class_of(sizes, map, kernel);
+  const std::vector<SpaceWork> of_kernel = work_of(sizes, map, kernel);
+  std::vector<SpaceWork> work;  // as the class has the spaces
+  for (const size_t space : own.spaces) work.push_back(of_kernel[space]);
   struct Source {
     const TunedRow* row;
     ChoiceSource source;
@@ -106,7 +109,7 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
           (source.row->extents == own.extents) != exactly)
         continue;
       for (const GemmConfig& choice :
-           order_of(*source.row, own, ranked, work_of(sizes, map, kernel), options.multiprocessors,
+           order_of(*source.row, own, ranked, work, options.multiprocessors,
                     source.multiprocessors))
         add({choice, source.source, text(source.row->extents)});
     }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 namespace coda::hopper {
 namespace {
@@ -151,17 +152,32 @@ KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
                                      : " 8-bit fast";
   }
   const std::vector<SpaceWork> work = work_of(sizes, map, kernel);
-  std::vector<std::string> names;
-  std::vector<std::string> plain_names;
+  struct Named {
+    std::string name;
+    SpaceExtents extents;
+    size_t space = 0;
+  };
+  std::vector<Named> all;
   bool only_sums = true;
   for (size_t i = 0; i < kernel.spaces.size(); ++i) {
     const SpaceAnalysis& space = kernel.spaces[i];
-    result.extents.push_back(work[i].extents);
-    names.push_back(name_of(sizes, space, work[i], false));
-    plain_names.push_back(name_of(sizes, space, work[i], true));
+    all.push_back({name_of(sizes, space, work[i], false), work[i].extents, i});
     only_sums = only_sums && std::ranges::all_of(space.row_partials, [&](int step) {
       return sizes.step(step).partial() == PartialKind::sum;
     });
+  }
+  std::ranges::stable_sort(all, [](const Named& a, const Named& b) {
+    const auto& [a_rows, a_columns, a_k] = a.extents;
+    const auto& [b_rows, b_columns, b_k] = b.extents;
+    return std::tie(a.name, b_rows, b_columns, b_k) < std::tie(b.name, a_rows, a_columns, a_k);
+  });
+  std::vector<std::string> names;
+  std::vector<std::string> plain_names;
+  for (const Named& one : all) {
+    names.push_back(one.name);
+    plain_names.push_back(name_of(sizes, kernel.spaces[one.space], work[one.space], true));
+    result.extents.push_back(one.extents);
+    result.spaces.push_back(one.space);
   }
   result.name = layout + joined(names);
   if (only_sums) result.plain_name = layout + joined(plain_names);

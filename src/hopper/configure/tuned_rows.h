@@ -16,13 +16,15 @@
 
 namespace coda::hopper {
 
-// What tells one kernel from another as far as its configuration is concerned.
+// What tells one kernel from another as far as its configuration is concerned. Its spaces are in
+// one order, whichever the program has them in: by their names, then the largest first.
 struct KernelClass {
   std::string name;                   // layout, and how each space's epilogue is
   std::vector<SpaceExtents> extents;  // of each space
   // Its name without arithmetic and sums along rows, which a product over many rows hides; empty
   // where a row is reduced to more than a sum.
   std::string plain_name = {};
+  std::vector<size_t> spaces = {};  // of the kernel, in that order
 };
 KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
                      const KernelSpaces& kernel);
