@@ -32,7 +32,7 @@ struct PlanTensor {
   std::string view_of{};
   Dim column_offset = 0;
   bool transposed = false;
-  bool is_table = false;  // an input that is constant data (RoPE tables, ids): resident anyway
+  bool is_table = false;     // an input that is constant data (RoPE tables, ids): resident anyway
   bool is_upstream = false;  // an input that seeds the backward: of a loss, its scale
   // Of a temporary that only the steps of one loop see, that loop: it has memory for one chunk.
   int loop = -1;

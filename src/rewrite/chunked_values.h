@@ -21,12 +21,12 @@ struct ChunkedValues {
   std::vector<int> sums;    // products that read them over all rows (a weight's gradient), or the
                             // multiple of such a product that alone reads it
   bool sums_are_gradients = false;  // those that are: see may_be_gradient
-  std::vector<int> early;   // what reads them, and backward nodes that this needs: it runs in the
-                            // forward, where the upstream gradient is not known yet
+  std::vector<int> early;  // what reads them, and backward nodes that this needs: it runs in the
+                           // forward, where the upstream gradient is not known yet
   std::string refusal;
 
-  // The forward writes it into the caller's gradient that it is, or is added to. A gradient that equals another
-  // early value is a copy, made by the backward.
+  // The forward writes it into the caller's gradient that it is, or is added to. A gradient that
+  // equals another early value is a copy, made by the backward.
   bool may_be_gradient(int id) const;
 };
 

@@ -133,10 +133,10 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
     gradients_.emplace_back(part(gradient, i), backend);
     if (!squared.contains(weights[i].name)) continue;
     const Part& p = parts_[i];
-    squares_.emplace(weights[i].name, Tensor(from(buckets_[p.bucket].of_spans.view(),
-                                                  p.first_row * kRowSpans, p.rows,
-                                                  partial_spans(p.cols)),
-                                             backend));
+    squares_.emplace(weights[i].name,
+                     Tensor(from(buckets_[p.bucket].of_spans.view(), p.first_row * kRowSpans,
+                                 p.rows, partial_spans(p.cols)),
+                            backend));
   }
   numbers_ = Tensor(DType::f32, kNumbers, kNumberStride, backend);
   said_ = Tensor(DType::f32, kSaid * world_, kNumberStride, backend);

@@ -5,9 +5,9 @@
 // model runs them too.
 //
 // All parameters are one matrix [R, kRowElements] of rows, in the order of the weights but those
-// first whose gradients' squares a plan leaves, each parameter from the start of a row; weights, moments, gradients and the 16-bit copies are such
-// matrices, so that AdamW of all parameters is one launch. What lies between two parameters is 0
-// and stays 0.
+// first whose gradients' squares a plan leaves, each parameter from the start of a row; weights,
+// moments, gradients and the 16-bit copies are such matrices, so that AdamW of all parameters is
+// one launch. What lies between two parameters is 0 and stays 0.
 //
 // Of several processes each keeps moments, and master weights that have a 16-bit copy, of its own
 // share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
@@ -112,8 +112,8 @@ class DeviceUpdate {
     int64_t rows = 0;            // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
-    int64_t squared_rows = 0;  // from the first, whose squares are left in of_spans
-    Tensor of_spans;           // squares of own rows, as row partials
+    int64_t squared_rows = 0;   // from the first, whose squares are left in of_spans
+    Tensor of_spans;            // squares of own rows, as row partials
     std::vector<float> decays;  // 1 where a row decays
     Tensor matrices[kMatrices];
     std::vector<Launch> squares;

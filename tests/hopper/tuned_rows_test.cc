@@ -171,7 +171,8 @@ TEST(TunedRows, ClassesAreThoseOfEpilogues) {
   const std::string other = "  other = gemm(a, v[J, K]:bf16, nt)\n  store(z:bf16, other)\n";
   const std::string summed = product + "  store(y:bf16, acc)\n  row_partial(r, sum(acc))\n";
   const DimValues sizes{{"M", 512}, {"N", 256}, {"K", 128}, {"J", 64}};
-  const std::string first = "  other = gemm(a[M, K]:bf16, v[J, K]:bf16, nt)\n  store(z:bf16, other)\n";
+  const std::string first =
+      "  other = gemm(a[M, K]:bf16, v[J, K]:bf16, nt)\n  store(z:bf16, other)\n";
   const auto class_in_order = [&](const std::string& body) {
     return GemmProgram(parse_program("program p {\n" + body + "}\n"), sizes, {}).class_of(0);
   };

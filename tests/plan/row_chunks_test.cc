@@ -127,8 +127,8 @@ TEST_P(InBlocks, PlansEqualTheGraph) {
     options.objective = random() % 2 == 0 ? Objective::memory : Objective::speed;
     SCOPED_TRACE(chunk_cases()[GetParam()].name + ": " + std::to_string(counts[trial]) + " rows, " +
                  std::to_string(options.chunk_rows) + " a block, adds " + std::to_string(adds) +
-                 ", scale known early " + std::to_string(is_early) +
-                 ", overwrites " + std::to_string(options.overwrite_saved));
+                 ", scale known early " + std::to_string(is_early) + ", overwrites " +
+                 std::to_string(options.overwrite_saved));
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U) << testing::PrintToString(plan.notes);
     EXPECT_EQ(plan.loops[0].rows, block);

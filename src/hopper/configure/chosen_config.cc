@@ -108,9 +108,8 @@ std::vector<ChosenConfig> config_order(const ProgramSizes& sizes, const program:
       if (!order.empty() || source.row == nullptr ||
           (source.row->extents == own.extents) != exactly)
         continue;
-      for (const GemmConfig& choice :
-           order_of(*source.row, own, ranked, work, options.multiprocessors,
-                    source.multiprocessors))
+      for (const GemmConfig& choice : order_of(*source.row, own, ranked, work,
+                                               options.multiprocessors, source.multiprocessors))
         add({choice, source.source, text(source.row->extents)});
     }
   }

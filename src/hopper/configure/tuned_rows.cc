@@ -163,8 +163,8 @@ KernelClass class_of(const ProgramSizes& sizes, const program::TileMap& map,
     const SpaceAnalysis& space = kernel.spaces[i];
     all.push_back({name_of(sizes, space, work[i], false), work[i].extents, i});
     only_sums = only_sums && std::ranges::all_of(space.row_partials, [&](int step) {
-      return sizes.step(step).partial() == PartialKind::sum;
-    });
+                  return sizes.step(step).partial() == PartialKind::sum;
+                });
   }
   std::ranges::stable_sort(all, [](const Named& a, const Named& b) {
     const auto& [a_rows, a_columns, a_k] = a.extents;

@@ -31,8 +31,7 @@ PlanStep* last_writer(Plan& plan, const std::string& name) {
 std::optional<Program> with_squares(const Program& program, const std::string& result,
                                     const TensorDecl& squares) {
   const auto stores = [&](const Step& s) {
-    return program::is_effect(s) &&
-           program.tensors[static_cast<size_t>(s.tensor())].name == result;
+    return program::is_effect(s) && program.tensors[static_cast<size_t>(s.tensor())].name == result;
   };
   const auto store = std::ranges::find_if(program.steps, stores);
   if (std::ranges::count_if(program.steps, stores) != 1 || !program::is_tile_store(*store))

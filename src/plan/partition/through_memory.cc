@@ -44,7 +44,8 @@ class MemoryPass {
       note(v, id);
     }
     for (int id : from_.chunked.early) {
-      if (is_made(id) && !from_.chunked.may_be_gradient(id)) owned_.insert(value_[static_cast<size_t>(id)]);
+      if (is_made(id) && !from_.chunked.may_be_gradient(id))
+        owned_.insert(value_[static_cast<size_t>(id)]);
     }
     JointGraph& to = out_.joint;
     for (int id : from_.outputs) to.outputs.push_back(root(id, true));
@@ -157,8 +158,8 @@ class MemoryPass {
   // What the caller gets: a value of its own, written by a program or a call of the phase.
   int root(int id, bool forward) {
     Value v = value(id);
-    const bool earlier = !forward && from_.forward[static_cast<size_t>(id)] &&
-                         !from_.chunked.may_be_gradient(id);
+    const bool earlier =
+        !forward && from_.forward[static_cast<size_t>(id)] && !from_.chunked.may_be_gradient(id);
     if (earlier || node(v).op == Op::slice_columns) v = copy(tile(id));
     const auto is_own = [this](Value x) {
       const Node& made = node(x);
