@@ -2,6 +2,7 @@
 #include "plan/after/result_squares.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "program/step_table.h"
 
