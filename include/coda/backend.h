@@ -110,7 +110,7 @@ class Backend {
     TensorView own;   // dense
     TensorView host;  // dense, of the same type and size, of any memory of the host
   };
-  virtual std::function<void()> copy_out_beside(std::vector<CopyOut> copies);
+  virtual std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies);
   // A point in what was run so far: calling it waits until the device has passed it.
   virtual std::function<void()> mark();
   // The time of a point in what was run so far, in seconds from some start: calling it waits until

@@ -226,11 +226,11 @@ class HopperBackend : public Backend {
   }
 
   // By a thread, as somebody has to wait for the pinned places.
-  std::function<void()> copy_out_beside(std::vector<CopyOut> copies) override {
+  std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
     const Context::Scope scope(*state_->context);
     if (beside_.valid()) beside_.wait();  // all share the places
     const auto before = std::make_shared<StreamEvent>(state_->context, state_->stream);
-    beside_ = std::async(std::launch::async, [this, before, copies = std::move(copies)] {
+    beside_ = std::async(std::launch::async, [this, before, copies] {
                 const Context::Scope of_thread(*state_->context);
                 const Stream stream = Stream::make();
                 before->hold(stream.handle());

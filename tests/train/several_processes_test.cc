@@ -12,7 +12,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "base/relative_error.h"
 #include "coda/error.h"
@@ -39,8 +38,8 @@ class LateCopies : public Backend {
                                   const DimValues& sizes) override {
     return cpu_->prepare(call, tensors, sizes);
   }
-  std::function<void()> copy_out_beside(std::vector<CopyOut> copies) override {
-    return [this, copies = std::move(copies)] {
+  std::function<void()> copy_out_beside(const std::vector<CopyOut>& copies) override {
+    return [this, copies] {
       for (const CopyOut& copy : copies) copy_out(copy.own, copy.host);
     };
   }
