@@ -147,7 +147,7 @@ void bench_block(const BlockFlags& flags) {
   options.objective = is_fast ? Objective::speed : Objective::memory;
   MeasureOptions measuring = flags.bench.options();
   measuring.steps = flags.steps;
-  require(!flags.steps || on_gpu, "--steps needs a GPU");
+  require(!flags.steps || on_gpu, "--steps needs a GPU: leave it out on a CPU");
   const auto plan = [&](bool fuse) {
     Graph graph;
     options.fuse = fuse;

@@ -193,7 +193,7 @@ class HopperBackend : public Backend {
   void copy_in(const TensorView& host, const TensorView& own) override {
     const Context::Scope scope(*state_->context);
     if (StagedCopies::are_worth(host, own))
-      return staged().to_device({{{host, own}}}, state_->stream);
+      return staged().to_device({{{host, own}}}, {state_->context, state_->stream});
     copy_to_device(host, own, state_->stream);
     synchronize();
   }
@@ -201,7 +201,7 @@ class HopperBackend : public Backend {
   void copy_out(const TensorView& own, const TensorView& host) override {
     const Context::Scope scope(*state_->context);
     if (StagedCopies::are_worth(host, own))
-      return staged().to_host({{{host, own}}}, state_->stream);
+      return staged().to_host({{{host, own}}}, {state_->context, state_->stream});
     copy_to_host(own, host, state_->stream);
     synchronize();
   }
@@ -232,15 +232,13 @@ class HopperBackend : public Backend {
     const auto before = std::make_shared<StreamEvent>(state_->context, state_->stream);
     beside_ = std::async(std::launch::async, [this, before, copies] {
                 const Context::Scope of_thread(*state_->context);
-                const Stream stream = Stream::make();
-                before->hold(stream.handle());
                 if (!staged_beside_) staged_beside_.emplace(state_->context);
                 std::vector<StagedCopies::Copy> staged;
                 for (const auto& [own, host] : copies) {
                   invariant(StagedCopies::are_for(host, own), "copies of dense matrices");
                   staged.push_back({host, own});
                 }
-                staged_beside_->to_host(staged, stream.handle());
+                staged_beside_->to_host(staged, *before);
               }).share();
     return [done = beside_] { done.get(); };
   }

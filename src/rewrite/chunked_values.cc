@@ -26,7 +26,7 @@ class Finder {
     live_ = reached_from(graph_, roots);
     readers_.emplace(graph_, live_);
     find_waiting(request);
-    chunks_.sums_are_gradients = may_write_gradients(request);
+    chunks_.may_write_gradients = may_write(request);
   }
 
   ChunkedValues run() {
@@ -81,7 +81,7 @@ class Finder {
 
   // Whether the forward may write the caller's gradients, chunk after chunk: it knows all that they
   // are multiplied by, they hold nothing that is added to, and adding rounds to fp32.
-  static bool may_write_gradients(const CompileRequest& request) {
+  static bool may_write(const CompileRequest& request) {
     return std::ranges::all_of(request.seeds, &SeededOutput::is_early) &&
            std::ranges::all_of(request.gradients, [](const GradientRequest& g) {
              return !g.accumulate && g.dtype == DType::f32;
@@ -172,7 +172,7 @@ class Finder {
     for (int reader : readers_->of(id)) {
       if (graph_.node(reader).op == Op::opaque) refuse(describe(reader) + " reads its products");
     }
-    const int sum = chunks_.sums_are_gradients ? multiple_of(id) : id;
+    const int sum = chunks_.may_write_gradients ? multiple_of(id) : id;
     need(sum);
     if (std::find(chunks_.sums.begin(), chunks_.sums.end(), sum) == chunks_.sums.end())
       chunks_.sums.push_back(sum);
@@ -231,7 +231,7 @@ class Finder {
 }  // namespace
 
 bool ChunkedValues::may_be_gradient(int id) const {
-  return sums_are_gradients && std::ranges::find(sums, id) != sums.end();
+  return may_write_gradients && std::ranges::find(sums, id) != sums.end();
 }
 
 ChunkedValues find_chunked_values(const JointGraph& joint, const CompileRequest& request,

@@ -20,7 +20,7 @@ struct ChunkedValues {
                             // read
   std::vector<int> sums;    // products that read them over all rows (a weight's gradient), or the
                             // multiple of such a product that alone reads it
-  bool sums_are_gradients = false;  // those that are: see may_be_gradient
+  bool may_write_gradients = false;  // those that are: see may_be_gradient
   std::vector<int> early;  // what reads them, and backward nodes that this needs: it runs in the
                            // forward, where the upstream gradient is not known yet
   std::string refusal;

@@ -80,6 +80,15 @@ const std::vector<ChunkCase>& chunk_cases() {
 // One sequence of all rows.
 DimValues rows(int64_t count) { return {{"M", count}, {"T", count}}; }
 
+// Two chunks, and one of 2 rows.
+CompileOptions in_three_chunks(bool overwrite_saved = false) {
+  CompileOptions options;
+  options.sizes = rows(130);
+  options.chunk_rows = 64;
+  options.overwrite_saved = overwrite_saved;
+  return options;
+}
+
 void expect_equal_in_chunks(const Block& b, const Plan& plan, const DimValues& sizes,
                             uint64_t seed) {
   auto inputs = random_inputs(b.graph, sizes, seed);
@@ -141,9 +150,7 @@ TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
     Block b;
     chunk_cases()[GetParam()].build(b);
     b.request.seeds[0].is_early = choice >= 4;
-    CompileOptions options;
-    options.sizes = rows(130);
-    options.chunk_rows = 64;
+    const CompileOptions options = in_three_chunks();
     const Forced forced{.fold = std::vector<bool>(16, choice / 2 % 2 != 0),
                         .pin = std::vector<bool>(16, choice % 2 != 0)};
     SCOPED_TRACE("choice " + std::to_string(choice));
@@ -157,9 +164,7 @@ TEST_P(InBlocks, EveryForcedChoiceEqualsTheGraph) {
 TEST_P(InBlocks, NothingWideIsStoredWhole) {
   Block b;
   chunk_cases()[GetParam()].build(b);
-  CompileOptions options;
-  options.sizes = rows(130);
-  options.chunk_rows = 64;
+  const CompileOptions options = in_three_chunks();
   for (const PlanTensor& t : compile(b.graph, b.request, options).plan.tensors) {
     const bool is_wide = t.decl.shape == Shape{Dim("M"), Dim(kVocabulary)};
     const bool is_own = t.role == TensorRole::temporary || t.role == TensorRole::saved;
@@ -197,10 +202,7 @@ TEST(RowChunks, ASumNeedsNoMemoryOfItsOwnWhereTheGradientIsWrittenOver) {
   for (const bool overwrite : {false, true}) {
     Block b;
     llama_model(b, 1, false, sizes_of_model());
-    CompileOptions options;
-    options.sizes = rows(130);
-    options.chunk_rows = 64;
-    options.overwrite_saved = overwrite;
+    const CompileOptions options = in_three_chunks(overwrite);
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U);
     ASSERT_EQ(plan.loops[0].sums.size(), 1U);
@@ -218,10 +220,7 @@ TEST(RowChunks, AGradientWhoseFactorsAreKnownEarlyIsDoneWithTheLoop) {
       Block b;
       llama_model(b, 1, is_tied, sizes_of_model());
       b.request.seeds[0].is_early = is_early;
-      CompileOptions options;
-      options.sizes = rows(130);
-      options.chunk_rows = 64;
-      options.overwrite_saved = true;
+      const CompileOptions options = in_three_chunks(true);
       const Plan plan = compile(b.graph, b.request, options).plan;
       ASSERT_EQ(plan.loops.size(), 1U);
       ASSERT_EQ(plan.loops[0].sums.size(), 1U);
@@ -244,10 +243,7 @@ TEST(RowChunks, AGradientThatIsAddedToWaitsForTheBackward) {
   llama_model(b, 1, false, sizes_of_model());
   b.request.seeds[0].is_early = true;
   for (GradientRequest& g : b.request.gradients) g.accumulate = true;
-  CompileOptions options;
-  options.sizes = rows(130);
-  options.chunk_rows = 64;
-  options.overwrite_saved = true;
+  const CompileOptions options = in_three_chunks(true);
   const Plan plan = compile(b.graph, b.request, options).plan;
   ASSERT_EQ(plan.loops.size(), 1U);
   for (const PlanStep& step : plan.forward)
@@ -261,10 +257,8 @@ TEST(RowChunks, SumsAreInSinglePrecisionWhateverIsStored) {
     llama_model(b, 1, true, sizes_of_model());
     b.request.seeds[0].is_early = storage == DType::f16;
     for (GradientRequest& g : b.request.gradients) g.dtype = storage;
-    CompileOptions options;
+    CompileOptions options = in_three_chunks();
     options.storage = storage;
-    options.sizes = rows(130);
-    options.chunk_rows = 64;
     const Plan plan = compile(b.graph, b.request, options).plan;
     ASSERT_EQ(plan.loops.size(), 1U);
     for (const std::string& sum : plan.loops[0].sums)

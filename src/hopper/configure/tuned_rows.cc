@@ -53,6 +53,19 @@ std::string name_of(const ProgramSizes& sizes, const SpaceAnalysis& space, const
   return name;
 }
 
+// "3(p1 s1 w1)" for spaces in a row that are alike.
+std::string joined(const std::vector<std::string>& spaces) {
+  std::string result;
+  for (size_t i = 0; i < spaces.size();) {
+    size_t end = i + 1;
+    while (end < spaces.size() && spaces[end] == spaces[i]) ++end;
+    result += (i == 0 ? " " : " + ") +
+              (end - i == 1 ? spaces[i] : std::to_string(end - i) + "(" + spaces[i] + ")");
+    i = end;
+  }
+  return result;
+}
+
 std::optional<int64_t> parse_number(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -118,23 +131,6 @@ double distance(const std::vector<SpaceExtents>& a, const std::vector<SpaceExten
            doublings(a[i].k, b[i].k);
   }
   return sum / static_cast<double>(a.size());
-}
-
-}  // namespace
-
-namespace {
-
-// "3(p1 s1 w1)" for spaces in a row that are alike.
-std::string joined(const std::vector<std::string>& spaces) {
-  std::string result;
-  for (size_t i = 0; i < spaces.size();) {
-    size_t end = i + 1;
-    while (end < spaces.size() && spaces[end] == spaces[i]) ++end;
-    result += (i == 0 ? " " : " + ") +
-              (end - i == 1 ? spaces[i] : std::to_string(end - i) + "(" + spaces[i] + ")");
-    i = end;
-  }
-  return result;
 }
 
 }  // namespace

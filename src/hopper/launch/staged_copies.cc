@@ -8,7 +8,6 @@
 
 #include "hopper/jit/parallel_for.h"
 #include "hopper/launch/device_memory.h"
-#include "hopper/launch/stream_event.h"
 
 namespace coda::hopper {
 namespace {
@@ -21,22 +20,7 @@ size_t bytes_of(const TensorView& view) {
   return static_cast<size_t>(view.rows * view.cols * size_of(view.dtype));
 }
 
-// work(place's number, piece) for each piece, by a thread a place.
-void by_places(const Context& context, size_t pieces, const auto& work) {
-  std::atomic<size_t> next = 0;
-  parallel_for(kPlaces, kPlaces, [&](size_t place) {
-    const Context::Scope scope(context);
-    for (size_t piece = next++; piece < pieces; piece = next++) work(place, piece);
-  });
-}
-
 }  // namespace
-
-struct StagedCopies::Piece {
-  std::byte* host = nullptr;
-  DeviceAddress device = 0;
-  size_t bytes = 0;
-};
 
 bool StagedCopies::are_for(const TensorView& host, const TensorView& device) {
   return host.is_contiguous() && device.is_contiguous() && host.rows == device.rows &&
@@ -54,7 +38,8 @@ StagedCopies::StagedCopies(std::shared_ptr<const Context> context) : context_(st
         {pinned_memory(context_, kPlace, "copies to and from the GPU"), Stream::make()});
 }
 
-std::vector<StagedCopies::Piece> StagedCopies::pieces_of(std::span<const Copy> copies) {
+void StagedCopies::in_pieces(std::span<const Copy> copies, const StreamEvent& before,
+                             const std::function<void(const Place&, const Piece&)>& move) const {
   std::vector<Piece> pieces;
   for (const auto& [host, device] : copies) {
     const size_t bytes = bytes_of(host);
@@ -63,36 +48,32 @@ std::vector<StagedCopies::Piece> StagedCopies::pieces_of(std::span<const Copy> c
                         std::min(kPlace, bytes - at)});
     }
   }
-  return pieces;
+  std::atomic<size_t> next = 0;
+  parallel_for(kPlaces, kPlaces, [&](size_t number) {
+    const Context::Scope scope(*context_);
+    const Place& place = places_[number];
+    before.hold(place.stream.handle());
+    for (size_t i = next++; i < pieces.size(); i = next++) move(place, pieces[i]);
+  });
 }
 
-void StagedCopies::to_device(std::span<const Copy> copies, DriverHandle stream) {
-  const std::vector<Piece> pieces = pieces_of(copies);
-  const StreamEvent before(context_, stream);
-  for (const Place& place : places_) before.hold(place.stream.handle());
-  by_places(*context_, pieces.size(), [&](size_t number, size_t i) {
-    const Place& place = places_[number];
-    const auto& [host, device, bytes] = pieces[i];
-    std::memcpy(place.memory.get(), host, bytes);
-    check_driver(
-        driver().memcpy_htod_async(device, place.memory.get(), bytes, place.stream.handle()),
-        "copying a tensor to the GPU");
+void StagedCopies::to_device(std::span<const Copy> copies, const StreamEvent& before) {
+  in_pieces(copies, before, [](const Place& place, const Piece& piece) {
+    std::memcpy(place.memory.get(), piece.host, piece.bytes);
+    check_driver(driver().memcpy_htod_async(piece.device, place.memory.get(), piece.bytes,
+                                            place.stream.handle()),
+                 "copying a tensor to the GPU");
     place.stream.synchronize();
   });
 }
 
-void StagedCopies::to_host(std::span<const Copy> copies, DriverHandle stream) {
-  const std::vector<Piece> pieces = pieces_of(copies);
-  const StreamEvent before(context_, stream);
-  for (const Place& place : places_) before.hold(place.stream.handle());
-  by_places(*context_, pieces.size(), [&](size_t number, size_t i) {
-    const Place& place = places_[number];
-    const auto& [host, device, bytes] = pieces[i];
-    check_driver(
-        driver().memcpy_dtoh_async(place.memory.get(), device, bytes, place.stream.handle()),
-        "copying a tensor from the GPU");
+void StagedCopies::to_host(std::span<const Copy> copies, const StreamEvent& before) {
+  in_pieces(copies, before, [](const Place& place, const Piece& piece) {
+    check_driver(driver().memcpy_dtoh_async(place.memory.get(), piece.device, piece.bytes,
+                                            place.stream.handle()),
+                 "copying a tensor from the GPU");
     place.stream.synchronize();
-    std::memcpy(host, place.memory.get(), bytes);
+    std::memcpy(piece.host, place.memory.get(), piece.bytes);
   });
 }
 

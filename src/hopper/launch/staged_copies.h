@@ -4,6 +4,7 @@
 // the others. The driver does the same with one thread, at some 7 GB/s.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "coda/device.h"
 #include "coda/tensor.h"
 #include "hopper/launch/context.h"
+#include "hopper/launch/stream_event.h"
 
 namespace coda::hopper {
 
@@ -28,18 +30,24 @@ class StagedCopies {
   // Throws Error where there is no pinned memory.
   explicit StagedCopies(std::shared_ptr<const Context> context);
 
-  // Behind what the stream was given, and done when they return. Throws Error.
-  void to_device(std::span<const Copy> copies, DriverHandle stream);
-  void to_host(std::span<const Copy> copies, DriverHandle stream);
+  // Behind that event, and done when they return. Throws Error.
+  void to_device(std::span<const Copy> copies, const StreamEvent& before);
+  void to_host(std::span<const Copy> copies, const StreamEvent& before);
 
  private:
   struct Place {  // of a thread
     std::shared_ptr<std::byte> memory;
     Stream stream;
   };
-  struct Piece;
+  struct Piece {
+    std::byte* host = nullptr;
+    DeviceAddress device = 0;
+    size_t bytes = 0;
+  };
 
-  static std::vector<Piece> pieces_of(std::span<const Copy> copies);
+  // `move` takes a piece through a place, and returns when it is there.
+  void in_pieces(std::span<const Copy> copies, const StreamEvent& before,
+                 const std::function<void(const Place&, const Piece&)>& move) const;
 
   std::shared_ptr<const Context> context_;
   std::vector<Place> places_;
