@@ -52,6 +52,13 @@ struct AnnouncedProgram {
   bool owns_padding = false;              // nobody reads what lies between those rows
 };
 
+// Likewise a call of an operation.
+struct AnnouncedCall {
+  const OpaqueCall* call = nullptr;
+  std::vector<TensorDecl> tensors;  // of the inputs, then of the outputs
+  DimValues sizes;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -85,8 +92,9 @@ class Backend {
   // without, to the default stream. Throws Error where a backend has no streams (the host's).
   virtual void use_stream(const Stream& stream);
 
-  // Programs that will be prepared next: what compiles may compile all of them at once.
-  virtual void announce(std::span<const AnnouncedProgram> programs);
+  // Programs and calls that will be prepared next: what compiles may compile all of them at once.
+  virtual void announce(std::span<const AnnouncedProgram> programs,
+                        std::span<const AnnouncedCall> calls);
   // At least `bytes`, aligned to cache lines; `what` names them in errors: "the saved tensors".
   virtual BackendMemory allocate(size_t bytes, std::string_view what);
   // Sets every byte of the matrix, after what was run before it.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <future>
 #include <optional>
 #include <set>
@@ -74,17 +75,24 @@ std::vector<Lowered> lower_all(std::span<const AnnouncedProgram> programs, const
   return all;
 }
 
-// Each kernel text once, on several threads.
-void compile_all(const std::vector<Lowered>& programs, unsigned threads, LoadedKernels& loaded) {
-  std::set<std::string_view> sources;
-  std::vector<std::pair<const Program*, const KernelLaunch*>> kernels;
-  for (const Lowered& lowered : programs) {
-    for (const KernelLaunch& launch : lowered.launches) {
-      if (sources.insert(launch.source).second) kernels.emplace_back(&lowered.program, &launch);
+// Which programs to compile: of those with the same texts one, and the longest texts first, as they
+// take longest.
+std::vector<size_t> compile_order(const std::vector<Lowered>& programs) {
+  std::set<std::vector<std::string_view>> seen;
+  std::vector<std::pair<size_t, size_t>> by_length;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    std::vector<std::string_view> sources;
+    size_t length = 0;
+    for (const KernelLaunch& launch : programs[i].launches) {
+      sources.push_back(launch.source);
+      length = std::max(length, launch.source.size());
     }
+    if (seen.insert(std::move(sources)).second) by_length.emplace_back(length, i);
   }
-  parallel_for(kernels.size(), threads,
-               [&](size_t i) { loaded.compile(kernels[i].first->name, *kernels[i].second); });
+  std::ranges::stable_sort(by_length, std::greater(), &std::pair<size_t, size_t>::first);
+  std::vector<size_t> order;
+  for (const auto& [length, i] : by_length) order.push_back(i);
+  return order;
 }
 
 class HopperBackend : public Backend {
@@ -132,16 +140,30 @@ class HopperBackend : public Backend {
     state_->stream = stream.handle();
   }
 
-  void announce(std::span<const AnnouncedProgram> programs) override {
+  // cuDNN compiles its graphs on a thread, as it takes no others.
+  void announce(std::span<const AnnouncedProgram> programs,
+                std::span<const AnnouncedCall> calls) override {
+    std::future<void> attention = std::async(std::launch::async, [&] {
+      for (const auto& [call, tensors, sizes] : calls) cudnn_attention(*call, tensors, sizes);
+    });
     announced_ = lower_all(programs, lowering_, lower_options_, compile_threads_);
-    compile_all(announced_, compile_threads_, *state_->kernels);
-    parallel_for(announced_.size(), compile_threads_, [&](size_t i) {
-      Lowered& one = announced_[i];
+    const auto make = [this](Lowered& one) {
       one.launches = state_->kernels->make(one.program.name, std::move(one.launches), [&] {
         return lowering_(one.program, one.sizes,
                          with_strides(lower_options_, one.row_strides, one.owns_padding));
       });
+    };
+    const std::vector<std::pair<std::string, KernelLaunch>> of_calls = launches_of(calls);
+    const std::vector<size_t> order = compile_order(announced_);
+    parallel_for(of_calls.size() + order.size(), compile_threads_, [&](size_t i) {
+      if (i < of_calls.size()) {
+        state_->kernels->compile(of_calls[i].first, of_calls[i].second);
+      } else {
+        make(announced_[order[i - of_calls.size()]]);
+      }
     });
+    parallel_for(announced_.size(), compile_threads_, [&](size_t i) { make(announced_[i]); });
+    attention.get();
   }
 
   std::unique_ptr<Kernel> prepare(const Program& program, const DimValues& sizes) override {
@@ -285,16 +307,33 @@ class HopperBackend : public Backend {
     return *staged_;
   }
 
+  // Those whose kernels are text, with their operations' names, each text once.
+  std::vector<std::pair<std::string, KernelLaunch>> launches_of(
+      std::span<const AnnouncedCall> calls) const {
+    std::vector<std::pair<std::string, KernelLaunch>> launches;
+    std::set<std::string> seen;
+    for (const auto& [call, tensors, sizes] : calls) {
+      if (is_for_cudnn(*call, tensors) || find_operation(call->function).gpu == nullptr) continue;
+      for (KernelLaunch& launch : lower_call(*call, tensors, sizes, lower_options_))
+        if (seen.insert(launch.source).second)
+          launches.emplace_back(call->function, std::move(launch));
+    }
+    return launches;
+  }
+
+  bool is_for_cudnn(const OpaqueCall& call, std::span<const TensorDecl> tensors) const {
+    const bool is_attention = call.function == "attention" || call.function == "attention_backward";
+    // fp32 is no type of cuDNN's attention, as a matter of course.
+    return attention_ != GpuAttention::plain && is_attention && tensors[0].dtype != DType::f32;
+  }
+
   // Null where the call is not attention, or the library's own kernel runs it: because it was asked
   // for, there is no cuDNN, or cuDNN does not take the call. Then a notice says so once.
   std::unique_ptr<Kernel> cudnn_attention(const OpaqueCall& call,
                                           std::span<const TensorDecl> tensors,
                                           const DimValues& sizes) {
-    const bool is_backward = call.function == "attention_backward";
-    if (attention_ == GpuAttention::plain || (call.function != "attention" && !is_backward))
-      return nullptr;
+    if (!is_for_cudnn(call, tensors)) return nullptr;
     const OperationCall prepared = operation_call(call, tensors, sizes);
-    if (prepared.tensors[0].dtype == DType::f32) return nullptr;  // as a matter of course
     std::string why = cudnn::why_not_cudnn(prepared);
     if (why.empty()) {
       try {

@@ -91,16 +91,10 @@ void emit(const Plan& plan, const DimValues& sizes, const hopper::LowerOptions& 
     strided.owns_padding = one.owns_padding;
     add(one.program->name, hopper::lower(*one.program, one.sizes, strided));
   }
-  for (const auto* steps : {&plan.forward, &plan.backward}) {
-    for (const PlanStep& step : *steps) {
-      const auto* call = std::get_if<OpaqueCall>(&step.work);
-      // Work that an operation's own function enqueues has no text.
-      if (call == nullptr || find_operation(call->function).gpu_function != nullptr) continue;
-      std::vector<TensorDecl> tensors;
-      for (const auto* names : {&call->inputs, &call->outputs})
-        for (const std::string& name : *names) tensors.push_back(plan.tensor(name).decl);
-      add(call->function, hopper::lower_call(*call, tensors, sizes, lowering));
-    }
+  for (const auto& [call, tensors, call_sizes] : calls_of(plan, sizes)) {
+    // Work that an operation's own function enqueues has no text.
+    if (find_operation(call->function).gpu_function != nullptr) continue;
+    add(call->function, hopper::lower_call(*call, tensors, call_sizes, lowering));
   }
 }
 

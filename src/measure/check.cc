@@ -63,7 +63,7 @@ std::vector<Configuration> gpu_configurations(const Program& program, const DimV
   hopper::parallel_for(made.size(), 0, [&](size_t i) {
     const AnnouncedProgram announced{&program, sizes};
     try {
-      made[i].backend->announce({&announced, 1});
+      made[i].backend->announce({&announced, 1}, {});
     } catch (const Error&) {
     }
   });

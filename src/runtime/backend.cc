@@ -29,7 +29,8 @@ void Backend::use_stream(const Stream& /*stream*/) {
               "' runs on the host and has no streams: call use_stream where is_on_host() is false");
 }
 
-void Backend::announce(std::span<const AnnouncedProgram> /*programs*/) {}
+void Backend::announce(std::span<const AnnouncedProgram> /*programs*/,
+                       std::span<const AnnouncedCall> /*calls*/) {}
 
 BackendMemory Backend::allocate(size_t bytes, std::string_view /*what*/) {
   const auto buffer = std::make_shared<AlignedBuffer>(bytes);

@@ -55,4 +55,19 @@ std::vector<AnnouncedProgram> programs_of(const Plan& plan, const DimValues& siz
   return programs;
 }
 
+std::vector<AnnouncedCall> calls_of(const Plan& plan, const DimValues& sizes) {
+  std::vector<AnnouncedCall> calls;
+  for (const auto* steps : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *steps) {
+      const auto* call = std::get_if<OpaqueCall>(&step.work);
+      if (call == nullptr) continue;
+      calls.push_back({call, {}, sizes});
+      for (const auto* names : {&call->inputs, &call->outputs})
+        for (const std::string& name : *names)
+          calls.back().tensors.push_back(plan.tensor(name).decl);
+    }
+  }
+  return calls;
+}
+
 }  // namespace coda

@@ -151,7 +151,7 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
   spends_saved_ = coda::spends_saved(plan_);
   own_ = backend.allocate(static_cast<size_t>(arena_.total_bytes()), "a plan's own tensors");
   place_own();
-  backend.announce(programs_of(plan_, sizes_));
+  backend.announce(programs_of(plan_, sizes_), calls_of(plan_, sizes_));
   prepare(plan_.forward, backend, forward_);
   prepare(plan_.backward, backend, backward_);
   share_scratch();

@@ -302,7 +302,7 @@ void DeviceUpdate::prepare(double clip) {
 
   std::vector<AnnouncedProgram> announced;
   for (const Prepared& one : all) announced.push_back({&one.program, one.sizes});
-  backend_.announce(announced);
+  backend_.announce(announced, {});
   for (const Prepared& one : all) *one.launch = launch_of(one.program, one.sizes, *one.views);
 }
 

@@ -395,7 +395,7 @@ TEST_F(HopperBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
     HopperOptions o = options();
     const auto backend = make_hopper_backend(o);
     const std::vector<AnnouncedProgram> programs = {{&a, sizes}, {&b, sizes}, {&a, sizes}};
-    backend->announce(programs);
+    backend->announce(programs, {});
     CubinCache cache({.folder = folder_.path(), .notice = {}});
     const NvrtcCompiler compiler;
     for (const char* name : {"a", "b"}) {
@@ -414,6 +414,31 @@ TEST_F(HopperBackendTest, AnnouncedProgramsAreCompiledOnceAndThenFound) {
     EXPECT_EQ(fake_->calls["cuModuleLoadData"], 2);
     fake_->calls.clear();
   }
+}
+
+TEST_F(HopperBackendTest, AnnouncedCallsAreCompiledBeforeTheyArePrepared) {
+  if (!find_nvrtc()) GTEST_SKIP();
+  const DimValues sizes = {{"M", 8}};
+  const std::vector<TensorDecl> tensors = {
+      {"table", {16, 64}, DType::bf16}, {"ids", {8, 1}, DType::i32}, {"out", {8, 64}, DType::bf16}};
+  OpaqueCall call;
+  call.function = "embedding";
+  call.inputs = {"table", "ids"};
+  call.outputs = {"out"};
+  const auto kept = [&] {
+    int64_t cubins = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path() / "cubins"))
+      cubins += entry.path().extension() == ".cubin" ? 1 : 0;
+    return cubins;
+  };
+  const auto backend = make_hopper_backend(options());
+  const std::vector<AnnouncedCall> calls = {{&call, tensors, sizes}, {&call, tensors, sizes}};
+  backend->announce({}, calls);
+  EXPECT_EQ(kept(), 1);
+  EXPECT_EQ(fake_->calls["cuModuleLoadData"], 0);
+  backend->prepare(call, tensors, sizes);
+  EXPECT_EQ(kept(), 1);
+  EXPECT_EQ(fake_->calls["cuModuleLoadData"], 1);
 }
 
 // x to t by the first program, t to y by the second.
