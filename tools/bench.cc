@@ -141,6 +141,7 @@ void bench_block(const BlockFlags& flags) {
   options.rates = on_gpu ? h200_rates() : cpu_rates();
   options.storage = storage;
   options.eight_bits = eight_bits_of(flags.dtype);
+  options.copies_are_given = true;  // in training the optimizer leaves them
   options.sizes = {{"M", size.tokens}};
   options.overwrite_saved = true;  // as in training: one backward for each forward
   const bool is_fast = flags.objective.empty() ? on_gpu : flags.objective == "speed";
@@ -152,11 +153,11 @@ void bench_block(const BlockFlags& flags) {
     Graph graph;
     options.fuse = fuse;
     const CompileRequest request = bench::add_block(graph, size, storage, backward);
-    return compile(graph, request, options).plan;
+    return compile(graph, request, options);
   };
   const std::string phase = backward ? "forward + backward" : "forward";
-  const Plan fused = plan(true);
-  const Plan unfused = on_gpu ? Plan() : plan(false);
+  const Compiled fused = plan(true);
+  const Compiled unfused = on_gpu ? Compiled() : plan(false);
   show({.measured = measure_plan(fused, options.sizes, measuring, &unfused),
         .title = fmt::format(
             "a LLaMA block without attention, {}, {}: {} tokens, hidden {}, MLP {}, {} heads of "

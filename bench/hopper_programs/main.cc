@@ -87,7 +87,7 @@ class Table {
   void measure_block(int64_t tokens, const Width& width, bool backward) {
     const Plan plan = bench::block_plan(bench::wide_headed(tokens, width.hidden, width.mlp),
                                         DType::bf16, h200_rates(), backward);
-    const Measured result = measure_plan(plan, {{"M", tokens}}, options_.measured());
+    const Measured result = measure_plan({plan, {}}, {{"M", tokens}}, options_.measured());
     const Timed& ours = result.candidates.back();
     const std::string row = std::string("block, ") + (backward ? "forward + backward" : "forward");
     print(row, tokens, width.hidden, result);

@@ -21,10 +21,17 @@ struct Alternative {
   bool chosen = false;
 };
 
+// A program that loads one parameter of a plan, and stores inputs of it.
+struct ParameterCopy {
+  std::string parameter;
+  Program program;
+};
+
 struct Compiled {
   Plan plan;
   std::vector<Alternative> alternatives;
   std::vector<float> first_scales{};  // of 8-bit operands, where there are such products
+  std::vector<ParameterCopy> parameter_copies{};  // see CompileOptions::copies_are_given
 };
 
 // Error if an output depends on an input of no given size, or a gradient's input is not an input of

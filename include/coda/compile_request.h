@@ -93,6 +93,9 @@ struct CompileOptions {
   // With scales that whoever runs the plan keeps, but for blocks. Needs the sizes that the plan
   // will have.
   EightBits eight_bits = EightBits::none;
+  // The plan does not make the copies in 8 bits that are of one parameter alone: they are inputs,
+  // and Compiled::parameter_copies makes them, each time the parameters have changed.
+  bool copies_are_given = false;
 };
 
 }  // namespace CODA_API coda

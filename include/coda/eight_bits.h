@@ -16,13 +16,15 @@
 
 namespace CODA_API coda {
 
-// The caller binds three tensors, fp32 [1, kScaleColumns * n] for n scales
+// The caller binds three or four tensors, fp32 [1, kScaleColumns * n] for n scales
 // (Compiled::first_scales): scale i is in column kScaleColumns * i, so that each is aligned. A
 // Trainer does all of it.
 inline constexpr int64_t kScaleColumns = 16;
 inline constexpr const char* kScales = "eight_bits.scale";        // an operand's values times it
 inline constexpr const char* kInverses = "eight_bits.inverse";    // 1 / scale
 inline constexpr const char* kMagnitudes = "eight_bits.largest";  // raised by each run, from 0
+// The same, raised by Compiled::parameter_copies instead; there only where these are.
+inline constexpr const char* kParameterMagnitudes = "eight_bits.largest_of_parameters";
 
 // The names that commands and bindings give them (docs/fp8.md), "fp8" first.
 std::vector<std::string> eight_bits_names();

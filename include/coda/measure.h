@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coda/api.h"
-#include "coda/plan.h"
+#include "coda/compile.h"
 
 namespace CODA_API coda {
 
@@ -95,10 +95,10 @@ struct Measured {
 Measured measure_program(const Program& program, const DimValues& sizes,
                          const MeasureOptions& options);
 
-// The forward, and the backward if the plan has one. `unfused`: on the CPU, the same work to be
-// timed beside it.
-Measured measure_plan(const Plan& plan, const DimValues& sizes, const MeasureOptions& options,
-                      const Plan* unfused = nullptr);
+// The forward, and the backward if the plan has one. What makes copies of parameters has run
+// before, and is not timed. `unfused`: on the CPU, the plan of the same work to be timed beside it.
+Measured measure_plan(const Compiled& compiled, const DimValues& sizes,
+                      const MeasureOptions& options, const Compiled* unfused = nullptr);
 
 // Only the products of a plan: each GEMM program without its epilogue, its accumulators stored.
 Plan products_alone(const Plan& plan);

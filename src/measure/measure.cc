@@ -62,9 +62,12 @@ Candidate copy_on_host(double bytes) {
           }};
 }
 
+const std::vector<ParameterCopy> kNoCopies;
+
 struct NamedPlan {
   const char* name;
   const Plan* plan;
+  const std::vector<ParameterCopy>* copies = &kNoCopies;
 };
 
 // The first is what is measured; its products alone stand before it, if there are any.
@@ -80,8 +83,8 @@ Measured measure_on_cpu(std::vector<NamedPlan> plans, const DimValues& sizes,
   Measured result{.device = measure::processor_text(omp_get_max_threads()),
                   .flops = flops_of(ours, sizes)};
   for (const NamedPlan& one : plans) {
-    runs.push_back(
-        std::make_unique<PlanRun>(*one.plan, *backend, sizes, measure::fill_random_on_host));
+    runs.push_back(std::make_unique<PlanRun>(*one.plan, *one.copies, *backend, sizes,
+                                             measure::fill_random_on_host));
     candidates.push_back({one.name, [run = runs.back().get()](unsigned) { run->run(); }});
     if (one.plan != &ours) continue;
     result.session_bytes = runs.back()->session_bytes();
@@ -115,11 +118,11 @@ Measured measure_program(const Program& program, const DimValues& sizes,
   return result;
 }
 
-Measured measure_plan(const Plan& plan, const DimValues& sizes, const MeasureOptions& options,
-                      const Plan* unfused) {
-  if (is_on_gpu(options)) return measure::measure_plan_on_gpu(plan, sizes, options);
-  std::vector<NamedPlan> plans{{"fused", &plan}};
-  if (unfused != nullptr) plans.push_back({"unfused", unfused});
+Measured measure_plan(const Compiled& compiled, const DimValues& sizes,
+                      const MeasureOptions& options, const Compiled* unfused) {
+  if (is_on_gpu(options)) return measure::measure_plan_on_gpu(compiled, sizes, options);
+  std::vector<NamedPlan> plans{{"fused", &compiled.plan, &compiled.parameter_copies}};
+  if (unfused != nullptr) plans.push_back({"unfused", &unfused->plan, &unfused->parameter_copies});
   return measure_on_cpu(std::move(plans), sizes, options.cpu);
 }
 

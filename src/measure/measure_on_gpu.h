@@ -19,7 +19,7 @@ void time_on_gpu(Timer& timer, const std::vector<Candidate*>& candidates,
 
 Measured measure_program_on_gpu(const Program& program, const DimValues& sizes,
                                 const MeasureOptions& options);
-Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
+Measured measure_plan_on_gpu(const Compiled& compiled, const DimValues& sizes,
                              const MeasureOptions& options);
 
 }  // namespace coda::measure

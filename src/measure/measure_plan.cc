@@ -110,8 +110,9 @@ std::vector<TimedStep> steps_of(PlanRun& run, const ProductsAlone& products) {
 
 }  // namespace
 
-Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
+Measured measure_plan_on_gpu(const Compiled& compiled, const DimValues& sizes,
                              const MeasureOptions& options) {
+  const Plan& plan = compiled.plan;
   Gpu gpu;
   options.says("compiling the plan's kernels");
   const auto backend = hopper::make_hopper_backend();
@@ -119,14 +120,14 @@ Measured measure_plan_on_gpu(const Plan& plan, const DimValues& sizes,
   const auto fill = [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
     fill_random(*gpu.state(), view, seed, size, limit);
   };
-  PlanRun plan_run(plan, *backend, sizes, fill);
+  PlanRun plan_run(plan, compiled.parameter_copies, *backend, sizes, fill);
   const ProductsAlone products(gpu, plan, sizes, options);
   Candidate peer{"products alone, cuBLAS", [&](unsigned) { products.run(); }, 1};
   Candidate ours{"plan", [&](unsigned) { plan_run.run(); }, 1};
   time_on_gpu(gpu.timer(), {&peer, &ours}, options);
   std::vector<TimedStep> steps;
   if (options.steps) {
-    PlanRun timed(plan, *backend, sizes, fill, true);
+    PlanRun timed(plan, compiled.parameter_copies, *backend, sizes, fill, true);
     steps = steps_of(timed, products);
   }
   return {.device = gpu.text(),

@@ -65,7 +65,7 @@ class Beside {
         const auto fill = [&](const TensorView& view, uint64_t seed, float size, uint32_t limit) {
           fill_random(*gpu.state(), view, seed, size, limit);
         };
-        run_.emplace(*plan_, *backend_, sizes, fill);
+        run_.emplace(*plan_, std::vector<ParameterCopy>(), *backend_, sizes, fill);
         candidates_.push_back({kOneByOne, [this](unsigned) { run_->run(); }, 1});
       } catch (const Error&) {
         // No kernels take one of the operations alone.

@@ -40,10 +40,11 @@ float size_of_numbers(const PlanTensor& tensor, const PhysicalShape& shape) {
 
 }  // namespace
 
-PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill,
-                 bool timing)
+PlanRun::PlanRun(const Plan& plan, const std::vector<ParameterCopy>& copies, Backend& backend,
+                 const DimValues& sizes, const Fill& fill, bool timing)
     : session_(plan, backend, sizes, {.timing = timing, .own_results = true}) {
   uint64_t seed = 0;
+  const std::vector<std::string> copied = stored_by(copies);
   const std::map<std::string, uint32_t> limits = index_limits(plan, sizes);
   for (const PlanTensor& tensor : plan.tensors) {
     const bool callers = tensor.role == TensorRole::input || tensor.role == TensorRole::parameter ||
@@ -58,9 +59,12 @@ PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, con
       scales_->bind(session_);
       continue;
     }
-    if (tensor.decl.name == kInverses || tensor.decl.name == kMagnitudes) continue;
+    if (tensor.decl.name == kInverses || tensor.decl.name == kMagnitudes ||
+        tensor.decl.name == kParameterMagnitudes)
+      continue;
     const int64_t bytes = shape.rows * shape.cols * size_of(tensor.decl.dtype);
     bound_bytes_ += bytes;
+    if (std::ranges::find(copied, tensor.decl.name) != copied.end()) continue;
     memory_.push_back(backend.allocate(static_cast<size_t>(bytes), tensor.decl.name));
     const TensorView view =
         dense_view(memory_.back().get(), tensor.decl.dtype, shape.rows, shape.cols);
@@ -68,7 +72,19 @@ PlanRun::PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, con
     fill(view, seed, size_of_numbers(tensor, shape), limit == limits.end() ? 1 : limit->second);
     session_.bind(tensor.decl.name, view);
   }
-  if (scales_) scales_->learn([this] { run(); });
+  copies_ = std::make_unique<ParameterCopies>(backend, copies, session_);
+  if (scales_) {
+    scales_->learn([this] {
+      make_copies();
+      run();
+    });
+  }
+  make_copies();
+}
+
+void PlanRun::make_copies() {
+  if (scales_) scales_->start_copies();
+  copies_->make();
 }
 
 void PlanRun::run() {

@@ -12,6 +12,7 @@
 #include "coda/plan.h"
 #include "coda/session.h"
 #include "runtime/eight_bit_scales.h"
+#include "runtime/parameter_copies.h"
 
 namespace coda::measure {
 
@@ -22,9 +23,10 @@ class PlanRun {
   using Fill =
       std::function<void(const TensorView& view, uint64_t seed, float size, uint32_t limit)>;
 
-  // The backend must outlive this. `timing`: of each step, see SessionOptions.
-  PlanRun(const Plan& plan, Backend& backend, const DimValues& sizes, const Fill& fill,
-          bool timing = false);
+  // `copies`: of parameters, made once. The backend must outlive this. `timing`: of each step, see
+  // SessionOptions.
+  PlanRun(const Plan& plan, const std::vector<ParameterCopy>& copies, Backend& backend,
+          const DimValues& sizes, const Fill& fill, bool timing = false);
 
   // The forward, and the backward if the plan has one.
   void run();
@@ -34,9 +36,12 @@ class PlanRun {
   int64_t bound_bytes() const { return bound_bytes_; }
 
  private:
+  void make_copies();
+
   Session session_;
   std::vector<BackendMemory> memory_;
   std::unique_ptr<EightBitScales> scales_;  // null: no products in 8 bits
+  std::unique_ptr<ParameterCopies> copies_;
   int64_t bound_bytes_ = 0;
 };
 

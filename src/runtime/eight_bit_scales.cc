@@ -33,15 +33,21 @@ program next_scales {
 })";
 }
 
+static constexpr const char* kJoin = R"(
+program join_magnitudes {
+  tensors(largest, of_parameters)
+  store(largest, max(per_column(largest[N]), per_column(of_parameters[N])))
+})";
+
 EightBitScales::EightBitScales(Backend& backend, std::vector<float> first,
                                Communicator* communicator)
-    : first_(std::move(first)), communicator_(communicator) {
+    : backend_(backend), first_(std::move(first)), communicator_(communicator) {
   const int64_t columns = kScaleColumns * std::ssize(first_);
-  for (Tensor* vector : {&remembered_, &scale_, &inverse_, &largest_})
+  for (Tensor* vector : {&remembered_, &scale_, &inverse_, &largest_, &of_parameters_})
     *vector = Tensor(DType::f32, 1, columns, backend);
   always_ = Tensor(DType::f32, 1, 1, backend);
   always_.fill(1);
-  largest_.fill(0);
+  join_ = backend.prepare(parse_program(kJoin), {{"N", columns}});
   update_ = backend.prepare(parse_program(next_scales_program()), {{"N", columns}});
   restore({});
 }
@@ -50,9 +56,12 @@ void EightBitScales::bind(Session& session) const {
   session.bind(kScales, scale_);
   session.bind(kInverses, inverse_);
   session.bind(kMagnitudes, largest_);
+  session.bind_known({{kParameterMagnitudes, of_parameters_}});
 }
 
 void EightBitScales::finish_step(const Tensor& sound) {
+  const TensorView both[] = {largest_.view(), of_parameters_.view()};
+  join_->run(both);
   if (communicator_ != nullptr) communicator_->maximum(largest_.view());
   const TensorView tensors[] = {sound.view(), largest_.view(), remembered_.view(), scale_.view(),
                                 inverse_.view()};
@@ -64,7 +73,7 @@ void EightBitScales::learn(const std::function<void()>& pass) {
   for (int i = 0; i < kPasses; ++i) {
     start_step();
     pass();
-    remembered_.fill(0);
+    clear(remembered_);
     finish_step();
   }
 }

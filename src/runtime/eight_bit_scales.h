@@ -6,6 +6,7 @@
 // run's state.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -28,7 +29,9 @@ class EightBitScales {
   // bits.
   bool are_known() const { return are_known_; }
   // Before a step's passes.
-  void start_step() { largest_.fill(0); }
+  void start_step() { clear(largest_); }
+  // Before the copies of parameters are made anew, with the scales of the next step.
+  void start_copies() { clear(of_parameters_); }
   // Behind a step's passes: the scales of the next. Nothing changes where `sound`, fp32 [1, 1] in
   // the backend's memory, is 0; and of an operand that had no finite largest magnitude.
   void finish_step(const Tensor& sound);
@@ -45,7 +48,10 @@ class EightBitScales {
 
  private:
   static void set(Tensor& vector, const std::vector<float>& values);
+  // Nothing waits for it, as it would for Tensor::fill.
+  void clear(const Tensor& vector) { backend_.fill(vector.view(), std::byte{0}); }
 
+  Backend& backend_;
   std::vector<float> first_;
   Communicator* communicator_;
   bool are_known_ = false;
@@ -53,7 +59,9 @@ class EightBitScales {
   Tensor scale_;
   Tensor inverse_;
   Tensor largest_;
-  Tensor always_;  // 1
+  Tensor of_parameters_;          // kParameterMagnitudes
+  Tensor always_;                 // 1
+  std::unique_ptr<Kernel> join_;  // what parameters have, into largest_
   std::unique_ptr<Kernel> update_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <future>
+#include <list>
 #include <map>
 #include <ranges>
 #include <string>
@@ -14,6 +15,8 @@
 #include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/program.h"
+#include "program/continued.h"
+#include "program/step_table.h"
 
 namespace coda {
 namespace {
@@ -78,29 +81,54 @@ program gradient_norm {
 
 // The formulas of adamw_step in the same order. Where the state is not sound, all is stored as it
 // was.
-std::string adamw_text(const AdamWOptions& o, bool has_copy) {
+// `shape`: of the tiles; `kept_part`: what the step's decay leaves of w0.
+std::string adamw_text(const AdamWOptions& o, bool has_copy, const std::string& shape,
+                       const std::string& kept_part) {
   const std::string type = ":" + std::string(name_of(o.moments));
   return R"(
 program adamw {
   kept = scalar(sound)
-  g = tile(gradient[R, C]) * scalar(scale)
-  m0 = tile(m[R, C])" +
-         type + R"()
-  v0 = tile(v[R, C])" +
-         type + R"()
-  w0 = tile(master[R, C])
+  g = tile(gradient)" +
+         shape + R"() * scalar(scale)
+  m0 = tile(m)" +
+         shape + type + R"()
+  v0 = tile(v)" +
+         shape + type + R"()
+  w0 = tile(master)" +
+         shape + R"()
   m1 = m0 + )" +
          number_text(1 - o.beta1) + R"( * (g - m0)
   v1 = )" +
          number_text(o.beta2) + " * v0 + " + number_text(1 - o.beta2) + R"( * (g * g)
   step = m1 / (sqrt(v1) * scalar(root_scale) + )" +
          number_text(o.eps) + R"()
-  w1 = (1 - scalar(decay) * per_row(decays[R])) * w0 - scalar(step_size) * step
+  w1 = )" +
+         kept_part + R"( - scalar(step_size) * step
   w = select(kept, w1, w0)
   store(m, select(kept, m1, m0))
   store(v, select(kept, v1, v0))
   store(master, w)
 )" + (has_copy ? "  store(copy:bf16, w)\n}" : "}");
+}
+
+// AdamW of all rows of a matrix; of some the weights do not decay.
+std::string adamw_of_rows(const AdamWOptions& options, bool has_copy) {
+  return adamw_text(options, has_copy, "[R, C]", "(1 - scalar(decay) * per_row(decays[R])) * w0");
+}
+
+// Blocks of 64 rows whose largest magnitude a tile finds before it stores their codes leave no
+// registers for AdamW.
+bool fits_update(const Program& copy) {
+  return std::ranges::none_of(copy.steps, program::takes_largest_of_blocks);
+}
+
+// AdamW of one weight, and its copies.
+Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,
+                   const AdamWOptions& options) {
+  Program adamw = parse_program(adamw_text(options, true, Shape{weight.rows, weight.cols}.text(),
+                                           weight.decays ? "(1 - scalar(decay)) * w0" : "w0"));
+  std::ranges::find(adamw.tensors, "copy", &TensorDecl::name)->name = copy.parameter;
+  return program::continued(adamw, copy.program);
 }
 
 // Elements of a dense matrix from one on.
@@ -118,14 +146,19 @@ size_t place_in(const Program& program, std::string_view name) {
 
 DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options,
                            double clip, const ExchangePlan& exchange,
-                           const std::set<std::string>& squared, Communicator* communicator)
+                           const std::set<std::string>& squared,
+                           const std::vector<ParameterCopy>& copies, Communicator* communicator)
     : backend_(backend), options_(options), communicator_(communicator) {
   if (communicator_ != nullptr) {
     rank_ = communicator_->rank();
     world_ = communicator_->world();
   }
   invariant(squared.empty() || world_ == 1, "squares of gradients before they are added up");
-  place(weights, exchange, squared);
+  invariant(copies.empty() || world_ == 1, "copies of weights that are not whole");
+  std::set<std::string> apart;
+  for (const ParameterCopy& copy : copies)
+    if (fits_update(copy.program)) apart.insert(copy.parameter);
+  place(weights, exchange, squared, apart);
   for (Bucket& bucket : buckets_) allocate(bucket);
   for (size_t i = 0; i < weights.size(); ++i) {
     const Matrix read = weights[i].bf16.empty() ? master : copy;
@@ -147,12 +180,13 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   }
   for (Tensor* number : {&norm_, &scale_, &is_sound_}) *number = Tensor(DType::f32, 1, 1, backend);
   restore_soundness();
-  prepare(clip);
+  prepare(clip, weights, copies);
 }
 
-// Rows for each parameter.
+// Rows for each parameter: first those whose squares are left, in the middle those that are updated
+// together.
 void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
-                         const std::set<std::string>& squared) {
+                         const std::set<std::string>& squared, const std::set<std::string>& apart) {
   backward_steps_ = exchange.steps;
   for (const ExchangePlan::Shard& shard : exchange.shards) {
     Bucket& bucket = buckets_.emplace_back();
@@ -162,21 +196,25 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
     bucket.read = shard.read;
   }
   parts_.resize(weights.size());
-  for (const bool is_squared : {true, false}) {
+  for (const auto& [is_squared, is_apart] :
+       {std::pair(true, true), {true, false}, {false, false}, {false, true}}) {
     for (size_t i = 0; i < weights.size(); ++i) {
       const WeightTensor& w = weights[i];
-      if (squared.contains(w.name) != is_squared) continue;
+      if (squared.contains(w.name) != is_squared || apart.contains(w.name) != is_apart) continue;
       Bucket& bucket = buckets_[exchange.shard_of[i]];
       parts_[i] = {exchange.shard_of[i], bucket.rows, w.rows, w.cols};
       bucket.rows += ceil_div(w.rows * w.cols, kRowElements);
       bucket.decays.resize(static_cast<size_t>(bucket.rows), w.decays ? 1.0F : 0.0F);
       if (is_squared) bucket.squared_rows = bucket.rows;
+      if (is_squared && is_apart) bucket.first_together = bucket.rows;
+      if (!is_apart) bucket.together = bucket.rows - bucket.first_together;
     }
   }
   for (Bucket& bucket : buckets_) {
     bucket.rows = round_up(std::max<int64_t>(bucket.rows, 1), kGroup * world_);
     bucket.decays.resize(static_cast<size_t>(bucket.rows));
     bucket.own_rows = bucket.rows / world_;
+    if (apart.empty()) bucket.together = bucket.own_rows;
     bucket.first_own = bucket.own_rows * rank_;
   }
 }
@@ -233,9 +271,11 @@ struct DeviceUpdate::Prepared {
   DimValues sizes;
   Views* views;
   Launch* launch;
+  bool has_copies = false;  // tensors that are not among the views are for bind_copies()
 };
 
-void DeviceUpdate::prepare(double clip) {
+void DeviceUpdate::prepare(double clip, const Weights& weights,
+                           const std::vector<ParameterCopy>& copies) {
   int64_t groups = 0;  // of a process
   std::vector<int64_t> first_group;
   for (const Bucket& bucket : buckets_) {
@@ -257,6 +297,7 @@ void DeviceUpdate::prepare(double clip) {
                       {"root_scale", number(root_scale)}};
   // Of each bucket, of its rows whose squares nobody has left, and of the step.
   std::vector<Views> views(2 * buckets_.size() + 1, of_step);
+  std::list<Views> of_rows;  // some of a bucket's
   std::vector<Prepared> all;
   const auto add = [&](const std::string& text, const DimValues& sizes, Views& its,
                        Launch& launch) {
@@ -288,7 +329,17 @@ void DeviceUpdate::prepare(double clip) {
     if (rows > 0) add(kSquares, {{"R", rows}, {"C", kRowElements}}, rest, *launch++);
     add(kOfRows, sizes, its, *launch++);
     add(kOfGroups, sizes, its, *launch);
-    add(adamw_text(options_, bucket.has_copy), sizes, its, bucket.adamw);
+    if (bucket.together > 0) {
+      Views& together = of_rows.emplace_back(its);
+      const auto part = [&](const char* name, int64_t cols) {
+        together[name] = from(its[name], bucket.first_together * cols, bucket.together, cols);
+      };
+      for (const Matrix matrix : {master, copy, m, v, gradient})
+        if (matrix != copy || bucket.has_copy) part(kNames[matrix], kRowElements);
+      part("decays", 1);
+      add(adamw_of_rows(options_, bucket.has_copy), {{"R", bucket.together}, {"C", kRowElements}},
+          together, bucket.adamw);
+    }
     if (world_ == 1) continue;
     its["block"] = its["own"] = its["gradient"];  // gather() says of which matrix
     add(own_part_text(DType::f32), sizes, its, bucket.own_part);
@@ -300,17 +351,41 @@ void DeviceUpdate::prepare(double clip) {
   loss_place_ = place_in(all.back().program, "loss");
   add(norm_text(clip), {{"S", world_ * groups}, {"G", kGroup}}, views.back(), norm_launch_);
 
+  if (!buckets_.empty()) buckets_[0].with_copies.resize(copies.size());
+  for (size_t k = 0; k < copies.size(); ++k) {
+    const ParameterCopy& its = copies[k];
+    const auto found = std::ranges::find(weights, its.parameter, &WeightTensor::name);
+    const auto i = static_cast<size_t>(found - weights.begin());
+    Views& of_weight = of_rows.emplace_back(of_step);
+    for (const Matrix matrix : {master, m, v, gradient})
+      of_weight[kNames[matrix]] = part(matrix, i);
+    of_weight[its.parameter] = part(copy, i);
+    all.push_back({fits_update(its.program) ? adamw_with(its, *found, options_) : its.program,
+                   {},
+                   &of_weight,
+                   &buckets_[parts_[i].bucket].with_copies[k],
+                   true});
+    verify(all.back().program);
+  }
+
   std::vector<AnnouncedProgram> announced;
   for (const Prepared& one : all) announced.push_back({&one.program, one.sizes});
   backend_.announce(announced, {});
-  for (const Prepared& one : all) *one.launch = launch_of(one.program, one.sizes, *one.views);
+  for (const Prepared& one : all) *one.launch = launch_of(one);
 }
 
-DeviceUpdate::Launch DeviceUpdate::launch_of(const Program& program, const DimValues& sizes,
-                                             Views& views) {
+DeviceUpdate::Launch DeviceUpdate::launch_of(const Prepared& prepared) {
+  const auto& [program, sizes, its_views, place, has_copies] = prepared;
+  Views& views = *its_views;
   Launch launch{program.name, backend_.prepare(program, sizes), {}};
   for (const TensorDecl& decl : program.tensors) {
     const PhysicalShape shape = physical_shape(decl, sizes);
+    const bool is_missing = has_copies && !views.contains(decl.name);
+    launch.missing.push_back(is_missing ? decl.name : "");
+    if (is_missing) {
+      launch.tensors.emplace_back();
+      continue;
+    }
     if (!views.contains(decl.name)) {
       kept_.emplace_back(decl.dtype, shape.rows, shape.cols, backend_);
       views.emplace(decl.name, kept_.back().view());
@@ -319,6 +394,17 @@ DeviceUpdate::Launch DeviceUpdate::launch_of(const Program& program, const DimVa
     launch.tensors.push_back(from(views.at(decl.name), 0, shape.rows, shape.cols));
   }
   return launch;
+}
+
+void DeviceUpdate::bind_copies(const std::function<TensorView(const std::string&)>& place,
+                               std::function<void()> behind_norm) {
+  behind_norm_ = std::move(behind_norm);
+  for (Bucket& bucket : buckets_) {
+    for (Launch& launch : bucket.with_copies) {
+      for (size_t i = 0; i < launch.tensors.size(); ++i)
+        if (!launch.missing[i].empty()) launch.tensors[i] = place(launch.missing[i]);
+    }
+  }
 }
 
 void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
@@ -525,10 +611,12 @@ void DeviceUpdate::update() {
     exchange("all_gather losses", [&] { communicator_->all_gather(said_.view()); });
   }
   run(norm_launch_);
+  if (behind_norm_) behind_norm_();
   // What the backward completes last is the largest of a model with a tied head: its gathering has
   // the other shards' updates beside it.
   for (const Bucket& bucket : std::views::reverse(buckets_)) {
-    run(bucket.adamw);
+    if (bucket.together > 0) run(bucket.adamw);
+    for (const Launch& launch : bucket.with_copies) run(launch);
     if (world_ > 1 && bucket.gather == ExchangePlan::kWithUpdate)
       exchange_beside(kGather, [&] { gather_weights(bucket); });
   }

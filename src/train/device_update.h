@@ -9,6 +9,9 @@
 // moments, gradients and the 16-bit copies are such matrices, so that AdamW of all parameters is
 // one launch. What lies between two parameters is 0 and stays 0.
 //
+// A weight that products read in 8 bits is updated by a launch of its own, over its own rows and
+// columns, which leaves its copies too (Compiled::parameter_copies).
+//
 // Of several processes each keeps moments, and master weights that have a 16-bit copy, of its own
 // share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
 // the next forward reads is gathered. There are several matrices then, the shards of an
@@ -27,6 +30,7 @@
 
 #include "coda/backend.h"
 #include "coda/communicator.h"
+#include "coda/compile.h"
 #include "coda/trainer.h"
 #include "train/exchange_plan.h"
 #include "train/profiler.h"
@@ -37,10 +41,11 @@ class DeviceUpdate {
  public:
   // clip: the largest norm of a step's gradients, 0: any. `exchange`: of these weights. `squared`:
   // names of weights whose gradients' squares somebody else leaves in squares(), of one process
-  // only. `communicator`: null where there is one process. Both it and the backend must outlive it.
+  // only. `copies`: of weights, of one process only, made with the update. `communicator`: null
+  // where there is one process. Both it and the backend must outlive it.
   DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
                const ExchangePlan& exchange, const std::set<std::string>& squared,
-               Communicator* communicator);
+               const std::vector<ParameterCopy>& copies, Communicator* communicator);
   ~DeviceUpdate();
   DeviceUpdate(const DeviceUpdate&) = delete;
   DeviceUpdate& operator=(const DeviceUpdate&) = delete;
@@ -59,6 +64,10 @@ class DeviceUpdate {
   // By name, of the weights that are `squared`: row partials of sums of the gradient's squares,
   // fp32 [rows, columns / 64].
   const TensorMap& squares() const { return squares_; }
+  // Before the first step: where the tensors of `copies` lie, and what is done in each step behind
+  // the norm, before any copy is made: their scales are found.
+  void bind_copies(const std::function<TensorView(const std::string&)>& place,
+                   std::function<void()> behind_norm);
   void clear_gradients();
 
   // Before a step's passes: their losses are added up from 0.
@@ -101,6 +110,7 @@ class DeviceUpdate {
     std::string name;
     std::unique_ptr<Kernel> kernel;
     std::vector<TensorView> tensors;
+    std::vector<std::string> missing = {};  // bind_copies() has them: names, or empty
   };
   // Rows that are exchanged, and whose state is stored, alike: a shard of the ExchangePlan.
   struct Bucket {
@@ -112,14 +122,17 @@ class DeviceUpdate {
     int64_t rows = 0;            // of all processes
     int64_t own_rows = 0;
     int64_t first_own = 0;
-    int64_t squared_rows = 0;   // from the first, whose squares are left in of_spans
+    int64_t squared_rows = 0;    // from the first, whose squares are left in of_spans
+    int64_t first_together = 0;  // of own rows: those that `adamw` updates
+    int64_t together = 0;
     Tensor of_spans;            // squares of own rows, as row partials
     std::vector<float> decays;  // 1 where a row decays
     Tensor matrices[kMatrices];
     std::vector<Launch> squares;
     Launch adamw;
-    Launch own_part;    // into the process's rows of the gradient
-    Launch own_moment;  // the same of a moment
+    std::vector<Launch> with_copies;  // of a weight: AdamW and copies, or copies behind `adamw`
+    Launch own_part;                  // into the process's rows of the gradient
+    Launch own_moment;                // the same of a moment
   };
   // Of a parameter in its bucket.
   struct Part {
@@ -131,10 +144,10 @@ class DeviceUpdate {
   struct Prepared;
 
   void place(const Weights& weights, const ExchangePlan& exchange,
-             const std::set<std::string>& squared);
+             const std::set<std::string>& squared, const std::set<std::string>& apart);
   void allocate(Bucket& bucket);
-  void prepare(double clip);
-  Launch launch_of(const Program& program, const DimValues& sizes, Views& views);
+  void prepare(double clip, const Weights& weights, const std::vector<ParameterCopy>& copies);
+  Launch launch_of(const Prepared& prepared);
   // Whether it has the rows of all processes, or this one's only.
   bool is_whole(const Bucket& bucket, Matrix matrix) const;
   TensorView own(const Bucket& bucket, Matrix matrix) const;
@@ -189,6 +202,7 @@ class DeviceUpdate {
   size_t loss_place_ = 0;
   size_t own_part_place_ = 0;
   Launch norm_launch_;
+  std::function<void()> behind_norm_;  // null: nothing
   std::function<void()> recorded_;
   Profiler* profiler_ = nullptr;
 };

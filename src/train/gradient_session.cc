@@ -71,6 +71,9 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
   compiling.run_layers_again = options.run_layers_again;
   compiling.chunk_rows = options.chunk_rows;
   compiling.eight_bits = options.eight_bits;
+  // Weights that processes gather under the forward are copied there.
+  compiling.copies_are_given =
+      options.communicator == nullptr || options.communicator->world() == 1;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)
@@ -94,6 +97,10 @@ GradientSession::GradientSession(const Graph& given, Compiled compiled, const We
     scales_ = std::make_unique<EightBitScales>(backend, std::move(compiled.first_scales),
                                                options.communicator);
     scales_->bind(*session_);
+  }
+  if (!compiled.parameter_copies.empty()) {
+    parameter_copies_ =
+        std::make_unique<ParameterCopies>(backend, std::move(compiled.parameter_copies), *session_);
   }
   // All that is not an input of the graph lies here.
   for (const std::string& name : session_->missing()) {
@@ -202,6 +209,12 @@ float GradientSession::forward(const TensorMap& batch) {
 }
 
 void GradientSession::backward() { session_->backward(); }
+
+void GradientSession::make_copies() {
+  if (parameter_copies_ == nullptr) return;
+  if (scales_ != nullptr) scales_->start_copies();
+  parameter_copies_->make();
+}
 
 void GradientSession::start_pass(const TensorMap& batch, const Beside& beside) {
   bind_batch(batch);

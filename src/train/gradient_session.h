@@ -14,6 +14,7 @@
 #include "coda/session.h"
 #include "coda/trainer.h"
 #include "runtime/eight_bit_scales.h"
+#include "runtime/parameter_copies.h"
 #include "train/profiler.h"
 
 namespace coda {
@@ -67,6 +68,10 @@ class GradientSession {
   // As the weights; they hold until the next forward().
   const std::vector<Tensor>& gradients() const { return gradients_; }
 
+  // Behind a change of the weights, of their scales, or of where they lie: what passes read of the
+  // weights in 8 bits.
+  void make_copies();
+
   const Session& session() const { return *session_; }
   EightBitScales* scales() const { return scales_.get(); }  // null: no products in 8 bits
 
@@ -91,7 +96,8 @@ class GradientSession {
   bool is_timed_;  // then each step is waited for, and nothing is recorded
   std::unique_ptr<Session> session_;
   std::unique_ptr<EightBitScales> scales_;
-  std::vector<std::string> inputs_;  // what each batch has
+  std::unique_ptr<ParameterCopies> parameter_copies_;  // null: the plan makes them
+  std::vector<std::string> inputs_;                    // what each batch has
   std::map<std::string, Copy> copies_;
   std::vector<std::pair<const void*, int64_t>> places_;  // of the last batch, with row strides
   std::array<std::function<void()>, 4> recorded_;  // passes over a batch there: see start_pass

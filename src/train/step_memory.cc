@@ -3,6 +3,7 @@
 #include "coda/step_memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <numeric>
 #include <optional>
@@ -188,7 +189,9 @@ StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace
   add("saved for the backward", arena.saved_bytes);
   add("temporaries", arena.bytes);
   add("workspace of kernels", place.workspace);
-  add("batch and tables", sum_of(plan, sizes, TensorRole::input, [](auto&) { return true; }));
+  const auto is_copy = [](const PlanTensor& t) { return size_of(t.decl.dtype) == 1; };
+  add("weights in 8 bits", sum_of(plan, sizes, TensorRole::input, is_copy));
+  add("batch and tables", sum_of(plan, sizes, TensorRole::input, std::not_fn(is_copy)));
   return memory;
 }
 

@@ -93,22 +93,31 @@ struct Trainer::Impl {
         backend(backend),
         device(backend.is_on_host() && options.communicator == nullptr
                    ? nullptr
-                   : make_update(compiled.plan, weights)),
+                   : make_update(compiled.plan, compiled.parameter_copies, weights)),
         session(graph, std::move(compiled), weights, backend, options,
                 device ? device->gradients() : std::vector<Tensor>()) {
-    if (device) session.bind_squares(device->squares());
+    if (!device) return;
+    session.bind_squares(device->squares());
+    if (world() > 1) return;
+    device->bind_copies([this](const std::string& name) { return session.session().view(name); },
+                        [this] {
+                          if (session.scales() == nullptr) return;
+                          session.scales()->finish_step(device->is_sound());
+                          session.scales()->start_copies();
+                        });
   }
 
   // Of one process the plan's programs leave squares for the norm; gradients of several are added
   // up first.
-  std::unique_ptr<DeviceUpdate> make_update(Plan& plan, const Weights& weights) {
+  std::unique_ptr<DeviceUpdate> make_update(Plan& plan, const std::vector<ParameterCopy>& copies,
+                                            const Weights& weights) {
     const std::set<std::string> squared =
         world() == 1 ? leave_squares(plan, weights) : std::set<std::string>();
     const ExchangePlan exchange =
         exchange_plan(plan, exchanged_parameters(weights), world(), options.exchange_bytes);
     if (world() > 1) exchange_text = exchange.text();
     return std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip, exchange,
-                                          squared, options.communicator);
+                                          squared, copies, options.communicator);
   }
 
   void gather_weights() {
@@ -125,9 +134,11 @@ struct Trainer::Impl {
   void learn_scales(const TensorMap& batch, bool has_backward) {
     gather_weights();
     session.scales()->learn([&] {
+      session.make_copies();
       session.forward(batch);
       if (has_backward) session.backward();
     });
+    session.make_copies();
   }
   void start_scales(const Batches& batch) {
     EightBitScales* scales = session.scales();
@@ -190,7 +201,9 @@ struct Trainer::Impl {
       on_host("launch forward and backward", [&] { session.start_pass(tensors, beside); });
     }
     on_host("launch update", [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
-    if (session.scales() != nullptr) session.scales()->finish_step(device->is_sound());
+    // Of one process the update does it.
+    if (session.scales() != nullptr && world() > 1)
+      session.scales()->finish_step(device->is_sound());
     bring(device->said(), 0);
     bring(device->norm(), said);
     now.is_there = backend.mark();
@@ -269,6 +282,7 @@ void Trainer::restored() {
   if (impl_->world() > 1 && impl_->options.communicator->rank() > 0)
     for (Moments& its : moments) its = {};
   impl_->session.bind_weights(parameters());
+  impl_->session.make_copies();
 }
 
 void Trainer::fetch() { start_fetch()(); }
@@ -410,6 +424,7 @@ void Trainer::run_on_host(const Batches& batch, StepReport& report) {
   impl_->on_host("update", [&] { report.norm = update(report.rate); });
   require_finite(report.norm, "gradients' norm", step_count + 1);
   if (EightBitScales* scales = impl_->session.scales(); scales != nullptr) scales->finish_step();
+  impl_->session.make_copies();
 }
 
 double Trainer::update(double rate) {

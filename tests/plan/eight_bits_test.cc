@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "coda/eight_bits.h"
 #include "plan/plain_graph.h"
@@ -92,6 +95,7 @@ void give_scales(PlanEvaluator& evaluator, size_t scales) {
   evaluator.values[kScales] = scale;
   evaluator.values[kInverses] = inverse;
   evaluator.values[kMagnitudes] = std::vector<double>(columns, 0);
+  evaluator.values[kParameterMagnitudes] = evaluator.values[kMagnitudes];
 }
 
 void expect_same_results(const Block& b, const Compiled& compiled, const DimValues& sizes,
@@ -99,6 +103,8 @@ void expect_same_results(const Block& b, const Compiled& compiled, const DimValu
   PlanEvaluator evaluator(compiled.plan, sizes);
   evaluator.values = inputs;
   if (!compiled.first_scales.empty()) give_scales(evaluator, compiled.first_scales.size());
+  for (const ParameterCopy& copy : compiled.parameter_copies)
+    evaluator.run({{.name = "", .role = StepRole::tile, .work = copy.program, .reasons = {}}});
   evaluator.run(compiled.plan.forward);
   evaluator.forget_temporaries();
   evaluator.run(compiled.plan.backward);
@@ -106,8 +112,13 @@ void expect_same_results(const Block& b, const Compiled& compiled, const DimValu
     ASSERT_TRUE(evaluator.values.contains(name)) << name;
     EXPECT_LT(std::sqrt(squared_error(evaluator.values.at(name), expected)), 1e-9) << name;
   }
-  for (size_t i = 0; i < compiled.first_scales.size(); ++i)
-    EXPECT_GT(evaluator.values.at(kMagnitudes)[i * kScaleColumns], 0) << "scale " << i;
+  for (size_t i = 0; i < compiled.first_scales.size(); ++i) {
+    const size_t at = i * kScaleColumns;
+    EXPECT_GT(std::max(evaluator.values.at(kMagnitudes)[at],
+                       evaluator.values.at(kParameterMagnitudes)[at]),
+              0)
+        << "scale " << i;
+  }
 }
 
 constexpr int64_t kRows = 80;  // a chunk of 64 and one of 16
@@ -129,7 +140,8 @@ const LlamaSizes kOfBlocks{.hidden = 64,
                            .sequence = Dim("T")};
 
 Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows,
-                        const LlamaSizes& s = kNarrow, bool is_early = false) {
+                        const LlamaSizes& s = kNarrow, bool is_early = false,
+                        bool copies_are_given = false) {
   b.storage = DType::bf16;
   if (llama) {
     llama_model(b, 2, true, s);
@@ -143,6 +155,7 @@ Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chun
   options.chunk_rows = chunk_rows;
   options.overwrite_saved = true;
   options.eight_bits = eight_bits;
+  options.copies_are_given = copies_are_given;
   return compile(b.graph, b.request, options);
 }
 
@@ -167,6 +180,54 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
         EXPECT_THAT(compiled.plan.notes.back(), HasSubstr(why));
         expect_types(compiled.plan);
         expect_whole_loops(compiled.plan);
+        expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
+      }
+    }
+  }
+}
+
+// Whole parameters of which a step loads tiles, and nothing else.
+std::set<std::string> copied_alone(const Plan& plan) {
+  std::set<std::string> names;
+  for (const auto* phase : {&plan.forward, &plan.backward}) {
+    for (const PlanStep& step : *phase) {
+      const auto* program = std::get_if<Program>(&step.work);
+      if (program == nullptr || step.loop >= 0) continue;
+      std::vector<std::string> loaded;
+      for (const Step& s : program->steps)
+        if (program::is_tile_load(s)) loaded.push_back(program->tensors[s.tensor()].name);
+      if (loaded.size() != 1) continue;
+      const PlanTensor& tensor = plan.tensor(loaded[0]);
+      if (tensor.role == TensorRole::parameter && tensor.view_of.empty()) names.insert(loaded[0]);
+    }
+  }
+  return names;
+}
+
+// The plan then has no program that only copies a parameter, reads the copies, and computes the
+// same; whoever runs these programs before it makes them, and raises other magnitudes than a run.
+TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
+  for (const bool llama : {true, false}) {
+    for (const int64_t chunk_rows : {0, 64}) {
+      for (const EightBits which : {EightBits::all_but_logits_weight_gradient, EightBits::kept_too,
+                                    EightBits::all, EightBits::blocks}) {
+        const LlamaSizes& s = which == EightBits::blocks ? kOfBlocks : kNarrow;
+        SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
+                     std::to_string(static_cast<int>(which)));
+        Block own;
+        const std::set<std::string> copied =
+            copied_alone(compiled_model(own, llama, which, chunk_rows, s).plan);
+        Block b;
+        const Compiled compiled = compiled_model(b, llama, which, chunk_rows, s, false, true);
+        std::set<std::string> given;
+        for (const ParameterCopy& copy : compiled.parameter_copies) {
+          EXPECT_TRUE(given.insert(copy.parameter).second) << copy.parameter;
+          EXPECT_EQ(compiled.plan.tensor(copy.parameter).role, TensorRole::parameter);
+        }
+        EXPECT_EQ(given, copied);
+        EXPECT_GT(given.size(), 6U);
+        EXPECT_TRUE(copied_alone(compiled.plan).empty());
+        const DimValues sizes{{"M", kRows}, {"T", kRows}};
         expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
       }
     }

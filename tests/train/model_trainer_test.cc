@@ -5,12 +5,17 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
+#include "runtime/far_backend.h"
 #include "train/tiny_model.h"
 
 namespace coda {
@@ -117,6 +122,54 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   ModelTrainer other(plain, text, *one);
   other.eight_bit_scales = whole.eight_bit_scales;
   EXPECT_THROW(other.restored(), Error);
+}
+
+// Of the copies of weights in 8 bits that a trainer's plan is given, by name: their bytes.
+std::map<std::string, std::vector<std::byte>> given_copies(const Trainer& trainer,
+                                                           Backend& backend) {
+  std::map<std::string, std::vector<std::byte>> all;
+  for (const PlanTensor& t : trainer.session().plan().tensors) {
+    if (t.role != TensorRole::input || size_of(t.decl.dtype) > 1) continue;
+    const TensorView own = trainer.session().view(t.decl.name);
+    std::vector<std::byte>& bytes = all[t.decl.name];
+    bytes.resize(static_cast<size_t>(own.rows * own.cols));
+    backend.copy_out(own, dense_view(bytes.data(), own.dtype, own.rows, own.cols));
+  }
+  return all;
+}
+
+// The update leaves what the programs of copies make of the weights and the scales behind it: a
+// restored trainer runs those.
+TEST(ModelTrainer, CopiesOfWeightsInEightBitsAreThoseOfTheWeightsAndTheScalesOfTheNextStep) {
+  const Tokens text = counting_text(500);
+  FarBackend far;
+  const auto host = cpu::make_cpu_backend({});
+  for (Backend* backend : {static_cast<Backend*>(&far), host.get()}) {
+    for (const EightBits eight : {EightBits::all_but_logits_weight_gradient, EightBits::blocks}) {
+      SCOPED_TRACE(std::string(backend->name()) + ", recipe " +
+                   std::to_string(static_cast<int>(eight)));
+      ModelTrainSettings settings = eight_bit_settings();
+      settings.eight_bits = eight;
+      // Of whole blocks of 64.
+      LlamaConfig model = std::get<LlamaConfig>(settings.model);
+      model.hidden = 64;
+      model.heads = 1;
+      model.kv_heads = 1;
+      model.head_dim = 64;
+      model.mlp = 128;
+      settings.model = model;
+      ModelTrainer trainer(settings, text, *backend);
+      trainer.step();
+      const auto before = given_copies(trainer, *backend);
+      EXPECT_GT(before.size(), 8U);
+      trainer.step();
+      const auto made = given_copies(trainer, *backend);
+      EXPECT_NE(made, before);
+      trainer.fetch();
+      trainer.restored();
+      EXPECT_EQ(given_copies(trainer, *backend), made);
+    }
+  }
 }
 
 // A weight that did not change then has the code that it had a step before.

@@ -33,6 +33,7 @@ struct SpaceText {
   std::string text;
   int64_t blocks = 0;  // of kTileThreads threads
   bool by_blocks = false;
+  bool leaves_bytes = false;
   int maxima = 0;
 };
 
@@ -80,7 +81,8 @@ class TileSpaceWriter {
     require(blocks < uint64_t{1} << 26,  // spans are counted in 32 bits
             description() + " has too many tiles for one launch; run it on fewer rows at a time");
     const std::string name = "Space" + id_;
-    return {name, assemble(name), static_cast<int64_t>(blocks), by_blocks_, maxima_};
+    return {name,       assemble(name),     static_cast<int64_t>(blocks),
+            by_blocks_, rows_.leaves_bytes, maxima_};
   }
 
  private:
@@ -558,6 +560,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   Body dispatch(2);
   int64_t blocks = 0;
   bool by_blocks = false;
+  bool leaves_bytes = false;
   int maxima = 0;
   for (size_t i = 0; i < spaces.size(); ++i) {
     const auto layouts =
@@ -567,6 +570,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
         TileSpaceWriter(sizes, map, spaces[i], std::get<TileLayouts>(layouts), arguments).run();
     structs += space.text + "\n";
     by_blocks = by_blocks || space.by_blocks;
+    leaves_bytes = leaves_bytes || space.leaves_bytes;
     maxima = std::max(maxima, space.maxima);
     const auto first_block = [&](size_t k) {
       return arguments.number("first_block_" + std::to_string(spaces[k]), blocks);
@@ -584,7 +588,9 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   return launch_of(
       KernelParts::plain(
           identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"}, structs,
-          "__launch_bounds__(kTileThreads, 1)",
+          // All of a thread's rows are unrolled where bytes are joined, and the assembler would
+          // prepare their loads in registers of which a multiprocessor has no second block's.
+          filled("__launch_bounds__(kTileThreads, $)", {leaves_bytes ? "2" : "1"}),
           by_blocks ? filled("  __shared__ float scratch[kTileScratch + $ * kTileWarps];\n",
                              {std::to_string(maxima)})
                     : "  float* const scratch = nullptr;\n",

@@ -240,8 +240,12 @@ class Chooser {
   void find_makers() {
     const std::set<Operand> read = read_in_16_bits();
     for (auto& [operand, copies] : result_.copies) {
-      copies.store = store_of(operand);
-      if (copies.store < 0) continue;
+      copies.maker = operand.version;
+      copies.tile = store_of(operand);
+      if (copies.tile < 0) {
+        find_loader(operand, copies);
+        continue;
+      }
       const TensorRole role = operands_.tensor(operand.tensor).role;
       const bool is_ours = role == TensorRole::temporary || role == TensorRole::saved;
       copies.drops_store = is_ours && !views_.contains(operand.tensor) && is_all_copies(operand) &&
@@ -296,6 +300,36 @@ class Chooser {
         return static_cast<int>(i);
     }
     return -1;
+  }
+
+  // What a call made, or the caller of each run, may be loaded by a program without a product
+  // before a product reads it. Not a value that is kept: who loads that loads the copy.
+  void find_loader(const Operand& operand, EightBitCopies& copies) const {
+    copies.maker = -1;
+    if (operand.loop >= 0 || result_.kept.contains(operand) ||
+        operands_.tensor(operand.tensor).role == TensorRole::parameter)
+      return;
+    const auto first_read = [](const EightBitCopies::Order& order, int none) {
+      return order.is_read() ? order.first : none;
+    };
+    const int end = std::min(first_read(copies.rows, operands_.count()),
+                             first_read(copies.columns, operands_.count()));
+    for (int i = operand.version + 1; i < end; ++i) {
+      const Program* program = operands_.program(i);
+      if (program == nullptr || operands_.step(i).loop >= 0 || program::has_product(*program))
+        continue;
+      if (operands_.at(operand.tensor, false, i) != operand) return;
+      const program::TileMap map = program::map_tiles(*program);
+      for (size_t k = 0; k < program->steps.size(); ++k) {
+        const Step& s = program->steps[k];
+        if (!program::is_tile_load(s) || program->tensors[s.tensor()].name != operand.tensor ||
+            s.row_index() >= 0 || !s.repeat().is(1) || map.grouped[k] != 0)
+          continue;
+        copies.maker = i;
+        copies.tile = static_cast<int>(k);
+        return;
+      }
+    }
   }
 
   // "18 products are in 8 bits; 3 steps stay as they were: 3 of a loss's logits (the first: 'x' x

@@ -30,9 +30,10 @@ struct EightBitCopies {
   Order columns;   // transposed
   int scale = -1;  // with a scale a tensor
   DType type = DType::e4m3;
-  // The program that wrote the operand leaves the copies itself: its step that stores the tensor.
-  // -1: a program of their own makes them.
-  int store = -1;
+  // The step whose program leaves the copies beside what it does: it wrote the operand, or loads it
+  // before a product reads it. -1: a program of their own makes them.
+  int maker = -1;
+  int tile = -1;             // of that program: its step that stores the tensor, or loads it
   bool drops_store = false;  // nothing reads the tensor in 16 bits
 };
 

@@ -61,15 +61,18 @@ class Writer {
             .shape = {shape.rows, *quotient(shape.cols, kScaleBlock)}};
   }
 
-  // Versions of one tensor are told apart by their number among those that are copied.
+  // Versions of one tensor are told apart by their number among those that are copied, before a
+  // name's last word: layers whose kernels read other versions then have one text.
   TensorDecl copy_of(const Operand& operand, bool transposed) const {
     const Shape& shape = operands_.tensor(operand.tensor).decl.shape;
     const DType type = choice_.copies.at(operand).type;
     int number = 0;
     for (const auto& [other, copies] : choice_.copies)
       number += other.tensor == operand.tensor && other < operand ? 1 : 0;
-    return {.name = operand.tensor + (number == 0 ? "" : "_v" + std::to_string(number + 1)) + "_" +
-                    std::string(name_of(type)) + (transposed ? "_transposed" : ""),
+    std::string name = operand.tensor;
+    if (number > 0) name.insert(name.rfind('.') + 1, "v" + std::to_string(number + 1) + ".");
+    name += "_" + std::string(name_of(type)) + (transposed ? "_transposed" : "");
+    return {.name = std::move(name),
             .shape = transposed ? Shape{shape.cols, shape.rows} : shape,
             .dtype = type};
   }
@@ -179,8 +182,8 @@ class Writer {
     std::multimap<int, std::pair<const Operand*, const EightBitCopies*>> made;
     std::set<int> makers;  // that leave copies themselves
     for (const auto& [operand, copies] : choice_.copies) {
-      if (copies.store >= 0) {
-        makers.insert(operand.version);
+      if (copies.maker >= 0) {
+        makers.insert(copies.maker);
       } else {
         made.emplace(place_of(operand, copies), std::pair(&operand, &copies));
       }
@@ -209,10 +212,11 @@ class Writer {
     Program result = program;
     std::vector<int> dropped;
     for (const auto& [operand, copies] : choice_.copies) {
-      if (copies.store < 0 || operand.version != at) continue;
-      int value = program.steps[copies.store].operands[0];
+      if (copies.maker != at) continue;
+      const Step& tile = program.steps[copies.tile];
+      int value = program::is_tile_store(tile) ? tile.operands[0] : copies.tile;
       if (copies.drops_store) {
-        dropped.push_back(copies.store);
+        dropped.push_back(copies.tile);
         // What is not stored in 16 bits need not be rounded to them first.
         if (program::is_rounding(program.steps[value])) value = program.steps[value].operands[0];
       }
@@ -369,7 +373,9 @@ class Writer {
         role = TensorRole::temporary;
     }
     for (const auto& [operand, copies] : choice_.copies) {
-      const bool is_early = !is_made_in_backward(operand, place_of(operand, copies));
+      const bool is_early = copies.maker < 0
+                                ? !is_made_in_backward(operand, place_of(operand, copies))
+                                : !operands_.is_backward(copies.maker);
       const auto add = [&](const TensorDecl& decl, int last) {
         const bool is_saved = operand.loop < 0 && is_early && last >= forward;
         plan.tensors.push_back({.decl = decl,

@@ -22,6 +22,7 @@
 #include "plan/after/check_reads.h"
 #include "plan/after/eight_bits.h"
 #include "plan/after/in_place.h"
+#include "plan/after/parameter_copies.h"
 #include "plan/partition/through_memory.h"
 #include "plan/search/chunk_rows.h"
 #include "plan/search/equivalence.h"
@@ -130,6 +131,8 @@ class Search {
           with_eight_bit_products(compiled.plan, options_.sizes, options_.eight_bits);
       compiled.plan = std::move(made.plan);
       compiled.first_scales = std::move(made.first_scales);
+      if (options_.copies_are_given)
+        compiled.parameter_copies = take_parameter_copies(compiled.plan);
       verify_programs(compiled.plan);
       verify_reads(compiled.plan);
     }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/after/parameter_copies.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "coda/eight_bits.h"
+#include "program/step_table.h"
+
+namespace coda {
+namespace {
+
+// "eight_bits.7.largest" as the same column of the other vector.
+std::string of_parameters(const std::string& magnitude) {
+  constexpr std::string_view kAll = kMagnitudes;
+  constexpr std::string_view kOfParameters = kParameterMagnitudes;
+  const size_t last_word = kAll.find('.');
+  return magnitude.substr(0, magnitude.size() - (kAll.size() - last_word)) +
+         std::string(kOfParameters.substr(last_word));
+}
+
+class Taker {
+ public:
+  explicit Taker(Plan& plan) : plan_(plan) {}
+
+  std::vector<ParameterCopy> run() {
+    std::vector<ParameterCopy> taken;
+    for (std::vector<PlanStep>* phase : {&plan_.forward, &plan_.backward}) {
+      std::erase_if(*phase, [&](const PlanStep& step) {
+        const auto* program = std::get_if<Program>(&step.work);
+        if (program == nullptr || step.loop >= 0 || step.later) return false;
+        const std::string parameter = copied_by(*program);
+        if (parameter.empty()) return false;
+        taken.push_back({parameter, *program});
+        return true;
+      });
+    }
+    for (ParameterCopy& copy : taken) give(copy.program);
+    if (!taken.empty()) {
+      plan_.notes.push_back("the copies of " + std::to_string(taken.size()) +
+                            " parameters in 8 bits are made when the parameters change");
+    }
+    return taken;
+  }
+
+ private:
+  bool is_column_of(const PlanTensor& tensor, std::string_view vector) const {
+    return tensor.view_of == vector;
+  }
+
+  // The parameter that a program copies; empty: it does something else.
+  std::string copied_by(const Program& program) const {
+    std::string parameter;
+    for (const Step& s : program.steps) {
+      for (const int t : program::tensors_of(s)) {
+        const TensorDecl& decl = program.tensors[static_cast<size_t>(t)];
+        const PlanTensor& tensor = plan_.tensor(decl.name);
+        const bool is_whole = tensor.view_of.empty() && decl.kind == TensorKind::dense;
+        if (program::is_tile_load(s)) {
+          const bool is_new = parameter.empty() || parameter == decl.name;
+          if (tensor.role != TensorRole::parameter || !is_whole || !is_new || s.row_index() >= 0 ||
+              decl.shape != s.shape)
+            return "";
+          parameter = decl.name;
+        } else if (program::is_tile_store(s) || program::is_transposed_store(s)) {
+          const bool is_own =
+              tensor.role == TensorRole::temporary || tensor.role == TensorRole::saved;
+          if (!is_own || !is_whole) return "";
+        } else if (program::is_maximum(s)) {
+          if (!is_column_of(tensor, kMagnitudes)) return "";
+        } else if (!program::is_vector_load(s) || !is_column_of(tensor, kScales)) {
+          return "";
+        }
+      }
+    }
+    return parameter;
+  }
+
+  void give(Program& program) {
+    for (TensorDecl& decl : program.tensors) {
+      const auto tensor = std::ranges::find(plan_.tensors, decl.name, [](const PlanTensor& t) {
+        return std::string_view(t.decl.name);
+      });
+      if (is_column_of(*tensor, kMagnitudes)) {
+        const PlanTensor raised = *tensor;
+        decl.name = of_parameters(decl.name);
+        add(kParameterMagnitudes, plan_.tensor(kMagnitudes));
+        add(decl.name, raised, kParameterMagnitudes);
+      } else if (tensor->role == TensorRole::temporary || tensor->role == TensorRole::saved) {
+        tensor->role = TensorRole::input;
+      }
+    }
+  }
+
+  // Operands of one product share a scale, and what they raise.
+  void add(const std::string& name, PlanTensor like, const std::string& view_of = "") {
+    if (!added_.insert(name).second) return;
+    like.decl.name = name;
+    like.role = TensorRole::input;
+    like.view_of = view_of;
+    plan_.tensors.push_back(std::move(like));
+  }
+
+  Plan& plan_;
+  std::set<std::string> added_;
+};
+
+}  // namespace
+
+std::vector<ParameterCopy> take_parameter_copies(Plan& plan) { return Taker(plan).run(); }
+
+}  // namespace coda
