@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._functorch import config as functorch_config
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from coda_cpp import _core, fx_checkpoint
@@ -110,6 +111,7 @@ def _short(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default").removesuffix(".Tensor")
 
 
+@_use_lazy_graph_module(True)  # graphs on the way are read, and only the last is called
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
          products: str = "", objective: str = "memory",
          facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from coda_cpp.fx_replace import Region
 
 
+@_use_lazy_graph_module(True)  # operations of regions are read, not called
 def inline(module: fx.GraphModule) -> bool:
     """Puts the operations of each region in place of its call; whether none is left. Those with
     sizes that are symbols stay, and those with scales of their own, which no cache may share."""

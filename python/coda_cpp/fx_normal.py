@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from coda_cpp import fx_attention, fx_autocast, fx_checkpoint
+from coda_cpp import fx_attention, fx_autocast, fx_checkpoint, fx_trace
 from coda_cpp import fx_layout as layouts
 from coda_cpp._core import Error
 from coda_cpp.fx_import import NEEDS, RULES, Importer
@@ -41,7 +40,7 @@ class Normal:
         shown, self.blocks = fx_checkpoint.with_stand_ins(module)
         try:
             with modes[0] if modes else contextlib.nullcontext():
-                self.module = make_fx(shown, pre_dispatch=True)(*stand_ins)
+                self.module = fx_trace.trace(shown, stand_ins)
         finally:
             fx_checkpoint.forget(self.blocks)
         graph = self.module.graph
@@ -101,7 +100,7 @@ def _drop_grad_switches(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.op == "placeholder":
             needs[node] = node.meta.get(NEEDS, False)
-        elif node.target is torch._C._set_grad_enabled:
+        elif node.target is fx_trace.SET_GRAD:
             is_on = node.args[0]
             switches.append(node)
         else:
