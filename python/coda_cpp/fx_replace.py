@@ -16,7 +16,7 @@ from coda_cpp import _tensors
 from coda_cpp import fx_layout as layouts
 from coda_cpp.fx_import import NEEDS, PRODUCTS, Importer
 from coda_cpp.fx_layout import NotUnderstood, value_of
-from coda_cpp.fx_values import Source
+from coda_cpp.fx_values import Source, permuted
 from coda_cpp.programs import GraphFunction
 
 
@@ -39,8 +39,10 @@ class Result:
     def shaped(self, made: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         sizes = [size if isinstance(size, int) else tensors[size[0]].shape[size[1]]
                  for size in self._sizes]
-        made = made.reshape(sizes).permute(self._back)
-        return made if self._dtype is None else made.to(self._dtype)
+        if made.dim() != len(sizes) or not all(map(layouts.same, made.shape, sizes)):
+            made = made.reshape(sizes)
+        made = permuted(made, self._back)
+        return made if self._dtype in (None, made.dtype) else made.to(self._dtype)
 
 
 def _dtype(node: fx.Node) -> torch.dtype | None:
