@@ -18,8 +18,9 @@ from coda_cpp.fx_replace import Region
 
 @_use_lazy_graph_module(True)  # operations of regions are read, not called
 def inline(module: fx.GraphModule) -> bool:
-    """Puts the operations of each region in place of its call; whether none is left. Those with
-    sizes that are symbols stay, and those with scales of their own, which no cache may share."""
+    """Puts the operations of each region in place of its call, and those of what was cut out but is
+    left to PyTorch back; whether no call is left. Regions with sizes that are symbols stay, and
+    those with scales of their own, which no cache may share."""
     graph, is_whole = module.graph, True
     traced: dict[Any, fx.Graph] = {}  # equal layers have equal operations
     for node in list(graph.nodes):
@@ -27,14 +28,18 @@ def inline(module: fx.GraphModule) -> bool:
             is_whole = False
         if node.op != "call_module":
             continue
-        region = module.get_submodule(node.target)
-        if not isinstance(region, Region) or not _is_static(region):
+        part = module.get_submodule(node.target)
+        if isinstance(part, fx.GraphModule):
+            operations = part.graph
+        elif isinstance(part, Region) and _is_static(part):
+            key = part.key()
+            if key not in traced:
+                traced[key] = _operations(part)
+            operations = traced[key]
+        else:
             is_whole = False
             continue
-        key = region.key()
-        if key not in traced:
-            traced[key] = _operations(region)
-        _put(graph, node, traced[key])
+        _put(graph, node, operations)
         module.delete_submodule(node.target)
     module.recompile()
     return is_whole
