@@ -77,8 +77,9 @@ class Region(torch.nn.Module):
         self.operands = operands
 
     def key(self) -> str:
-        """All that its operations depend on, where no size is a symbol."""
-        return repr((self.function.spec, self._count, self._whole,
+        """All that its operations depend on, where no size is a symbol, but for the use of the
+        function that they call."""
+        return repr((self.function.kind, self._count, self._whole,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
                      [(value.shape, value.stride(), value.device, *others)
