@@ -18,14 +18,17 @@ from coda_cpp.programs import GRAPH
 
 
 @_use_lazy_graph_module(True)  # operations of regions are read, not called
-def inline(module: fx.GraphModule) -> bool:
+def inline(module: fx.GraphModule, traced: dict[Any, fx.Graph] | None = None) -> bool:
     """Puts the operations of each region in place of its call, and those of what was cut out but is
-    left to PyTorch back; whether no call is left. Regions with sizes that are symbols stay."""
+    left to PyTorch back, in subgraphs too; whether no call is left. Regions with sizes that are
+    symbols stay. `traced`: equal layers have equal operations."""
     graph, is_whole = module.graph, True
-    traced: dict[Any, fx.Graph] = {}  # equal layers have equal operations
+    traced = {} if traced is None else traced
     for node in list(graph.nodes):
-        if node.op == "get_attr" and isinstance(getattr(module, node.target, None), fx.GraphModule):
-            is_whole = False
+        if node.op == "get_attr":
+            subgraph = getattr(module, node.target, None)
+            if isinstance(subgraph, fx.GraphModule) and not inline(subgraph, traced):
+                is_whole = False
         if node.op != "call_module":
             continue
         part = module.get_submodule(node.target)

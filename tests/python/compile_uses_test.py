@@ -294,19 +294,21 @@ class CompiledUses(unittest.TestCase):
         if shutil.which("g++", path=path) is None:
             self.skipTest("Inductor needs g++")
         x = torch.randn(2, 4, 32)
-        found = []
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
-                os.environ, {"PATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}):
-            for eps in (1e-6, 1e-6, 0.5):  # a new model, the same computation, another one
-                torch._dynamo.reset()
-                counters["aot_autograd"].clear()
-                model = Mlp()
-                model.norm.eps = eps
-                called = torch.compile(
-                    model, backend="coda", fullgraph=True, options={"cost_model": False})
-                self._same(lambda x, f=called: f(x.exp()).square().mean(), model_of_exp(model), x)
-                found.append(counters["aot_autograd"]["autograd_cache_hit"])
-        self.assertEqual(found, [0, 1, 0])
+        for is_checkpointed in (False, True):
+            found = []
+            with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
+                    os.environ, {"PATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}):
+                for eps in (1e-6, 1e-6, 0.5):  # a new model, the same computation, another one
+                    torch._dynamo.reset()
+                    counters["aot_autograd"].clear()
+                    model = Mlp()
+                    model.norm.eps = eps
+                    outer = model_of_exp(model, is_checkpointed)
+                    called = torch.compile(
+                        outer, backend="coda", fullgraph=True, options={"cost_model": False})
+                    self._same(called, outer, x)
+                    found.append(counters["aot_autograd"]["autograd_cache_hit"])
+            self.assertEqual(found, [0, 1, 0])
 
     def test_what_is_left_for_want_of_gain_is_part_of_the_graph_again(self):
         class Two(nn.Module):
@@ -347,7 +349,7 @@ class CompiledUses(unittest.TestCase):
         self.assertEqual(len(others), 9)
 
 
-def model_of_exp(model):
+def model_of_exp(model, is_checkpointed):
     """So that something besides the region is there to compile."""
     class Outer(nn.Module):
         def __init__(self):
@@ -355,7 +357,9 @@ def model_of_exp(model):
             self.inner = model
 
         def forward(self, x):
-            return self.inner(x.exp()).square().mean()
+            x = x.exp()
+            y = checkpoint(model, x, use_reentrant=False) if is_checkpointed else model(x)
+            return y.square().mean()
     return Outer()
 
 
