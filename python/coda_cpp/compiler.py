@@ -114,10 +114,12 @@ def _short(node: fx.Node) -> str:
 @_use_lazy_graph_module(True)  # graphs on the way are read, and only the last is called
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
          products: str = "", objective: str = "memory",
-         facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
-    """The module with its regions as operators; itself where nothing changes. facts: see Normal."""
+         facts: Sequence[dict[str, Any]] | None = None,
+         kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
+    """The module with its regions as operators; itself where nothing changes. facts and kinds: see
+    Normal."""
     try:
-        normal = Normal(module, inputs, facts)
+        normal = Normal(module, inputs, facts, kinds)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
         report.refused.append(f"all: {why}")
@@ -184,7 +186,7 @@ def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Re
     inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
               for operand in operands]
     made = fuse(block, inputs, report, cost_model, products, objective,
-                [normal.facts(o) for o in operands])
+                [normal.facts(o) for o in operands], normal.kinds)
     fx_checkpoint.put_back(fused, node, call, made)
     return made is not block
 

@@ -30,17 +30,20 @@ class Normal:
     be of one region with them: those are tables to them."""
 
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
-                 facts: Sequence[dict[str, Any]] | None = None) -> None:
-        """`facts`: what is known of the inputs, where the module is a part of another."""
+                 facts: Sequence[dict[str, Any]] | None = None,
+                 kinds: dict[Any, fx.Graph] | None = None) -> None:
+        """`facts`: what is known of the inputs, where the module is a part of another. `kinds`: see
+        fx_trace.trace()."""
         facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
         # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
         shown, self.blocks = fx_checkpoint.with_stand_ins(module)
+        self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # which blocks share
         try:
             with modes[0] if modes else contextlib.nullcontext():
-                self.module = fx_trace.trace(shown, stand_ins)
+                self.module = fx_trace.trace(shown, stand_ins, kinds)
         finally:
             fx_checkpoint.forget(self.blocks)
         graph = self.module.graph

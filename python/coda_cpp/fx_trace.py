@@ -25,15 +25,17 @@ _SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
 _NOTES = {torch._C._log_api_usage_once}  # they do nothing to a tensor
 
 
-def trace(module: fx.GraphModule, stand_ins: Sequence[Any]) -> fx.GraphModule:
-    """`stand_ins` are the inputs, as fake tensors of the mode that is on."""
+def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
+          kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
+    """`stand_ins` are the inputs, as fake tensors of the mode that is on. `kinds`: those that were
+    traced for graphs that are like this one; none: there is no other."""
     nodes = module.graph.nodes
     modes = {id(value.fake_mode) for value in map(_tensor, nodes) if value is not None}
     if len(modes) == 1 and all(map(_is_plain, nodes)):
         calls = _calls(module.graph)
         # A call traced by itself takes twice as long as one in a graph.
-        if 2 * len({call.key for call in calls.values()}) <= len(calls):
-            made = _of_kinds(module.graph, calls)
+        if kinds is not None or 2 * len({call.key for call in calls.values()}) <= len(calls):
+            made = _of_kinds(module.graph, calls, {} if kinds is None else kinds)
             if made is not None:
                 return made
     return make_fx(module, pre_dispatch=True)(*stand_ins)
@@ -146,11 +148,11 @@ def _switch(node: fx.Node, entered: list[Any]) -> None:
         SET_GRAD(*node.args)
 
 
-def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call]) -> fx.GraphModule | None:
+def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.Graph]
+              ) -> fx.GraphModule | None:
     """None: a call has constants of its own, which another graph would have to keep."""
     graph = fx.Graph()
     made: dict[fx.Node, Any] = {}  # nodes of the new graph, or tuples of them
-    traced: dict[Any, fx.Graph] = {}
     entered: list[Any] = []
     with _switches_kept(entered):
         for node in plain.nodes:

@@ -51,12 +51,12 @@ def stand_ins_of(module):
     return [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
 
 
-def traced(module, trace=fx_trace.trace):
+def traced(module, trace=fx_trace.trace, *arguments):
     """The graph, and how many traces it took."""
     stand_ins = stand_ins_of(module)
     mode = next(value.fake_mode for value in stand_ins if isinstance(value, torch.Tensor))
     with mode, mock.patch.object(fx_trace, "make_fx", wraps=make_fx) as traces:
-        return trace(module, stand_ins), traces.call_count
+        return trace(module, stand_ins, *arguments), traces.call_count
 
 
 def whole(module, stand_ins):
@@ -136,6 +136,16 @@ class Traces(unittest.TestCase):
         made, count = traced(module)
         self.assertGreater(count, 1)
         torch.testing.assert_close(made(*inputs)[0], twice(x, y))
+
+    def test_graphs_that_are_like_each_other_share_their_kinds(self):
+        module, _ = dynamos_graph(layers(1), torch.randn(2, 5, 16))
+        kinds = {}
+        made, count = traced(module, fx_trace.trace, kinds)
+        again, none = traced(module, fx_trace.trace, kinds)
+        self.assertEqual(count, len(kinds))
+        self.assertEqual(none, 0)
+        self.assertEqual(text(made.graph), text(again.graph))
+        self.assertEqual(text(made.graph), text(traced(module, whole)[0].graph))
 
     def test_what_is_not_plain_is_traced_whole(self):
         def writes(x):
