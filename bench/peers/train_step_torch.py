@@ -16,7 +16,9 @@ gradients as ours in C++ does, which is to its advantage. Prints a line of JSON 
 in turns, and the first backend's over it; peak memory of PyTorch's allocator, what lies besides it
 since the run began (sessions, kernels), and both; the losses of the first steps from one state.
 `--starts` instead measures the seconds to the first step in processes of their own, with empty
-caches of kernels and with full ones; `--parts` says too what kernels a step consists of
+caches of kernels and with full ones: from the model on, as said with other rows, and from the
+process's start, since what torch.compile imports before its first call depends on the backend;
+`--parts` says too what kernels a step consists of
 (step_parts.py). A backend whose package is not there is said and left out. Without a GPU it only
 says the losses: `--model tiny --batch 2 --sequence 64`.
 
@@ -98,6 +100,13 @@ def mean_of_all(loss):
     return loss.item() / WORLD
 
 
+def process_seconds():
+    """Since this process was started."""
+    with open("/proc/self/stat") as stat:
+        started = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
 class Run:
     """A backend's compiled model and its optimizer, over weights that are the runs' in common."""
 
@@ -106,7 +115,8 @@ class Run:
         self.model = model
         self.compiled = compiled(model, backend, arguments)
         self.has_autocast = not isinstance(next(model.parameters()), DTensor)
-        self.ms, self.peak, self.losses, self.first_step, self.beside = [], 0, [], 0.0, 0
+        self.ms, self.peak, self.losses, self.beside = [], 0, [], 0
+        self.first_step = self.since_process = 0.0
         self.optimizer, self.parts = None, None
 
     def begin(self):
@@ -144,6 +154,7 @@ class Run:
         for _ in range(self.arguments.first):
             self.losses.append(round(mean_of_all(self.step().detach()), 4))
             self.first_step = self.first_step or time.perf_counter() - started
+            self.since_process = self.since_process or process_seconds()
         self.beside = max(0, beside_allocator() - before)
 
     def turn(self):
@@ -208,7 +219,8 @@ class Run:
 
 
 def starts(arguments):
-    """Seconds from the model to the end of the first step, with empty caches and with full ones."""
+    """Seconds to the end of the first step, with empty caches and with full ones: from the model on
+    and, with imports and the model, from the process's start."""
     for backend in arguments.backend:
         found = {"who": backend, "model": arguments.model, "batch": arguments.batch,
                  "sequence": arguments.sequence}
@@ -223,7 +235,9 @@ def starts(arguments):
                     command += ["--layers", str(arguments.layers)]
                 line = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True,
                                       check=True).stdout.splitlines()[-1]
-                found[f"{caches}_s"] = json.loads(line)["first_step_s"]
+                measured = json.loads(line)
+                found[f"{caches}_s"] = measured["first_step_s"]
+                found[f"{caches}_process_s"] = measured["process_s"]
         print(json.dumps(found), flush=True)
 
 
@@ -302,7 +316,8 @@ def main() -> None:
             run.turn()
             run.end()
     if not arguments.turns:  # only to have begun
-        print(json.dumps({"first_step_s": round(runs[0].first_step, 1)}))
+        print(json.dumps({"first_step_s": round(runs[0].first_step, 2),
+                          "process_s": round(runs[0].since_process, 2)}))
         return
     for run in runs if RANK == 0 else ():
         print(run.line(arguments.products if run.backend == "coda" and arguments.products

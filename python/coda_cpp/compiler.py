@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._functorch import config as functorch_config
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
 from coda_cpp import _core, fx_checkpoint
@@ -110,12 +111,15 @@ def _short(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.").removesuffix(".default").removesuffix(".Tensor")
 
 
+@_use_lazy_graph_module(True)  # graphs on the way are read, and only the last is called
 def fuse(module: fx.GraphModule, inputs: Sequence[Any], report: Report, cost_model: bool = True,
          products: str = "", objective: str = "memory",
-         facts: Sequence[dict[str, Any]] | None = None) -> fx.GraphModule:
-    """The module with its regions as operators; itself where nothing changes. facts: see Normal."""
+         facts: Sequence[dict[str, Any]] | None = None,
+         kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
+    """The module with its regions as operators; itself where nothing changes. facts and kinds: see
+    Normal."""
     try:
-        normal = Normal(module, inputs, facts)
+        normal = Normal(module, inputs, facts, kinds)
     except NotUnderstood as why:
         report.left.append(f"all: {why}")
         report.refused.append(f"all: {why}")
@@ -182,7 +186,7 @@ def _fuse_block(normal: Normal, fused: fx.GraphModule, node: fx.Node, report: Re
     inputs = [operand.meta["val"] if isinstance(operand, fx.Node) else operand
               for operand in operands]
     made = fuse(block, inputs, report, cost_model, products, objective,
-                [normal.facts(o) for o in operands])
+                [normal.facts(o) for o in operands], normal.kinds)
     fx_checkpoint.put_back(fused, node, call, made)
     return made is not block
 

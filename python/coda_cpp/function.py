@@ -102,6 +102,7 @@ class Function:
                                 if i in self._rounded else i for i in range(len(self.inputs))]
         self._scales: dict[Any, Scales] = {}
         self._phases: dict[int, Phases] = {}
+        self._costs: dict[int, tuple[tuple, tuple]] = {}
         self._upstream: dict[str, _core.Value] = {}
         self._lock = threading.Lock()
 
@@ -173,11 +174,13 @@ class Function:
     def costs(self, needs: int) -> tuple[tuple, tuple]:
         """Operations, bytes moved and predicted seconds at the nominal sizes: of the plan, and of
         one whose products have no epilogues."""
-        sizes = self.nominal_sizes()
+        fused, sizes = self.phases(needs).plan, self.nominal_sizes()
         with self._lock:
-            unfused = self._plan(needs, fuse=False)[0]
-        return (self.phases(needs).plan.cost(sizes, self._for_gpu),
-                unfused.cost(sizes, self._for_gpu))
+            if needs not in self._costs:
+                unfused = self._plan(needs, fuse=False)[0]
+                self._costs[needs] = (fused.cost(sizes, self._for_gpu),
+                                      unfused.cost(sizes, self._for_gpu))
+            return self._costs[needs]
 
     def nominal_sizes(self) -> dict[str, int]:
         symbols: set[str] = set()

@@ -12,9 +12,7 @@ import torch
 from torch import fx
 
 from coda_cpp._operators import DECLARED, under_autocast
-
-_ENTER = torch.amp.autocast_mode._enter_autocast
-_EXIT = torch.amp.autocast_mode._exit_autocast
+from coda_cpp.fx_trace import ENTER_AUTOCAST, EXIT_AUTOCAST
 
 
 def _is_cast_by(node: fx.Node, device: str) -> bool:
@@ -31,17 +29,17 @@ def write_out(graph: fx.Graph, inputs: Sequence[Any]) -> bool:
     states = [(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))]
     made: dict[tuple[fx.Node, torch.dtype], fx.Node] = {}  # as autocast keeps those of weights
     for node in list(graph.nodes):
-        if node.target is _ENTER:
+        if node.target is ENTER_AUTOCAST:
             of, dtype, is_enabled = node.args[:3]
             states.append((is_enabled, dtype or states[-1][1]) if of == device else states[-1])
-        elif node.target is _EXIT:
+        elif node.target is EXIT_AUTOCAST:
             states.pop()
         elif states[-1][0] and node.target in DECLARED:
             _convert_ours(graph, node, states[-1][1], made)
         elif states[-1][0] and _is_cast_by(node, device):
             _convert_operands(graph, node, states[-1][1], made)
     for node in reversed(list(graph.nodes)):
-        if node.target in (_ENTER, _EXIT):
+        if node.target in (ENTER_AUTOCAST, EXIT_AUTOCAST):
             graph.erase_node(node)
     return bool(made)
 

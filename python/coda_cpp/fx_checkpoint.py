@@ -65,8 +65,8 @@ def operands(node: fx.Node, call: fx.Node) -> list[Any]:
 
 
 def put_back(module: fx.GraphModule, node: fx.Node, call: fx.Node, block: fx.GraphModule) -> None:
-    """The block in place of its stand-in."""
-    name = f"block_{node.args[2]}"
+    """The block in place of its stand-in, by Dynamo's name for it: caches know graphs by text."""
+    name = str(call.args[0].target)
     setattr(module, name, block)
     with module.graph.inserting_before(node):
         body = module.graph.get_attr(name)

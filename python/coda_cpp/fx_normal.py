@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from coda_cpp import fx_attention, fx_autocast, fx_checkpoint
+from coda_cpp import fx_attention, fx_autocast, fx_checkpoint, fx_trace
 from coda_cpp import fx_layout as layouts
 from coda_cpp._core import Error
 from coda_cpp.fx_import import NEEDS, RULES, Importer
@@ -31,17 +30,20 @@ class Normal:
     be of one region with them: those are tables to them."""
 
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any],
-                 facts: Sequence[dict[str, Any]] | None = None) -> None:
-        """`facts`: what is known of the inputs, where the module is a part of another."""
+                 facts: Sequence[dict[str, Any]] | None = None,
+                 kinds: dict[Any, fx.Graph] | None = None) -> None:
+        """`facts`: what is known of the inputs, where the module is a part of another. `kinds`: see
+        fx_trace.trace()."""
         facts = facts or [{NEEDS: _requires_grad(given)} for given in inputs]
         # Dynamo's stand-ins, whose sizes may be symbols; the inputs themselves are real.
         stand_ins = [node.meta.get("example_value", given) for node, given in
                      zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)]
         modes = [given.fake_mode for given in stand_ins if isinstance(given, FakeTensor)]
         shown, self.blocks = fx_checkpoint.with_stand_ins(module)
+        self.kinds: dict[Any, fx.Graph] = {} if kinds is None else kinds  # which blocks share
         try:
             with modes[0] if modes else contextlib.nullcontext():
-                self.module = make_fx(shown, pre_dispatch=True)(*stand_ins)
+                self.module = fx_trace.trace(shown, stand_ins, kinds)
         finally:
             fx_checkpoint.forget(self.blocks)
         graph = self.module.graph
@@ -101,7 +103,7 @@ def _drop_grad_switches(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.op == "placeholder":
             needs[node] = node.meta.get(NEEDS, False)
-        elif node.target is torch._C._set_grad_enabled:
+        elif node.target is fx_trace.SET_GRAD:
             is_on = node.args[0]
             switches.append(node)
         else:

@@ -15,42 +15,52 @@ from coda_cpp.fx_layout import KEY, rows_of
 _SLICE = torch.ops.aten.slice.Tensor
 
 
+class _Group:
+    """Nodes that are run at once, and all that comes before them, as bits of numbers."""
+
+    def __init__(self, place: int, before: int) -> None:
+        self.places, self.members, self.before = [place], 1 << place, before
+        self.rows = ""
+
+
 class _Groups:
-    """Groups of nodes, and what comes before and behind each node when every group is run at once:
-    sets of nodes as the bits of numbers."""
+    """Groups of the nodes that were added. They are added in the graph's order, so what stands
+    between nodes of a group was added before the last of them."""
 
-    def __init__(self, nodes: list[fx.Node]) -> None:
-        self.nodes = nodes
-        self.index = {node: i for i, node in enumerate(nodes)}
-        self.before = [0] * len(nodes)
-        self.behind = [0] * len(nodes)
-        self.members = [1 << i for i in range(len(nodes))]
-        for i, node in enumerate(nodes):
-            for used in node.all_input_nodes:
-                j = self.index[used]
-                self.before[i] |= self.before[j] | 1 << j
-        for i in reversed(range(len(nodes))):
-            for user in nodes[i].users:
-                j = self.index[user]
-                self.behind[i] |= self.behind[j] | 1 << j
+    def __init__(self) -> None:
+        self.of: dict[fx.Node, _Group] = {}
+        self._nodes: list[fx.Node] = []
+        self._with_operands: list[_Group] = []  # the others are behind nothing
 
-    def join(self, a: int, b: int) -> bool:
-        """Makes the groups of both nodes one, unless something between them had to be run both
+    def add(self, node: fx.Node) -> _Group:
+        before = 0
+        for used in node.all_input_nodes:
+            before |= self.of[used].before | self.of[used].members
+        group = self.of[node] = _Group(len(self._nodes), before)
+        self._nodes.append(node)
+        if before:
+            self._with_operands.append(group)
+        return group
+
+    def join(self, group: _Group, other: _Group) -> bool:
+        """Puts the other's nodes into the group, unless something between them had to be run both
         before and behind it."""
-        group = self.members[a] | self.members[b]
-        if group == self.members[a]:
-            return True
-        before, behind = self.before[a] | self.before[b], self.behind[a] | self.behind[b]
-        if before & behind & ~group:
+        members = group.members | other.members
+        before = (group.before | other.before) & ~members
+        behind = [one for one in self._with_operands
+                  if one.before & members and one is not group and one is not other]
+        if any(one.members & before for one in behind):
             return False
-        before, behind = before & ~group, behind & ~group
-        for i in range(len(self.nodes)):
-            if group >> i & 1:
-                self.members[i], self.before[i], self.behind[i] = group, before, behind
-            elif self.before[i] & group:
-                self.before[i] |= before | group
-            elif self.behind[i] & group:
-                self.behind[i] |= behind | group
+        for one in behind:
+            one.before |= before | members
+        group.places += other.places
+        group.members, group.before = members, before
+        for place in other.places:
+            self.of[self._nodes[place]] = group
+        self._with_operands = [one for one in self._with_operands
+                               if one is not group and one is not other]
+        if before:
+            self._with_operands.append(group)
         return True
 
 
@@ -58,23 +68,25 @@ def propose(graph: fx.Graph, apart: Container[tuple[fx.Node, fx.Node]]) -> list[
     """The groups, each in the graph's order. Nodes that may be in one have a layout; `apart` are
     nodes and operands that may not be in one together."""
     nodes = list(graph.nodes)
-    groups = _Groups(nodes)
-    rows: dict[int, str] = {}  # of a group, by its members
+    groups = _Groups()
     weights = {node.args[PRODUCTS[node.target]] for node in nodes if node.target in PRODUCTS}
-    taken = [node for node in nodes if KEY in node.meta and node not in weights]
-    known = set(taken)
-    for node in taken:
-        i = groups.index[node]
-        rows[groups.members[i]] = rows_of(node)
+    known: set[fx.Node] = set()
+    for node in nodes:
+        group = groups.add(node)
+        if KEY not in node.meta or node in weights:
+            continue
+        known.add(node)
+        group.rows = rows_of(node)
         for used in node.all_input_nodes:
-            if used not in known or (node, used) in apart:
+            other = groups.of[used]
+            if used not in known or (node, used) in apart or other is group:
                 continue
-            j = groups.index[used]
-            of = {rows[groups.members[i]], rows[groups.members[j]]} - {""}
-            if len(of) < 2 and groups.join(i, j):
-                rows[groups.members[i]] = "".join(of)
-    found = {groups.members[groups.index[node]] for node in taken}
-    return [[node for i, node in enumerate(nodes) if group >> i & 1] for group in sorted(found)]
+            of = {group.rows, other.rows} - {""}
+            if len(of) < 2 and groups.join(group, other):
+                group.rows = "".join(of)
+    found = {groups.of[node] for node in known}
+    return [[nodes[place] for place in sorted(group.places)]
+            for group in sorted(found, key=lambda group: group.members)]
 
 
 def without_parts(group: list[fx.Node]) -> list[fx.Node]:

@@ -16,7 +16,7 @@ from coda_cpp import _tensors
 from coda_cpp import fx_layout as layouts
 from coda_cpp.fx_import import NEEDS, PRODUCTS, Importer
 from coda_cpp.fx_layout import NotUnderstood, value_of
-from coda_cpp.fx_values import Source
+from coda_cpp.fx_values import Source, permuted
 from coda_cpp.programs import GraphFunction
 
 
@@ -39,8 +39,10 @@ class Result:
     def shaped(self, made: torch.Tensor, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         sizes = [size if isinstance(size, int) else tensors[size[0]].shape[size[1]]
                  for size in self._sizes]
-        made = made.reshape(sizes).permute(self._back)
-        return made if self._dtype is None else made.to(self._dtype)
+        if made.dim() != len(sizes) or not all(map(layouts.same, made.shape, sizes)):
+            made = made.reshape(sizes)
+        made = permuted(made, self._back)
+        return made if self._dtype in (None, made.dtype) else made.to(self._dtype)
 
 
 def _dtype(node: fx.Node) -> torch.dtype | None:
@@ -75,8 +77,9 @@ class Region(torch.nn.Module):
         self.operands = operands
 
     def key(self) -> str:
-        """All that its operations depend on, where no size is a symbol."""
-        return repr((self.function.spec, self._count, self._whole,
+        """All that its operations depend on, where no size is a symbol, but for the use of the
+        function that they call."""
+        return repr((self.function.kind, self._count, self._whole,
                      [(i, vars(source)) for i, source in self._sources],
                      [vars(result) for result in self.results],
                      [(value.shape, value.stride(), value.device, *others)

@@ -121,6 +121,11 @@ class Computed(Imported):
         return super()._make_half(group, which)
 
 
+def permuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """A view that would change nothing is not made: PyTorch traces and compiles each."""
+    return tensor if list(order) == list(range(tensor.dim())) else tensor.permute(order)
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """What a region reads of a tensor, and in which form."""
@@ -148,15 +153,22 @@ class Source:
             count = tensor.numel() // self.columns
             index = torch.arange(count, dtype=torch.int32, device=tensor.device)
             return index.repeat(rows // count)
-        turned = tensor.permute(
-            *self.order, *(i for i in range(tensor.dim()) if i not in self.order))
-        matrix = turned.reshape(-1, self.columns) if self.columns else turned.reshape(-1)
-        if self.dtype is not None:
+        matrix = self._matrix(tensor)
+        if self.dtype is not None and self.dtype != matrix.dtype:
             matrix = matrix.to(self.dtype)
         if self.half is None:
             return matrix
         middle = self.columns // 2
         return matrix[:, middle:] if self.half else matrix[:, :middle]
+
+    def _matrix(self, tensor: torch.Tensor) -> torch.Tensor:
+        order = [*self.order, *(i for i in range(tensor.dim()) if i not in self.order)]
+        turned = permuted(tensor, order)
+        if not self.columns:
+            return turned if turned.dim() == 1 else turned.reshape(-1)
+        count = turned.shape[1] if turned.dim() == 2 else None
+        is_there = isinstance(count, int) and count == self.columns
+        return turned if is_there else turned.reshape(-1, self.columns)
 
 
 class Rounded(Imported):

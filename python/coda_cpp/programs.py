@@ -191,7 +191,7 @@ class _GraphOperator(_ProgramOperator):
         return self.made[key]
 
 
-_GRAPH = declare(_GraphOperator("graph", (), _unused))
+GRAPH = declare(_GraphOperator("graph", (), _unused))
 
 
 @functools.cache
@@ -240,18 +240,16 @@ class GraphFunction:
             [(value.name, value.shape, value.dtype, value.is_table) for value in inputs],
             list(outputs), storage, chunk_rows, for_gpu, sorted((nominal or {}).items()), products,
             list(rounded), objective)).encode())
-        self._name = f"{name}#{digest.hexdigest()[:32]}"
+        self.kind = f"{name}#{digest.hexdigest()[:32]}"
         self._register()
 
     def _register(self) -> None:
-        """Scales of products in 8 bits belong to a use: each has a name of its own."""
+        """Scales of products in 8 bits belong to a use: each has a name of its own, by its place
+        among those of the process. So a graph that a cache has of another process calls the uses
+        that stand in these places here."""
         made = _GraphOperator.made
-        self.spec = f"{self._name}#{len(made)}" if self.has_own_state else self._name
+        self.spec = f"{self.kind}#{len(made)}" if self.function.products else self.kind
         self.function = made.setdefault(self.spec, self.function)
-
-    @property
-    def has_own_state(self) -> bool:
-        return bool(self.function.products)
 
     def another_use(self) -> GraphFunction:
         """The same function, with scales of its own where products are in 8 bits."""
@@ -269,7 +267,7 @@ class GraphFunction:
         require_tensors(self.function.name, [tensor.name for tensor in given], tensors)
         needs = _needs([tensors[place] for place in self.function.gradient_places])
         needs = self.function.with_products(needs, tensors)
-        made = _GRAPH.forward(list(tensors), self.spec, [], needs)[:len(self.function.outputs)]
+        made = GRAPH.forward(list(tensors), self.spec, [], needs)[:len(self.function.outputs)]
         return made[0] if len(made) == 1 else tuple(made)
 
     def explain(self, sizes: Mapping[str, int] | None = None) -> str:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import coda_cpp
-from coda_cpp import _calls
+from coda_cpp import _calls, compiler, fx_inline
 from compiled import Recorder, error, gpt2, ids, llama, outcome
 
 
@@ -188,6 +188,8 @@ class CompiledUses(unittest.TestCase):
         functions = [taken.region.function for taken in recorder.reports[0].taken]
         self.assertEqual(len(functions), 4)
         self.assertEqual(len(set(functions)), 3)
+        costs = [id(taken.costs) for taken in recorder.reports[0].taken]
+        self.assertEqual(len(set(costs)), 3)  # each is found once
 
     def test_logits_are_stored_only_for_who_wants_them(self):
         model, batch = llama(num_hidden_layers=1), ids()
@@ -292,19 +294,46 @@ class CompiledUses(unittest.TestCase):
         if shutil.which("g++", path=path) is None:
             self.skipTest("Inductor needs g++")
         x = torch.randn(2, 4, 32)
-        found = []
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
-                os.environ, {"PATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}):
-            for eps in (1e-6, 1e-6, 0.5):  # a new model, the same computation, another one
-                torch._dynamo.reset()
-                counters["aot_autograd"].clear()
-                model = Mlp()
-                model.norm.eps = eps
-                called = torch.compile(
-                    model, backend="coda", fullgraph=True, options={"cost_model": False})
-                self._same(lambda x, f=called: f(x.exp()).square().mean(), model_of_exp(model), x)
-                found.append(counters["aot_autograd"]["autograd_cache_hit"])
-        self.assertEqual(found, [0, 1, 0])
+        for is_checkpointed in (False, True):
+            found = []
+            with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(
+                    os.environ, {"PATH": path, "TORCHINDUCTOR_CACHE_DIR": folder}):
+                for eps in (1e-6, 1e-6, 0.5):  # a new model, the same computation, another one
+                    torch._dynamo.reset()
+                    counters["aot_autograd"].clear()
+                    model = Mlp()
+                    model.norm.eps = eps
+                    outer = model_of_exp(model, is_checkpointed)
+                    called = torch.compile(
+                        outer, backend="coda", fullgraph=True, options={"cost_model": False})
+                    self._same(called, outer, x)
+                    found.append(counters["aot_autograd"]["autograd_cache_hit"])
+            self.assertEqual(found, [0, 1, 0])
+
+    def test_what_is_left_for_want_of_gain_is_part_of_the_graph_again(self):
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = Mlp(), Mlp()
+
+            def forward(self, x):
+                return self.last(self.first(x).cumsum(1)).square().mean()
+
+        are_whole = []
+
+        def inline(module):
+            are_whole.append(fx_inline.inline(module))
+            return are_whole[-1]
+
+        recorder = Recorder(cost_model=True)
+        gains = property(lambda taken: taken.name != "fused_0")
+        patch = unittest.mock.patch.object
+        with patch(compiler.Taken, "gains", gains), patch(compiler, "inline", inline):
+            called = torch.compile(Two(), backend=recorder, fullgraph=True)
+            self._same(called, called._orig_mod, torch.randn(2, 4, 32))
+        report = recorder.reports[0]
+        self.assertEqual((len(report.taken), len(report.without_gain)), (1, 1))
+        self.assertEqual(are_whole, [True])  # so PyTorch's cache of compiled graphs takes it
 
     def test_what_is_computed_names_a_function(self):
         def spec(eps=1e-6, **options):
@@ -320,7 +349,7 @@ class CompiledUses(unittest.TestCase):
         self.assertEqual(len(others), 9)
 
 
-def model_of_exp(model):
+def model_of_exp(model, is_checkpointed):
     """So that something besides the region is there to compile."""
     class Outer(nn.Module):
         def __init__(self):
@@ -328,7 +357,9 @@ def model_of_exp(model):
             self.inner = model
 
         def forward(self, x):
-            return self.inner(x.exp()).square().mean()
+            x = x.exp()
+            y = checkpoint(model, x, use_reentrant=False) if is_checkpointed else model(x)
+            return y.square().mean()
     return Outer()
 
 

@@ -3,6 +3,7 @@
 as an option of torch.compile(model, backend="coda")."""
 
 import unittest
+from unittest import mock
 
 import torch
 from torch import nn
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 import coda_cpp
 from coda_cpp import builders as b
+from coda_cpp import compiler, fx_inline, programs
 
 _ROWS = 48
 
@@ -141,6 +143,42 @@ class Compiled(unittest.TestCase):
         self.assertNotEqual(found, expected)
         for ours, theirs in zip(found, expected):
             self.assertLess(abs(ours - theirs), 0.02 * theirs)
+
+    def test_equal_layers_are_calls_of_their_own_uses_in_a_graph_that_is_whole(self):
+        class Layers(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = F.silu(layer(x)).cumsum(1) / 8  # which ends a region
+                return x.float().square().mean()
+
+        def inline(module):
+            found.append(fx_inline.inline(module))
+            found.append([node.args[1] for node in module.graph.nodes
+                          if node.target is programs.GRAPH.forward])
+            return found[0]
+
+        found = []
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        model, x = Layers().bfloat16(), torch.randn(2, 16, 64, dtype=torch.bfloat16)
+        options = {"inner": "aot_eager", "cost_model": False, "products": "fp8"}
+        with mock.patch.object(compiler, "inline", inline):
+            compiled = torch.compile(model, backend="coda", dynamic=False, options=options)
+            expected, loss = model(x), compiled(x)
+            loss.backward()
+        is_whole, calls = found
+        self.assertTrue(is_whole)  # so PyTorch's cache of compiled graphs takes it
+        kinds = {call.rpartition("#")[0] for call in calls}
+        self.assertGreater(len(calls), len(kinds))
+        self.assertEqual(len(set(calls)), len(calls))
+        used = [programs._GraphOperator.made[call] for call in calls]
+        self.assertTrue(all(function._scales for function in used))
+        self.assertEqual(len({id(function._scales) for function in used}), len(calls))
+        self.assertLess(abs(loss.item() - expected.item()), 0.05 * expected.item())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A graph of Dynamo's in aten before autograd, as make_fx traces it.
+
+A trace of a call takes a millisecond and more, and a model of many equal layers has the same calls
+over and over. So each kind of call is traced once, and its operations are copied for the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx._lazy_graph_module import _make_graph_module
+from torch.fx.experimental.proxy_tensor import make_fx
+
+ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
+EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
+SET_GRAD = torch._C._set_grad_enabled
+_SWITCHES = {ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD}
+_NOTES = {torch._C._log_api_usage_once}  # they do nothing to a tensor
+
+
+def trace(module: fx.GraphModule, stand_ins: Sequence[Any],
+          kinds: dict[Any, fx.Graph] | None = None) -> fx.GraphModule:
+    """`stand_ins` are the inputs, as fake tensors of the mode that is on. `kinds`: those that were
+    traced for graphs that are like this one; none: there is no other."""
+    nodes = module.graph.nodes
+    modes = {id(value.fake_mode) for value in map(_tensor, nodes) if value is not None}
+    if len(modes) == 1 and all(map(_is_plain, nodes)):
+        calls = _calls(module.graph)
+        # A call traced by itself takes twice as long as one in a graph.
+        if kinds is not None or 2 * len({call.key for call in calls.values()}) <= len(calls):
+            made = _of_kinds(module.graph, calls, {} if kinds is None else kinds)
+            if made is not None:
+                return made
+    return make_fx(module, pre_dispatch=True)(*stand_ins)
+
+
+def _tensor(node: Any) -> FakeTensor | None:
+    """What stands for the node, where that is one tensor whose facts are all in _facts()."""
+    value = node.meta.get("example_value") if isinstance(node, fx.Node) else None
+    if type(value) is not FakeTensor or value.layout is not torch.strided:
+        return None
+    numbers = (*value.shape, *value.stride(), value.storage_offset())
+    return value if all(type(number) is int for number in numbers) else None
+
+
+def _facts(value: FakeTensor) -> tuple:
+    return (tuple(value.shape), value.stride(), value.storage_offset(), value.dtype, value.device,
+            value.requires_grad, value.is_conj(), value.is_neg())
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether the node depends on no more than tensors of known sizes, constants and switches."""
+    if node.op == "placeholder":
+        return _tensor(node) is not None
+    if node.op == "output" or node.target in _SWITCHES or node.target in _NOTES:
+        return True
+    if node.op not in ("call_function", "call_method") or isinstance(
+            node.target, torch._ops.HigherOrderOperator):
+        return False
+    return _is_part(node) or _makes_tensors(node) and all(
+        _tensor(used) is not None for used in node.all_input_nodes)
+
+
+def _is_part(node: fx.Node) -> bool:
+    """Whether the node is one of the results of a call with several."""
+    return (node.target is operator.getitem and isinstance(node.args[0], fx.Node)
+            and isinstance(node.args[0].meta.get("example_value"), (tuple, list)))
+
+
+def _makes_tensors(node: fx.Node) -> bool:
+    value = node.meta.get("example_value")
+    return all(isinstance(part, torch.Tensor)
+               for part in (value if isinstance(value, (tuple, list)) else [value]))
+
+
+class _Call:
+    """A call as its kind, which is all that its operations depend on, and its operands. Nodes that
+    the same tensor stands for are one operand, since a trace cannot tell them apart."""
+
+    def __init__(self, node: fx.Node, switched: tuple) -> None:
+        self._node = node
+        self._place: dict[int, int] = {}  # of the operand, by the tensor's identity
+        self.operands: list[fx.Node] = []
+        for used in node.all_input_nodes:
+            if id(_tensor(used)) not in self._place:
+                self._place[id(_tensor(used))] = len(self.operands)
+                self.operands.append(used)
+        self._given = [_tensor(used) for used in self.operands]
+        self.key = (node.op, node.target, switched, tuple(map(_facts, self._given)),
+                    repr(self._arguments(lambda place: f"%{place}")))
+
+    def _arguments(self, of: Callable[[int], Any]) -> Any:
+        return fx.map_arg((self._node.args, self._node.kwargs),
+                          lambda used: of(self._place[id(_tensor(used))]))
+
+    def traced(self) -> fx.Graph:
+        def run(*tensors: torch.Tensor) -> Any:
+            arguments, named = self._arguments(tensors.__getitem__)
+            if self._node.op == "call_function":
+                return self._node.target(*arguments, **named)
+            return getattr(arguments[0], self._node.target)(*arguments[1:], **named)
+
+        return make_fx(run, pre_dispatch=True)(*self._given).graph
+
+
+def _calls(graph: fx.Graph) -> dict[fx.Node, _Call]:
+    """Those of a plain graph."""
+    found: dict[fx.Node, _Call] = {}
+    is_on, sections = None, []
+    for node in graph.nodes:
+        if node.target is SET_GRAD:
+            is_on = node.args[0]
+        elif node.target is ENTER_AUTOCAST:
+            sections.append(repr((node.args, node.kwargs)))
+        elif node.target is EXIT_AUTOCAST:
+            sections.pop()
+        elif (node.op in ("call_function", "call_method") and node.target not in _NOTES
+              and not _is_part(node)):
+            found[node] = _Call(node, (is_on, *sections))
+    return found
+
+
+@contextlib.contextmanager
+def _switches_kept(entered: list[Any]) -> Iterator[None]:
+    """Leaves the switches as they were. `entered`: sections of autocast that are open."""
+    is_on = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        while entered:
+            EXIT_AUTOCAST(entered.pop())
+        SET_GRAD(is_on)
+
+
+def _switch(node: fx.Node, entered: list[Any]) -> None:
+    if node.target is ENTER_AUTOCAST:
+        entered.append(ENTER_AUTOCAST(*node.args, **node.kwargs))
+    elif node.target is EXIT_AUTOCAST:
+        EXIT_AUTOCAST(entered.pop())
+    else:
+        SET_GRAD(*node.args)
+
+
+def _of_kinds(plain: fx.Graph, calls: Mapping[fx.Node, _Call], traced: dict[Any, fx.Graph]
+              ) -> fx.GraphModule | None:
+    """None: a call has constants of its own, which another graph would have to keep."""
+    graph = fx.Graph()
+    made: dict[fx.Node, Any] = {}  # nodes of the new graph, or tuples of them
+    entered: list[Any] = []
+    with _switches_kept(entered):
+        for node in plain.nodes:
+            if node.op == "placeholder":
+                made[node] = graph.placeholder(node.name)
+                made[node].meta["val"] = node.meta["example_value"]
+            elif node.op == "output":
+                graph.output(fx.map_arg(node.args[0], made.__getitem__))
+            elif node.target in _SWITCHES:
+                made[node] = graph.node_copy(node, made.__getitem__)
+                made[node].meta["val"] = None
+                _switch(node, entered)
+            elif node in calls:
+                call = calls[node]
+                if call.key not in traced:
+                    traced[call.key] = call.traced()
+                operations = traced[call.key]
+                if operations.find_nodes(op="get_attr"):
+                    return None
+                made[node] = graph.graph_copy(operations, dict(zip(
+                    operations.find_nodes(op="placeholder"), map(made.__getitem__, call.operands),
+                    strict=True)))
+            elif _is_part(node):
+                made[node] = made[node.args[0]][node.args[1]]
+    return _make_graph_module({}, graph)
