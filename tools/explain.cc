@@ -75,15 +75,19 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
   return plan;
 }
 
-// Of a model's training step, where it would run.
-std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPlan& plan) {
-  if (plan.source.model == nullptr || flags.task != "train") return std::nullopt;
+// Of a model's training step, where it would run. A trainer keeps the weights' copies in 8 bits.
+std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPlan& explained) {
+  const ExplainedGraph& source = explained.source;
+  if (source.model == nullptr || flags.task != "train") return std::nullopt;
+  CompileOptions options = source.options;
+  options.copies_are_given = true;
+  const Plan plan = options.eight_bits == EightBits::none
+                        ? explained.compiled.plan
+                        : compile(source.get(), source.request, options).plan;
   const bool is_on_gpu = flags.rates == "h200";
-  const DimValues& sizes = plan.source.options.sizes;
-  const int64_t workspace = is_on_gpu
-                                ? gpu_workspace_bytes(plan.compiled.plan, sizes)
-                                : make_backend("cpu")->workspace_bytes(plan.compiled.plan, sizes);
-  return step_memory(plan.compiled.plan, sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
+  const int64_t workspace = is_on_gpu ? gpu_workspace_bytes(plan, options.sizes)
+                                      : make_backend("cpu")->workspace_bytes(plan, options.sizes);
+  return step_memory(plan, options.sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
 }
 
 void run(const ExplainFlags& flags) {

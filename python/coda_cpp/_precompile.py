@@ -8,6 +8,7 @@ there. Plans that come while others are being compiled are compiled together, ea
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +45,15 @@ def wait() -> None:
     """Until all that was begun is there."""
     with _changed:
         _changed.wait_for(lambda: not _is_working)
+
+
+@atexit.register
+def _end() -> None:
+    """Before Python ends: a thread that comes back from C++ then would end the process with an
+    error."""
+    with _changed:
+        _waiting.clear()
+    wait()
 
 
 def _work() -> None:

@@ -80,8 +80,7 @@ program gradient_norm {
 }
 
 // The formulas of adamw_step in the same order. Where the state is not sound, all is stored as it
-// was.
-// `shape`: of the tiles; `kept_part`: what the step's decay leaves of w0.
+// was. `shape`: of the tiles; `kept_part`: what the step's decay leaves of w0.
 std::string adamw_text(const AdamWOptions& o, bool has_copy, const std::string& shape,
                        const std::string& kept_part) {
   const std::string type = ":" + std::string(name_of(o.moments));

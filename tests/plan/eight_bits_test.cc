@@ -223,6 +223,8 @@ TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
         for (const ParameterCopy& copy : compiled.parameter_copies) {
           EXPECT_TRUE(given.insert(copy.parameter).second) << copy.parameter;
           EXPECT_EQ(compiled.plan.tensor(copy.parameter).role, TensorRole::parameter);
+          for (const TensorDecl& decl : copy.program.tensors)
+            EXPECT_NE(compiled.plan.tensor(decl.name).view_of, kMagnitudes) << decl.name;
         }
         EXPECT_EQ(given, copied);
         EXPECT_GT(given.size(), 6U);

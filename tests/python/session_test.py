@@ -3,6 +3,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -209,6 +211,18 @@ class Kernels(unittest.TestCase):
                     self.assertEqual(_core.precompile([(plan, sizes), (other, sizes)], 132), 1)
                 except coda_cpp.Error as error:
                     self.assertIn("NVRTC", str(error))
+
+    def test_a_process_that_ends_while_kernels_are_compiled_ends_well(self):
+        script = f"""
+import coda_cpp
+from coda_cpp import _precompile
+plan = coda_cpp.Program.parse({_GPU_PROGRAM!r}).plan()
+_precompile.start(plan, {{"M": 1024}}, (132, "NVIDIA H200"))
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                                   env=os.environ | {"CODA_CACHE_DIR": folder}, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
 if __name__ == "__main__":
     unittest.main()

@@ -160,12 +160,15 @@ TEST(ModelTrainer, CopiesOfWeightsInEightBitsAreThoseOfTheWeightsAndTheScalesOfT
       settings.model = model;
       ModelTrainer trainer(settings, text, *backend);
       trainer.step();
+      trainer.fetch();
+      const std::vector<float> scales = trainer.eight_bit_scales;
       const auto before = given_copies(trainer, *backend);
       EXPECT_GT(before.size(), 8U);
       trainer.step();
       const auto made = given_copies(trainer, *backend);
       EXPECT_NE(made, before);
       trainer.fetch();
+      EXPECT_EQ(trainer.eight_bit_scales != scales, eight != EightBits::blocks);
       trainer.restored();
       EXPECT_EQ(given_copies(trainer, *backend), made);
     }
