@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <future>
 #include <list>
@@ -15,8 +14,7 @@
 #include "base/rounding.h"
 #include "coda/error.h"
 #include "coda/program.h"
-#include "program/continued.h"
-#include "program/step_table.h"
+#include "train/update_programs.h"
 
 namespace coda {
 namespace {
@@ -33,102 +31,6 @@ constexpr const char* kGather = "all_gather weights";
 
 // What changes from step to step, each the first of a row of its own. The last is for said_.
 enum Number : uint8_t { decay, step_size, root_scale, kNumbers, stop = kNumbers, kStaged };
-
-// Sums of squares: of a row by its spans of 64, then of groups of rows, whose sums are a matrix
-// again, then of all groups, those of all processes in their order. So the order is fixed. A
-// process whose loss was not finite makes its sums infinite, so all processes see it in the norm.
-const char* const kSquares = R"(
-program gradient_squares {
-  g = tile(gradient[R, C])
-  row_partial(of_spans, sum(g * g))
-})";
-const char* const kOfRows = R"(
-program gradient_squares_of_rows {
-  store(of_rows, combine_rows(sum(of_spans[R, C])))
-})";
-const char* const kOfGroups = R"(
-program gradient_squares_of_groups {
-  row_partial(of_groups, sum(tile(of_rows[S, G]) / scalar(sound)))
-})";
-// For a download: what lies in the gradient's place then is gathered, in fp32.
-std::string own_part_text(DType type) {
-  return "program own_part {\n  store(block, tile(own[R, C]:" + std::string(name_of(type)) +
-         "))\n}";
-}
-std::string number_text(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", static_cast<double>(static_cast<float>(value)));
-  return text;
-}
-
-// A loss, or a norm below, that is infinite or no number is not less, and `sound` becomes 0.
-const char* const kLossCheck = R"(
-program loss_check {
-  l = scalar(loss)
-  store(sound, scalar(sound) * less(l * l, inf))
-  store(losses, scalar(losses) + l)
-})";
-std::string norm_text(double clip) {
-  return R"(
-program gradient_norm {
-  length = sqrt(reduce_vector(combine_rows(sum(of_groups[S, G]))))
-  store(norm, length)
-  store(sound, scalar(sound) * less(length, inf))
-  store(scale, min(1, )" +
-         (clip > 0 ? number_text(clip) : "inf") + R"( / (length + 1e-6)))
-})";
-}
-
-// The formulas of adamw_step in the same order. Where the state is not sound, all is stored as it
-// was. `shape`: of the tiles; `kept_part`: what the step's decay leaves of w0.
-std::string adamw_text(const AdamWOptions& o, bool has_copy, const std::string& shape,
-                       const std::string& kept_part) {
-  const std::string type = ":" + std::string(name_of(o.moments));
-  return R"(
-program adamw {
-  kept = scalar(sound)
-  g = tile(gradient)" +
-         shape + R"() * scalar(scale)
-  m0 = tile(m)" +
-         shape + type + R"()
-  v0 = tile(v)" +
-         shape + type + R"()
-  w0 = tile(master)" +
-         shape + R"()
-  m1 = m0 + )" +
-         number_text(1 - o.beta1) + R"( * (g - m0)
-  v1 = )" +
-         number_text(o.beta2) + " * v0 + " + number_text(1 - o.beta2) + R"( * (g * g)
-  step = m1 / (sqrt(v1) * scalar(root_scale) + )" +
-         number_text(o.eps) + R"()
-  w1 = )" +
-         kept_part + R"( - scalar(step_size) * step
-  w = select(kept, w1, w0)
-  store(m, select(kept, m1, m0))
-  store(v, select(kept, v1, v0))
-  store(master, w)
-)" + (has_copy ? "  store(copy:bf16, w)\n}" : "}");
-}
-
-// AdamW of all rows of a matrix; of some the weights do not decay.
-std::string adamw_of_rows(const AdamWOptions& options, bool has_copy) {
-  return adamw_text(options, has_copy, "[R, C]", "(1 - scalar(decay) * per_row(decays[R])) * w0");
-}
-
-// Blocks of 64 rows whose largest magnitude a tile finds before it stores their codes leave no
-// registers for AdamW.
-bool fits_update(const Program& copy) {
-  return std::ranges::none_of(copy.steps, program::takes_largest_of_blocks);
-}
-
-// AdamW of one weight, and its copies.
-Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,
-                   const AdamWOptions& options) {
-  Program adamw = parse_program(adamw_text(options, true, Shape{weight.rows, weight.cols}.text(),
-                                           weight.decays ? "(1 - scalar(decay)) * w0" : "w0"));
-  std::ranges::find(adamw.tensors, "copy", &TensorDecl::name)->name = copy.parameter;
-  return program::continued(adamw, copy.program);
-}
 
 // Elements of a dense matrix from one on.
 TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t cols) {

@@ -588,8 +588,7 @@ KernelLaunch lower_tile_spaces(const ProgramSizes& sizes, const std::vector<int>
   return launch_of(
       KernelParts::plain(
           identifier(sizes.program().name + "_tiles"), {"kernels/tile_kernel.cuh"}, structs,
-          // All of a thread's rows are unrolled where bytes are joined, and the assembler would
-          // prepare their loads in registers of which a multiprocessor has no second block's.
+          // Rows whose bytes are joined are unrolled, and would leave a second block no registers.
           filled("__launch_bounds__(kTileThreads, $)", {leaves_bytes ? "2" : "1"}),
           by_blocks ? filled("  __shared__ float scratch[kTileScratch + $ * kTileWarps];\n",
                              {std::to_string(maxima)})

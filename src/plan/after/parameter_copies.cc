@@ -84,10 +84,10 @@ class Taker {
         return std::string_view(t.decl.name);
       });
       if (is_column_of(*tensor, kMagnitudes)) {
-        const PlanTensor raised = *tensor;
+        PlanTensor raised = *tensor;
         decl.name = of_parameters(decl.name);
         add(kParameterMagnitudes, plan_.tensor(kMagnitudes));
-        add(decl.name, raised, kParameterMagnitudes);
+        add(decl.name, std::move(raised), kParameterMagnitudes);
       } else if (tensor->role == TensorRole::temporary || tensor->role == TensorRole::saved) {
         tensor->role = TensorRole::input;
       }

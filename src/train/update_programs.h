@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The programs of a step's update, which DeviceUpdate runs: squares of gradients, their norm, AdamW
+// over the rows of all parameters, and AdamW of one weight with its copies in 8 bits.
+#pragma once
+
+#include <string>
+
+#include "coda/adamw.h"
+#include "coda/compile.h"
+#include "coda/program.h"
+#include "coda/weights.h"
+
+namespace coda {
+
+// Sums of squares: of a row by its spans of 64, then of groups of rows, whose sums are a matrix
+// again, then of all groups, those of all processes in their order. So the order is fixed. A
+// process whose loss was not finite makes its sums infinite, so all processes see it in the norm.
+inline constexpr const char* kSquares = R"(
+program gradient_squares {
+  g = tile(gradient[R, C])
+  row_partial(of_spans, sum(g * g))
+})";
+inline constexpr const char* kOfRows = R"(
+program gradient_squares_of_rows {
+  store(of_rows, combine_rows(sum(of_spans[R, C])))
+})";
+inline constexpr const char* kOfGroups = R"(
+program gradient_squares_of_groups {
+  row_partial(of_groups, sum(tile(of_rows[S, G]) / scalar(sound)))
+})";
+
+// For a download: what lies in the gradient's place then is gathered, in fp32.
+std::string own_part_text(DType type);
+
+// A loss, or a norm below, that is infinite or no number is not less, and `sound` becomes 0.
+inline constexpr const char* kLossCheck = R"(
+program loss_check {
+  l = scalar(loss)
+  store(sound, scalar(sound) * less(l * l, inf))
+  store(losses, scalar(losses) + l)
+})";
+
+// clip: the largest norm; 0: any.
+std::string norm_text(double clip);
+
+// AdamW of all rows of a matrix; of some the weights do not decay.
+std::string adamw_of_rows(const AdamWOptions& options, bool has_copy);
+
+// Whether AdamW of the weight leaves the copy too. Blocks of 64 rows whose largest magnitude a tile
+// finds before it stores their codes leave no registers for it.
+bool fits_update(const Program& copy);
+
+// AdamW of one weight, and its copies.
+Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,
+                   const AdamWOptions& options);
+
+}  // namespace coda
