@@ -63,6 +63,17 @@ LlamaConfig config_of(const Flags& f) {
     c.head_dim = 64;
     c.mlp = 8192;
     c.tied = true;
+  } else if (f.model == "qwen") {  // Qwen2.5 1.5B
+    c.layers = 28;
+    c.hidden = 1536;
+    c.heads = 12;
+    c.kv_heads = 2;
+    c.head_dim = 128;
+    c.mlp = 8960;
+    c.vocab = 151936;
+    c.rope_theta = 1e6;
+    c.qkv_bias = true;
+    c.tied = true;
   } else {  // blocks of LLaMA 3 8B
     c.layers = 4;
     c.hidden = 4096;
@@ -225,9 +236,9 @@ int main(int argc, char** argv) {
   coda::bench::Flags f;
   std::vector<std::string> dtypes = coda::eight_bits_names();
   dtypes.emplace_back("bf16");
-  app.add_option("--model", f.model, "1b, or 8b: blocks of the 8B model")
-      ->check(CLI::IsMember({"1b", "8b"}));
-  app.add_option("--layers", f.layers, "0: the model's, 16 and 4");
+  app.add_option("--model", f.model, "1b, 8b: blocks of the 8B model, or qwen: Qwen2.5 1.5B")
+      ->check(CLI::IsMember({"1b", "8b", "qwen"}));
+  app.add_option("--layers", f.layers, "0: the model's, 16, 4 and 28");
   app.add_option("--batch", f.batch, "Sequences of a pass, of all processes");
   app.add_option("--sequence", f.sequence, "Tokens of a sequence");
   app.add_option("--accumulate", f.accumulate, "Passes of a step");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coda/eight_bits.h"
+#include "plan/after/parameter_copies.h"
 #include "plan/plain_graph.h"
 #include "plan/plan_evaluator.h"
 #include "plan/random_graphs.h"
@@ -234,6 +235,31 @@ TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
       }
     }
   }
+}
+
+// Whoever updates a parameter does so once.
+TEST(EightBitPlan, OneProgramOfAParameterIsTaken) {
+  Plan plan;
+  const auto add = [&](const std::string& name, const std::string& stored, TensorRole role,
+                       const std::string& store) {
+    const Program program =
+        parse_program("program " + name + " {\n  tensors(w, " + stored + ")\n  " + store + "\n}");
+    plan.tensors.push_back({.decl = program.tensors[1], .role = role});
+    plan.forward.push_back({.name = name, .role = StepRole::tile, .work = program, .reasons = {}});
+  };
+  add("a", "rows", TensorRole::temporary, "store(rows:e4m3, tile(w[64, 96]:bf16))");
+  add("b", "columns", TensorRole::saved, "store_transposed(columns:e4m3, tile(w[64, 96]:bf16))");
+  add("c", "y", TensorRole::output, "store(y, tile(w[64, 96]:bf16))");
+  plan.tensors.push_back(
+      {.decl = std::get<Program>(plan.forward[0].work).tensors[0], .role = TensorRole::parameter});
+  const std::vector<ParameterCopy> taken = take_parameter_copies(plan);
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].parameter, "w");
+  EXPECT_EQ(taken[0].program.name, "a");
+  EXPECT_EQ(plan.tensor("rows").role, TensorRole::input);
+  EXPECT_EQ(plan.tensor("columns").role, TensorRole::saved);
+  ASSERT_EQ(plan.forward.size(), 2U);
+  EXPECT_EQ(plan.forward[0].name, "b");
 }
 
 // Logits that are sums over 40 stay in 16 bits, their gradient's products do not: the head's weight

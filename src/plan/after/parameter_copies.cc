@@ -32,7 +32,7 @@ class Taker {
         const auto* program = std::get_if<Program>(&step.work);
         if (program == nullptr || step.loop >= 0 || step.later) return false;
         const std::string parameter = copied_by(*program);
-        if (parameter.empty()) return false;
+        if (parameter.empty() || !parameters_.insert(parameter).second) return false;
         taken.push_back({parameter, *program});
         return true;
       });
@@ -104,7 +104,8 @@ class Taker {
   }
 
   Plan& plan_;
-  std::set<std::string> added_;
+  std::set<std::string> parameters_;  // that are copied
+  std::set<std::string> added_;       // tensors
 };
 
 }  // namespace

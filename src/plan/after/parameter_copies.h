@@ -11,8 +11,8 @@
 namespace coda {
 
 // Takes the steps out of the plan that load one parameter whole, beside scales of 8-bit operands,
-// and nothing else. What they store are inputs of the plan then, and the largest magnitudes that
-// they raise are in kParameterMagnitudes.
+// and nothing else; of each parameter the first such step. What they store are inputs of the plan
+// then, and the largest magnitudes that they raise are in kParameterMagnitudes.
 std::vector<ParameterCopy> take_parameter_copies(Plan& plan);
 
 }  // namespace coda
