@@ -11,6 +11,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coda/eight_bits.h"
@@ -208,32 +209,32 @@ std::set<std::string> copied_alone(const Plan& plan) {
 // The plan then has no program that only copies a parameter, reads the copies, and computes the
 // same; whoever runs these programs before it makes them, and raises other magnitudes than a run.
 TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
-  for (const bool llama : {true, false}) {
-    for (const int64_t chunk_rows : {0, 64}) {
-      for (const EightBits which : {EightBits::all_but_logits_weight_gradient, EightBits::kept_too,
-                                    EightBits::all, EightBits::blocks}) {
-        const LlamaSizes& s = which == EightBits::blocks ? kOfBlocks : kNarrow;
-        SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
-                     std::to_string(static_cast<int>(which)));
-        Block own;
-        const std::set<std::string> copied =
-            copied_alone(compiled_model(own, llama, which, chunk_rows, s).plan);
-        Block b;
-        const Compiled compiled = compiled_model(b, llama, which, chunk_rows, s, false, true);
-        std::set<std::string> given;
-        for (const ParameterCopy& copy : compiled.parameter_copies) {
-          EXPECT_TRUE(given.insert(copy.parameter).second) << copy.parameter;
-          EXPECT_EQ(compiled.plan.tensor(copy.parameter).role, TensorRole::parameter);
-          for (const TensorDecl& decl : copy.program.tensors)
-            EXPECT_NE(compiled.plan.tensor(decl.name).view_of, kMagnitudes) << decl.name;
-        }
-        EXPECT_EQ(given, copied);
-        EXPECT_GT(given.size(), 6U);
-        EXPECT_TRUE(copied_alone(compiled.plan).empty());
-        const DimValues sizes{{"M", kRows}, {"T", kRows}};
-        expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
-      }
+  constexpr auto kUsual = EightBits::all_but_logits_weight_gradient;
+  for (const auto& [llama, chunk_rows, which] : {std::tuple{true, 0, kUsual},
+                                                 {true, 64, kUsual},
+                                                 {true, 0, EightBits::kept_too},
+                                                 {true, 64, EightBits::blocks},
+                                                 {false, 0, kUsual}}) {
+    const LlamaSizes& s = which == EightBits::blocks ? kOfBlocks : kNarrow;
+    SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows, " +
+                 std::to_string(static_cast<int>(which)));
+    Block own;
+    const std::set<std::string> copied =
+        copied_alone(compiled_model(own, llama, which, chunk_rows, s).plan);
+    Block b;
+    const Compiled compiled = compiled_model(b, llama, which, chunk_rows, s, false, true);
+    std::set<std::string> given;
+    for (const ParameterCopy& copy : compiled.parameter_copies) {
+      EXPECT_TRUE(given.insert(copy.parameter).second) << copy.parameter;
+      EXPECT_EQ(compiled.plan.tensor(copy.parameter).role, TensorRole::parameter);
+      for (const TensorDecl& decl : copy.program.tensors)
+        EXPECT_NE(compiled.plan.tensor(decl.name).view_of, kMagnitudes) << decl.name;
     }
+    EXPECT_EQ(given, copied);
+    EXPECT_GT(given.size(), 6U);
+    EXPECT_TRUE(copied_alone(compiled.plan).empty());
+    const DimValues sizes{{"M", kRows}, {"T", kRows}};
+    expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
   }
 }
 
