@@ -238,6 +238,19 @@ TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
   }
 }
 
+// What a call made is copied by the program without a product that loads it (the embedding's, for
+// its norm; the values' gradient, beside RoPE's), and by one of its own where none does.
+TEST(EightBitPlan, ProgramsThatLoadWhatACallMadeCopyIt) {
+  Block b;
+  const Compiled compiled =
+      compiled_model(b, true, EightBits::all_but_logits_weight_gradient, 0, kNarrow, false, true);
+  std::set<std::string> by_themselves;
+  for (const auto* phase : {&compiled.plan.forward, &compiled.plan.backward})
+    for (const PlanStep& step : *phase)
+      if (step.name.starts_with("quantise ")) by_themselves.insert(step.name.substr(9));
+  EXPECT_THAT(by_themselves, testing::ElementsAre("l0.attention", "l1.attention"));
+}
+
 // Whoever updates a parameter does so once.
 TEST(EightBitPlan, OneProgramOfAParameterIsTaken) {
   Plan plan;
