@@ -101,12 +101,7 @@ TEST_P(TrainingOnGpu, TheSameBitsEachTimeAndFromARestoredState) {
 // The update leaves the weights' copies in 8 bits, and finds the scales of the next step's.
 TEST_P(TrainingOnGpu, ProductsInEightBitsHaveTheSameBitsEachTimeAndFromARestoredState) {
   if (GetParam() == DType::f32) GTEST_SKIP() << "products in 8 bits are of bf16";
-  auto& model = std::get<LlamaConfig>(settings_.model);
-  model.hidden = 128;
-  model.heads = 2;
-  model.kv_heads = 2;
-  model.head_dim = 64;
-  model.mlp = 192;
+  settings_.model = tiny_model_of_blocks();
   for (const EightBits eight :
        {EightBits::all_but_logits_weight_gradient, EightBits::kept_too, EightBits::blocks}) {
     for (const int64_t accumulate : {1, 2}) {
@@ -122,11 +117,7 @@ TEST_P(TrainingOnGpu, ProductsInEightBitsHaveTheSameBitsEachTimeAndFromARestored
       }
       again.fetch();
       ModelTrainer resumed(settings_, text_, *gpu_);
-      resumed.weights = again.weights;
-      resumed.moments = again.moments;
-      resumed.eight_bit_scales = again.eight_bit_scales;
-      resumed.step_count = again.step_count;
-      resumed.restored();
+      go_on_from(resumed, again);
       for (int i = 0; i < 4; ++i) EXPECT_EQ(whole.step().norm, resumed.step().norm);
       while (whole.step_count < settings_.schedule.total_steps) loss = whole.step().loss;
       EXPECT_LT(loss, 0.6 * std::log(256));

@@ -37,15 +37,6 @@ TEST(ModelTrainer, LearnsATextThatFollowsARule) {
   }
 }
 
-// As from a checkpoint.
-void go_on_from(ModelTrainer& resumed, const ModelTrainer& whole) {
-  resumed.weights = whole.weights;
-  resumed.moments = whole.moments;
-  resumed.eight_bit_scales = whole.eight_bit_scales;
-  resumed.step_count = whole.step_count;
-  resumed.restored();
-}
-
 ModelTrainSettings eight_bit_settings() {
   ModelTrainSettings settings = tiny_settings();
   settings.storage = DType::bf16;
@@ -150,14 +141,7 @@ TEST(ModelTrainer, CopiesOfWeightsInEightBitsAreThoseOfTheWeightsAndTheScalesOfT
                    std::to_string(static_cast<int>(eight)));
       ModelTrainSettings settings = eight_bit_settings();
       settings.eight_bits = eight;
-      // Of whole blocks of 64.
-      LlamaConfig model = std::get<LlamaConfig>(settings.model);
-      model.hidden = 64;
-      model.heads = 1;
-      model.kv_heads = 1;
-      model.head_dim = 64;
-      model.mlp = 128;
-      settings.model = model;
+      settings.model = tiny_model_of_blocks();
       ModelTrainer trainer(settings, text, *backend);
       trainer.step();
       trainer.fetch();

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "coda/model_config.h"
 #include "coda/model_trainer.h"
@@ -23,6 +24,26 @@ inline ModelConfig tiny_model() {
   config.tied = true;
   config.max_positions = 64;
   return config;
+}
+
+// All widths are whole blocks of 64, whose scales a tile of 8-bit codes finds.
+inline ModelConfig tiny_model_of_blocks() {
+  auto config = std::get<LlamaConfig>(tiny_model());
+  config.hidden = 128;
+  config.heads = 2;
+  config.kv_heads = 2;
+  config.head_dim = 64;
+  config.mlp = 192;
+  return config;
+}
+
+// As from a checkpoint.
+inline void go_on_from(ModelTrainer& resumed, const ModelTrainer& whole) {
+  resumed.weights = whole.weights;
+  resumed.moments = whole.moments;
+  resumed.eight_bit_scales = whole.eight_bit_scales;
+  resumed.step_count = whole.step_count;
+  resumed.restored();
 }
 
 // Numbers that count up, a token a byte.
