@@ -81,13 +81,14 @@ std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPl
   if (source.model == nullptr || flags.task != "train") return std::nullopt;
   CompileOptions options = source.options;
   options.copies_are_given = true;
-  const Plan plan = options.eight_bits == EightBits::none
-                        ? explained.compiled.plan
-                        : compile(source.get(), source.request, options).plan;
+  const Compiled compiled = options.eight_bits == EightBits::none
+                                ? explained.compiled
+                                : compile(source.get(), source.request, options);
   const bool is_on_gpu = flags.rates == "h200";
-  const int64_t workspace = is_on_gpu ? gpu_workspace_bytes(plan, options.sizes)
-                                      : make_backend("cpu")->workspace_bytes(plan, options.sizes);
-  return step_memory(plan, options.sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
+  const int64_t workspace = is_on_gpu
+                                ? gpu_workspace_bytes(compiled.plan, options.sizes)
+                                : make_backend("cpu")->workspace_bytes(compiled.plan, options.sizes);
+  return step_memory(compiled, options.sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
 }
 
 void run(const ExplainFlags& flags) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,14 @@ struct StepTiming {
   double seconds = 0;
 };
 
+// Where results lie in memory that the caller lends: in bytes, multiples of 64. Until a step writes
+// a result, the session keeps other tensors in its place. Names that are no outputs of the plan, or
+// that a step reads before one writes them, stay the caller's, and so do the bytes between.
+struct ResultPlaces {
+  int64_t bytes = 0;  // of the memory
+  std::map<std::string, int64_t, std::less<>> offsets{};
+};
+
 struct SessionOptions {
   bool timing = false;  // measure each step
   // Before each phase fill what it will write with NaN (-1 in integers): of the session's own
@@ -40,6 +49,10 @@ struct SessionOptions {
   // forward(). They take memory from the step that writes them on, so a gradient lies where an
   // activation was that is done with.
   bool own_results = false;
+  // Results that are the session's own in the same sense, though they lie in the caller's memory. A
+  // backward then runs once for each forward, as it stores over what was saved.
+  ResultPlaces result_places{};
+  Tensor result_memory{};
 };
 
 class Session {
@@ -98,7 +111,8 @@ class Session {
   const std::vector<StepTiming>& backward_timings() const;
   // Whether a tensor of the plan has memory of the session, so that nothing is bound.
   bool owns(std::string_view name) const;
-  // Memory of its tensors, bytes: what is saved for the backward, and what they take besides.
+  // Memory of its tensors, bytes: what is saved for the backward, and what they take besides; below
+  // 0 where what is saved lies in the places of results.
   int64_t saved_bytes() const;
   int64_t arena_bytes() const;
   // What kernels use while they run; all of them the same.

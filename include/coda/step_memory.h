@@ -37,7 +37,7 @@ StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
 
 // Of a plan with the gradients of all its parameters, with AdamW. What kernels themselves take on a
 // GPU (their code, CUDA graphs, NCCL's buffers) is not known before, and not counted.
-StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace& place);
+StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place);
 // As a ModelTrainer takes it, and besides what the loss on other texts takes between steps
 // (ModelTask::losses) if it is asked for.
 StepMemory step_memory(const ModelTrainSettings& settings, Backend& backend, bool evaluates);

@@ -3,7 +3,8 @@
 // end), each into the tightest gap among those that are alive with it. Where that takes more than
 // is alive at once, what lies at the end goes first, and all is placed again. Should it be no
 // better than each phase's temporaries by themselves and the other tensors behind them, they lie
-// so.
+// so. Results with places are there before all others, and so are walls, which nothing may cross:
+// where the lent memory has no result, and between it and the session's own.
 #include "runtime/arena.h"
 
 #include <algorithm>
@@ -46,10 +47,13 @@ int64_t best_fit(const ArenaSlot& slot, std::vector<const ArenaSlot*> placed) {
   return best >= 0 ? best : end;
 }
 
+using Fixed = std::vector<const ArenaSlot*>;  // slots that have their offsets
+
 // Gives every slot its offset, in this order; returns the bytes they need together.
-int64_t place_in_order(const std::vector<ArenaSlot*>& slots) {
-  std::vector<const ArenaSlot*> done;
+int64_t place_in_order(const std::vector<ArenaSlot*>& slots, const Fixed& fixed) {
+  std::vector<const ArenaSlot*> done = fixed;
   int64_t total = 0;
+  for (const ArenaSlot* slot : fixed) total = std::max(total, aligned(slot->offset + slot->bytes));
   for (ArenaSlot* slot : slots) {
     std::vector<const ArenaSlot*> neighbours;
     for (const ArenaSlot* other : done)
@@ -75,7 +79,7 @@ bool ends_later(const ArenaSlot* a, const ArenaSlot* b) {
 }
 
 // Gives every slot its offset; returns the bytes they need together, `least` at best.
-int64_t place(std::vector<ArenaSlot*> slots, int64_t least) {
+int64_t place(std::vector<ArenaSlot*> slots, int64_t least, const Fixed& fixed) {
   // Placing takes the square of their number: a large model's plan is placed fewer times.
   constexpr size_t kMostWork = 1 << 20;
   constexpr size_t kMostTries = 32;
@@ -85,27 +89,30 @@ int64_t place(std::vector<ArenaSlot*> slots, int64_t least) {
   for (const auto& goes_first : {is_larger, lives_longer, ends_later}) {
     std::stable_sort(slots.begin(), slots.end(), goes_first);
     for (size_t left = 1 + tries; left > 0; --left) {
-      const int64_t now = place_in_order(slots);
+      const int64_t now = place_in_order(slots, fixed);
       if (best.empty() || now < total) {
         total = now;
         best = slots;
       }
-      if (total <= least) return place_in_order(best);
+      if (total <= least) return place_in_order(best, fixed);
       const auto last = std::find_if(slots.begin(), slots.end(), [&](const ArenaSlot* slot) {
         return aligned(slot->offset + slot->bytes) == now;
       });
+      if (last == slots.end()) return place_in_order(best, fixed);  // a wall lies there
       std::rotate(slots.begin(), last, last + 1);
     }
   }
-  return place_in_order(best);
+  return place_in_order(best, fixed);
 }
 
-int64_t most_alive(const std::vector<ArenaSlot*>& slots, int steps) {
+int64_t most_alive(const std::vector<ArenaSlot*>& slots, const Fixed& fixed, int steps) {
   std::vector<int64_t> change(static_cast<size_t>(steps) + 1);
-  for (const ArenaSlot* slot : slots) {
+  const auto count = [&](const ArenaSlot* slot) {
     change[static_cast<size_t>(slot->first_step)] += aligned(slot->bytes);
     change[static_cast<size_t>(slot->last_step) + 1] -= aligned(slot->bytes);
-  }
+  };
+  std::ranges::for_each(slots, count);
+  std::ranges::for_each(fixed, count);
   int64_t most = 0, alive = 0;
   for (const int64_t bytes : change) {
     alive += bytes;
@@ -146,8 +153,14 @@ class Owners {
 // another.
 class Lifetimes {
  public:
-  Lifetimes(const Plan& plan, const DimValues& sizes, bool own_results, ArenaPlan& arena)
-      : plan_(plan), sizes_(sizes), owners_(plan), own_results_(own_results), arena_(arena) {}
+  Lifetimes(const Plan& plan, const DimValues& sizes, bool own_results, const ResultPlaces& places,
+            ArenaPlan& arena)
+      : plan_(plan),
+        sizes_(sizes),
+        owners_(plan),
+        own_results_(own_results),
+        places_(places),
+        arena_(arena) {}
 
   void find() {
     for (const Phase phase : {Phase::forward, Phase::backward}) {
@@ -155,13 +168,17 @@ class Lifetimes {
       for (int i = 0; i < static_cast<int>(steps.size()); ++i) visit(steps, i, phase);
     }
     const int last = static_cast<int>(plan_.forward.size() + plan_.backward.size()) - 1;
-    const bool spends = spends_saved(plan_);
+    const bool spends = spends_saved(plan_) || !places_.offsets.empty();
     for (auto& [name, slot] : arena_.saved) {
       if (!spends) slot.last_step = last;
       // All of them are there as the forward ends, also what the backward never reads.
       slot.last_step = std::max(slot.last_step, static_cast<int>(plan_.forward.size()) - 1);
     }
-    for (auto& [name, slot] : arena_.results) slot.last_step = last;
+    for (auto& [name, slot] : arena_.results) {
+      slot.last_step = last;
+      if (const auto place = places_.offsets.find(name); place != places_.offsets.end())
+        slot.offset = place->second;
+    }
   }
 
  private:
@@ -200,7 +217,8 @@ class Lifetimes {
       case TensorRole::saved: return &arena_.saved;
       case TensorRole::output:
         if (is_read && !written_.contains(tensor.decl.name)) given_.insert(tensor.decl.name);
-        return own_results_ && !given_.contains(tensor.decl.name) ? &arena_.results : nullptr;
+        if (!own_results_ && !places_.offsets.contains(tensor.decl.name)) return nullptr;
+        return given_.contains(tensor.decl.name) ? nullptr : &arena_.results;
       default: return nullptr;
     }
   }
@@ -215,23 +233,50 @@ class Lifetimes {
   const DimValues& sizes_;
   const Owners owners_;
   bool own_results_;
+  const ResultPlaces& places_;
   ArenaPlan& arena_;
   std::set<std::string> written_;
   std::set<std::string> given_;  // outputs that are read before any step has written them
 };
 
-// Each phase's temporaries by themselves, the other tensors side by side behind them.
-int64_t place_apart(ArenaPlan& arena, int steps) {
+// What nothing is placed across: in lent memory all between the results that have places, and a
+// line behind it, which no memory has. Throws Error where results do not fit.
+std::vector<ArenaSlot> walls_around(Fixed results, int64_t lent_bytes, int steps) {
+  std::ranges::sort(results, {}, &ArenaSlot::offset);
+  std::vector<ArenaSlot> walls;
+  int64_t end = 0;
+  const auto wall = [&](int64_t to) {
+    if (to > end) walls.push_back({.offset = end, .bytes = to - end, .last_step = steps - 1});
+  };
+  for (const ArenaSlot* result : results) {
+    require(result->offset % kCacheLine == 0 && result->offset >= end,
+            "the place of a result, byte " + std::to_string(result->offset) +
+                " of lent memory, is no multiple of 64 or another's");
+    wall(result->offset);
+    end = aligned(result->offset + result->bytes);
+  }
+  require(end <= lent_bytes, "results take " + std::to_string(end) + " bytes of lent memory of " +
+                                 std::to_string(lent_bytes));
+  wall(lent_bytes);
+  return walls;
+}
+
+// Each phase's temporaries by themselves, the other tensors side by side behind them; all of it
+// from `start` on, but what is fixed.
+int64_t place_apart(ArenaPlan& arena, int steps, const Fixed& fixed, int64_t start) {
   int64_t end = 0;
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     std::vector<ArenaSlot*> slots;
     for (auto& [name, slot] : arena.temporaries)
       if (slot.phase == phase) slots.push_back(&slot);
-    const int64_t least = most_alive(slots, steps);
-    end = std::max(end, place(std::move(slots), least));
+    const int64_t least = most_alive(slots, {}, steps);
+    end = std::max(end, place(std::move(slots), least, {}));
   }
+  for (auto& [name, slot] : arena.temporaries) slot.offset += start;
+  end += start;
   for (auto* others : {&arena.saved, &arena.results}) {
     for (auto& [name, slot] : *others) {
+      if (std::ranges::find(fixed, &slot) != fixed.end()) continue;
       slot.offset = end;
       end += aligned(slot.bytes);
     }
@@ -262,30 +307,46 @@ bool spends_saved(const Plan& plan) {
   return false;
 }
 
-ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes, bool own_results) {
+ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes, bool own_results,
+                     const ResultPlaces& places) {
   ArenaPlan arena;
-  Lifetimes(plan, sizes, own_results, arena).find();
+  arena.lent_bytes = places.bytes;
+  Lifetimes(plan, sizes, own_results, places, arena).find();
   const int steps = static_cast<int>(plan.forward.size() + plan.backward.size());
   std::vector<ArenaSlot*> slots;
+  Fixed fixed;
   for (auto* kind : {&arena.temporaries, &arena.saved, &arena.results}) {
     for (auto& [name, slot] : *kind) {
+      if (kind == &arena.results && places.offsets.contains(name)) {
+        fixed.push_back(&slot);
+        continue;
+      }
       slots.push_back(&slot);
       (kind == &arena.saved ? arena.saved_bytes : arena.temporary_bytes) += aligned(slot.bytes);
     }
   }
-  const int64_t alive = most_alive(slots, steps);
-  int64_t total = place_apart(arena, steps);
+  std::vector<ArenaSlot> walls = walls_around(fixed, places.bytes, steps);
+  for (const ArenaSlot& wall : walls) arena.untouched.emplace(wall.offset, wall.bytes);
+  const int64_t border = places.bytes > 0 ? kCacheLine : 0;
+  const int64_t start = places.bytes + border;
+  walls.push_back({.offset = places.bytes, .bytes = border, .last_step = steps - 1});
+  for (const ArenaSlot& wall : walls) fixed.push_back(&wall);
+  const int64_t alive = std::max(start, most_alive(slots, fixed, steps));
+  int64_t total = place_apart(arena, steps, fixed, start);
   if (total > alive) {
-    const ArenaPlan apart = arena;
-    const int64_t together = place(std::move(slots), alive);
+    std::vector<int64_t> apart;
+    for (const ArenaSlot* slot : slots) apart.push_back(slot->offset);
+    const int64_t together = place(slots, alive, fixed);
     if (together < total) {
       total = together;
     } else {
-      arena = apart;
+      for (size_t i = 0; i < slots.size(); ++i) slots[i]->offset = apart[i];
     }
   }
-  arena.bytes = total - arena.saved_bytes;
-  arena.live_bytes = alive - arena.saved_bytes;
+  for (ArenaSlot* slot : slots)
+    if (slot->offset >= start) slot->offset -= border;
+  arena.bytes = total - start - arena.saved_bytes;
+  arena.live_bytes = alive - start - arena.saved_bytes;
   return arena;
 }
 

@@ -96,6 +96,7 @@ class Session::Impl {
   // The chunk's part of a tensor that chunk 0 sees as `view`.
   TensorView part(const TensorView& view, int slot, const RowChunks& loop, int64_t chunk) const;
   void place_own();
+  std::byte* at(int64_t offset) const;  // of the arena
   void run(PreparedPhase& phase, const char* name, const BeforeStep& before);
   std::vector<GivenTensor> given_tensors(const PreparedPhase& phase) const;
   int slot_of(std::string_view name) const;
@@ -127,7 +128,10 @@ class Session::Impl {
 };
 
 Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
-    : plan_(std::move(plan)), backend_(backend), sizes_(std::move(sizes)), options_(options) {
+    : plan_(std::move(plan)),
+      backend_(backend),
+      sizes_(std::move(sizes)),
+      options_(std::move(options)) {
   for (const PlanTensor& tensor : plan_.tensors) {
     const bool is_new = slots_.emplace(tensor.decl.name, static_cast<int>(memory_.size())).second;
     require(is_new, "the plan has two tensors named '" + tensor.decl.name + "'");
@@ -147,8 +151,11 @@ Session::Impl::Impl(Plan plan, Backend& backend, DimValues sizes, SessionOptions
     if (tensor.view_of.empty()) memory.view.row_stride = row_stride(tensor, memory.shape);
     if (!tensor.view_of.empty()) check_view(memory);
   }
-  arena_ = plan_arena(plan_, sizes_, options_.own_results);
-  spends_saved_ = coda::spends_saved(plan_);
+  arena_ = plan_arena(plan_, sizes_, options_.own_results, options_.result_places);
+  const Tensor& lent = options_.result_memory;
+  require(lent.size() * size_of(lent.dtype()) == arena_.lent_bytes,
+          "the memory that is lent for results has another size than their places say");
+  spends_saved_ = coda::spends_saved(plan_) || !options_.result_places.offsets.empty();
   own_ = backend.allocate(static_cast<size_t>(arena_.total_bytes()), "a plan's own tensors");
   place_own();
   backend.announce(programs_of(plan_, sizes_), calls_of(plan_, sizes_));
@@ -213,8 +220,13 @@ int Session::Impl::owner_of(int slot) const {
 void Session::Impl::place_own() {
   for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results}) {
     for (const auto& [name, slot] : *slots)
-      memory_[slot_of(name)].view.data = own_.get() + slot.offset;
+      memory_[slot_of(name)].view.data = at(slot.offset);
   }
+}
+
+std::byte* Session::Impl::at(int64_t offset) const {
+  if (offset >= arena_.lent_bytes) return own_.get() + offset - arena_.lent_bytes;
+  return static_cast<std::byte*>(options_.result_memory.view().data) + offset;
 }
 
 bool Session::Impl::owns(std::string_view name) const {
@@ -500,14 +512,17 @@ TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks
 // All but what the backward has of the forward. At once, because what is filled between two steps
 // keeps them from overlapping as they do on a GPU.
 void Session::Impl::poison_own(bool forward) {
-  std::map<int64_t, int64_t> kept{{arena_.total_bytes(), 0}};  // from which byte, how many
+  // From which byte, how many; nothing is filled across the end of lent memory.
+  std::map<int64_t, int64_t> kept = arena_.untouched;
+  kept.emplace(arena_.lent_bytes, 0);
+  kept.emplace(arena_.lent_bytes + arena_.total_bytes(), 0);
   for (const auto* slots : {&arena_.saved, &arena_.results}) {
     for (const auto& [name, slot] : *slots)
       if (!forward && slot.phase == Phase::forward) kept[slot.offset] = slot.bytes;
   }
   int64_t from = 0;
   for (const auto& [offset, bytes] : kept) {
-    if (offset > from) backend_.fill(bytes_view(own_.get() + from, offset - from), kPoison);
+    if (offset > from) backend_.fill(bytes_view(at(from), offset - from), kPoison);
     from = offset + round_up(bytes, kCacheLine);
   }
 }
@@ -551,7 +566,8 @@ TensorView Session::Impl::view(std::string_view name) const {
 }
 
 Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
-    : impl_(std::make_unique<Impl>(std::move(plan), backend, std::move(sizes), options)) {}
+    : impl_(std::make_unique<Impl>(std::move(plan), backend, std::move(sizes),
+                                    std::move(options))) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;

@@ -19,8 +19,8 @@
 namespace coda {
 namespace {
 
-constexpr int64_t kRowElements = DeviceUpdate::kRowElements;
-constexpr int64_t kGroup = DeviceUpdate::kGroup;
+constexpr int64_t kRowElements = UpdateRows::kElements;
+constexpr int64_t kGroup = UpdateRows::kGroup;
 constexpr int64_t kRowSpans = partial_spans(kRowElements);
 constexpr int64_t kGroupsAlign = 64;  // of the groups of a bucket, so that tensors are aligned
 
@@ -56,15 +56,16 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   }
   invariant(squared.empty() || world_ == 1, "squares of gradients before they are added up");
   invariant(copies.empty() || world_ == 1, "copies of weights that are not whole");
-  std::set<std::string> apart;
-  for (const ParameterCopy& copy : copies)
-    if (fits_update(copy.program)) apart.insert(copy.parameter);
-  place(weights, exchange, squared, apart);
-  for (Bucket& bucket : buckets_) allocate(bucket);
+  const std::vector<ExchangedParameter> parameters = exchanged_parameters(weights);
+  const UpdateRows rows =
+      update_rows(parameters, exchange, squared, updated_apart(copies), world_);
+  gradients_.places = gradient_places(parameters, rows);
+  place(weights, exchange, rows);
+  allocate();
   for (size_t i = 0; i < weights.size(); ++i) {
     const Matrix read = weights[i].bf16.empty() ? master : copy;
     parameters_.emplace(weights[i].name, Tensor(part(read, i), backend));
-    gradients_.emplace_back(part(gradient, i), backend);
+    gradients_.gradients.emplace_back(part(gradient, i), backend);
     if (!squared.contains(weights[i].name)) continue;
     const Part& p = parts_[i];
     squares_.emplace(weights[i].name,
@@ -84,53 +85,56 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   prepare(clip, weights, copies);
 }
 
-// Rows for each parameter: first those whose squares are left, in the middle those that are updated
-// together.
 void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
-                         const std::set<std::string>& squared, const std::set<std::string>& apart) {
+                         const UpdateRows& rows) {
   backward_steps_ = exchange.steps;
-  for (const ExchangePlan::Shard& shard : exchange.shards) {
+  for (size_t i = 0; i < exchange.shards.size(); ++i) {
+    const ExchangePlan::Shard& shard = exchange.shards[i];
+    const UpdateRows::Shard& its = rows.shards[i];
     Bucket& bucket = buckets_.emplace_back();
     bucket.has_copy = shard.has_copy;
     bucket.start = shard.start;
     bucket.gather = shard.gather;
     bucket.read = shard.read;
-  }
-  parts_.resize(weights.size());
-  for (const auto& [is_squared, is_apart] :
-       {std::pair(true, true), {true, false}, {false, false}, {false, true}}) {
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const WeightTensor& w = weights[i];
-      if (squared.contains(w.name) != is_squared || apart.contains(w.name) != is_apart) continue;
-      Bucket& bucket = buckets_[exchange.shard_of[i]];
-      parts_[i] = {exchange.shard_of[i], bucket.rows, w.rows, w.cols};
-      bucket.rows += ceil_div(w.rows * w.cols, kRowElements);
-      bucket.decays.resize(static_cast<size_t>(bucket.rows), w.decays ? 1.0F : 0.0F);
-      if (is_squared) bucket.squared_rows = bucket.rows;
-      if (is_squared && is_apart) bucket.first_together = bucket.rows;
-      if (!is_apart) bucket.together = bucket.rows - bucket.first_together;
-    }
-  }
-  for (Bucket& bucket : buckets_) {
-    bucket.rows = round_up(std::max<int64_t>(bucket.rows, 1), kGroup * world_);
-    bucket.decays.resize(static_cast<size_t>(bucket.rows));
-    bucket.own_rows = bucket.rows / world_;
-    if (apart.empty()) bucket.together = bucket.own_rows;
+    bucket.rows = its.rows;
+    bucket.own_rows = its.rows / world_;
     bucket.first_own = bucket.own_rows * rank_;
+    bucket.squared_rows = its.squared;
+    bucket.first_together = its.first_together;
+    bucket.together = its.together;
+    bucket.decays.resize(static_cast<size_t>(its.rows));
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const WeightTensor& w = weights[i];
+    const auto& [shard, first_row] = rows.places[i];
+    parts_.push_back({shard, first_row, w.rows, w.cols});
+    if (!w.decays) continue;
+    std::fill_n(buckets_[shard].decays.begin() + first_row,
+                ceil_div(w.rows * w.cols, kRowElements), 1.0F);
   }
 }
 
-void DeviceUpdate::allocate(Bucket& bucket) {
-  for (const Matrix matrix : {master, copy, m, v, gradient}) {
-    if (matrix == copy && !bucket.has_copy) continue;
-    const DType type = matrix == copy               ? DType::bf16
-                       : matrix == m || matrix == v ? options_.moments
-                                                    : DType::f32;
-    bucket.matrices[matrix] = Tensor(type, is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows,
-                                     kRowElements, backend_);
+// The buckets' gradients lie in one memory.
+void DeviceUpdate::allocate() {
+  int64_t rows = 0;
+  for (const Bucket& bucket : buckets_) rows += bucket.rows;
+  gradients_.all = Tensor(DType::f32, rows, kRowElements, backend_);
+  rows = 0;
+  for (Bucket& bucket : buckets_) {
+    for (const Matrix matrix : {master, copy, m, v}) {
+      if (matrix == copy && !bucket.has_copy) continue;
+      const DType type = matrix == copy     ? DType::bf16
+                         : matrix == master ? DType::f32
+                                            : options_.moments;
+      bucket.matrices[matrix] = Tensor(
+          type, is_whole(bucket, matrix) ? bucket.rows : bucket.own_rows, kRowElements, backend_);
+    }
+    bucket.matrices[gradient] = Tensor(
+        from(gradients_.all.view(), rows * kRowElements, bucket.rows, kRowElements), backend_);
+    rows += bucket.rows;
+    bucket.of_spans = Tensor(DType::f32, bucket.own_rows, kRowSpans, backend_);
+    bucket.of_spans.fill(0);  // and so it stays behind the end of a parameter
   }
-  bucket.of_spans = Tensor(DType::f32, bucket.own_rows, kRowSpans, backend_);
-  bucket.of_spans.fill(0);  // and so it stays behind the end of a parameter
 }
 
 bool DeviceUpdate::is_whole(const Bucket& bucket, Matrix matrix) const {

@@ -4,10 +4,10 @@
 // for it. The global norm and AdamW are programs (see coda/program.h), so whatever backend runs the
 // model runs them too.
 //
-// All parameters are one matrix [R, kRowElements] of rows, in the order of the weights but those
-// first whose gradients' squares a plan leaves, each parameter from the start of a row; weights,
-// moments, gradients and the 16-bit copies are such matrices, so that AdamW of all parameters is
-// one launch. What lies between two parameters is 0 and stays 0.
+// All parameters are one matrix of rows (UpdateRows), each parameter from the start of a row;
+// weights, moments, gradients and the 16-bit copies are such matrices, so that AdamW of all
+// parameters is one launch. What lies between two parameters is 0 and stays 0. A pass keeps other
+// tensors where gradients will be until it makes them, so these hold until the next pass.
 //
 // A weight that products read in 8 bits is updated by a launch of its own, over its own rows and
 // columns, which leaves its copies too (Compiled::parameter_copies).
@@ -32,8 +32,9 @@
 #include "coda/communicator.h"
 #include "coda/compile.h"
 #include "coda/trainer.h"
-#include "train/exchange_plan.h"
+#include "train/gradient_session.h"
 #include "train/profiler.h"
+#include "train/update_rows.h"
 
 namespace coda {
 
@@ -59,8 +60,7 @@ class DeviceUpdate {
 
   // What a plan reads, by name; whole behind gather_weights() and upload().
   const TensorMap& parameters() const { return parameters_; }
-  // fp32, as the weights.
-  const std::vector<Tensor>& gradients() const { return gradients_; }
+  const GradientMemory& gradients() const { return gradients_; }
   // By name, of the weights that are `squared`: row partials of sums of the gradient's squares,
   // fp32 [rows, columns / 64].
   const TensorMap& squares() const { return squares_; }
@@ -95,8 +95,6 @@ class DeviceUpdate {
   // What each process says of the last step, fp32 [kSaid * world, kNumberStride], in the first
   // element of a row: the sum of its passes' losses, and whether it asks to stop.
   enum Said : uint8_t { loss_sum, stop_request, kSaid };
-  static constexpr int64_t kRowElements = 512;  // of the matrix
-  static constexpr int64_t kGroup = 64;         // rows whose squares are added together
   static constexpr int64_t kNumberStride = 64;  // backends want tensors aligned
   const Tensor& said() const { return said_; }
   // 1, or 0 since a loss or a norm was not finite; fp32 [1, 1].
@@ -143,9 +141,8 @@ class DeviceUpdate {
   };
   struct Prepared;
 
-  void place(const Weights& weights, const ExchangePlan& exchange,
-             const std::set<std::string>& squared, const std::set<std::string>& apart);
-  void allocate(Bucket& bucket);
+  void place(const Weights& weights, const ExchangePlan& exchange, const UpdateRows& rows);
+  void allocate();
   void prepare(double clip, const Weights& weights, const std::vector<ParameterCopy>& copies);
   Launch launch_of(const Prepared& prepared);
   // Whether it has the rows of all processes, or this one's only.
@@ -195,7 +192,7 @@ class DeviceUpdate {
   Tensor is_sound_;  // 1, or 0 since something was not finite
   Tensor said_;
   TensorMap parameters_;
-  std::vector<Tensor> gradients_;
+  GradientMemory gradients_;
   TensorMap squares_;
   Launch loss_check_;
   // Among their programs' tensors: the loss, and the matrix whose part it is.

@@ -141,6 +141,16 @@ ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParamete
   ExchangePlan exchange;
   exchange.steps = plan.backward.size();
   exchange.shard_of.resize(parameters.size());
+  const std::map<std::string, size_t> complete = complete_behind(plan);
+  const auto completed = [&](const ExchangedParameter& p) {
+    const auto found = complete.find(gradient_name(p.name));
+    return found == complete.end() ? 0 : found->second;
+  };
+  exchange.order.resize(parameters.size());
+  std::iota(exchange.order.begin(), exchange.order.end(), size_t{0});
+  std::ranges::sort(exchange.order, {}, [&](size_t i) {
+    return std::tuple(completed(parameters[i]), std::string_view(parameters[i].name));
+  });
   if (processes == 1) {
     exchange.shards.emplace_back();
     for (const ExchangedParameter& p : parameters) {
@@ -149,21 +159,11 @@ ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParamete
     }
     return exchange;
   }
-  const std::map<std::string, size_t> complete = complete_behind(plan);
-  const auto completed = [&](const ExchangedParameter& p) {
-    const auto found = complete.find(gradient_name(p.name));
-    return found == complete.end() ? 0 : found->second;
-  };
   int64_t all = 0;
   for (const ExchangedParameter& p : parameters) all += p.elements;
   const int64_t enough = ceil_div(all, kMostShards);
-  std::vector<size_t> order(parameters.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, {}, [&](size_t i) {
-    return std::tuple(completed(parameters[i]), std::string_view(parameters[i].name));
-  });
   size_t open[2] = {SIZE_MAX, SIZE_MAX};  // of those without a copy, and with one
-  for (const size_t i : order) {
+  for (const size_t i : exchange.order) {
     const ExchangedParameter& p = parameters[i];
     size_t& index = open[p.has_copy ? 1 : 0];
     if (index == SIZE_MAX) {

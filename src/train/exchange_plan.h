@@ -48,6 +48,7 @@ struct ExchangePlan {
   };
   std::vector<Shard> shards;     // in the order in which they are exchanged
   std::vector<size_t> shard_of;  // by parameter
+  std::vector<size_t> order;     // parameters, as the backward completes their gradients
   size_t steps = 0;              // of the backward
   size_t forward_steps = 0;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coda/error.h"
+#include "plan/after/result_squares.h"
 #include "runtime/copy_matrix.h"
 
 namespace coda {
@@ -47,6 +48,18 @@ void check_weights(const Graph& graph, const Weights& weights) {
 std::string gradient_name(const std::string& weight) { return "grad." + weight; }
 std::string squares_name(const std::string& weight) { return "squares." + weight; }
 
+std::set<std::string> leave_squares(Plan& plan, const std::vector<std::string>& weights) {
+  std::map<std::string, std::string> results;
+  for (const std::string& weight : weights)
+    if (has_tensor(plan, gradient_name(weight)))
+      results[gradient_name(weight)] = squares_name(weight);
+  const std::set<std::string> stored = store_squares(plan, results);
+  std::set<std::string> squared;
+  for (const std::string& weight : weights)
+    if (stored.contains(gradient_name(weight))) squared.insert(weight);
+  return squared;
+}
+
 bool has_tensor(const Plan& plan, std::string_view name) {
   return std::any_of(plan.tensors.begin(), plan.tensors.end(),
                      [&](const PlanTensor& t) { return t.decl.name == name; });
@@ -88,11 +101,14 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
 
 GradientSession::GradientSession(const Graph& given, Compiled compiled, const Weights& weights,
                                  Backend& backend, const TrainOptions& options,
-                                 const std::vector<Tensor>& gradients)
+                                 const GradientMemory& memory)
     : backend_(backend), is_timed_(options.timing) {
   session_ = std::make_unique<Session>(
       std::move(compiled.plan), backend, options.sizes,
-      SessionOptions{.timing = options.timing, .own_results = gradients.empty()});
+      SessionOptions{.timing = options.timing,
+                     .own_results = memory.gradients.empty(),
+                     .result_places = memory.places,
+                     .result_memory = memory.all});
   if (!compiled.first_scales.empty()) {
     scales_ = std::make_unique<EightBitScales>(backend, std::move(compiled.first_scales),
                                                options.communicator);
@@ -116,8 +132,9 @@ GradientSession::GradientSession(const Graph& given, Compiled compiled, const We
       gradient = session_->tensor(name);
       continue;
     }
-    gradient = gradients.empty() ? Tensor(DType::f32, weights[i].rows, weights[i].cols, backend)
-                                 : gradients[i];
+    gradient = memory.gradients.empty()
+                   ? Tensor(DType::f32, weights[i].rows, weights[i].cols, backend)
+                   : memory.gradients[i];
     if (is_there) session_->bind(name, gradient);
   }
   for (const NamedValue& output : options.outputs) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,8 @@ constexpr const char* kLossScale = "loss_scale";
 std::string gradient_name(const std::string& weight);
 // And the squares of that gradient: see store_squares.
 std::string squares_name(const std::string& weight);
+// The weights whose gradients' squares the plan then stores, of these.
+std::set<std::string> leave_squares(Plan& plan, const std::vector<std::string>& weights);
 // Whether a plan has a tensor of this name: what no step needs has none.
 bool has_tensor(const Plan& plan, std::string_view name);
 
@@ -36,12 +39,19 @@ void check_step(const Graph& graph, Value loss, const Weights& weights);
 Compiled compile_step(const Graph& graph, Value loss, const std::vector<std::string>& parameters,
                       const TrainOptions& options, const Rates& rates);
 
+// Memory for gradients, in which a session keeps other tensors until they are made.
+struct GradientMemory {
+  std::vector<Tensor> gradients;  // as the weights
+  Tensor all;
+  ResultPlaces places;  // of the gradients in it
+};
+
 class GradientSession {
  public:
-  // `compiled`: by compile_step, of these weights. `gradients`: memory of the backend for them, as
-  // the weights; empty: the session has some.
+  // `compiled`: by compile_step, of these weights. `memory`: of the backend; none: the session has
+  // some.
   GradientSession(const Graph& graph, Compiled compiled, const Weights& weights, Backend& backend,
-                  const TrainOptions& options, const std::vector<Tensor>& gradients);
+                  const TrainOptions& options, const GradientMemory& memory);
 
   void bind_constants(const TensorMap& constants);
   void bind_weights(const TensorMap& weights);

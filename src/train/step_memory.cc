@@ -7,6 +7,8 @@
 #include <future>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/free_memory.h"
@@ -16,9 +18,10 @@
 #include "coda/error.h"
 #include "coda/model_runner.h"
 #include "runtime/arena.h"
-#include "train/device_update.h"
 #include "train/gradient_session.h"
 #include "train/train_options.h"
+#include "train/update_programs.h"
+#include "train/update_rows.h"
 
 namespace coda {
 namespace {
@@ -30,40 +33,58 @@ int64_t bytes_of(const PlanTensor& tensor, const DimValues& sizes) {
   return shape.rows * shape.cols * size_of(tensor.decl.dtype);
 }
 
-// Elements of the parameters, and of those that the plan reads in 16 bits. `processes`: in matrices
-// that so many share (DeviceUpdate); 0: each by itself.
+std::vector<ExchangedParameter> parameters_of(const Plan& plan, const DimValues& sizes) {
+  std::vector<ExchangedParameter> parameters;
+  for (const PlanTensor& tensor : plan.tensors) {
+    if (tensor.role != TensorRole::parameter || !tensor.view_of.empty()) continue;
+    const PhysicalShape shape = physical_shape(tensor.decl, sizes);
+    parameters.push_back(
+        {tensor.decl.name, shape.rows * shape.cols, size_of(tensor.decl.dtype) < kFloat});
+  }
+  return parameters;
+}
+
+// Elements of the parameters, and of those that the plan reads in 16 bits.
 struct Elements {
   int64_t all = 0;
   int64_t copied = 0;
 
-  Elements(const Plan& plan, const DimValues& sizes, int processes) {
-    std::vector<ExchangedParameter> parameters;
-    for (const PlanTensor& tensor : plan.tensors) {
-      if (tensor.role != TensorRole::parameter || !tensor.view_of.empty()) continue;
-      const PhysicalShape shape = physical_shape(tensor.decl, sizes);
-      parameters.push_back(
-          {tensor.decl.name, shape.rows * shape.cols, size_of(tensor.decl.dtype) < kFloat});
-    }
-    if (processes == 0) {
-      for (const ExchangedParameter& p : parameters) add(p.elements, p.has_copy);
-      return;
-    }
-    constexpr int64_t kRow = DeviceUpdate::kRowElements;
-    const ExchangePlan exchange = exchange_plan(plan, parameters, processes, 0);
-    std::vector<int64_t> of_shards(exchange.shards.size());
-    for (size_t i = 0; i < parameters.size(); ++i)
-      of_shards[exchange.shard_of[i]] += round_up(parameters[i].elements, kRow);
-    for (size_t i = 0; i < of_shards.size(); ++i)
-      add(round_up(of_shards[i], kRow * DeviceUpdate::kGroup * processes),
-          exchange.shards[i].has_copy);
-  }
-
- private:
   void add(int64_t elements, bool has_copy) {
     all += elements;
     if (has_copy) copied += elements;
   }
 };
+
+// Each by itself.
+Elements elements_of(const std::vector<ExchangedParameter>& parameters) {
+  Elements sum;
+  for (const ExchangedParameter& p : parameters) sum.add(p.elements, p.has_copy);
+  return sum;
+}
+
+// The matrices of an update (DeviceUpdate), and where gradients lie in them.
+struct Matrices {
+  Elements elements;
+  ResultPlaces places;
+};
+Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParameter>& parameters,
+                     int processes) {
+  const ExchangePlan exchange = exchange_plan(compiled.plan, parameters, processes, 0);
+  std::set<std::string> squared;
+  if (processes == 1) {
+    std::vector<std::string> names;
+    for (const ExchangedParameter& p : parameters) names.push_back(p.name);
+    Plan plan = compiled.plan;
+    squared = leave_squares(plan, names);
+  }
+  const UpdateRows rows = update_rows(parameters, exchange, squared,
+                                      updated_apart(compiled.parameter_copies), processes);
+  Matrices matrices{{}, gradient_places(parameters, rows)};
+  for (size_t i = 0; i < rows.shards.size(); ++i)
+    matrices.elements.add(rows.shards[i].rows * UpdateRows::kElements,
+                          exchange.shards[i].has_copy);
+  return matrices;
+}
 
 // Of the given tensors of these roles, which are no views and for which `counts` holds.
 int64_t sum_of(const Plan& plan, const DimValues& sizes, TensorRole role, const auto& counts) {
@@ -105,7 +126,7 @@ void require_memory_of_weights(const ModelTrainSettings& settings, int64_t limit
 
 // A trainer keeps the weights on the host besides, and for a checkpoint the moments.
 void require_host_memory(const ModelStep& step) {
-  const Elements elements(step.compiled.plan, step.options.sizes, 0);
+  const Elements elements = elements_of(parameters_of(step.compiled.plan, step.options.sizes));
   const int64_t needed = 3 * kFloat * elements.all + 2 * elements.copied;
   const int64_t free = free_memory();
   if (needed <= free) return;
@@ -126,7 +147,7 @@ FittingStep with_memory(const ModelTrainSettings& settings, Backend& backend, bo
   const StepPlace place =
       step_place(plan, sizes, backend, settings.communicator, settings.adamw.moments);
   found.step.workspace = place.workspace;
-  found.memory = step_memory(plan, sizes, place);
+  found.memory = step_memory(found.step.compiled, sizes, place);
   if (evaluates) found.memory.uses.push_back({"losses of held-out text", evaluation.get()});
   return found;
 }
@@ -166,14 +187,18 @@ StepPlace step_place(const Plan& plan, const DimValues& sizes, Backend& backend,
           backend.workspace_bytes(plan, sizes), moments};
 }
 
-StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace& place) {
+StepMemory step_memory(const Compiled& compiled, const DimValues& sizes, const StepPlace& place) {
+  const Plan& plan = compiled.plan;
   // Rows of all parameters in matrices, or each by itself: see DeviceUpdate.
   const bool has_matrices = !place.is_on_host || place.processes > 1;
-  const Elements elements(plan, sizes, has_matrices ? place.processes : 0);
+  const std::vector<ExchangedParameter> parameters = parameters_of(plan, sizes);
+  const Matrices matrices = has_matrices ? matrices_of(compiled, parameters, place.processes)
+                                         : Matrices{elements_of(parameters), {}};
+  const Elements& elements = matrices.elements;
   const int64_t own = ceil_div(elements.all, int64_t{place.processes});
   const int64_t own_masters =
       elements.all - elements.copied + ceil_div(elements.copied, int64_t{place.processes});
-  const ArenaPlan arena = plan_arena(plan, sizes, !has_matrices);
+  const ArenaPlan arena = plan_arena(plan, sizes, !has_matrices, matrices.places);
   // On the host a gradient lies in the arena, unless passes add to it.
   const auto is_apart = [&](const PlanTensor& t) {
     return !has_matrices && !arena.results.contains(t.decl.name);
@@ -182,12 +207,13 @@ StepMemory step_memory(const Plan& plan, const DimValues& sizes, const StepPlace
   const auto add = [&](const char* what, int64_t bytes) { memory.uses.push_back({what, bytes}); };
   add("weights", kFloat * own_masters + 2 * elements.copied);
   add("moments", 2 * (has_matrices ? size_of(place.moments) : kFloat) * own);
-  add("gradients",
-      has_matrices ? kFloat * elements.all : sum_of(plan, sizes, TensorRole::output, is_apart));
+  // What is saved lies where gradients will be, so these take less besides.
+  add("gradients", arena.lent_bytes + std::min<int64_t>(arena.bytes, 0) +
+                       sum_of(plan, sizes, TensorRole::output, is_apart));
   if (place.is_on_host && has_matrices)
     add("a copy of the weights", kFloat * elements.all + 2 * elements.copied);
   add("saved for the backward", arena.saved_bytes);
-  add("temporaries", arena.bytes);
+  add("temporaries", std::max<int64_t>(arena.bytes, 0));
   add("workspace of kernels", place.workspace);
   const auto is_copy = [](const PlanTensor& t) { return size_of(t.decl.dtype) == 1; };
   add("weights in 8 bits", sum_of(plan, sizes, TensorRole::input, is_copy));

@@ -12,7 +12,6 @@
 #include "coda/gradient_clip.h"
 #include "coda/messages.h"
 #include "coda/step_memory.h"
-#include "plan/after/result_squares.h"
 #include "train/device_update.h"
 #include "train/gradient_session.h"
 
@@ -53,18 +52,10 @@ void require_free(const StepMemory& memory, const Weights& weights, Backend& bac
                     " are free: choose fewer rows in a pass and more passes, or run layers again");
 }
 
-// The weights whose gradients' squares the plan then stores.
-std::set<std::string> leave_squares(Plan& plan, const Weights& weights) {
-  std::map<std::string, std::string> results;
-  for (const WeightTensor& w : weights) {
-    const std::string gradient = gradient_name(w.name);
-    if (has_tensor(plan, gradient)) results[gradient] = squares_name(w.name);
-  }
-  const std::set<std::string> stored = store_squares(plan, results);
-  std::set<std::string> squared;
-  for (const WeightTensor& w : weights)
-    if (stored.contains(gradient_name(w.name))) squared.insert(w.name);
-  return squared;
+std::vector<std::string> names_of(const Weights& weights) {
+  std::vector<std::string> names;
+  for (const WeightTensor& w : weights) names.push_back(w.name);
+  return names;
 }
 
 }  // namespace
@@ -95,7 +86,7 @@ struct Trainer::Impl {
                    ? nullptr
                    : make_update(compiled.plan, compiled.parameter_copies, weights)),
         session(graph, std::move(compiled), weights, backend, options,
-                device ? device->gradients() : std::vector<Tensor>()) {
+                device ? device->gradients() : GradientMemory()) {
     if (!device) return;
     session.bind_squares(device->squares());
     if (world() > 1) return;
@@ -112,7 +103,7 @@ struct Trainer::Impl {
   std::unique_ptr<DeviceUpdate> make_update(Plan& plan, const std::vector<ParameterCopy>& copies,
                                             const Weights& weights) {
     const std::set<std::string> squared =
-        world() == 1 ? leave_squares(plan, weights) : std::set<std::string>();
+        world() == 1 ? leave_squares(plan, names_of(weights)) : std::set<std::string>();
     const ExchangePlan exchange =
         exchange_plan(plan, exchanged_parameters(weights), world(), options.exchange_bytes);
     if (world() > 1) exchange_text = exchange.text();
@@ -227,10 +218,8 @@ Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend
                  const TrainOptions& options)
     : weights(std::move(given)) {
   check(graph, loss, weights, options);
-  std::vector<std::string> parameters;
-  for (const WeightTensor& w : weights) parameters.push_back(w.name);
-  start(graph, backend, options, compile_step(graph, loss, parameters, options, backend.rates()),
-        std::nullopt);
+  start(graph, backend, options,
+        compile_step(graph, loss, names_of(weights), options, backend.rates()), std::nullopt);
 }
 
 Trainer::Trainer(const Graph& graph, Value loss, Weights given, Backend& backend,
@@ -246,7 +235,7 @@ void Trainer::start(const Graph& graph, Backend& backend, const TrainOptions& op
       backend.is_on_host(), options.communicator == nullptr ? 1 : options.communicator->world(),
       workspace ? *workspace : backend.workspace_bytes(compiled.plan, options.sizes),
       options.adamw.moments};
-  const StepMemory memory = step_memory(compiled.plan, options.sizes, place);
+  const StepMemory memory = step_memory(compiled, options.sizes, place);
   require_free(memory, weights, backend, options);
   try {
     impl_ = std::make_unique<Impl>(graph, std::move(compiled), weights, backend, options);

@@ -72,6 +72,13 @@ bool fits_update(const Program& copy) {
   return std::ranges::none_of(copy.steps, program::takes_largest_of_blocks);
 }
 
+std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies) {
+  std::set<std::string> apart;
+  for (const ParameterCopy& copy : copies)
+    if (fits_update(copy.program)) apart.insert(copy.parameter);
+  return apart;
+}
+
 Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,
                    const AdamWOptions& options) {
   Program adamw = parse_program(adamw_text(options, true, Shape{weight.rows, weight.cols}.text(),

@@ -3,7 +3,9 @@
 // over the rows of all parameters, and AdamW of one weight with its copies in 8 bits.
 #pragma once
 
+#include <set>
 #include <string>
+#include <vector>
 
 #include "coda/adamw.h"
 #include "coda/compile.h"
@@ -49,6 +51,8 @@ std::string adamw_of_rows(const AdamWOptions& options, bool has_copy);
 // Whether AdamW of the weight leaves the copy too. Blocks of 64 rows whose largest magnitude a tile
 // finds before it stores their codes leave no registers for it.
 bool fits_update(const Program& copy);
+// The parameters of those that do.
+std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies);
 
 // AdamW of one weight, and its copies.
 Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,

@@ -134,6 +134,82 @@ TEST(Arena, TensorsAliveTogetherNeverOverlap) {
   }
 }
 
+// Places for some results in memory that is lent, in any order and with gaps, and a name that the
+// plan does not have.
+ResultPlaces random_places(const ArenaPlan& own, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::pair<std::string, int64_t>> results;
+  for (const auto& [name, slot] : own.results)
+    if (random() % 4 != 0) results.emplace_back(name, (slot.bytes + 63) / 64 * 64);
+  std::shuffle(results.begin(), results.end(), random);
+  ResultPlaces places{.offsets = {{"elsewhere", 0}}};
+  const auto gap = [&] { places.bytes += 64 * static_cast<int64_t>(random() % 3); };
+  for (const auto& [name, bytes] : results) {
+    gap();
+    places.offsets[name] = places.bytes;
+    places.bytes += bytes;
+  }
+  gap();
+  return places;
+}
+
+// Results lie where they have places, nothing else is there with them, and nothing lies in the gaps
+// between them or across the end of what is lent.
+TEST(Arena, OfResultsThatHavePlacesHasOthersThereBefore) {
+  int64_t apart = 0, shared = 0;
+  for (uint64_t seed = 0; seed < 300; seed += 3) {  // those with outputs
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Plan plan = random_plan(seed, seed % 2 == 0);
+    const DimValues sizes{{"M", static_cast<int64_t>(1 + seed % 50)}};
+    const ResultPlaces places = random_places(plan_arena(plan, sizes, true), seed);
+    const ArenaPlan arena = plan_arena(plan, sizes, false, places);
+    EXPECT_EQ(arena.lent_bytes, places.bytes);
+    EXPECT_EQ(arena.results.size() + 1, places.offsets.size());
+    std::vector<Life> all = lives(plan, arena, true);
+    for (const auto& [offset, bytes] : arena.untouched)
+      all.push_back({"gap", {.offset = offset, .bytes = bytes}, 0, SIZE_MAX});
+    for (const Life& a : all) {
+      const int64_t end = a.slot.offset + a.slot.bytes;
+      EXPECT_TRUE(end <= places.bytes || a.slot.offset >= places.bytes) << a.name;
+      EXPECT_LE(end, places.bytes + arena.total_bytes());
+      if (const auto place = places.offsets.find(a.name); place != places.offsets.end()) {
+        EXPECT_EQ(a.slot.offset, place->second);
+      }
+      for (const Life& b : all) {
+        if (&a == &b || a.first > b.last || b.first > a.last) continue;
+        ASSERT_FALSE(overlap(a.slot, b.slot)) << a.name << " and " << b.name;
+      }
+    }
+    const ArenaPlan bound = plan_arena(plan, sizes, false);
+    EXPECT_LE(arena.total_bytes(), bound.total_bytes());
+    EXPECT_GE(arena.bytes, arena.live_bytes);
+    apart += bound.total_bytes() + places.bytes;
+    shared += arena.total_bytes() + places.bytes;
+  }
+  EXPECT_LE(static_cast<double>(shared), 0.9 * static_cast<double>(apart));
+}
+
+TEST(Arena, ResultsThatDoNotFitTheirPlacesAreRefused) {
+  const Plan plan = random_plan(3);
+  const DimValues sizes{{"M", 9}};
+  const ArenaPlan own = plan_arena(plan, sizes, true);
+  ASSERT_GE(own.results.size(), 2U);
+  const std::string first = own.results.begin()->first;
+  const std::string second = std::next(own.results.begin())->first;
+  const auto refused = [&](int64_t bytes, int64_t of_first, int64_t of_second) {
+    try {
+      plan_arena(plan, sizes, false, {bytes, {{first, of_first}, {second, of_second}}});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused(1 << 20, 0, 1 << 19), "");
+  EXPECT_THAT(refused(1 << 20, 0, 0), testing::HasSubstr("byte 0 of lent memory"));
+  EXPECT_THAT(refused(1 << 20, 32, 1 << 19), testing::HasSubstr("no multiple of 64"));
+  EXPECT_THAT(refused(64, 0, 1 << 19), testing::HasSubstr("of lent memory of 64"));
+}
+
 // What a phase takes by itself: what is saved is then the caller's.
 int64_t bytes_alone(Plan plan, Phase phase, const DimValues& sizes) {
   (phase == Phase::forward ? plan.backward : plan.forward).clear();

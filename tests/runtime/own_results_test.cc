@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of random graphs give the same bits whether their results lie in the caller's memory or in
-// the session's, which shares it with what is done with, poisoned before it is written.
+// Plans of random graphs give the same bits whether their results lie in the caller's memory, in
+// the session's, which shares it with what is done with, or in memory that the caller lends; all is
+// poisoned before it is written.
 #include <gtest/gtest.h>
 
 #include "coda/compile.h"
+#include "coda/error.h"
 #include "coda/session.h"
 #include "plan/random_graphs.h"
 #include "runtime/owned_tensor.h"
@@ -19,10 +21,14 @@ struct Outcome {
 };
 
 Outcome run(const Plan& plan, const DimValues& sizes,
-            const std::map<std::string, std::vector<double>>& inputs, bool own_results) {
+            const std::map<std::string, std::vector<double>>& inputs, bool own_results,
+            const ResultPlaces& places = {}, const Tensor& lent = {}) {
   ReferenceBackend backend;
   Session session(plan, backend, sizes,
-                  {.timing = false, .poison = true, .own_results = own_results});
+                  {.poison = true,
+                   .own_results = own_results,
+                   .result_places = places,
+                   .result_memory = lent});
   Outcome run;
   std::map<std::string, OwnedTensor> tensors;
   for (const PlanTensor& t : plan.tensors) {
@@ -70,6 +76,56 @@ TEST(OwnResults, OfRandomGraphsHaveTheSameBitsInNoMoreMemory) {
     EXPECT_LE(own.own_bytes, bound.own_bytes + bound.bound_bytes + lines);
   }
   EXPECT_GT(loops, 5);
+}
+
+// Places for all results, a gap before each.
+ResultPlaces places_for(const Plan& plan, const DimValues& sizes) {
+  ResultPlaces places;
+  for (const PlanTensor& t : plan.tensors) {
+    if (t.role != TensorRole::output || !t.view_of.empty()) continue;
+    const PhysicalShape shape = physical_shape(t.decl, sizes);
+    places.offsets[t.decl.name] = places.bytes += 64;
+    places.bytes += (shape.rows * shape.cols * size_of(t.decl.dtype) + 63) / 64 * 64;
+  }
+  return places;
+}
+
+// A gradient that is added up over the chunks of a loop has a place too.
+TEST(OwnResults, InMemoryThatIsLentHaveTheSameBitsAndLeaveTheGaps) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const bool in_blocks = seed % 4 < 2;
+    RandomGraph random(seed, in_blocks ? 65 + static_cast<int64_t>(seed) : 0);
+    CompileOptions options;
+    options.sizes = random.sizes();
+    options.overwrite_saved = seed % 2 == 0;
+    options.chunk_rows = in_blocks ? 64 : 0;
+    const Plan plan = compile(random.block.graph, random.block.request, options).plan;
+    const auto inputs = random.inputs();
+    const ResultPlaces places = places_for(plan, random.sizes());
+    Tensor lent(DType::f32, 1, places.bytes / 4);
+    lent.fill(7);
+    const Outcome bound = run(plan, random.sizes(), inputs, false);
+    const Outcome shared = run(plan, random.sizes(), inputs, false, places, lent);
+    EXPECT_EQ(shared.bound_bytes, 0);
+    EXPECT_LE(shared.own_bytes, bound.own_bytes);
+    for (const auto& [name, values] : bound.results) {
+      EXPECT_EQ(shared.results.at(name), values) << name;
+      const auto gap = static_cast<size_t>(places.offsets.at(name) / 4 - 16);
+      for (size_t i = gap; i < gap + 16; ++i) ASSERT_EQ(lent.floats()[i], 7) << name;
+    }
+  }
+}
+
+TEST(OwnResults, MemoryOfAnotherSizeThanThePlacesSayIsRefused) {
+  RandomGraph random(1, 0);
+  CompileOptions options;
+  options.sizes = random.sizes();
+  const Plan plan = compile(random.block.graph, random.block.request, options).plan;
+  const ResultPlaces places = places_for(plan, random.sizes());
+  EXPECT_THROW(run(plan, random.sizes(), random.inputs(), false, places,
+                   Tensor(DType::f32, 1, places.bytes / 4 - 1)),
+               Error);
 }
 
 }  // namespace

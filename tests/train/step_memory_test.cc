@@ -89,6 +89,18 @@ TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
   }
 }
 
+// What the last layers save lies where the first layers' gradients will be.
+TEST(StepMemory, GradientsShareMemoryWithWhatIsSaved) {
+  ModelTrainSettings settings = tiny_settings();
+  std::get<LlamaConfig>(settings.model).layers = 12;
+  CountingBackend backend;
+  const StepMemory once = step_memory(settings, backend, false);
+  settings.accumulate = 2;  // gradients are added to: they are there all the time
+  const StepMemory twice = step_memory(settings, backend, false);
+  EXPECT_LT(use_of(once, "gradients"), use_of(twice, "gradients") / 4) << once.text();
+  EXPECT_EQ(use_of(once, "saved for the backward"), use_of(twice, "saved for the backward"));
+}
+
 // All shards of the state are counted: the smallest takes more than what is allowed here.
 TEST(StepMemory, OfSeveralProcessesIsWhatEachAllocates) {
   const Tokens text = counting_text(500);
@@ -229,9 +241,9 @@ TEST(StepMemory, OfSeveralProcessesEachHasItsShareOfTheState) {
   const ModelTaskGraph task = make_task(
       config, {.task = ModelTask::gradients, .storage = DType::bf16, .batch = 4, .sequence = 24},
       cpu_rates());
-  const Plan plan = compile(task.model->graph, task.request, task.options).plan;
+  const Compiled compiled = compile(task.model->graph, task.request, task.options);
   const auto of = [&](int processes) {
-    return step_memory(plan, task.options.sizes, {.is_on_host = false, .processes = processes});
+    return step_memory(compiled, task.options.sizes, {.is_on_host = false, .processes = processes});
   };
   const auto share = [&](const char* what) {
     return static_cast<double>(use_of(of(2), what)) / static_cast<double>(use_of(of(1), what));
