@@ -33,6 +33,7 @@ struct ExplainFlags {
   int64_t loss_rows = kAutomaticChunkRows;
   double expert_capacity = 0;
   std::string dtype;  // empty: fp32, or of files what load_programs finds
+  std::string fp8_except;
   std::string objective = "memory";
   std::string recompute = "norms";
   std::string rates = "cpu";
@@ -62,6 +63,7 @@ ExplainedPlan explain(const ExplainFlags& flags, const ModelConfig* config, bool
           : load_programs(flags.programs, parse_sizes(flags.sizes), flags.task == "train");
   if (!flags.dtype.empty()) source.options.storage = storage_type(flags.dtype);
   source.options.eight_bits = eight_bits_of(flags.dtype);
+  source.options.eight_bits_except = names_in(flags.fp8_except);
   source.options.rates = flags.rates == "h200" ? h200_rates() : cpu_rates();
   const RecomputeChoice recompute = recompute_of(flags.recompute);
   source.options.objective = flags.objective == "speed" ? Objective::speed : recompute.objective;
@@ -85,9 +87,9 @@ std::optional<StepMemory> memory_of(const ExplainFlags& flags, const ExplainedPl
                                 ? explained.compiled
                                 : compile(source.get(), source.request, options);
   const bool is_on_gpu = flags.rates == "h200";
-  const int64_t workspace = is_on_gpu
-                                ? gpu_workspace_bytes(compiled.plan, options.sizes)
-                                : make_backend("cpu")->workspace_bytes(compiled.plan, options.sizes);
+  const int64_t workspace =
+      is_on_gpu ? gpu_workspace_bytes(compiled.plan, options.sizes)
+                : make_backend("cpu")->workspace_bytes(compiled.plan, options.sizes);
   return step_memory(compiled, options.sizes, {.is_on_host = !is_on_gpu, .workspace = workspace});
 }
 
@@ -166,6 +168,7 @@ void add_explain(CLI::App& app) {
                   "read; fp8-block: as fp8, with a scale a block [fp32; of files the "
                   "16 bits that their products read]")
       ->check(type_or_recipe({"fp32", "bf16"}));
+  add_fp8_except_flag(command, flags->fp8_except);
   command.add_option("--objective", flags->objective, "What comes first, saved memory or speed")
       ->check(CLI::IsMember({"memory", "speed"}))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <iterator>
+#include <sstream>
 
 #include "coda/eight_bits.h"
 #include "coda/messages.h"
@@ -65,6 +66,23 @@ void read_decimal_numbers(CLI::App& app) {
 }
 
 DType storage_type(const std::string& name) { return name == "fp32" ? DType::f32 : DType::bf16; }
+
+CLI::Option* add_fp8_except_flag(CLI::App& command, std::string& value) {
+  return command
+      .add_option(
+          "--fp8-except", value,
+          "With products in 8 bits: weights whose products stay in bf16, divided by commas; "
+          "* stands for any letters: model.layers.0.*,model.layers.15.*")
+      ->type_name("NAMES");
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream words(list);
+  for (std::string name; std::getline(words, name, ',');)
+    if (!name.empty()) names.push_back(name);
+  return names;
+}
 
 CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value) {
   return command

@@ -28,6 +28,10 @@ CLI::Validator type_or_recipe(std::vector<std::string> types);
 // "fp32" or "bf16"; checked by the command line.
 DType storage_type(const std::string& name);
 
+// --fp8-except: names divided by commas, see CompileOptions::eight_bits_except.
+CLI::Option* add_fp8_except_flag(CLI::App& command, std::string& value);
+std::vector<std::string> names_in(const std::string& list);
+
 // --expert-capacity: see expert_rows_of (coda/models.h).
 CLI::Option* add_expert_capacity_flag(CLI::App& command, double& value);
 

@@ -56,6 +56,7 @@ struct TrainFlags {
   std::string recompute = "norms";
   double memory = 0;  // GB
   std::string dtype = "fp32";
+  std::string fp8_except;
   uint64_t seed = 1;
   double rate = -1;  // 0.004, or 5e-5 where the weights are a checkpoint's
   double final_rate = 0.1;
@@ -156,6 +157,7 @@ void add_training_flags(CLI::App& command, TrainFlags& f) {
       "fp8-kept: as fp8, and what only the backward's epilogues read is saved in 8 bits; "
       "fp8-block: as fp8, with a scale for each block, found where it is made")
       ->check(type_or_recipe({"fp32", "bf16"}));
+  add_fp8_except_flag(command, f.fp8_except)->group("Training");
   option("--seed", f.seed, "Of initial weights and of the order of the data")
       ->check(whole_number());
   command.add_option("--lr", f.rate, "Peak learning rate [0.004, with --init 5e-5]")
@@ -309,6 +311,7 @@ ModelTrainSettings settings_of(const TrainFlags& f, const ModelConfig& model) {
   s.model = model;
   s.storage = storage_type(f.dtype);
   s.eight_bits = eight_bits_of(f.dtype);
+  s.eight_bits_except = names_in(f.fp8_except);
   s.batch = f.batch;
   s.accumulate = f.accumulate;
   s.sequence = f.sequence;

@@ -42,6 +42,7 @@ struct Flags {
   double heat = 4;  // seconds before what is measured
   std::string attention = "repeatable";
   std::string dtype = "bf16";
+  std::vector<std::string> fp8_except;
   std::string recompute = "norms";
   double exchange_mib = 0;
   int64_t loss_rows = kAutomaticChunkRows;
@@ -161,6 +162,7 @@ int run(const Flags& f) {
   settings.model = config_of(f);
   settings.storage = DType::bf16;
   settings.eight_bits = eight_bits_of(f.dtype);
+  settings.eight_bits_except = f.fp8_except;
   settings.objective = f.recompute == "none" ? Objective::speed : Objective::memory;
   settings.run_layers_again = f.recompute == "layer";
   settings.loss_rows = f.loss_rows;
@@ -253,6 +255,7 @@ int main(int argc, char** argv) {
                  "Of several processes: exchanges beside the backward have so many MiB or more; "
                  "1e9: all of it behind the backward");
   app.add_option("--loss-rows", f.loss_rows, "Of the logits at once; 0: all");
+  app.add_option("--fp8-except", f.fp8_except, "As coda train has it, one name after the other");
   app.add_flag("--losses", f.prints_losses, "The loss of each step, in the line");
   app.add_flag("--fetches", f.fetches,
                "Seconds of steps while the state is copied to the host, as for a checkpoint");

@@ -93,6 +93,10 @@ struct CompileOptions {
   // With scales that whoever runs the plan keeps, but for blocks. Needs the sizes that the plan
   // will have.
   EightBits eight_bits = EightBits::none;
+  // Parameters whose products stay in 16 bits all the same, and so do those that make their
+  // gradients: names, in which * stands for any letters ("model.layers.0.*"). Error for one that is
+  // no parameter's.
+  std::vector<std::string> eight_bits_except;
   // The plan does not make the copies in 8 bits that are of one parameter alone: they are inputs,
   // and Compiled::parameter_copies makes them, each time the parameters have changed.
   bool copies_are_given = false;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "coda/api.h"
@@ -16,8 +17,9 @@ struct ModelTrainSettings {
   ModelConfig model;
   DType storage = DType::f32;
   EightBits eight_bits = EightBits::none;
-  int64_t batch = 8;       // sequences of a pass, of all processes
-  int64_t accumulate = 1;  // passes of a step
+  std::vector<std::string> eight_bits_except = {};  // see CompileOptions
+  int64_t batch = 8;                                // sequences of a pass, of all processes
+  int64_t accumulate = 1;                           // passes of a step
   int64_t sequence = 256;
   Objective objective = Objective::memory;  // what comes first where a value can be made again
   bool run_layers_again = false;            // see CompileOptions

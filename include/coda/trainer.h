@@ -36,6 +36,7 @@ struct TrainOptions {
   // Products in 8 bits, where the storage is bf16; weights, gradients and activations that no
   // product reads stay as they are.
   EightBits eight_bits = EightBits::none;
+  std::vector<std::string> eight_bits_except = {};  // see CompileOptions
   LearningSchedule schedule;
   AdamWOptions adamw;
   double clip = 1;      // largest norm of a step's gradients; 0: no clipping

@@ -219,8 +219,7 @@ int Session::Impl::owner_of(int slot) const {
 
 void Session::Impl::place_own() {
   for (const auto* slots : {&arena_.temporaries, &arena_.saved, &arena_.results}) {
-    for (const auto& [name, slot] : *slots)
-      memory_[slot_of(name)].view.data = at(slot.offset);
+    for (const auto& [name, slot] : *slots) memory_[slot_of(name)].view.data = at(slot.offset);
   }
 }
 
@@ -566,8 +565,8 @@ TensorView Session::Impl::view(std::string_view name) const {
 }
 
 Session::Session(Plan plan, Backend& backend, DimValues sizes, SessionOptions options)
-    : impl_(std::make_unique<Impl>(std::move(plan), backend, std::move(sizes),
-                                    std::move(options))) {}
+    : impl_(
+          std::make_unique<Impl>(std::move(plan), backend, std::move(sizes), std::move(options))) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;

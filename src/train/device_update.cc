@@ -57,8 +57,7 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
   invariant(squared.empty() || world_ == 1, "squares of gradients before they are added up");
   invariant(copies.empty() || world_ == 1, "copies of weights that are not whole");
   const std::vector<ExchangedParameter> parameters = exchanged_parameters(weights);
-  const UpdateRows rows =
-      update_rows(parameters, exchange, squared, updated_apart(copies), world_);
+  const UpdateRows rows = update_rows(parameters, exchange, squared, updated_apart(copies), world_);
   gradients_.places = gradient_places(parameters, rows);
   place(weights, exchange, rows);
   allocate();
@@ -109,8 +108,8 @@ void DeviceUpdate::place(const Weights& weights, const ExchangePlan& exchange,
     const auto& [shard, first_row] = rows.places[i];
     parts_.push_back({shard, first_row, w.rows, w.cols});
     if (!w.decays) continue;
-    std::fill_n(buckets_[shard].decays.begin() + first_row,
-                ceil_div(w.rows * w.cols, kRowElements), 1.0F);
+    std::fill_n(buckets_[shard].decays.begin() + first_row, ceil_div(w.rows * w.cols, kRowElements),
+                1.0F);
   }
 }
 

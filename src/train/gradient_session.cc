@@ -84,6 +84,7 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
   compiling.run_layers_again = options.run_layers_again;
   compiling.chunk_rows = options.chunk_rows;
   compiling.eight_bits = options.eight_bits;
+  compiling.eight_bits_except = options.eight_bits_except;
   // Weights that processes gather under the forward are copied there.
   compiling.copies_are_given =
       options.communicator == nullptr || options.communicator->world() == 1;
@@ -103,12 +104,11 @@ GradientSession::GradientSession(const Graph& given, Compiled compiled, const We
                                  Backend& backend, const TrainOptions& options,
                                  const GradientMemory& memory)
     : backend_(backend), is_timed_(options.timing) {
-  session_ = std::make_unique<Session>(
-      std::move(compiled.plan), backend, options.sizes,
-      SessionOptions{.timing = options.timing,
-                     .own_results = memory.gradients.empty(),
-                     .result_places = memory.places,
-                     .result_memory = memory.all});
+  session_ = std::make_unique<Session>(std::move(compiled.plan), backend, options.sizes,
+                                       SessionOptions{.timing = options.timing,
+                                                      .own_results = memory.gradients.empty(),
+                                                      .result_places = memory.places,
+                                                      .result_memory = memory.all});
   if (!compiled.first_scales.empty()) {
     scales_ = std::make_unique<EightBitScales>(backend, std::move(compiled.first_scales),
                                                options.communicator);

@@ -17,6 +17,7 @@ TrainOptions train_options_of(const ModelTrainSettings& s, const ModelGraph& mod
                        .run_layers_again = s.run_layers_again,
                        .chunk_rows = s.loss_rows,
                        .eight_bits = s.eight_bits,
+                       .eight_bits_except = s.eight_bits_except,
                        .schedule = s.schedule,
                        .adamw = s.adamw,
                        .clip = s.clip,

@@ -81,8 +81,7 @@ Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParame
                                       updated_apart(compiled.parameter_copies), processes);
   Matrices matrices{{}, gradient_places(parameters, rows)};
   for (size_t i = 0; i < rows.shards.size(); ++i)
-    matrices.elements.add(rows.shards[i].rows * UpdateRows::kElements,
-                          exchange.shards[i].has_copy);
+    matrices.elements.add(rows.shards[i].rows * UpdateRows::kElements, exchange.shards[i].has_copy);
   return matrices;
 }
 

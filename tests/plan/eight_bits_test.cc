@@ -143,7 +143,8 @@ const LlamaSizes kOfBlocks{.hidden = 64,
 
 Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chunk_rows,
                         const LlamaSizes& s = kNarrow, bool is_early = false,
-                        bool copies_are_given = false) {
+                        bool copies_are_given = false,
+                        const std::vector<std::string>& except = {}) {
   b.storage = DType::bf16;
   if (llama) {
     llama_model(b, 2, true, s);
@@ -158,6 +159,7 @@ Compiled compiled_model(Block& b, bool llama, EightBits eight_bits, int64_t chun
   options.overwrite_saved = true;
   options.eight_bits = eight_bits;
   options.copies_are_given = copies_are_given;
+  options.eight_bits_except = except;
   return compile(b.graph, b.request, options);
 }
 
@@ -186,6 +188,82 @@ TEST(EightBitPlan, ModelsComputeWhatTheirGraphsMean) {
       }
     }
   }
+}
+
+// Whether a product of the program reads one of these tensors or a view of it, or the program
+// stores one.
+bool is_of(const Plan& plan, const Program& program, const std::set<std::string>& tensors) {
+  const auto has = [&](int t) {
+    const PlanTensor& tensor = plan.tensor(program.tensors[t].name);
+    return tensors.contains(tensor.view_of.empty() ? tensor.decl.name : tensor.view_of);
+  };
+  return std::ranges::any_of(program.steps, [&](const Step& s) {
+    return (program::is_tile_store(s) && has(s.tensor())) ||
+           std::ranges::any_of(s.segments(),
+                               [&](const GemmSegment& g) { return has(g.a) || has(g.b); });
+  });
+}
+
+// All three products of each of them stay as they are, and no others but the one that the recipe
+// leaves; the norm's weight that is folded into a layer's does not change that.
+TEST(EightBitPlan, ProductsOfExceptedParametersStayInSixteenBits) {
+  for (const auto& [llama, chunk_rows] :
+       {std::pair(true, 0), {true, 64}, {false, 0}, {false, 64}}) {
+    for (const bool given : {false, true}) {
+      SCOPED_TRACE((llama ? "llama, " : "gpt2, ") + std::to_string(chunk_rows) + " rows");
+      Block b;
+      const std::vector<std::string> except = llama ? std::vector<std::string>{"l0.*", "*1.down"}
+                                                    : std::vector<std::string>{"h0.*", "*1.fc.w"};
+      const Compiled compiled = compiled_model(b, llama, EightBits::all_but_logits_weight_gradient,
+                                               chunk_rows, kNarrow, false, given, except);
+      std::set<std::string> excepted;
+      for (const GradientRequest& gradient : b.request.gradients) {
+        const std::string& name = b.graph.node(gradient.input.id).name;
+        if (!name.starts_with(llama ? "l0." : "h0.") && name != (llama ? "l1.down" : "h1.fc.w"))
+          continue;
+        excepted.insert(name);
+        excepted.insert(gradient.name);
+      }
+      int of_excepted = 0, others_in_16_bits = 0, others = 0;
+      for (const auto* phase : {&compiled.plan.forward, &compiled.plan.backward}) {
+        for (const PlanStep& step : *phase) {
+          const auto* program = std::get_if<Program>(&step.work);
+          if (program == nullptr || !program::has_product(*program)) continue;
+          const bool is_excepted = is_of(compiled.plan, *program, excepted);
+          for (const Step& s : program->steps) {
+            for (const GemmSegment& g : s.segments()) {
+              const bool is_eight = size_of(program->tensors[g.a].dtype) == 1;
+              EXPECT_FALSE(is_excepted && is_eight) << step.name;
+              of_excepted += is_excepted;
+              others += !is_excepted;
+              others_in_16_bits += !is_excepted && !is_eight;
+            }
+          }
+        }
+      }
+      EXPECT_GE(of_excepted, 12);
+      EXPECT_GE(others, 12);
+      EXPECT_EQ(others_in_16_bits, 1);
+      EXPECT_THAT(compiled.plan.notes,
+                  testing::Contains(HasSubstr("parameters that are excepted")));
+      const DimValues sizes{{"M", kRows}, {"T", kRows}};
+      expect_same_results(b, compiled, sizes, random_inputs(b.graph, sizes, 1));
+    }
+  }
+}
+
+TEST(EightBitPlan, AnExceptionMustBeAParametersName) {
+  const auto refusal = [](EightBits which, const std::string& name) {
+    Block b;
+    try {
+      compiled_model(b, true, which, 0, kNarrow, false, false, {name});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal(EightBits::all, "l7.*"), HasSubstr("no parameter has such a name"));
+  EXPECT_THAT(refusal(EightBits::none, "l0.*"), HasSubstr("no other product is in 8"));
 }
 
 // Whole parameters of which a step loads tiles, and nothing else.

@@ -24,11 +24,9 @@ Outcome run(const Plan& plan, const DimValues& sizes,
             const std::map<std::string, std::vector<double>>& inputs, bool own_results,
             const ResultPlaces& places = {}, const Tensor& lent = {}) {
   ReferenceBackend backend;
-  Session session(plan, backend, sizes,
-                  {.poison = true,
-                   .own_results = own_results,
-                   .result_places = places,
-                   .result_memory = lent});
+  Session session(
+      plan, backend, sizes,
+      {.poison = true, .own_results = own_results, .result_places = places, .result_memory = lent});
   Outcome run;
   std::map<std::string, OwnedTensor> tensors;
   for (const PlanTensor& t : plan.tensors) {

@@ -2,6 +2,7 @@
 #include "plan/after/eight_bit_choice.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/columns.h"
 #include "plan/after/gradient_values.h"
@@ -16,11 +17,13 @@ constexpr double kFirstGradientScale = 256;  // times the tensor's rows: a loss 
 
 class Chooser {
  public:
-  Chooser(const PlanOperands& operands, const Plan& plan, const DimValues& sizes, EightBits which)
-      : operands_(operands), plan_(plan), sizes_(sizes), which_(which) {}
+  Chooser(const PlanOperands& operands, const Plan& plan, const DimValues& sizes, EightBits which,
+          const std::set<std::string>& except)
+      : operands_(operands), plan_(plan), sizes_(sizes), which_(which), excepted_(except) {}
 
   EightBitChoice run() {
     find_logits();
+    find_excepted();
     for (int i = 0; i < operands_.count(); ++i) find_products(i);
     result_.has_blocks = which_ == EightBits::blocks;
     find_views();
@@ -58,6 +61,39 @@ class Chooser {
     }
   }
 
+  // What a program without a product makes of an excepted parameter (a norm's weight is folded into
+  // it), and what it makes an excepted gradient of, are excepted too.
+  void find_excepted() {
+    if (excepted_.empty()) return;
+    const auto visit = [&](const Program& program, bool to_parameters) {
+      std::set<std::string> loaded, stored;
+      for (const Step& s : program.steps) {
+        if (!program::is_tile_load(s) && !program::is_tile_store(s)) continue;
+        (program::is_tile_load(s) ? loaded : stored)
+            .insert(operands_.owner(program.tensors[s.tensor()].name));
+      }
+      const auto is_excepted = [&](const std::string& name) { return excepted_.contains(name); };
+      const auto is_temporary = [&](const std::string& name) {
+        return operands_.tensor(name).role == TensorRole::temporary;
+      };
+      std::set<std::string>& to = to_parameters ? loaded : stored;
+      const std::set<std::string>& from = to_parameters ? stored : loaded;
+      if (!std::ranges::any_of(from, is_excepted)) return;
+      std::ranges::copy_if(to, std::inserter(excepted_, excepted_.end()), is_temporary);
+    };
+    for (int i = 0; i < operands_.count(); ++i) {
+      const Program* program = operands_.program(i);
+      if (program != nullptr && !program::has_product(*program)) visit(*program, false);
+    }
+    for (int i = operands_.count() - 1; i >= 0; --i) {
+      const Program* program = operands_.program(i);
+      if (program != nullptr && !program::has_product(*program)) visit(*program, true);
+    }
+  }
+  bool is_excepted(const Program& program, int tensor) const {
+    return excepted_.contains(operands_.owner(program.tensors[static_cast<size_t>(tensor)].name));
+  }
+
   // Why a program's products stay as they are, in words that are the same for all of a kind, and
   // one of the products; no words: they need not stay.
   struct Obstacle {
@@ -68,14 +104,20 @@ class Chooser {
     const auto is_of_logits = [&](int tensor) {
       return logits_.contains(program.tensors[static_cast<size_t>(tensor)].name);
     };
-    const bool makes_logits = std::any_of(
-        program.steps.begin(), program.steps.end(),
-        [&](const Step& s) { return program::is_tile_store(s) && is_of_logits(s.tensor()); });
+    const auto stores = [&](const auto& holds) {
+      return std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
+        return program::is_tile_store(s) && holds(s.tensor());
+      });
+    };
+    const bool makes_logits = stores(is_of_logits);
+    const bool makes_excepted = stores([&](int tensor) { return is_excepted(program, tensor); });
     for (const Step& s : program.steps) {
       for (const GemmSegment& g : s.segments()) {
         const TensorDecl& a = program.tensors[g.a];
         const TensorDecl& b = program.tensors[g.b];
         const std::string product = "'" + a.name + "' x '" + b.name + "'";
+        if (makes_excepted || is_excepted(program, g.a) || is_excepted(program, g.b))
+          return {"of parameters that are excepted", product};
         if (which_ == EightBits::all_but_logits &&
             (makes_logits || is_of_logits(g.a) || is_of_logits(g.b)))
           return {"of a loss's logits", product};
@@ -354,8 +396,9 @@ class Chooser {
   const Plan& plan_;
   const DimValues& sizes_;
   const EightBits which_;
-  std::set<std::string> logits_;  // of a loss, and their gradients
-  std::set<std::string> views_;   // and what is viewed
+  std::set<std::string> excepted_;  // owners
+  std::set<std::string> logits_;    // of a loss, and their gradients
+  std::set<std::string> views_;     // and what is viewed
   std::map<Operand, Operand> joined_;
   int64_t products_ = 0;
   // Steps whose products are not in 8 bits, by why.
@@ -370,8 +413,9 @@ class Chooser {
 }  // namespace
 
 EightBitChoice choose_eight_bit_products(const PlanOperands& operands, const Plan& plan,
-                                         const DimValues& sizes, EightBits which) {
-  return Chooser(operands, plan, sizes, which).run();
+                                         const DimValues& sizes, EightBits which,
+                                         const std::set<std::string>& except) {
+  return Chooser(operands, plan, sizes, which, except).run();
 }
 
 }  // namespace coda

@@ -47,6 +47,7 @@ struct EightBitChoice {
 };
 
 EightBitChoice choose_eight_bit_products(const PlanOperands& operands, const Plan& plan,
-                                         const DimValues& sizes, EightBits which);
+                                         const DimValues& sizes, EightBits which,
+                                         const std::set<std::string>& except);
 
 }  // namespace coda

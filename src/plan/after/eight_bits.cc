@@ -425,9 +425,11 @@ EightBits eight_bits_of(std::string_view name) {
   return EightBits::none;
 }
 
-EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which) {
+EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which,
+                                     const std::set<std::string>& except) {
   const PlanOperands operands(plan);
-  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which)).run();
+  return Writer(plan, operands, choose_eight_bit_products(operands, plan, sizes, which, except))
+      .run();
 }
 
 }  // namespace coda

@@ -3,6 +3,7 @@
 // it takes every product whose operands it can have in 8 bits.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ struct EightBitPlan {
 // Operands lie with the contraction along their rows, as the tensor cores want 8 bits: a tensor
 // that is read in both orders is stored in both. Segments of one product share a scale on each
 // side. What cannot be in 8 bits stays as it is, and so do the products of a loss's logits that
-// `which` leaves out; a note of the plan says why.
-EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which);
+// `which` leaves out, and those that read or write a tensor of `except` (parameters and their
+// gradients); a note of the plan says why.
+EightBitPlan with_eight_bit_products(const Plan& plan, const DimValues& sizes, EightBits which,
+                                     const std::set<std::string>& except = {});
 
 }  // namespace coda

@@ -17,6 +17,8 @@
 #include <optional>
 #include <set>
 
+#include "base/name_pattern.h"
+#include "base/nearest_name.h"
 #include "coda/eight_bits.h"
 #include "coda/error.h"
 #include "plan/after/check_reads.h"
@@ -69,6 +71,35 @@ bool rewrite_alike(const Point& p, const Point& q) {
     return a == b;
   };
   return same(p.column_factors, q.column_factors) && same(p.pinned, q.pinned);
+}
+
+// The tensors of a plan whose products stay in 16 bits: CompileOptions::eight_bits_except.
+std::set<std::string> excepted_of(const Graph& graph, const CompileRequest& request,
+                                  const CompileOptions& options) {
+  std::set<std::string> tensors;
+  require(options.eight_bits != EightBits::none || options.eight_bits_except.empty(),
+          "products of '" +
+              (options.eight_bits_except.empty() ? "" : options.eight_bits_except[0]) +
+              "' are to stay in 16 bits, and no other product is in 8: leave it out, or choose a "
+              "recipe of products in 8 bits (docs/fp8.md)");
+  for (const std::string& pattern : options.eight_bits_except) {
+    std::vector<std::string> parameters;
+    bool is_there = false;
+    for (int id = 0; id < graph.size(); ++id) {
+      const Node& node = graph.node(id);
+      if (node.op != Op::input || node.kind != InputKind::parameter) continue;
+      parameters.push_back(node.name);
+      if (!is_name_like(node.name, pattern)) continue;
+      is_there = true;
+      tensors.insert(node.name);
+      for (const GradientRequest& gradient : request.gradients)
+        if (gradient.input.id == id) tensors.insert(gradient.name);
+    }
+    require(is_there, "products of '" + pattern +
+                          "' are to stay in 16 bits, and no parameter has such a name" +
+                          nearest_name(pattern, parameters));
+  }
+  return tensors;
 }
 
 // A graph that cannot be planned is refused before: what is wrong with a program here is ours.
@@ -128,7 +159,8 @@ class Search {
     verify_reads(compiled.plan);
     if (options_.eight_bits != EightBits::none) {
       EightBitPlan made =
-          with_eight_bit_products(compiled.plan, options_.sizes, options_.eight_bits);
+          with_eight_bit_products(compiled.plan, options_.sizes, options_.eight_bits,
+                                  excepted_of(graph_, request_, options_));
       compiled.plan = std::move(made.plan);
       compiled.first_scales = std::move(made.first_scales);
       if (options_.copies_are_given)
@@ -534,6 +566,7 @@ Compiled compile(const Graph& graph, const CompileRequest& request, const Compil
 Compiled compile(const Graph& graph, const CompileRequest& request, const CompileOptions& options,
                  const Forced& forced, SearchWork* work) {
   check(graph, request);
+  excepted_of(graph, request, options);
   SearchWork unread;
   return Search(graph, request, options, forced).run(work == nullptr ? unread : *work);
 }

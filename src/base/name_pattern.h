@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names that a user means together.
+#pragma once
+
+#include <string_view>
+
+namespace coda {
+
+// Whether the whole name is the pattern, in which each * stands for any letters, or none.
+bool is_name_like(std::string_view name, std::string_view pattern);
+
+}  // namespace coda
