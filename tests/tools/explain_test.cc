@@ -72,6 +72,20 @@ TEST(Explain, WhatIsMadeAgainIsShownWithTheMemoryOfAStep) {
   EXPECT_THAT(text.out, HasSubstr("no equal ones in a row"));  // of one layer
 }
 
+// Of two layers the first one's products stay in bf16, and the notes say so.
+TEST(Explain, WeightsMayBeKeptOutOfEightBits) {
+  const Words model{"explain", "--hidden", "64",      "--heads",    "2",   "--layers",
+                    "2",       "--batch",  "8",       "--sequence", "128", "--dtype",
+                    "fp8",     "--brief",  "--rates", "h200"};
+  const CommandResult some =
+      run_coda(model + Words{"--fp8-except", "model.layers.0.*,model.embed*"});
+  EXPECT_EQ(some.status, 0) << some.err;
+  EXPECT_THAT(some.out, HasSubstr("15 of parameters that are excepted"));
+  EXPECT_THAT(run_coda(model).out, Not(HasSubstr("excepted")));
+  EXPECT_THAT(run_coda(model + Words{"--fp8-except", "model.layers.2.*"}).err,
+              HasSubstr("no parameter has such a name"));
+}
+
 // 128 tokens in chunks of 64: the same products, the weight read twice, a chunk's memory.
 TEST(Explain, ChunksOfTheLogitsAreShownWithWhatTheySave) {
   const json whole = explained(kModel + Words{"--loss-rows", "0"})["fused"];

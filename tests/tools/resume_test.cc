@@ -85,6 +85,22 @@ TEST_F(Resume, AfterKillsAtRandomMoments) {
   expect_same_end(whole, broken);
 }
 
+// Which products are in 8 bits belongs to what a run is.
+TEST_F(Resume, OfARunWithWeightsOutOfEightBitsKeepsThemOut) {
+  const std::string out = folder / "run";
+  const Words eight{"--hidden", "32", "--dtype", "fp8", "--fp8-except", "*.mlp.*,*.embed*"};
+  const CommandResult begun =
+      run_coda(command(out) + eight, {.while_running = [&](pid_t child) {
+                 for (int i = 0; i < 10000 && !fs::exists(out + "/step-000007"); ++i) usleep(1000);
+                 kill(child, SIGTERM);
+               }});
+  EXPECT_EQ(begun.status, 130) << begun.err;
+  EXPECT_THAT(begun.out, HasSubstr("of parameters that are excepted"));
+  const CommandResult resumed = run_coda(resume(out));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("of parameters that are excepted"));
+}
+
 TEST_F(Resume, AfterAKillBetweenACheckpointAndTheLinkToIt) {
   const std::string out = folder / "run";
   ASSERT_EQ(run_coda(command(out)).status, 0);

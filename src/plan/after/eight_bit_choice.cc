@@ -2,7 +2,6 @@
 #include "plan/after/eight_bit_choice.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/columns.h"
 #include "plan/after/gradient_values.h"
@@ -61,34 +60,29 @@ class Chooser {
     }
   }
 
-  // What a program without a product makes of an excepted parameter (a norm's weight is folded into
-  // it), and what it makes an excepted gradient of, are excepted too.
+  // What steps without a product make of an excepted parameter (a norm's weight is folded into it),
+  // and what they make an excepted gradient of (the embedding's call adds to the head's), are
+  // excepted too: temporaries of the same shape.
   void find_excepted() {
     if (excepted_.empty()) return;
-    const auto visit = [&](const Program& program, bool to_parameters) {
-      std::set<std::string> loaded, stored;
-      for (const Step& s : program.steps) {
-        if (!program::is_tile_load(s) && !program::is_tile_store(s)) continue;
-        (program::is_tile_load(s) ? loaded : stored)
-            .insert(operands_.owner(program.tensors[s.tensor()].name));
+    const auto visit = [&](int step, bool is_behind) {
+      const Program* program = operands_.program(step);
+      if (program != nullptr && program::has_product(*program)) return;
+      std::vector<std::string> from, to;  // owners
+      for (const StepTensor& t : step_tensors(operands_.step(step)))
+        ((is_behind ? t.read : t.written) ? from : to).push_back(operands_.owner(t.name));
+      for (const std::string& one : from) {
+        if (!excepted_.contains(one)) continue;
+        for (const std::string& other : to) {
+          const PlanTensor& tensor = operands_.tensor(other);
+          if (tensor.role == TensorRole::temporary &&
+              tensor.decl.shape == operands_.tensor(one).decl.shape)
+            excepted_.insert(other);
+        }
       }
-      const auto is_excepted = [&](const std::string& name) { return excepted_.contains(name); };
-      const auto is_temporary = [&](const std::string& name) {
-        return operands_.tensor(name).role == TensorRole::temporary;
-      };
-      std::set<std::string>& to = to_parameters ? loaded : stored;
-      const std::set<std::string>& from = to_parameters ? stored : loaded;
-      if (!std::ranges::any_of(from, is_excepted)) return;
-      std::ranges::copy_if(to, std::inserter(excepted_, excepted_.end()), is_temporary);
     };
-    for (int i = 0; i < operands_.count(); ++i) {
-      const Program* program = operands_.program(i);
-      if (program != nullptr && !program::has_product(*program)) visit(*program, false);
-    }
-    for (int i = operands_.count() - 1; i >= 0; --i) {
-      const Program* program = operands_.program(i);
-      if (program != nullptr && !program::has_product(*program)) visit(*program, true);
-    }
+    for (int i = 0; i < operands_.count(); ++i) visit(i, true);
+    for (int i = operands_.count() - 1; i >= 0; --i) visit(i, false);
   }
   bool is_excepted(const Program& program, int tensor) const {
     return excepted_.contains(operands_.owner(program.tensors[static_cast<size_t>(tensor)].name));
