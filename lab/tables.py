@@ -157,8 +157,11 @@ def summary() -> str:
         return [figure(ratio(phase, size, key)) for size in SIZES]
 
     both, forward = "block, forward + backward", "block, forward"
-    ours, peer = runs_of_steps(("1b", 16, 2048))
-    fp8, fp8_peer = runs_of_fp8("1b", "fp8", "repeatable")
+    def step_of_1b(peers_products):
+        return next(figure(mean_ms(peers) / mean_ms(runs))
+                    for name, runs, peers in turns(peers_products)
+                    if "16 x" in name and runs[0]["attention"] == "repeatable")
+
     inductor, backend = steps_of_pytorch()
     rows = [
         ["H200, D = 2048, 4096, 8192", "bf16 block, forward: torch.compile 2.11",
@@ -169,11 +172,11 @@ def summary() -> str:
         ["", "mean of the block's programs: QuACK 0.6.5",
          *(figure(quack_over_ours(size)) for size in SIZES)],
         ["", "training step of LLaMA-3 1B, 16 x 2048 tokens: torch.compile 2.11",
-         figure(mean_ms(peer) / mean_ms(ours)), "", ""],
+         step_of_1b("bf16"), "", ""],
         ["", "the same step of a PyTorch module, backend \"coda\": torch.compile 2.11",
          figure(mean_ms([inductor]) / mean_ms([backend])), "", ""],
         ["", "the same step in 8 bits: torchao 0.18 tensorwise, torch.compile 2.11",
-         figure(mean_ms([fp8_peer]) / mean_ms(fp8)), "", ""],
+         step_of_1b("torchao"), "", ""],
         ["Two cores of Zen 4, D = 576, 1024, 2048",
          "fp32 block, forward + backward: the best of PyTorch 2.13",
          *cpu_blocks("fwdbwd", "f32")],
@@ -187,43 +190,44 @@ STEPS = {("1b", 16, 2048): "LLaMA-3 1B, 16 x 2048", ("1b", 4, 8192): "LLaMA-3 1B
          ("8b", 8, 2048): "four blocks of 8B, 8 x 2048"}
 
 
-def runs_of_steps(shape: tuple[str, int, int],
-                  attention: str = "repeatable") -> tuple[list[dict], list[dict]]:
-    """Ours and torch.compile's, in turns on one board: of the last run that has both."""
-    path = RESULTS / "train_step" / "h200.jsonl"
-    rows = [r for r in map(json.loads, path.read_text().splitlines())
-            if (r["model"], r["batch"], r["sequence"]) == shape
-            and (r["who"] != "coda" or r.get("recompute", "norms") == "norms")]
-    ours = [r for r in rows if r["who"] == "coda" and r["attention"] == attention]
-    peers = [r for r in rows if r["who"] != "coda"]
-    runs = {r["run"] for r in ours} & {r["run"] for r in peers}
-    if not runs:
-        return [], []
-    return ([r for r in ours if r["run"] == max(runs)], [r for r in peers if r["run"] == max(runs)])
-
-
 def mean_ms(runs: list[dict]) -> float:
     return statistics.mean(r["ms"] for r in runs)
 
 
-def steps() -> str:
-    """Whole optimizer steps, each run of a shape in turns with its peer's."""
-    rows = []
+def turns(peers_products: str) -> list[tuple]:
+    """Runs in turns with a peer on one board, of each shape: its name, our runs with one choice of
+    products, recompute and attention, and the peer's."""
+    path = RESULTS / "train_step" / "turns_h200.jsonl"
+    read = list(map(json.loads, path.read_text().splitlines()))
+    found = []
     for shape, name in STEPS.items():
-        ours, peer = runs_of_steps(shape)
-        fast, peer_of_fast = runs_of_steps(shape, "fast")
-        for who, runs, others in (("ours, repeatable", ours, peer),
-                                  ("ours, attention fast", fast, peer_of_fast),
-                                  ("torch.compile", peer, peer)):
-            if not runs:
-                continue
-            ms = mean_ms(runs)
-            rows.append([name if runs is ours else "", who,
-                         " ".join(f"{r['ms']:.0f}" for r in runs),
-                         f"{shape[1] * shape[2] / ms:.1f}k", f"{mean_ms(others) / ms:.2f}",
-                         " ".join(f"{r['first_step_s']:.0f}" for r in runs)])
-    return table(["", "", "ms a step", "tokens/s", "torch.compile's time over it",
-                  "seconds to the first step"], rows)
+        of_shape = [r for r in read if (r["model"], r["batch"], r["sequence"]) == shape]
+        for run in sorted({r["run"] for r in of_shape}):
+            of_run = [r for r in of_shape if r["run"] == run]
+            peers = [r for r in of_run if r["who"] != "coda" and peers_products in r["products"]]
+            ours: dict[tuple, list[dict]] = {}
+            for r in of_run:
+                if r["who"] == "coda" and (r["products"] == "bf16") == (peers_products == "bf16"):
+                    ours.setdefault((r["products"], r["recompute"], r["attention"]), []).append(r)
+            found += [(name, runs, peers) for runs in ours.values() if peers]
+    return found
+
+
+def turns_cells(name: str, runs: list[dict], peers: list[dict]) -> list[str]:
+    """A row's cells: what ran, times, speed and memory, the peer's, and its time over ours."""
+    first = runs[0]
+    attention = "" if first["attention"] == "fast" else ", repeatable"
+    clips = ", clips" if "clip" in peers[0] else ""
+    return [name, f"`{first['recompute']}`{attention}", " ".join(f"{r['ms']:.1f}" for r in runs),
+            f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
+            f"{first['taken_gib']:.1f}", " ".join(f"{r['ms']:.1f}" for r in peers) + clips,
+            f"{peers[0]['peak_gib']:.1f}", f"{mean_ms(peers) / mean_ms(runs):.3f}"]
+
+
+def steps() -> str:
+    """Whole optimizer steps in bf16, each run of a shape in turns with its peer's."""
+    return table(["", "what is made again", "ms a step", "tokens/s", "GiB", "torch.compile, ms",
+                  "GiB", "over ours"], [turns_cells(*one) for one in turns("bf16")])
 
 
 def steps_h100() -> str:
@@ -260,37 +264,14 @@ def step_parts() -> str:
                   ["steps of the plan", *(str(count) for count in launches.values())]])
 
 
-def runs_of_fp8(model: str, products: str, attention: str) -> tuple[list[dict], dict | None]:
-    """Ours of the last run that has torchao's in turns with them on one board, and torchao's; else
-    of the last run."""
-    path = RESULTS / "train_step" / "fp8_h200.jsonl"
-    rows = [row for row in map(json.loads, path.read_text().splitlines()) if row["model"] == model]
-    peers = {row["run"]: row for row in rows if "torchao" in row["products"]}
-    own = [row for row in rows if (row["products"], row["attention"]) == (products, attention)]
-    if not own:
-        return [], None
-    last = max(own, key=lambda row: (row["run"] in peers, row["run"]))["run"]
-    return [row for row in own if row["run"] == last], peers.get(last)
-
-
 def fp8_steps() -> str:
-    """Steps with products in 8 bits, and in bf16, beside torchao's of the same run."""
-    models = {"1b": "1B, 16 x 2048", "8b": "four 8B blocks, 8 x 2048"}
+    """Steps with products in 8 bits beside torchao's of the same run."""
     rows = []
-    for model, name in models.items():
-        for products in ("bf16", "fp8-body", "fp8", "fp8-all"):
-            for attention in ("repeatable", "fast"):
-                runs, peer = runs_of_fp8(model, products, attention)
-                if not runs:
-                    continue
-                fast = ", attention fast" if attention == "fast" else ""
-                rows.append(
-                    [name, f"`{products}`{fast}", " ".join(f"{r['ms']:.1f}" for r in runs),
-                     f"{statistics.mean(r['tokens_per_second'] for r in runs) / 1e3:.1f}k",
-                     f"{peer['ms']:.1f}" if peer else "",
-                     f"{peer['ms'] / mean_ms(runs):.2f}" if peer else ""])
-    return table(["model", "products", "ms a step", "tokens/s", "torchao, ms",
-                  "torchao's over ours"], rows)
+    for name, runs, peers in turns("torchao"):
+        model, *cells = turns_cells(name, runs, peers)
+        rows.append([model, f"`{runs[0]['products']}`", *cells])
+    return table(["", "products", "what is made again", "ms a step", "tokens/s", "GiB",
+                  "torchao, ms", "GiB", "over ours"], rows)
 
 
 def pytorch_steps() -> str:

@@ -511,10 +511,9 @@ TensorView Session::Impl::part(const TensorView& view, int slot, const RowChunks
 // All but what the backward has of the forward. At once, because what is filled between two steps
 // keeps them from overlapping as they do on a GPU.
 void Session::Impl::poison_own(bool forward) {
-  // From which byte, how many; nothing is filled across the end of lent memory.
-  std::map<int64_t, int64_t> kept = arena_.untouched;
-  kept.emplace(arena_.lent_bytes, 0);
-  kept.emplace(arena_.lent_bytes + arena_.total_bytes(), 0);
+  std::map<int64_t, int64_t> kept = arena_.untouched;  // from which byte, how many
+  for (const int64_t end : {arena_.lent_bytes, arena_.lent_bytes + arena_.total_bytes()})
+    kept.emplace(end, 0);  // nothing is filled across the end of lent memory
   for (const auto* slots : {&arena_.saved, &arena_.results}) {
     for (const auto& [name, slot] : *slots)
       if (!forward && slot.phase == Phase::forward) kept[slot.offset] = slot.bytes;
