@@ -239,8 +239,8 @@ class Lifetimes {
   std::set<std::string> given_;  // outputs that are read before any step has written them
 };
 
-// What nothing is placed across: in lent memory all between the results that have places, and a
-// line behind it, which no memory has. Throws Error where results do not fit.
+// What nothing is placed across: in lent memory all between the results that have places, and its
+// end. Throws Error where results do not fit.
 std::vector<ArenaSlot> walls_around(Fixed results, int64_t lent_bytes, int steps) {
   std::ranges::sort(results, {}, &ArenaSlot::offset);
   std::vector<ArenaSlot> walls;
@@ -258,6 +258,7 @@ std::vector<ArenaSlot> walls_around(Fixed results, int64_t lent_bytes, int steps
   require(end <= lent_bytes, "results take " + std::to_string(end) + " bytes of lent memory of " +
                                  std::to_string(lent_bytes));
   wall(lent_bytes);
+  walls.push_back({.offset = lent_bytes, .last_step = steps - 1});
   return walls;
 }
 
@@ -325,14 +326,13 @@ ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes, bool own_results,
       (kind == &arena.saved ? arena.saved_bytes : arena.temporary_bytes) += aligned(slot.bytes);
     }
   }
-  std::vector<ArenaSlot> walls = walls_around(fixed, places.bytes, steps);
-  for (const ArenaSlot& wall : walls) arena.untouched.emplace(wall.offset, wall.bytes);
-  const int64_t border = places.bytes > 0 ? kCacheLine : 0;
-  const int64_t start = places.bytes + border;
-  walls.push_back({.offset = places.bytes, .bytes = border, .last_step = steps - 1});
-  for (const ArenaSlot& wall : walls) fixed.push_back(&wall);
-  const int64_t alive = std::max(start, most_alive(slots, fixed, steps));
-  int64_t total = place_apart(arena, steps, fixed, start);
+  const std::vector<ArenaSlot> walls = walls_around(fixed, places.bytes, steps);
+  for (const ArenaSlot& wall : walls) {
+    arena.untouched.emplace(wall.offset, wall.bytes);
+    fixed.push_back(&wall);
+  }
+  const int64_t alive = std::max(places.bytes, most_alive(slots, fixed, steps));
+  int64_t total = place_apart(arena, steps, fixed, places.bytes);
   if (total > alive) {
     std::vector<int64_t> apart;
     for (const ArenaSlot* slot : slots) apart.push_back(slot->offset);
@@ -343,10 +343,8 @@ ArenaPlan plan_arena(const Plan& plan, const DimValues& sizes, bool own_results,
       for (size_t i = 0; i < slots.size(); ++i) slots[i]->offset = apart[i];
     }
   }
-  for (ArenaSlot* slot : slots)
-    if (slot->offset >= start) slot->offset -= border;
-  arena.bytes = total - start - arena.saved_bytes;
-  arena.live_bytes = alive - start - arena.saved_bytes;
+  arena.bytes = total - places.bytes - arena.saved_bytes;
+  arena.live_bytes = alive - places.bytes - arena.saved_bytes;
   return arena;
 }
 
