@@ -89,7 +89,8 @@ TEST(StepMemory, IsWhatATrainerAllocatesInABackendsMemory) {
   }
 }
 
-// What the last layers save lies where the first layers' gradients will be.
+// What the last layers save lies where the first layers' gradients will be. The head's gradient is
+// made first, with everything still saved: a third of all here.
 TEST(StepMemory, GradientsShareMemoryWithWhatIsSaved) {
   ModelTrainSettings settings = tiny_settings();
   std::get<LlamaConfig>(settings.model).layers = 12;
@@ -97,7 +98,7 @@ TEST(StepMemory, GradientsShareMemoryWithWhatIsSaved) {
   const StepMemory once = step_memory(settings, backend, false);
   settings.accumulate = 2;  // gradients are added to: they are there all the time
   const StepMemory twice = step_memory(settings, backend, false);
-  EXPECT_LT(use_of(once, "gradients"), use_of(twice, "gradients") / 4) << once.text();
+  EXPECT_LT(use_of(once, "gradients"), use_of(twice, "gradients") / 2) << once.text();
   EXPECT_EQ(use_of(once, "saved for the backward"), use_of(twice, "saved for the backward"));
 }
 
