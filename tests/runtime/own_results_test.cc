@@ -51,17 +51,24 @@ Outcome run(const Plan& plan, const DimValues& sizes,
   return run;
 }
 
+bool is_in_chunks(uint64_t seed) { return seed % 4 < 2; }
+RandomGraph random_graph(uint64_t seed) {
+  return RandomGraph(seed, is_in_chunks(seed) ? 65 + static_cast<int64_t>(seed) : 0);
+}
+Plan plan_of(const RandomGraph& random, uint64_t seed) {
+  CompileOptions options;
+  options.sizes = random.sizes();
+  options.overwrite_saved = seed % 2 == 0;
+  options.chunk_rows = is_in_chunks(seed) ? 64 : 0;
+  return compile(random.block.graph, random.block.request, options).plan;
+}
+
 TEST(OwnResults, OfRandomGraphsHaveTheSameBitsInNoMoreMemory) {
   int loops = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const bool in_blocks = seed % 4 < 2;
-    RandomGraph random(seed, in_blocks ? 65 + static_cast<int64_t>(seed) : 0);
-    CompileOptions options;
-    options.sizes = random.sizes();
-    options.overwrite_saved = seed % 2 == 0;
-    options.chunk_rows = in_blocks ? 64 : 0;
-    const Plan plan = compile(random.block.graph, random.block.request, options).plan;
+    RandomGraph random = random_graph(seed);
+    const Plan plan = plan_of(random, seed);
     loops += static_cast<int>(plan.loops.size());
     const auto inputs = random.inputs();
     const Outcome bound = run(plan, random.sizes(), inputs, false);
@@ -92,13 +99,8 @@ ResultPlaces places_for(const Plan& plan, const DimValues& sizes) {
 TEST(OwnResults, InMemoryThatIsLentHaveTheSameBitsAndLeaveTheGaps) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const bool in_blocks = seed % 4 < 2;
-    RandomGraph random(seed, in_blocks ? 65 + static_cast<int64_t>(seed) : 0);
-    CompileOptions options;
-    options.sizes = random.sizes();
-    options.overwrite_saved = seed % 2 == 0;
-    options.chunk_rows = in_blocks ? 64 : 0;
-    const Plan plan = compile(random.block.graph, random.block.request, options).plan;
+    RandomGraph random = random_graph(seed);
+    const Plan plan = plan_of(random, seed);
     const auto inputs = random.inputs();
     const ResultPlaces places = places_for(plan, random.sizes());
     Tensor lent(DType::f32, 1, places.bytes / 4);
@@ -116,10 +118,8 @@ TEST(OwnResults, InMemoryThatIsLentHaveTheSameBitsAndLeaveTheGaps) {
 }
 
 TEST(OwnResults, MemoryOfAnotherSizeThanThePlacesSayIsRefused) {
-  RandomGraph random(1, 0);
-  CompileOptions options;
-  options.sizes = random.sizes();
-  const Plan plan = compile(random.block.graph, random.block.request, options).plan;
+  RandomGraph random = random_graph(1);
+  const Plan plan = plan_of(random, 1);
   const ResultPlaces places = places_for(plan, random.sizes());
   EXPECT_THROW(run(plan, random.sizes(), random.inputs(), false, places,
                    Tensor(DType::f32, 1, places.bytes / 4 - 1)),
