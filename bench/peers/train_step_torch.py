@@ -69,10 +69,10 @@ def beside_allocator():
     return total - free - torch.cuda.memory_reserved()
 
 
-def sharded(model):
+def sharded(model, named):
     for block in model.blocks:
-        block.compile(dynamic=False)
-    model.loss = torch.compile(model.loss, dynamic=False)
+        block.compile(**named)
+    model.loss = torch.compile(model.loss, **named)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32,
                                   cast_forward_inputs=False)  # RoPE's tables stay fp32
     mesh = dist.device_mesh.init_device_mesh(DEVICE, (WORLD,))
@@ -82,15 +82,15 @@ def sharded(model):
 
 
 def compiled(model, backend, arguments):
-    if WORLD > 1 and arguments.parallel == "fsdp2":
-        return sharded(model)
-    if WORLD > 1:
-        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     named = {"dynamic": False, "backend": "coda" if backend == "coda" else "inductor"}
     if backend == TUNED:
         named = {"dynamic": False, "mode": TUNED}
     elif backend == "coda":
         named["options"] = {"products": arguments.products, "objective": arguments.objective}
+    if WORLD > 1 and arguments.parallel == "fsdp2":
+        return sharded(model, named)
+    if WORLD > 1:
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     return torch.compile(model, **named)
 
 

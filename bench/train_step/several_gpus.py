@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Optimizer steps of the 1B model on one GPU and on several of one machine: ours, with gradients
-exchanged beside the backward and all behind it, and PyTorch's (DDP and FSDP2 under torch.compile),
-all in one go on the same boards.
+exchanged beside the backward and all behind it, and PyTorch's (DDP and FSDP2 under torch.compile, by
+Inductor and by backend coda), all in one go on the same boards.
 
-    several_gpus.py BUILD [--gpus 2] [--out FILE] [--who coda torch]
+    several_gpus.py BUILD [--gpus 2] [--out FILE] [--who coda torch backend]
 
 BUILD has bench/train_step/train_step; this Python has PyTorch. Prints a table, and what each run
 has said as a line of JSON, to FILE too. Four minutes for two H100s. A run that fails is told, and
@@ -69,7 +69,8 @@ def main() -> int:
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--who", choices=("coda", "torch"), nargs="+", default=["coda", "torch"])
+    parser.add_argument("--who", choices=("coda", "torch", "backend"), nargs="+",
+                        default=["coda", "torch"])
     parser.add_argument("--seconds", type=float, default=110, help="that a run may take")
     parser.add_argument("--layers", type=int, default=0, help="of ours; 0: the model's 16")
     arguments = parser.parse_args()
@@ -78,13 +79,17 @@ def main() -> int:
     ours = [str(arguments.build / "bench/train_step/train_step"), "--layers", str(arguments.layers),
             "--losses"]
     peer = [sys.executable, str(_PEER)]
+    backend = [*peer, "--backend", "coda"]
     # Name, the command and its number of processes; ratios are to the last run of one GPU.
     runs = {
         "coda": [("coda", ours, 1), ("coda", ours, gpus),
                  ("coda, exchange behind", [*ours, "--exchange-mib", "1e9"], gpus)],
         "torch": [("torch.compile", peer, 1),
                   ("torch.compile, DDP", [*peer, "--parallel", "ddp"], gpus),
-                  ("torch.compile, FSDP2", [*peer, "--parallel", "fsdp2"], gpus)]}
+                  ("torch.compile, FSDP2", [*peer, "--parallel", "fsdp2"], gpus)],
+        "backend": [("backend coda", backend, 1),
+                    ("backend coda, DDP", [*backend, "--parallel", "ddp"], gpus),
+                    ("backend coda, FSDP2", [*backend, "--parallel", "fsdp2"], gpus)]}
     results = []
     losses = []  # of ours on several
     alone = None

@@ -8,7 +8,10 @@
 //     options.communicator = communicator.get();  // coda/trainer.h
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <span>
+#include <stop_token>
 #include <string>
 
 #include "coda/api.h"
@@ -63,6 +66,13 @@ class Communicator {
     exchanges();
     return [] {};
   }
+
+  // Bytes of the host's memory to rank 0, which receives each process's in the order in which that
+  // sends them: no exchange, and beside all of them. From any thread, of a process one call at a
+  // time. Who sends waits until rank 0 takes the bytes, or gives up where `stop` is asked for.
+  // Throw Error where not all of them came through.
+  virtual void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) = 0;
+  virtual void receive_from(int rank, std::span<std::byte> bytes) = 0;
 
   // Before a process gives up, so that there is one message: rank 0 returns, to print it, and the
   // others end silently; elsewhere rank 0 prints it and all end, and this does not return.

@@ -21,9 +21,10 @@ struct Alternative {
   bool chosen = false;
 };
 
-// A program that loads one parameter of a plan, and stores inputs of it.
+// A program that loads one parameter of a plan, or a view of some of its columns, and stores inputs
+// of the plan.
 struct ParameterCopy {
-  std::string parameter;
+  std::string parameter;  // the whole one
   Program program;
 };
 

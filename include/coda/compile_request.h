@@ -97,8 +97,9 @@ struct CompileOptions {
   // gradients: names, in which * stands for any letters ("model.layers.0.*"). Error for one that is
   // no parameter's.
   std::vector<std::string> eight_bits_except = {};
-  // The plan does not make the copies in 8 bits that are of one parameter alone: they are inputs,
-  // and Compiled::parameter_copies makes them, each time the parameters have changed.
+  // The plan does not make the copies in 8 bits that are of one parameter alone, or of columns of
+  // one: they are inputs, and Compiled::parameter_copies makes them, each time the parameters have
+  // changed.
   bool copies_are_given = false;
 };
 

@@ -136,8 +136,9 @@ class Trainer {
   std::vector<float> eight_bit_scales;  // empty: not known, or no products in 8 bits
   void restored();
   void fetch();
-  // fetch() in two halves: what this starts is there once a call of the result has returned, from
-  // any thread. On one GPU steps go on beside it; the next one's update waits for it.
+  // fetch() in two halves: what this starts is there once a call of rank 0's result has returned,
+  // from any thread. On GPUs steps go on beside it; the next one's update waits until the GPU's
+  // memory has been read.
   std::function<void()> start_fetch();
   // Whether what fetch() brings is a copy, which no step changes: not where one process trains on
   // the host.

@@ -112,6 +112,13 @@ class MpiCommunicator : public Communicator {
       own[i % count] = i < count ? all[i] : std::max(own[i % count], all[i]);
   }
 
+  void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) override {
+    rendezvous_->send_to_first(bytes, stop);
+  }
+  void receive_from(int rank, std::span<std::byte> bytes) override {
+    rendezvous_->receive_from(rank, bytes);
+  }
+
   void fail(const std::string& message) override { rendezvous_->fail(message); }
   void set_remedy(const std::string& remedy) override { rendezvous_->set_remedy(remedy); }
 

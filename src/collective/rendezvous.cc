@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol: a process says hello to rank 0, which welcomes all once all are there. From then on
-// a thread in each process reads the connections, and messages are few: 'L', it leaves; 'E', it
-// gives up and why (to rank 0); 'Q', end quietly (from rank 0, which has printed why).
+// The protocol: a process says hello to rank 0, which welcomes all once all are there, and then
+// each says with its rank which connection is for many bytes ('D'). From then on a thread in each
+// process reads the first connections, and messages are few: 'L', it leaves; 'E', it gives up and
+// why (to rank 0); 'Q', end quietly (from rank 0, which has printed why).
 #include "collective/rendezvous.h"
 
 #include <poll.h>
@@ -10,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +31,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* kGreeting = "coda 1";
 constexpr auto kPause = 300ms;
+constexpr std::chrono::duration<double> kDataPatience = 30s;
 
 std::chrono::steady_clock::time_point in(std::chrono::duration<double> time) {
   return std::chrono::steady_clock::now() +
@@ -60,6 +63,7 @@ class Rendezvous::Impl {
     std::string host;
     std::string kind;
     bool has_left = false;
+    Socket data;  // for many bytes, to rank 0
   };
 
  public:
@@ -105,6 +109,16 @@ class Rendezvous::Impl {
     remedy_ = remedy;
   }
 
+  void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) {
+    require(send_bytes(peers_.front().data, bytes, stop), "rank 0 has not taken all of the state");
+  }
+
+  void receive_from(int rank, std::span<std::byte> bytes) {
+    const Peer& peer = peer_of(rank);
+    require(receive_bytes(peer.data, bytes),
+            name_of(peer) + " has ended before it had sent its part of the state");
+  }
+
  private:
   std::string name_of(const Peer& peer) const {
     return "rank " + std::to_string(peer.rank) + " of " + std::to_string(place_.world) + " (" +
@@ -132,6 +146,9 @@ class Rendezvous::Impl {
             "rank 0 at " + place_.address + ", port " + std::to_string(place_.port) +
                 " ended before all processes were there, or another program listens there");
     token_ = answer->text;
+    first.data = connect_until(place_.address, place_.port, in(kDataPatience));
+    allow_slow_receiver(first.data);
+    send_message(first.data, {'D', std::to_string(place_.rank)});
   }
 
   // Whoever else connects is not answered.
@@ -180,14 +197,43 @@ class Rendezvous::Impl {
                                        ": all must have the same (choose machines that are alike, "
                                        "or GPUs with CUDA_VISIBLE_DEVICES)");
       }
+      for (const Peer& peer : peers_) {
+        wait_at_most(peer.socket, 0);
+        send_message(peer.socket, {'W', token_});
+      }
+      const Deadline soon = in(kDataPatience);
+      while (const Peer* peer = without_data()) {
+        auto socket = accept_until(listening, soon);
+        require(socket.has_value(), name_of(*peer) + " has ended before the training began");
+        take_data(std::move(*socket));
+      }
     } catch (...) {
       for (const Peer& peer : peers_) send_message(peer.socket, {'Q', ""});
       throw;
     }
-    for (const Peer& peer : peers_) {
-      wait_at_most(peer.socket, 0);
-      send_message(peer.socket, {'W', token_});
-    }
+  }
+
+  const Peer* without_data() const {
+    for (const Peer& peer : peers_)
+      if (!peer.data.is_open()) return &peer;
+    return nullptr;
+  }
+
+  // Whoever else connects is not answered.
+  void take_data(Socket socket) {
+    wait_at_most(socket, 5);
+    const auto message = receive_message(socket);
+    wait_at_most(socket, 0);
+    if (!message || message->kind != 'D') return;
+    const auto peer = std::ranges::find(peers_, message->text,
+                                        [](const Peer& its) { return std::to_string(its.rank); });
+    if (peer != peers_.end()) peer->data = std::move(socket);
+  }
+
+  const Peer& peer_of(int rank) const {
+    const auto found = std::ranges::find(peers_, rank, &Peer::rank);
+    invariant(found != peers_.end(), "a rank that is not there");
+    return *found;
   }
 
   std::string missing_text() const {
@@ -203,9 +249,7 @@ class Rendezvous::Impl {
   }
 
   bool is_there(int rank) const {
-    for (const Peer& peer : peers_)
-      if (peer.rank == rank) return true;
-    return false;
+    return std::ranges::find(peers_, rank, &Peer::rank) != peers_.end();
   }
 
   void watch() {
@@ -272,5 +316,11 @@ Rendezvous::~Rendezvous() = default;
 const std::string& Rendezvous::token() const { return impl_->token(); }
 void Rendezvous::fail(const std::string& message) { impl_->fail(message); }
 void Rendezvous::set_remedy(const std::string& remedy) { impl_->set_remedy(remedy); }
+void Rendezvous::send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) {
+  impl_->send_to_first(bytes, stop);
+}
+void Rendezvous::receive_from(int rank, std::span<std::byte> bytes) {
+  impl_->receive_from(rank, bytes);
+}
 
 }  // namespace coda

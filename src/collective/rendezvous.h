@@ -2,10 +2,12 @@
 // How processes that train together meet, and notice that one of them is gone: each has a TCP
 // connection to rank 0 from the start to the end. A collective cannot tell that a process has died
 // (NCCL's wait for ever), but its connection closes, at once where the process ends and within 25
-// seconds where its machine does.
+// seconds where its machine does. A second connection of each carries many bytes to rank 0.
 #pragma once
 
 #include <memory>
+#include <span>
+#include <stop_token>
 #include <string>
 
 #include "coda/communicator.h"
@@ -30,6 +32,9 @@ class Rendezvous {
   const std::string& token() const;            // rank 0's
   void fail(const std::string& message);       // see Communicator
   void set_remedy(const std::string& remedy);  // see Communicator
+  // See Communicator.
+  void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop);
+  void receive_from(int rank, std::span<std::byte> bytes);
 
  private:
   class Impl;

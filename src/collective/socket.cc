@@ -26,6 +26,8 @@ void set(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
+constexpr int kSendCheck = 100;  // milliseconds from one look at a stop token to the next
+
 // Messages leave at once, and a machine that is gone is noticed: it is asked after 10 seconds of
 // silence, and given up 15 seconds later.
 void prepare(int descriptor) {
@@ -163,6 +165,30 @@ std::optional<Message> receive_message(const Socket& socket) {
   Message message{head[0], std::string(length, 0)};
   if (!receive_all(socket.descriptor(), message.text.data(), length)) return std::nullopt;
   return message;
+}
+
+// The system gives up a receiver that takes nothing for the time of TCP_USER_TIMEOUT.
+void allow_slow_receiver(const Socket& socket) {
+  set(socket.descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
+bool send_bytes(const Socket& socket, std::span<const std::byte> bytes,
+                const std::stop_token& stop) {
+  while (!bytes.empty()) {
+    if (stop.stop_requested()) return false;
+    pollfd waiting{socket.descriptor(), POLLOUT, 0};
+    if (::poll(&waiting, 1, kSendCheck) == 0) continue;
+    const ssize_t sent =
+        ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (sent <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+bool receive_bytes(const Socket& socket, std::span<std::byte> bytes) {
+  return receive_all(socket.descriptor(), reinterpret_cast<char*>(bytes.data()), bytes.size());
 }
 
 std::string host_name() {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -47,6 +50,13 @@ struct Message {
 bool send_message(const Socket& socket, const Message& message);
 // Nothing where the other side is gone, or sends what is no message.
 std::optional<Message> receive_message(const Socket& socket);
+
+// Of many bytes: who sends waits for a receiver that is slow, however long, until `stop` is asked
+// for. False then, and where the other side is gone.
+void allow_slow_receiver(const Socket& socket);
+bool send_bytes(const Socket& socket, std::span<const std::byte> bytes,
+                const std::stop_token& stop);
+bool receive_bytes(const Socket& socket, std::span<std::byte> bytes);
 
 // "node7": of this machine.
 std::string host_name();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <future>
 #include <list>
 #include <map>
@@ -13,6 +14,7 @@
 
 #include "base/rounding.h"
 #include "coda/error.h"
+#include "coda/float16.h"
 #include "coda/program.h"
 #include "train/update_programs.h"
 
@@ -38,6 +40,14 @@ TensorView from(const TensorView& whole, int64_t first, int64_t rows, int64_t co
                     rows, cols);
 }
 
+void widen(const void* from, DType type, int64_t count, float* to) {
+  if (type == DType::f32)
+    std::copy_n(static_cast<const float*>(from), count, to);
+  else
+    std::transform(static_cast<const uint16_t*>(from), static_cast<const uint16_t*>(from) + count,
+                   to, float_from_bf16);
+}
+
 size_t place_in(const Program& program, std::string_view name) {
   const auto found = std::ranges::find(program.tensors, name, &TensorDecl::name);
   return static_cast<size_t>(found - program.tensors.begin());
@@ -55,9 +65,9 @@ DeviceUpdate::DeviceUpdate(Backend& backend, const Weights& weights, const AdamW
     world_ = communicator_->world();
   }
   invariant(squared.empty() || world_ == 1, "squares of gradients before they are added up");
-  invariant(copies.empty() || world_ == 1, "copies of weights that are not whole");
   const std::vector<ExchangedParameter> parameters = exchanged_parameters(weights);
-  const UpdateRows rows = update_rows(parameters, exchange, squared, updated_apart(copies), world_);
+  const UpdateRows rows =
+      update_rows(parameters, exchange, squared, updated_apart(copies, world_), world_);
   gradients_.places = gradient_places(parameters, rows);
   place(weights, exchange, rows);
   allocate();
@@ -152,17 +162,17 @@ TensorView DeviceUpdate::part(Matrix matrix, size_t weight) const {
               p.cols);
 }
 
-DeviceUpdate::Held DeviceUpdate::held(Matrix matrix, size_t weight) const {
+DeviceUpdate::Held DeviceUpdate::held(Matrix matrix, size_t weight, int rank) const {
   const Part& p = parts_[weight];
   const Bucket& bucket = buckets_[p.bucket];
   const bool whole = is_whole(bucket, matrix);
   const int64_t start = p.first_row * kRowElements;
-  const int64_t first = whole ? 0 : bucket.first_own * kRowElements;
+  const int64_t first = whole ? 0 : bucket.own_rows * rank * kRowElements;
   const int64_t end = first + (whole ? bucket.rows : bucket.own_rows) * kRowElements;
   const int64_t begin = std::max(start, first);
   const int64_t count = std::min(start + p.rows * p.cols, end) - begin;
   if (count <= 0) return {};
-  return {begin - start, count, from(bucket.matrices[matrix].view(), begin - first, 1, count)};
+  return {begin - start, count, begin - first};
 }
 
 // This process's rows where each process has as many.
@@ -244,33 +254,30 @@ void DeviceUpdate::prepare(double clip, const Weights& weights,
       add(adamw_of_rows(options_, bucket.has_copy), {{"R", bucket.together}, {"C", kRowElements}},
           together, bucket.adamw);
     }
-    if (world_ == 1) continue;
-    its["block"] = its["own"] = its["gradient"];  // gather() says of which matrix
-    add(own_part_text(DType::f32), sizes, its, bucket.own_part);
-    add(own_part_text(options_.moments), sizes, its, bucket.own_moment);
-    own_part_place_ = place_in(all.back().program, "own");
   }
   views.back()["loss"] = norm_.view();  // check_loss() says of which pass
   add(kLossCheck, {}, views.back(), loss_check_);
   loss_place_ = place_in(all.back().program, "loss");
   add(norm_text(clip), {{"S", world_ * groups}, {"G", kGroup}}, views.back(), norm_launch_);
 
-  if (!buckets_.empty()) buckets_[0].with_copies.resize(copies.size());
-  for (size_t k = 0; k < copies.size(); ++k) {
-    const ParameterCopy& its = copies[k];
+  const auto add_copy = [&](const ParameterCopy& its, bool is_with_update) {
     const auto found = std::ranges::find(weights, its.parameter, &WeightTensor::name);
     const auto i = static_cast<size_t>(found - weights.begin());
     Views& of_weight = of_rows.emplace_back(of_step);
-    for (const Matrix matrix : {master, m, v, gradient})
-      of_weight[kNames[matrix]] = part(matrix, i);
     of_weight[its.parameter] = part(copy, i);
-    all.push_back({fits_update(its.program) ? adamw_with(its, *found, options_) : its.program,
+    if (is_with_update)
+      for (const Matrix matrix : {master, m, v, gradient})
+        of_weight[kNames[matrix]] = part(matrix, i);
+    all.push_back({is_with_update ? adamw_with(its, *found, options_) : its.program,
                    {},
                    &of_weight,
-                   &buckets_[parts_[i].bucket].with_copies[k],
+                   &buckets_[parts_[i].bucket].with_copies.emplace_back(),
                    true});
     verify(all.back().program);
-  }
+  };
+  for (const bool is_with_update : {true, false})
+    for (const ParameterCopy& its : copies)
+      if ((world_ == 1 && fits_update(its)) == is_with_update) add_copy(its, is_with_update);
 
   std::vector<AnnouncedProgram> announced;
   for (const Prepared& one : all) announced.push_back({&one.program, one.sizes});
@@ -316,15 +323,17 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
   for (size_t i = 0; i < weights.size(); ++i) {
     WeightTensor& w = weights[i];
     const auto put = [&](Matrix matrix, auto& values, DType dtype) {
-      const Held part = held(matrix, i);
+      const Held part = held(matrix, i, rank_);
       if (part.count == 0) return;
-      if (values.empty()) return backend_.fill(part.place, std::byte{0});
+      const TensorView place =
+          from(buckets_[parts_[i].bucket].matrices[matrix].view(), part.place, 1, part.count);
+      if (values.empty()) return backend_.fill(place, std::byte{0});
       const TensorView given = dense_view(values.data() + part.first, dtype, 1, part.count);
-      if (part.place.dtype == dtype) return backend_.copy_in(given, part.place);
-      Tensor rounded(part.place.dtype, 1, part.count);
+      if (place.dtype == dtype) return backend_.copy_in(given, place);
+      Tensor rounded(place.dtype, 1, part.count);
       rounded.set(
           std::span(static_cast<const float*>(given.data), static_cast<size_t>(part.count)));
-      backend_.copy_in(rounded.view(), part.place);
+      backend_.copy_in(rounded.view(), place);
     };
     put(master, w.values, DType::f32);
     put(m, moments[i].m, DType::f32);
@@ -334,73 +343,102 @@ void DeviceUpdate::upload(Weights& weights, std::vector<Moments>& moments) {
   is_gathered_ = true;
 }
 
+std::shared_ptr<DeviceUpdate::Shares> DeviceUpdate::shares() const {
+  const auto all = std::make_shared<Shares>();
+  for (const Matrix matrix : {master, m, v}) {
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      if (is_whole(buckets_[i], matrix)) continue;
+      const TensorView place = own(buckets_[i], matrix);
+      const auto bytes = static_cast<size_t>(place.rows * place.cols * size_of(place.dtype));
+      all->push_back({matrix, i, place, AlignedBuffer(bytes)});
+    }
+  }
+  return all;
+}
+
+// What process `rank` had of a matrix, to where `fields` has the parameters that lie there.
+void DeviceUpdate::put_in_place(const Share& share, int rank,
+                                std::span<const Fields> fields) const {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (parts_[i].bucket != share.bucket) continue;
+    const Held part = held(share.matrix, i, rank);
+    const DType type = share.place.dtype;
+    widen(share.memory.data() + part.place * size_of(type), type, part.count,
+          fields[i].of[share.matrix] + part.first);
+  }
+}
+
 std::function<void()> DeviceUpdate::start_download(Weights& weights,
                                                    std::vector<Moments>& moments) {
   finish_download();
   gather_weights();
   std::vector<Backend::CopyOut> copies;
-  std::vector<std::function<void()>> widenings;  // of moments that are stored in 16 bits
-  const auto start = [&]() -> std::function<void()> {
-    const auto finish = [copied = backend_.copy_out_beside(std::exchange(copies, {})),
-                         widen = std::exchange(widenings, {})] {
-      copied();
-      for (const auto& one : widen) one();
-    };
-    // Run by the first who waits.
-    const std::shared_future<void> done = std::async(std::launch::deferred, finish).share();
+  std::vector<std::function<void()>> behind;  // once they are made
+  // Run by the first who waits.
+  const auto later = [](const std::function<void()>& work) -> std::function<void()> {
+    const std::shared_future<void> done = std::async(std::launch::deferred, work).share();
     return [done] { done.get(); };
   };
-  for (const Matrix matrix : {master, copy, m, v}) {
-    gather(matrix);
-    if (rank_ > 0) continue;
-    for (size_t i = 0; i < weights.size(); ++i) {
-      WeightTensor& w = weights[i];
-      const Bucket& bucket = buckets_[parts_[i].bucket];
-      const TensorView place = part(is_whole(bucket, matrix) ? matrix : gradient, i);
-      const auto get = [&](auto& values, DType dtype) {
-        const TensorView wanted = dense_view(values.data(), dtype, w.rows, w.cols);
-        if (place.dtype == dtype) return copies.push_back({place, wanted});
-        const Tensor stored(place.dtype, w.rows, w.cols);
-        copies.push_back({place, stored.view()});
-        widenings.emplace_back([stored, to = values.data()] {
-          const std::vector<float> widened = stored.floats();
-          std::ranges::copy(widened, reinterpret_cast<float*>(to));
-        });
-      };
-      if (matrix == copy && !w.bf16.empty()) get(w.bf16, DType::bf16);
-      if (matrix == master) get(w.values, DType::f32);
-      if (matrix == m || matrix == v) moments[i].make(w);
-      if (matrix == m) get(moments[i].m, DType::f32);
-      if (matrix == v) get(moments[i].v, DType::f32);
+  std::vector<Fields> fields;  // of rank 0
+  for (size_t i = 0; i < weights.size() && rank_ == 0; ++i) {
+    WeightTensor& w = weights[i];
+    const Bucket& bucket = buckets_[parts_[i].bucket];
+    moments[i].make(w);
+    fields.push_back({{w.values.data(), nullptr, moments[i].m.data(), moments[i].v.data()}});
+    if (!w.bf16.empty())
+      copies.push_back({part(copy, i), dense_view(w.bf16.data(), DType::bf16, w.rows, w.cols)});
+    for (const Matrix matrix : {master, m, v}) {
+      if (!is_whole(bucket, matrix)) continue;
+      const TensorView place = part(matrix, i);
+      float* const wanted = fields.back().of[matrix];
+      if (place.dtype == DType::f32) {
+        copies.push_back({place, dense_view(wanted, DType::f32, w.rows, w.cols)});
+        continue;
+      }
+      const Tensor stored(place.dtype, w.rows, w.cols);
+      copies.push_back({place, stored.view()});
+      behind.emplace_back(
+          [stored, wanted] { widen(stored.view().data, stored.dtype(), stored.size(), wanted); });
     }
-    // The next matrix is gathered in the same place.
-    if (world_ > 1) start()();
   }
-  if (world_ > 1) return [] {};
-  downloaded_ = start();
+  const std::shared_ptr<Shares> own = shares();
+  for (const Share& share : *own)
+    copies.push_back({share.place, dense_view(share.memory.data(), share.place.dtype,
+                                              share.place.rows, share.place.cols)});
+  copied_ = later(backend_.copy_out_beside(copies));
+  if (rank_ > 0) {
+    const auto send = [this, own, copied = copied_, stop = gives_up_.get_token()] {
+      copied();
+      for (const Share& share : *own) communicator_->send_to_first(share.bytes(), stop);
+    };
+    const std::shared_future<void> sent = std::async(std::launch::async, send).share();
+    downloaded_ = [sent] { sent.get(); };
+    return copied_;  // rank 0 may be a while
+  }
+  downloaded_ = later([this, own, behind, fields, copied = copied_] {
+    copied();
+    for (const auto& one : behind) one();
+    for (int rank = 0; rank < world_; ++rank) {
+      for (const Share& share : *own) {
+        if (rank > 0) communicator_->receive_from(rank, share.bytes());
+        put_in_place(share, rank, fields);
+      }
+    }
+  });
   return downloaded_;
 }
 
 void DeviceUpdate::finish_download() {
+  copied_ = nullptr;
   if (downloaded_) std::exchange(downloaded_, nullptr)();
 }
 
+// While an exception unwinds the stack rank 0 may never take what is sent.
 DeviceUpdate::~DeviceUpdate() {
+  if (std::uncaught_exceptions() > 0) gives_up_.request_stop();
   try {
     finish_download();
   } catch (const Error&) {  // whoever wanted it has been told
-  }
-}
-
-// What is not whole, as a whole in the gradient's place.
-void DeviceUpdate::gather(Matrix matrix) {
-  for (Bucket& bucket : buckets_) {
-    if (is_whole(bucket, matrix)) continue;
-    Launch& part = matrix == m || matrix == v ? bucket.own_moment : bucket.own_part;
-    for (size_t i = 0; i < part.tensors.size(); ++i)
-      part.tensors[i] = own(bucket, i == own_part_place_ ? matrix : gradient);
-    run(part);
-    communicator_->all_gather(bucket.matrices[gradient].view());
   }
 }
 
@@ -417,7 +455,7 @@ void DeviceUpdate::check_loss(const Tensor& loss) {
 }
 
 void DeviceUpdate::start_step(double rate, int64_t step, bool asks_to_stop) {
-  finish_download();
+  if (copied_) std::exchange(copied_, nullptr)();
   const auto steps = static_cast<double>(step);
   auto* const numbers = reinterpret_cast<float*>(staged_[steps_++ % 2].get());
   const auto set = [&](Number which, double value) {
@@ -489,8 +527,8 @@ void DeviceUpdate::gather_weights(const Bucket& bucket) {
 void DeviceUpdate::gather_before(size_t step) {
   for (Bucket& bucket : buckets_) {
     if (bucket.read != step || !bucket.wait) continue;
-    bucket.wait();
-    bucket.wait = nullptr;
+    std::exchange(bucket.wait, nullptr)();
+    make_copies(bucket);
   }
   for (Bucket& bucket : std::views::reverse(buckets_))
     if (bucket.gather == step) bucket.wait = start_beside(kGather, [&] { gather_weights(bucket); });
@@ -499,9 +537,15 @@ void DeviceUpdate::gather_before(size_t step) {
 void DeviceUpdate::gather_weights() {
   if (is_gathered_) return;
   is_gathered_ = true;
-  for (const Bucket& bucket : buckets_)
-    if (bucket.gather != ExchangePlan::kWithUpdate)
-      exchange(kGather, [&] { gather_weights(bucket); });
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.gather == ExchangePlan::kWithUpdate) continue;
+    exchange(kGather, [&] { gather_weights(bucket); });
+    make_copies(bucket);
+  }
+}
+
+void DeviceUpdate::make_copies(const Bucket& bucket) const {
+  for (const Launch& launch : bucket.with_copies) run(launch);
 }
 
 void DeviceUpdate::update() {
@@ -520,11 +564,12 @@ void DeviceUpdate::update() {
   // the other shards' updates beside it.
   for (const Bucket& bucket : std::views::reverse(buckets_)) {
     if (bucket.together > 0) run(bucket.adamw);
-    for (const Launch& launch : bucket.with_copies) run(launch);
     if (world_ > 1 && bucket.gather == ExchangePlan::kWithUpdate)
       exchange_beside(kGather, [&] { gather_weights(bucket); });
   }
   finish_exchanges();
+  for (const Bucket& bucket : buckets_)
+    if (bucket.gather == ExchangePlan::kWithUpdate) make_copies(bucket);
 }
 
 }  // namespace coda

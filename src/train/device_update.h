@@ -10,7 +10,8 @@
 // tensors where gradients will be until it makes them, so these hold until the next pass.
 //
 // A weight that products read in 8 bits is updated by a launch of its own, over its own rows and
-// columns, which leaves its copies too (Compiled::parameter_copies).
+// columns, which leaves its copies too (Compiled::parameter_copies). Where a program of copies does
+// not fit in there, it runs behind the update, and of several processes behind the gathering.
 //
 // Of several processes each keeps moments, and master weights that have a 16-bit copy, of its own
 // share of the rows only (ZeRO-1): gradients are reduce-scattered, the share is updated, and what
@@ -21,13 +22,18 @@
 // are gathered in fp32.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "coda/backend.h"
 #include "coda/communicator.h"
 #include "coda/compile.h"
@@ -42,8 +48,8 @@ class DeviceUpdate {
  public:
   // clip: the largest norm of a step's gradients, 0: any. `exchange`: of these weights. `squared`:
   // names of weights whose gradients' squares somebody else leaves in squares(), of one process
-  // only. `copies`: of weights, of one process only, made with the update. `communicator`: null
-  // where there is one process. Both it and the backend must outlive it.
+  // only. `copies`: of weights, made whenever these have changed. `communicator`: null where there
+  // is one process. Both it and the backend must outlive it.
   DeviceUpdate(Backend& backend, const Weights& weights, const AdamWOptions& options, double clip,
                const ExchangePlan& exchange, const std::set<std::string>& squared,
                const std::vector<ParameterCopy>& copies, Communicator* communicator);
@@ -52,9 +58,10 @@ class DeviceUpdate {
   DeviceUpdate& operator=(const DeviceUpdate&) = delete;
 
   // All of the state, to the backend and back. Of several processes all call both; each has what
-  // it uploads, and rank 0 gets what is downloaded. A download of several leaves no gradients. Of
-  // one it goes on beside what is run next: what is downloaded is there once a call of the result
-  // has returned, and start_step() waits for it.
+  // it uploads, and rank 0 gets what is downloaded. A download goes on beside what is run next:
+  // what is downloaded is there once a call of rank 0's result has returned, and start_step() waits
+  // until the backend's memory has been read. Each process copies its own share to the host, and
+  // the others send theirs to rank 0 from there.
   void upload(Weights& weights, std::vector<Moments>& moments);
   std::function<void()> start_download(Weights& weights, std::vector<Moments>& moments);
 
@@ -128,9 +135,7 @@ class DeviceUpdate {
     Tensor matrices[kMatrices];
     std::vector<Launch> squares;
     Launch adamw;
-    std::vector<Launch> with_copies;  // of a weight: AdamW and copies, or copies behind `adamw`
-    Launch own_part;                  // into the process's rows of the gradient
-    Launch own_moment;                // the same of a moment
+    std::deque<Launch> with_copies;  // of a weight: AdamW and copies, or copies of the new weight
   };
   // Of a parameter in its bucket.
   struct Part {
@@ -150,13 +155,29 @@ class DeviceUpdate {
   TensorView own(const Bucket& bucket, Matrix matrix) const;
   // A parameter as its own shape, in a matrix that is whole.
   TensorView part(Matrix matrix, size_t weight) const;
-  // Elements [first, first + count) of parameter `weight` that the matrix has, and where.
+  // Elements [first, first + count) of parameter `weight` that the matrix of process `rank` has,
+  // from element `place` of the matrix on.
   struct Held {
     int64_t first = 0;
     int64_t count = 0;  // 0: none
-    TensorView place;   // [1, count]
+    int64_t place = 0;
   };
-  Held held(Matrix matrix, size_t weight) const;
+  Held held(Matrix matrix, size_t weight, int rank) const;
+  // A matrix that is not whole, and what a process has of it on the host.
+  struct Share {
+    Matrix matrix = master;
+    size_t bucket = 0;
+    TensorView place;  // the backend's, of this process
+    AlignedBuffer memory;
+    std::span<std::byte> bytes() const { return {memory.data(), memory.bytes()}; }
+  };
+  using Shares = std::vector<Share>;
+  std::shared_ptr<Shares> shares() const;
+  // Where the host has a parameter's values of a matrix.
+  struct Fields {
+    float* of[kMatrices] = {};
+  };
+  void put_in_place(const Share& share, int rank, std::span<const Fields> fields) const;
   TensorView own_numbers(const Tensor& of_all, int64_t rows) const;
   void finish_download();
   void run(const Launch& launch) const;
@@ -168,8 +189,8 @@ class DeviceUpdate {
   void finish_exchanges();
   void add_up(const Bucket& bucket);
   void gather_weights(const Bucket& bucket);
+  void make_copies(const Bucket& bucket) const;
   void update();
-  void gather(Matrix matrix);
 
   Backend& backend_;
   AdamWOptions options_;
@@ -178,8 +199,11 @@ class DeviceUpdate {
   int world_ = 1;
   std::vector<Bucket> buckets_;
   size_t backward_steps_ = 0;
-  bool is_gathered_ = true;                    // all weights are whole
-  std::function<void()> downloaded_;           // waits for the download that goes on; null: none
+  bool is_gathered_ = true;  // all weights are whole
+  std::function<void()>
+      copied_;  // waits until a download has read the backend's memory; null: none
+  std::function<void()> downloaded_;           // waits for all of it
+  std::stop_source gives_up_;                  // sending a share
   std::vector<std::function<void()>> beside_;  // see Communicator::beside
   std::vector<Part> parts_;                    // as the weights
   std::vector<Tensor> kept_;                   // what the programs hand on
@@ -195,9 +219,7 @@ class DeviceUpdate {
   GradientMemory gradients_;
   TensorMap squares_;
   Launch loss_check_;
-  // Among their programs' tensors: the loss, and the matrix whose part it is.
-  size_t loss_place_ = 0;
-  size_t own_part_place_ = 0;
+  size_t loss_place_ = 0;  // among its program's tensors
   Launch norm_launch_;
   std::function<void()> behind_norm_;  // null: nothing
   std::function<void()> recorded_;

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/rounding.h"
+#include "runtime/parameter_copies.h"
 #include "train/gradient_session.h"
 
 namespace coda {
@@ -40,9 +41,12 @@ std::map<std::string, size_t> complete_behind(const Plan& plan) {
   return complete;
 }
 
-// By tensor: the first step of the forward that touches it.
-std::map<std::string, size_t> first_reads(const Plan& plan) {
-  const std::map<std::string, std::string> owner = owners(plan);
+// By tensor: the first step of the forward that touches it, or a copy of it.
+std::map<std::string, size_t> first_reads(const Compiled& compiled) {
+  const Plan& plan = compiled.plan;
+  std::map<std::string, std::string> owner = owners(plan);
+  for (const ParameterCopy& copy : compiled.parameter_copies)
+    for (const std::string& stored : stored_by({copy})) owner[stored] = copy.parameter;
   std::map<std::string, size_t> first;
   for (size_t i = 0; i < plan.forward.size(); ++i)
     for (const StepTensor& use : step_tensors(plan.forward[i]))
@@ -70,9 +74,10 @@ void schedule(const Plan& plan, int64_t least_bytes, ExchangePlan& exchange) {
 
 // Under the forward, before opaque calls that read no parameter themselves (an embedding does, and
 // is short).
-void schedule_gathers(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
+void schedule_gathers(const Compiled& compiled, const std::vector<ExchangedParameter>& parameters,
                       int64_t least_bytes, ExchangePlan& exchange) {
-  const std::map<std::string, size_t> first = first_reads(plan);
+  const Plan& plan = compiled.plan;
+  const std::map<std::string, size_t> first = first_reads(compiled);
   exchange.forward_steps = plan.forward.size();
   for (ExchangePlan::Shard& shard : exchange.shards) shard.read = exchange.forward_steps;
   std::set<size_t> readers;
@@ -136,8 +141,10 @@ std::string ExchangePlan::text() const {
          percent(elements_under()) + " of the weights gathered under the next forward";
 }
 
-ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
-                           int processes, int64_t least_bytes) {
+ExchangePlan exchange_plan(const Compiled& compiled,
+                           const std::vector<ExchangedParameter>& parameters, int processes,
+                           int64_t least_bytes) {
+  const Plan& plan = compiled.plan;
   ExchangePlan exchange;
   exchange.steps = plan.backward.size();
   exchange.shard_of.resize(parameters.size());
@@ -190,7 +197,7 @@ ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParamete
   exchange.shards = std::move(sorted);
   for (size_t& shard : exchange.shard_of) shard = place[shard];
   schedule(plan, least_bytes, exchange);
-  schedule_gathers(plan, parameters, least_bytes, exchange);
+  schedule_gathers(compiled, parameters, least_bytes, exchange);
   return exchange;
 }
 

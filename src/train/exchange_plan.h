@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "coda/plan.h"
+#include "coda/compile.h"
 #include "coda/weights.h"
 
 namespace coda {
@@ -60,8 +60,10 @@ struct ExchangePlan {
 };
 
 // What is exchanged does not depend on `least_bytes`, only when: beside the backward, and under the
-// forward, at least so many bytes at once. Of one process all parameters are one shard.
-ExchangePlan exchange_plan(const Plan& plan, const std::vector<ExchangedParameter>& parameters,
-                           int processes, int64_t least_bytes);
+// forward, at least so many bytes at once. Of one process all parameters are one shard. Who reads a
+// copy of a parameter reads the parameter.
+ExchangePlan exchange_plan(const Compiled& compiled,
+                           const std::vector<ExchangedParameter>& parameters, int processes,
+                           int64_t least_bytes);
 
 }  // namespace coda

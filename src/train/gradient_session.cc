@@ -85,9 +85,7 @@ Compiled compile_step(const Graph& given, Value loss, const std::vector<std::str
   compiling.chunk_rows = options.chunk_rows;
   compiling.eight_bits = options.eight_bits;
   compiling.eight_bits_except = options.eight_bits_except;
-  // Weights that processes gather under the forward are copied there.
-  compiling.copies_are_given =
-      options.communicator == nullptr || options.communicator->world() == 1;
+  compiling.copies_are_given = true;
   CompileRequest request;
   request.outputs = {{kLoss, graph.value(loss.id)}};
   for (const NamedValue& output : options.outputs)

@@ -69,7 +69,7 @@ struct Matrices {
 };
 Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParameter>& parameters,
                      int processes) {
-  const ExchangePlan exchange = exchange_plan(compiled.plan, parameters, processes, 0);
+  const ExchangePlan exchange = exchange_plan(compiled, parameters, processes, 0);
   std::set<std::string> squared;
   if (processes == 1) {
     std::vector<std::string> names;
@@ -77,8 +77,9 @@ Matrices matrices_of(const Compiled& compiled, const std::vector<ExchangedParame
     Plan plan = compiled.plan;
     squared = leave_squares(plan, names);
   }
-  const UpdateRows rows = update_rows(parameters, exchange, squared,
-                                      updated_apart(compiled.parameter_copies), processes);
+  const UpdateRows rows =
+      update_rows(parameters, exchange, squared,
+                  updated_apart(compiled.parameter_copies, processes), processes);
   Matrices matrices{{}, gradient_places(parameters, rows)};
   for (size_t i = 0; i < rows.shards.size(); ++i)
     matrices.elements.add(rows.shards[i].rows * UpdateRows::kElements, exchange.shards[i].has_copy);

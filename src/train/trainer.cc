@@ -84,12 +84,12 @@ struct Trainer::Impl {
         backend(backend),
         device(backend.is_on_host() && options.communicator == nullptr
                    ? nullptr
-                   : make_update(compiled.plan, compiled.parameter_copies, weights)),
+                   : make_update(compiled, weights)),
         session(graph, std::move(compiled), weights, backend, options,
                 device ? device->gradients() : GradientMemory()) {
     if (!device) return;
     session.bind_squares(device->squares());
-    if (world() > 1) return;
+    session.bind_weights(device->parameters());
     device->bind_copies([this](const std::string& name) { return session.session().view(name); },
                         [this] {
                           if (session.scales() == nullptr) return;
@@ -100,15 +100,14 @@ struct Trainer::Impl {
 
   // Of one process the plan's programs leave squares for the norm; gradients of several are added
   // up first.
-  std::unique_ptr<DeviceUpdate> make_update(Plan& plan, const std::vector<ParameterCopy>& copies,
-                                            const Weights& weights) {
+  std::unique_ptr<DeviceUpdate> make_update(Compiled& compiled, const Weights& weights) {
     const std::set<std::string> squared =
-        world() == 1 ? leave_squares(plan, names_of(weights)) : std::set<std::string>();
+        world() == 1 ? leave_squares(compiled.plan, names_of(weights)) : std::set<std::string>();
     const ExchangePlan exchange =
-        exchange_plan(plan, exchanged_parameters(weights), world(), options.exchange_bytes);
+        exchange_plan(compiled, exchanged_parameters(weights), world(), options.exchange_bytes);
     if (world() > 1) exchange_text = exchange.text();
     return std::make_unique<DeviceUpdate>(backend, weights, options.adamw, options.clip, exchange,
-                                          squared, copies, options.communicator);
+                                          squared, compiled.parameter_copies, options.communicator);
   }
 
   void gather_weights() {
@@ -192,9 +191,6 @@ struct Trainer::Impl {
       on_host("launch forward and backward", [&] { session.start_pass(tensors, beside); });
     }
     on_host("launch update", [&] { device->start_step(now.report.rate, now.step, asks_to_stop); });
-    // Of one process the update does it.
-    if (session.scales() != nullptr && world() > 1)
-      session.scales()->finish_step(device->is_sound());
     bring(device->said(), 0);
     bring(device->norm(), said);
     now.is_there = backend.mark();

@@ -49,10 +49,6 @@ program adamw {
 
 }  // namespace
 
-std::string own_part_text(DType type) {
-  return "program own_part {\n  store(block, tile(own[R, C]:" + std::string(name_of(type)) +
-         "))\n}";
-}
 std::string norm_text(double clip) {
   return R"(
 program gradient_norm {
@@ -68,14 +64,16 @@ std::string adamw_of_rows(const AdamWOptions& options, bool has_copy) {
   return adamw_text(options, has_copy, "[R, C]", "(1 - scalar(decay) * per_row(decays[R])) * w0");
 }
 
-bool fits_update(const Program& copy) {
-  return std::ranges::none_of(copy.steps, program::takes_largest_of_blocks);
+bool fits_update(const ParameterCopy& copy) {
+  const auto& tensors = copy.program.tensors;
+  return std::ranges::find(tensors, copy.parameter, &TensorDecl::name) != tensors.end() &&
+         std::ranges::none_of(copy.program.steps, program::takes_largest_of_blocks);
 }
 
-std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies) {
+std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes) {
   std::set<std::string> apart;
   for (const ParameterCopy& copy : copies)
-    if (fits_update(copy.program)) apart.insert(copy.parameter);
+    if (processes == 1 && fits_update(copy)) apart.insert(copy.parameter);
   return apart;
 }
 

@@ -31,9 +31,6 @@ program gradient_squares_of_groups {
   row_partial(of_groups, sum(tile(of_rows[S, G]) / scalar(sound)))
 })";
 
-// For a download: what lies in the gradient's place then is gathered, in fp32.
-std::string own_part_text(DType type);
-
 // A loss, or a norm below, that is infinite or no number is not less, and `sound` becomes 0.
 inline constexpr const char* kLossCheck = R"(
 program loss_check {
@@ -48,11 +45,13 @@ std::string norm_text(double clip);
 // AdamW of all rows of a matrix; of some the weights do not decay.
 std::string adamw_of_rows(const AdamWOptions& options, bool has_copy);
 
-// Whether AdamW of the weight leaves the copy too. Blocks of 64 rows whose largest magnitude a tile
-// finds before it stores their codes leave no registers for it.
-bool fits_update(const Program& copy);
-// The parameters of those that do.
-std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies);
+// Whether AdamW of the weight can leave the copy too. Blocks of 64 rows whose largest magnitude a
+// tile finds before it stores their codes leave no registers for it, and a copy of some columns of
+// the weight has other tiles.
+bool fits_update(const ParameterCopy& copy);
+// The parameters of those that do, of one process: of several each updates rows of its own, and a
+// copy wants all of them.
+std::set<std::string> updated_apart(const std::vector<ParameterCopy>& copies, int processes);
 
 // AdamW of one weight, and its copies.
 Program adamw_with(const ParameterCopy& copy, const WeightTensor& weight,

@@ -163,6 +163,57 @@ TEST(Rendezvous, AnExceptionThatNobodyToldCountsAsAnEnd) {
   EXPECT_EQ(ended.statuses, (std::vector{1, 1}));
 }
 
+// Rank 0 takes what it wants when it wants, in pieces of its own; many more bytes than a connection
+// holds.
+TEST(Rendezvous, ManyBytesReachRank0InTheirOrder) {
+  constexpr size_t kBytes = 20'000'003;
+  const auto byte_of = [](int rank, size_t i) {
+    return static_cast<std::byte>(i * static_cast<size_t>(rank) + i / 251);
+  };
+  const Ended ended = in_processes(3, 0, [&](const ProcessPlace& place, Socket listening) {
+    Rendezvous all(place, std::move(listening), "CPU", "");
+    std::vector<std::byte> bytes(kBytes);
+    if (place.rank > 0) {
+      for (size_t i = 0; i < kBytes; ++i) bytes[i] = byte_of(place.rank, i);
+      all.send_to_first(std::span(bytes).first(7), {});
+      all.send_to_first(std::span(bytes).subspan(7), {});
+      return;
+    }
+    std::this_thread::sleep_for(200ms);
+    for (const int rank : {2, 1}) {
+      all.receive_from(rank, std::span(bytes).first(kBytes / 2));
+      all.receive_from(rank, std::span(bytes).subspan(kBytes / 2));
+      for (size_t i = 0; i < kBytes; ++i) require(bytes[i] == byte_of(rank, i), "another byte");
+    }
+  });
+  EXPECT_EQ(ended.printed, "");
+  EXPECT_EQ(ended.statuses, (std::vector{0, 0, 0}));
+}
+
+TEST(Rendezvous, WhoSendsGivesUpWhenItIsAskedTo) {
+  const Ended ended = in_processes(2, 0, [&](const ProcessPlace& place, Socket listening) {
+    Rendezvous all(place, std::move(listening), "CPU", "");
+    if (place.rank == 0) return std::this_thread::sleep_for(2s);
+    std::stop_source stop;
+    std::jthread later([&] {
+      std::this_thread::sleep_for(200ms);
+      stop.request_stop();
+    });
+    const std::vector<std::byte> bytes(50'000'000);
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      all.send_to_first(bytes, stop.get_token());
+    } catch (const Error&) {
+      const auto waited = std::chrono::steady_clock::now() - start;
+      require(waited < 1500ms, "it gave up when rank 0 had ended");
+      return;
+    }
+    throw Error("all was sent");
+  });
+  EXPECT_EQ(ended.printed, "");
+  EXPECT_EQ(ended.statuses, (std::vector{0, 0}));
+}
+
 TEST(Rendezvous, APortThatIsTakenIsSaid) {
   const Socket first = listen_at("127.0.0.1", 0);
   try {

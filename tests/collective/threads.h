@@ -5,23 +5,47 @@
 
 #include <algorithm>
 #include <barrier>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "coda/communicator.h"
+#include "coda/error.h"
 
 namespace coda {
 
 class ThreadGroup {
  public:
-  explicit ThreadGroup(int world) : barrier_(world), views_(static_cast<size_t>(world)) {}
+  explicit ThreadGroup(int world)
+      : barrier_(world),
+        views_(static_cast<size_t>(world)),
+        channels_(static_cast<size_t>(world)) {}
+
+  // Nobody sends any more: who receives is told.
+  void close() {
+    for (Channel& channel : channels_) {
+      const std::lock_guard lock(channel.mutex);
+      channel.is_closed = true;
+      channel.changed.notify_all();
+    }
+  }
 
  private:
   friend class ThreadCommunicator;
+  // Bytes on their way to rank 0.
+  struct Channel {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    std::span<const std::byte> waiting;
+    bool is_closed = false;
+  };
   std::barrier<> barrier_;
   std::vector<TensorView> views_;  // of what is exchanged, by rank
+  std::deque<Channel> channels_;   // by rank
 };
 
 class ThreadCommunicator : public Communicator {
@@ -74,6 +98,31 @@ class ThreadCommunicator : public Communicator {
     ++besides;
     if (!late_) return Communicator::beside(exchanges);
     return exchanges;
+  }
+
+  // Nothing is kept on the way: who sends waits for who receives.
+  void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) override {
+    ThreadGroup::Channel& channel = group_.channels_[static_cast<size_t>(rank_)];
+    std::unique_lock lock(channel.mutex);
+    channel.waiting = bytes;
+    channel.changed.notify_all();
+    const bool is_taken = channel.changed.wait(lock, stop, [&] { return channel.waiting.empty(); });
+    channel.waiting = {};
+    require(is_taken, "nobody has taken what was sent");
+  }
+
+  void receive_from(int rank, std::span<std::byte> bytes) override {
+    ThreadGroup::Channel& channel = group_.channels_[static_cast<size_t>(rank)];
+    std::unique_lock lock(channel.mutex);
+    while (!bytes.empty()) {
+      channel.changed.wait(lock, [&] { return channel.is_closed || !channel.waiting.empty(); });
+      require(!channel.waiting.empty(), "a process has ended");
+      const size_t count = std::min(bytes.size(), channel.waiting.size());
+      std::copy_n(channel.waiting.begin(), count, bytes.begin());
+      channel.waiting = channel.waiting.subspan(count);
+      bytes = bytes.subspan(count);
+      channel.changed.notify_all();
+    }
   }
 
   void fail(const std::string& /*message*/) override {}

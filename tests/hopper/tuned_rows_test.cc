@@ -261,16 +261,25 @@ TEST(ChosenConfig, ARowAtOtherSizesCorrectsTheModel) {
 }
 
 // A shipped file is what its rows are written as, so a row that is measured again changes a line.
+std::string rows_of_file(const std::string& name) {
+  std::ifstream file(CODA_SOURCE_DIR "/src/hopper/configure/" + name);
+  std::string rows;
+  for (std::string line; std::getline(file, line);)
+    if (!line.starts_with("#")) rows += line + "\n";
+  return rows;
+}
+
+// What was measured later on an H200 stands in place of the table's row.
 TEST(TunedTable, IsTheFilesAsTheirRowsAreWritten) {
-  for (const bool on_h100 : {false, true}) {
-    std::ifstream file(CODA_SOURCE_DIR "/src/hopper/configure/tuned_rows" +
-                       std::string(on_h100 ? "_h100" : "") + ".txt");
-    std::string rows;
-    for (std::string line; std::getline(file, line);)
-      if (!line.starts_with("#")) rows += line + "\n";
-    EXPECT_EQ(measured_rows(on_h100).text(), rows);
-  }
-  EXPECT_GT(measured_rows(false).size(), 600U);
+  for (const char* name : {"tuned_rows.txt", "tuned_rows_h100.txt", "tuned_rows_h200.txt"})
+    EXPECT_EQ(TunedRows(rows_of_file(name)).text(), rows_of_file(name)) << name;
+  EXPECT_EQ(measured_rows(true).text(), rows_of_file("tuned_rows_h100.txt"));
+  TunedRows rows(rows_of_file("tuned_rows.txt"));
+  const size_t of_table = rows.size();
+  rows.add(TunedRows(rows_of_file("tuned_rows_h200.txt")));
+  EXPECT_EQ(measured_rows(false).text(), rows.text());
+  EXPECT_GT(of_table, 600U);
+  EXPECT_GT(rows.size(), of_table);
 }
 
 TEST(TunedFile, RowsAreAddedToThoseOfOtherKernels) {

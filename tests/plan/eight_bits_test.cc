@@ -276,19 +276,24 @@ TEST(EightBitPlan, AnExceptionMustBeAParametersName) {
   EXPECT_THAT(refusal(EightBits::none, "l0.*"), HasSubstr("no other product is in 8"));
 }
 
-// Whole parameters of which a step loads tiles, and nothing else.
+// Of which it loads tiles.
+std::vector<std::string> loaded_by(const Program& program) {
+  std::vector<std::string> loaded;
+  for (const Step& s : program.steps)
+    if (program::is_tile_load(s)) loaded.push_back(program.tensors[s.tensor()].name);
+  return loaded;
+}
+
+// Parameters, and views of them, of which a step loads tiles, and of nothing else.
 std::set<std::string> copied_alone(const Plan& plan) {
   std::set<std::string> names;
   for (const auto* phase : {&plan.forward, &plan.backward}) {
     for (const PlanStep& step : *phase) {
       const auto* program = std::get_if<Program>(&step.work);
       if (program == nullptr || step.loop >= 0) continue;
-      std::vector<std::string> loaded;
-      for (const Step& s : program->steps)
-        if (program::is_tile_load(s)) loaded.push_back(program->tensors[s.tensor()].name);
-      if (loaded.size() != 1) continue;
-      const PlanTensor& tensor = plan.tensor(loaded[0]);
-      if (tensor.role == TensorRole::parameter && tensor.view_of.empty()) names.insert(loaded[0]);
+      const std::vector<std::string> loaded = loaded_by(*program);
+      if (loaded.size() == 1 && plan.tensor(loaded[0]).role == TensorRole::parameter)
+        names.insert(loaded[0]);
     }
   }
   return names;
@@ -313,8 +318,10 @@ TEST(EightBitPlan, CopiesOfParametersMayBeGiven) {
     const Compiled compiled = compiled_model(b, llama, which, chunk_rows, s, false, true);
     std::set<std::string> given;
     for (const ParameterCopy& copy : compiled.parameter_copies) {
-      EXPECT_TRUE(given.insert(copy.parameter).second) << copy.parameter;
-      EXPECT_EQ(compiled.plan.tensor(copy.parameter).role, TensorRole::parameter);
+      const PlanTensor& loaded = compiled.plan.tensor(loaded_by(copy.program).at(0));
+      EXPECT_TRUE(given.insert(loaded.decl.name).second) << loaded.decl.name;
+      EXPECT_EQ(copy.parameter, loaded.view_of.empty() ? loaded.decl.name : loaded.view_of);
+      EXPECT_EQ(loaded.role, TensorRole::parameter);
       for (const TensorDecl& decl : copy.program.tensors)
         EXPECT_NE(compiled.plan.tensor(decl.name).view_of, kMagnitudes) << decl.name;
     }
@@ -337,6 +344,32 @@ TEST(EightBitPlan, ProgramsThatLoadWhatACallMadeCopyIt) {
     for (const PlanStep& step : *phase)
       if (step.name.starts_with("quantise ")) by_themselves.insert(step.name.substr(9));
   EXPECT_THAT(by_themselves, testing::ElementsAre("l0.attention", "l1.attention"));
+}
+
+// Columns of a parameter are copied for themselves, and the copy is the parameter's.
+TEST(EightBitPlan, ProgramsOfColumnsOfAParameterAreTaken) {
+  Plan plan;
+  const Program both = parse_program(
+      "program all {\n  tensors(w, w.a, a, b)\n  store(a:e4m3, tile(w.a[64, 32]:bf16))\n"
+      "  store(b:e4m3, tile(w[64, 96]:bf16))\n}");
+  plan.tensors.push_back({.decl = both.tensors[0], .role = TensorRole::parameter});
+  plan.tensors.push_back({.decl = both.tensors[1], .role = TensorRole::parameter, .view_of = "w"});
+  for (const std::string from : {"w.a", "w"}) {
+    const std::string stored = from == "w" ? "b" : "a";
+    const std::string shape = from == "w" ? "[64, 96]" : "[64, 32]";
+    const Program program =
+        parse_program("program of_" + stored + " {\n  tensors(" + from + ", " + stored +
+                      ")\n  store(" + stored + ":e4m3, tile(" + from + shape + ":bf16))\n}");
+    plan.tensors.push_back({.decl = program.tensors[1], .role = TensorRole::temporary});
+    plan.forward.push_back(
+        {.name = stored, .role = StepRole::tile, .work = program, .reasons = {}});
+  }
+  const std::vector<ParameterCopy> taken = take_parameter_copies(plan);
+  ASSERT_EQ(taken.size(), 2U);
+  for (const ParameterCopy& copy : taken) EXPECT_EQ(copy.parameter, "w");
+  EXPECT_TRUE(plan.forward.empty());
+  EXPECT_EQ(plan.tensor("a").role, TensorRole::input);
+  EXPECT_EQ(plan.tensor("w.a").role, TensorRole::parameter);
 }
 
 // Whoever updates a parameter does so once.

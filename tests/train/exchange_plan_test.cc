@@ -18,11 +18,12 @@ namespace {
 namespace exchanges {
 
 struct Step {
-  Plan plan;
+  Compiled compiled;
   std::vector<ExchangedParameter> parameters;
 };
 
-Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows) {
+Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows,
+             EightBits eight_bits = EightBits::none) {
   ModelTrainSettings settings = tiny_settings();
   auto& config = std::get<LlamaConfig>(settings.model);
   config.layers = layers;
@@ -30,6 +31,7 @@ Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows) {
   settings.storage = storage;
   settings.batch = 8;
   settings.loss_rows = loss_rows;
+  settings.eight_bits = eight_bits;
   const auto model =
       build_model(settings.model, {.storage = storage, .positions = settings.sequence});
   Step step;
@@ -40,9 +42,8 @@ Step step_of(DType storage, int64_t layers, bool tied, int64_t loss_rows) {
     step.parameters.push_back({p.name, node.shape.rows.constant() * node.shape.cols.constant(),
                                node.dtype != DType::f32});
   }
-  step.plan = compile_step(model->graph, model->loss, names, train_options_of(settings, *model),
-                           h200_rates())
-                  .plan;
+  step.compiled = compile_step(model->graph, model->loss, names, train_options_of(settings, *model),
+                               h200_rates());
   return step;
 }
 
@@ -63,7 +64,7 @@ TEST(ExchangePlan, StartsBeforeOpaqueCallsWhatNoLaterStepTouches) {
     for (const bool tied : {false, true}) {
       for (const int64_t loss_rows : {0, 64}) {
         const Step step = step_of(storage, 6, tied, loss_rows);
-        const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 2, 0);
+        const ExchangePlan exchange = exchange_plan(step.compiled, step.parameters, 2, 0);
         ASSERT_EQ(exchange.shard_of.size(), step.parameters.size());
         EXPECT_GT(exchange.elements_beside(), exchange.elements() / 2);
         int64_t all = 0;
@@ -75,8 +76,9 @@ TEST(ExchangePlan, StartsBeforeOpaqueCallsWhatNoLaterStepTouches) {
           used.insert(exchange.shard_of[i]);
           EXPECT_EQ(shard.has_copy, p.has_copy) << p.name;
           if (shard.start == ExchangePlan::kBehind) continue;
-          EXPECT_TRUE(std::holds_alternative<OpaqueCall>(step.plan.backward[shard.start].work));
-          EXPECT_FALSE(is_touched(step.plan, p.name, shard.start)) << p.name;
+          EXPECT_TRUE(
+              std::holds_alternative<OpaqueCall>(step.compiled.plan.backward[shard.start].work));
+          EXPECT_FALSE(is_touched(step.compiled.plan, p.name, shard.start)) << p.name;
         }
         EXPECT_EQ(used.size(), exchange.shards.size());
         EXPECT_EQ(all, exchange.elements());
@@ -87,25 +89,44 @@ TEST(ExchangePlan, StartsBeforeOpaqueCallsWhatNoLaterStepTouches) {
   }
 }
 
-// Each shard's weights are gathered before the first step that reads one of them, and start before
-// a call that reads none.
+// A parameter's own name and those of its copies in 8 bits.
+std::set<std::string> names_of(const Compiled& compiled, const std::string& parameter) {
+  std::set<std::string> names{parameter};
+  for (const ParameterCopy& copy : compiled.parameter_copies) {
+    if (copy.parameter != parameter) continue;
+    for (const TensorDecl& decl : copy.program.tensors)
+      if (size_of(decl.dtype) == 1) names.insert(decl.name);
+  }
+  return names;
+}
+
+// Each shard's weights are gathered before the first step that reads one of them or a copy of one,
+// and start before a call that reads none.
 TEST(ExchangePlan, GathersWeightsBeforeTheyAreRead) {
-  for (const DType storage : {DType::f32, DType::bf16}) {
+  struct Case {
+    DType storage;
+    EightBits eight_bits;
+  };
+  for (const auto& [storage, eight_bits] :
+       {Case{DType::f32, EightBits::none},
+        {DType::bf16, EightBits::none},
+        {DType::bf16, EightBits::all_but_logits_weight_gradient}}) {
     for (const bool tied : {false, true}) {
-      const Step step = step_of(storage, 6, tied, 0);
-      const std::vector<PlanStep>& forward = step.plan.forward;
-      const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 2, 0);
+      const Step step = step_of(storage, 6, tied, 0, eight_bits);
+      EXPECT_EQ(step.compiled.parameter_copies.empty(), eight_bits == EightBits::none);
+      const std::vector<PlanStep>& forward = step.compiled.plan.forward;
+      const ExchangePlan exchange = exchange_plan(step.compiled, step.parameters, 2, 0);
       EXPECT_EQ(exchange.forward_steps, forward.size());
       EXPECT_GT(exchange.elements_under(), exchange.elements() / 2);
       std::set<std::string> names;
       std::vector<size_t> first(exchange.shards.size(), forward.size());
       for (size_t i = 0; i < step.parameters.size(); ++i) {
-        const std::string& name = step.parameters[i].name;
-        names.insert(name);
+        const std::set<std::string> its_names = names_of(step.compiled, step.parameters[i].name);
+        names.insert(its_names.begin(), its_names.end());
         size_t& its = first[exchange.shard_of[i]];
         for (size_t s = forward.size(); s-- > 0;)
           for (const StepTensor& use : step_tensors(forward[s]))
-            if (use.name == name) its = std::min(its, s);
+            if (its_names.contains(use.name)) its = std::min(its, s);
       }
       for (size_t i = 0; i < exchange.shards.size(); ++i) {
         const ExchangePlan::Shard& shard = exchange.shards[i];
@@ -116,7 +137,7 @@ TEST(ExchangePlan, GathersWeightsBeforeTheyAreRead) {
         for (const StepTensor& use : step_tensors(forward[shard.gather]))
           EXPECT_FALSE(names.contains(use.name)) << use.name;
       }
-      EXPECT_EQ(exchange_plan(step.plan, step.parameters, 2, INT64_MAX).elements_under(), 0);
+      EXPECT_EQ(exchange_plan(step.compiled, step.parameters, 2, INT64_MAX).elements_under(), 0);
     }
   }
 }
@@ -125,14 +146,14 @@ TEST(ExchangePlan, GathersWeightsBeforeTheyAreRead) {
 // on how much is exchanged at once.
 TEST(ExchangePlan, HasTheSameShardsForAnyOrderAndSize) {
   Step step = step_of(DType::bf16, 6, true, 0);
-  const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 2, 0);
+  const ExchangePlan exchange = exchange_plan(step.compiled, step.parameters, 2, 0);
   std::vector<ExchangedParameter> reversed(step.parameters.rbegin(), step.parameters.rend());
-  std::vector<size_t> shard_of = exchange_plan(step.plan, reversed, 2, 0).shard_of;
+  std::vector<size_t> shard_of = exchange_plan(step.compiled, reversed, 2, 0).shard_of;
   std::ranges::reverse(shard_of);
   EXPECT_EQ(shard_of, exchange.shard_of);
   int64_t beside = exchange.elements_beside();
   for (const int64_t bytes : {int64_t{40'000}, 3 * exchange.elements(), INT64_MAX}) {
-    const ExchangePlan larger = exchange_plan(step.plan, step.parameters, 2, bytes);
+    const ExchangePlan larger = exchange_plan(step.compiled, step.parameters, 2, bytes);
     EXPECT_EQ(larger.shard_of, exchange.shard_of);
     EXPECT_LE(larger.elements_beside(), beside);
     beside = larger.elements_beside();
@@ -146,7 +167,7 @@ TEST(ExchangePlan, HasTheSameShardsForAnyOrderAndSize) {
 
 TEST(ExchangePlan, OfOneProcessIsOneShard) {
   const Step step = step_of(DType::bf16, 2, true, 0);
-  const ExchangePlan exchange = exchange_plan(step.plan, step.parameters, 1, 0);
+  const ExchangePlan exchange = exchange_plan(step.compiled, step.parameters, 1, 0);
   ASSERT_EQ(exchange.shards.size(), 1U);
   EXPECT_TRUE(exchange.shards[0].has_copy);
   EXPECT_EQ(exchange.elements_beside(), 0);

@@ -16,6 +16,7 @@
 #include "coda/error.h"
 #include "cpu/cpu_backend.h"
 #include "runtime/far_backend.h"
+#include "train/given_copies.h"
 #include "train/tiny_model.h"
 
 namespace coda {
@@ -115,39 +116,37 @@ TEST(ModelTrainer, EightBitsGoOnFromARestoredStateAsIfTheyHadNotStopped) {
   EXPECT_THROW(other.restored(), Error);
 }
 
-// Of the copies of weights in 8 bits that a trainer's plan is given, by name: their bytes.
-std::map<std::string, std::vector<std::byte>> given_copies(const Trainer& trainer,
-                                                           Backend& backend) {
-  std::map<std::string, std::vector<std::byte>> all;
-  for (const PlanTensor& t : trainer.session().plan().tensors) {
-    if (t.role != TensorRole::input || size_of(t.decl.dtype) > 1) continue;
-    const TensorView own = trainer.session().view(t.decl.name);
-    std::vector<std::byte>& bytes = all[t.decl.name];
-    bytes.resize(static_cast<size_t>(own.rows * own.cols));
-    backend.copy_out(own, dense_view(bytes.data(), own.dtype, own.rows, own.cols));
-  }
-  return all;
-}
-
 // The update leaves what the programs of copies make of the weights and the scales behind it: a
 // restored trainer runs those.
 TEST(ModelTrainer, CopiesOfWeightsInEightBitsAreThoseOfTheWeightsAndTheScalesOfTheNextStep) {
   const Tokens text = counting_text(500);
   FarBackend far;
   const auto host = cpu::make_cpu_backend({});
+  struct Case {
+    ModelConfig model;
+    EightBits eight;
+  };
+  // The queries, keys and values of GPT-2 are columns of one weight, copied each for itself.
+  const Case cases[] = {
+      {tiny_model_of_blocks(), EightBits::all_but_logits_weight_gradient},
+      {tiny_model_of_blocks(), EightBits::blocks},
+      {Gpt2Config{.layers = 2, .hidden = 64, .heads = 2, .vocab = 256, .positions = 64, .mlp = 128},
+       EightBits::all_but_logits_weight_gradient}};
   for (Backend* backend : {static_cast<Backend*>(&far), host.get()}) {
-    for (const EightBits eight : {EightBits::all_but_logits_weight_gradient, EightBits::blocks}) {
+    for (const auto& [model, eight] : cases) {
       SCOPED_TRACE(std::string(backend->name()) + ", recipe " +
                    std::to_string(static_cast<int>(eight)));
       ModelTrainSettings settings = eight_bit_settings();
       settings.eight_bits = eight;
-      settings.model = tiny_model_of_blocks();
+      settings.model = model;
       ModelTrainer trainer(settings, text, *backend);
       trainer.step();
       trainer.fetch();
       const std::vector<float> scales = trainer.eight_bit_scales;
       const auto before = given_copies(trainer, *backend);
       EXPECT_GT(before.size(), 8U);
+      EXPECT_EQ(before.contains("transformer.h.1.attn.c_attn.weight.columns64_e4m3"),
+                std::holds_alternative<Gpt2Config>(model));
       trainer.step();
       const auto made = given_copies(trainer, *backend);
       EXPECT_NE(made, before);

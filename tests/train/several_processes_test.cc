@@ -19,6 +19,7 @@
 #include "collective/threads.h"
 #include "cpu/cpu_backend.h"
 #include "io/temp_folder.h"
+#include "train/given_copies.h"
 #include "train/gradient_session.h"
 #include "train/tiny_model.h"
 
@@ -276,6 +277,124 @@ TEST(SeveralProcesses, GoOnWhileTheStateOfOneIsCopied) {
       EXPECT_NE(trainer.weights[0].values, whole.weights[0].values);
     }
     settings.communicator = nullptr;
+  }
+}
+
+// Each process's share is copied while the next step is under way, and reaches rank 0 whenever that
+// asks for it.
+TEST(SeveralProcesses, GoOnWhileTheirStateIsCopied) {
+  for (const DType moments : {DType::f32, DType::bf16}) {
+    ModelTrainSettings settings = settings_of(DType::bf16, 1);
+    settings.adamw.moments = moments;
+    const Course whole = trained(settings, 3, 2);
+    const Course later = trained(settings, 3, 3);
+    for (const bool waits_first : {true, false}) {
+      const Tokens text = counting_text(500);
+      const auto run = [&](ThreadCommunicator& communicator) {
+        LateCopies backend;
+        ModelTrainSettings its = settings;
+        its.communicator = &communicator;
+        ModelTrainer trainer(its, text, backend);
+        for (int i = 0; i < 2; ++i) trainer.step();
+        const std::function<void()> fetched = trainer.start_fetch();
+        if (waits_first) fetched();
+        trainer.step();
+        if (communicator.rank() > 0) return trainer.fetch();
+        const auto expect_state = [&](const Course& course) {
+          for (size_t i = 0; i < course.weights.size(); ++i) {
+            const WeightTensor& w = course.weights[i];
+            EXPECT_EQ(trainer.weights[i].values, w.values) << w.name;
+            EXPECT_EQ(trainer.weights[i].bf16, w.bf16) << w.name;
+            EXPECT_EQ(trainer.moments[i].m, course.moments[i].m) << w.name;
+            EXPECT_EQ(trainer.moments[i].v, course.moments[i].v) << w.name;
+          }
+        };
+        fetched();
+        expect_state(whole);
+        trainer.fetch();
+        expect_state(later);
+      };
+      in_threads(3, run);
+    }
+  }
+}
+
+// A process that gives up does not wait until rank 0 takes its state.
+TEST(SeveralProcesses, GiveUpThoughNobodyTakesTheirState) {
+  const Tokens text = counting_text(500);
+  ThreadGroup group(2);
+  const auto trainer_of = [&](ThreadCommunicator& communicator, Backend& backend) {
+    ModelTrainSettings settings = settings_of(DType::bf16, 1);
+    settings.communicator = &communicator;
+    return ModelTrainer(settings, text, backend);
+  };
+  std::string said;
+  std::thread second([&] {
+    ThreadCommunicator communicator(group, 1);
+    const auto backend = cpu::make_cpu_backend({.threads = 1});
+    try {
+      ModelTrainer trainer = trainer_of(communicator, *backend);
+      trainer.step();
+      trainer.start_fetch();
+      throw Error("it gives up");
+    } catch (const Error& error) {
+      said = error.what();
+    }
+  });
+  ThreadCommunicator communicator(group, 0);
+  const auto backend = cpu::make_cpu_backend({.threads = 1});
+  ModelTrainer trainer = trainer_of(communicator, *backend);
+  trainer.step();
+  trainer.start_fetch();
+  second.join();
+  EXPECT_EQ(said, "it gives up");
+  group.close();
+  EXPECT_THROW(trainer.fetch(), Error);
+}
+
+// In each process the copies of weights in 8 bits are those of the gathered weights, whenever they
+// are gathered.
+TEST(SeveralProcesses, HaveTheCopiesOfTheirNewWeights) {
+  const Tokens text = counting_text(500);
+  ModelTrainSettings settings = settings_of(DType::bf16, 2);
+  settings.model = tiny_model_of_blocks();
+  std::get<LlamaConfig>(settings.model).layers = 3;
+  settings.sequence = 32;
+  ModelTrainSettings one = settings;
+  one.batch = 3;  // each of two processes has as many
+  for (const EightBits eight : {EightBits::all_but_logits_weight_gradient, EightBits::blocks}) {
+    for (const int64_t bytes : {int64_t{0}, INT64_MAX}) {  // under the forward, with the update
+      settings.eight_bits = one.eight_bits = eight;
+      settings.exchange_bytes = bytes;
+      std::mutex mutex;
+      Course course;
+      std::vector<std::map<std::string, std::vector<std::byte>>> copies;
+      const auto run = [&](ThreadCommunicator& communicator) {
+        const auto backend = cpu::make_cpu_backend({.threads = 1});
+        ModelTrainSettings its = settings;
+        its.communicator = &communicator;
+        ModelTrainer trainer(its, text, *backend);
+        for (int i = 0; i < 2; ++i) trainer.step();
+        trainer.fetch();
+        const std::lock_guard lock(mutex);
+        copies.push_back(given_copies(trainer, *backend));
+        if (communicator.rank() > 0) return;
+        course.weights = trainer.weights;
+        course.moments = trainer.moments;
+        course.eight_bit_scales = trainer.eight_bit_scales;
+      };
+      in_threads(2, run, true);
+      const auto backend = cpu::make_cpu_backend({.threads = 1});
+      ModelTrainer alone(one, text, *backend);
+      alone.weights = course.weights;
+      alone.moments = course.moments;
+      alone.eight_bit_scales = course.eight_bit_scales;
+      alone.restored();
+      const auto expected = given_copies(alone, *backend);
+      EXPECT_GT(expected.size(), 12U);
+      ASSERT_EQ(copies.size(), 2U);
+      for (const auto& its : copies) EXPECT_EQ(its, expected);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables that are shipped: configurations measured with their epilogues, for the shapes of
-// common models, on an NVIDIA H200 (tuned_rows.txt), and some on an H100 (tuned_rows_h100.txt).
-// docs/configurations.md says what is in them and how they are made.
+// common models, on an NVIDIA H200 (tuned_rows.txt, and later tuned_rows_h200.txt), and some on an
+// H100 (tuned_rows_h100.txt). docs/configurations.md says what is in them and how they are made.
 #pragma once
 
 #include <string_view>

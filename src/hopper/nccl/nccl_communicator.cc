@@ -107,6 +107,13 @@ class NcclCommunicator : public Communicator {
     return [state = state_, behind] { behind->hold(state->stream); };
   }
 
+  void send_to_first(std::span<const std::byte> bytes, const std::stop_token& stop) override {
+    rendezvous_->send_to_first(bytes, stop);
+  }
+  void receive_from(int rank, std::span<std::byte> bytes) override {
+    rendezvous_->receive_from(rank, bytes);
+  }
+
   void fail(const std::string& message) override { rendezvous_->fail(message); }
   void set_remedy(const std::string& remedy) override { rendezvous_->set_remedy(remedy); }
 

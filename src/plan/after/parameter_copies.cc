@@ -31,39 +31,45 @@ class Taker {
       std::erase_if(*phase, [&](const PlanStep& step) {
         const auto* program = std::get_if<Program>(&step.work);
         if (program == nullptr || step.loop >= 0 || step.later) return false;
-        const std::string parameter = copied_by(*program);
-        if (parameter.empty() || !parameters_.insert(parameter).second) return false;
-        taken.push_back({parameter, *program});
+        const std::string copied = copied_by(*program);
+        if (copied.empty() || !copied_.insert(copied).second) return false;
+        taken.push_back({owner_of(copied), *program});
         return true;
       });
     }
     for (ParameterCopy& copy : taken) give(copy.program);
     if (!taken.empty()) {
-      plan_.notes.push_back("the copies of " + std::to_string(taken.size()) +
-                            " parameters in 8 bits are made when the parameters change");
+      plan_.notes.push_back(std::to_string(taken.size()) +
+                            " copies of parameters in 8 bits are made when the parameters change");
     }
     return taken;
   }
 
  private:
+  // The parameter that a tensor is, or is a view of; else another tensor.
+  std::string owner_of(const std::string& tensor) const {
+    const std::string& owner = plan_.tensor(tensor).view_of;
+    return owner.empty() ? tensor : owner_of(owner);
+  }
+
   bool is_column_of(const PlanTensor& tensor, std::string_view vector) const {
     return tensor.view_of == vector;
   }
 
-  // The parameter that a program copies; empty: it does something else.
+  // The parameter, or the view of one, that a program copies; empty: it does something else.
   std::string copied_by(const Program& program) const {
-    std::string parameter;
+    std::string copied;
     for (const Step& s : program.steps) {
       for (const int t : program::tensors_of(s)) {
         const TensorDecl& decl = program.tensors[static_cast<size_t>(t)];
         const PlanTensor& tensor = plan_.tensor(decl.name);
         const bool is_whole = tensor.view_of.empty() && decl.kind == TensorKind::dense;
         if (program::is_tile_load(s)) {
-          const bool is_new = parameter.empty() || parameter == decl.name;
-          if (tensor.role != TensorRole::parameter || !is_whole || !is_new || s.row_index() >= 0 ||
-              decl.shape != s.shape)
+          const bool is_new = copied.empty() || copied == decl.name;
+          if (tensor.role != TensorRole::parameter || decl.kind != TensorKind::dense || !is_new ||
+              s.row_index() >= 0 || decl.shape != s.shape)
             return "";
-          parameter = decl.name;
+          copied = decl.name;
         } else if (program::is_tile_store(s) || program::is_transposed_store(s)) {
           const bool is_own =
               tensor.role == TensorRole::temporary || tensor.role == TensorRole::saved;
@@ -75,7 +81,7 @@ class Taker {
         }
       }
     }
-    return parameter;
+    return copied;
   }
 
   void give(Program& program) {
@@ -104,8 +110,8 @@ class Taker {
   }
 
   Plan& plan_;
-  std::set<std::string> parameters_;  // that are copied
-  std::set<std::string> added_;       // tensors
+  std::set<std::string> copied_;  // parameters and their views
+  std::set<std::string> added_;   // tensors
 };
 
 }  // namespace
